@@ -1,0 +1,161 @@
+//! A problem that a person can act on: what is wrong, where it stands, what to do.
+//!
+//! Scripts, tool files and descriptors are refused with one of these, so every language shows its errors alike:
+//!
+//! ```text
+//! workflow.js:3:1: unknown tool `Shufler`
+//!     3 | Shufler({dataset: TrRef});
+//!       | ^
+//!   hint: did you mean `Shuffler`?
+//! ```
+
+use std::fmt;
+
+/// Where in a text something stands. Lines and columns count from 1; 0 means unknown.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Place {
+    /// The file as the user named it.
+    pub file: String,
+    /// Line, from 1; 0 when only the file is known.
+    pub line: u32,
+    /// Column in characters, from 1; 0 when only the line is known.
+    pub column: u32,
+    /// The line itself, without its end; empty when unknown.
+    pub text: String,
+}
+
+impl Place {
+    /// The place of byte `offset` in `source`, with the line's own text.
+    pub fn at_offset(file: &str, source: &str, offset: usize) -> Self {
+        let offset = source.floor_char_boundary(offset);
+        let before = &source[..offset];
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        Self {
+            file: file.to_owned(),
+            line: u32::try_from(before.matches('\n').count() + 1).unwrap_or(u32::MAX),
+            column: u32::try_from(source[line_start..offset].chars().count() + 1).unwrap_or(u32::MAX),
+            text: source[line_start..].lines().next().unwrap_or_default().to_owned(),
+        }
+    }
+
+    /// The place at a `line` and `column` (both from 1) of `source`, with the line's own text.
+    pub fn at_line(file: &str, source: &str, (line, column): (u32, u32)) -> Self {
+        let text = source.lines().nth(line.saturating_sub(1) as usize).unwrap_or_default();
+        Self { file: file.to_owned(), line, column, text: text.to_owned() }
+    }
+
+    /// A whole file as a place.
+    pub fn file(file: &str) -> Self {
+        Self { file: file.to_owned(), ..Self::default() }
+    }
+}
+
+/// What is wrong, where, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// What is wrong, in one sentence without a full stop, naming the object.
+    pub message: String,
+    /// Where it stands, if it stands anywhere.
+    pub place: Option<Place>,
+    /// The remedy, where one is known.
+    pub hint: Option<String>,
+}
+
+impl Problem {
+    /// A problem without a place or a hint yet.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), place: None, hint: None }
+    }
+
+    /// The same problem, found at `place`; a place that is already known stays.
+    #[must_use]
+    pub fn at(mut self, place: Place) -> Self {
+        self.place.get_or_insert(place);
+        self
+    }
+
+    /// The same problem with a remedy.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// The same problem, its hint naming the nearest of `known` to `typed`, or else all that is known when that is short.
+    #[must_use]
+    pub fn nearest<'a>(self, typed: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
+        match crate::nearest::hint(typed, known) {
+            Some(hint) => self.hint(hint),
+            None => self,
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(place) = &self.place {
+            write_position(out, place)?;
+        }
+        write!(out, "{}", self.message)?;
+        if let Some(place) = self.place.as_ref().filter(|place| !place.text.is_empty()) {
+            write_excerpt(out, place)?;
+        }
+        match &self.hint {
+            Some(hint) => write!(out, "\n  hint: {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Problem {}
+
+fn write_position(out: &mut fmt::Formatter<'_>, place: &Place) -> fmt::Result {
+    match (place.line, place.column) {
+        (0, _) => write!(out, "{}: ", place.file),
+        (line, 0) => write!(out, "{}:{line}: ", place.file),
+        (line, column) => write!(out, "{}:{line}:{column}: ", place.file),
+    }
+}
+
+/// The line with a mark under the column. A very long line is shown around the mark only.
+fn write_excerpt(out: &mut fmt::Formatter<'_>, place: &Place) -> fmt::Result {
+    const SHOWN_CHARS_MAX: usize = 120;
+    let at = (place.column as usize).saturating_sub(1);
+    let skipped = if at >= SHOWN_CHARS_MAX { at - SHOWN_CHARS_MAX / 2 } else { 0 };
+    let shown: String = place.text.chars().skip(skipped).take(SHOWN_CHARS_MAX).collect();
+    write!(out, "\n{:>5} | {}", place.line, shown)?;
+    if place.column == 0 {
+        return Ok(());
+    }
+    // Tabs are kept before the mark, so that it stands under its character in any terminal.
+    let indent: String = shown.chars().take(at - skipped).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+    write!(out, "\n      | {indent}^")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offset_becomes_line_column_and_the_line_itself() {
+        let place = Place::at_offset("w.js", "var a;\nvar é = b;\n", 16);
+        assert_eq!((place.line, place.column, place.text.as_str()), (2, 9, "var é = b;"));
+    }
+
+    #[test]
+    fn an_offset_past_the_end_is_the_end() {
+        let place = Place::at_offset("w.js", "ab", 99);
+        assert_eq!((place.line, place.column), (1, 3));
+    }
+
+    #[test]
+    fn a_problem_shows_place_line_mark_and_hint() {
+        let problem = Problem::new("unknown tool `Shufler`")
+            .at(Place::at_line("w.js", "x\n  Shufler();", (2, 3)))
+            .nearest("Shufler", ["Shuffler", "Partitioner"]);
+        assert_eq!(
+            problem.to_string(),
+            "w.js:2:3: unknown tool `Shufler`\n    2 |   Shufler();\n      |   ^\n  hint: did you mean `Shuffler`?"
+        );
+    }
+}

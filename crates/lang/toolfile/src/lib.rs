@@ -1,0 +1,1 @@
+//! Layer 1: the tool file: TOML to declared tools

@@ -1,0 +1,1 @@
+//! Layer 3: a node: partitions and an engine behind requests

@@ -1,0 +1,1 @@
+//! Layer 0: where things live: file ids, partitions, the partition map

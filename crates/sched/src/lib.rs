@@ -1,0 +1,1 @@
+//! Layer 2: which task runs next: the task table as a pure decider

@@ -1,0 +1,1 @@
+//! Layer 1: the words between client and node: requests, answers, refusals
