@@ -1,0 +1,81 @@
+# Every recipe sets up what it needs, so a fresh machine with Rust, Python, Node and a C compiler is enough.
+# `make check` verifies and never writes; `make fix` writes.
+
+PYTHON    ?= python3
+BIN       := target/release/tidemill
+VENV      := .venv
+DEMO      := build/demo
+EXAMPLES  := examples/.venv/.ready
+# The tests run on real inputs where this folder exists; see examples/*/README.md.
+DATA      ?= ../shared/data
+
+.PHONY: help demo build test test-rust test-python test-web check fix bench clean
+
+help:
+	@echo "make demo    build, set up what is missing, run the classification workflow, say where the report is"
+	@echo "make test    everything that proves it works"
+	@echo "make check   formatting, lints, layers, documents; writes nothing"
+	@echo "make fix     formats, and mends what the linters can mend"
+	@echo "make bench   the numbers of bench/RESULTS.md, as JSON"
+
+build: $(BIN)
+
+# cargo itself knows what is out of date.
+.PHONY: $(BIN)
+$(BIN):
+	cargo build --release --locked --package app
+
+$(EXAMPLES): examples/requirements.txt examples/setup.sh
+	examples/setup.sh
+
+$(VENV)/.ready: tests/requirements.txt
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement tests/requirements.txt
+	touch $@
+
+web/node_modules/.ready: web/package-lock.json
+	cd web && npm ci --no-audit --no-fund --loglevel=error
+	touch $@
+
+demo: $(BIN) $(EXAMPLES)
+	examples/.venv/bin/python examples/classification/prepare.py $(DEMO)/data
+	$(BIN) run examples/classification/workflow.js --data $(DEMO)/data --tools examples/classification/tools.toml \
+	  --set n=20 --set m=80 --out $(DEMO)/out --report $(DEMO)/report
+	@echo
+	@echo "The 80 classified data sets are in $(DEMO)/out; open $(DEMO)/report/report.html to see how the run went."
+
+test: test-rust test-python test-web
+
+test-rust:
+	cargo test --workspace --locked
+
+test-python: $(BIN) $(VENV)/.ready $(EXAMPLES)
+	examples/packages.sh montage ncbi-blast+
+	TIDEMILL=$(abspath $(BIN)) $(VENV)/bin/python -m pytest tests
+
+test-web: web/node_modules/.ready
+	examples/packages.sh chromium
+	cargo build --locked --package report --example sample
+	cd web && npm test
+
+check: $(VENV)/.ready
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
+	$(PYTHON) tests/tidy.py
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	@if command -v cargo-deny >/dev/null; then cargo deny --locked check; else echo "cargo-deny is not installed: licences and advisories not checked"; fi
+
+fix: $(VENV)/.ready
+	cargo clippy --workspace --all-targets --fix --allow-dirty --allow-staged
+	cargo fmt --all
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+bench: $(BIN) $(EXAMPLES)
+	examples/packages.sh montage
+	$(PYTHON) bench/run.py --binary $(abspath $(BIN))
+
+clean:
+	rm -rf target build $(VENV) examples/.venv web/node_modules
