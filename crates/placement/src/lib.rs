@@ -1,1 +1,18 @@
-//! Layer 0: where things live: file ids, partitions, the partition map
+//! Layer 0: where things live: file ids, partitions, the partition map.
+//!
+//! Placement is computed, never asked, in two steps: a thing has a **partition** (a file's metadata by its own
+//! [`FileId`], a stripe by [`stripe_partition`]), and the [`PartitionMap`] says which node holds that partition. The first
+//! step never changes as long as the pool lives; the second may change at any time, and its [`Epoch`] tells old maps
+//! from new ones. Nothing here knows a socket, a clock or a random source.
+#![forbid(unsafe_code)]
+
+mod file;
+mod map;
+mod stripe;
+
+pub use file::{FileId, FileIdRefused};
+pub use map::{Epoch, NodeId, PartitionCountRefused, PartitionId, PartitionMap};
+pub use stripe::{StripeNo, stripe_partition};
+
+/// The most partitions that a pool can have: as many as the 16 partition bits of a [`FileId`] can name.
+pub const PARTITIONS_MAX: u32 = 1 << 16;

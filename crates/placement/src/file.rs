@@ -1,0 +1,142 @@
+//! The id of a file: which partition gave it, and its number there.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::PartitionId;
+
+/// Bits of a [`FileId`] that count within a partition: 2^48 files, a thousand a second for 8,900 years.
+const COUNTER_BITS: u32 = 48;
+const COUNTER_MASK: u64 = (1 << COUNTER_BITS) - 1;
+
+/// A file, directory or link, for as long as the pool lives: 16 bits of partition above 48 bits of counter.
+///
+/// An id is never reused. In JSON it is a string of decimal digits, because a JSON number holds only 53 bits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct FileId(pub u64);
+
+impl FileId {
+    /// The pool's root directory: the first file of partition 0, and by its value also FUSE's root inode number.
+    pub const ROOT: Self = Self(1);
+
+    /// The most files that one partition can give an id to; counters go from 1 to this.
+    pub const COUNTER_MAX: u64 = COUNTER_MASK;
+
+    /// The id of the `counter`th file (from 1) that `partition` made. A counter above [`Self::COUNTER_MAX`] is a broken promise.
+    pub const fn new(partition: PartitionId, counter: u64) -> Self {
+        assert!(counter <= COUNTER_MASK, "a partition ran out of file ids");
+        Self((partition.0 as u64) << COUNTER_BITS | counter)
+    }
+
+    /// The partition that gave this id and holds the file's metadata.
+    #[expect(clippy::cast_possible_truncation, reason = "the upper 16 bits fit 16 bits")]
+    pub const fn partition(self) -> PartitionId {
+        PartitionId((self.0 >> COUNTER_BITS) as u16)
+    }
+
+    /// The file's number in its partition.
+    pub const fn counter(self) -> u64 {
+        self.0 & COUNTER_MASK
+    }
+}
+
+impl From<FileId> for u64 {
+    fn from(file: FileId) -> Self {
+        file.0
+    }
+}
+
+impl From<FileId> for String {
+    fn from(file: FileId) -> Self {
+        file.to_string()
+    }
+}
+
+impl fmt::Display for FileId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
+
+/// A text that is no file id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileIdRefused {
+    text: String,
+}
+
+impl fmt::Display for FileIdRefused {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "`{}` is not a file id; write it in decimal digits, for example \"1\" for the root", self.text)
+    }
+}
+
+impl std::error::Error for FileIdRefused {}
+
+impl FromStr for FileId {
+    type Err = FileIdRefused;
+
+    /// Reads what `Display` writes; a sign, blanks or leading zeros are refused, so that an id has one spelling.
+    fn from_str(text: &str) -> Result<Self, FileIdRefused> {
+        let refused = || FileIdRefused { text: text.to_owned() };
+        let canonical = text == "0" || text.starts_with(|first: char| ('1'..='9').contains(&first));
+        if !canonical {
+            return Err(refused());
+        }
+        text.parse().map(Self).map_err(|_| refused())
+    }
+}
+
+impl TryFrom<String> for FileId {
+    type Error = FileIdRefused;
+
+    fn try_from(text: String) -> Result<Self, FileIdRefused> {
+        text.parse()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_root_is_the_first_file_of_partition_zero_and_fuses_inode_one() {
+        assert_eq!(FileId::new(PartitionId(0), 1), FileId::ROOT);
+        assert_eq!(u64::from(FileId::ROOT), 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "ran out of file ids")]
+    fn a_counter_never_reaches_into_the_partition_bits() {
+        let _ = FileId::new(PartitionId(0), FileId::COUNTER_MAX + 1);
+    }
+
+    #[test]
+    fn an_id_is_a_string_in_json_beyond_53_bits_too() {
+        let file = FileId::new(PartitionId(u16::MAX), FileId::COUNTER_MAX);
+        let json = serde_json::to_string(&file).unwrap();
+        assert_eq!(json, "\"18446744073709551615\"");
+        assert_eq!(serde_json::from_str::<FileId>(&json).unwrap(), file);
+    }
+
+    #[test]
+    fn what_is_no_id_is_refused_by_its_text() {
+        for text in ["", "-1", "+1", " 1", "01", "x", "18446744073709551616"] {
+            let error = text.parse::<FileId>().unwrap_err().to_string();
+            assert!(error.contains(&format!("`{text}`")), "{error}");
+        }
+        assert!(serde_json::from_str::<FileId>("1").is_err(), "a bare number");
+    }
+
+    proptest! {
+        #[test]
+        fn an_id_gives_back_its_parts_and_its_text(partition: u16, counter in 0..=FileId::COUNTER_MAX) {
+            let file = FileId::new(PartitionId(partition), counter);
+            prop_assert_eq!((file.partition(), file.counter()), (PartitionId(partition), counter));
+            prop_assert_eq!(file.to_string().parse(), Ok(file));
+        }
+    }
+}

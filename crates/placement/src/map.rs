@@ -1,0 +1,180 @@
+//! Which node holds which partition, and since when.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::PARTITIONS_MAX;
+
+/// The unit that is placed and migrated: an index into the map, from 0.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PartitionId(pub u16);
+
+/// A node of the pool; an id is never given to a second node.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NodeId(pub u32);
+
+/// The age of a partition map: the map with the greater epoch is the one to follow.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Epoch(pub u64);
+
+impl Epoch {
+    /// The epoch of a pool's first map.
+    pub const FIRST: Self = Self(1);
+
+    /// The epoch after this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+impl fmt::Display for PartitionId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
+
+/// Partition to node, as of an epoch. A value: a change makes another map with the next epoch.
+///
+/// The number of partitions is a power of two, fixed for the pool's life.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "MapAsRead")]
+pub struct PartitionMap {
+    epoch: Epoch,
+    partitions: Vec<NodeId>,
+}
+
+impl PartitionMap {
+    /// The first map of a pool of one node that holds all `partitions`. Refused unless they are a power of two, at most [`PARTITIONS_MAX`].
+    pub fn one_node(node: NodeId, partitions: u32) -> Result<Self, PartitionCountRefused> {
+        let count = checked_count(partitions.into())?;
+        Ok(Self { epoch: Epoch::FIRST, partitions: vec![node; count as usize] })
+    }
+
+    /// A map that gives partition `i` to `partitions[i]`. Refused unless they are a power of two, at most [`PARTITIONS_MAX`].
+    pub fn new(epoch: Epoch, partitions: Vec<NodeId>) -> Result<Self, PartitionCountRefused> {
+        checked_count(partitions.len() as u64)?;
+        Ok(Self { epoch, partitions })
+    }
+
+    /// The age of this map.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// How many partitions the pool has.
+    pub fn partitions(&self) -> u32 {
+        u32::try_from(self.partitions.len()).expect("a map is never made with more than PARTITIONS_MAX")
+    }
+
+    /// The node that holds `partition`; none when the pool has no such partition (a made-up or damaged id).
+    pub fn node(&self, partition: PartitionId) -> Option<NodeId> {
+        self.partitions.get(usize::from(partition.0)).copied()
+    }
+
+    /// The next map, in which `partition` is held by `node`; the same nodes otherwise.
+    #[must_use]
+    pub fn moved(&self, partition: PartitionId, node: NodeId) -> Self {
+        let mut partitions = self.partitions.clone();
+        partitions[usize::from(partition.0)] = node;
+        Self { epoch: self.epoch.next(), partitions }
+    }
+}
+
+/// A map as it stands in a file or message, its count not yet checked.
+#[derive(Deserialize)]
+struct MapAsRead {
+    epoch: Epoch,
+    partitions: Vec<NodeId>,
+}
+
+impl TryFrom<MapAsRead> for PartitionMap {
+    type Error = PartitionCountRefused;
+
+    fn try_from(read: MapAsRead) -> Result<Self, PartitionCountRefused> {
+        Self::new(read.epoch, read.partitions)
+    }
+}
+
+/// A number of partitions that no pool can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PartitionCountRefused {
+    /// The number that was asked for.
+    pub partitions: u64,
+}
+
+impl fmt::Display for PartitionCountRefused {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            out,
+            "a pool cannot have {} partitions; choose a power of two from 1 to {PARTITIONS_MAX}, for example 4096",
+            self.partitions
+        )
+    }
+}
+
+impl std::error::Error for PartitionCountRefused {}
+
+fn checked_count(partitions: u64) -> Result<u32, PartitionCountRefused> {
+    u32::try_from(partitions)
+        .ok()
+        .filter(|count| count.is_power_of_two() && *count <= PARTITIONS_MAX)
+        .ok_or(PartitionCountRefused { partitions })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_of_one_node_holds_every_partition_there() {
+        let map = PartitionMap::one_node(NodeId(7), 64).unwrap();
+        assert_eq!((map.epoch(), map.partitions()), (Epoch::FIRST, 64));
+        assert!((0..64).all(|id| map.node(PartitionId(id)) == Some(NodeId(7))));
+        assert_eq!(map.node(PartitionId(64)), None);
+    }
+
+    #[test]
+    fn a_move_changes_one_home_and_the_epoch_and_leaves_the_old_map() {
+        let before = PartitionMap::one_node(NodeId(1), 4).unwrap();
+        let after = before.moved(PartitionId(2), NodeId(9));
+        assert!(after.epoch() > before.epoch());
+        let homes: Vec<_> = (0..4).map(|id| after.node(PartitionId(id)).unwrap().0).collect();
+        assert_eq!(homes, [1, 1, 9, 1]);
+        assert_eq!(before.node(PartitionId(2)), Some(NodeId(1)));
+    }
+
+    #[test]
+    fn a_count_that_is_no_power_of_two_or_too_large_is_refused_by_its_number() {
+        for count in [0, 3, 100, PARTITIONS_MAX * 2] {
+            let error = PartitionMap::one_node(NodeId(1), count).unwrap_err().to_string();
+            assert!(error.contains(&count.to_string()), "{error}");
+        }
+        assert!(PartitionMap::one_node(NodeId(1), PARTITIONS_MAX).is_ok());
+    }
+
+    #[test]
+    fn a_map_survives_json_and_a_damaged_one_is_refused() {
+        let map = PartitionMap::one_node(NodeId(1), 4).unwrap().moved(PartitionId(0), NodeId(2));
+        let json = serde_json::to_string(&map).unwrap();
+        assert_eq!(serde_json::from_str::<PartitionMap>(&json).unwrap(), map);
+        let damaged = serde_json::from_str::<PartitionMap>(r#"{"epoch":1,"partitions":[1,1,1]}"#);
+        assert!(damaged.unwrap_err().to_string().contains("3 partitions"));
+    }
+}
