@@ -61,7 +61,7 @@ impl fmt::Display for ByteSize {
         };
         #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
         let amount = self.0 as f64 / *factor as f64;
-        let decimals = usize::from(self.0 % factor != 0);
+        let decimals = usize::from(!self.0.is_multiple_of(*factor));
         out.pad(&format!("{amount:.decimals$} {unit}"))
     }
 }

@@ -32,7 +32,6 @@ impl FileId {
     }
 
     /// The partition that gave this id and holds the file's metadata.
-    #[expect(clippy::cast_possible_truncation, reason = "the upper 16 bits fit 16 bits")]
     pub const fn partition(self) -> PartitionId {
         PartitionId((self.0 >> COUNTER_BITS) as u16)
     }
