@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""Style as checks: layers, arrows, file and function lengths, links in the documents. Verifies, never writes.
+
+Run by `make check`; prints one line for each finding and exits with 1 if there is any.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FILE_LINES_MAX = 600
+FUNCTION_LINES_MAX = 70
+# Beside one another in a layer, and still in one direction (docs/ARCHITECTURE.md).
+SAME_LAYER = {
+    ("vfs", "client"), ("client", "node"), ("run", "fuse"),
+    ("store", "placement"), ("store", "base"), ("placement", "base"), ("flow", "base"),
+}  # fmt: skip
+
+
+def tracked(pattern: str) -> list[Path]:
+    """Files of the repository that match, also those not committed yet."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", pattern]
+    names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    return [ROOT / name for name in names if (ROOT / name).exists()]
+
+
+def crates() -> dict[str, Path]:
+    """Crate name to its folder."""
+    return {path.parent.name: path.parent for path in tracked("crates/*Cargo.toml")}
+
+
+def layer_of(folder: Path) -> int | None:
+    """The layer that the crate's first doc line names."""
+    entry = folder / "src" / "lib.rs"
+    entry = entry if entry.exists() else folder / "src" / "main.rs"
+    match = re.match(r"//! Layer (\d): .", entry.read_text())
+    return int(match[1]) if match else None
+
+
+def layer_findings() -> list[str]:
+    """Crates without a layer, and arrows that point up or sideways."""
+    found, layers = [], {name: layer_of(folder) for name, folder in crates().items()}
+    for name, folder in crates().items():
+        if layers[name] is None:
+            found.append(f"{name}: the first doc line does not say `Layer N: ...`")
+            continue
+        wanted = tomllib.loads((folder / "Cargo.toml").read_text()).get("dependencies", {})
+        for other in wanted.keys() & layers.keys():
+            beside = (name, other) in SAME_LAYER
+            if not beside and (layers[other] is None or layers[other] >= layers[name]):
+                found.append(f"{name} (layer {layers[name]}) depends on {other} (layer {layers[other]}): arrows point down")
+    return found
+
+
+def length_findings() -> list[str]:
+    """Files and functions that are too long, tests not counted; files that do not open with what they are."""
+    found = []
+    for path in tracked("crates/*.rs"):
+        name = path.relative_to(ROOT)
+        if "tests" in path.parts or path.name.endswith("_test.rs"):
+            continue
+        lines = re.split(r"\n#\[cfg\(test\)\]", path.read_text())[0].split("\n")
+        if not lines[0].startswith("//!"):
+            found.append(f"{name}: does not open with what it is")
+        if len(lines) > FILE_LINES_MAX:
+            found.append(f"{name}: {len(lines)} lines, at most {FILE_LINES_MAX}")
+        found += [f"{name}:{at}: a function of {length} lines, at most {FUNCTION_LINES_MAX}" for at, length in long_functions(lines)]
+    return found
+
+
+def long_functions(lines: list[str]) -> list[tuple[int, int]]:
+    """(line, length) of functions over the limit; a function ends at the closing brace of its own indent."""
+    long, start, indent = [], None, ""
+    for number, line in enumerate(lines, 1):
+        match = re.match(r"(\s*)(pub(\([a-z]+\))? )?(const |async |unsafe )*fn \w+", line)
+        if start is None and match and not line.rstrip().endswith((";", "}")):
+            start, indent = number, match[1]
+        elif start is not None and line in (f"{indent}}}", f"{indent}}},"):
+            if number - start + 1 > FUNCTION_LINES_MAX:
+                long.append((start, number - start + 1))
+            start = None
+    return long
+
+
+def link_findings() -> list[str]:
+    """Relative links in Markdown that lead nowhere."""
+    found = []
+    for path in tracked("*.md"):
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text()):
+            if "://" not in target and not (path.parent / target).exists():
+                found.append(f"{path.relative_to(ROOT)}: link to {target}, which is not there")
+    return found
+
+
+def main() -> int:
+    """Prints what is found."""
+    found = layer_findings() + length_findings() + link_findings()
+    for line in found:
+        print(line)
+    print(f"tidy: {len(found)} findings")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
