@@ -1,1 +1,31 @@
-//! Layer 2: what a run leaves behind: run.json and report.html
+//! Layer 2: what a run leaves behind: run.json and report.html.
+//!
+//! [`Run`] is run.json as a value (format page: `docs/formats/run.md`, schema beside it); [`html`] makes of it one
+//! self-contained page, whose code lies in `web/report`. Pure: no I/O, no clock; whoever runs the workflow fills a `Run`:
+//!
+//! ```text
+//! Run::plan(&workflow)            every task `failed: cancelled`, every member unwritten
+//!   -> fill tasks, data, pool, settings while or after the tasks run
+//!   -> seal()                     totals, sizes per task, bounds on what is kept
+//!   -> json() / html(&run)        the two files
+//! ```
+#![forbid(unsafe_code)]
+
+mod bounds;
+mod data;
+mod plan;
+mod pool;
+mod provenance;
+mod run;
+mod task;
+mod time;
+mod totals;
+
+pub use bounds::{COMMAND_BYTES_MAX, FAILED_COMMAND_BYTES_MAX, OUTPUT_BYTES_MAX, OUTPUT_HEAD_BYTES, OUTPUT_TAIL_BYTES};
+pub use data::{DataKind, DataRef, Element, Member};
+pub use pool::{POOL_SAMPLES_MAX, Pool, PoolSample};
+pub use provenance::{FileUsed, Provenance, Seed, ToolUsed};
+pub use run::{FORMAT_VERSION, Machine, Mode, Outcome, Run, Settings, WorkflowInfo};
+pub use task::{Attempt, Captured, Reason, ReasonKind, Status, Task};
+pub use time::{Seconds, rfc3339_utc};
+pub use totals::Totals;

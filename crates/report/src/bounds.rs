@@ -1,0 +1,109 @@
+//! How much of a run its report keeps, and the cutting.
+//!
+//! A report of 10,000 tasks must open in two seconds, so a task has about 1 KB; failures, which are what people come for,
+//! have more, and all of them together a budget.
+
+use crate::{Captured, Run};
+
+/// Bytes kept of a done task's command.
+pub const COMMAND_BYTES_MAX: usize = 400;
+/// Bytes kept of a failed task's command.
+pub const FAILED_COMMAND_BYTES_MAX: usize = 8 << 10;
+/// Bytes kept of the beginning of a failed task's stream.
+pub const OUTPUT_HEAD_BYTES: usize = 4 << 10;
+/// Bytes kept of its end, where the cause usually stands.
+pub const OUTPUT_TAIL_BYTES: usize = 12 << 10;
+/// Bytes kept of all streams of all failed tasks; later tasks keep `OUTPUT_SHORT_BYTES` of each stream's end.
+pub const OUTPUT_BYTES_MAX: usize = 4 << 20;
+/// What a stream keeps when the budget is spent.
+const OUTPUT_SHORT_BYTES: usize = 256;
+
+const _: () = assert!(OUTPUT_SHORT_BYTES < OUTPUT_HEAD_BYTES && COMMAND_BYTES_MAX < FAILED_COMMAND_BYTES_MAX);
+
+/// The first arguments of `argv`, `limit` bytes in all, and how many are left out.
+pub(crate) fn command(argv: &[String], limit: usize) -> (Vec<String>, u32) {
+    let mut left = limit;
+    let mut kept = Vec::new();
+    for argument in argv {
+        if argument.len() + 1 > left {
+            // The program itself is always told, and so is the beginning of a single long argument.
+            if kept.is_empty() || left > limit / 2 {
+                kept.push(format!("{}…", &argument[..floor_boundary(argument, left)]));
+            }
+            break;
+        }
+        left -= argument.len() + 1;
+        kept.push(argument.clone());
+    }
+    let cut = u32::try_from(argv.len() - kept.len()).unwrap_or(u32::MAX);
+    (kept, cut)
+}
+
+/// Shortens the streams of failed tasks beyond `OUTPUT_BYTES_MAX` in sum.
+pub(crate) fn outputs(run: &mut Run) {
+    let mut left = OUTPUT_BYTES_MAX;
+    let reasons = run.tasks.iter_mut().filter_map(|task| task.reason.as_mut());
+    for stream in reasons.flat_map(|reason| [&mut reason.stdout, &mut reason.stderr]).flatten() {
+        let size = stream.head.len() + stream.tail.len();
+        match left.checked_sub(size) {
+            Some(rest) => left = rest,
+            None => shorten(stream),
+        }
+    }
+}
+
+fn shorten(stream: &mut Captured) {
+    let last = if stream.tail.is_empty() { &stream.head } else { &stream.tail };
+    let from = last.len().saturating_sub(OUTPUT_SHORT_BYTES);
+    let from = (from..=last.len()).find(|at| last.is_char_boundary(*at)).unwrap_or(last.len());
+    stream.tail = last[from..].to_owned();
+    stream.head = String::new();
+}
+
+/// The largest character boundary of `text` at or below `at`.
+fn floor_boundary(text: &str, at: usize) -> usize {
+    let at = at.min(text.len());
+    (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Reason, Task};
+
+    fn words(list: &[&str]) -> Vec<String> {
+        list.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_command_within_the_limit_is_kept_whole() {
+        let argv = words(&["sort", "-n", "a b"]);
+        assert_eq!(command(&argv, 100), (argv, 0));
+    }
+
+    #[test]
+    fn a_long_argument_is_cut_between_characters() {
+        let argv = words(&["echo", &"é".repeat(100), "last"]);
+        let (kept, cut) = command(&argv, 20);
+        assert_eq!(kept, words(&["echo", "ééééééé…"]));
+        assert_eq!(cut, 1);
+    }
+
+    #[test]
+    fn ten_thousand_failures_with_long_output_stay_within_the_budget() {
+        let text = "x".repeat(OUTPUT_HEAD_BYTES);
+        let stream = Captured { head: text.clone(), tail: text, bytes: 1 << 20 };
+        let reason = Reason { stderr: Some(stream), ..Reason::default() };
+        let task = Task { reason: Some(reason), ..Task::default() };
+        let mut run = Run { tasks: vec![task; 10_000], ..Run::default() };
+        outputs(&mut run);
+        let kept: usize = run
+            .tasks
+            .iter()
+            .filter_map(|task| task.reason.as_ref()?.stderr.as_ref())
+            .map(|stream| stream.head.len() + stream.tail.len())
+            .sum();
+        assert!(kept < OUTPUT_BYTES_MAX + 10_000 * OUTPUT_SHORT_BYTES);
+        assert!(run.tasks.iter().all(|task| !task.reason.as_ref().unwrap().stderr.as_ref().unwrap().tail.is_empty()));
+    }
+}

@@ -1,0 +1,151 @@
+//! From a workflow to the skeleton of its run: tasks, data, and who reads and writes what.
+//!
+//! In the skeleton no task has run and no member exists; the run fills in what happened. A task that nobody touches again
+//! stays `failed: cancelled`, which is what it is if the run ends early.
+
+use crate::{DataKind, DataRef, Element, Member, Pool, Provenance, Reason, ReasonKind, Run, Status, Task, Totals};
+use crate::{Machine, Outcome, Settings, WorkflowInfo};
+use flow::{DataId, ParamKind, Source, Workflow};
+
+impl Default for Run {
+    fn default() -> Self {
+        Self {
+            tidemill_run: crate::FORMAT_VERSION,
+            id: String::new(),
+            workflow: WorkflowInfo::default(),
+            version: String::new(),
+            started: String::new(),
+            ended: String::new(),
+            outcome: Outcome::default(),
+            exit_code: 0,
+            problem: None,
+            machine: Machine::default(),
+            settings: Settings::default(),
+            command_line: Vec::new(),
+            directory: String::new(),
+            sets: serde_json::Map::new(),
+            totals: Totals::default(),
+            warnings: Vec::new(),
+            provenance: Provenance::default(),
+            elements: Vec::new(),
+            data: Vec::new(),
+            pool: Pool::default(),
+            tasks: Vec::new(),
+        }
+    }
+}
+
+impl Run {
+    /// The skeleton of a run of `workflow`; everything else has its default.
+    pub fn plan(workflow: &Workflow) -> Self {
+        let name = workflow.name.clone();
+        let mut run = Self { workflow: WorkflowInfo { name, ..WorkflowInfo::default() }, ..Self::default() };
+        run.data = (0..workflow.data_count()).map(|id| member(workflow, DataId(id))).collect();
+        run.tasks = (0..).zip(&workflow.tasks).map(|(id, task)| planned(workflow, id, task)).collect();
+        let read = mark_writers(workflow, &mut run.data);
+        run.elements = workflow.elements.iter().map(|element| described(element, &read)).collect();
+        run
+    }
+
+    /// Fills sizes that follow from those of members: of tasks' inputs and outputs, of elements.
+    pub(crate) fn sum_sizes(&mut self) {
+        let places: std::collections::HashMap<&str, usize> =
+            self.data.iter().enumerate().map(|(place, member)| (member.name.as_str(), place)).collect();
+        let sizes: Vec<u64> = self.data.iter().map(|member| member.bytes.unwrap_or(0)).collect();
+        let sum = |refs: &[DataRef]| refs.iter().map(|data| sizes[range(&places, data)].iter().sum::<u64>()).sum();
+        for task in &mut self.tasks {
+            task.input_bytes = sum(&task.inputs);
+            task.output_bytes = sum(&task.outputs);
+        }
+        for element in &mut self.elements {
+            element.bytes = sizes[element.first as usize..][..element.count as usize].iter().sum();
+        }
+    }
+}
+
+/// The places in `Run::data` that `data` names.
+fn range(places: &std::collections::HashMap<&str, usize>, data: &DataRef) -> std::ops::Range<usize> {
+    let (from, count) = match data {
+        DataRef::One(name) => (name, 1),
+        DataRef::Run { from, count, .. } => (from, *count as usize),
+    };
+    places.get(from.as_str()).map_or(0..0, |place| *place..place + count)
+}
+
+fn member(workflow: &Workflow, id: DataId) -> Member {
+    let element = workflow.element_of(id);
+    let path = match &element.source {
+        Source::Input(paths) => paths.get((id.0 - element.first.0) as usize).map(ToString::to_string),
+        Source::Defined => None,
+    };
+    Member { name: workflow.data_name(id), element: element.name.clone(), path, ..Member::default() }
+}
+
+fn planned(workflow: &Workflow, id: u32, task: &flow::Task) -> Task {
+    let tool = workflow.tool_of(task);
+    let refs = |of_outputs: bool| {
+        let bound = task.files.iter().filter(|file| is_output(workflow, task, file) == of_outputs);
+        bound.flat_map(|file| named(workflow, &file.data.iter().collect::<Vec<_>>())).collect()
+    };
+    let text = "the run ended before it could start".to_owned();
+    Task {
+        id,
+        tool: tool.name.clone(),
+        status: Status::Failed,
+        reason: Some(Reason { kind: ReasonKind::Cancelled, text, ..Reason::default() }),
+        line: task.line,
+        cpus: tool.resources.cpus,
+        inputs: refs(false),
+        outputs: refs(true),
+        after: task.after.iter().map(|before| before.0).collect(),
+        ..Task::default()
+    }
+}
+
+fn is_output(workflow: &Workflow, task: &flow::Task, file: &flow::FileBinding) -> bool {
+    matches!(workflow.tool_of(task).params[usize::from(file.param)].kind, ParamKind::Output { .. })
+}
+
+/// References to `ids`, each run of consecutive ones as one.
+fn named(workflow: &Workflow, ids: &[DataId]) -> Vec<DataRef> {
+    let runs = ids.chunk_by(|first, second| first.0.checked_add(1) == Some(second.0));
+    runs.map(|run| match run {
+        [one] => DataRef::One(workflow.data_name(*one)),
+        [first, .., last] => DataRef::Run {
+            from: workflow.data_name(*first),
+            to: workflow.data_name(*last),
+            count: u32::try_from(run.len()).expect("ids are below 2^32"),
+        },
+        [] => unreachable!("chunks are not empty"),
+    })
+    .collect()
+}
+
+/// Writes down each member's writer, and answers which members are read.
+fn mark_writers(workflow: &Workflow, data: &mut [Member]) -> Vec<bool> {
+    let mut read = vec![false; data.len()];
+    for (id, task) in (0..).zip(&workflow.tasks) {
+        for file in &task.files {
+            let output = is_output(workflow, task, file);
+            for member in file.data.iter().map(|member| member.0 as usize) {
+                if output {
+                    data[member].writer = Some(id);
+                } else {
+                    read[member] = true;
+                }
+            }
+        }
+    }
+    read
+}
+
+fn described(element: &flow::Element, read: &[bool]) -> Element {
+    let members = &read[element.first.0 as usize..][..element.count as usize];
+    let kind = match element.source {
+        Source::Input(_) => DataKind::Input,
+        Source::Defined if members.iter().all(|read| *read) => DataKind::Temporary,
+        Source::Defined => DataKind::Output,
+    };
+    let (name, shape) = (element.name.clone(), element.shape.clone());
+    Element { name, kind, shape, first: element.first.0, count: element.count, bytes: 0 }
+}

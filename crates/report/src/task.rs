@@ -1,0 +1,236 @@
+//! One task of the run: when and where it ran, what it took, and why it failed.
+
+use crate::bounds;
+use crate::{DataRef, Seconds};
+use serde::{Deserialize, Serialize};
+
+/// What became of one task.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Task {
+    /// Its number, from 0 in the order of the calls; its place in `Run::tasks`.
+    pub id: u32,
+    /// The tool it called.
+    pub tool: String,
+    /// How it ended.
+    pub status: Status,
+    /// The line of the call in the script, from 1; 0 when unknown.
+    pub line: u32,
+    /// Why it failed; none if it is done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
+    /// How often it was started; 0 if it never was.
+    pub attempts: u32,
+    /// The slot it ran in, from 0: the lowest, if it had several; none if it never started.
+    pub slot: Option<u32>,
+    /// How many slots it took.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub cpus: u32,
+    /// When its last input was there.
+    pub ready_s: Option<Seconds>,
+    /// When its last attempt started.
+    pub start_s: Option<Seconds>,
+    /// When its last attempt ended.
+    pub end_s: Option<Seconds>,
+    /// Attempts before the last one; empty for most.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<Attempt>,
+    /// The command as it was started, bounded (see [`Task::set_command`]); empty if it never was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+    /// How many arguments `command` leaves out at its end (the last one kept may be cut, and ends with `…`).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub command_cut: u32,
+    /// The exit code of the last attempt; none if a signal ended it or it never started.
+    pub exit_code: Option<i32>,
+    /// Processor time of the last attempt and its children, user and system; none when unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_s: Option<Seconds>,
+    /// Largest resident memory of the last attempt, in bytes; none when unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_rss_bytes: Option<u64>,
+    /// What it read, in the order of the tool's parameters.
+    pub inputs: Vec<DataRef>,
+    /// What it wrote, or should have.
+    pub outputs: Vec<DataRef>,
+    /// Bytes of all inputs together; filled by `Run::seal`.
+    pub input_bytes: u64,
+    /// Bytes of all outputs together that exist; filled by `Run::seal`.
+    pub output_bytes: u64,
+    /// Tasks it had to wait for although no data passes between them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<u32>,
+}
+
+/// How a task ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// It ended well and all its outputs exist.
+    Done,
+    /// Anything else; `Task::reason` says what.
+    #[default]
+    Failed,
+}
+
+/// Why a task failed.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reason {
+    /// What sort of failure.
+    pub kind: ReasonKind,
+    /// A sentence for people: what failed, on what, what to do.
+    pub text: String,
+    /// The task whose own failure this follows from; the task itself unless `kind` is `upstream`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<u32>,
+    /// The task this one waited for directly, a step on the way to `root`; for `upstream` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<u32>,
+    /// The signal that ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// What it wrote on standard output; none if nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdout: Option<Captured>,
+    /// What it wrote on standard error; none if nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr: Option<Captured>,
+}
+
+/// The sorts of failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReasonKind {
+    /// The command ended with an exit code other than 0.
+    Exit,
+    /// A signal ended it.
+    Signal,
+    /// It ran longer than its tool allows.
+    Timeout,
+    /// It ended well and an output is not there.
+    MissingOutput,
+    /// The command could not be started.
+    NotStarted,
+    /// A task it depends on failed.
+    Upstream,
+    /// The run ended before it did.
+    #[default]
+    Cancelled,
+    /// The pool was full.
+    NoSpace,
+}
+
+/// The beginning and the end of what a task wrote on one stream.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Captured {
+    /// The beginning; everything, if `tail` is empty.
+    pub head: String,
+    /// The end; empty if `head` is everything.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub tail: String,
+    /// How many bytes were written in all.
+    pub bytes: u64,
+}
+
+/// An attempt that failed and was followed by another.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Attempt {
+    /// The slot it ran in.
+    pub slot: u32,
+    /// When it started.
+    pub start_s: Seconds,
+    /// When it ended.
+    pub end_s: Seconds,
+    /// Why it failed, in a sentence.
+    pub text: String,
+}
+
+impl Task {
+    /// Keeps `argv`, or its beginning: `COMMAND_BYTES_MAX` bytes, `FAILED_COMMAND_BYTES_MAX` if the task failed (its
+    /// command is what the user wants to run by hand). Call it after `status` is set.
+    pub fn set_command(&mut self, argv: &[String]) {
+        let limit = match self.status {
+            Status::Done => bounds::COMMAND_BYTES_MAX,
+            Status::Failed => bounds::FAILED_COMMAND_BYTES_MAX,
+        };
+        (self.command, self.command_cut) = bounds::command(argv, limit);
+    }
+
+    /// Whether it failed by itself, not because of another task or the end of the run.
+    pub fn is_root_failure(&self) -> bool {
+        let followed = |reason: &Reason| matches!(reason.kind, ReasonKind::Upstream | ReasonKind::Cancelled);
+        self.status == Status::Failed && !self.reason.as_ref().is_some_and(followed)
+    }
+}
+
+impl Captured {
+    /// What a stream held: its first bytes, its last bytes (empty if `head` is everything) and its length in bytes. Both are
+    /// bounded (`OUTPUT_HEAD_BYTES`, `OUTPUT_TAIL_BYTES`); what is not UTF-8 is replaced. None if nothing was written.
+    pub fn new(head: &[u8], tail: &[u8], bytes: u64) -> Option<Self> {
+        if bytes == 0 {
+            return None;
+        }
+        let (head, rest) = head.split_at(head.len().min(bounds::OUTPUT_HEAD_BYTES));
+        let tail = if tail.is_empty() { rest } else { tail };
+        let tail = &tail[tail.len().saturating_sub(bounds::OUTPUT_TAIL_BYTES)..];
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Some(Self { head: text(head), tail: text(tail), bytes })
+    }
+
+    /// Whether something is left out between `head` and `tail`.
+    pub fn is_cut(&self) -> bool {
+        (self.head.len() + self.tail.len()) as u64 != self.bytes
+    }
+}
+
+fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_one(count: &u32) -> bool {
+    *count == 1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_within_the_bounds_is_kept_whole() {
+        let captured = Captured::new(b"one line\n", b"", 9).unwrap();
+        assert_eq!((captured.head.as_str(), captured.tail.as_str(), captured.is_cut()), ("one line\n", "", false));
+        assert_eq!(Captured::new(b"", b"", 0), None);
+    }
+
+    #[test]
+    fn a_long_stream_keeps_its_first_and_its_last_bytes() {
+        let long: Vec<u8> = (0..=255).cycle().take(100_000).map(|byte: u8| b'a' + byte % 26).collect();
+        let captured = Captured::new(&long, b"", 100_000).unwrap();
+        assert!(captured.is_cut());
+        assert_eq!(captured.head.as_bytes(), &long[..OUTPUT_HEAD_BYTES]);
+        assert_eq!(captured.tail.as_bytes(), &long[long.len() - OUTPUT_TAIL_BYTES..]);
+    }
+
+    use crate::{OUTPUT_HEAD_BYTES, OUTPUT_TAIL_BYTES};
+
+    #[test]
+    fn a_failed_task_keeps_more_of_its_command() {
+        let argv: Vec<String> = (0..1000).map(|index| format!("argument-{index}")).collect();
+        let mut task = Task { status: Status::Done, ..Task::default() };
+        task.set_command(&argv);
+        let short = task.command.len();
+        task.status = Status::Failed;
+        task.set_command(&argv);
+        assert!(task.command.len() > short);
+        assert_eq!(task.command.len() + task.command_cut as usize, argv.len());
+    }
+}

@@ -1,0 +1,107 @@
+//! The numbers that sum a run up, computed in one place so that run.json and the page cannot differ.
+
+use crate::{Run, Seconds, Status, Task, bounds};
+use serde::{Deserialize, Serialize};
+
+/// Sums over a run.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Totals {
+    /// From the start of the run to its end.
+    pub makespan_s: Seconds,
+    /// How many tasks the workflow has.
+    pub tasks: u32,
+    /// How many are done.
+    pub tasks_done: u32,
+    /// How many failed: by themselves, because of another, or because the run ended.
+    pub tasks_failed: u32,
+    /// How many of them failed by themselves.
+    pub tasks_failed_root: u32,
+    /// Wall-clock seconds of all attempts of all tasks.
+    pub tool_s: Seconds,
+    /// Processor seconds of all last attempts; none if no task knows.
+    pub cpu_s: Option<Seconds>,
+    /// The part of `slots` times `makespan_s` in which tasks ran, 0 to 1.
+    pub slot_use: f64,
+    /// The most that the pool held, in bytes.
+    pub pool_peak_bytes: u64,
+    /// Bytes of all members that tasks wrote.
+    pub written_bytes: u64,
+    /// Bytes of all inputs of all tasks that started: what they could read, not what they did.
+    pub input_bytes: u64,
+    /// Bytes of all members that were exported.
+    pub exported_bytes: u64,
+}
+
+impl Run {
+    /// Ends the filling: sums up sizes and totals, and bounds what is kept. `makespan` is the length of the whole run.
+    pub fn seal(&mut self, makespan: Seconds) {
+        self.pool.close();
+        self.sum_sizes();
+        self.totals = self.sum_up(makespan);
+        bounds::outputs(self);
+    }
+
+    fn sum_up(&self, makespan: Seconds) -> Totals {
+        let count = |test: &dyn Fn(&Task) -> bool| {
+            u32::try_from(self.tasks.iter().filter(|task| test(task)).count()).unwrap_or(u32::MAX)
+        };
+        let slot_s: f64 = self.tasks.iter().map(|task| f64::from(task.cpus) * wall(task)).sum();
+        let offered_s = f64::from(self.settings.slots) * makespan.0;
+        Totals {
+            makespan_s: makespan,
+            tasks: count(&|_| true),
+            tasks_done: count(&|task| task.status == Status::Done),
+            tasks_failed: count(&|task| task.status == Status::Failed),
+            tasks_failed_root: count(&Task::is_root_failure),
+            tool_s: Seconds::rounded(self.tasks.iter().map(wall).sum()),
+            cpu_s: self.cpu(),
+            slot_use: if offered_s > 0.0 { (slot_s / offered_s * 1e4).round() / 1e4 } else { 0.0 },
+            pool_peak_bytes: self.pool.peak_bytes,
+            written_bytes: self.data_bytes(|member| member.writer.is_some()),
+            input_bytes: self.tasks.iter().filter(|task| task.start_s.is_some()).map(|task| task.input_bytes).sum(),
+            exported_bytes: self.data_bytes(|member| member.exported.is_some()),
+        }
+    }
+
+    fn cpu(&self) -> Option<Seconds> {
+        let known: Vec<f64> = self.tasks.iter().filter_map(|task| Some(task.cpu_s?.0)).collect();
+        (!known.is_empty()).then(|| Seconds::rounded(known.iter().sum()))
+    }
+
+    fn data_bytes(&self, counts: impl Fn(&crate::Member) -> bool) -> u64 {
+        self.data.iter().filter(|member| counts(member)).filter_map(|member| member.bytes).sum()
+    }
+}
+
+/// Wall-clock seconds of all attempts of `task`.
+fn wall(task: &Task) -> f64 {
+    let earlier: f64 = task.earlier.iter().map(|attempt| attempt.end_s.0 - attempt.start_s.0).sum();
+    let last = task.start_s.zip(task.end_s).map_or(0.0, |(start, end)| end.0 - start.0);
+    earlier + last
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Attempt, Reason, ReasonKind};
+
+    fn task(status: Status, kind: ReasonKind, start: f64, end: f64) -> Task {
+        let reason = (status == Status::Failed).then(|| Reason { kind, ..Reason::default() });
+        Task { status, reason, cpus: 1, start_s: Some(Seconds(start)), end_s: Some(Seconds(end)), ..Task::default() }
+    }
+
+    #[test]
+    fn totals_count_failures_apart_from_what_followed_from_them() {
+        let mut retried = task(Status::Done, ReasonKind::Exit, 2.0, 3.0);
+        retried.earlier.push(Attempt { end_s: Seconds(1.0), ..Attempt::default() });
+        let upstream = Task { start_s: None, end_s: None, ..task(Status::Failed, ReasonKind::Upstream, 0.0, 0.0) };
+        let tasks = vec![retried, task(Status::Failed, ReasonKind::Exit, 0.0, 2.0), upstream];
+        let mut run = Run { tasks, ..Run::default() };
+        run.settings.slots = 2;
+        run.seal(Seconds(4.0));
+        let totals = &run.totals;
+        assert_eq!((totals.tasks, totals.tasks_done, totals.tasks_failed, totals.tasks_failed_root), (3, 1, 2, 1));
+        assert_eq!((totals.tool_s, totals.slot_use, totals.cpu_s), (Seconds(4.0), 0.5, None));
+    }
+}
