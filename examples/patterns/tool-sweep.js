@@ -1,0 +1,12 @@
+// Tool sweep: different tools on the same element. A tool is a function like any other, so it fits into a list.
+//
+//          +--> CountLines --> Total[0]
+//   Poem --+--> CountWords --> Total[1]
+//          +--> CountBytes --> Total[2]
+
+var tools = [CountLines, CountWords, CountBytes];
+var poem = Data.get("Poem");
+var totals = Data.define("Total", tools.length);
+
+for (var i = 0; i < tools.length; i++)
+    tools[i]({text: poem, count: totals[i]});
