@@ -1,0 +1,109 @@
+//! What the machine has, what is free of it, and which lanes of the picture are taken.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// The lane that a running task occupies, from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SlotId(pub u32);
+
+/// What tasks may use together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Machine {
+    /// Processors.
+    pub slots: u32,
+    /// Bytes of memory beside the pool.
+    pub memory: u64,
+}
+
+/// What one task takes while it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Needs {
+    /// Processors, at least 1.
+    pub cpus: u32,
+    /// Bytes; 0 is not accounted.
+    pub memory: u64,
+}
+
+/// What is free now.
+#[derive(Debug, Clone)]
+pub struct Room {
+    machine: Machine,
+    cpus: u32,
+    memory: u64,
+    /// Freed lanes below `fresh`.
+    freed: BinaryHeap<Reverse<u32>>,
+    /// The first lane that was never taken.
+    fresh: u32,
+}
+
+impl Room {
+    /// An idle machine.
+    pub fn new(machine: Machine) -> Self {
+        Self { machine, cpus: machine.slots, memory: machine.memory, freed: BinaryHeap::new(), fresh: 0 }
+    }
+
+    /// What the machine has in all.
+    pub fn machine(&self) -> Machine {
+        self.machine
+    }
+
+    /// Processors that are free.
+    pub fn cpus(&self) -> u32 {
+        self.cpus
+    }
+
+    /// Bytes that are free.
+    pub fn memory(&self) -> u64 {
+        self.memory
+    }
+
+    /// Whether a task with these needs can start now.
+    pub fn fits(&self, needs: Needs) -> bool {
+        needs.cpus <= self.cpus && needs.memory <= self.memory
+    }
+
+    /// Takes what a starting task needs; the smallest free lane is its own.
+    pub(crate) fn take(&mut self, needs: Needs) -> SlotId {
+        assert!(needs.cpus > 0 && self.fits(needs), "a task starts only where it fits");
+        self.cpus -= needs.cpus;
+        self.memory -= needs.memory;
+        let slot = self.freed.pop().map_or(self.fresh, |Reverse(slot)| slot);
+        self.fresh = self.fresh.max(slot + 1);
+        assert!(slot < self.machine.slots, "each running task takes a cpu, so there are lanes enough");
+        SlotId(slot)
+    }
+
+    /// Gives back what an ended task took.
+    pub(crate) fn give(&mut self, needs: Needs, slot: SlotId) {
+        self.cpus += needs.cpus;
+        self.memory += needs.memory;
+        self.freed.push(Reverse(slot.0));
+        assert!(self.cpus <= self.machine.slots && self.memory <= self.machine.memory, "given back more than taken");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_smallest_free_lane_is_taken() {
+        let one = Needs { cpus: 1, memory: 0 };
+        let mut room = Room::new(Machine { slots: 3, memory: 0 });
+        assert_eq!([room.take(one), room.take(one), room.take(one)], [SlotId(0), SlotId(1), SlotId(2)]);
+        room.give(one, SlotId(2));
+        room.give(one, SlotId(0));
+        assert_eq!(room.take(one), SlotId(0));
+    }
+
+    #[test]
+    fn memory_that_is_taken_is_not_there_twice() {
+        let needs = Needs { cpus: 1, memory: 6 };
+        let mut room = Room::new(Machine { slots: 2, memory: 10 });
+        let slot = room.take(needs);
+        assert!(!room.fits(needs));
+        room.give(needs, slot);
+        assert!(room.fits(needs));
+    }
+}

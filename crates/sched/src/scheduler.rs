@@ -1,0 +1,430 @@
+//! The decider: what each event means for the table, the queue and the machine.
+//!
+//! A failure spreads by a worklist (`doomed`), never by recursion, so a chain of 100,000 tasks fails on a small stack.
+//! Invariants, asserted: a task ends once; only running tasks report; while unfinished tasks exist something runs.
+
+use crate::explain::Standing;
+use crate::policy::{Fifo, Policy};
+use crate::room::{Machine, Room, SlotId};
+use crate::table::{Life, State, Table};
+use crate::words::{Because, Command, Event, Link, Options, Refused, TaskSpec};
+use flow::{DataId, TaskId};
+use std::collections::{HashMap, VecDeque};
+
+/// How many tasks are in each state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Waiting for data or tasks.
+    pub new: u32,
+    /// Waiting for room.
+    pub ready: u32,
+    /// Running.
+    pub running: u32,
+    /// Ended well.
+    pub done: u32,
+    /// Failed for good.
+    pub failed: u32,
+}
+
+impl Counts {
+    /// Tasks that have not ended.
+    pub fn unfinished(&self) -> u32 {
+        self.new + self.ready + self.running
+    }
+
+    fn of(&mut self, state: State) -> &mut u32 {
+        match state {
+            State::New => &mut self.new,
+            State::Ready => &mut self.ready,
+            State::Running(_) => &mut self.running,
+            State::Done => &mut self.done,
+            State::Failed => &mut self.failed,
+            State::Vacant => unreachable!("vacant rows are not counted"),
+        }
+    }
+}
+
+/// Whether tasks may still come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Growth {
+    /// They may.
+    Open,
+    /// The workflow is whole: `Begin` closes it.
+    Whole,
+    /// None comes.
+    Closed,
+}
+
+/// The task table with everything that decides over it.
+#[derive(Debug)]
+pub struct Scheduler {
+    table: Table,
+    policy: Box<dyn Policy>,
+    room: Room,
+    options: Options,
+    counts: Counts,
+    begun: bool,
+    growth: Growth,
+    ended: bool,
+    /// Set when nothing new may start; the reason that unstarted tasks fail with.
+    stopped: Option<Because>,
+    failures: HashMap<TaskId, Because>,
+    /// Tasks about to fail. Empty between events.
+    doomed: VecDeque<(TaskId, Because)>,
+}
+
+/// One call of `on`: the time, and where commands go.
+struct Turn<'a> {
+    now_ms: u64,
+    commands: &'a mut Vec<Command>,
+}
+
+impl Scheduler {
+    /// A scheduler without tasks, first come first served.
+    pub fn new(machine: Machine, options: Options) -> Self {
+        Self::with_policy(machine, options, Box::new(Fifo::default()))
+    }
+
+    /// A scheduler without tasks that chooses among ready ones by `policy`.
+    pub fn with_policy(machine: Machine, options: Options, policy: Box<dyn Policy>) -> Self {
+        Self {
+            table: Table::default(),
+            policy,
+            room: Room::new(machine),
+            options,
+            counts: Counts::default(),
+            begun: false,
+            growth: Growth::Open,
+            ended: false,
+            stopped: None,
+            failures: HashMap::new(),
+            doomed: VecDeque::new(),
+        }
+    }
+
+    /// Says that the datum exists before the run. Before tasks that read it are added.
+    pub fn give(&mut self, data: DataId) {
+        self.table.datum_mut(data).life = Life::There;
+    }
+
+    /// Says that the datum is never dropped. Before the run begins.
+    pub fn keep(&mut self, data: DataId) {
+        assert!(self.growth != Growth::Closed, "what is kept is said before anything can be dropped");
+        self.table.datum_mut(data).kept = true;
+    }
+
+    /// Makes room for so many tasks and data at once.
+    pub(crate) fn reserve(&mut self, tasks: usize, data: usize) {
+        self.table.reserve(tasks, data);
+    }
+
+    /// Says that all tasks were added: `Begin` closes the workflow.
+    pub(crate) fn whole(&mut self) {
+        self.growth = Growth::Whole;
+    }
+
+    /// Takes in what happened at `now_ms` (any clock that does not go back) and appends what to do.
+    pub fn on(&mut self, event: Event, now_ms: u64, commands: &mut Vec<Command>) {
+        let turn = &mut Turn { now_ms, commands };
+        match event {
+            Event::Begin => self.begin(turn),
+            Event::Add(spec) => self.added(&spec, turn),
+            Event::Close => self.close(turn),
+            Event::Done(task) => self.done(task, turn),
+            Event::Failed { task, retry } => self.attempt_failed(task, retry, turn),
+            Event::Cancel => self.cancel(turn),
+        }
+        self.spread_failures(turn);
+        self.start_ready(turn);
+        self.end(turn);
+    }
+
+    /// How many tasks are in each state.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// What is free of the machine.
+    pub fn room(&self) -> &Room {
+        &self.room
+    }
+
+    /// Where the task stands, and why it waits or failed; None for a task that was never added.
+    pub fn explain(&self, task: TaskId) -> Option<Standing> {
+        Standing::of(task, &self.table, self.policy.as_ref(), &self.room, |task| self.failures.get(&task).copied())
+    }
+
+    /// The chain of reasons from a failed task to the root; empty if it has not failed.
+    pub fn chain(&self, task: TaskId) -> Vec<Link> {
+        let because = |task: TaskId| self.failures.get(&task).map(|because| Link { task, because: *because });
+        std::iter::successors(because(task), |link| match link.because {
+            Because::Input { data, .. } => because(self.table.datum(data)?.writer()?),
+            Because::After { task, .. } => because(task),
+            _ => None,
+        })
+        .collect()
+    }
+
+    fn begin(&mut self, turn: &mut Turn) {
+        assert!(!self.begun, "a run begins once");
+        self.begun = true;
+        if self.growth == Growth::Whole {
+            self.close(turn);
+        }
+    }
+
+    fn added(&mut self, spec: &TaskSpec, turn: &mut Turn) {
+        if let Err(why) = self.add(spec, turn.now_ms) {
+            turn.commands.push(Command::Refused { task: spec.id, why });
+        }
+    }
+
+    /// Adds a task: it is ready, waits, or is doomed already.
+    pub(crate) fn add(&mut self, spec: &TaskSpec, now_ms: u64) -> Result<(), Refused> {
+        self.admit(spec)?;
+        self.table.insert(spec, now_ms)?;
+        self.counts.new += 1;
+        match self.stopped.or_else(|| self.lost_need(spec.id)) {
+            Some(because) => self.doomed.push_back((spec.id, because)),
+            None => self.count_missing(spec.id, now_ms),
+        }
+        Ok(())
+    }
+
+    fn admit(&self, spec: &TaskSpec) -> Result<(), Refused> {
+        let machine = self.room.machine();
+        if self.growth == Growth::Closed {
+            Err(Refused::Closed)
+        } else if spec.cpus.max(1) > machine.slots {
+            Err(Refused::Cpus { needs: spec.cpus, machine })
+        } else if spec.memory > machine.memory {
+            Err(Refused::Memory { needs: spec.memory, machine })
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The first thing that a new task needs and will never get.
+    fn lost_need(&self, task: TaskId) -> Option<Because> {
+        let lost = |data: &DataId| self.table.datum(*data).is_some_and(|datum| datum.life == Life::Lost);
+        let failed = |task: &TaskId| self.table.row(*task).is_some_and(|row| row.state == State::Failed);
+        let input = self.table.inputs(task).find(lost).and_then(|data| self.because_of_data(data));
+        input.or_else(|| self.table.after(task).find(failed).map(|task| self.because_of_task(task)))
+    }
+
+    fn because_of_data(&self, data: DataId) -> Option<Because> {
+        let writer = self.table.datum(data)?.writer()?;
+        Some(Because::Input { data, root: self.root(writer) })
+    }
+
+    fn because_of_task(&self, task: TaskId) -> Because {
+        Because::After { task, root: self.root(task) }
+    }
+
+    /// The task whose failure made this one fail.
+    fn root(&self, failed: TaskId) -> TaskId {
+        match self.failures.get(&failed) {
+            Some(Because::Input { root, .. } | Because::After { root, .. }) => *root,
+            _ => failed,
+        }
+    }
+
+    fn count_missing(&mut self, task: TaskId, now_ms: u64) {
+        let awaited = |data: &DataId| self.table.datum(*data).is_some_and(|datum| datum.life != Life::There);
+        let undone = |task: &TaskId| self.table.row(*task).is_some_and(|row| row.state != State::Done);
+        let missing = self.table.inputs(task).filter(awaited).count() + self.table.after(task).filter(undone).count();
+        self.table.row_mut(task).missing = u32::try_from(missing).expect("edges are counted in u32");
+        if missing == 0 {
+            self.make_ready(task, now_ms);
+        }
+    }
+
+    fn make_ready(&mut self, task: TaskId, now_ms: u64) {
+        self.set(task, State::Ready, now_ms);
+        self.policy.ready(task);
+    }
+
+    fn set(&mut self, task: TaskId, state: State, now_ms: u64) {
+        let row = self.table.row_mut(task);
+        assert!(!matches!(row.state, State::Done | State::Failed), "task {} ends only once", task.0);
+        *self.counts.of(row.state) -= 1;
+        *self.counts.of(state) += 1;
+        row.state = state;
+        row.since_ms = now_ms;
+    }
+
+    /// No task comes any more: what nobody will make or read is known from here on.
+    fn close(&mut self, turn: &mut Turn) {
+        if std::mem::replace(&mut self.growth, Growth::Closed) == Growth::Closed {
+            return;
+        }
+        for data in (0..self.table.data_len()).map(DataId) {
+            let datum = self.table.datum_mut(data);
+            if datum.life == Life::Awaited && datum.writer().is_none() {
+                let because = Because::NoWriter { data };
+                self.doomed.extend(self.table.readers_of(data).map(|reader| (reader, because)));
+            }
+            self.drop_if_spent(data, turn);
+        }
+        for task in (0..self.table.len()).map(TaskId) {
+            if self.table.row_mut(task).state == State::Vacant {
+                let because = Because::NoTask { task };
+                self.doomed.extend(self.table.waiters_of(task).map(|waiter| (waiter, because)));
+            }
+        }
+    }
+
+    fn done(&mut self, task: TaskId, turn: &mut Turn) {
+        self.leave(task);
+        self.set(task, State::Done, turn.now_ms);
+        let mut eased = Vec::new();
+        for position in 0..self.table.outputs(task).len() {
+            let data = self.table.outputs(task)[position];
+            self.table.datum_mut(data).life = Life::There;
+            eased.extend(self.table.readers_of(data));
+            self.drop_if_spent(data, turn);
+        }
+        eased.extend(self.table.waiters_of(task));
+        for waiter in eased {
+            self.ease(waiter, turn.now_ms);
+        }
+        self.release_inputs(task, turn);
+    }
+
+    /// Gives back what a running task took.
+    fn leave(&mut self, task: TaskId) {
+        let slot = self.slot(task).expect("only a running task reports its end");
+        self.room.give(self.table.row_mut(task).needs, slot);
+    }
+
+    fn slot(&self, task: TaskId) -> Option<SlotId> {
+        match self.table.row(task)?.state {
+            State::Running(slot) => Some(slot),
+            _ => None,
+        }
+    }
+
+    /// One thing that the task waited for is there.
+    fn ease(&mut self, task: TaskId, now_ms: u64) {
+        let row = self.table.row_mut(task);
+        if row.state != State::New {
+            return;
+        }
+        row.missing -= 1;
+        if row.missing == 0 {
+            self.make_ready(task, now_ms);
+        }
+    }
+
+    fn release_inputs(&mut self, task: TaskId, turn: &mut Turn) {
+        let inputs = self.table.inputs(task).len();
+        for position in 0..inputs {
+            let data = self.table.input(task, position);
+            self.table.datum_mut(data).readers -= 1;
+            self.drop_if_spent(data, turn);
+        }
+    }
+
+    fn drop_if_spent(&mut self, data: DataId, turn: &mut Turn) {
+        let datum = self.table.datum_mut(data);
+        if self.growth == Growth::Closed && datum.is_spent() {
+            datum.life = Life::Dropped;
+            turn.commands.push(Command::Drop { data });
+        }
+    }
+
+    fn attempt_failed(&mut self, task: TaskId, retry: bool, turn: &mut Turn) {
+        self.leave(task);
+        let row = self.table.row_mut(task);
+        let left = row.attempts_max - row.attempts;
+        if retry && left > 0 && self.stopped.is_none() {
+            self.make_ready(task, turn.now_ms);
+            turn.commands.push(Command::Retry { task, left });
+            return;
+        }
+        let cancelled = self.stopped == Some(Because::Cancelled);
+        self.doomed.push_back((task, if cancelled { Because::Cancelled } else { Because::Itself }));
+        self.spread_failures(turn);
+        if self.options.fail_fast && self.stopped.is_none() {
+            self.stop(Because::FailFast { root: task });
+        }
+    }
+
+    fn cancel(&mut self, turn: &mut Turn) {
+        if self.ended || self.stopped == Some(Because::Cancelled) {
+            return;
+        }
+        self.stop(Because::Cancelled);
+        let running = (0..self.table.len()).map(TaskId).filter(|task| self.slot(*task).is_some());
+        turn.commands.extend(running.map(|task| Command::Stop { task }));
+    }
+
+    /// From now on nothing starts: what has not started is doomed.
+    fn stop(&mut self, because: Because) {
+        self.stopped = Some(because);
+        self.policy.drain();
+        for task in (0..self.table.len()).map(TaskId) {
+            if matches!(self.table.row_mut(task).state, State::New | State::Ready) {
+                self.doomed.push_back((task, because));
+            }
+        }
+    }
+
+    /// Fails the doomed tasks, and all that waits for them.
+    fn spread_failures(&mut self, turn: &mut Turn) {
+        while let Some((task, because)) = self.doomed.pop_front() {
+            if self.table.row_mut(task).state != State::Failed {
+                self.fail(task, because, turn);
+            }
+        }
+    }
+
+    fn fail(&mut self, task: TaskId, because: Because, turn: &mut Turn) {
+        self.set(task, State::Failed, turn.now_ms);
+        self.failures.insert(task, because);
+        turn.commands.push(Command::Failed { task, because });
+        let root = self.root(task);
+        for position in 0..self.table.outputs(task).len() {
+            let data = self.table.outputs(task)[position];
+            self.table.datum_mut(data).life = Life::Lost;
+            let because = Because::Input { data, root };
+            self.doomed.extend(self.table.readers_of(data).map(|reader| (reader, because)));
+        }
+        let because = Because::After { task, root };
+        self.doomed.extend(self.table.waiters_of(task).map(|waiter| (waiter, because)));
+        self.release_inputs(task, turn);
+    }
+
+    fn start_ready(&mut self, turn: &mut Turn) {
+        if !self.begun || self.stopped.is_some() {
+            return;
+        }
+        while let Some(task) = self.choose() {
+            let row = self.table.row_mut(task);
+            assert!(row.state == State::Ready && row.missing == 0, "the policy holds ready tasks only");
+            row.attempts += 1;
+            let attempt = row.attempts;
+            let slot = self.room.take(row.needs);
+            self.set(task, State::Running(slot), turn.now_ms);
+            turn.commands.push(Command::Start { task, slot, attempt });
+        }
+    }
+
+    fn choose(&mut self) -> Option<TaskId> {
+        let table = &self.table;
+        self.policy.choose(&self.room, &|task| table.row(task).expect("ready tasks have rows").needs)
+    }
+
+    fn end(&mut self, turn: &mut Turn) {
+        let all_known = self.begun && self.growth == Growth::Closed;
+        if !all_known || self.ended {
+            return;
+        }
+        let Counts { running, done, failed, .. } = self.counts;
+        assert!(running > 0 || self.counts.unfinished() == 0, "nothing runs and tasks wait: the graph has a cycle");
+        if self.counts.unfinished() == 0 {
+            self.ended = true;
+            turn.commands.push(Command::Ended { done, failed });
+        }
+    }
+}

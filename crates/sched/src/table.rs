@@ -1,0 +1,302 @@
+//! The task table: a row for each task and each datum, and who waits for what.
+//!
+//! Edges are threaded through one vector as linked lists (newest last), so a task costs about 100 bytes, an edge 12, and
+//! ending a task touches only its own edges. The table stores and finds; what a state change means is `scheduler`'s.
+
+use crate::room::{Needs, SlotId};
+use crate::words::{Refused, TaskSpec};
+use flow::{DataId, TaskId};
+
+/// No edge.
+const NONE: u32 = u32::MAX;
+
+/// Where a task is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Others wait for this number, but the task was not added.
+    Vacant,
+    /// Some of what it needs does not exist.
+    New,
+    /// It may start.
+    Ready,
+    /// It runs in this lane.
+    Running(SlotId),
+    /// It succeeded.
+    Done,
+    /// It failed for good.
+    Failed,
+}
+
+/// A list of edges: those who wait for one thing.
+#[derive(Debug, Clone, Copy)]
+struct List {
+    head: u32,
+    tail: u32,
+}
+
+const EMPTY: List = List { head: NONE, tail: NONE };
+
+/// `owner` waits for something.
+#[derive(Debug)]
+struct Edge {
+    owner: TaskId,
+    /// What it waits for: a datum among the first `inputs` edges of a row, a task after those.
+    on: u32,
+    /// The next edge that waits for the same.
+    next: u32,
+}
+
+/// A task.
+#[derive(Debug)]
+pub struct Row {
+    pub state: State,
+    pub needs: Needs,
+    /// Attempts started.
+    pub attempts: u32,
+    /// Attempts that may be started in all.
+    pub attempts_max: u32,
+    /// Inputs and tasks that are not there yet, once for each edge.
+    pub missing: u32,
+    /// When it came into its state, on the caller's clock.
+    pub since_ms: u64,
+    edges: u32,
+    inputs: u32,
+    after: u32,
+    outputs: u32,
+    outputs_len: u32,
+    waiters: List,
+}
+
+const VACANT: Row = Row {
+    state: State::Vacant,
+    needs: Needs { cpus: 1, memory: 0 },
+    attempts: 0,
+    attempts_max: 0,
+    missing: 0,
+    since_ms: 0,
+    edges: 0,
+    inputs: 0,
+    after: 0,
+    outputs: 0,
+    outputs_len: 0,
+    waiters: EMPTY,
+};
+
+/// Where a datum is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Life {
+    /// It may be written later.
+    Awaited,
+    /// It exists.
+    There,
+    /// It existed, and nobody needs it any more.
+    Dropped,
+    /// Its writer failed: it will never exist.
+    Lost,
+}
+
+/// A datum.
+#[derive(Debug)]
+pub struct Datum {
+    pub life: Life,
+    /// Never dropped.
+    pub kept: bool,
+    /// Edges of readers that have not ended.
+    pub readers: u32,
+    writer: u32,
+    waiters: List,
+}
+
+const UNKNOWN: Datum = Datum { life: Life::Awaited, kept: false, readers: 0, writer: NONE, waiters: EMPTY };
+
+impl Datum {
+    /// The task that writes it; None for an input.
+    pub fn writer(&self) -> Option<TaskId> {
+        (self.writer != NONE).then_some(TaskId(self.writer))
+    }
+
+    /// Whether its bytes exist for nobody's sake.
+    pub fn is_spent(&self) -> bool {
+        let was_read = self.waiters.head != NONE;
+        was_read && self.readers == 0 && !self.kept && self.life == Life::There
+    }
+}
+
+/// All rows.
+#[derive(Debug, Default)]
+pub struct Table {
+    rows: Vec<Row>,
+    data: Vec<Datum>,
+    edges: Vec<Edge>,
+    outputs: Vec<DataId>,
+}
+
+impl Table {
+    /// Rows for this many tasks and data in one allocation each.
+    pub fn reserve(&mut self, tasks: usize, data: usize) {
+        self.rows.reserve(tasks);
+        self.data.reserve(data);
+    }
+
+    /// Adds a task in state `New`; nothing changes if it is refused.
+    pub fn insert(&mut self, spec: &TaskSpec, now_ms: u64) -> Result<(), Refused> {
+        self.check(spec)?;
+        let edges = index(self.edges.len());
+        for data in &spec.inputs {
+            let edge = self.edge(spec.id, data.0);
+            self.datum_mut(*data).readers += 1;
+            append(&mut self.edges, &mut self.data[at(data.0)].waiters, edge);
+        }
+        for task in &spec.after {
+            let edge = self.edge(spec.id, task.0);
+            self.row_mut(*task);
+            append(&mut self.edges, &mut self.rows[at(task.0)].waiters, edge);
+        }
+        let outputs = index(self.outputs.len());
+        self.outputs.extend_from_slice(&spec.outputs);
+        let waiters = self.row_mut(spec.id).waiters;
+        self.rows[at(spec.id.0)] = Row {
+            state: State::New,
+            needs: Needs { cpus: spec.cpus.max(1), memory: spec.memory },
+            attempts: 0,
+            attempts_max: spec.retries.saturating_add(1),
+            missing: 0,
+            since_ms: now_ms,
+            edges,
+            inputs: index(spec.inputs.len()),
+            after: index(spec.after.len()),
+            outputs,
+            outputs_len: index(spec.outputs.len()),
+            waiters,
+        };
+        Ok(())
+    }
+
+    fn check(&mut self, spec: &TaskSpec) -> Result<(), Refused> {
+        if self.row_mut(spec.id).state != State::Vacant {
+            return Err(Refused::Twice { task: spec.id });
+        }
+        for (claimed, data) in spec.outputs.iter().enumerate() {
+            if let Err(refused) = self.claim(*data, spec.id) {
+                spec.outputs[..claimed].iter().for_each(|data| self.datum_mut(*data).writer = NONE);
+                return Err(refused);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes `task` the writer of the datum.
+    fn claim(&mut self, data: DataId, task: TaskId) -> Result<(), Refused> {
+        let datum = self.datum_mut(data);
+        match datum.writer() {
+            Some(writer) => Err(Refused::WrittenTwice { data, writer }),
+            None if datum.life == Life::There => Err(Refused::WritesInput { data }),
+            None => {
+                datum.writer = task.0;
+                Ok(())
+            }
+        }
+    }
+
+    fn edge(&mut self, owner: TaskId, on: u32) -> u32 {
+        self.edges.push(Edge { owner, on, next: NONE });
+        index(self.edges.len() - 1)
+    }
+
+    /// How many numbers are known, vacant ones too.
+    pub fn len(&self) -> u32 {
+        index(self.rows.len())
+    }
+
+    /// How many data are known.
+    pub fn data_len(&self) -> u32 {
+        index(self.data.len())
+    }
+
+    /// The task's row; None if nobody named the task.
+    pub fn row(&self, task: TaskId) -> Option<&Row> {
+        self.rows.get(at(task.0))
+    }
+
+    /// The task's row, made if need be.
+    pub fn row_mut(&mut self, task: TaskId) -> &mut Row {
+        grow(&mut self.rows, task.0, || VACANT)
+    }
+
+    /// The datum; None if nobody named it.
+    pub fn datum(&self, data: DataId) -> Option<&Datum> {
+        self.data.get(at(data.0))
+    }
+
+    /// The datum, made if need be.
+    pub fn datum_mut(&mut self, data: DataId) -> &mut Datum {
+        grow(&mut self.data, data.0, || UNKNOWN)
+    }
+
+    /// What the task reads, in order.
+    pub fn inputs(&self, task: TaskId) -> impl ExactSizeIterator<Item = DataId> + '_ {
+        let row = &self.rows[at(task.0)];
+        self.edges[at(row.edges)..at(row.edges + row.inputs)].iter().map(|edge| DataId(edge.on))
+    }
+
+    /// The input at a position of `inputs`.
+    pub fn input(&self, task: TaskId, position: usize) -> DataId {
+        DataId(self.edges[at(self.rows[at(task.0)].edges) + position].on)
+    }
+
+    /// The tasks that it waits for beside data.
+    pub fn after(&self, task: TaskId) -> impl ExactSizeIterator<Item = TaskId> + '_ {
+        let row = &self.rows[at(task.0)];
+        let first = row.edges + row.inputs;
+        self.edges[at(first)..at(first + row.after)].iter().map(|edge| TaskId(edge.on))
+    }
+
+    /// What the task writes, in order.
+    pub fn outputs(&self, task: TaskId) -> &[DataId] {
+        let row = &self.rows[at(task.0)];
+        &self.outputs[at(row.outputs)..at(row.outputs + row.outputs_len)]
+    }
+
+    /// Who reads the datum, once for each edge, in the order of adding.
+    pub fn readers_of(&self, data: DataId) -> impl Iterator<Item = TaskId> + '_ {
+        self.walk(self.data[at(data.0)].waiters)
+    }
+
+    /// Who waits for the task itself.
+    pub fn waiters_of(&self, task: TaskId) -> impl Iterator<Item = TaskId> + '_ {
+        self.walk(self.rows[at(task.0)].waiters)
+    }
+
+    fn walk(&self, list: List) -> impl Iterator<Item = TaskId> + '_ {
+        let mut next = list.head;
+        std::iter::from_fn(move || {
+            let edge = self.edges.get(at(next))?;
+            next = edge.next;
+            Some(edge.owner)
+        })
+    }
+}
+
+fn append(edges: &mut [Edge], list: &mut List, edge: u32) {
+    if list.head == NONE {
+        list.head = edge;
+    } else {
+        edges[at(list.tail)].next = edge;
+    }
+    list.tail = edge;
+}
+
+fn grow<T>(all: &mut Vec<T>, id: u32, empty: fn() -> T) -> &mut T {
+    if at(id) >= all.len() {
+        all.resize_with(at(id) + 1, empty);
+    }
+    &mut all[at(id)]
+}
+
+fn at(id: u32) -> usize {
+    id as usize
+}
+
+fn index(length: usize) -> u32 {
+    u32::try_from(length).expect("tasks and edges are bounded far below 2^32")
+}
