@@ -1,1 +1,31 @@
-//! Layer 1: the words between client and node: requests, answers, refusals
+//! Layer 1: the words between client and node: requests, answers, refusals.
+//!
+//! A client and a node exchange nothing but these values, also when both live in one process. So whatever works over
+//! the in-process connection works over a socket too:
+//!
+//! ```text
+//!  client                                    node
+//!    | Request { epoch, partition, body } ---> |   stale epoch? answered with the new map
+//!    |                                         |   resent number? answered with what was answered before
+//!    | <--- Answer | Refusal ----------------- |
+//! ```
+//!
+//! What it is not: a codec. Frames and byte order come with the first transport that leaves the process.
+#![forbid(unsafe_code)]
+
+mod attributes;
+mod entry;
+mod name;
+mod refusal;
+mod request;
+mod space;
+
+pub use attributes::{Attributes, Changes, Kind, OpenFlags, Owner, TimeChange, Timestamp};
+pub use entry::{COOKIE_FIRST, DirEntry, RenameFrom, RenameMode, RenameTo};
+pub use name::{NAME_BYTES_MAX, Name, TARGET_BYTES_MAX};
+pub use refusal::{Object, Outcome, Refusal, Shortage};
+pub use request::{
+    Answer, Body, Command, Content, FILE_BYTES_MAX, Failure, Gone, INLINE_BYTES_MAX, LIST_ENTRIES_MAX, Leftovers, Move,
+    NewInode, NewKind, Request, Session, Stamp, StripeAction, Trim, Welcome, WritePlace,
+};
+pub use space::{HostFile, StripeRuns, Usage};

@@ -1,0 +1,46 @@
+//! What a node is started with.
+
+use base::ByteSize;
+use std::time::Duration;
+use wire::Owner;
+
+/// What a node is started with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What the pool may hold. The engine is made with it and enforces it; here it is only told.
+    pub memory: ByteSize,
+    /// How many partitions the pool has for its life: a power of two.
+    pub partitions: u32,
+    /// Length of a stripe, bytes: a power of two, that of the engine.
+    pub stripe_bytes: u32,
+    /// How long a request waits for space in a full pool before it is refused.
+    pub space_wait: Duration,
+    /// What hashes are seeded with.
+    pub seed: u64,
+    /// Whose the root directory is.
+    pub owner: Owner,
+    /// Permission bits of the root directory.
+    pub root_mode: u32,
+}
+
+impl Settings {
+    /// A pool of `memory`, the rest as usual.
+    pub fn new(memory: ByteSize) -> Self {
+        Self { memory, ..Self::default() }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let owner = Owner { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
+        Self {
+            memory: ByteSize::mib(64),
+            partitions: 4096,
+            stripe_bytes: 1 << 20,
+            space_wait: Duration::from_secs(10),
+            seed: 0x7469_6465_6d69_6c6c,
+            owner,
+            root_mode: 0o755,
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! A name of a directory entry: bytes, checked once where it enters.
+
+use crate::{Object, Refusal};
+use serde::{Deserialize, Serialize};
+use std::{fmt, sync::Arc};
+
+/// The longest name of an entry, in bytes (the limit of Linux file systems).
+pub const NAME_BYTES_MAX: usize = 255;
+/// The longest target of a symbolic link, in bytes (`PATH_MAX` without its NUL).
+pub const TARGET_BYTES_MAX: usize = 4095;
+
+/// A name that can stand in a directory: 1 to 255 bytes, no `/`, no NUL, neither `.` nor `..`. Cheap to clone.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "Vec<u8>")]
+pub struct Name(Arc<[u8]>);
+
+impl Name {
+    /// Checks `bytes`; refuses `NameTooLong` or `Invalid`.
+    pub fn new(bytes: &[u8]) -> Result<Self, Refusal> {
+        if bytes.len() > NAME_BYTES_MAX {
+            return Err(Refusal::NameTooLong(Object::text(bytes)));
+        }
+        let why = match bytes {
+            b"" => "a name cannot be empty",
+            b"." | b".." => "`.` and `..` are not names of entries",
+            _ if bytes.iter().any(|byte| matches!(byte, 0 | b'/')) => "a name cannot hold `/` or NUL",
+            _ => return Ok(Self(bytes.into())),
+        };
+        Err(Refusal::Invalid { object: Object::text(bytes), why: why.into() })
+    }
+
+    /// The bytes of the name.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl AsRef<[u8]> for Name {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl TryFrom<Vec<u8>> for Name {
+    type Error = Refusal;
+
+    fn try_from(bytes: Vec<u8>) -> Result<Self, Refusal> {
+        Self::new(&bytes)
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.0))
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", String::from_utf8_lossy(&self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_has_at_most_255_bytes() {
+        assert!(Name::new(&[b'x'; 255]).is_ok());
+        assert!(matches!(Name::new(&[b'x'; 256]), Err(Refusal::NameTooLong(_))));
+    }
+
+    #[test]
+    fn a_name_is_one_component() {
+        for bad in [&b""[..], b".", b"..", b"a/b", b"a\0"] {
+            assert!(matches!(Name::new(bad), Err(Refusal::Invalid { .. })), "{bad:?}");
+        }
+        assert!(Name::new("na\u{ef}ve ...".as_bytes()).is_ok());
+        assert!(Name::new(&[0xff, 0xfe]).is_ok(), "names are bytes, not text");
+    }
+}

@@ -1,0 +1,211 @@
+//! Why something was not done: by meaning, with the object named. Faces map these to errno, status codes, exceptions.
+
+use crate::Name;
+use base::ByteSize;
+use placement::FileId;
+use serde::{Deserialize, Serialize};
+use std::{borrow::Cow, fmt, time::Duration};
+
+/// What comes of a call.
+pub type Outcome<T> = Result<T, Refusal>;
+
+/// Longer texts are cut in messages.
+const TEXT_BYTES_MAX: usize = 300;
+
+/// What a refusal is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Object {
+    /// An inode.
+    File(FileId),
+    /// A name in a directory.
+    Entry {
+        /// The directory.
+        parent: FileId,
+        /// The name.
+        name: Name,
+    },
+    /// An open file.
+    Handle(u64),
+    /// A path, a bad name, a host file.
+    Text(String),
+    /// The pool as a whole.
+    Pool,
+}
+
+impl Object {
+    /// An entry's place.
+    pub fn entry(parent: FileId, name: &Name) -> Self {
+        Self::Entry { parent, name: name.clone() }
+    }
+
+    /// Bytes that are no checked name: a path, a name that was refused. Cut when very long.
+    pub fn text(bytes: &[u8]) -> Self {
+        let cut = &bytes[..bytes.len().min(TEXT_BYTES_MAX)];
+        Self::Text(String::from_utf8_lossy(cut).into_owned())
+    }
+}
+
+impl fmt::Display for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(file) => write!(f, "file {file}"),
+            Self::Entry { parent, name } => write!(f, "`{name}` in directory {parent}"),
+            Self::Handle(handle) => write!(f, "handle {handle}"),
+            Self::Text(text) => write!(f, "`{text}`"),
+            Self::Pool => f.write_str("the pool"),
+        }
+    }
+}
+
+/// How full the pool was when it had no space left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shortage {
+    /// What the pool can hold, bytes.
+    pub capacity: u64,
+    /// What it held, bytes.
+    pub used: u64,
+    /// What was wanted besides, bytes.
+    pub wanted: u64,
+    /// How long the request had waited for space.
+    pub waited: Duration,
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the pool is full: {} of {} used, {} more wanted, waited {:.1} s for space; \
+             give the pool more memory, or delete files that are no longer needed",
+            ByteSize(self.used),
+            ByteSize(self.capacity),
+            ByteSize(self.wanted),
+            self.waited.as_secs_f64()
+        )
+    }
+}
+
+/// Why something was not done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// No such file, or no such entry.
+    #[error("{0}: no such file or directory")]
+    NotFound(Object),
+    /// The name is taken.
+    #[error("{0}: exists already")]
+    Exists(Object),
+    /// A directory was needed.
+    #[error("{0}: not a directory")]
+    NotDirectory(Object),
+    /// Something other than a directory was needed.
+    #[error("{0}: is a directory")]
+    IsDirectory(Object),
+    /// The directory holds entries.
+    #[error("{0}: directory not empty")]
+    NotEmpty(Object),
+    /// A name above 255 bytes, or a link's target above 4,095.
+    #[error("{0}: name too long (at most 255 bytes, 4095 for a link's target)")]
+    NameTooLong(Object),
+    /// A bound input cannot be changed.
+    #[error("{0}: is a bound input, which is read-only")]
+    ReadOnly(Object),
+    /// The pool is full.
+    #[error("{0}")]
+    NoSpace(Shortage),
+    /// The file would grow above the limit, or a count would overflow.
+    #[error("{object}: too large, the limit is {limit}")]
+    TooLarge {
+        /// What would grow.
+        object: Object,
+        /// The most that it may have.
+        limit: u64,
+    },
+    /// The arguments make no sense.
+    #[error("{object}: {why}")]
+    Invalid {
+        /// What it was asked of.
+        object: Object,
+        /// What is wrong with it.
+        why: Cow<'static, str>,
+    },
+    /// Not allowed to this caller.
+    #[error("{0}: not permitted")]
+    NotPermitted(Object),
+    /// The handle is not open, or not for this use.
+    #[error("{0}: not open for this")]
+    BadHandle(Object),
+    /// More open files than there may be.
+    #[error("{object}: too many open files, at most {limit}")]
+    TooManyOpen {
+        /// What was to be opened.
+        object: Object,
+        /// The most that may be open.
+        limit: u64,
+    },
+    /// Another change of the same object is under way and did not end in time.
+    #[error("{0}: another change of it is under way; try again")]
+    Busy(Object),
+    /// The request speaks of a state that has passed (an older generation, a settled number).
+    #[error("{0}: the request speaks of a state that has passed")]
+    Stale(Object),
+    /// Both ends of a rename or link must be in one pool.
+    #[error("both names must be in one pool")]
+    CrossesPools,
+    /// The home of the object did not answer; whether the change was made is not known.
+    #[error("{object}: its node does not answer ({tries} tries): {why}; see that the node runs, then try again")]
+    Unavailable {
+        /// What was asked for.
+        object: Object,
+        /// How often it was tried.
+        tries: u32,
+        /// What was seen last.
+        why: Cow<'static, str>,
+    },
+    /// It took longer than allowed.
+    #[error("{0}: took too long")]
+    TimedOut(Object),
+    /// The caller was interrupted.
+    #[error("{0}: interrupted")]
+    Interrupted(Object),
+    /// This pool cannot do that.
+    #[error("{object}: {what} is not supported")]
+    Unsupported {
+        /// What it was asked of.
+        object: Object,
+        /// What was asked.
+        what: Cow<'static, str>,
+    },
+    /// The host's disk or the engine failed.
+    #[error("{object}: {why}")]
+    Io {
+        /// What was read or written.
+        object: Object,
+        /// What went wrong and what to do.
+        why: Cow<'static, str>,
+    },
+}
+
+impl Refusal {
+    /// Arguments that make no sense for `object`.
+    pub fn invalid(object: Object, why: &'static str) -> Self {
+        Self::Invalid { object, why: why.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_pool_says_how_full_and_what_to_do() {
+        let shortage = Shortage { capacity: 1 << 30, used: 1 << 30, wanted: 4096, waited: Duration::from_millis(1500) };
+        let text = Refusal::NoSpace(shortage).to_string();
+        assert!(text.contains("1.5 s") && text.contains("more memory"), "{text}");
+    }
+
+    #[test]
+    fn refusals_stay_small_enough_to_return_by_value() {
+        assert!(size_of::<Refusal>() <= 64, "{}", size_of::<Refusal>());
+    }
+}

@@ -1,0 +1,127 @@
+//! What holds bytes: runs of stripes, host files, and how full the pool is.
+
+use crate::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, path::PathBuf};
+
+/// A file of the host whose bytes a bound file shows. Length and time are those of the moment when it was bound.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostFile {
+    /// Absolute path on the host.
+    pub path: PathBuf,
+    /// Length, bytes.
+    pub size: u64,
+    /// Last change.
+    pub modified: Timestamp,
+    /// Whether someone may run it.
+    pub executable: bool,
+}
+
+/// A set of stripe numbers, kept as runs: a file written from its start has one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StripeRuns {
+    /// First stripe of a run to the one after its last; runs never touch.
+    runs: BTreeMap<u64, u64>,
+}
+
+impl StripeRuns {
+    /// No stripes.
+    pub const fn new() -> Self {
+        Self { runs: BTreeMap::new() }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// How many runs there are.
+    pub fn runs(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Adds the stripes from `first` to the one before `end`.
+    pub fn insert(&mut self, first: u64, end: u64) {
+        if first >= end || self.runs.range(..=first).next_back().is_some_and(|(_, last)| *last >= end) {
+            return;
+        }
+        let (mut first, mut end) = (first, end);
+        while let Some((&start, &stop)) = self.runs.range(..=end).next_back().filter(|(_, stop)| **stop >= first) {
+            (first, end) = (first.min(start), end.max(stop));
+            self.runs.remove(&start);
+        }
+        self.runs.insert(first, end);
+    }
+
+    /// Takes out the stripes from `first` on, and gives them.
+    #[must_use]
+    pub fn split_off(&mut self, first: u64) -> Self {
+        let mut tail = self.runs.split_off(&first);
+        if let Some((&start, stop)) = self.runs.range_mut(..first).next_back().filter(|(_, stop)| **stop > first) {
+            debug_assert!(start < first, "the run starts before the cut");
+            tail.insert(first, *stop);
+            *stop = first;
+        }
+        Self { runs: tail }
+    }
+
+    /// How many stripes there are below `end`.
+    pub fn count_below(&self, end: u64) -> u64 {
+        self.runs.range(..end).map(|(start, stop)| stop.min(&end) - start).sum()
+    }
+
+    /// Every stripe, in order.
+    pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
+        self.runs.iter().flat_map(|(start, stop)| *start..*stop)
+    }
+}
+
+/// How full the pool is; cheap to ask.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// What the pool may hold, bytes.
+    pub capacity: u64,
+    /// What it holds: blocks, inline bytes and metadata, bytes.
+    pub used: u64,
+    /// Inodes of all kinds.
+    pub files: u64,
+    /// Stripes that hold bytes.
+    pub stripes: u64,
+    /// Requests that wait for space now.
+    pub waiting: u64,
+    /// Requests that ever waited for space.
+    pub waited: u64,
+    /// Requests that were refused for want of space.
+    pub refused: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn runs_hold_the_same_stripes_as_a_plain_set() {
+        let mut state = 7_u64;
+        let mut next = move |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        let (mut runs, mut model) = (StripeRuns::new(), BTreeSet::new());
+        for _ in 0..3000 {
+            let first = next(60);
+            if next(4) == 0 {
+                let cut: Vec<u64> = runs.split_off(first).iter().collect();
+                assert_eq!(cut, model.split_off(&first).into_iter().collect::<Vec<_>>());
+            } else {
+                let end = first + next(6);
+                runs.insert(first, end);
+                model.extend(first..end);
+            }
+            assert_eq!(runs.iter().collect::<Vec<_>>(), model.iter().copied().collect::<Vec<_>>());
+            assert_eq!(runs.count_below(30), model.range(..30).count() as u64);
+            let starts: Vec<u64> = runs.runs.keys().copied().collect();
+            assert!(starts.iter().all(|start| !runs.runs.values().any(|stop| stop == start)), "runs never touch");
+        }
+    }
+}
