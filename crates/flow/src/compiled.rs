@@ -1,0 +1,477 @@
+//! A tool with its templates understood: every name is a parameter that may stand where it stands.
+//!
+//! [`check_tool`] is the one place that decides whether a tool makes sense, for tool files and descriptors alike. It says
+//! which part of the tool is wrong; who read the tool knows where that part stands in a text.
+
+use crate::template::{Token, is_identifier, tokens};
+use crate::tool::{ArrayForm, ConfigType, ConfigValue, Param, ParamKind, Tool};
+use base::Problem;
+
+/// Parameters of one tool; `FileBinding::param` is a `u16`, and a person reads the list.
+pub const PARAMS_MAX: usize = 1_000;
+
+/// Names that templates know beside parameters, so that no parameter may have them.
+pub const RESERVED_NAMES: [&str; 4] = ["here", "element", "index", "number"];
+
+/// A part of a tool that can be wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ToolPart {
+    /// The tool as a whole, or its name.
+    Tool,
+    /// An item of the command, from 0.
+    Command(usize),
+    /// `stdin`.
+    Stdin,
+    /// `stdout`.
+    Stdout,
+    /// A variable of `env`, from 0.
+    Env(usize),
+    /// A parameter, by its place in `Tool::params`.
+    Param(usize),
+    /// The `file` template, `extension` or `default` of a parameter.
+    ParamValue(usize),
+}
+
+/// What is wrong with a tool, and with which part of it. The problem has no place yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolProblem {
+    /// The part that is wrong.
+    pub part: ToolPart,
+    /// What is wrong; the message names tool and part.
+    pub problem: Problem,
+}
+
+/// Everything that is wrong with `tool`; empty if it makes sense.
+pub fn check_tool(tool: &Tool) -> Vec<ToolProblem> {
+    Compiler::new(tool).compile().err().unwrap_or_default()
+}
+
+/// The parsed templates of a tool.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Compiled {
+    pub command: Vec<Vec<Piece>>,
+    pub stdin: Option<u16>,
+    pub stdout: Option<u16>,
+    pub env: Vec<Vec<Piece>>,
+    /// The file name template of each parameter that has one.
+    pub files: Vec<Option<Vec<Piece>>>,
+    /// Outputs, so that a name comes after the names it is made of.
+    pub outputs: Vec<u16>,
+}
+
+/// A piece of a template, its name resolved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Piece {
+    Text(Box<str>),
+    Here,
+    /// A file parameter: its path or a part of it.
+    Path(u16, Part),
+    /// A config parameter's value.
+    Value(u16),
+    /// Text that is there if a boolean config is true, or an optional input bound.
+    When(u16, Box<str>),
+    Element,
+    Index,
+    Number,
+}
+
+/// Which part of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    Whole,
+    Name,
+    Stem,
+    Ext,
+    Dir,
+}
+
+impl Compiled {
+    pub fn new(tool: &Tool) -> Result<Self, Vec<ToolProblem>> {
+        Compiler::new(tool).compile()
+    }
+}
+
+struct Compiler<'a> {
+    tool: &'a Tool,
+    /// Which parameters some template names.
+    used: Vec<bool>,
+    problems: Vec<ToolProblem>,
+}
+
+impl<'a> Compiler<'a> {
+    fn new(tool: &'a Tool) -> Self {
+        Self { tool, used: vec![false; tool.params.len()], problems: Vec::new() }
+    }
+
+    fn compile(mut self) -> Result<Compiled, Vec<ToolProblem>> {
+        let tool = self.tool;
+        self.check_values();
+        let command =
+            (0..tool.command.len()).map(|item| self.template(ToolPart::Command(item), &tool.command[item])).collect();
+        let env = (0..tool.env.len()).map(|item| self.template(ToolPart::Env(item), &tool.env[item].1)).collect();
+        let stdin = tool.stdin.as_ref().and_then(|text| self.stream(ToolPart::Stdin, text));
+        let stdout = tool.stdout.as_ref().and_then(|text| self.stream(ToolPart::Stdout, text));
+        let files: Vec<_> = (0..tool.params.len()).map(|param| self.file_template(param)).collect();
+        let outputs = self.output_order(&files);
+        self.check_used();
+        if self.problems.is_empty() {
+            Ok(Compiled { command, stdin, stdout, env, files, outputs })
+        } else {
+            Err(self.problems)
+        }
+    }
+
+    // --- values that are not templates ---
+
+    fn check_values(&mut self) {
+        let tool = self.tool;
+        if !is_identifier(&tool.name) {
+            self.refuse(ToolPart::Tool, "a tool's name is made of letters, digits and `_`");
+        }
+        if tool.command.first().is_none_or(String::is_empty) {
+            self.refuse(ToolPart::Tool, "`command` is empty; its first item is the program");
+        }
+        if tool.resources.cpus == 0 {
+            self.refuse(ToolPart::Tool, "`cpus` is at least 1");
+        }
+        if tool.timeout_ms == Some(0) {
+            self.refuse(ToolPart::Tool, "`timeout` is more than 0");
+        }
+        if tool.params.len() > PARAMS_MAX {
+            self.refuse(ToolPart::Tool, &format!("more than {PARAMS_MAX} parameters"));
+        }
+        for (index, (name, value)) in tool.env.iter().enumerate() {
+            if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+                self.refuse(ToolPart::Env(index), "this is no name and value of a variable");
+            }
+        }
+        for (index, param) in tool.params.iter().enumerate().take(PARAMS_MAX) {
+            self.check_param(index, param);
+        }
+    }
+
+    fn check_param(&mut self, index: usize, param: &Param) {
+        if !is_identifier(&param.name) {
+            self.refuse(ToolPart::Param(index), "a parameter's name is made of letters, digits and `_`");
+        }
+        if RESERVED_NAMES.contains(&param.name.as_str()) {
+            self.refuse(ToolPart::Param(index), "templates already know another thing by this name");
+        }
+        if self.tool.param(&param.name) != Some(index) {
+            self.refuse(ToolPart::Param(index), "declared twice");
+        }
+        match &param.kind {
+            ParamKind::Config { of, default: Some(value) } if !of.takes(value) => {
+                let message = format!("the default {} is no {}", value.shown(), of.name());
+                self.refuse(ToolPart::ParamValue(index), &message);
+            }
+            ParamKind::Output { file: Some(_), extension, .. } if !extension.is_empty() => {
+                self.refuse(ToolPart::ParamValue(index), "`file` and `extension` exclude each other");
+            }
+            ParamKind::Output { extension, .. } if extension.contains(['/', '\0', '\n']) => {
+                self.refuse(ToolPart::ParamValue(index), "an extension holds no `/` and no line end");
+            }
+            ParamKind::Output { extension, .. } if extension.starts_with(|c: char| c.is_alphanumeric()) => {
+                let hint = format!("write `.{extension}`");
+                self.refuse_with(ToolPart::ParamValue(index), "an extension begins with its dot", &hint);
+            }
+            _ => {}
+        }
+    }
+
+    // --- templates ---
+
+    fn template(&mut self, part: ToolPart, text: &str) -> Vec<Piece> {
+        if text.contains('\0') {
+            self.refuse(part, "holds a zero byte");
+        }
+        let tokens = match tokens(text) {
+            Ok(tokens) => tokens,
+            Err(message) => {
+                self.refuse(part, &message);
+                return Vec::new();
+            }
+        };
+        let pieces: Vec<Piece> = tokens.into_iter().filter_map(|token| self.piece(part, token)).collect();
+        self.check_arrays(part, &pieces);
+        pieces
+    }
+
+    fn piece(&mut self, part: ToolPart, token: Token<'_>) -> Option<Piece> {
+        match token {
+            Token::Text(text) => Some(Piece::Text(text.into())),
+            Token::Name { name: "here", part: None } if !in_file_name(part) => Some(Piece::Here),
+            Token::Name { name: "element", part: None } if in_file_name(part) => Some(Piece::Element),
+            Token::Name { name: "index", part: None } if in_file_name(part) => Some(Piece::Index),
+            Token::Name { name: "number", part: None } if in_file_name(part) => Some(Piece::Number),
+            Token::Name { name, part: of_path } => self.named(part, name, of_path),
+            Token::When { name, text } => self.when(part, name, text),
+        }
+    }
+
+    fn named(&mut self, part: ToolPart, name: &str, of_path: Option<&str>) -> Option<Piece> {
+        let (index, param) = self.lookup(part, name)?;
+        let piece = match (&param.kind, of_path) {
+            (ParamKind::Config { .. }, None) => return Some(Piece::Value(index)),
+            (ParamKind::Config { .. }, Some(_)) => {
+                self.refuse(part, &format!("config `{name}` is a value, it has no parts; write `{{{name}}}`"));
+                return None;
+            }
+            (_, of_path) => Piece::Path(index, self.path_part(part, of_path)?),
+        };
+        self.check_path(part, &piece, param).then_some(piece)
+    }
+
+    fn path_part(&mut self, part: ToolPart, of_path: Option<&str>) -> Option<Part> {
+        match of_path {
+            None => Some(Part::Whole),
+            Some("name") => Some(Part::Name),
+            Some("stem") => Some(Part::Stem),
+            Some("ext") => Some(Part::Ext),
+            Some("dir") => Some(Part::Dir),
+            Some(other) => {
+                let message = format!("unknown part `.{other}` of a path");
+                let problem = Problem::new(self.named_part(part, &message));
+                let problem = problem.nearest(other, ["name", "stem", "ext", "dir"]);
+                self.problems.push(ToolProblem { part, problem });
+                None
+            }
+        }
+    }
+
+    /// Whether a path may stand in `part`; says why not.
+    fn check_path(&mut self, part: ToolPart, piece: &Piece, param: &Param) -> bool {
+        let Piece::Path(index, of_path) = piece else { return true };
+        let name = &param.name;
+        let array = param.kind.array();
+        let reason = match part {
+            ToolPart::ParamValue(own) if own == usize::from(*index) => {
+                format!("the name of `{name}` cannot be made of itself")
+            }
+            ToolPart::ParamValue(_) if matches!(of_path, Part::Whole | Part::Dir) => {
+                format!("a file name is made of names: write `{{{name}.name}}` or `{{{name}.stem}}`")
+            }
+            ToolPart::ParamValue(_) if array.is_some() => format!("`{name}` takes arrays, so it has no single name"),
+            ToolPart::ParamValue(_) if param.kind.is_optional() => {
+                format!("`{name}` is optional: a file name cannot need it")
+            }
+            ToolPart::Command(0) if array.is_some() || param.kind.is_optional() => {
+                format!("the program cannot be the array or optional parameter `{name}`")
+            }
+            ToolPart::Env(_) if array == Some(ArrayForm::Args) => {
+                format!("`{name}` gives several arguments; a variable holds one value: use array = \"list\" or \"dir\"")
+            }
+            _ if array.is_some() && *of_path != Part::Whole => {
+                format!("`{name}` takes arrays, so its path has no parts; write `{{{name}}}`")
+            }
+            _ => return true,
+        };
+        self.refuse(part, &reason);
+        false
+    }
+
+    fn when(&mut self, part: ToolPart, name: &str, text: &str) -> Option<Piece> {
+        let (index, param) = self.lookup(part, name)?;
+        let fits = match &param.kind {
+            ParamKind::Config { of, .. } => *of == ConfigType::Boolean,
+            kind => kind.is_optional() && !in_file_name(part),
+        };
+        if !fits {
+            let message =
+                format!("`{{{name}?...}}` needs a boolean config or an optional input, and `{name}` is neither");
+            self.refuse(part, &message);
+        }
+        fits.then(|| Piece::When(index, text.into()))
+    }
+
+    fn lookup(&mut self, part: ToolPart, name: &str) -> Option<(u16, &'a Param)> {
+        let tool = self.tool;
+        if let Some(index) = tool.param(name) {
+            self.used[index] = true;
+            // Above `PARAMS_MAX` the tool is refused anyway.
+            return Some((u16::try_from(index).unwrap_or(u16::MAX), &tool.params[index]));
+        }
+        let problem = Problem::new(self.named_part(part, &format!("unknown name `{name}`")));
+        let own = if in_file_name(part) { &RESERVED_NAMES[1..] } else { &RESERVED_NAMES[..1] };
+        let known = tool.params.iter().map(|param| param.name.as_str()).chain(own.iter().copied());
+        self.problems.push(ToolProblem { part, problem: problem.nearest(name, known) });
+        None
+    }
+
+    /// An item that several arrays would multiply is refused.
+    fn check_arrays(&mut self, part: ToolPart, pieces: &[Piece]) {
+        let mut arrays = pieces.iter().filter_map(|piece| match piece {
+            Piece::Path(index, _) if self.tool.params[usize::from(*index)].kind.array() == Some(ArrayForm::Args) => {
+                Some(*index)
+            }
+            _ => None,
+        });
+        let first = arrays.next();
+        if arrays.any(|other| Some(other) != first) {
+            self.refuse(part, "names two arrays with array = \"args\"; an item takes one");
+        }
+    }
+
+    /// The parameter of `stdin = "{p}"`.
+    fn stream(&mut self, part: ToolPart, text: &str) -> Option<u16> {
+        let pieces = self.template(part, text);
+        let [Piece::Path(index, Part::Whole)] = pieces[..] else {
+            self.refuse(part, "is one file parameter in braces, such as `{p}`");
+            return None;
+        };
+        let kind = &self.tool.params[usize::from(index)].kind;
+        let fits = match part {
+            ToolPart::Stdin => matches!(kind, ParamKind::Input { array: None, .. }),
+            _ => matches!(kind, ParamKind::Output { array: None, .. }),
+        };
+        if !fits {
+            let wanted = if part == ToolPart::Stdin { "an input" } else { "an output" };
+            self.refuse(part, &format!("needs {wanted} without `array`"));
+        }
+        fits.then_some(index)
+    }
+
+    fn file_template(&mut self, param: usize) -> Option<Vec<Piece>> {
+        let ParamKind::Output { file: Some(text), .. } = &self.tool.params[param].kind else { return None };
+        let part = ToolPart::ParamValue(param);
+        if text.is_empty() || text.contains(['/', '\n']) {
+            self.refuse(part, "a file name is not empty and holds no `/` and no line end");
+        }
+        Some(self.template(part, text))
+    }
+
+    /// Outputs in an order in which each comes after those its name is made of.
+    fn output_order(&mut self, files: &[Option<Vec<Piece>>]) -> Vec<u16> {
+        let is_output = |index: &usize| matches!(self.tool.params[*index].kind, ParamKind::Output { .. });
+        let mut waiting: Vec<usize> = (0..files.len().min(PARAMS_MAX)).filter(is_output).collect();
+        let mut order = Vec::new();
+        while !waiting.is_empty() {
+            let blocked = |index: &usize| {
+                let pieces = files[*index].iter().flatten();
+                pieces
+                    .into_iter()
+                    .any(|piece| matches!(piece, Piece::Path(of, _) if waiting.contains(&usize::from(*of))))
+            };
+            let (rest, free): (Vec<usize>, Vec<usize>) = waiting.iter().partition(|index| blocked(index));
+            if free.is_empty() {
+                self.refuse(ToolPart::ParamValue(rest[0]), "the names of these outputs are made of each other");
+                break;
+            }
+            order.extend(free.into_iter().filter_map(|index| u16::try_from(index).ok()));
+            waiting = rest;
+        }
+        order
+    }
+
+    fn check_used(&mut self) {
+        for (index, param) in self.tool.params.iter().enumerate() {
+            let name = &param.name;
+            if self.used[index] || param.kind.is_implicit() {
+                continue;
+            }
+            let hint = match param.kind {
+                ParamKind::Config { .. } => format!("name it in the command: `{{{name}}}`"),
+                _ => format!(
+                    "name it in the command: `{{{name}}}`; if the tool finds the file by itself say implicit = true"
+                ),
+            };
+            self.refuse_with(ToolPart::Param(index), "no template names it, so the tool cannot see it", &hint);
+        }
+    }
+
+    // --- messages ---
+
+    fn refuse(&mut self, part: ToolPart, message: &str) {
+        let problem = Problem::new(self.named_part(part, message));
+        self.problems.push(ToolProblem { part, problem });
+    }
+
+    fn refuse_with(&mut self, part: ToolPart, message: &str, hint: &str) {
+        let problem = Problem::new(self.named_part(part, message)).hint(hint);
+        self.problems.push(ToolProblem { part, problem });
+    }
+
+    fn named_part(&self, part: ToolPart, message: &str) -> String {
+        let name = &self.tool.name;
+        match part {
+            ToolPart::Tool => format!("tool `{name}`: {message}"),
+            ToolPart::Command(item) => format!("tool `{name}`, command item {}: {message}", item + 1),
+            ToolPart::Stdin => format!("tool `{name}`, stdin: {message}"),
+            ToolPart::Stdout => format!("tool `{name}`, stdout: {message}"),
+            ToolPart::Env(item) => format!("tool `{name}`, variable `{}`: {message}", self.tool.env[item].0),
+            ToolPart::Param(index) | ToolPart::ParamValue(index) => {
+                format!("tool `{name}`, parameter `{}`: {message}", self.tool.params[index].name)
+            }
+        }
+    }
+}
+
+fn in_file_name(part: ToolPart) -> bool {
+    matches!(part, ToolPart::ParamValue(_))
+}
+
+impl ParamKind {
+    /// How arrays reach the command; None if only single elements may be bound, and for configs.
+    pub fn array(&self) -> Option<ArrayForm> {
+        match self {
+            Self::Input { array, .. } | Self::Output { array, .. } => *array,
+            Self::Config { .. } => None,
+        }
+    }
+
+    /// Whether a call may leave it out although it is a file.
+    pub fn is_optional(&self) -> bool {
+        matches!(self, Self::Input { optional: true, .. })
+    }
+
+    fn is_implicit(&self) -> bool {
+        matches!(self, Self::Input { implicit: true, .. } | Self::Output { implicit: true, .. })
+    }
+}
+
+impl ConfigType {
+    /// Its name as tool files write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Integer => "integer",
+            Self::Number => "number",
+            Self::String => "string",
+            Self::Boolean => "boolean",
+        }
+    }
+
+    /// Whether `value` is one of its values. A whole number is a number too; text may not hold a zero byte.
+    pub fn takes(self, value: &ConfigValue) -> bool {
+        match (self, value) {
+            (Self::Integer | Self::Number, ConfigValue::Integer(_)) | (Self::Boolean, ConfigValue::Boolean(_)) => true,
+            (Self::Number, ConfigValue::Number(number)) => number.is_finite(),
+            (Self::String, ConfigValue::String(text)) => !text.contains('\0'),
+            _ => false,
+        }
+    }
+}
+
+impl ConfigValue {
+    /// The value as it stands on a command line.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Boolean(value) => value.to_string(),
+            Self::Integer(value) => value.to_string(),
+            Self::Number(value) => value.to_string(),
+            Self::String(value) => value.clone(),
+        }
+    }
+
+    /// The value as messages show it: text in quotes, so that `"8"` and `8` differ.
+    pub fn shown(&self) -> String {
+        match self {
+            Self::String(value) => format!("{value:?}"),
+            other => other.text(),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "compiled_test.rs"]
+mod tests;

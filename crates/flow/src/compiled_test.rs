@@ -1,0 +1,173 @@
+//! What `check_tool` refuses, and where it says the fault is.
+
+use super::*;
+use crate::tool::Resources;
+
+/// A tool `T` with an input `a`, array inputs `many` (args), `more` (args) and `all` (dir), an optional input `mask`, an
+/// output `out`, and configs `depth` and `fast`, every one used once unless `command` is given.
+fn tool(command: &[&str]) -> Tool {
+    let input = |array, optional| ParamKind::Input { array, optional, implicit: true };
+    let params = vec![
+        param("a", input(None, false)),
+        param("many", input(Some(ArrayForm::Args), false)),
+        param("more", input(Some(ArrayForm::Args), false)),
+        param("all", input(Some(ArrayForm::Dir), false)),
+        param("mask", input(None, true)),
+        param("out", ParamKind::Output { array: None, file: None, extension: String::new(), implicit: true }),
+        param("depth", ParamKind::Config { of: ConfigType::Integer, default: None }),
+        param("fast", ParamKind::Config { of: ConfigType::Boolean, default: None }),
+    ];
+    let mut command: Vec<String> = command.iter().map(|&item| item.to_owned()).collect();
+    command.extend(["{depth}".to_owned(), "{fast}".to_owned()]);
+    Tool { params, ..bare(command) }
+}
+
+fn bare(command: Vec<String>) -> Tool {
+    Tool {
+        name: "T".to_owned(),
+        description: String::new(),
+        command,
+        params: vec![],
+        stdin: None,
+        stdout: None,
+        env: vec![],
+        resources: Resources::default(),
+        retries: 0,
+        timeout_ms: None,
+        files: vec![],
+        path: vec![],
+        here: String::new(),
+        workdir: None,
+    }
+}
+
+fn param(name: &str, kind: ParamKind) -> Param {
+    Param { name: name.to_owned(), kind }
+}
+
+fn messages(tool: &Tool) -> Vec<String> {
+    check_tool(tool).into_iter().map(|found| found.problem.to_string()).collect()
+}
+
+/// The one message about `tool`.
+fn message(tool: &Tool) -> String {
+    let mut messages = messages(tool);
+    assert_eq!(messages.len(), 1, "{messages:?}");
+    messages.remove(0)
+}
+
+#[test]
+fn a_tool_that_makes_sense_is_not_refused() {
+    let mut whole = tool(&["{here}/run", "--in={a}", "{a.stem}{a.ext}", "x{many}y", "{all}", "{mask?-m}", "{mask}"]);
+    whole.stdin = Some("{a}".to_owned());
+    whole.stdout = Some("{out}".to_owned());
+    whole.env = vec![("ALL".to_owned(), "{all}:{depth}".to_owned())];
+    assert_eq!(messages(&whole), Vec::<String>::new());
+}
+
+#[test]
+fn names_that_do_not_fit_are_refused_with_the_item() {
+    for (item, expected) in [
+        ("{aa}", "tool `T`, command item 2: unknown name `aa`\n  hint: did you mean `a`?"),
+        ("{a.stm}", "tool `T`, command item 2: unknown part `.stm` of a path\n  hint: did you mean `stem`?"),
+        ("{depth.stem}", "tool `T`, command item 2: config `depth` is a value, it has no parts; write `{depth}`"),
+        ("{many.name}", "tool `T`, command item 2: `many` takes arrays, so its path has no parts; write `{many}`"),
+        ("{many}{more}", "tool `T`, command item 2: names two arrays with array = \"args\"; an item takes one"),
+        (
+            "{depth?x}",
+            "tool `T`, command item 2: `{depth?...}` needs a boolean config or an optional input, and `depth` is neither",
+        ),
+        ("{", "tool `T`, command item 2: a `{` without its `}`; a plain brace is written twice: `{{`"),
+    ] {
+        assert_eq!(message(&tool(&["run", item])), expected, "{item}");
+    }
+    assert_eq!(
+        message(&tool(&["{many}"])),
+        "tool `T`, command item 1: the program cannot be the array or optional parameter `many`"
+    );
+}
+
+#[test]
+fn a_stream_is_one_single_file_of_its_direction() {
+    for (stdin, expected) in [
+        ("{out}", "tool `T`, stdin: needs an input without `array`"),
+        ("{many}", "tool `T`, stdin: needs an input without `array`"),
+        ("x{a}", "tool `T`, stdin: is one file parameter in braces, such as `{p}`"),
+        ("{depth}", "tool `T`, stdin: is one file parameter in braces, such as `{p}`"),
+    ] {
+        let wrong = Tool { stdin: Some(stdin.to_owned()), ..tool(&["run"]) };
+        assert_eq!(message(&wrong), expected, "{stdin}");
+    }
+    let wrong = Tool { stdout: Some("{a}".to_owned()), ..tool(&["run"]) };
+    assert_eq!(message(&wrong), "tool `T`, stdout: needs an output without `array`");
+}
+
+#[test]
+fn a_file_name_is_made_of_single_names() {
+    for (file, expected) in [
+        ("{a}", "a file name is made of names: write `{a.name}` or `{a.stem}`"),
+        ("{a.dir}", "a file name is made of names: write `{a.name}` or `{a.stem}`"),
+        ("{out.stem}", "the name of `out` cannot be made of itself"),
+        ("{many.name}", "`many` takes arrays, so it has no single name"),
+        ("{mask.name}", "`mask` is optional: a file name cannot need it"),
+        ("a/b", "a file name is not empty and holds no `/` and no line end"),
+        ("", "a file name is not empty and holds no `/` and no line end"),
+        ("{here}", "unknown name `here`"),
+    ] {
+        let mut wrong = tool(&["run"]);
+        wrong.params[5].kind =
+            ParamKind::Output { array: None, file: Some(file.to_owned()), extension: String::new(), implicit: true };
+        let found = message(&wrong);
+        assert!(found.starts_with(&format!("tool `T`, parameter `out`: {expected}")), "{file}: {found}");
+    }
+}
+
+#[test]
+fn outputs_named_after_each_other_are_refused() {
+    let output = |file: &str| ParamKind::Output {
+        array: None,
+        file: Some(file.to_owned()),
+        extension: String::new(),
+        implicit: false,
+    };
+    let mut wrong = bare(vec!["run".to_owned()]);
+    wrong.params = vec![param("x", output("{y.stem}.x")), param("y", output("{x.stem}.y"))];
+    assert_eq!(message(&wrong), "tool `T`, parameter `x`: the names of these outputs are made of each other");
+}
+
+#[test]
+fn a_parameter_the_tool_cannot_see_is_refused_unless_it_is_implicit() {
+    let mut wrong = bare(vec!["run".to_owned()]);
+    wrong.params = vec![param("a", ParamKind::Input { array: None, optional: false, implicit: false })];
+    assert_eq!(
+        message(&wrong),
+        "tool `T`, parameter `a`: no template names it, so the tool cannot see it\n  \
+         hint: name it in the command: `{a}`; if the tool finds the file by itself say implicit = true"
+    );
+    wrong.params = vec![param("a", ParamKind::Input { array: None, optional: false, implicit: true })];
+    assert_eq!(messages(&wrong), Vec::<String>::new());
+}
+
+#[test]
+fn values_that_make_no_sense_are_refused() {
+    let extension = |extension: &str| ParamKind::Output {
+        array: None,
+        file: None,
+        extension: extension.to_owned(),
+        implicit: true,
+    };
+    let default = |of, value| ParamKind::Config { of, default: Some(value) };
+    for (kind, expected) in [
+        (extension("fits"), "an extension begins with its dot\n  hint: write `.fits`"),
+        (extension("./x"), "an extension holds no `/` and no line end"),
+        (default(ConfigType::Integer, ConfigValue::Number(1.5)), "the default 1.5 is no integer"),
+        (default(ConfigType::Number, ConfigValue::Number(f64::NAN)), "the default NaN is no number"),
+        (default(ConfigType::Boolean, ConfigValue::String("yes".into())), "the default \"yes\" is no boolean"),
+    ] {
+        let wrong = Tool { params: vec![param("p", kind)], ..bare(vec!["run".to_owned(), "{p}".to_owned()]) };
+        assert_eq!(message(&wrong), format!("tool `T`, parameter `p`: {expected}"));
+    }
+    let wrong = Tool { params: vec![param("here", extension(""))], ..bare(vec!["run".to_owned()]) };
+    assert_eq!(message(&wrong), "tool `T`, parameter `here`: templates already know another thing by this name");
+    assert_eq!(message(&bare(vec![])), "tool `T`: `command` is empty; its first item is the program");
+}
