@@ -58,7 +58,7 @@ pub type FreedHook = Arc<dyn Fn() + Send + Sync>;
 
 /// Bytes of stripes by key. Every call is atomic: another thread sees all of it or nothing.
 ///
-/// The promises are proven by a conformance suite, which every engine runs in its tests.
+/// The promises are proven by [`crate::conformance`], which every engine runs in its tests.
 pub trait Engine: Send + Sync + fmt::Debug {
     /// The longest that a stripe can be, in bytes: a power of two.
     fn stripe_bytes(&self) -> u32;

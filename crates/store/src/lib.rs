@@ -1,11 +1,18 @@
 //! Layer 0: the engine trait: bytes of stripes by key, with its conformance suite and twins.
 //!
 //! An [`Engine`] keeps the bytes of stripes and nothing else: it knows no names, no networks and no clocks. Beside the
-//! trait stands all that an engine, or a user of one, needs for its tests.
+//! trait stands all that an engine, or a user of one, needs for its tests: the promises as functions ([`conformance`]; every
+//! engine runs them by [`conformance_tests!`]), an engine that is right by reading it ([`Model`]) and one that breaks on
+//! demand ([`Failing`]).
 #![forbid(unsafe_code)]
 
+pub mod conformance;
 mod engine;
 mod error;
+mod failing;
+mod model;
 
 pub use engine::{Engine, FreedHook, Generation, StripeKey, Usage};
 pub use error::EngineError;
+pub use failing::{Call, Failing, Rule, Verb};
+pub use model::Model;

@@ -1,0 +1,223 @@
+//! What every engine promises, one function each: they panic where an engine breaks the promise.
+//!
+//! Each takes a fresh engine; those about space want one with room for exactly [`ROOM_STRIPES`] whole stripes. An engine's
+//! tests run them all with [`crate::conformance_tests!`].
+
+mod random;
+mod sharing;
+mod space;
+
+use placement::{FileId, StripeNo};
+
+pub use random::{Step, random_calls_agree_with_the_model, run, steps};
+pub use sharing::{
+    a_dropped_view_gives_back_its_space_and_calls_the_hook, a_view_stays_the_same_bytes,
+    a_write_is_seen_whole_or_not_at_all, appends_by_many_threads_to_their_own_stripes_all_stand,
+};
+pub use space::{
+    a_fitted_stripe_keeps_its_bytes_and_may_grow_again, a_full_engine_leaves_the_stripe_as_it_was,
+    every_way_of_giving_back_calls_the_hook, exactly_the_capacity_fits, reservations_share_the_capacity,
+    what_is_removed_is_free_at_once,
+};
+
+use crate::{Engine, EngineError, Generation, StripeKey};
+
+/// How many whole stripes fit in the engine that the promises about space are tried on.
+pub const ROOM_STRIPES: u64 = 8;
+
+/// Makes a test of each promise, in a module `conformance`; the argument makes an engine with room for that many whole stripes.
+///
+/// ```text
+/// store::conformance_tests!(|stripes: u64| Model::new(stripes * 4096, 4096));
+/// ```
+#[macro_export]
+macro_rules! conformance_tests {
+    ($make:expr) => {
+        $crate::conformance_tests!($make;
+            what_was_written_is_read
+            an_overwrite_changes_only_its_range
+            a_gap_reads_as_zeros
+            a_read_is_short_at_the_end_and_empty_when_absent
+            writing_nothing_changes_nothing
+            a_write_past_the_longest_stripe_is_refused
+            what_was_truncated_never_comes_back
+            a_truncation_never_makes_a_stripe_longer
+            a_late_write_is_refused
+            a_removed_stripe_forgets_its_generation
+            a_view_stays_the_same_bytes
+            a_dropped_view_gives_back_its_space_and_calls_the_hook
+            a_write_is_seen_whole_or_not_at_all
+            appends_by_many_threads_to_their_own_stripes_all_stand
+            exactly_the_capacity_fits
+            a_full_engine_leaves_the_stripe_as_it_was
+            what_is_removed_is_free_at_once
+            reservations_share_the_capacity
+            a_fitted_stripe_keeps_its_bytes_and_may_grow_again
+            every_way_of_giving_back_calls_the_hook
+            random_calls_agree_with_the_model
+        );
+    };
+    ($make:expr; $($promise:ident)+) => {
+        mod conformance {
+            #[allow(unused_imports, reason = "the engine's maker may name anything around it")]
+            use super::*;
+            $(
+                #[test]
+                fn $promise() {
+                    let make = $make;
+                    let engine = make($crate::conformance::ROOM_STRIPES);
+                    $crate::conformance::$promise(&engine);
+                }
+            )+
+        }
+    };
+}
+
+/// The first generation; most promises need no other.
+const FIRST: Generation = Generation(0);
+
+fn key(stripe: u64) -> StripeKey {
+    StripeKey { file: FileId(7), stripe: StripeNo(stripe) }
+}
+
+/// Bytes that differ by place and by `seed`, so that a byte in a wrong place shows.
+fn pattern(seed: u32, len: u32) -> Vec<u8> {
+    (0..len).map(|at| (at.wrapping_mul(2_654_435_761) >> 13 ^ at ^ seed.wrapping_mul(97)).to_le_bytes()[0]).collect()
+}
+
+/// All that the stripe holds.
+fn content(engine: &dyn Engine, key: StripeKey) -> Vec<u8> {
+    engine.read(key, 0, u32::MAX).expect("a stripe that stands is readable").to_vec()
+}
+
+fn write(engine: &dyn Engine, key: StripeKey, offset: u32, data: &[u8]) {
+    engine.write(key, FIRST, offset, data).expect("there is room for it");
+}
+
+/// What was written is read, at any offset and across any block boundary.
+pub fn what_was_written_is_read(engine: &dyn Engine) {
+    let longest = engine.stripe_bytes();
+    for (stripe, len) in [(0, 1), (1, 100), (2, longest / 2 + 1), (3, longest)] {
+        let data = pattern(len, len);
+        write(engine, key(stripe), 0, &data);
+        assert_eq!(content(engine, key(stripe)), data, "{len} bytes");
+        let middle = engine.read(key(stripe), len / 3, len / 3).expect("readable");
+        assert_eq!(middle, data[(len / 3) as usize..][..(len / 3) as usize], "the middle of {len} bytes");
+    }
+    let other = StripeKey { file: FileId(8), stripe: StripeNo(3) };
+    assert!(content(engine, other).is_empty(), "another file's stripe of the same number");
+}
+
+/// An overwrite changes only its range.
+pub fn an_overwrite_changes_only_its_range(engine: &dyn Engine) {
+    let len = engine.stripe_bytes();
+    let mut expected = pattern(1, len);
+    write(engine, key(0), 0, &expected);
+    for (offset, size) in [(0, 10), (len / 2 - 3, 7), (len - 5, 5)] {
+        let data = pattern(offset + 2, size);
+        write(engine, key(0), offset, &data);
+        expected[offset as usize..][..size as usize].copy_from_slice(&data);
+        assert_eq!(content(engine, key(0)), expected, "after {size} bytes at {offset}");
+    }
+}
+
+/// A gap reads as zeros, also in memory that held other bytes before.
+pub fn a_gap_reads_as_zeros(engine: &dyn Engine) {
+    let len = engine.stripe_bytes();
+    for stripe in 0..4 {
+        write(engine, key(stripe), 0, &vec![0xAA; len as usize]);
+        engine.remove(key(stripe)).expect("removable");
+    }
+    write(engine, key(9), len / 2, b"far");
+    write(engine, key(9), len - 1, b"!");
+    let mut expected = vec![0; len as usize];
+    expected[(len / 2) as usize..][..3].copy_from_slice(b"far");
+    expected[len as usize - 1] = b'!';
+    assert_eq!(content(engine, key(9)), expected);
+}
+
+/// A read is short where the stripe ends, empty behind that, and empty when the stripe is absent.
+pub fn a_read_is_short_at_the_end_and_empty_when_absent(engine: &dyn Engine) {
+    let read = |offset, len| engine.read(key(0), offset, len).expect("readable").to_vec();
+    assert!(read(0, 10).is_empty(), "absent");
+    write(engine, key(0), 0, b"0123456789");
+    assert_eq!(read(7, 100), b"789");
+    assert_eq!(read(7, u32::MAX), b"789");
+    for (offset, len) in [(10, 1), (11, 5), (u32::MAX, u32::MAX), (3, 0)] {
+        assert!(read(offset, len).is_empty(), "{len} bytes at {offset}");
+    }
+}
+
+/// Writing nothing changes nothing: no stripe is made, none gets longer.
+pub fn writing_nothing_changes_nothing(engine: &dyn Engine) {
+    write(engine, key(0), 100, b"");
+    assert_eq!((engine.usage().stripes, engine.usage().used), (0, 0));
+    write(engine, key(0), 0, b"abc");
+    write(engine, key(0), 100, b"");
+    assert_eq!(content(engine, key(0)), b"abc");
+}
+
+/// A write that would end behind the longest stripe is refused by name and changes nothing.
+pub fn a_write_past_the_longest_stripe_is_refused(engine: &dyn Engine) {
+    write(engine, key(0), 0, b"abc");
+    for offset in [engine.stripe_bytes() - 1, engine.stripe_bytes(), u32::MAX] {
+        let error = engine.write(key(0), FIRST, offset, b"xy").expect_err("longer than a stripe can be");
+        assert!(matches!(error, EngineError::TooLong { .. }), "{error}");
+        assert!(error.to_string().contains("stripe 0 of file 7"), "{error}");
+    }
+    assert_eq!(content(engine, key(0)), b"abc");
+}
+
+/// What was truncated never comes back: a later gap over it is zeros.
+pub fn what_was_truncated_never_comes_back(engine: &dyn Engine) {
+    let len = engine.stripe_bytes();
+    for kept in [0, 1, len / 2 + 1, len - 1] {
+        let data = pattern(3, len);
+        write(engine, key(0), 0, &data);
+        engine.truncate(key(0), FIRST, kept).expect("a truncation needs no room");
+        assert_eq!(content(engine, key(0)), data[..kept as usize], "cut to {kept}");
+        write(engine, key(0), len - 1, b"!");
+        let mut expected = data[..kept as usize].to_vec();
+        expected.resize(len as usize - 1, 0);
+        expected.push(b'!');
+        assert_eq!(content(engine, key(0)), expected, "grown again after {kept}");
+    }
+}
+
+/// A truncation never makes a stripe longer.
+pub fn a_truncation_never_makes_a_stripe_longer(engine: &dyn Engine) {
+    engine.truncate(key(0), FIRST, 100).expect("an absent stripe");
+    assert!(content(engine, key(0)).is_empty());
+    write(engine, key(0), 0, b"abc");
+    engine.truncate(key(0), FIRST, u32::MAX).expect("a longer length");
+    assert_eq!(content(engine, key(0)), b"abc");
+}
+
+/// A write or truncation that knows an older generation is refused, also when the truncated stripe was absent or is empty.
+pub fn a_late_write_is_refused(engine: &dyn Engine) {
+    engine.truncate(key(0), Generation(2), 0).expect("an absent stripe");
+    write_in(engine, Generation(3), b"newer").expect("a newer generation");
+    engine.truncate(key(0), Generation(4), 2).expect("newer still");
+    for generation in [Generation(0), Generation(3)] {
+        let error = write_in(engine, generation, b"late").expect_err("it knew an older truncation");
+        assert!(matches!(error, EngineError::Stale { seen: Generation(4), .. }), "{error}");
+        let error = engine.truncate(key(0), generation, 0).expect_err("an older truncation");
+        assert!(matches!(error, EngineError::Stale { given, .. } if given == generation), "{error}");
+    }
+    assert_eq!(content(engine, key(0)), b"ne");
+    write_in(engine, Generation(4), b"on").expect("the present generation");
+}
+
+/// A removed stripe forgets its generation with its bytes.
+pub fn a_removed_stripe_forgets_its_generation(engine: &dyn Engine) {
+    write_in(engine, Generation(9), b"old").expect("room");
+    engine.remove(key(0)).expect("removable");
+    engine.remove(key(0)).expect("absent is fine");
+    assert!(content(engine, key(0)).is_empty());
+    write_in(engine, Generation(1), b"n").expect("a new stripe");
+    assert_eq!(content(engine, key(0)), b"n");
+}
+
+fn write_in(engine: &dyn Engine, generation: Generation, data: &[u8]) -> Result<(), EngineError> {
+    engine.write(key(0), generation, 0, data)
+}

@@ -1,0 +1,232 @@
+//! Random calls against the model: the engine and [`Model`] must answer alike, views included.
+//!
+//! A failure names its seed: `steps(seed, ..)` makes the same calls again.
+
+use bytes::Bytes;
+use placement::{FileId, StripeNo};
+
+use super::pattern;
+use crate::{Engine, EngineError, Generation, Model, StripeKey};
+
+/// Stripes that random calls choose from: few, so that calls meet.
+const KEYS: u64 = 6;
+/// Views that are held at a time; an older one is checked and dropped for a newer.
+const VIEWS_MAX: usize = 8;
+/// Seeds and calls of each in the promise: about a second for an engine in a debug build.
+const SEEDS: u64 = 20;
+const STEPS: u32 = 300;
+
+/// One call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Writes a pattern.
+    Write {
+        /// Where.
+        key: StripeKey,
+        /// As which generation.
+        generation: Generation,
+        /// From which byte.
+        offset: u32,
+        /// How many bytes.
+        len: u32,
+    },
+    /// Reads and keeps the view for a while.
+    Read {
+        /// Where.
+        key: StripeKey,
+        /// From which byte.
+        offset: u32,
+        /// How many bytes.
+        len: u32,
+    },
+    /// Truncates.
+    Truncate {
+        /// Where.
+        key: StripeKey,
+        /// As which generation.
+        generation: Generation,
+        /// To how many bytes.
+        len: u32,
+    },
+    /// Removes.
+    Remove(StripeKey),
+    /// Fits.
+    Fit(StripeKey),
+    /// Reserves bytes and releases what was reserved before.
+    Reserve(u64),
+    /// Drops one of the views.
+    DropView(usize),
+}
+
+/// Thousands of random calls, answered as the model answers them; calls that find the engine full change nothing.
+pub fn random_calls_agree_with_the_model(engine: &dyn Engine) {
+    for seed in 0..SEEDS {
+        run(engine, seed, STEPS);
+    }
+}
+
+/// `count` calls that follow from `seed`, for stripes of at most `stripe_bytes` bytes.
+pub fn steps(seed: u64, count: u32, stripe_bytes: u32) -> Vec<Step> {
+    let mut dice = Dice(seed);
+    (0..count).map(|_| dice.step(stripe_bytes)).collect()
+}
+
+/// Makes the `count` calls of `seed` on an empty engine, checks each against the model, and leaves the engine empty.
+pub fn run(engine: &dyn Engine, seed: u64, count: u32) {
+    let model = Model::new(u64::MAX, engine.stripe_bytes());
+    let mut trial = Trial { engine, model, views: Vec::new(), reserved: 0, place: String::new() };
+    for (number, step) in (0..).zip(steps(seed, count, engine.stripe_bytes())) {
+        trial.place = format!("seed {seed}, step {number}: {step:?}");
+        trial.take(step, number);
+        trial.check_usage();
+    }
+    trial.finish();
+}
+
+struct Trial<'a> {
+    engine: &'a dyn Engine,
+    model: Model,
+    /// What the engine gave, and a copy of what it was then.
+    views: Vec<(Bytes, Vec<u8>)>,
+    reserved: u64,
+    place: String,
+}
+
+impl Trial<'_> {
+    fn take(&mut self, step: Step, number: u32) {
+        match step {
+            Step::Write { key, generation, offset, len } => {
+                let data = pattern(number, len);
+                self.change(key, |engine| engine.write(key, generation, offset, &data));
+            }
+            Step::Truncate { key, generation, len } => self.change(key, |engine| engine.truncate(key, generation, len)),
+            Step::Remove(key) => self.change(key, |engine| engine.remove(key)),
+            Step::Fit(key) => self.change(key, |engine| engine.fit(key)),
+            Step::Read { key, offset, len } => self.look(key, offset, len),
+            Step::Reserve(bytes) => self.reserve(bytes),
+            Step::DropView(index) if index < self.views.len() => self.drop_view(index),
+            Step::DropView(_) => {}
+        }
+    }
+
+    /// Does it to both, unless the engine is full; then compares the whole stripe.
+    fn change(&self, key: StripeKey, verb: impl Fn(&dyn Engine) -> Result<(), EngineError>) {
+        let answer = verb(self.engine);
+        if !matches!(answer, Err(EngineError::Full { .. })) {
+            let expected = verb(&self.model);
+            assert_eq!(meaning(&answer), meaning(&expected), "{}", self.place);
+        }
+        let (found, expected) = (self.engine.read(key, 0, u32::MAX), self.model.read(key, 0, u32::MAX));
+        let (found, expected) = (found.expect("readable"), expected.expect("readable"));
+        assert_eq!(found.len(), expected.len(), "length after {}", self.place);
+        let differs = found.iter().zip(&expected).position(|(found, expected)| found != expected);
+        assert_eq!(differs, None, "first wrong byte after {}", self.place);
+    }
+
+    fn look(&mut self, key: StripeKey, offset: u32, len: u32) {
+        let found = self.engine.read(key, offset, len).expect("readable");
+        let expected = self.model.read(key, offset, len).expect("readable");
+        assert!(found == expected, "{}", self.place);
+        if self.views.len() == VIEWS_MAX {
+            self.drop_view(0);
+        }
+        self.views.push((found, expected.to_vec()));
+    }
+
+    fn drop_view(&mut self, index: usize) {
+        let (view, was) = self.views.remove(index);
+        assert!(view == was, "a view changed; seen at {}", self.place);
+    }
+
+    fn reserve(&mut self, bytes: u64) {
+        self.engine.release(std::mem::take(&mut self.reserved));
+        if self.engine.reserve(bytes).is_ok() {
+            self.reserved = bytes;
+        }
+    }
+
+    fn check_usage(&self) {
+        let (usage, model) = (self.engine.usage(), self.model.usage());
+        assert_eq!((usage.stripes, usage.reserved), (model.stripes, self.reserved), "{}", self.place);
+        assert!(usage.used <= usage.capacity, "{usage:?} at {}", self.place);
+        let least = if self.views.is_empty() { model.used + self.reserved } else { 0 };
+        assert!(usage.used >= least, "{usage:?} holds less than its bytes at {}", self.place);
+    }
+
+    fn finish(mut self) {
+        while !self.views.is_empty() {
+            self.drop_view(0);
+        }
+        self.engine.release(self.reserved);
+        (0..KEYS).for_each(|number| self.engine.remove(numbered_key(number)).expect("removable"));
+        let usage = self.engine.usage();
+        assert_eq!((usage.used, usage.reserved, usage.stripes), (0, 0, 0), "after all was removed; {}", self.place);
+    }
+}
+
+/// What an answer means, without its numbers.
+fn meaning(answer: &Result<(), EngineError>) -> &'static str {
+    match answer {
+        Ok(()) => "done",
+        Err(EngineError::Full { .. }) => "full",
+        Err(EngineError::Stale { .. }) => "stale",
+        Err(EngineError::TooLong { .. }) => "too long",
+        Err(EngineError::Io { .. }) => "io",
+    }
+}
+
+fn numbered_key(number: u64) -> StripeKey {
+    StripeKey { file: FileId(40 + number / 3), stripe: StripeNo(number % 3) }
+}
+
+/// `SplitMix64` (Steele, Lea, Flood 2014): small, and good enough to choose calls.
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `limit`, which is not 0.
+    fn below(&mut self, limit: u32) -> u32 {
+        u32::try_from(self.next() % u64::from(limit)).expect("below a u32")
+    }
+
+    /// A length up to `max`: short ones, around whole blocks, and any, a third each.
+    fn length(&mut self, max: u32) -> u32 {
+        let length = match self.below(3) {
+            0 => self.below(200),
+            1 => (max >> self.below(8)).saturating_add(self.below(3)).saturating_sub(1),
+            _ => self.below(max + 1),
+        };
+        length.min(max)
+    }
+
+    /// Mostly the same generation; now and then a newer one, after which the others are stale.
+    fn generation(&mut self) -> Generation {
+        Generation(if self.below(20) == 0 { self.below(4) } else { 2 })
+    }
+
+    fn step(&mut self, stripe_bytes: u32) -> Step {
+        let key = numbered_key(u64::from(self.below(u32::try_from(KEYS).expect("few keys"))));
+        match self.below(20) {
+            0..=8 => self.write(key, stripe_bytes),
+            9..=12 => Step::Read { key, offset: self.length(stripe_bytes) / 2, len: self.length(stripe_bytes) },
+            13..=14 => Step::Truncate { key, generation: self.generation(), len: self.length(stripe_bytes) },
+            15..=16 => Step::Remove(key),
+            17 => Step::Fit(key),
+            18 => Step::Reserve(u64::from(self.below(stripe_bytes) * 2)),
+            _ => Step::DropView(self.below(8) as usize),
+        }
+    }
+
+    /// Within the stripe, save one in thirty that may be too long.
+    fn write(&mut self, key: StripeKey, stripe_bytes: u32) -> Step {
+        let offset = self.length(stripe_bytes);
+        let room = if self.below(30) == 0 { stripe_bytes } else { stripe_bytes - offset };
+        Step::Write { key, generation: self.generation(), offset, len: self.length(room) }
+    }
+}

@@ -1,0 +1,208 @@
+//! The failing twin: an engine that does what another does, except when a rule says that the world breaks.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+
+use crate::{Engine, EngineError, FreedHook, Generation, StripeKey, Usage};
+
+/// Which verb of [`Engine`] was called. `usage`, `release` and the hook never fail.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verb {
+    /// [`Engine::write`].
+    Write,
+    /// [`Engine::read`].
+    Read,
+    /// [`Engine::truncate`].
+    Truncate,
+    /// [`Engine::remove`].
+    Remove,
+    /// [`Engine::fit`].
+    Fit,
+    /// [`Engine::reserve`].
+    Reserve,
+}
+
+/// A call that may fail, as a rule sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Call {
+    /// What was called.
+    pub verb: Verb,
+    /// On which stripe; none for a reservation.
+    pub key: Option<StripeKey>,
+    /// How many bytes were asked for: data of a write, length of a read or truncation, amount of a reservation; 0 otherwise.
+    pub bytes: u64,
+    /// Which call of this twin it is, from 1.
+    pub number: u64,
+    /// What the engine held just before.
+    pub usage: Usage,
+}
+
+/// Decides about each call: none lets it through, an error is its answer and the engine never sees it.
+pub type Rule = Box<dyn Fn(&Call) -> Option<EngineError> + Send + Sync>;
+
+/// An engine that fails by a rule.
+pub struct Failing<E> {
+    engine: E,
+    rule: Rule,
+    calls: AtomicU64,
+}
+
+impl<E: Engine> Failing<E> {
+    /// Does what `engine` does, except where `rule` answers.
+    pub fn new(engine: E, rule: Rule) -> Self {
+        Self { engine, rule, calls: AtomicU64::new(0) }
+    }
+
+    /// Fails call `number` (from 1) with an I/O error, and no other.
+    pub fn on_call(engine: E, number: u64) -> Self {
+        Self::when(engine, move |call| call.number == number)
+    }
+
+    /// Fails every call that `matches` with an I/O error; a reservation is refused as [`EngineError::Full`].
+    pub fn when(engine: E, matches: impl Fn(&Call) -> bool + Send + Sync + 'static) -> Self {
+        Self::new(engine, Box::new(move |call| matches(call).then(|| broken(call))))
+    }
+
+    /// Is [`EngineError::Full`] for whatever would bring more than `bytes` into use, counting the data of a write as new.
+    pub fn full_above(engine: E, bytes: u64) -> Self {
+        let rule = move |call: &Call| {
+            let adds = matches!(call.verb, Verb::Write | Verb::Reserve) && call.usage.used + call.bytes > bytes;
+            adds.then(|| full(call, bytes))
+        };
+        Self::new(engine, Box::new(rule))
+    }
+
+    /// How many calls that may fail were made so far.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    /// The engine inside, to look at what it really holds.
+    pub fn inner(&self) -> &E {
+        &self.engine
+    }
+
+    fn check(&self, verb: Verb, key: Option<StripeKey>, bytes: u64) -> Result<(), EngineError> {
+        let number = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
+        let call = Call { verb, key, bytes, number, usage: self.engine.usage() };
+        (self.rule)(&call).map_or(Ok(()), Err)
+    }
+}
+
+impl<E: Engine> Engine for Failing<E> {
+    fn stripe_bytes(&self) -> u32 {
+        self.engine.stripe_bytes()
+    }
+
+    fn write(&self, key: StripeKey, generation: Generation, offset: u32, data: &[u8]) -> Result<(), EngineError> {
+        self.check(Verb::Write, Some(key), data.len() as u64)?;
+        self.engine.write(key, generation, offset, data)
+    }
+
+    fn read(&self, key: StripeKey, offset: u32, len: u32) -> Result<Bytes, EngineError> {
+        self.check(Verb::Read, Some(key), len.into())?;
+        self.engine.read(key, offset, len)
+    }
+
+    fn truncate(&self, key: StripeKey, generation: Generation, len: u32) -> Result<(), EngineError> {
+        self.check(Verb::Truncate, Some(key), len.into())?;
+        self.engine.truncate(key, generation, len)
+    }
+
+    fn remove(&self, key: StripeKey) -> Result<(), EngineError> {
+        self.check(Verb::Remove, Some(key), 0)?;
+        self.engine.remove(key)
+    }
+
+    fn fit(&self, key: StripeKey) -> Result<(), EngineError> {
+        self.check(Verb::Fit, Some(key), 0)?;
+        self.engine.fit(key)
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<(), EngineError> {
+        self.check(Verb::Reserve, None, bytes)?;
+        self.engine.reserve(bytes)
+    }
+
+    fn release(&self, bytes: u64) {
+        self.engine.release(bytes);
+    }
+
+    fn usage(&self) -> Usage {
+        self.engine.usage()
+    }
+
+    fn on_freed(&self, hook: FreedHook) {
+        self.engine.on_freed(hook);
+    }
+}
+
+impl<E: fmt::Debug> fmt::Debug for Failing<E> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Failing").field("engine", &self.engine).field("calls", &self.calls).finish_non_exhaustive()
+    }
+}
+
+fn broken(call: &Call) -> EngineError {
+    let action = match call.verb {
+        Verb::Write => "write",
+        Verb::Read => "read",
+        Verb::Truncate => "truncate",
+        Verb::Remove => "remove",
+        Verb::Fit => "fit",
+        Verb::Reserve => "reserve",
+    };
+    let source = std::io::Error::other(format!("call {} was made to fail", call.number));
+    call.key.map_or_else(|| full(call, call.usage.capacity), |key| EngineError::Io { key, action, source })
+}
+
+fn full(call: &Call, capacity: u64) -> EngineError {
+    EngineError::Full { capacity, used: call.usage.used, wanted: call.bytes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Model, conformance};
+    use placement::{FileId, StripeNo};
+
+    const KEY: StripeKey = StripeKey { file: FileId(2), stripe: StripeNo(0) };
+
+    fn model() -> Model {
+        Model::new(1 << 20, 1 << 14)
+    }
+
+    #[test]
+    fn the_nth_call_fails_and_leaves_the_stripe_as_it_was() {
+        let engine = Failing::on_call(model(), 2);
+        engine.write(KEY, Generation(0), 0, b"one").unwrap();
+        let error = engine.write(KEY, Generation(0), 0, b"two").unwrap_err();
+        assert!(error.to_string().contains("stripe 0 of file 2: write failed"), "{error}");
+        assert_eq!(engine.read(KEY, 0, 9).unwrap(), "one");
+        assert_eq!(engine.calls(), 3);
+    }
+
+    #[test]
+    fn every_call_that_matches_fails() {
+        let engine = Failing::when(model(), |call| call.verb == Verb::Read);
+        engine.write(KEY, Generation(0), 0, b"one").unwrap();
+        assert!((0..3).all(|_| engine.read(KEY, 0, 9).is_err()));
+        assert_eq!(engine.inner().read(KEY, 0, 9).unwrap(), "one");
+    }
+
+    #[test]
+    fn it_is_full_above_the_set_amount_until_space_is_given_back() {
+        let engine = Failing::full_above(model(), 10);
+        engine.write(KEY, Generation(0), 0, b"12345678").unwrap();
+        assert!(matches!(engine.reserve(3), Err(EngineError::Full { capacity: 10, used: 8, wanted: 3 })));
+        engine.remove(KEY).unwrap();
+        engine.reserve(10).unwrap();
+    }
+
+    #[test]
+    fn without_a_failure_it_is_the_engine_inside() {
+        conformance::random_calls_agree_with_the_model(&Failing::when(model(), |_| false));
+    }
+}

@@ -1,0 +1,244 @@
+//! The model twin: an engine so plain that it is right by reading it.
+//!
+//! It copies where others share, recounts where they keep count, and one lock serves all. It counts bytes, not blocks, so it
+//! answers [`EngineError::Full`] later than an engine of the same capacity that holds whole blocks.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use bytes::Bytes;
+
+use crate::{Engine, EngineError, FreedHook, Generation, StripeKey, Usage};
+
+/// An engine over a `BTreeMap`, for tests of who uses an engine and as the measure of other engines.
+pub struct Model {
+    capacity: u64,
+    stripe_bytes: u32,
+    state: Mutex<State>,
+    hook: Arc<Mutex<Option<FreedHook>>>,
+}
+
+#[derive(Default)]
+struct State {
+    stripes: BTreeMap<StripeKey, Stripe>,
+    /// Contents that were replaced or removed while they were viewed: used until the last view is dropped.
+    departed: Vec<Weak<Vec<u8>>>,
+    reserved: u64,
+}
+
+#[derive(Default)]
+struct Stripe {
+    seen: Generation,
+    /// Never changed, only replaced: views share it.
+    content: Arc<Vec<u8>>,
+    /// How much of the content is the stripe's: less than all after a truncation while it was viewed.
+    len: usize,
+}
+
+/// What a reader holds.
+struct View {
+    content: Option<Arc<Vec<u8>>>,
+    start: usize,
+    end: usize,
+    hook: Arc<Mutex<Option<FreedHook>>>,
+}
+
+impl Model {
+    /// An empty engine of `capacity` bytes for stripes of at most `stripe_bytes` bytes.
+    pub fn new(capacity: u64, stripe_bytes: u32) -> Self {
+        Self { capacity, stripe_bytes, state: Mutex::default(), hook: Arc::default() }
+    }
+
+    fn freed(&self) {
+        call(&self.hook);
+    }
+}
+
+impl Engine for Model {
+    fn stripe_bytes(&self) -> u32 {
+        self.stripe_bytes
+    }
+
+    fn write(&self, key: StripeKey, generation: Generation, offset: u32, data: &[u8]) -> Result<(), EngineError> {
+        let end = u64::from(offset) + data.len() as u64;
+        if end > u64::from(self.stripe_bytes) {
+            return Err(EngineError::TooLong { key, end, limit: self.stripe_bytes });
+        }
+        let mut state = locked(&self.state);
+        state.check_generation(key, generation)?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        let old = state.stripes.get(&key);
+        let content = written(old.map(Stripe::bytes).unwrap_or_default(), offset as usize, data);
+        let (used, given_back) = (state.used(), old.map_or(0, Stripe::unviewed_bytes));
+        let wanted = (content.len() as u64).saturating_sub(given_back);
+        if wanted > self.capacity - used {
+            return Err(EngineError::Full { capacity: self.capacity, used, wanted });
+        }
+        let replaced =
+            state.stripes.insert(key, Stripe { seen: generation, len: content.len(), content: Arc::new(content) });
+        state.depart(replaced);
+        drop(state);
+        self.freed();
+        Ok(())
+    }
+
+    fn read(&self, key: StripeKey, offset: u32, len: u32) -> Result<Bytes, EngineError> {
+        let state = locked(&self.state);
+        let Some(stripe) = state.stripes.get(&key) else { return Ok(Bytes::new()) };
+        let start = (offset as usize).min(stripe.len);
+        let end = (start + len as usize).min(stripe.len);
+        if start == end {
+            return Ok(Bytes::new());
+        }
+        let (content, hook) = (Some(Arc::clone(&stripe.content)), Arc::clone(&self.hook));
+        Ok(Bytes::from_owner(View { content, start, end, hook }))
+    }
+
+    fn truncate(&self, key: StripeKey, generation: Generation, len: u32) -> Result<(), EngineError> {
+        let mut state = locked(&self.state);
+        state.check_generation(key, generation)?;
+        let stripe = state.stripes.entry(key).or_default();
+        stripe.seen = generation;
+        stripe.len = stripe.len.min(len as usize);
+        stripe.shrink();
+        drop(state);
+        self.freed();
+        Ok(())
+    }
+
+    fn remove(&self, key: StripeKey) -> Result<(), EngineError> {
+        let mut state = locked(&self.state);
+        let removed = state.stripes.remove(&key);
+        state.depart(removed);
+        drop(state);
+        self.freed();
+        Ok(())
+    }
+
+    fn fit(&self, key: StripeKey) -> Result<(), EngineError> {
+        if let Some(stripe) = locked(&self.state).stripes.get_mut(&key) {
+            stripe.shrink();
+        }
+        self.freed();
+        Ok(())
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<(), EngineError> {
+        let mut state = locked(&self.state);
+        let used = state.used();
+        if bytes > self.capacity - used {
+            return Err(EngineError::Full { capacity: self.capacity, used, wanted: bytes });
+        }
+        state.reserved += bytes;
+        Ok(())
+    }
+
+    fn release(&self, bytes: u64) {
+        let mut state = locked(&self.state);
+        assert!(bytes <= state.reserved, "released {bytes} bytes of {} reserved ones", state.reserved);
+        state.reserved -= bytes;
+        drop(state);
+        self.freed();
+    }
+
+    fn usage(&self) -> Usage {
+        let state = locked(&self.state);
+        let stripes = state.stripes.len() as u64;
+        Usage { capacity: self.capacity, used: state.used(), reserved: state.reserved, stripes }
+    }
+
+    fn on_freed(&self, hook: FreedHook) {
+        *locked(&self.hook) = Some(hook);
+    }
+}
+
+impl State {
+    fn check_generation(&self, key: StripeKey, given: Generation) -> Result<(), EngineError> {
+        match self.stripes.get(&key) {
+            Some(stripe) if given < stripe.seen => Err(EngineError::Stale { key, given, seen: stripe.seen }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Keeps counting what left the map for as long as it is viewed.
+    fn depart(&mut self, stripe: Option<Stripe>) {
+        let content = stripe.map(|stripe| Arc::downgrade(&stripe.content));
+        self.departed.extend(content);
+        self.departed.retain(|content| content.strong_count() > 0);
+    }
+
+    fn used(&self) -> u64 {
+        let held = self.stripes.values().map(|stripe| stripe.content.len());
+        let viewed = self.departed.iter().filter_map(Weak::upgrade).map(|content| content.len());
+        self.reserved + held.chain(viewed).sum::<usize>() as u64
+    }
+}
+
+impl Stripe {
+    fn bytes(&self) -> Vec<u8> {
+        self.content[..self.len].to_vec()
+    }
+
+    /// What replacing this stripe would give back at once.
+    fn unviewed_bytes(&self) -> u64 {
+        if Arc::strong_count(&self.content) == 1 { self.content.len() as u64 } else { 0 }
+    }
+
+    /// Lets go of what was cut, unless someone looks at it.
+    fn shrink(&mut self) {
+        if let Some(content) = Arc::get_mut(&mut self.content) {
+            content.truncate(self.len);
+        }
+    }
+}
+
+impl AsRef<[u8]> for View {
+    fn as_ref(&self) -> &[u8] {
+        self.content.as_ref().map_or(&[], |content| &content[self.start..self.end])
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        drop(self.content.take());
+        call(&self.hook);
+    }
+}
+
+impl fmt::Debug for Model {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Model")
+            .field("stripe_bytes", &self.stripe_bytes)
+            .field("usage", &self.usage())
+            .finish_non_exhaustive()
+    }
+}
+
+fn written(mut bytes: Vec<u8>, offset: usize, data: &[u8]) -> Vec<u8> {
+    bytes.resize(bytes.len().max(offset + data.len()), 0);
+    bytes[offset..offset + data.len()].copy_from_slice(data);
+    bytes
+}
+
+/// Calls the hook without holding its lock, so that it may set another.
+fn call(hook: &Mutex<Option<FreedHook>>) {
+    let hook = locked(hook).clone();
+    if let Some(hook) = hook {
+        hook();
+    }
+}
+
+/// A test that panicked with the lock held has failed already; the others go on.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    crate::conformance_tests!(|stripes: u64| Model::new(stripes * 16384, 16384));
+}
