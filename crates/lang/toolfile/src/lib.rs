@@ -1,1 +1,78 @@
-//! Layer 1: the tool file: TOML to declared tools
+//! Layer 1: the tool file: TOML to declared tools.
+//!
+//! [`parse`] reads a whole file and reports everything that is wrong with it, each problem at its place. The form is that of
+//! `docs/formats/tools.md`. What a tool may say is decided here key by key; whether its templates and values make sense
+//! together is decided by [`flow::check_tool`], as for descriptors. No I/O: the caller reads the text and answers which
+//! files exist.
+#![forbid(unsafe_code)]
+
+mod section;
+mod tool;
+mod value;
+
+use base::{Place, Problem};
+use flow::Tool;
+use section::{Report, Section};
+use std::path::Path;
+use toml::de::DeTable;
+
+/// The version of the form that this crate reads.
+pub const VERSION: i64 = 1;
+
+/// A tool file as it was read.
+#[derive(Debug, Clone, Copy)]
+pub struct ToolFile<'a> {
+    /// The file as the user named it, for messages.
+    pub name: &'a str,
+    /// Its text.
+    pub text: &'a str,
+    /// The folder that holds it, absolute: `{here}` in templates.
+    pub here: &'a Path,
+}
+
+/// The tools of `file` in the order of their declaration, or everything that is wrong with it, in the order of the text.
+///
+/// `exists` answers whether an absolute path is there; it is asked for every entry of `files`.
+pub fn parse(file: &ToolFile<'_>, exists: &dyn Fn(&Path) -> bool) -> Result<Vec<Tool>, Vec<Problem>> {
+    let document = DeTable::parse(file.text).map_err(|error| vec![syntax(file, &error)])?;
+    let report = Report::new(file.name, file.text);
+    let tools = read(file, &report, document.get_ref(), exists);
+    let problems = report.into_problems();
+    if problems.is_empty() { Ok(tools) } else { Err(problems) }
+}
+
+fn syntax(file: &ToolFile<'_>, error: &toml::de::Error) -> Problem {
+    let message = error.message().lines().collect::<Vec<_>>().join(", ");
+    let problem = Problem::new(format!("this is no TOML: {message}"));
+    match error.span() {
+        Some(span) => problem.at(Place::at_offset(file.name, file.text, span.start)),
+        None => problem.at(Place::file(file.name)),
+    }
+}
+
+fn read(file: &ToolFile<'_>, report: &Report<'_>, document: &DeTable<'_>, exists: &dyn Fn(&Path) -> bool) -> Vec<Tool> {
+    let top = Section::new(report, String::new(), document, 0);
+    top.known(&["version", "tools"]);
+    match top.get("version") {
+        None => top.refuse("`version` is missing", Some("begin the file with `version = 1`".to_owned())),
+        Some(_) => match top.integer("version") {
+            Some(VERSION) | None => {}
+            Some(other) => {
+                top.refuse_at("version", format!("version {other} is not known; this program reads version {VERSION}"));
+            }
+        },
+    }
+    let Some(here) = file.here.to_str() else {
+        top.refuse("the path of the tool file's folder is not UTF-8", None);
+        return Vec::new();
+    };
+    let tools = top.tables("tools", |name| format!("tool `{name}`"));
+    if tools.is_empty() {
+        top.refuse("no tools are declared", Some("declare one with `[tools.NAME]`".to_owned()));
+    }
+    tools.iter().map(|(name, section)| tool::read(name, section, here, exists)).collect()
+}
+
+#[cfg(test)]
+#[path = "parse_test.rs"]
+mod tests;
