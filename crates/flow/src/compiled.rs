@@ -367,7 +367,8 @@ impl<'a> Compiler<'a> {
     fn check_used(&mut self) {
         for (index, param) in self.tool.params.iter().enumerate() {
             let name = &param.name;
-            if self.used[index] || param.kind.is_implicit() {
+            let said_twice = self.tool.param(name) != Some(index);
+            if self.used[index] || param.kind.is_implicit() || said_twice {
                 continue;
             }
             let hint = match param.kind {

@@ -4,11 +4,13 @@
 //! check, the scheduler, the run, the report) sees nothing else. Values only: no I/O, no clock.
 #![forbid(unsafe_code)]
 
+pub mod catalogue;
 mod compiled;
 mod model;
 mod template;
 pub mod tool;
 
+pub use catalogue::Catalogue;
 pub use compiled::{PARAMS_MAX, RESERVED_NAMES, ToolPart, ToolProblem, check_tool};
 pub use model::{ConfigBinding, DataId, DataRefs, Element, FileBinding, Source, Task, TaskId, ToolId, Workflow};
 pub use template::is_identifier;

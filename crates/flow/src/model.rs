@@ -6,6 +6,7 @@
 
 use crate::tool::{ConfigValue, Tool};
 use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
 
 /// A member of a data element: the unit that one file holds and one task writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -173,7 +174,8 @@ impl Workflow {
         let element = self.element_of(id);
         let mut name = element.name.clone();
         for index in element.indices(id) {
-            name.push_str(&format!("[{index}]"));
+            // Writing to a `String` cannot fail.
+            let _ = write!(name, "[{index}]");
         }
         name
     }
