@@ -1,0 +1,44 @@
+"""Partitioner: deals the rows of a labelled file to parts, like cards, one class after the other.
+
+So the parts are of one size (give or take a row), and a class with at least as many rows as there are parts is in every
+one of them. A class with fewer is refused: the models of the parts that lack it could never name it.
+"""
+
+import argparse
+import collections
+
+import rows
+
+
+def deal(lines, count):
+    """`count` lists that hold the lines; each keeps their order."""
+    by_class = sorted(range(len(lines)), key=lambda index: rows.label_of(lines[index]))  # sorted() keeps the order of equals
+    part_of = [0] * len(lines)
+    for turn, index in enumerate(by_class):
+        part_of[index] = turn % count
+    parts = [[] for _ in range(count)]
+    for line, part in zip(lines, part_of):
+        parts[part].append(line)
+    return parts
+
+
+def refuse_rare_classes(lines, count):
+    """Ends the program if a class has too few rows to be in every part."""
+    for label, size in sorted(collections.Counter(map(rows.label_of, lines)).items()):
+        if size < count:
+            raise SystemExit(f"class {label!r} has {size} rows, too few for {count} parts: make fewer parts or give more rows")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, fromfile_prefix_chars="@")
+    parser.add_argument("dataset")
+    parser.add_argument("parts", nargs="+")
+    args = parser.parse_args()
+    header, lines = rows.read(args.dataset)
+    refuse_rare_classes(lines, len(args.parts))
+    for path, part in zip(args.parts, deal(lines, len(args.parts))):
+        rows.write(path, header, part)
+
+
+if __name__ == "__main__":
+    main()
