@@ -1,1 +1,27 @@
-//! Layer 3: local processes: one task's command, run, watched and ended
+//! Layer 3: local processes: one task's command, run, watched and ended.
+//!
+//! [`run`] starts a [`Launch`] in a process group of its own, captures what it says within a bound, ends it on time-out or
+//! cancel, and tells how it went in a [`Report`]. [`which`] finds a tool's program. [`protect`] makes the tools die with us
+//! even when we are killed by SIGKILL.
+//!
+//! Invariants: when `run` returns, nothing of the process group is alive; no wait is without a bound once a process was
+//! asked to end; output beyond the bound is counted, not kept. What it does not do: decide, retry, or know what a task is.
+//!
+//! Processes are started by `posix_spawn` (through std), since a fork copies our page tables: 10 % slower than it for a
+//! small process, and far slower for one that holds a pool. So nothing here may use `pre_exec`.
+#![deny(unsafe_code)]
+
+mod capture;
+mod group;
+mod keeper;
+mod launch;
+mod process;
+mod start;
+mod sys;
+mod which;
+
+pub use capture::{Captured, KEPT_BYTES_MAX};
+pub use keeper::protect;
+pub use launch::{Ending, GRACE, Launch, Report, Usage};
+pub use process::run;
+pub use which::{NotFound, search_dirs, which};

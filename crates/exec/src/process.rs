@@ -1,0 +1,163 @@
+//! Watches one process from its start to its end.
+//!
+//! ```text
+//! runs --time-out or cancel: SIGTERM--> asked --grace over: SIGKILL--> killed --[`KILL_WAIT`]--> given up
+//!   \--------------------------------------\--------------------------------\--> ended: rest of the group killed, reaped
+//! ```
+
+use crate::capture::Captured;
+use crate::group::Group;
+use crate::launch::{Ending, Launch, Report, Usage};
+use crate::start::{Started, start};
+use rustix::process::Signal;
+use std::cell::RefCell;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::{Duration, SystemTime};
+use tokio::net::unix::pipe::Receiver;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// How long a killed process may take to end before we go on without it: it hangs in the kernel then.
+const KILL_WAIT: Duration = Duration::from_secs(10);
+
+/// The largest pipe that Linux gives an ordinary user: what can be left in one after the writers are gone.
+const PIPE_BYTES_MAX: usize = 1 << 20;
+
+/// Runs a command to its end. Must be called within a tokio runtime with I/O and time. Dropping the future kills the
+/// whole process group.
+pub async fn run(launch: Launch, cancel: CancellationToken) -> Report {
+    let (started_at, started) = (SystemTime::now(), Instant::now());
+    let (mut stdout, mut stderr) = (Captured::default(), Captured::default());
+    let process = tokio::select! {
+        biased;
+        () = cancel.cancelled() => Err(Ending::Cancelled),
+        process = start(&launch) => process,
+    };
+    let (ending, usage) = match process {
+        Ok(process) => Watch { process, stdout: &mut stdout, stderr: &mut stderr }.end(&launch, &cancel).await,
+        Err(ending) => (ending, Usage::default()),
+    };
+    let (started, ended) = (started.into_std(), Instant::now().into_std());
+    Report { ending, stdout, stderr, started_at, started, ended, usage }
+}
+
+/// A running process and where its words go.
+struct Watch<'a> {
+    process: Started,
+    stdout: &'a mut Captured,
+    stderr: &'a mut Captured,
+}
+
+/// How far we are with ending a process.
+enum Stage {
+    /// It runs; nobody wants it to end.
+    Runs,
+    /// It was asked to end, for this reason.
+    Asked(Ending),
+    /// It was killed, for this reason.
+    Killed(Ending),
+}
+
+impl Watch<'_> {
+    async fn end(mut self, launch: &Launch, cancel: &CancellationToken) -> (Ending, Usage) {
+        let stage = self.until_end(launch, cancel).await;
+        let ended = self.process.group.finish().await;
+        drain(self.process.stdout.as_ref(), self.stdout);
+        drain(self.process.stderr.as_ref(), self.stderr);
+        told(stage, ended)
+    }
+
+    /// Waits for the leader's end, or gives up on it after all that can be done was done.
+    async fn until_end(&mut self, launch: &Launch, cancel: &CancellationToken) -> Stage {
+        let mut stage = Stage::Runs;
+        let mut deadline = launch.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            let wanted = tokio::select! {
+                _ = self.process.end.readable() => return stage,
+                () = hear(&mut self.process.stdout, self.stdout) => continue,
+                () = hear(&mut self.process.stderr, self.stderr) => continue,
+                () = cancel.cancelled(), if matches!(stage, Stage::Runs) => Ending::Cancelled,
+                () = until(deadline) => Ending::TimedOut,
+            };
+            if matches!(stage, Stage::Killed(_)) {
+                return stage;
+            }
+            let wait;
+            (stage, wait) = press(stage, wanted, launch.grace, &self.process.group);
+            deadline = Instant::now().checked_add(wait);
+        }
+    }
+}
+
+/// The next, harder step to end the process, and how long to wait for it to work.
+fn press(stage: Stage, wanted: Ending, grace: Duration, group: &Group) -> (Stage, Duration) {
+    match stage {
+        Stage::Runs => {
+            group.signal(Signal::TERM);
+            (Stage::Asked(wanted), grace)
+        }
+        Stage::Asked(reason) | Stage::Killed(reason) => {
+            group.signal(Signal::KILL);
+            (Stage::Killed(reason), KILL_WAIT)
+        }
+    }
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits for the next words and takes them in; for ever once the stream has ended.
+async fn hear(stream: &mut Option<Receiver>, heard: &mut Captured) {
+    let Some(pipe) = stream else { return std::future::pending().await };
+    let open = pipe.readable().await.is_ok() && !matches!(read(pipe, heard), Ok(0));
+    if !open {
+        *stream = None;
+    }
+}
+
+/// Takes in what is left in the pipe. Somebody who left the group may still hold it, so its end is not waited for.
+fn drain(stream: Option<&Receiver>, heard: &mut Captured) {
+    let Some(pipe) = stream else { return };
+    let mut left = PIPE_BYTES_MAX;
+    while let Ok(count @ 1..) = read(pipe, heard) {
+        left = left.saturating_sub(count);
+        if left == 0 {
+            return;
+        }
+    }
+}
+
+/// Reads once, without waiting.
+fn read(pipe: &Receiver, heard: &mut Captured) -> io::Result<usize> {
+    thread_local!(static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; 64 << 10]));
+    SCRATCH.with_borrow_mut(|scratch| {
+        let count = pipe.try_read(scratch)?;
+        heard.push(&scratch[..count]);
+        Ok(count)
+    })
+}
+
+fn told(stage: Stage, ended: io::Result<Option<(ExitStatus, Usage)>>) -> (Ending, Usage) {
+    let (own, usage) = match ended {
+        Ok(Some((status, usage))) => (own_ending(status), usage),
+        Ok(None) => (Ending::Unknown { error: io::ErrorKind::TimedOut.into() }, Usage::default()),
+        Err(error) => (Ending::Unknown { error }, Usage::default()),
+    };
+    match stage {
+        Stage::Runs => (own, usage),
+        Stage::Asked(reason) | Stage::Killed(reason) => (reason, usage),
+    }
+}
+
+fn own_ending(status: ExitStatus) -> Ending {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Ending::Exited(code),
+        (None, signal) => Ending::Signalled(signal.unwrap_or(0)),
+    }
+}

@@ -1,0 +1,75 @@
+//! Finds a tool's program, as the tool file's page says: with a `/` it is a path, otherwise a name to search for.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// Why a program cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum NotFound {
+    /// The path leads nowhere.
+    #[error("there is no program `{}`", .path.display())]
+    NoFile {
+        /// The path.
+        path: PathBuf,
+    },
+    /// It is there but cannot be run.
+    #[error("`{}` is not executable (try: chmod +x)", .path.display())]
+    NotExecutable {
+        /// The path.
+        path: PathBuf,
+    },
+    /// No folder has it.
+    #[error("`{name}` is not installed: it is in none of {}", list(.searched))]
+    NotInstalled {
+        /// The name.
+        name: String,
+        /// The folders that were searched.
+        searched: Vec<PathBuf>,
+    },
+}
+
+/// The folders to search for a tool's program and to put into its task's `PATH`: the tool's own (relative ones from `here`,
+/// the folder of the tool file), then those of `path`, the value of `PATH`.
+pub fn search_dirs(own: &[String], here: &Path, path: Option<&OsStr>) -> Vec<PathBuf> {
+    let inherited = path.map(|path| std::env::split_paths(path).collect()).unwrap_or_default();
+    let inherited: Vec<PathBuf> = inherited;
+    let named = |dir: &PathBuf| dir.is_absolute();
+    own.iter().map(|dir| here.join(dir)).chain(inherited.into_iter().filter(named)).collect()
+}
+
+/// The absolute path of `program`: with a `/` relative to `here`, otherwise the first of `dirs` that has it.
+pub fn which(program: &OsStr, dirs: &[PathBuf], here: &Path) -> Result<PathBuf, NotFound> {
+    if program.as_bytes().contains(&b'/') {
+        return executable(here.join(program));
+    }
+    let mut unusable = None;
+    for dir in dirs {
+        match executable(dir.join(program)) {
+            Ok(found) => return Ok(found),
+            Err(error @ NotFound::NotExecutable { .. }) => unusable = unusable.or(Some(error)),
+            Err(_) => {}
+        }
+    }
+    let name = program.to_string_lossy().into_owned();
+    Err(unusable.unwrap_or_else(|| NotFound::NotInstalled { name, searched: dirs.to_vec() }))
+}
+
+fn executable(path: PathBuf) -> Result<PathBuf, NotFound> {
+    match fs::metadata(&path) {
+        Ok(file) if file.is_file() && file.permissions().mode() & 0o111 != 0 => Ok(path),
+        Ok(file) if file.is_file() => Err(NotFound::NotExecutable { path }),
+        Ok(_) | Err(_) => Err(NotFound::NoFile { path }),
+    }
+}
+
+fn list(dirs: &[PathBuf]) -> String {
+    if dirs.is_empty() {
+        return "no folders (PATH is empty)".into();
+    }
+    dirs.iter().map(|dir| dir.display().to_string()).collect::<Vec<_>>().join(":")
+}
