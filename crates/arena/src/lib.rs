@@ -1,1 +1,35 @@
-//! Layer 1: the memory engine: stripes in recycled blocks of a fixed arena
+//! Layer 1: the memory engine: stripes in recycled blocks of a fixed arena.
+//!
+//! The idea: address space is cheap, fresh memory is not (its first touch costs ten times a copy). So one mapping is made at
+//! the start, blocks of it are handed out and taken back, and what was touched once is used again, the most recently freed
+//! first. From the bytes upward:
+//!
+//! ```text
+//! arena    which stripe has which state: a sharded index; the Engine trait
+//! stripe   one stripe: generation, length, block; when to grow, when to write in place, when to copy
+//! block    the mapping, blocks of it, views of blocks: all unsafe code
+//! ledger   who may have how much: capacity, reservations, what of the mapping is touched
+//! buddy    which pages are free: power-of-two blocks, split and joined
+//! ```
+//!
+//! Invariants:
+//! - Blocks held plus reservations never exceed the capacity, and neither does touched memory plus reservations.
+//! - Bytes that a view can see are never written: a stripe that would change them moves to another block.
+//! - Locks are taken downwards: index shard, then nothing below it; stripe, then ledger. Bytes are copied under the
+//!   stripe's own lock only, and nobody is called back under any.
+//!
+//! It does not wait for space (a node does), write to a disk, or give memory back to the system unless the space is needed
+//! in another place.
+#![deny(unsafe_code)]
+
+mod arena;
+#[allow(unsafe_code, reason = "the one file that touches raw memory; each block says why it is sound")]
+mod block;
+mod buddy;
+mod ledger;
+mod stripe;
+
+pub use arena::{Arena, ArenaRefused, Options};
+
+/// The smallest block, in bytes: a page of most machines.
+const PAGE_BYTES: u32 = 4096;

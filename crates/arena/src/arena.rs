@@ -1,0 +1,238 @@
+//! The engine: which stripe has which state.
+//!
+//! The index is cut into shards so that threads on different stripes rarely meet; a shard's lock is held to look up, insert or
+//! take out, never while bytes are copied or space is looked for. A stripe's first write is made apart and then put into
+//! the index whole, so a refused one leaves no trace.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use base::ByteSize;
+use bytes::Bytes;
+use parking_lot::RwLock;
+use store::{Engine, EngineError, FreedHook, Generation, StripeKey, Usage};
+
+use crate::PAGE_BYTES;
+use crate::block::Pool;
+use crate::stripe::{Stripe, Write};
+
+/// Parts of the index: many more than the threads of a node, so that two rarely want the same one.
+const SHARDS: usize = 64;
+
+/// The longest stripe that an arena can be made for, in bytes.
+const STRIPE_BYTES_MAX: u32 = 1 << 30;
+
+/// What an arena is made with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// What stripes and reservations may use at most, in bytes. Nothing of it is taken from the system before it is used.
+    pub capacity: u64,
+    /// The longest stripe and the largest block, in bytes: a power of two, at least 4096.
+    pub stripe_bytes: u32,
+}
+
+impl Options {
+    /// An arena of `capacity` bytes for stripes of 1 MiB.
+    pub fn of_capacity(capacity: u64) -> Self {
+        Self { capacity, stripe_bytes: 1 << 20 }
+    }
+}
+
+/// Why an arena could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ArenaRefused {
+    /// The stripe size is none that an arena can have.
+    #[error(
+        "a stripe cannot have {0} bytes; choose a power of two from 4096 to {STRIPE_BYTES_MAX}, for example 1048576"
+    )]
+    StripeBytes(u32),
+    /// The system gave no address space.
+    #[error("cannot set aside {} of address space: {source}; ask for less memory, or raise the limit (ulimit -v)", ByteSize(*capacity))]
+    Memory {
+        /// What was asked for, in bytes.
+        capacity: u64,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Stripes in memory.
+pub struct Arena {
+    pool: Arc<Pool>,
+    stripe_bytes: u32,
+    shards: Vec<Shard>,
+    stripes: AtomicU64,
+}
+
+type Shard = RwLock<HashMap<StripeKey, Arc<Stripe>>>;
+
+impl Arena {
+    /// An empty arena. Takes address space, not memory.
+    pub fn new(options: Options) -> Result<Self, ArenaRefused> {
+        let Options { capacity, stripe_bytes } = options;
+        if !stripe_bytes.is_power_of_two() || !(PAGE_BYTES..=STRIPE_BYTES_MAX).contains(&stripe_bytes) {
+            return Err(ArenaRefused::StripeBytes(stripe_bytes));
+        }
+        let pool =
+            Pool::new(capacity, top_order(stripe_bytes)).map_err(|source| ArenaRefused::Memory { capacity, source })?;
+        let shards = (0..SHARDS).map(|_| Shard::default()).collect();
+        Ok(Self { pool, stripe_bytes, shards, stripes: AtomicU64::new(0) })
+    }
+
+    fn shard(&self, key: StripeKey) -> &Shard {
+        // Multiplied by 2^64 / golden ratio (Knuth), neighbours fall far apart; the upper bits are the well mixed ones.
+        let mixed = key.file.0.wrapping_add(key.stripe.0.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        &self.shards[(mixed >> 58) as usize]
+    }
+
+    fn find(&self, key: StripeKey) -> Option<Arc<Stripe>> {
+        self.shard(key).read().get(&key).cloned()
+    }
+
+    /// Puts a new stripe into the index, unless another was faster.
+    fn insert(&self, key: StripeKey, stripe: Stripe) -> bool {
+        let mut shard = self.shard(key).write();
+        let Entry::Vacant(place) = shard.entry(key) else {
+            drop(shard);
+            return false;
+        };
+        place.insert(Arc::new(stripe));
+        self.stripes.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    fn take_out(&self, key: StripeKey) -> Option<Arc<Stripe>> {
+        let mut shard = self.shard(key).write();
+        let stripe = shard.remove(&key)?;
+        self.stripes.fetch_sub(1, Ordering::Relaxed);
+        Some(stripe)
+    }
+
+    fn write_checked(&self, write: Write<'_>) -> Result<(), EngineError> {
+        // Each further turn means that another thread inserted or removed this very stripe meanwhile.
+        loop {
+            let Some(stripe) = self.find(write.key) else {
+                if write.data.is_empty() || self.insert(write.key, Stripe::written(&self.pool, write)?) {
+                    return Ok(());
+                }
+                continue;
+            };
+            // The lock ends with this statement: what was replaced is dropped, and its space announced, without it.
+            let answer = stripe.lock().map(|mut state| state.write(&self.pool, write));
+            if let Some(answer) = answer {
+                return answer.map(drop);
+            }
+        }
+    }
+}
+
+impl Engine for Arena {
+    fn stripe_bytes(&self) -> u32 {
+        self.stripe_bytes
+    }
+
+    fn write(&self, key: StripeKey, generation: Generation, offset: u32, data: &[u8]) -> Result<(), EngineError> {
+        let end = u64::from(offset) + data.len() as u64;
+        if end > u64::from(self.stripe_bytes) {
+            return Err(EngineError::TooLong { key, end, limit: self.stripe_bytes });
+        }
+        self.write_checked(Write { key, generation, offset, data, top: top_order(self.stripe_bytes) })
+    }
+
+    fn read(&self, key: StripeKey, offset: u32, len: u32) -> Result<Bytes, EngineError> {
+        let Some(stripe) = self.find(key) else { return Ok(Bytes::new()) };
+        let view = stripe.lock().map(|mut state| state.read(offset, len));
+        Ok(view.unwrap_or_default())
+    }
+
+    fn truncate(&self, key: StripeKey, generation: Generation, len: u32) -> Result<(), EngineError> {
+        loop {
+            let Some(stripe) = self.find(key) else {
+                if self.insert(key, Stripe::truncated(generation)) {
+                    return Ok(());
+                }
+                continue;
+            };
+            let answer = stripe.lock().map(|mut state| state.truncate(key, generation, len));
+            if let Some(answer) = answer {
+                let (_replaced, gave_back) = answer?;
+                if gave_back {
+                    self.pool.notify();
+                }
+                return Ok(());
+            }
+        }
+    }
+
+    fn remove(&self, key: StripeKey) -> Result<(), EngineError> {
+        if let Some(stripe) = self.take_out(key) {
+            drop(stripe.remove());
+        }
+        Ok(())
+    }
+
+    fn fit(&self, key: StripeKey) -> Result<(), EngineError> {
+        let Some(stripe) = self.find(key) else { return Ok(()) };
+        let gave_back = stripe.lock().is_some_and(|mut state| state.fit());
+        if gave_back {
+            self.pool.notify();
+        }
+        Ok(())
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<(), EngineError> {
+        self.pool.reserve(bytes)
+    }
+
+    fn release(&self, bytes: u64) {
+        self.pool.release(bytes);
+    }
+
+    fn usage(&self) -> Usage {
+        let (capacity, used, reserved) = self.pool.account();
+        Usage { capacity, used, reserved, stripes: self.stripes.load(Ordering::Relaxed) }
+    }
+
+    fn on_freed(&self, hook: FreedHook) {
+        self.pool.set_hook(hook);
+    }
+}
+
+impl fmt::Debug for Arena {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Arena")
+            .field("stripe_bytes", &self.stripe_bytes)
+            .field("usage", &self.usage())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The order of a block for a whole stripe.
+fn top_order(stripe_bytes: u32) -> u8 {
+    u8::try_from((stripe_bytes / PAGE_BYTES).trailing_zeros()).expect("at most 32")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    store::conformance_tests!(small);
+
+    /// Room for that many stripes of 64 KiB.
+    fn small(stripes: u64) -> Arena {
+        Arena::new(Options { capacity: stripes << 16, stripe_bytes: 1 << 16 }).unwrap()
+    }
+
+    #[test]
+    fn a_stripe_size_that_cannot_be_is_refused_by_its_number() {
+        for stripe_bytes in [0, 1, 2048, 4097, 3 << 20, 1 << 31] {
+            let refused = Arena::new(Options { capacity: 1 << 20, stripe_bytes }).unwrap_err();
+            assert!(refused.to_string().contains(&stripe_bytes.to_string()), "{refused}");
+        }
+    }
+}

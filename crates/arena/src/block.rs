@@ -1,0 +1,274 @@
+//! The mapping, blocks of it, and views of blocks.
+//!
+//! All unsafe code is here, and all of it stands on three facts:
+//! 1. **Blocks are disjoint.** The ledger gives each page to one [`Extent`] at a time, and gets it back when that is dropped.
+//! 2. **What a view can see is not written.** A [`Block`] is the only writer of its extent, it knows how far its views reach,
+//!    and it refuses to write before that point for as long as one is out.
+//! 3. **The mapping outlives all.** An extent holds its pool, the pool the mapping; every byte of it is initialised (zero).
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use bytes::Bytes;
+use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use store::{EngineError, FreedHook};
+
+use crate::PAGE_BYTES;
+use crate::buddy::{Buddy, Span};
+use crate::ledger::{Ledger, NoRoom};
+
+/// Address space per byte of capacity: room for large blocks while all that is free is scattered. Four times is more than any
+/// mix of sizes was seen to need; where even that is used up, the arena is full early.
+const ADDRESS_FACTOR: u64 = 4;
+
+/// The memory of an arena, and who holds what of it.
+pub struct Pool {
+    memory: MmapRaw,
+    capacity: u64,
+    ledger: Mutex<Ledger>,
+    hook: RwLock<Option<FreedHook>>,
+}
+
+impl Pool {
+    /// Address space for `capacity` bytes in blocks of at most order `top`; no memory is touched yet.
+    pub fn new(capacity: u64, top: u8) -> io::Result<Arc<Self>> {
+        let top_bytes = u64::from(PAGE_BYTES) << top;
+        let tops_least = capacity.div_ceil(top_bytes).max(1);
+        let tops_most = u64::from((u32::MAX - 1) >> top);
+        if tops_least > tops_most {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "an arena reaches to 16 TiB at most"));
+        }
+        // Larger pages cannot be given back one block at a time; there the arena may fill early when its free space is scattered.
+        let discards = rustix::param::page_size() <= PAGE_BYTES as usize;
+        let tops_liked = if discards { tops_most.min(tops_least * ADDRESS_FACTOR) } else { tops_least };
+        // Where address space is counted (strict overcommit, a limit on it), what is needed must do.
+        let (memory, tops) = map(tops_liked * top_bytes)
+            .map(|memory| (memory, tops_liked))
+            .or_else(|_| map(tops_least * top_bytes).map(|memory| (memory, tops_least)))?;
+        let buddy = Buddy::new(u32::try_from(tops).expect("at most tops_most"), top);
+        let ledger = Mutex::new(Ledger::new(capacity, buddy, discards));
+        Ok(Arc::new(Self { memory, capacity, ledger, hook: RwLock::default() }))
+    }
+
+    /// A block of `order`, its bytes unspecified.
+    pub fn take(self: &Arc<Self>, order: u8) -> Result<Block, EngineError> {
+        let mut ledger = self.ledger.lock();
+        let span = ledger.take(order).map_err(|no_room| self.full(no_room, u64::from(PAGE_BYTES) << order))?;
+        self.settle(ledger);
+        let extent = Extent { pool: Arc::clone(self), first: span.first, order: AtomicU8::new(order) };
+        Ok(Block { extent: Arc::new(extent), viewed_end: 0 })
+    }
+
+    /// Counts `bytes` that are kept elsewhere.
+    pub fn reserve(&self, bytes: u64) -> Result<(), EngineError> {
+        let mut ledger = self.ledger.lock();
+        ledger.reserve(bytes).map_err(|no_room| self.full(no_room, bytes))?;
+        self.settle(ledger);
+        Ok(())
+    }
+
+    /// Ends a reservation and says so.
+    pub fn release(&self, bytes: u64) {
+        self.ledger.lock().release(bytes);
+        self.notify();
+    }
+
+    /// Capacity, bytes used and bytes reserved.
+    pub fn account(&self) -> (u64, u64, u64) {
+        let ledger = self.ledger.lock();
+        (self.capacity, ledger.used(), ledger.reserved())
+    }
+
+    pub fn set_hook(&self, hook: FreedHook) {
+        *self.hook.write() = Some(hook);
+    }
+
+    /// Tells who waits that space was given back. To be called with no lock held.
+    pub fn notify(&self) {
+        let hook = self.hook.read().clone();
+        if let Some(hook) = hook {
+            hook();
+        }
+    }
+
+    fn full(&self, NoRoom { used }: NoRoom, wanted: u64) -> EngineError {
+        EngineError::Full { capacity: self.capacity, used, wanted }
+    }
+
+    /// Gives back to the system what is too much, then lets others at the ledger.
+    fn settle(&self, mut ledger: MutexGuard<'_, Ledger>) {
+        while let Some(span) = ledger.excess() {
+            let (start, len) = (offset_of(span.first), bytes_of(span.order) as usize);
+            // SAFETY: the span is free, and stays so while the ledger is locked: no block and no view refers to it (fact 1).
+            let given_back = unsafe { self.memory.unchecked_advise_range(UncheckedAdvice::DontNeed, start, len) };
+            // The system refuses only what is locked into memory; then it stays touched, which is what its owner asked for.
+            drop(given_back);
+        }
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (capacity, used, reserved) = self.account();
+        out.debug_struct("Pool")
+            .field("capacity", &capacity)
+            .field("used", &used)
+            .field("reserved", &reserved)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Pages that someone holds: a block, and the views of it.
+struct Extent {
+    pool: Arc<Pool>,
+    first: u32,
+    /// Changed by the block only; here, because whoever drops the extent last must know it.
+    order: AtomicU8,
+}
+
+impl Extent {
+    fn span(&self) -> Span {
+        Span { first: self.first, order: self.order.load(Ordering::Relaxed) }
+    }
+
+    fn pointer(&self, at: u32) -> *mut u8 {
+        debug_assert!(at <= bytes_of(self.span().order));
+        // In bounds of the mapping, which wrapping arithmetic does not need to be told.
+        self.pool.memory.as_mut_ptr().wrapping_add(offset_of(self.first) + at as usize)
+    }
+
+    /// The bytes from `start` to `end`.
+    ///
+    /// # Safety
+    /// The range lies in the extent, and its bytes are not written as long as the slice lives.
+    unsafe fn slice(&self, start: u32, end: u32) -> &[u8] {
+        // SAFETY: the caller promises the range and that nobody writes; the bytes are initialised and live as long as the
+        // pool does, which this extent holds (fact 3).
+        unsafe { std::slice::from_raw_parts(self.pointer(start), (end - start) as usize) }
+    }
+}
+
+impl Drop for Extent {
+    fn drop(&mut self) {
+        let mut ledger = self.pool.ledger.lock();
+        ledger.give(self.span());
+        self.pool.settle(ledger);
+        self.pool.notify();
+    }
+}
+
+/// Memory of one stripe: contiguous, a power of two of pages. Dropping it gives it back once its last view is gone.
+pub struct Block {
+    extent: Arc<Extent>,
+    /// No view reaches beyond this; meaningless once none is out.
+    viewed_end: u32,
+}
+
+impl Block {
+    /// How many bytes it has room for.
+    pub fn bytes(&self) -> u32 {
+        bytes_of(self.extent.span().order)
+    }
+
+    /// Whether no view can see a byte from `start` on.
+    pub fn is_writable(&mut self, start: u32) -> bool {
+        // Sole ownership also means that all that was read through dropped views was read before now.
+        if Arc::get_mut(&mut self.extent).is_some() {
+            self.viewed_end = 0;
+        }
+        start >= self.viewed_end
+    }
+
+    /// Puts `data` at `start`, where it must fit and be writable.
+    pub fn write(&mut self, start: u32, data: &[u8]) {
+        self.assert_writable(start, data.len());
+        // SAFETY: the range lies in the extent, whose only writer is this exclusively borrowed block; no view sees it (both
+        // asserted), so `data` is none of it either: it is a view before that, or memory of others (facts 1 and 2).
+        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), self.extent.pointer(start), data.len()) }
+    }
+
+    /// Puts `len` zeros at `start`, where they must fit and be writable.
+    pub fn zero(&mut self, start: u32, len: u32) {
+        self.assert_writable(start, len as usize);
+        // SAFETY: as in `write`.
+        unsafe { std::ptr::write_bytes(self.extent.pointer(start), 0, len as usize) }
+    }
+
+    /// The bytes from `start` to `end`, for as long as the block is borrowed.
+    pub fn content(&self, start: u32, end: u32) -> &[u8] {
+        assert!(start <= end && end <= self.bytes(), "bytes {start} to {end} of a block of {}", self.bytes());
+        // SAFETY: the range was checked; only this block writes the extent, for which it would have to be borrowed exclusively.
+        unsafe { self.extent.slice(start, end) }
+    }
+
+    /// A view of the bytes from `start` to `end`, which keeps them as they are and the block's memory in use.
+    pub fn view(&mut self, start: u32, end: u32) -> Bytes {
+        assert!(start <= end && end <= self.bytes(), "bytes {start} to {end} of a block of {}", self.bytes());
+        self.viewed_end = self.viewed_end.max(end);
+        Bytes::from_owner(View { extent: Arc::clone(&self.extent), start, end })
+    }
+
+    /// Makes room for `2^order` pages where it stands; false when others are in the way.
+    pub fn grow(&mut self, order: u8) -> bool {
+        let mut ledger = self.extent.pool.ledger.lock();
+        let grown = ledger.grow(self.extent.span(), order);
+        if grown {
+            self.extent.order.store(order, Ordering::Relaxed);
+        }
+        self.extent.pool.settle(ledger);
+        grown
+    }
+
+    /// Gives back all but `2^order` pages, unless they are viewed; says whether it did. The caller notifies.
+    pub fn shrink(&mut self, order: u8) -> bool {
+        let span = self.extent.span();
+        if order >= span.order || !self.is_writable(bytes_of(order)) {
+            return false;
+        }
+        let mut ledger = self.extent.pool.ledger.lock();
+        ledger.shrink(span, order);
+        self.extent.order.store(order, Ordering::Relaxed);
+        self.extent.pool.settle(ledger);
+        true
+    }
+
+    fn assert_writable(&mut self, start: u32, len: usize) {
+        assert!(start as usize + len <= self.bytes() as usize, "{len} bytes at {start} of a block of {}", self.bytes());
+        assert!(self.is_writable(start), "byte {start} is viewed");
+    }
+}
+
+/// Bytes that someone looks at.
+struct View {
+    extent: Arc<Extent>,
+    start: u32,
+    end: u32,
+}
+
+impl AsRef<[u8]> for View {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: the block checked the range and does not write it while this view holds the extent (fact 2); nor is the
+        // extent cut to less than is viewed.
+        unsafe { self.extent.slice(self.start, self.end) }
+    }
+}
+
+/// Anonymous memory that is not counted before it is touched, in huge pages where the system has them.
+fn map(bytes: u64) -> io::Result<MmapRaw> {
+    let bytes = usize::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+    let memory = MmapRaw::from(MmapOptions::new().len(bytes).no_reserve_swap().map_anon()?);
+    // Only advice: a system without huge pages is slower at the first touch, no more.
+    drop(memory.advise(Advice::HugePage));
+    Ok(memory)
+}
+
+fn bytes_of(order: u8) -> u32 {
+    PAGE_BYTES << order
+}
+
+fn offset_of(page: u32) -> usize {
+    page as usize * PAGE_BYTES as usize
+}

@@ -1,0 +1,321 @@
+//! Which pages are free: power-of-two blocks, split in halves to be given out and joined again when both halves are free.
+//!
+//! A block of order `k` is `2^k` pages and starts at a multiple of its size; the other half of the block one order up is
+//! its buddy. Free blocks stand in one list per order and warmth, linked through arrays beside the pages (9 bytes a page, and
+//! those untouched until the page is used), so that a buddy leaves its list in constant time.
+//!
+//! **Warm** memory was touched and costs nothing to use; **cold** memory was not, or was given back to the system. A block
+//! is cold only if all of it is; where both kinds join, the whole is taken for warm.
+
+/// An index of a page in the arena.
+pub type Page = u32;
+
+/// Marks the end of a list; also the index behind the last possible page.
+const NONE: Page = Page::MAX;
+/// In `heads`: this page starts no free block.
+const NOT_FREE: u8 = 0;
+/// In `heads`: added to the order (counted from 1) of a free block that is cold.
+const COLD: u8 = 0x80;
+
+/// A block: its first page and its size as a power of two of pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    pub first: Page,
+    pub order: u8,
+}
+
+impl Span {
+    pub fn pages(self) -> u64 {
+        1 << self.order
+    }
+
+    fn buddy(self) -> Self {
+        Self { first: self.first ^ (1 << self.order), order: self.order }
+    }
+
+    fn halves(self) -> (Self, Self) {
+        let lower = Self { first: self.first, order: self.order - 1 };
+        (lower, lower.buddy())
+    }
+
+    fn joined(self) -> Self {
+        Self { first: self.first & !(1 << self.order), order: self.order + 1 }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Warmth {
+    Warm,
+    Cold,
+}
+
+/// The free pages of an arena.
+pub struct Buddy {
+    /// The order of the largest block; the number of pages is a multiple of its size.
+    top: u8,
+    pages: Page,
+    /// From here on no page was ever given out: free, cold, in no list.
+    fresh: Page,
+    /// First block of each list, by order.
+    warm: Vec<Page>,
+    cold: Vec<Page>,
+    /// What a page that starts a free block knows: its order and warmth, and its neighbours in the list.
+    heads: Vec<u8>,
+    after: Vec<Page>,
+    before: Vec<Page>,
+    /// Pages in the warm lists.
+    warm_pages: u64,
+}
+
+impl Buddy {
+    /// `tops` blocks of order `top`, all free and cold. Their pages must be fewer than 2^32.
+    pub fn new(tops: u32, top: u8) -> Self {
+        let pages = tops.checked_mul(1 << top).filter(|pages| *pages < NONE).expect("the arena's pages fit 32 bits");
+        let lists = vec![NONE; usize::from(top) + 1];
+        // Zeroed arrays of this size come from the system untouched, and stay so until their pages are used.
+        let links = || vec![0; pages as usize];
+        let (warm, cold, heads) = (lists.clone(), lists, vec![NOT_FREE; pages as usize]);
+        Self { top, pages, fresh: 0, warm, cold, heads, after: links(), before: links(), warm_pages: 0 }
+    }
+
+    /// How many free pages are warm.
+    pub fn warm_pages(&self) -> u64 {
+        self.warm_pages
+    }
+
+    /// A free block of `order`, warm if there is any; none when no block is large enough.
+    pub fn take(&mut self, order: u8) -> Option<Span> {
+        let (mut span, warmth) = self.pop_smallest(order)?;
+        while span.order > order {
+            let (lower, upper) = span.halves();
+            self.push(upper, warmth);
+            span = lower;
+        }
+        Some(span)
+    }
+
+    /// Takes back a block that was given out, now warm, and joins it with what is free beside it.
+    pub fn give(&mut self, mut span: Span) {
+        debug_assert_eq!(self.heads[span.first as usize], NOT_FREE, "{span:?} is free already");
+        while span.order < self.top && self.is_free(span.buddy()) {
+            self.unlink(span.buddy());
+            span = span.joined();
+        }
+        self.push(span, Warmth::Warm);
+    }
+
+    /// Enlarges a block that was given out to `order` where it stands, if all that follows it up to there is free.
+    pub fn grow(&mut self, span: Span, order: u8) -> bool {
+        let mut steps = (span.order..order).map(|step| Span { first: span.first, order: step });
+        let is_lower = |step: &Span| step.joined().first == step.first;
+        if !steps.clone().all(|step| is_lower(&step) && self.is_free(step.buddy())) {
+            return false;
+        }
+        steps.by_ref().for_each(|step| self.unlink(step.buddy()));
+        true
+    }
+
+    /// Cuts a block that was given out to `order`; the rest is free and warm.
+    pub fn shrink(&mut self, mut span: Span, order: u8) {
+        while span.order > order {
+            let (lower, upper) = span.halves();
+            self.push(upper, Warmth::Warm);
+            span = lower;
+        }
+    }
+
+    /// Turns the largest warm free block cold and names it, for its memory to be given back; none when all is cold.
+    pub fn cool(&mut self) -> Option<Span> {
+        let order = (0..=self.top).rev().find(|order| self.warm[usize::from(*order)] != NONE)?;
+        let span = Span { first: self.warm[usize::from(order)], order };
+        self.unlink(span);
+        self.push(span, Warmth::Cold);
+        Some(span)
+    }
+
+    /// The smallest sufficient block: warm, else cold, else never used.
+    fn pop_smallest(&mut self, order: u8) -> Option<(Span, Warmth)> {
+        for warmth in [Warmth::Warm, Warmth::Cold] {
+            if let Some(span) = self.smallest(order, warmth) {
+                self.unlink(span);
+                return Some((span, warmth));
+            }
+        }
+        let first = self.fresh;
+        if first == self.pages {
+            return None;
+        }
+        self.fresh += 1 << self.top;
+        Some((Span { first, order: self.top }, Warmth::Cold))
+    }
+
+    fn smallest(&mut self, order: u8, warmth: Warmth) -> Option<Span> {
+        let orders = order..=self.top;
+        let lists = self.lists(warmth);
+        let first_of = |order: u8| Span { first: lists[usize::from(order)], order };
+        orders.map(first_of).find(|span| span.first != NONE)
+    }
+
+    fn lists(&mut self, warmth: Warmth) -> &mut Vec<Page> {
+        match warmth {
+            Warmth::Warm => &mut self.warm,
+            Warmth::Cold => &mut self.cold,
+        }
+    }
+
+    fn is_free(&self, span: Span) -> bool {
+        self.heads[span.first as usize] & !COLD == span.order + 1
+    }
+
+    /// Puts a block at the front of its list, so that the most recently freed is used first: the caches know it best.
+    fn push(&mut self, span: Span, warmth: Warmth) {
+        let first = span.first as usize;
+        let list = &mut self.lists(warmth)[usize::from(span.order)];
+        let next = std::mem::replace(list, span.first);
+        (self.before[first], self.after[first]) = (NONE, next);
+        if next != NONE {
+            self.before[next as usize] = span.first;
+        }
+        self.heads[first] = span.order + 1 + if warmth == Warmth::Cold { COLD } else { 0 };
+        if warmth == Warmth::Warm {
+            self.warm_pages += span.pages();
+        }
+    }
+
+    /// Takes a free block out of its list, wherever it stands there.
+    fn unlink(&mut self, span: Span) {
+        let first = span.first as usize;
+        let warmth = if self.heads[first] & COLD == 0 { Warmth::Warm } else { Warmth::Cold };
+        let (before, after) = (self.before[first], self.after[first]);
+        match before {
+            NONE => self.lists(warmth)[usize::from(span.order)] = after,
+            before => self.after[before as usize] = after,
+        }
+        if after != NONE {
+            self.before[after as usize] = before;
+        }
+        self.heads[first] = NOT_FREE;
+        if warmth == Warmth::Warm {
+            self.warm_pages -= span.pages();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Four blocks of 8 pages.
+    fn small() -> Buddy {
+        Buddy::new(4, 3)
+    }
+
+    #[test]
+    fn all_pages_are_given_out_once() {
+        let mut buddy = small();
+        let mut firsts: Vec<_> = std::iter::from_fn(|| buddy.take(0)).map(|span| span.first).collect();
+        firsts.sort_unstable();
+        assert_eq!(firsts, (0..32).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_is_given_back_joins_to_whole_blocks() {
+        let mut buddy = small();
+        let spans: Vec<_> = std::iter::from_fn(|| buddy.take(0)).collect();
+        assert_eq!(buddy.take(3), None);
+        spans.into_iter().rev().for_each(|span| buddy.give(span));
+        assert_eq!((0..4).filter_map(|_| buddy.take(3)).count(), 4);
+    }
+
+    #[test]
+    fn the_most_recently_freed_block_is_given_out_first_and_fresh_memory_last() {
+        let mut buddy = small();
+        let spans = [(); 3].map(|()| buddy.take(3).unwrap());
+        buddy.give(spans[2]);
+        buddy.give(spans[0]);
+        assert_eq!(buddy.take(3), Some(spans[0]));
+        assert_eq!(buddy.take(1).map(|span| span.first), Some(spans[2].first));
+    }
+
+    #[test]
+    fn a_block_grows_only_over_free_pages_behind_it() {
+        let mut buddy = small();
+        let (lower, upper) = (buddy.take(1).unwrap(), buddy.take(1).unwrap());
+        assert!(!buddy.grow(lower, 3), "the upper half is taken");
+        assert!(!buddy.grow(upper, 2), "it would have to start earlier");
+        buddy.give(upper);
+        assert!(buddy.grow(lower, 3));
+        assert_ne!(buddy.take(0).unwrap().first, lower.first + 2, "grown over");
+    }
+
+    #[test]
+    fn a_cooled_block_is_used_after_all_warm_ones() {
+        let mut buddy = small();
+        let spans = [(); 4].map(|()| buddy.take(3).unwrap());
+        for span in spans {
+            buddy.give(span);
+        }
+        let cooled = buddy.cool().unwrap();
+        assert_eq!(buddy.warm_pages(), 24);
+        let order: Vec<_> = std::iter::from_fn(|| buddy.take(3)).collect();
+        assert_eq!((order.len(), order.last()), (4, Some(&cooled)));
+        assert_eq!(buddy.cool(), None);
+    }
+
+    #[derive(Clone, Debug)]
+    enum Move {
+        Take(u8),
+        Give(usize),
+        Grow(usize, u8),
+        Shrink(usize, u8),
+        Cool,
+    }
+
+    fn moves() -> impl Strategy<Value = Vec<Move>> {
+        let one = prop_oneof![
+            3 => (0_u8..4).prop_map(Move::Take),
+            3 => (0_usize..8).prop_map(Move::Give),
+            1 => (0_usize..8, 0_u8..4).prop_map(|(index, order)| Move::Grow(index, order)),
+            1 => (0_usize..8, 0_u8..4).prop_map(|(index, order)| Move::Shrink(index, order)),
+            1 => Just(Move::Cool),
+        ];
+        proptest::collection::vec(one, 0..200)
+    }
+
+    proptest! {
+        #[test]
+        fn no_page_is_ever_given_out_twice_and_none_is_lost(moves in moves()) {
+            let (mut buddy, mut held) = (small(), Vec::<Span>::new());
+            for one in moves {
+                apply(&mut buddy, &mut held, &one);
+                let mut owned = [false; 32];
+                for page in held.iter().flat_map(|span| span.first..span.first + (1 << span.order)) {
+                    prop_assert!(!std::mem::replace(&mut owned[page as usize], true), "page {} twice after {:?}", page, one);
+                }
+            }
+            for span in held {
+                buddy.give(span);
+            }
+            prop_assert_eq!((0..5).filter_map(|_| buddy.take(3)).count(), 4);
+        }
+    }
+
+    fn apply(buddy: &mut Buddy, held: &mut Vec<Span>, one: &Move) {
+        match *one {
+            Move::Take(order) => held.extend(buddy.take(order)),
+            Move::Give(index) if index < held.len() => buddy.give(held.swap_remove(index)),
+            Move::Grow(index, order)
+                if index < held.len() && order > held[index].order && buddy.grow(held[index], order) =>
+            {
+                held[index].order = order;
+            }
+            Move::Shrink(index, order) if index < held.len() && order < held[index].order => {
+                buddy.shrink(held[index], order);
+                held[index].order = order;
+            }
+            Move::Cool => drop(buddy.cool()),
+            _ => {}
+        }
+    }
+}

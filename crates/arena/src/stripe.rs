@@ -1,0 +1,178 @@
+//! One stripe: its generation, its length, its block; when to grow, when to write in place, when to copy.
+//!
+//! A stripe writes in place where no view can see the change, and otherwise moves to a new block: nobody waits for who looks.
+//! It grows by powers of two, and early to a whole block once it is clearly being filled from front to back.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
+use store::{EngineError, Generation, StripeKey};
+
+use crate::PAGE_BYTES;
+use crate::block::{Block, Pool};
+
+/// A file that was appended to beyond this many bytes is likely to fill its first stripe. Small files, which are most, end
+/// before; those that do not have been copied less than this far until then.
+const EARLY_BYTES: u32 = 128 << 10;
+
+/// A stripe behind its own lock.
+pub struct Stripe {
+    state: Mutex<State>,
+}
+
+/// What the lock guards.
+pub struct State {
+    seen: Generation,
+    /// Bytes stored; never more than the block has.
+    len: u32,
+    block: Option<Block>,
+    /// It is out of the index; who still finds it here must look there again.
+    removed: bool,
+}
+
+/// What a write or truncation leaves to do once the stripe's lock is free: dropping what was replaced.
+pub type Replaced = Option<Block>;
+
+/// One write, already known to end within the longest stripe.
+#[derive(Clone, Copy)]
+pub struct Write<'a> {
+    pub key: StripeKey,
+    pub generation: Generation,
+    pub offset: u32,
+    pub data: &'a [u8],
+    /// The order of a block for a whole stripe.
+    pub top: u8,
+}
+
+impl Write<'_> {
+    fn end(&self) -> u32 {
+        self.offset + u32::try_from(self.data.len()).expect("a write ends within a stripe")
+    }
+
+    /// The orders of block to try for a stripe that has `len` bytes: the one that will be wanted soon, then the least.
+    fn orders(&self, len: u32) -> impl Iterator<Item = u8> {
+        let least = order_for(self.end().max(len));
+        let fills = self.offset == len && (self.key.stripe.0 > 0 || self.end() > EARLY_BYTES);
+        let early = (fills && least < self.top).then_some(self.top);
+        early.into_iter().chain([least])
+    }
+}
+
+impl Stripe {
+    /// A new stripe from its first write. Nothing of it is left when there is no room.
+    pub fn written(pool: &Arc<Pool>, write: Write<'_>) -> Result<Self, EngineError> {
+        let mut state = State { seen: write.generation, len: 0, block: None, removed: false };
+        state.write(pool, write)?;
+        Ok(Self { state: Mutex::new(state) })
+    }
+
+    /// An empty stripe that remembers a truncation.
+    pub fn truncated(generation: Generation) -> Self {
+        Self { state: Mutex::new(State { seen: generation, len: 0, block: None, removed: false }) }
+    }
+
+    /// The state, locked; none when the stripe was removed.
+    pub fn lock(&self) -> Option<MutexGuard<'_, State>> {
+        let state = self.state.lock();
+        (!state.removed).then_some(state)
+    }
+
+    /// Takes the bytes away for good.
+    pub fn remove(&self) -> Replaced {
+        let mut state = self.state.lock();
+        (state.removed, state.len) = (true, 0);
+        state.block.take()
+    }
+}
+
+impl State {
+    /// All of the write or nothing.
+    pub fn write(&mut self, pool: &Arc<Pool>, write: Write<'_>) -> Result<Replaced, EngineError> {
+        self.check_generation(write.key, write.generation)?;
+        if write.data.is_empty() {
+            return Ok(None);
+        }
+        let replaced = self.make_room(pool, write)?;
+        let block = self.block.as_mut().expect("room was made");
+        if write.offset > self.len {
+            block.zero(self.len, write.offset - self.len);
+        }
+        block.write(write.offset, write.data);
+        self.len = self.len.max(write.end());
+        self.seen = write.generation;
+        Ok(replaced)
+    }
+
+    /// A view of the stored bytes of the range.
+    pub fn read(&mut self, offset: u32, len: u32) -> Bytes {
+        let (start, end) = (offset.min(self.len), offset.saturating_add(len).min(self.len));
+        match &mut self.block {
+            Some(block) if start < end => block.view(start, end),
+            _ => Bytes::new(),
+        }
+    }
+
+    /// Cuts to `len` bytes; says also whether space was given back at once.
+    pub fn truncate(
+        &mut self,
+        key: StripeKey,
+        generation: Generation,
+        len: u32,
+    ) -> Result<(Replaced, bool), EngineError> {
+        self.check_generation(key, generation)?;
+        self.seen = generation;
+        if len >= self.len {
+            return Ok((None, false));
+        }
+        self.len = len;
+        Ok(if len == 0 { (self.block.take(), false) } else { (None, self.fit()) })
+    }
+
+    /// Gives back what of the block is behind the bytes and not viewed; says whether there was any.
+    pub fn fit(&mut self) -> bool {
+        let order = order_for(self.len);
+        self.block.as_mut().is_some_and(|block| block.shrink(order))
+    }
+
+    fn check_generation(&self, key: StripeKey, given: Generation) -> Result<(), EngineError> {
+        if given < self.seen { Err(EngineError::Stale { key, given, seen: self.seen }) } else { Ok(()) }
+    }
+
+    /// Sees to it that the block has room for the write and that no view sees what it changes: in place if possible.
+    fn make_room(&mut self, pool: &Arc<Pool>, write: Write<'_>) -> Result<Replaced, EngineError> {
+        let changed_from = write.offset.min(self.len);
+        let mut in_place = self.block.as_mut().and_then(|block| block.is_writable(changed_from).then_some(block));
+        if in_place.as_ref().is_some_and(|block| block.bytes() >= write.end()) {
+            return Ok(None);
+        }
+        let mut refused = None;
+        for order in write.orders(self.len) {
+            if in_place.as_mut().is_some_and(|block| block.grow(order)) {
+                return Ok(None);
+            }
+            match pool.take(order) {
+                Ok(block) => return Ok(self.move_to(block, write)),
+                Err(error) => refused = Some(error),
+            }
+        }
+        Err(refused.expect("at least one order is tried"))
+    }
+
+    /// Moves the bytes that the write leaves as they are.
+    fn move_to(&mut self, mut block: Block, write: Write<'_>) -> Replaced {
+        if let Some(old) = &self.block {
+            block.write(0, old.content(0, write.offset.min(self.len)));
+            if write.end() < self.len {
+                block.write(write.end(), old.content(write.end(), self.len));
+            }
+        }
+        self.block.replace(block)
+    }
+}
+
+/// The order of the smallest block for `len` bytes.
+fn order_for(len: u32) -> u8 {
+    let pages = len.div_ceil(PAGE_BYTES).max(1);
+    u8::try_from(pages.next_power_of_two().trailing_zeros()).expect("at most 32")
+}
