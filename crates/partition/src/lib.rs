@@ -1,1 +1,37 @@
-//! Layer 2: one partition's metadata as a plain state machine: command in, answer out
+//! Layer 2: one partition's metadata as a plain state machine: command in, answer out.
+//!
+//! A [`Partition`] holds inodes, and the entries of those that are directories. It has no clock, no lock and no I/O: the same
+//! commands at the same times give the same answers and the same state, so it can be snapshotted, replayed, and one day
+//! replicated. Bytes of striped files live in an engine that it never sees; it only says where they go.
+//!
+//! Invariants:
+//! - A directory's entries live with its own inode; a new file's inode is made beside its entry. So create, stat, unlink,
+//!   list and a rename within one directory are one command.
+//! - What touches two partitions is a sequence of commands, each of which leaves both in order: an inode without an entry may
+//!   be left behind, an entry without an inode never.
+//! - A resent change (same session, same number) is answered with the kept answer and not done again.
+//! - Stripes are noted with the inode before they are written, and forgotten after they are removed: none is ever lost.
+//!
+//! A file's bytes are in one of three places, and only go right:
+//!
+//! ```text
+//!   Inline  --a write beyond 4 KiB-->  Spilling  --SpillDone-->  Striped
+//!   (here)                             (head still here;         (in stripes; a truncation is
+//!                                       a client copies it)       finished before the file grows again)
+//! ```
+#![forbid(unsafe_code)]
+
+mod answered;
+mod apply;
+mod directory;
+mod files;
+mod hasher;
+mod inode;
+mod moves;
+mod names;
+mod partition;
+mod removal;
+mod weight;
+
+pub use partition::{Partition, Settings};
+pub use weight::{ENTRY_BYTES, INODE_BYTES, new_bytes_max};

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod attributes;
+mod command;
 mod entry;
 mod name;
 mod refusal;
@@ -21,11 +22,11 @@ mod request;
 mod space;
 
 pub use attributes::{Attributes, Changes, Kind, OpenFlags, Owner, TimeChange, Timestamp};
+pub use command::{Command, FILE_BYTES_MAX, INLINE_BYTES_MAX, LIST_ENTRIES_MAX, NewInode, NewKind, WritePlace};
 pub use entry::{COOKIE_FIRST, DirEntry, RenameFrom, RenameMode, RenameTo};
 pub use name::{NAME_BYTES_MAX, Name, TARGET_BYTES_MAX};
 pub use refusal::{Object, Outcome, Refusal, Shortage};
 pub use request::{
-    Answer, Body, Command, Content, FILE_BYTES_MAX, Failure, Gone, INLINE_BYTES_MAX, LIST_ENTRIES_MAX, Leftovers, Move,
-    NewInode, NewKind, Request, Session, Stamp, StripeAction, Trim, Welcome, WritePlace,
+    Answer, Body, Content, Failure, Gone, Leftovers, Move, Request, Session, Stamp, StripeAction, Trim, Welcome,
 };
 pub use space::{HostFile, StripeRuns, Usage};

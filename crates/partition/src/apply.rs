@@ -1,0 +1,89 @@
+//! Commands to verbs: the one door into a partition.
+
+use crate::Partition;
+use wire::{Answer, Command, Object, Outcome, Refusal, Session, Stamp, Timestamp};
+
+impl Partition {
+    /// Does the command, or answers what was answered when it was done before.
+    ///
+    /// `now` is the wall clock. A change needs a stamp; without one it is refused.
+    pub fn apply(&mut self, stamp: Option<Stamp>, command: Command, now: Timestamp) -> Outcome<Answer> {
+        let Some(stamp) = stamp else { return self.ask(command, now) };
+        if let Some(answer) = self.answered.recall(stamp) {
+            return answer;
+        }
+        let leaving = matches!(command, Command::CloseSession { session } if session == stamp.session);
+        let answer = self.perform(stamp, command, now);
+        if !leaving {
+            self.answered.keep(stamp, answer.clone());
+        }
+        answer
+    }
+
+    /// Commands that change nothing.
+    fn ask(&mut self, command: Command, now: Timestamp) -> Outcome<Answer> {
+        match command {
+            Command::Lookup { parent, name } => self.lookup(parent, &name),
+            Command::Stat { file } => self.attributes(file).map(Answer::Attributes),
+            Command::List { directory, after, max } => self.list(directory, after, max),
+            Command::ReadLink { file } => self.read_link(file),
+            Command::Parent { directory } => Ok(Answer::Parent(self.directory(directory)?.parent)),
+            Command::Probe { parent, name } => self.probe(parent, &name),
+            Command::Read { file, offset, length } => self.read(file, offset, length, now),
+            Command::Leftovers => Ok(Answer::Leftovers(self.leftovers())),
+            _ => Err(Refusal::invalid(Object::Pool, "a change came without session and number")),
+        }
+    }
+
+    fn perform(&mut self, stamp: Stamp, command: Command, now: Timestamp) -> Outcome<Answer> {
+        let session = stamp.session;
+        match command {
+            Command::Create { parent, name, inode, open } => {
+                self.create(parent, name, inode, open.then_some(session), now)
+            }
+            Command::MakeDirectory { parent, inode } => Ok(self.make_directory(parent, &inode, now)),
+            Command::Enter { parent, name, file, kind } => self.enter(parent, name, (file, kind), now),
+            Command::Open { .. } | Command::Close { .. } => self.hold(session, &command, now),
+            Command::Change { file, changes } => self.change(file, &changes, now),
+            Command::Write { file, place, length, data } => self.write(file, place, length, &data, now),
+            Command::Wrote { file, generation, end } => self.wrote(file, generation, end, now),
+            Command::Abandon { file, generation, offset, length } => {
+                self.abandon(file, generation, offset..offset.saturating_add(length.into()))
+            }
+            Command::SpillDone { file, generation } => self.spill_done(file, generation),
+            Command::TrimDone { file, generation } => self.trim_done(file, generation),
+            Command::Purged { file } => Ok(self.purged(file)),
+            Command::Unlink { parent, name } => self.unlink(parent, &name, now),
+            Command::DropLink { file } => Ok(self.drop_link(file, now)),
+            Command::RemoveDirectory { parent, name } => self.remove_directory(parent, &name, now),
+            Command::Seal { directory } => self.seal(directory, (session, stamp.number)),
+            Command::Unseal { directory, mark } => self.unseal(directory, (session, mark)),
+            Command::RemoveEntry { parent, name, directory } => self.remove_entry(parent, &name, directory, now),
+            Command::DropDirectory { directory } => self.drop_directory(directory, now),
+            Command::CloseSession { session } => Ok(self.close_session(session)),
+            moving => self.perform_move(session, moving, now),
+        }
+    }
+
+    /// Opens and closes.
+    fn hold(&mut self, session: Session, command: &Command, now: Timestamp) -> Outcome<Answer> {
+        match *command {
+            Command::Open { file, flags } => self.open(session, file, flags, now),
+            Command::Close { file } => self.close(session, file),
+            _ => Err(Refusal::invalid(Object::Pool, "neither an open nor a close")),
+        }
+    }
+
+    /// Renames, whole or in steps.
+    fn perform_move(&mut self, session: Session, command: Command, now: Timestamp) -> Outcome<Answer> {
+        match command {
+            Command::Rename { from, to, mode, sealed } => self.rename(&from, &to, mode, sealed, now),
+            Command::MoveOut { from, to, exchange } => self.move_out(session, &from, to, exchange),
+            Command::MoveIn { to, file, kind, mode, expected } => self.move_in(&to, (file, kind), mode, expected, now),
+            Command::MoveDone { from, file } => self.move_done(&from, file, now),
+            Command::MoveBack { from, file } => self.move_back(&from, file),
+            Command::SetParent { directory, parent } => self.set_parent(directory, parent, now),
+            asked => self.ask(asked, now),
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Files: opening, reading, writing, truncating, and the way from inline to stripes.
+
+use crate::{
+    Partition,
+    inode::{Body, FileBody, Place, Striped, first_stripe},
+};
+use bytes::Bytes;
+use placement::FileId;
+use std::ops::Range;
+use wire::{
+    Answer, Changes, Content, FILE_BYTES_MAX, INLINE_BYTES_MAX, Object, OpenFlags, Outcome, Refusal, Session,
+    TimeChange, Timestamp, Trim, WritePlace,
+};
+
+/// What a truncation found.
+enum Resized {
+    /// The size is set; these stripes are to be cut.
+    Done(Option<Trim>),
+    /// An earlier truncation is to be finished first.
+    First(Trim),
+}
+
+impl Partition {
+    pub(crate) fn open(&mut self, session: Session, file: FileId, flags: OpenFlags, now: Timestamp) -> Outcome<Answer> {
+        let stripe_bytes = self.stripe_bytes();
+        let trim = self.edit(file, |inode| {
+            if flags.write || flags.truncate {
+                inode.file_mut(file)?;
+            }
+            let mut trim = None;
+            if flags.truncate {
+                trim = inode.file_mut(file)?.resize(0, stripe_bytes).trim();
+                inode.touch(now);
+            }
+            inode.opened(session);
+            Ok(trim)
+        })?;
+        self.opened_answer(file, trim)
+    }
+
+    pub(crate) fn opened_answer(&self, file: FileId, trim: Option<Trim>) -> Outcome<Answer> {
+        let host = match &self.inode(file)?.body {
+            Body::Bound(host) => Some(host.clone()),
+            _ => None,
+        };
+        Ok(Answer::Opened { attributes: self.attributes(file)?, host, trim })
+    }
+
+    pub(crate) fn change(&mut self, file: FileId, changes: &Changes, now: Timestamp) -> Outcome<Answer> {
+        let resized = match changes.size {
+            Some(size) => self.truncate(file, size, now)?,
+            None => Resized::Done(None),
+        };
+        let trim = match resized {
+            Resized::First(trim) => return Ok(Answer::TrimFirst(trim)),
+            Resized::Done(trim) => trim,
+        };
+        self.edit(file, |inode| {
+            inode.mode = changes.mode.map_or(inode.mode, |mode| mode & 0o7777);
+            inode.owner.uid = changes.uid.unwrap_or(inode.owner.uid);
+            inode.owner.gid = changes.gid.unwrap_or(inode.owner.gid);
+            inode.accessed = changes.accessed.map_or(inode.accessed, |change| moment(change, now));
+            inode.modified = changes.modified.map_or(inode.modified, |change| moment(change, now));
+            inode.changed = if *changes == Changes::default() { inode.changed } else { now };
+            Ok(())
+        })?;
+        Ok(Answer::Changed { attributes: self.attributes(file)?, trim })
+    }
+
+    fn truncate(&mut self, file: FileId, size: u64, now: Timestamp) -> Outcome<Resized> {
+        check_end(file, Some(size))?;
+        let stripe_bytes = self.stripe_bytes();
+        self.edit(file, |inode| {
+            let resized = inode.file_mut(file)?.resize(size, stripe_bytes);
+            if matches!(resized, Resized::Done(_)) {
+                inode.touch(now);
+            }
+            Ok(resized)
+        })
+    }
+
+    pub(crate) fn read(&mut self, file: FileId, offset: u64, length: u32, now: Timestamp) -> Outcome<Answer> {
+        let inode = self.inodes.get_mut(&file).ok_or(Refusal::NotFound(Object::File(file)))?;
+        let (size, content) = match &inode.body {
+            Body::File(body) => (body.size, body.content(offset, length)),
+            Body::Bound(host) => (host.size, Content::Bound(host.clone())),
+            Body::Directory(_) => return Err(Refusal::IsDirectory(Object::File(file))),
+            Body::Symlink(_) | Body::Node(_) => return Err(Refusal::invalid(Object::File(file), "it has no bytes")),
+        };
+        inode.read_at(now);
+        let length = u64::from(length).min(size.saturating_sub(offset));
+        Ok(Answer::Content { length: u32::try_from(length).expect("at most what was asked for"), content })
+    }
+
+    pub(crate) fn write(
+        &mut self,
+        file: FileId,
+        place: WritePlace,
+        length: u32,
+        data: &Bytes,
+        now: Timestamp,
+    ) -> Outcome<Answer> {
+        if length <= INLINE_BYTES_MAX && data.len() != length as usize {
+            return Err(Refusal::invalid(Object::File(file), "a small write came without its bytes"));
+        }
+        let stripe_bytes = self.stripe_bytes();
+        self.edit(file, |inode| {
+            let body = inode.file_mut(file)?;
+            let offset = match place {
+                WritePlace::At(offset) => offset,
+                WritePlace::End => body.size.max(body.reserved),
+            };
+            let end = check_end(file, offset.checked_add(length.into()))?;
+            let answer = body.write(offset..end, data, place == WritePlace::End, stripe_bytes);
+            if matches!(answer, Answer::Written { .. } | Answer::Stripes { .. }) {
+                inode.touch(now);
+            }
+            Ok(answer)
+        })
+    }
+
+    pub(crate) fn wrote(&mut self, file: FileId, generation: u32, end: u64, now: Timestamp) -> Outcome<Answer> {
+        self.edit(file, |inode| {
+            let body = inode.file_mut(file)?;
+            if body.generation != generation {
+                return Err(Refusal::Stale(Object::File(file)));
+            }
+            body.size = body.size.max(check_end(file, Some(end))?);
+            body.settle_reserved();
+            inode.touch(now);
+            Ok(Answer::Done)
+        })
+    }
+
+    pub(crate) fn abandon(&mut self, file: FileId, generation: u32, reserved: Range<u64>) -> Outcome<Answer> {
+        self.edit(file, |inode| {
+            let body = inode.file_mut(file)?;
+            if body.generation == generation && body.reserved == reserved.end {
+                body.reserved = reserved.start;
+                body.settle_reserved();
+            }
+            Ok(Answer::Done)
+        })
+    }
+
+    pub(crate) fn spill_done(&mut self, file: FileId, generation: u32) -> Outcome<Answer> {
+        self.edit(file, |inode| {
+            let body = inode.file_mut(file)?;
+            if let Place::Spilling(head) = &body.place
+                && body.generation == generation
+            {
+                let planned = head.len() as u64;
+                body.place = Place::Striped(Striped { stripes: first_stripe(), planned, trim: None });
+                body.generation += 1;
+            }
+            Ok(Answer::Done)
+        })
+    }
+
+    pub(crate) fn trim_done(&mut self, file: FileId, generation: u32) -> Outcome<Answer> {
+        self.edit(file, |inode| {
+            let body = inode.file_mut(file)?;
+            if let Place::Striped(striped) = &mut body.place
+                && body.generation == generation
+                && let Some(length) = striped.trim.take()
+            {
+                striped.planned = length;
+            }
+            Ok(Answer::Done)
+        })
+    }
+}
+
+impl FileBody {
+    /// What of the range is here; a truncation of stripes may be under way, but the size never reaches beyond it.
+    fn content(&self, offset: u64, length: u32) -> Content {
+        let (Place::Inline(bytes) | Place::Spilling(bytes)) = &self.place else { return Content::Striped };
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+        let end = start.saturating_add(length as usize).min(bytes.len());
+        Content::Here(Bytes::copy_from_slice(&bytes[start..end]))
+    }
+
+    /// Writes inline, or says what is to be done with stripes.
+    fn write(&mut self, range: Range<u64>, data: &[u8], append: bool, stripe_bytes: u64) -> Answer {
+        if range.is_empty() {
+            return Answer::Written { offset: range.start };
+        }
+        if let Place::Inline(bytes) = &mut self.place {
+            if range.end <= INLINE_BYTES_MAX.into() {
+                put(bytes, &range, data);
+                self.size = self.size.max(range.end);
+                return Answer::Written { offset: range.start };
+            }
+            self.place = match std::mem::take(bytes) {
+                empty if empty.is_empty() => Place::Striped(Striped::default()),
+                head => Place::Spilling(head),
+            };
+        }
+        match &mut self.place {
+            Place::Inline(bytes) | Place::Spilling(bytes) => {
+                Answer::Spill { generation: self.generation, head: Bytes::copy_from_slice(bytes) }
+            }
+            Place::Striped(Striped { trim: Some(length), stripes, .. }) => {
+                let mut stripes = stripes.clone();
+                let stripes = stripes.split_off(*length / stripe_bytes);
+                Answer::TrimFirst(Trim { generation: self.generation, length: *length, stripes })
+            }
+            Place::Striped(striped) => {
+                striped.stripes.insert(range.start / stripe_bytes, range.end.div_ceil(stripe_bytes));
+                striped.planned = striped.planned.max(range.end);
+                self.reserved = if append { range.end } else { self.reserved };
+                Answer::Stripes { offset: range.start, generation: self.generation, size: self.size }
+            }
+        }
+    }
+
+    /// Sets the size; what is cut never comes back.
+    fn resize(&mut self, size: u64, stripe_bytes: u64) -> Resized {
+        let old = std::mem::replace(&mut self.size, size);
+        self.reserved = 0;
+        match &mut self.place {
+            Place::Inline(bytes) => bytes.truncate(usize::try_from(size).unwrap_or(usize::MAX)),
+            Place::Spilling(head) => {
+                head.truncate(usize::try_from(size).unwrap_or(usize::MAX));
+                self.generation += 1;
+            }
+            Place::Striped(striped) => match striped.trim {
+                Some(_) if size > old => return self.trim_first(old, stripe_bytes),
+                None if size > old && striped.planned > old => {
+                    striped.trim = Some(old);
+                    self.generation += 1;
+                    return self.trim_first(old, stripe_bytes);
+                }
+                _ if size < old => {
+                    striped.trim = Some(size);
+                    self.generation += 1;
+                    return Resized::Done(self.trim(stripe_bytes));
+                }
+                _ => {}
+            },
+        }
+        Resized::Done(None)
+    }
+
+    /// The file cannot grow yet.
+    fn trim_first(&mut self, size: u64, stripe_bytes: u64) -> Resized {
+        self.size = size;
+        self.trim(stripe_bytes).map_or(Resized::Done(None), Resized::First)
+    }
+
+    /// The truncation that is to be done to the stripes.
+    fn trim(&self, stripe_bytes: u64) -> Option<Trim> {
+        let Place::Striped(striped) = &self.place else { return None };
+        let length = striped.trim?;
+        let stripes = striped.stripes.clone().split_off(length / stripe_bytes);
+        Some(Trim { generation: self.generation, length, stripes })
+    }
+
+    /// Nothing is reserved beyond the size any more, when the size has come to it.
+    fn settle_reserved(&mut self) {
+        if self.reserved <= self.size {
+            self.reserved = 0;
+        }
+    }
+}
+
+impl Resized {
+    fn trim(self) -> Option<Trim> {
+        match self {
+            Self::Done(trim) => trim,
+            Self::First(trim) => Some(trim),
+        }
+    }
+}
+
+/// Puts `data` into inline bytes; a gap before it is zeros.
+fn put(bytes: &mut Vec<u8>, range: &Range<u64>, data: &[u8]) {
+    let at = |offset: u64| usize::try_from(offset).expect("inline files are at most 4 KiB");
+    if bytes.len() < at(range.end) {
+        bytes.resize(at(range.end), 0);
+    }
+    bytes[at(range.start)..at(range.end)].copy_from_slice(data);
+}
+
+fn check_end(file: FileId, end: Option<u64>) -> Outcome<u64> {
+    let limit = FILE_BYTES_MAX;
+    end.filter(|end| *end <= limit).ok_or(Refusal::TooLarge { object: Object::File(file), limit })
+}
+
+fn moment(change: TimeChange, now: Timestamp) -> Timestamp {
+    match change {
+        TimeChange::Now => now,
+        TimeChange::At(time) => time,
+    }
+}

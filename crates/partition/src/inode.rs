@@ -1,0 +1,273 @@
+//! An inode: attributes, who holds it open, and what it is.
+
+use crate::{directory::Directory, weight};
+use bytes::Bytes;
+use placement::FileId;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use wire::{
+    Attributes, HostFile, Kind, NewInode, NewKind, Object, Outcome, Owner, Refusal, Session, StripeRuns, Timestamp,
+};
+
+/// Bytes of a small file and of the tail of a striped one are counted in pages of this length.
+const PAGE_BYTES: u64 = 4096;
+/// What `st_blocks` counts in.
+const BLOCK_BYTES: u64 = 512;
+/// `relatime`: a last read older than this is moved by any read.
+const ACCESSED_SECONDS_MAX: i64 = 24 * 3600;
+
+/// Everything about a file but its striped bytes.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Inode {
+    pub mode: u32,
+    /// Entries that refer to it; a directory's is 1 until it is removed. 0: it lives until its last close.
+    pub names: u32,
+    pub owner: Owner,
+    pub accessed: Timestamp,
+    pub modified: Timestamp,
+    pub changed: Timestamp,
+    pub created: Timestamp,
+    /// How often each session has it open. Few.
+    pub opens: Vec<(Session, u32)>,
+    pub body: Body,
+}
+
+/// What an inode is.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Body {
+    File(FileBody),
+    Directory(Directory),
+    Symlink(Bytes),
+    /// Fifo, socket, device.
+    Node(Kind),
+    Bound(Arc<HostFile>),
+}
+
+/// Bytes of a file, or where they are.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct FileBody {
+    pub size: u64,
+    /// Counts truncations and the spill: stripe writes that were planned before are refused.
+    pub generation: u32,
+    /// Where the next append goes, when appends are under way beyond `size`.
+    pub reserved: u64,
+    pub place: Place,
+}
+
+/// Where the bytes are.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Place {
+    /// Here. Shorter than the size where the file was extended by a hole.
+    Inline(Vec<u8>),
+    /// Still here, and being copied to stripe 0.
+    Spilling(Vec<u8>),
+    Striped(Striped),
+}
+
+/// Bytes in stripes.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Striped {
+    /// All that may exist, published or not.
+    pub stripes: StripeRuns,
+    /// The end of what may have been written, published or not.
+    pub planned: u64,
+    /// A truncation to this length that is not yet done to the stripes. The size is at most this.
+    pub trim: Option<u64>,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self::Inline(Vec::new())
+    }
+}
+
+impl Inode {
+    /// A new one, with one name.
+    pub fn new(new: NewInode, parent: FileId, now: Timestamp) -> Self {
+        let body = match new.kind {
+            NewKind::File => Body::File(FileBody::default()),
+            NewKind::Directory => Body::Directory(Directory::new(parent)),
+            NewKind::Symlink(target) => Body::Symlink(target),
+            NewKind::Node(kind) => Body::Node(kind),
+            NewKind::Bound(host) => Body::Bound(Arc::new(host)),
+        };
+        let modified = if let Body::Bound(host) = &body { host.modified } else { now };
+        let (mode, owner, names, opens) = (new.mode & 0o7777, new.owner, 1, Vec::new());
+        Self { mode, names, owner, accessed: now, modified, changed: now, created: now, opens, body }
+    }
+
+    pub fn kind(&self) -> Kind {
+        match &self.body {
+            Body::File(_) | Body::Bound(_) => Kind::File,
+            Body::Directory(_) => Kind::Directory,
+            Body::Symlink(_) => Kind::Symlink,
+            Body::Node(kind) => *kind,
+        }
+    }
+
+    pub fn attributes(&self, file: FileId, stripe_bytes: u64) -> Attributes {
+        let (size, allocated) = self.lengths(stripe_bytes);
+        Attributes {
+            file,
+            kind: self.kind(),
+            size,
+            allocated,
+            mode: self.mode,
+            links: self.links(),
+            owner: self.owner,
+            accessed: self.accessed,
+            modified: self.modified,
+            changed: self.changed,
+            created: self.created,
+        }
+    }
+
+    /// Size and bytes held.
+    fn lengths(&self, stripe_bytes: u64) -> (u64, u64) {
+        match &self.body {
+            Body::File(body) => (body.size, body.allocated(stripe_bytes)),
+            Body::Directory(directory) => (directory.len() as u64, 0),
+            Body::Symlink(target) => (target.len() as u64, 0),
+            Body::Node(_) => (0, 0),
+            Body::Bound(host) => (host.size, 0),
+        }
+    }
+
+    fn links(&self) -> u32 {
+        match &self.body {
+            Body::Directory(directory) if self.names > 0 => 2 + directory.subdirectories(),
+            _ => self.names,
+        }
+    }
+
+    pub fn directory(&self, file: FileId) -> Outcome<&Directory> {
+        match &self.body {
+            Body::Directory(directory) => Ok(directory),
+            _ => Err(Refusal::NotDirectory(Object::File(file))),
+        }
+    }
+
+    pub fn directory_mut(&mut self, file: FileId) -> Outcome<&mut Directory> {
+        match &mut self.body {
+            Body::Directory(directory) => Ok(directory),
+            _ => Err(Refusal::NotDirectory(Object::File(file))),
+        }
+    }
+
+    /// The bytes of an ordinary file that may be changed.
+    pub fn file_mut(&mut self, file: FileId) -> Outcome<&mut FileBody> {
+        let object = Object::File(file);
+        match &mut self.body {
+            Body::File(body) => Ok(body),
+            Body::Directory(_) => Err(Refusal::IsDirectory(object)),
+            Body::Bound(_) => Err(Refusal::ReadOnly(object)),
+            Body::Symlink(_) | Body::Node(_) => Err(Refusal::invalid(object, "it has no bytes")),
+        }
+    }
+
+    /// Its bytes or entries have changed.
+    pub fn touch(&mut self, now: Timestamp) {
+        self.modified = now;
+        self.changed = now;
+    }
+
+    /// It was read: moves the time as `relatime` does, only when it is not newer than the last change, or a day old.
+    pub fn read_at(&mut self, now: Timestamp) {
+        let old = now.secs.saturating_sub(self.accessed.secs) > ACCESSED_SECONDS_MAX;
+        if old || self.accessed <= self.modified || self.accessed <= self.changed {
+            self.accessed = now;
+        }
+    }
+
+    /// Bytes that it counts for in the pool.
+    pub fn weight(&self) -> u64 {
+        weight::INODE_BYTES
+            + match &self.body {
+                Body::File(body) => body.weight(),
+                Body::Directory(directory) => directory.weight(),
+                Body::Symlink(target) => target.len() as u64,
+                Body::Node(_) => 0,
+                Body::Bound(host) => weight::host_file(host),
+            }
+    }
+
+    pub fn opened(&mut self, session: Session) {
+        match self.opens.iter_mut().find(|(holder, _)| *holder == session) {
+            Some((_, count)) => *count += 1,
+            None => self.opens.push((session, 1)),
+        }
+    }
+
+    /// Ends one open; false when the session had none.
+    pub fn closed(&mut self, session: Session) -> bool {
+        let Some(at) = self.opens.iter().position(|(holder, _)| *holder == session) else { return false };
+        self.opens[at].1 -= 1;
+        if self.opens[at].1 == 0 {
+            self.opens.swap_remove(at);
+        }
+        true
+    }
+
+    /// Whether the session has it open, or sealed it.
+    pub fn is_held_by(&self, session: Session) -> bool {
+        let sealed =
+            matches!(&self.body, Body::Directory(entries) if entries.seal.is_some_and(|seal| seal.0 == session));
+        sealed || self.opens.iter().any(|(holder, _)| *holder == session)
+    }
+
+    /// The session is no more.
+    pub fn released_by(&mut self, session: Session) {
+        self.opens.retain(|(holder, _)| *holder != session);
+        if let Body::Directory(entries) = &mut self.body {
+            entries.seal = entries.seal.filter(|seal| seal.0 != session);
+        }
+    }
+
+    /// Whether nothing refers to it any more.
+    pub fn is_unused(&self) -> bool {
+        self.names == 0 && self.opens.is_empty()
+    }
+}
+
+impl FileBody {
+    fn allocated(&self, stripe_bytes: u64) -> u64 {
+        match &self.place {
+            Place::Inline(bytes) | Place::Spilling(bytes) => (bytes.len() as u64).next_multiple_of(BLOCK_BYTES),
+            Place::Striped(striped) => striped.allocated(self.size, stripe_bytes),
+        }
+    }
+
+    fn weight(&self) -> u64 {
+        match &self.place {
+            Place::Inline(bytes) => bytes.len() as u64,
+            Place::Spilling(bytes) => bytes.len() as u64 + weight::RUN_BYTES,
+            Place::Striped(striped) => weight::runs(&striped.stripes),
+        }
+    }
+
+    /// What may exist in an engine.
+    pub fn stripes(&mut self) -> StripeRuns {
+        match &mut self.place {
+            Place::Inline(_) => StripeRuns::new(),
+            Place::Spilling(_) => first_stripe(),
+            Place::Striped(striped) => std::mem::take(&mut striped.stripes),
+        }
+    }
+}
+
+/// Where a head is spilled to.
+pub fn first_stripe() -> StripeRuns {
+    let mut stripes = StripeRuns::new();
+    stripes.insert(0, 1);
+    stripes
+}
+
+impl Striped {
+    /// Whole stripes below the size, and the pages of the last one.
+    fn allocated(&self, size: u64, stripe_bytes: u64) -> u64 {
+        let last = size / stripe_bytes;
+        let whole = self.stripes.count_below(last);
+        let tail = self.stripes.count_below(last + 1) > whole;
+        whole * stripe_bytes + if tail { (size % stripe_bytes).next_multiple_of(PAGE_BYTES) } else { 0 }
+    }
+}

@@ -1,0 +1,323 @@
+//! What a partition is asked to do: one list of all commands. Names of answers stand behind the arrows.
+
+use crate::{Changes, HostFile, Kind, Name, OpenFlags, Owner, RenameFrom, RenameMode, RenameTo, Session};
+use bytes::Bytes;
+use placement::FileId;
+use serde::{Deserialize, Serialize};
+
+/// Files up to this length live with their inode, bytes.
+pub const INLINE_BYTES_MAX: u32 = 4096;
+/// The longest file, bytes: what a signed 64-bit offset can say.
+pub const FILE_BYTES_MAX: u64 = i64::MAX.cast_unsigned();
+/// The most entries that one listing gives.
+pub const LIST_ENTRIES_MAX: u32 = 4096;
+
+/// What a new inode is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NewKind {
+    /// An empty file.
+    File,
+    /// An empty directory.
+    Directory,
+    /// A link to this path.
+    Symlink(Bytes),
+    /// A fifo, a socket or a device.
+    Node(Kind),
+    /// The bytes of a host file.
+    Bound(HostFile),
+}
+
+/// A new inode.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewInode {
+    /// What it is.
+    pub kind: NewKind,
+    /// Permission bits, 07777.
+    pub mode: u32,
+    /// Whose it is; the group gives way to the directory's where that has its set-group-id bit.
+    pub owner: Owner,
+}
+
+/// Where a write goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WritePlace {
+    /// At this offset, bytes.
+    At(u64),
+    /// At the end; the partition says where that is, and reserves it.
+    End,
+}
+
+/// What a partition is asked to do. Those of the second half change something and carry a [`Stamp`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Command {
+    /// The entry, and its attributes when the inode is here. -> `Found`
+    Lookup {
+        /// The directory.
+        parent: FileId,
+        /// The name.
+        name: Name,
+    },
+    /// -> `Attributes`
+    Stat {
+        /// The file.
+        file: FileId,
+    },
+    /// Entries behind a cookie, in the order of cookies. -> `Entries`
+    List {
+        /// The directory.
+        directory: FileId,
+        /// 0, or the last cookie.
+        after: u64,
+        /// At most so many.
+        max: u32,
+    },
+    /// -> `Target`
+    ReadLink {
+        /// The link.
+        file: FileId,
+    },
+    /// The directory that a directory stands in. -> `Parent`
+    Parent {
+        /// The directory.
+        directory: FileId,
+    },
+    /// Whether the name is free in the directory, and what new inodes inherit. -> `Attributes` of the directory
+    Probe {
+        /// The directory.
+        parent: FileId,
+        /// The name.
+        name: Name,
+    },
+    /// Bytes, or where they are; clipped to the size. Moves the time of the last read. -> `Content`
+    Read {
+        /// The file.
+        file: FileId,
+        /// Where.
+        offset: u64,
+        /// How many.
+        length: u32,
+    },
+    /// What crashed clients have left unfinished. -> `Leftovers`
+    Leftovers,
+
+    /// A new inode and its entry. -> `Opened`
+    Create {
+        /// The directory.
+        parent: FileId,
+        /// The name.
+        name: Name,
+        /// What is made.
+        inode: NewInode,
+        /// Whether the client holds it open at once.
+        open: bool,
+    },
+    /// -> `Opened`
+    Open {
+        /// The file.
+        file: FileId,
+        /// How.
+        flags: OpenFlags,
+    },
+    /// Ends one open of this session. -> `Removed`
+    Close {
+        /// The file.
+        file: FileId,
+    },
+    /// -> `Changed`
+    Change {
+        /// The file.
+        file: FileId,
+        /// What.
+        changes: Changes,
+    },
+    /// Bytes that fit inline come with it and are written; else it is said where they go. -> `Written`, `Stripes`, `Spill`, `TrimFirst`
+    Write {
+        /// The file.
+        file: FileId,
+        /// Where.
+        place: WritePlace,
+        /// How many.
+        length: u32,
+        /// They themselves, when `length` is at most [`INLINE_BYTES_MAX`].
+        data: Bytes,
+    },
+    /// Stripes hold the bytes up to `end`: publishes the size. -> `Done`
+    Wrote {
+        /// The file.
+        file: FileId,
+        /// As planned.
+        generation: u32,
+        /// The end of what was written.
+        end: u64,
+    },
+    /// Nothing was written at the place that was reserved at the end. -> `Done`
+    Abandon {
+        /// The file.
+        file: FileId,
+        /// As planned.
+        generation: u32,
+        /// The reserved place.
+        offset: u64,
+        /// Its length.
+        length: u32,
+    },
+    /// The head lies in stripe 0. -> `Done`
+    SpillDone {
+        /// The file.
+        file: FileId,
+        /// As planned.
+        generation: u32,
+    },
+    /// The stripes are cut. -> `Done`
+    TrimDone {
+        /// The file.
+        file: FileId,
+        /// As planned.
+        generation: u32,
+    },
+    /// The stripes of a file that is gone are removed. -> `Done`
+    Purged {
+        /// The file.
+        file: FileId,
+    },
+    /// The inode of a directory whose entry will be elsewhere: the first step of two. -> `Attributes`
+    MakeDirectory {
+        /// Where its entry will be.
+        parent: FileId,
+        /// What is made.
+        inode: NewInode,
+    },
+    /// An entry for an inode elsewhere: the second step. -> `Done`
+    Enter {
+        /// The directory.
+        parent: FileId,
+        /// The name.
+        name: Name,
+        /// The inode.
+        file: FileId,
+        /// What it is.
+        kind: Kind,
+    },
+    /// Removes the entry of anything but a directory, and its link. -> `Removed`
+    Unlink {
+        /// The directory.
+        parent: FileId,
+        /// The name.
+        name: Name,
+    },
+    /// One name less for an inode whose entry was elsewhere. -> `Removed`
+    DropLink {
+        /// The file.
+        file: FileId,
+    },
+    /// Removes an empty directory whose inode is here too. -> `Removed`, else `Elsewhere`
+    RemoveDirectory {
+        /// The directory above.
+        parent: FileId,
+        /// The name.
+        name: Name,
+    },
+    /// An empty directory takes no more entries, until it is dropped or unsealed. -> `Sealed`
+    Seal {
+        /// The directory.
+        directory: FileId,
+    },
+    /// Undoes the seal with this mark. -> `Done`
+    Unseal {
+        /// The directory.
+        directory: FileId,
+        /// From `Sealed`.
+        mark: u64,
+    },
+    /// Removes the entry of a directory that is sealed elsewhere. -> `Done`
+    RemoveEntry {
+        /// The directory above.
+        parent: FileId,
+        /// The name.
+        name: Name,
+        /// What it must still refer to.
+        directory: FileId,
+    },
+    /// Removes a directory's inode that has no entry: sealed, or never entered. -> `Done`
+    DropDirectory {
+        /// The directory.
+        directory: FileId,
+    },
+    /// Both directories are here. `sealed` names a directory elsewhere that may be replaced. -> `Renamed`, `Elsewhere`
+    Rename {
+        /// What.
+        from: RenameFrom,
+        /// Where to.
+        to: RenameTo,
+        /// What of a taken name.
+        mode: RenameMode,
+        /// The target, sealed.
+        sealed: Option<FileId>,
+    },
+    /// Marks an entry as moving to a directory elsewhere: the first step of three. -> `Moving`
+    MoveOut {
+        /// What.
+        from: RenameFrom,
+        /// Where to.
+        to: RenameTo,
+        /// What takes its place, in an exchange.
+        exchange: Option<(FileId, Kind)>,
+    },
+    /// Puts the moving entry at its new place: the second step. -> `Renamed`, `Elsewhere`
+    MoveIn {
+        /// Where to.
+        to: RenameTo,
+        /// What moves.
+        file: FileId,
+        /// What that is.
+        kind: Kind,
+        /// What of a taken name.
+        mode: RenameMode,
+        /// What must be there, in an exchange; else the target directory, sealed.
+        expected: Option<FileId>,
+    },
+    /// Removes the marked entry, or gives it what it was exchanged with: the third step. -> `Done`
+    MoveDone {
+        /// What moved.
+        from: RenameFrom,
+        /// What it referred to.
+        file: FileId,
+    },
+    /// Takes the mark away. -> `Done`
+    MoveBack {
+        /// What did not move.
+        from: RenameFrom,
+        /// What it refers to.
+        file: FileId,
+    },
+    /// A moved directory stands in another one. -> `Done`
+    SetParent {
+        /// The directory.
+        directory: FileId,
+        /// The one above.
+        parent: FileId,
+    },
+    /// The session has ended: its opens and seals end here. -> `Closed`
+    CloseSession {
+        /// Which.
+        session: Session,
+    },
+}
+
+impl Command {
+    /// Whether it changes something, and so needs a [`Stamp`](crate::Stamp). A read moves only the time of the last read, and
+    /// may do so twice.
+    pub fn changes(&self) -> bool {
+        !matches!(
+            self,
+            Self::Lookup { .. }
+                | Self::Stat { .. }
+                | Self::List { .. }
+                | Self::ReadLink { .. }
+                | Self::Parent { .. }
+                | Self::Probe { .. }
+                | Self::Read { .. }
+                | Self::Leftovers
+        )
+    }
+}
