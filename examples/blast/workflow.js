@@ -5,14 +5,14 @@ var n = 8;
 
 var data = Data.define("DbSequences");
 var header = Data.define("DbHeader");
-var index = Data.define("DbIndex");
-makeblastdb({sequences: Data.get("nifh-db"), data: data, header: header, index: index});
+var lookup = Data.define("DbLookup");
+makeblastdb({sequences: Data.get("nifh-db"), data: data, header: header, lookup: lookup});
 
 var parts = Data.define("QueryPart", n);
 SplitQueries({queries: Data.get(queries), parts: parts});
 
 var hits = Data.define("PartHits", n);
 for (var i = 0; i < n; i++)
-    blastn({queries: parts[i], data: data, header: header, index: index, hits: hits[i]});
+    blastn({queries: parts[i], data: data, header: header, lookup: lookup, hits: hits[i]});
 
 MergeHits({parts: hits, hits: Data.define("Hits")});
