@@ -6,12 +6,14 @@
 
 pub mod catalogue;
 mod compiled;
+mod element_name;
 mod model;
 mod template;
 pub mod tool;
 
 pub use catalogue::Catalogue;
 pub use compiled::{PARAMS_MAX, RESERVED_NAMES, ToolPart, ToolProblem, check_tool};
+pub use element_name::{ELEMENT_NAME_BYTES_MAX, check_defined_name, check_element_name};
 pub use model::{ConfigBinding, DataId, DataRefs, Element, FileBinding, Source, Task, TaskId, ToolId, Workflow};
 pub use template::is_identifier;
 pub use tool::{ArrayForm, ConfigType, ConfigValue, Param, ParamKind, Resources, Tool};

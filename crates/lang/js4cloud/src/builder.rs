@@ -1,0 +1,318 @@
+//! The workflow as it grows with the script's calls; every call is checked here.
+
+use crate::{Inputs, Limits};
+use base::Problem;
+use flow::{
+    Catalogue, ConfigBinding, ConfigType, ConfigValue, DataId, DataRefs, Element, FileBinding, ParamKind, Source, Task,
+    Tool, ToolId, Workflow,
+};
+use std::collections::HashMap;
+
+/// Dimensions of an array; more are mistakes.
+const DIMENSIONS_MAX: usize = 8;
+
+/// Bytes of all texts that calls give to config parameters, together.
+const TEXT_BYTES_MAX: usize = 64 << 20;
+
+/// Members are numbered by a `u32`, and plain doubles hold every one.
+const COUNT_MAX: f64 = 4_294_967_295.0;
+
+type LogLine = Option<Box<dyn Fn(&str) + Send>>;
+
+/// A workflow under construction.
+pub(crate) struct Builder {
+    workflow: Workflow,
+    /// Elements by name.
+    by_name: HashMap<String, usize>,
+    catalogue: Catalogue,
+    sets: Vec<(String, ConfigValue)>,
+    limits: Limits,
+    log: LogLine,
+    /// Members bound one by one so far.
+    listed: u64,
+    /// Bytes of config texts so far.
+    text_bytes: usize,
+}
+
+/// A named parameter of a call.
+#[derive(Debug)]
+pub(crate) struct Argument {
+    pub name: String,
+    pub given: Given,
+}
+
+/// What a call passes.
+#[derive(Debug)]
+pub(crate) enum Given {
+    /// A single member.
+    One(DataId),
+    /// An element's array, or an array within it.
+    Run { first: DataId, count: u32 },
+    /// An array that the script made of members.
+    List(Vec<DataId>),
+    /// A plain value.
+    Value(ConfigValue),
+}
+
+impl Builder {
+    pub fn new(file: &str, inputs: Inputs) -> Self {
+        let name = file.rsplit('/').next().unwrap_or(file);
+        let name = name.rsplit_once('.').map_or(name, |(stem, _)| stem).to_owned();
+        Self {
+            workflow: Workflow { name, tools: inputs.tools, ..Workflow::default() },
+            by_name: HashMap::new(),
+            catalogue: inputs.catalogue,
+            sets: inputs.sets,
+            limits: inputs.limits,
+            log: inputs.log,
+            listed: 0,
+            text_bytes: 0,
+        }
+    }
+
+    /// The workflow as it stands; the builder is empty then.
+    pub fn take(&mut self) -> Workflow {
+        std::mem::take(&mut self.workflow)
+    }
+
+    pub fn tool_names(&self) -> Vec<String> {
+        self.workflow.tools.iter().map(|tool| tool.name.clone()).collect()
+    }
+
+    pub fn sets(&self) -> &[(String, ConfigValue)] {
+        &self.sets
+    }
+
+    pub fn paths(&self) -> Vec<String> {
+        self.catalogue.paths().map(str::to_owned).collect()
+    }
+
+    /// The name of a member; empty for an id that is none.
+    pub fn name(&self, id: DataId) -> String {
+        if id.0 < self.workflow.data_count() { self.workflow.data_name(id) } else { String::new() }
+    }
+
+    pub fn log(&self, line: &str) {
+        if let Some(log) = &self.log {
+            log(line);
+        }
+    }
+
+    // --- elements ---
+
+    /// `Data.get(name)`, or `Data.get(name, count)` where `count` is not 0: the first id, then the shape.
+    pub fn get(&mut self, name: &str, count: f64) -> Result<Vec<u32>, Problem> {
+        let count = self.length(name, count)?;
+        let shape: Vec<u32> = if count == 0 { vec![] } else { vec![count] };
+        if let Some(known) = self.known(name) {
+            return match known.source {
+                Source::Input(_) if known.shape == shape => Ok(described(known)),
+                Source::Input(_) => Err(Problem::new(format!("`{name}` was taken with another length before"))),
+                Source::Defined => Err(Problem::new(format!("`{name}` is defined by this script, not an input"))
+                    .hint("pass on what Data.define returned")),
+            };
+        }
+        let paths: Vec<Box<str>> = if count == 0 {
+            vec![self.catalogue.one(name)?.into()]
+        } else {
+            self.catalogue.many(name, count)?.into_iter().map(Into::into).collect()
+        };
+        self.add(name, shape, Source::Input(paths))
+    }
+
+    /// `Data.get(/.../)`, with the places of the matching paths.
+    pub fn matching(&mut self, name: &str, found: &[usize]) -> Result<Vec<u32>, Problem> {
+        if let Some(known) = self.known(name) {
+            return Ok(described(known));
+        }
+        let mut found = found.iter().copied().peekable();
+        let mut place = 0;
+        let paths = self.catalogue.matching(name, |_| {
+            place += 1;
+            found.next_if_eq(&(place - 1)).is_some()
+        })?;
+        let paths: Vec<Box<str>> = paths.into_iter().map(Into::into).collect();
+        let count = u32::try_from(paths.len()).unwrap_or(u32::MAX);
+        self.add(name, vec![count], Source::Input(paths))
+    }
+
+    /// `Data.define(name)`, or with a shape.
+    pub fn define(&mut self, name: &str, shape: &[f64]) -> Result<Vec<u32>, Problem> {
+        if let Some(known) = self.known(name) {
+            let how = if known.source == Source::Defined { "defined" } else { "taken from the data folder" };
+            return Err(Problem::new(format!("`{name}` was {how} before")).hint("a data element has one meaning"));
+        }
+        flow::check_defined_name(name)?;
+        if shape.len() > DIMENSIONS_MAX {
+            return Err(Problem::new(format!("`{name}` has more than {DIMENSIONS_MAX} dimensions")));
+        }
+        let shape = shape.iter().map(|length| self.length(name, *length)).collect::<Result<Vec<u32>, Problem>>()?;
+        self.add(name, shape, Source::Defined)
+    }
+
+    fn known(&self, name: &str) -> Option<&Element> {
+        self.by_name.get(name).map(|index| &self.workflow.elements[*index])
+    }
+
+    fn length(&self, name: &str, length: f64) -> Result<u32, Problem> {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to be in range")]
+        let whole = (0.0..=COUNT_MAX).contains(&length).then_some(length as u32);
+        whole.filter(|length| *length <= self.limits.members).ok_or_else(|| self.too_many(name))
+    }
+
+    fn too_many(&self, name: &str) -> Problem {
+        Problem::new(format!("`{name}` has too many members: a workflow has at most {}", self.limits.members))
+    }
+
+    fn add(&mut self, name: &str, shape: Vec<u32>, source: Source) -> Result<Vec<u32>, Problem> {
+        let count = shape.iter().try_fold(1u32, |product, length| product.checked_mul(*length));
+        let first = self.workflow.data_count();
+        let count = count.filter(|count| first.checked_add(*count).is_some_and(|all| all <= self.limits.members));
+        let count = count.ok_or_else(|| self.too_many(name))?;
+        let element = Element { name: name.to_owned(), shape, first: DataId(first), count, source };
+        let answer = described(&element);
+        self.by_name.insert(name.to_owned(), self.workflow.elements.len());
+        self.workflow.elements.push(element);
+        Ok(answer)
+    }
+
+    // --- tasks ---
+
+    /// A call of the tool at `index`, from `line` of the script.
+    pub fn call(&mut self, index: u32, arguments: &[Argument], line: u32) -> Result<(), Problem> {
+        if self.workflow.tasks.len() >= self.limits.tasks as usize {
+            return Err(Problem::new(format!("more than {} tasks", self.limits.tasks)));
+        }
+        let tool = self.workflow.tools.get(index as usize).ok_or_else(|| Problem::new("no such tool"))?;
+        let (mut files, mut configs) = (Vec::new(), Vec::new());
+        for argument in arguments {
+            match self.bind(tool, argument)? {
+                Bound::File(binding) => files.push(binding),
+                Bound::Config(binding) => configs.push(binding),
+            }
+        }
+        files.sort_by_key(|binding| binding.param);
+        configs.sort_by_key(|binding| binding.param);
+        check_complete(tool, arguments)?;
+        self.account(arguments)?;
+        let (files, configs) = (files.into(), configs.into());
+        self.workflow.tasks.push(Task { tool: ToolId(index), files, configs, after: Box::default(), line });
+        Ok(())
+    }
+
+    /// Arguments that take memory for each member or letter count against their limits.
+    fn account(&mut self, arguments: &[Argument]) -> Result<(), Problem> {
+        for argument in arguments {
+            match &argument.given {
+                Given::List(members) => self.listed += members.len() as u64,
+                Given::Value(ConfigValue::String(text)) => self.text_bytes += text.len(),
+                _ => {}
+            }
+        }
+        if self.listed > u64::from(self.limits.members) {
+            return Err(Problem::new("calls pass too many members one by one").hint("pass arrays as a whole"));
+        }
+        if self.text_bytes > TEXT_BYTES_MAX {
+            return Err(Problem::new(format!("calls pass more than {} MiB of text", TEXT_BYTES_MAX >> 20)));
+        }
+        Ok(())
+    }
+
+    fn bind(&self, tool: &Tool, argument: &Argument) -> Result<Bound, Problem> {
+        let Argument { name, given } = argument;
+        let Some(index) = tool.param(name) else {
+            let known = tool.params.iter().map(|param| param.name.as_str());
+            return Err(Problem::new(format!("tool `{}` has no parameter `{name}`", tool.name)).nearest(name, known));
+        };
+        let param = u16::try_from(index).unwrap_or(u16::MAX);
+        match (&tool.params[index].kind, given) {
+            (ParamKind::Config { of, .. }, Given::Value(value)) => {
+                let value = fitting(*of, value).ok_or_else(|| wrong_type(tool, name, *of, value))?;
+                Ok(Bound::Config(ConfigBinding { param, value }))
+            }
+            (ParamKind::Config { of, .. }, data) => {
+                let message = format!("parameter `{name}` of `{}` is {} {}, and ", tool.name, article(*of), of.name());
+                Err(Problem::new(message + &format!("the call gives {}", self.told(data))))
+            }
+            (kind, given) => {
+                let data = self.data(tool, name, kind, given)?;
+                Ok(Bound::File(FileBinding { param, data }))
+            }
+        }
+    }
+
+    fn data(&self, tool: &Tool, name: &str, kind: &ParamKind, given: &Given) -> Result<DataRefs, Problem> {
+        let refused = |what: &str| {
+            let message = format!("parameter `{name}` of `{}` takes {what}, and the call gives ", tool.name);
+            Problem::new(message + &self.told(given))
+        };
+        let all = u64::from(self.workflow.data_count());
+        let known = |first: DataId, count: u32| u64::from(first.0) + u64::from(count) <= all;
+        match given {
+            Given::Value(ConfigValue::String(text)) => {
+                Err(refused("data").hint(format!("pass Data.get({text:?}) or what Data.define returned")))
+            }
+            Given::Value(_) => Err(refused("data")),
+            Given::One(id) if known(*id, 1) && kind.array().is_some() => Ok(DataRefs::Run { first: *id, count: 1 }),
+            Given::One(id) if known(*id, 1) => Ok(DataRefs::One(*id)),
+            Given::Run { .. } | Given::List(_) if kind.array().is_none() => Err(refused("one data element")
+                .hint(format!("pass a member, or give `{name}` an `array` in the tool file"))),
+            Given::Run { first, count } if known(*first, *count) => Ok(DataRefs::Run { first: *first, count: *count }),
+            Given::List(members) if members.is_empty() => Err(refused("data")),
+            Given::List(members) if members.iter().all(|id| known(*id, 1)) => Ok(DataRefs::array(members)),
+            _ => Err(Problem::new(format!("parameter `{name}` of `{}` is no data of this script", tool.name))),
+        }
+    }
+
+    /// What a call gives, for messages.
+    fn told(&self, given: &Given) -> String {
+        match given {
+            Given::One(id) => format!("the data element `{}`", self.name(*id)),
+            Given::Run { first, count } => {
+                let element = self.name(*first);
+                let element = element.split('[').next().unwrap_or_default();
+                format!("an array of {count} of `{element}`")
+            }
+            Given::List(members) if members.is_empty() => "an empty array".to_owned(),
+            Given::List(members) => format!("an array of {}", members.len()),
+            Given::Value(value) => value.shown(),
+        }
+    }
+}
+
+enum Bound {
+    File(FileBinding),
+    Config(ConfigBinding),
+}
+
+/// The first id of an element, then its shape.
+fn described(element: &Element) -> Vec<u32> {
+    std::iter::once(element.first.0).chain(element.shape.iter().copied()).collect()
+}
+
+/// Refuses a call that leaves out a parameter it must give.
+fn check_complete(tool: &Tool, arguments: &[Argument]) -> Result<(), Problem> {
+    let needed = |kind: &ParamKind| match kind {
+        ParamKind::Config { default, .. } => default.is_none(),
+        kind => !kind.is_optional(),
+    };
+    let given = |name: &str| arguments.iter().any(|argument| argument.name == name);
+    match tool.params.iter().find(|param| needed(&param.kind) && !given(&param.name)) {
+        Some(param) => Err(Problem::new(format!("parameter `{}` of `{}` is missing", param.name, tool.name))),
+        None => Ok(()),
+    }
+}
+
+/// `value` as one of the type's values, if it is one.
+fn fitting(of: ConfigType, value: &ConfigValue) -> Option<ConfigValue> {
+    of.takes(value).then(|| value.clone())
+}
+
+fn wrong_type(tool: &Tool, name: &str, of: ConfigType, value: &ConfigValue) -> Problem {
+    let message = format!("parameter `{name}` of `{}` is {} {}", tool.name, article(of), of.name());
+    Problem::new(format!("{message}, and the call gives {}", value.shown()))
+}
+
+fn article(of: ConfigType) -> &'static str {
+    if of == ConfigType::Integer { "an" } else { "a" }
+}

@@ -1,0 +1,165 @@
+//! The engine around one script: its thread, its limits, and what becomes of its end.
+
+use crate::builder::Builder;
+use crate::{Inputs, Limits, Script, host, place, sets};
+use base::{Place, Problem};
+use flow::Workflow;
+use rquickjs::context::{EvalOptions, intrinsic};
+use rquickjs::function::Function;
+use rquickjs::{Context, Ctx, Error, Runtime, Value};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+
+/// The stack of the script's thread: the engine's part, and room for the native calls above it.
+pub(crate) const THREAD_STACK_BYTES: usize = 8 << 20;
+
+/// The engine asks once in so many steps whether to go on.
+const STEPS_A_QUESTION: u64 = 10_000;
+
+/// The name the engine knows the script by, in stack traces.
+pub(crate) const SCRIPT_NAME: &str = "<script>";
+const PRELUDE_NAME: &str = "<prelude>";
+
+/// Everything but `Date`, `performance` and weak references, which would make a script's outcome a matter of chance.
+type Intrinsics = (
+    intrinsic::Eval,
+    intrinsic::RegExpCompiler,
+    intrinsic::RegExp,
+    intrinsic::Json,
+    intrinsic::Proxy,
+    intrinsic::MapSet,
+    intrinsic::TypedArrays,
+    intrinsic::Promise,
+);
+
+/// Runs the script on a thread of its own, so that its stack has a known size and its time an end.
+///
+/// A script that is still inside one engine call when its time is over is left behind with its thread; it touches nothing but
+/// its own memory, and the caller is about to refuse the script and exit.
+pub(crate) fn evaluate(script: Script, inputs: Inputs) -> Result<Workflow, Problem> {
+    let (sender, receiver) = sync_channel(1);
+    let over = Arc::new(AtomicBool::new(false));
+    let (file, time) = (script.file.clone(), inputs.limits.time);
+    let seen = Arc::clone(&over);
+    let thread = std::thread::Builder::new().name("script".to_owned()).stack_size(THREAD_STACK_BYTES);
+    let started = thread.spawn(move || {
+        // The receiver is gone only when the time was over: nobody waits for the outcome.
+        let _ = sender.send(Run::new(script, inputs, seen).evaluate());
+    });
+    if let Err(error) = started {
+        return Err(Problem::new(format!("no thread for the script: {error}")).at(Place::file(&file)));
+    }
+    match receiver.recv_timeout(time) {
+        Ok(outcome) => outcome,
+        Err(RecvTimeoutError::Timeout) => {
+            over.store(true, Ordering::Relaxed);
+            Err(Problem::new(format!("the script takes longer than {} s", time.as_secs())).at(Place::file(&file)))
+        }
+        Err(RecvTimeoutError::Disconnected) => panic!("the script's thread panicked"),
+    }
+}
+
+/// Why the engine was stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    Steps,
+    Time,
+}
+
+/// One script in one engine.
+struct Run {
+    script: Script,
+    limits: Limits,
+    inputs: Inputs,
+    over: Arc<AtomicBool>,
+}
+
+impl Run {
+    fn new(script: Script, inputs: Inputs, over: Arc<AtomicBool>) -> Self {
+        Self { script, limits: inputs.limits, inputs, over }
+    }
+
+    fn evaluate(mut self) -> Result<Workflow, Problem> {
+        let stopped = Rc::new(Cell::new(None));
+        let runtime = self.runtime(&stopped).map_err(|error| self.lost(&error))?;
+        if !self.inputs.sets.is_empty() {
+            let context = Context::custom::<Intrinsics>(&runtime).map_err(|error| self.lost(&error))?;
+            context.with(|ctx| sets::check(&ctx, &self.script, &self.inputs.sets))?;
+        }
+        let context = Context::custom::<Intrinsics>(&runtime).map_err(|error| self.lost(&error))?;
+        let builder = Rc::new(RefCell::new(Builder::new(&self.script.file, std::mem::take(&mut self.inputs))));
+        context.with(|ctx| self.run(&ctx, &builder, &stopped))?;
+        drop(context);
+        drop(runtime);
+        let workflow = builder.borrow_mut().take();
+        Ok(workflow)
+    }
+
+    fn runtime(&self, stopped: &Rc<Cell<Option<Stop>>>) -> Result<Runtime, Error> {
+        let runtime = Runtime::new()?;
+        runtime.set_memory_limit(self.limits.memory_bytes);
+        runtime.set_max_stack_size(self.limits.stack_bytes.min(THREAD_STACK_BYTES / 4));
+        let (over, stopped, mut left) = (Arc::clone(&self.over), Rc::clone(stopped), self.limits.steps);
+        runtime.set_interrupt_handler(Some(Box::new(move || {
+            left = left.saturating_sub(STEPS_A_QUESTION);
+            if over.load(Ordering::Relaxed) {
+                stopped.set(Some(Stop::Time));
+            } else if left == 0 {
+                stopped.set(Some(Stop::Steps));
+            }
+            stopped.get().is_some()
+        })));
+        Ok(runtime)
+    }
+
+    fn run(
+        &self,
+        ctx: &Ctx<'_>,
+        builder: &Rc<RefCell<Builder>>,
+        stopped: &Rc<Cell<Option<Stop>>>,
+    ) -> Result<(), Problem> {
+        let prelude = eval::<Function<'_>>(ctx, include_str!("prelude.js"), PRELUDE_NAME);
+        let start = prelude.and_then(|prelude| host::start(ctx, builder, &prelude));
+        let is_own = start.map_err(|error| self.lost(&error))?;
+        let outcome = eval::<Value<'_>>(ctx, &self.script.source, SCRIPT_NAME).map(drop);
+        let outcome = outcome.and_then(|()| finish_jobs(ctx));
+        let Err(error) = outcome else { return Ok(()) };
+        if let Some(stop) = stopped.get() {
+            return Err(self.stopped(stop));
+        }
+        if !matches!(error, Error::Exception) {
+            return Err(self.lost(&error));
+        }
+        Err(place::problem(ctx, &self.script, &is_own, &builder.borrow()))
+    }
+
+    fn stopped(&self, stop: Stop) -> Problem {
+        let message = match stop {
+            Stop::Steps => format!("the script takes more than {} steps", self.limits.steps),
+            Stop::Time => format!("the script takes longer than {} s", self.limits.time.as_secs()),
+        };
+        Problem::new(message).at(Place::file(&self.script.file)).hint("does a loop never end?")
+    }
+
+    /// The engine itself failed, mostly for want of memory.
+    fn lost(&self, error: &Error) -> Problem {
+        Problem::new(format!("the script cannot be run: {error}")).at(Place::file(&self.script.file))
+    }
+}
+
+/// Evaluates `source` as a script (not a module, not strict) under `name`.
+pub(crate) fn eval<'js, V: rquickjs::FromJs<'js>>(ctx: &Ctx<'js>, source: &str, name: &str) -> Result<V, Error> {
+    let mut options = EvalOptions::default();
+    options.strict = false;
+    options.filename = Some(name.to_owned());
+    ctx.eval_with_options(source, options)
+}
+
+/// What the script left for later: the rest of its `async` functions.
+fn finish_jobs(ctx: &Ctx<'_>) -> Result<(), Error> {
+    while ctx.execute_pending_job() {}
+    if ctx.has_exception() { Err(Error::Exception) } else { Ok(()) }
+}

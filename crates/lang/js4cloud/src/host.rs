@@ -1,0 +1,120 @@
+//! The functions that the prelude calls: a thin layer between JavaScript values and the builder.
+
+use crate::builder::{Argument, Builder, Given};
+use crate::place;
+use base::Problem;
+use flow::{ConfigValue, DataId};
+use rquickjs::function::Function;
+use rquickjs::{Array, Coerced, Ctx, Error, IntoJs, Object, Result, Value};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Calls the prelude; answers its function that tells our own errors from JavaScript's.
+pub(crate) fn start<'js>(
+    ctx: &Ctx<'js>,
+    builder: &Rc<RefCell<Builder>>,
+    prelude: &Function<'js>,
+) -> Result<Function<'js>> {
+    let tools = builder.borrow().tool_names();
+    let sets = Array::new(ctx.clone())?;
+    for (index, (name, value)) in builder.borrow().sets().iter().enumerate() {
+        let pair = Array::new(ctx.clone())?;
+        pair.set(0, name.as_str())?;
+        pair.set(1, plain(ctx, value)?)?;
+        sets.set(index, pair)?;
+    }
+    prelude.call((functions(ctx, builder)?, tools, sets))
+}
+
+fn functions<'js>(ctx: &Ctx<'js>, builder: &Rc<RefCell<Builder>>) -> Result<Object<'js>> {
+    let host = Object::new(ctx.clone())?;
+    let of = Rc::clone(builder);
+    host.set(
+        "get",
+        Function::new(ctx.clone(), move |name: String, count: f64| Reply(of.borrow_mut().get(&name, count)))?,
+    )?;
+    let of = Rc::clone(builder);
+    let define = move |name: String, shape: Vec<f64>| Reply(of.borrow_mut().define(&name, &shape));
+    host.set("define", Function::new(ctx.clone(), define)?)?;
+    let of = Rc::clone(builder);
+    let matching = move |name: String, found: Vec<usize>| Reply(of.borrow_mut().matching(&name, &found));
+    host.set("matching", Function::new(ctx.clone(), matching)?)?;
+    let of = Rc::clone(builder);
+    host.set("paths", Function::new(ctx.clone(), move || of.borrow().paths())?)?;
+    let of = Rc::clone(builder);
+    host.set("name", Function::new(ctx.clone(), move |id: u32| of.borrow().name(DataId(id)))?)?;
+    let of = Rc::clone(builder);
+    host.set("log", Function::new(ctx.clone(), move |line: String| of.borrow().log(&line))?)?;
+    let of = Rc::clone(builder);
+    let call = move |tool: u32, given: Array<'js>, stack: Option<Coerced<String>>| -> Result<Reply> {
+        let line = stack.and_then(|stack| place::in_script(&stack.0)).map_or(0, |(line, _)| line);
+        Ok(Reply(of.borrow_mut().call(tool, &arguments(&given)?, line).map(|()| Vec::new())))
+    };
+    host.set("call", Function::new(ctx.clone(), call)?)?;
+    Ok(host)
+}
+
+/// Numbers for the prelude, or a refusal that it throws where the script called.
+struct Reply(std::result::Result<Vec<u32>, Problem>);
+
+impl<'js> IntoJs<'js> for Reply {
+    fn into_js(self, ctx: &Ctx<'js>) -> Result<Value<'js>> {
+        match self.0 {
+            Ok(numbers) => numbers.into_js(ctx),
+            Err(problem) => {
+                let refusal = Object::new(ctx.clone())?;
+                refusal.set("message", problem.message)?;
+                refusal.set("hint", problem.hint)?;
+                refusal.into_js(ctx)
+            }
+        }
+    }
+}
+
+/// The parameters of a call, as the prelude's `encode` lays them out.
+fn arguments(given: &Array<'_>) -> Result<Vec<Argument>> {
+    let mut arguments = Vec::with_capacity(given.len() / 3);
+    let mut at = 0;
+    while at < given.len() {
+        let name: String = given.get(at)?;
+        let kind: String = given.get(at + 1)?;
+        let (given, taken) = match kind.as_str() {
+            "one" => (Given::One(DataId(given.get(at + 2)?)), 3),
+            "run" => (Given::Run { first: DataId(given.get(at + 2)?), count: given.get(at + 3)? }, 4),
+            "list" => (Given::List(given.get::<Vec<u32>>(at + 2)?.into_iter().map(DataId).collect()), 3),
+            _ => (Given::Value(value(&given.get(at + 2)?)?), 3),
+        };
+        arguments.push(Argument { name, given });
+        at += taken;
+    }
+    Ok(arguments)
+}
+
+/// The plain value that a script gave: whole numbers are integers.
+fn value(value: &Value<'_>) -> Result<ConfigValue> {
+    if let Some(value) = value.as_bool() {
+        return Ok(ConfigValue::Boolean(value));
+    }
+    if let Some(text) = value.as_string() {
+        return Ok(ConfigValue::String(text.to_string()?));
+    }
+    let number = value.as_number().ok_or(Error::Unknown)?;
+    Ok(whole(number).map_or(ConfigValue::Number(number), ConfigValue::Integer))
+}
+
+/// `number` as an integer, if it is one that a double holds exactly.
+fn whole(number: f64) -> Option<i64> {
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+    #[expect(clippy::cast_possible_truncation, reason = "a whole number within the exact range")]
+    (number.fract() == 0.0 && number.abs() <= EXACT_MAX).then_some(number as i64)
+}
+
+fn plain<'js>(ctx: &Ctx<'js>, value: &ConfigValue) -> Result<Value<'js>> {
+    match value {
+        ConfigValue::Boolean(value) => value.into_js(ctx),
+        #[expect(clippy::cast_precision_loss, reason = "JavaScript has no other numbers")]
+        ConfigValue::Integer(value) => (*value as f64).into_js(ctx),
+        ConfigValue::Number(value) => value.into_js(ctx),
+        ConfigValue::String(value) => value.as_str().into_js(ctx),
+    }
+}

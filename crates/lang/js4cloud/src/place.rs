@@ -1,0 +1,90 @@
+//! From a JavaScript exception to a problem with its place in the script.
+
+use crate::Script;
+use crate::builder::Builder;
+use crate::engine::SCRIPT_NAME;
+use base::{Place, Problem};
+use rquickjs::function::Function;
+use rquickjs::{Coerced, Ctx, Object, Value};
+
+/// The problem that the pending exception is.
+pub(crate) fn problem<'js>(ctx: &Ctx<'js>, script: &Script, is_own: &Function<'js>, builder: &Builder) -> Problem {
+    let thrown = ctx.catch();
+    let Some(error) = thrown.as_object().filter(|object| object.is_error()) else {
+        let message = format!("the script threw {}", shown(&thrown));
+        return Problem::new(message).at(Place::file(&script.file));
+    };
+    let at = text(error, "stack").and_then(|stack| in_script(&stack));
+    let message = text(error, "message").unwrap_or_default();
+    let name = text(error, "name").unwrap_or_default();
+    let own = is_own.call::<_, bool>((error.clone(),)).unwrap_or(false);
+    let problem = if own {
+        Problem { hint: text(error, "hint"), ..Problem::new(message) }
+    } else {
+        foreign(ctx, script, builder, (&name, &message), at)
+    };
+    problem.at(place(script, at))
+}
+
+/// The place of an error; of its file only when no line is known.
+fn place(script: &Script, at: Option<(u32, u32)>) -> Place {
+    match at {
+        Some(at) => Place::at_line(&script.file, &script.source, at),
+        None => Place::file(&script.file),
+    }
+}
+
+/// An error of JavaScript's own.
+fn foreign(
+    ctx: &Ctx<'_>,
+    script: &Script,
+    builder: &Builder,
+    (name, message): (&str, &str),
+    at: Option<(u32, u32)>,
+) -> Problem {
+    let undefined = message.strip_suffix(" is not defined").filter(|_| name == "ReferenceError");
+    match (name, message) {
+        _ if undefined.is_some() => unknown(ctx, script, builder, undefined.unwrap_or_default(), at),
+        ("SyntaxError", _) => Problem::new(format!("syntax error: {message}")),
+        (_, "out of memory") => Problem::new("the script needs more memory than it may have"),
+        ("RangeError" | "InternalError", message)
+            if message.contains("call stack") || message.contains("stack overflow") =>
+        {
+            Problem::new("the script's calls nest too deep").hint("does a function call itself without an end?")
+        }
+        ("", _) | ("Error", _) => Problem::new(format!("the script threw: {message}")),
+        _ => Problem::new(format!("{name}: {message}")),
+    }
+}
+
+/// A name that nothing has: of a tool, if it is called.
+fn unknown(ctx: &Ctx<'_>, script: &Script, builder: &Builder, name: &str, at: Option<(u32, u32)>) -> Problem {
+    let tools = builder.tool_names();
+    let line = at.and_then(|(line, _)| script.source.lines().nth(line.saturating_sub(1) as usize)).unwrap_or_default();
+    let is_called = line.match_indices(name).any(|(at, _)| line[at + name.len()..].trim_start().starts_with('('));
+    if is_called {
+        let known = tools.iter().map(String::as_str).chain(["Data"]);
+        return Problem::new(format!("unknown tool `{name}`")).nearest(name, known);
+    }
+    let variables: Vec<String> = ctx.globals().keys::<String>().flatten().collect();
+    let known = variables.iter().chain(&tools).map(String::as_str).chain(["Data"]);
+    Problem::new(format!("unknown name `{name}`")).nearest(name, known)
+}
+
+/// The innermost line and column of the script in a stack trace.
+pub(crate) fn in_script(stack: &str) -> Option<(u32, u32)> {
+    let at = stack.lines().find_map(|frame| frame.split_once(SCRIPT_NAME)?.1.strip_prefix(':'))?;
+    let mut numbers = at.trim_end_matches(')').split(':').map(str::parse::<u32>);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+fn text(error: &Object<'_>, key: &str) -> Option<String> {
+    error.get::<_, Option<Coerced<String>>>(key).ok().flatten().map(|text| text.0)
+}
+
+/// A thrown value that is no error, shortened.
+fn shown(thrown: &Value<'_>) -> String {
+    const SHOWN_CHARS_MAX: usize = 200;
+    let text = thrown.get::<Coerced<String>>().map_or_else(|_| thrown.type_name().to_owned(), |text| text.0);
+    text.chars().take(SHOWN_CHARS_MAX).collect()
+}

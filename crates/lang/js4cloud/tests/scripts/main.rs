@@ -1,0 +1,98 @@
+//! Whole scripts through the public face.
+
+mod listing;
+
+use base::Problem;
+use flow::{ArrayForm, Catalogue, ConfigType, ConfigValue, Param, ParamKind, Resources, Tool, Workflow};
+use js4cloud::{Inputs, Script, evaluate};
+
+/// A tool whose parameters are written `<name` for an input, `>name` for an output, `name` for an integer config with a
+/// default, `name!` for one without, `name?` for a boolean one; `<name[]` and `>name[]` take arrays, `<name~` may be left out.
+pub fn tool(name: &str, params: &[&str]) -> Tool {
+    Tool {
+        name: name.to_owned(),
+        description: String::new(),
+        command: vec!["run".to_owned()],
+        params: params.iter().map(|text| param(text)).collect(),
+        stdin: None,
+        stdout: None,
+        env: vec![],
+        resources: Resources::default(),
+        retries: 0,
+        timeout_ms: None,
+        files: vec![],
+        path: vec![],
+        here: String::new(),
+        workdir: None,
+    }
+}
+
+fn param(text: &str) -> Param {
+    let name = text.trim_matches(['<', '>', '[', ']', '!', '?', '~']).to_owned();
+    let array = text.ends_with("[]").then_some(ArrayForm::Args);
+    let kind = match text.as_bytes()[0] {
+        b'<' => ParamKind::Input { array, optional: text.ends_with('~'), implicit: true },
+        b'>' => ParamKind::Output { array, file: None, extension: String::new(), implicit: true },
+        _ if text.ends_with('?') => {
+            ParamKind::Config { of: ConfigType::Boolean, default: Some(ConfigValue::Boolean(false)) }
+        }
+        _ => {
+            let default = (!text.ends_with('!')).then_some(ConfigValue::Integer(1));
+            ParamKind::Config { of: ConfigType::Integer, default }
+        }
+    };
+    Param { name, kind }
+}
+
+/// The tools of the classification workflow, and `Copy`, `Split`, `Merge`, `Any` for the rest.
+pub fn tools() -> Vec<Tool> {
+    vec![
+        tool("Shuffler", &["<dataset", ">sDataset"]),
+        tool("Partitioner", &["<dataset", ">datasetPart[]"]),
+        tool("C45", &["<dataset", ">model", "depth", "verbose?"]),
+        tool("SVM", &["<dataset", ">model"]),
+        tool("NaiveBayes", &["<dataset", ">model"]),
+        tool("ModelSelector", &["<dataset", "<models[]", ">bestModel"]),
+        tool("Filter", &["<dataset", ">fDataset"]),
+        tool("Predictor", &["<dataset", "<model", ">classDataset"]),
+        tool("Any", &["<in[]", ">out[]"]),
+        tool("Copy", &["<in", "<mask~", ">out"]),
+    ]
+}
+
+/// `Train.csv`, `Test.csv`, `Unlab/0` to `Unlab/79`.
+pub fn catalogue() -> Catalogue {
+    let unlabelled = (0..80).map(|index| format!("Unlab/{index}.csv"));
+    Catalogue::new(["Train.csv".to_owned(), "Test.csv".to_owned()].into_iter().chain(unlabelled))
+}
+
+pub fn inputs() -> Inputs {
+    Inputs { tools: tools(), catalogue: catalogue(), ..Inputs::default() }
+}
+
+pub fn run(source: &str) -> Result<Workflow, Problem> {
+    run_with(source, inputs())
+}
+
+pub fn run_with(source: &str, inputs: Inputs) -> Result<Workflow, Problem> {
+    evaluate(Script { file: "dir/w.js".to_owned(), source: source.to_owned() }, inputs)
+}
+
+/// Each task as `Tool(param=member,...)`, in order.
+pub fn calls(workflow: &Workflow) -> Vec<String> {
+    let call = |task: &flow::Task| {
+        let tool = workflow.tool_of(task);
+        let files = task.files.iter().map(|binding| {
+            let members: Vec<String> = binding.data.iter().map(|id| workflow.data_name(id)).collect();
+            let members = members.join(" ");
+            let shown = if binding.data.is_array() { format!("[{members}]") } else { members };
+            format!("{}={shown}", tool.params[usize::from(binding.param)].name)
+        });
+        let configs = task
+            .configs
+            .iter()
+            .map(|binding| format!("{}={}", tool.params[usize::from(binding.param)].name, binding.value.shown()));
+        format!("{}({})", tool.name, files.chain(configs).collect::<Vec<_>>().join(","))
+    };
+    workflow.tasks.iter().map(call).collect()
+}
