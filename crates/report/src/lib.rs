@@ -13,6 +13,7 @@
 
 mod bounds;
 mod data;
+mod page;
 mod plan;
 mod pool;
 mod provenance;
@@ -23,6 +24,7 @@ mod totals;
 
 pub use bounds::{COMMAND_BYTES_MAX, FAILED_COMMAND_BYTES_MAX, OUTPUT_BYTES_MAX, OUTPUT_HEAD_BYTES, OUTPUT_TAIL_BYTES};
 pub use data::{DataKind, DataRef, Element, Member};
+pub use page::html;
 pub use pool::{POOL_SAMPLES_MAX, Pool, PoolSample};
 pub use provenance::{FileUsed, Provenance, Seed, ToolUsed};
 pub use run::{FORMAT_VERSION, Machine, Mode, Outcome, Run, Settings, WorkflowInfo};

@@ -1,0 +1,432 @@
+//! A made-up but consistent run: a classification workflow of any size, scheduled by hand over four slots.
+//!
+//! Partition -> n parts -> 3 learners on each -> an evaluation of each model -> Select -> a prediction of each file ->
+//! Report. Times and sizes come from a fixed sequence, so that the same arguments always give the same run.
+
+use flow::{DataId, DataRefs, Element, FileBinding, Param, ParamKind, Resources, Source, Tool, ToolId, Workflow};
+use report::{Attempt, Captured, FileUsed, Machine, Mode, Outcome, Reason, ReasonKind, Run, Seconds, Seed, Settings};
+use report::{Status, Task, ToolUsed, WorkflowInfo};
+
+const SLOTS: u32 = 4;
+const CAPACITY: u64 = 4 << 30;
+const LEARNERS: [&str; 3] = ["C45", "SVM", "NaiveBayes"];
+
+/// What happens in the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Story {
+    /// Everything goes well.
+    Done,
+    /// A learner is killed, some predictions fail, one runs out of time, one is done at its second attempt.
+    Failed,
+    /// As `Failed`, and every name and output tries to break out of the page.
+    Hostile,
+}
+
+impl Story {
+    pub fn named(name: &str) -> Result<Self, String> {
+        match name {
+            "done" => Ok(Self::Done),
+            "failed" => Ok(Self::Failed),
+            "hostile" => Ok(Self::Hostile),
+            other => Err(format!("`{other}` is none of done, failed, hostile")),
+        }
+    }
+}
+
+/// The run of a workflow of `tasks` tasks (at least 12).
+pub fn run(tasks: usize, story: Story) -> Run {
+    let workflow = workflow(tasks.max(12), story);
+    let mut run = Run::plan(&workflow);
+    let makespan = Machinery::new(&workflow, story).play(&mut run);
+    describe(&mut run, &workflow, story);
+    run.seal(makespan);
+    run
+}
+
+/// Text that would end a script element, open a tag or fool a template, if the page let it.
+pub const HOSTILE: &str = "</script><!--<img src=x onerror=\"window.broken=1\">&amp;${1+1}\u{2028}\u{202e}'\"`";
+
+fn named(story: Story, name: &str) -> String {
+    if story == Story::Hostile { format!("{name}{HOSTILE}") } else { name.to_owned() }
+}
+
+// ---- the workflow ----
+
+struct Builder {
+    workflow: Workflow,
+    story: Story,
+}
+
+fn workflow(tasks: usize, story: Story) -> Workflow {
+    let parts = u32::try_from(tasks / 12).expect("a sample has few tasks");
+    let files = u32::try_from(tasks).expect("a sample has few tasks") - 6 * parts - 3;
+    let mut build =
+        Builder { workflow: Workflow { name: named(story, "classification"), ..Workflow::default() }, story };
+    let (train, test) = (build.input("Train", 1), build.input("Test", 1));
+    let unlabelled = build.input("Unlab", files);
+    let part = build.element("TrainPart", &[parts]);
+    build.call("Partition", 4, &[one(train)], &[all(part, parts)]);
+    let model = build.element("Model", &[3, parts]);
+    let score = build.element("Score", &[3, parts]);
+    for at in 0..3 * parts {
+        let line = 7 + 2 * (at / parts);
+        build.call(LEARNERS[(at / parts) as usize], line, &[one(plus(part, at % parts))], &[one(plus(model, at))]);
+    }
+    for at in 0..3 * parts {
+        build.call("Evaluate", 14, &[one(test), one(plus(model, at))], &[one(plus(score, at))]);
+    }
+    let best = build.element("BestModel", &[]);
+    // The second model of the second learner is the one that a failed run loses; `Select` does without it.
+    let scores: Vec<DataId> = (0..3 * parts).filter(|at| *at != parts + 1).map(|at| plus(score, at)).collect();
+    build.call("Select", 17, &[DataRefs::List(scores.into()), all(model, parts)], &[one(best)]);
+    let label = build.element("ClassLabel", &[files]);
+    for at in 0..files {
+        build.call("Predict", 20, &[one(plus(unlabelled, at)), one(best)], &[one(plus(label, at))]);
+    }
+    let summary = build.element("Summary", &[]);
+    build.call("Report", 22, &[all(label, files)], &[one(summary)]);
+    build.workflow
+}
+
+fn one(id: DataId) -> DataRefs {
+    DataRefs::One(id)
+}
+
+fn all(first: DataId, count: u32) -> DataRefs {
+    DataRefs::Run { first, count }
+}
+
+fn plus(first: DataId, by: u32) -> DataId {
+    DataId(first.0 + by)
+}
+
+impl Builder {
+    fn element(&mut self, name: &str, shape: &[u32]) -> DataId {
+        self.add(name, shape, Source::Defined)
+    }
+
+    fn input(&mut self, name: &str, count: u32) -> DataId {
+        let paths = (0..count).map(|index| format!("data/{}_{index}.csv", named(self.story, name)).into()).collect();
+        let shape = [count];
+        self.add(name, if count == 1 { &[] } else { &shape }, Source::Input(paths))
+    }
+
+    fn add(&mut self, name: &str, shape: &[u32], source: Source) -> DataId {
+        let first = DataId(self.workflow.data_count());
+        let (name, count) = (named(self.story, name), shape.iter().product());
+        self.workflow.elements.push(Element { name, shape: shape.to_vec(), first, count, source });
+        first
+    }
+
+    fn call(&mut self, tool: &str, line: u32, inputs: &[DataRefs], outputs: &[DataRefs]) {
+        let tool = self.tool(tool, inputs.len(), outputs.len());
+        let bind = |(param, data): (u16, &DataRefs)| FileBinding { param, data: data.clone() };
+        let files = (0..).zip(inputs.iter().chain(outputs)).map(bind).collect();
+        self.workflow.tasks.push(flow::Task { tool, files, configs: Box::new([]), after: Box::new([]), line });
+    }
+
+    fn tool(&mut self, name: &str, inputs: usize, outputs: usize) -> ToolId {
+        let name = named(self.story, name);
+        let known = self.workflow.tools.iter().position(|tool| tool.name == name).unwrap_or_else(|| {
+            self.workflow.tools.push(declared(&name, inputs, outputs));
+            self.workflow.tools.len() - 1
+        });
+        ToolId(u32::try_from(known).expect("a sample has few tools"))
+    }
+}
+
+fn declared(name: &str, inputs: usize, outputs: usize) -> Tool {
+    let input = |index| Param {
+        name: format!("input{index}"),
+        kind: ParamKind::Input { array: None, optional: false, implicit: false },
+    };
+    let output = |index| Param {
+        name: format!("output{index}"),
+        kind: ParamKind::Output { array: None, file: None, extension: ".out".to_owned(), implicit: false },
+    };
+    let params: Vec<Param> = (0..inputs).map(input).chain((0..outputs).map(output)).collect();
+    let mut command = vec!["python3".to_owned(), format!("{{here}}/{}.py", name.to_lowercase())];
+    command.extend(params.iter().map(|param| format!("{{{}}}", param.name)));
+    serde_json::from_value::<Tool>(serde_json::json!({ "name": name, "command": command }))
+        .map(|tool| Tool { params, resources: Resources { cpus: 1, memory: 256 << 20 }, ..tool })
+        .expect("a tool needs a name and a command")
+}
+
+// ---- what happens ----
+
+struct Machinery<'a> {
+    workflow: &'a Workflow,
+    story: Story,
+    free_s: Vec<f64>,
+    written_s: Vec<Option<f64>>,
+    used_s: Vec<f64>,
+    sizes: Vec<u64>,
+    dice: u64,
+}
+
+impl<'a> Machinery<'a> {
+    fn new(workflow: &'a Workflow, story: Story) -> Self {
+        let data = workflow.data_count() as usize;
+        let zero = vec![0.0; data];
+        Self {
+            workflow,
+            story,
+            free_s: vec![0.02; SLOTS as usize],
+            written_s: vec![None; data],
+            used_s: zero,
+            sizes: vec![0; data],
+            dice: 42,
+        }
+    }
+
+    /// Plays every task in its order, which is one of dependencies, and answers the makespan.
+    fn play(mut self, run: &mut Run) -> Seconds {
+        self.inputs(run);
+        for id in 0..self.workflow.tasks.len() {
+            self.task(run, id);
+        }
+        let end = self.free_s.iter().copied().fold(0.0, f64::max) + 0.03;
+        self.outputs(run);
+        Self::pool(run, end);
+        Seconds::rounded(end)
+    }
+
+    fn inputs(&mut self, run: &mut Run) {
+        for (place, member) in run.data.iter_mut().enumerate().filter(|(_, member)| member.path.is_some()) {
+            let bytes = 40_000 + self.roll(400_000);
+            (self.written_s[place], self.sizes[place]) = (Some(0.0), bytes);
+            (member.bytes, member.hash) = (Some(bytes), Some(hash(bytes)));
+        }
+    }
+
+    fn task(&mut self, run: &mut Run, id: usize) {
+        let flow_task = &self.workflow.tasks[id];
+        let inputs = self.members(flow_task, false);
+        if let Some(missing) = inputs.iter().find(|place| self.written_s[**place].is_none()) {
+            let via = run.data[*missing].writer.expect("inputs are always there");
+            run.tasks[id].reason = Some(upstream(&run.tasks[via as usize], via));
+            return;
+        }
+        let mut ready = inputs.iter().filter_map(|place| self.written_s[*place]).fold(0.01, f64::max);
+        let failure = self.failure(id);
+        if failure.is_none() && self.story != Story::Done && id % 31 == 7 {
+            let (slot, start_s, end_s) = self.occupy(ready, 0.2);
+            let text = "the command ended with exit code 75".to_owned();
+            ready = end_s.0;
+            run.tasks[id].earlier.push(Attempt { slot, start_s, end_s, text });
+        }
+        let length = self.length(id);
+        let (slot, start, end) = self.occupy(ready, length);
+        let task = &mut run.tasks[id];
+        (task.ready_s, task.start_s, task.end_s) = (Some(Seconds::rounded(ready)), Some(start), Some(end));
+        (task.slot, task.attempts) = (Some(slot), 1 + u32::try_from(task.earlier.len()).expect("few"));
+        task.cpu_s = Some(Seconds::rounded((end.0 - start.0) * 0.93));
+        task.max_rss_bytes = Some((80 << 20) + self.roll(100 << 20));
+        for place in inputs {
+            self.used_s[place] = self.used_s[place].max(end.0);
+        }
+        self.end(run, id, failure);
+    }
+
+    fn end(&mut self, run: &mut Run, id: usize, failure: Option<Reason>) {
+        let task = &mut run.tasks[id];
+        let failed = failure.is_some();
+        task.status = if failed { Status::Failed } else { Status::Done };
+        task.exit_code = match &failure {
+            Some(reason) if reason.signal.is_some() || reason.kind == ReasonKind::Timeout => None,
+            Some(_) => Some(1),
+            None => Some(0),
+        };
+        task.reason = failure;
+        let argv = command(run, self.workflow, id);
+        run.tasks[id].set_command(&argv);
+        if failed {
+            return;
+        }
+        let end = run.tasks[id].end_s.expect("it ran").0;
+        for place in self.members(&self.workflow.tasks[id], true) {
+            let bytes =
+                200_000 + self.roll(4_000_000) * if run.data[place].element.starts_with("Model") { 3 } else { 1 };
+            (self.written_s[place], self.sizes[place]) = (Some(end), bytes);
+            (run.data[place].written_s, run.data[place].bytes) = (Some(Seconds(end)), Some(bytes));
+        }
+    }
+
+    fn failure(&self, id: usize) -> Option<Reason> {
+        let task = &self.workflow.tasks[id];
+        if self.story == Story::Done {
+            return None;
+        }
+        let part = self.workflow.tasks.iter().position(|other| other.tool == task.tool).unwrap_or(0);
+        let (tool, nth) = (self.workflow.tool_of(task).name.as_str(), id - part);
+        let root = u32::try_from(id).ok();
+        let output = named(
+            self.story,
+            "Traceback (most recent call last):\n  File \"predict.py\", line 41, in <module>\n    rows = read(sys.argv[1])\n  File \"predict.py\", line 12, in read\n    raise ValueError(f\"row {number} has {len(row)} fields, not 42\")\nValueError: row 1187 has 41 fields, not 42\n",
+        );
+        let captured = |text: &str| Captured::new(text.as_bytes(), b"", text.len() as u64);
+        let reason = |kind, text: &str| Reason { kind, text: text.to_owned(), root, ..Reason::default() };
+        match (tool.split('<').next().unwrap_or(tool), nth) {
+            ("SVM", 1) => Some(Reason {
+                signal: Some(9),
+                stderr: captured(&named(
+                    self.story,
+                    "iteration 4100: objective 0.2213\niteration 4200: objective 0.2209\n",
+                )),
+                ..reason(
+                    ReasonKind::Signal,
+                    "the command was ended by signal 9 (SIGKILL); the kernel does so when memory runs out",
+                )
+            }),
+            ("Predict", 9) => Some(reason(ReasonKind::Timeout, "the command ran longer than 2 s, the tool's timeout")),
+            ("Predict", nth) if nth % 40 == 3 => Some(Reason {
+                stdout: captured("reading Unlab\n"),
+                stderr: captured(&output),
+                ..reason(ReasonKind::Exit, "the command ended with exit code 1")
+            }),
+            _ => None,
+        }
+    }
+
+    fn occupy(&mut self, ready: f64, length: f64) -> (u32, Seconds, Seconds) {
+        let free = |slot: &usize| (self.free_s[*slot].max(ready) * 1e6).round();
+        let slot = (0..self.free_s.len()).min_by(|a, b| free(a).total_cmp(&free(b))).expect("slots");
+        let start = Seconds::rounded(self.free_s[slot].max(ready) + 0.001);
+        let end = Seconds::rounded(start.0 + length);
+        self.free_s[slot] = end.0;
+        (u32::try_from(slot).expect("few slots"), start, end)
+    }
+
+    fn length(&mut self, id: usize) -> f64 {
+        let base = match self.workflow.tasks[id].tool.0 {
+            0 => 1_200,
+            1 => 700,
+            2 => 1_500,
+            3 => 400,
+            5 => 900,
+            _ => 300,
+        };
+        #[expect(clippy::cast_precision_loss, reason = "milliseconds")]
+        let ms = (base + self.roll(base)) as f64;
+        ms / 1e3
+    }
+
+    fn members(&self, task: &flow::Task, outputs: bool) -> Vec<usize> {
+        let params = &self.workflow.tool_of(task).params;
+        let side =
+            |file: &&FileBinding| matches!(params[usize::from(file.param)].kind, ParamKind::Output { .. }) == outputs;
+        task.files.iter().filter(side).flat_map(|file| file.data.iter()).map(|id| id.0 as usize).collect()
+    }
+
+    fn outputs(&self, run: &mut Run) {
+        for (place, member) in run.data.iter_mut().enumerate().filter(|(_, member)| member.written_s.is_some()) {
+            if self.used_s[place] > 0.0 {
+                member.dropped_s = Some(Seconds(self.used_s[place]));
+            } else {
+                member.exported = Some(format!("out/{}.csv", member.name));
+                member.hash = Some(hash(self.sizes[place]));
+            }
+        }
+    }
+
+    fn pool(run: &mut Run, end: f64) {
+        let mut changes: Vec<(f64, i128)> = Vec::new();
+        for member in run.data.iter().filter(|member| member.writer.is_some()) {
+            let Some((written, bytes)) = member.written_s.zip(member.bytes) else { continue };
+            changes.push((written.0, i128::from(bytes)));
+            changes.extend(member.dropped_s.map(|dropped| (dropped.0, -i128::from(bytes))));
+        }
+        changes.sort_by(|first, second| first.0.total_cmp(&second.0));
+        let mut used: i128 = 0;
+        run.pool.push(Seconds(0.0), 0, CAPACITY);
+        for (time, change) in changes {
+            used += change;
+            run.pool.push(Seconds(time), u64::try_from(used).unwrap_or(0), CAPACITY);
+        }
+        run.pool.push(Seconds::rounded(end), u64::try_from(used).unwrap_or(0), CAPACITY);
+    }
+
+    /// A number below `limit`: the next of a fixed sequence (Knuth's MMIX generator).
+    fn roll(&mut self, limit: u64) -> u64 {
+        self.dice = self.dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.dice >> 33) % limit
+    }
+}
+
+fn upstream(before: &Task, via: u32) -> Reason {
+    let root = before.reason.as_ref().and_then(|reason| reason.root);
+    let text = format!("task {via} ({}) failed, whose output it needs", before.tool);
+    Reason { kind: ReasonKind::Upstream, text, root, via: Some(via), ..Reason::default() }
+}
+
+fn command(run: &Run, workflow: &Workflow, id: usize) -> Vec<String> {
+    let tool = workflow.tool_of(&workflow.tasks[id]).name.to_lowercase();
+    let mut argv = vec!["python3".to_owned(), format!("/home/ada/examples/classification/{tool}.py")];
+    for data in run.tasks[id].inputs.iter().chain(&run.tasks[id].outputs) {
+        let (report::DataRef::One(name) | report::DataRef::Run { from: name, .. }) = data;
+        argv.push(format!("/run/user/1000/tidemill/{name}.csv"));
+    }
+    argv
+}
+
+fn hash(of: u64) -> String {
+    format!("{of:016x}").repeat(4)
+}
+
+// ---- what it ran on ----
+
+fn describe(run: &mut Run, workflow: &Workflow, story: Story) {
+    "20261120-154116-7f3a".clone_into(&mut run.id);
+    "0.1.0".clone_into(&mut run.version);
+    run.workflow = WorkflowInfo {
+        name: workflow.name.clone(),
+        source: "examples/classification/workflow.js".to_owned(),
+        language: "js4cloud".to_owned(),
+        hash: Some(hash(7)),
+    };
+    (run.started, run.ended) = ("2026-11-20T15:41:16.250Z".to_owned(), "2026-11-20T15:42:40.501Z".to_owned());
+    let failed = run.tasks.iter().any(|task| task.status == Status::Failed);
+    (run.outcome, run.exit_code) = if failed { (Outcome::Failed, 1) } else { (Outcome::Done, 0) };
+    run.machine = Machine {
+        host: named(story, "tern"),
+        system: "Linux 6.18.0 x86_64".to_owned(),
+        cpus: 4,
+        memory_bytes: 23 << 30,
+    };
+    run.settings = Settings {
+        slots: SLOTS,
+        memory_limit_bytes: CAPACITY,
+        mode: Mode::Mount,
+        mode_reason: "pool mounted at /run/user/1000/tidemill (passthrough)".to_owned(),
+        data: Some("data/classification".to_owned()),
+        tools: Some("examples/classification/tools.toml".to_owned()),
+        out: Some("out".to_owned()),
+        ..Settings::default()
+    };
+    let typed = "tidemill run examples/classification/workflow.js --data data/classification --tools examples/classification/tools.toml --set n=20 --set m=80";
+    run.command_line = typed.split(' ').map(str::to_owned).collect();
+    "/home/ada/tidemill".clone_into(&mut run.directory);
+    run.sets = [("n".to_owned(), 20.into()), ("m".to_owned(), 80.into())].into_iter().collect();
+    if story != Story::Done {
+        run.warnings
+            .push(named(story, "the pool was 91 % full for 3.1 s; --memory 6GiB would have kept writers from waiting"));
+    }
+    run.provenance.tools = workflow.tools.iter().map(used).collect();
+    run.provenance.seeds = vec![
+        Seed { name: "seed".to_owned(), value: 7.into(), tool: Some(named(story, "SVM")), tasks: 20 },
+        Seed { name: "TIDEMILL_SEED".to_owned(), value: "1234".into(), tool: None, tasks: 0 },
+    ];
+}
+
+fn used(tool: &Tool) -> ToolUsed {
+    ToolUsed {
+        name: tool.name.clone(),
+        description: String::new(),
+        hash: Some(hash(11)),
+        command: tool.command.clone(),
+        program: Some("/home/ada/examples/.venv/bin/python3".to_owned()),
+        program_hash: Some(hash(13)),
+        program_version: Some("Python 3.12.4".to_owned()),
+        files: vec![FileUsed { path: format!("{}.py", tool.name.to_lowercase()), bytes: 4_096, hash: Some(hash(17)) }],
+    }
+}

@@ -1,0 +1,20 @@
+//! Prints a made-up run, for the page's tests and for looking at the page without running anything:
+//! `sample TASKS [done|failed|hostile] [json|html]`.
+
+mod made;
+
+use std::io::Write;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let tasks: usize = arguments.next().ok_or("usage: sample TASKS [done|failed|hostile] [json|html]")?.parse()?;
+    let story = made::Story::named(&arguments.next().unwrap_or_else(|| "done".to_owned()))?;
+    let run = made::run(tasks, story);
+    let text = match arguments.next().as_deref() {
+        None | Some("json") => run.json(),
+        Some("html") => report::html(&run),
+
+        Some(other) => return Err(format!("`{other}` is neither json nor html").into()),
+    };
+    Ok(std::io::stdout().write_all(text.as_bytes())?)
+}

@@ -1,0 +1,112 @@
+//! report.html: the code of `web/report`, its style, and run.json, in one file that needs nothing else.
+//!
+//! The page's modules are ES modules, so that Node can test those that compute. In the page each becomes a function that
+//! answers what it exports; this asks of them only that an import is one line, and that exports are declarations. Nothing of
+//! the run is ever HTML: it is JSON in a script element that the browser does not run, with every `<` escaped.
+
+use crate::Run;
+
+const TEMPLATE: &str = include_str!("../../../web/report/page.html");
+const STYLE: &str = include_str!("../../../web/report/style.css");
+
+macro_rules! modules {
+    ($($name:literal)*) => { [$(($name, include_str!(concat!("../../../web/report/", $name, ".js")))),*] };
+}
+
+/// The modules, each after those that it imports.
+const MODULES: [(&str, &str); 19] = modules!["format" "model" "lanes" "scale" "layers" "rows" "dom" "paint" "theme" "card"
+    "facts" "timeline" "memory" "network" "grid" "drawer" "failures" "summary" "main"];
+
+/// report.html for `run`: one file, which opens without a network and without a server.
+pub fn html(run: &Run) -> String {
+    let json = run.json().replace('<', "\\u003c");
+    let mut page = String::with_capacity(json.len() + (128 << 10));
+    let mut rest = TEMPLATE;
+    // One after the other, so that nothing that was put in is ever searched for a place.
+    for (place, text) in [("{style}", STYLE), ("{run}", &json), ("{script}", &script())] {
+        let (before, after) = rest.split_once(place).expect("the template has each place, in this order");
+        page.push_str(before);
+        page.push_str(text);
+        rest = after;
+    }
+    page.push_str(rest);
+    page
+}
+
+/// All modules as one script.
+fn script() -> String {
+    MODULES.iter().map(|(name, source)| wrapped(name, source)).collect()
+}
+
+/// `const $name = (() => { source; return { its exports }; })();`
+fn wrapped(name: &str, source: &str) -> String {
+    let mut exports = Vec::new();
+    let lines = source.lines().map(|line| {
+        if let Some(import) = line.strip_prefix("import ") {
+            return bound(import);
+        }
+        let Some(declaration) = line.strip_prefix("export ") else { return line.to_owned() };
+        exports.push(declared(declaration));
+        declaration.to_owned()
+    });
+    let body: Vec<String> = lines.filter(|line| !line.trim_start().starts_with("//")).collect();
+    format!("const ${name} = (() => {{\n{}\nreturn {{ {} }};\n}})();\n", body.join("\n"), exports.join(", "))
+}
+
+/// `{ a, b } from "./x.js";` as `const { a, b } = $x;`, and `* as words from …` as `const words = …`.
+fn bound(import: &str) -> String {
+    let (names, from) = import.split_once(" from ").expect("an import names its module on its own line");
+    let module = from.trim_start_matches("\"./").trim_end_matches(".js\";");
+    format!("const {} = ${module};", names.trim_start_matches("* as "))
+}
+
+/// The name that `function name(…` or `const name = …` declares.
+fn declared(declaration: &str) -> &str {
+    let after = declaration.split_once(' ').map_or(declaration, |(_, after)| after);
+    after.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or(after)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_become_functions_that_answer_their_exports() {
+        let source = "// what\nimport { a } from \"./x.js\";\nimport * as words from \"./y.js\";\nexport function f(b) {\n  return a;\n}\nexport const C = 1;\n";
+        let script = wrapped("m", source);
+        assert!(
+            script.starts_with("const $m = (() => {\nconst { a } = $x;\nconst words = $y;\nfunction f(b) {"),
+            "{script}"
+        );
+        assert!(script.ends_with("const C = 1;\nreturn { f, C };\n})();\n"), "{script}");
+    }
+
+    #[test]
+    fn every_module_comes_after_those_it_imports() {
+        for (at, (name, source)) in MODULES.iter().enumerate() {
+            for import in source.lines().filter(|line| line.starts_with("import ")) {
+                let known = MODULES[..at].iter().any(|(before, _)| import.ends_with(&format!("\"./{before}.js\";")));
+                assert!(known, "{name}: {import}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_in_the_run_ends_the_element_it_is_in() {
+        let hostile = "</script><script>alert(1)</script><!--{script}{style}".to_owned();
+        let mut run = Run { id: hostile.clone(), ..Run::default() };
+        run.workflow.name = hostile;
+        let page = html(&run);
+        let embedded = page.split_once("id=\"run\">").unwrap().1.split_once("</script>").unwrap().0;
+        assert_eq!(serde_json::from_str::<Run>(embedded).unwrap(), run);
+        assert_eq!(page.matches("</script>").count(), TEMPLATE.matches("</script>").count());
+    }
+
+    #[test]
+    fn the_page_asks_for_nothing_from_outside() {
+        let page = html(&Run::default());
+        for outside in ["http://", "https://", "url(", "@import", "src="] {
+            assert!(!page.contains(outside), "{outside}");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+// Elements, made without ever reading text as HTML: names and outputs of tools are not trusted.
+
+/** An element with attributes (`on…` are listeners, `class` and `data-…` as written; null ones are left out) and children. */
+export function el(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "style") element.style.cssText = value;
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+/** The element of the page with this id. */
+export function byId(id) {
+  return document.getElementById(id);
+}
+
+/** Says `text` to screen readers, once they have nothing else to say. */
+export function announce(text) {
+  byId("announcer").textContent = text;
+}
+
+/** A function that runs `paint` at most once a frame, however often it is called. */
+export function framewise(paint) {
+  let asked = false;
+  return () => {
+    if (asked) return;
+    asked = true;
+    requestAnimationFrame(() => {
+      asked = false;
+      paint();
+    });
+  };
+}
+
+/** A value that others watch: `get()`, `set(value)`, `watch(listener)`. */
+export function watched(value) {
+  const listeners = [];
+  return {
+    get: () => value,
+    set(next) {
+      if (next === value) return;
+      value = next;
+      for (const listener of listeners) listener(value);
+    },
+    watch: (listener) => listeners.push(listener),
+  };
+}

@@ -1,0 +1,122 @@
+// The drawer: everything about one task. It opens beside the page, takes the focus, and gives it back.
+
+import { byId, el } from "./dom.js";
+import { linesOf, statusOf, titleOf } from "./facts.js";
+import * as words from "./format.js";
+import { chainOf, neighboursOf, placesOf } from "./model.js";
+
+/** How many names a list shows before it only counts. */
+const LISTED_MAX = 40;
+
+/** Connects the drawer; answers `open(task, opener)`. */
+export function startDrawer(model, shared) {
+  const drawer = byId("drawer");
+  let opener = null;
+  const close = () => {
+    drawer.hidden = true;
+    opener?.focus();
+  };
+  byId("drawer-close").addEventListener("click", close);
+  drawer.addEventListener("keydown", (event) => event.key === "Escape" && close());
+  return (task, from) => {
+    if (!drawer.contains(from)) opener = from;
+    const go = (id) => {
+      shared.selected.set(model.tasks[id]);
+      shared.open(model.tasks[id], byId("drawer-close"));
+    };
+    byId("drawer-title").textContent = titleOf(task);
+    byId("drawer-body").replaceChildren(...contents(model, task, go));
+    byId("drawer-body").scrollTop = 0;
+    drawer.hidden = false;
+    byId("drawer-close").focus();
+  };
+}
+
+function contents(model, task, go) {
+  const { before, after } = neighboursOf(model, task.id);
+  return [
+    el("p", { class: task.status === "failed" ? "bad" : "muted" }, statusOf(task)),
+    task.reason ? reasonOf(model, task, go) : null,
+    facts(task),
+    commandOf(task),
+    outputOf(task),
+    dataOf(model, "Reads", task.inputs),
+    dataOf(model, "Writes", task.outputs),
+    tasksOf(model, "Waits for", before, go),
+    tasksOf(model, "Waited for by", after, go),
+  ].filter(Boolean);
+}
+
+function facts(task) {
+  const more = [
+    ["attempts", words.count(task.attempts)],
+    ["exit code", task.exit_code === null ? "–" : String(task.exit_code)],
+    ["processor", words.seconds(task.cpu_s)],
+    ["memory", words.bytes(task.max_rss_bytes)],
+    ["script", task.line > 0 ? `line ${task.line}` : "–"],
+  ];
+  // The first line is the status, which stands above.
+  const lines = [...linesOf(task).slice(1, 4), ...more];
+  return el("dl", { class: "facts" }, lines.map(([term, text]) => [el("dt", {}, term), el("dd", {}, text)]));
+}
+
+/** Why it failed, and the way there if another task is to blame. */
+export function reasonOf(model, task, go) {
+  const steps = chainOf(model, task).slice(1);
+  const step = (other) => el("li", {}, taskLink(other, go), `: ${other.reason?.text ?? statusOf(other)}`);
+  return el("div", { class: "reason" }, el("p", {}, task.reason.text), steps.length > 0 ? el("ol", { class: "chain" }, steps.slice(0, LISTED_MAX).map(step)) : null);
+}
+
+/** A button that leads to `task`. */
+export function taskLink(task, go) {
+  return el("button", { type: "button", class: "link", onclick: () => go(task.id) }, `${task.id} ${task.tool}`);
+}
+
+/** The command, as one would type it. */
+export function commandOf(task) {
+  const { command = [], command_cut: cut = 0 } = task;
+  if (command.length === 0) return null;
+  const rest = cut > 0 ? ` … ${words.plural(cut, "more argument")}` : "";
+  return el("div", {}, el("h4", {}, "Command"), el("pre", { tabindex: "0", "aria-label": "Command" }, typed(command) + rest));
+}
+
+/** Arguments as a shell would take them. */
+export function typed(command) {
+  const quoted = (argument) => (/^[\w@%+=:,./-]+$/.test(argument) ? argument : `'${argument.replaceAll("'", "'\\''")}'`);
+  return command.map(quoted).join(" ");
+}
+
+/** What it wrote on its streams; the error stream first, where the cause usually stands. */
+export function outputOf(task) {
+  const streams = [["Standard error", task.reason?.stderr], ["Standard output", task.reason?.stdout]].filter(([, stream]) => stream);
+  return streams.length === 0 ? null : el("div", {}, streams.map(([name, stream]) => streamOf(name, stream)));
+}
+
+function streamOf(name, { head, tail = "", bytes }) {
+  const kept = new TextEncoder().encode(head + tail).length;
+  const cut = kept < bytes ? `\n[… ${words.bytes(bytes - kept)} left out …]\n` : "";
+  const text = [head, cut ? el("span", { class: "cut" }, cut) : null, tail];
+  return [el("h4", {}, `${name}, ${words.bytes(bytes)}`), el("pre", { tabindex: "0", "aria-label": name, class: "output" }, text.filter(Boolean))];
+}
+
+function dataOf(model, title, refs) {
+  if (refs.length === 0) return null;
+  const size = (ref) => {
+    const [first, length] = placesOf(model, ref);
+    let sum = 0;
+    for (let place = first; place < first + length; place += 1) sum += model.run.data[place].bytes ?? 0;
+    return sum;
+  };
+  const item = (ref) => el("li", {}, el("span", {}, words.dataName(ref)), el("span", { class: "number" }, words.bytes(size(ref))));
+  return el("div", {}, el("h4", {}, title), el("ul", { class: "amounts" }, refs.slice(0, LISTED_MAX).map(item)), more(refs.length));
+}
+
+function tasksOf(model, title, ids, go) {
+  if (ids.length === 0) return null;
+  const item = (id) => el("li", {}, taskLink(model.tasks[id], go));
+  return el("div", {}, el("h4", {}, title), el("ul", { class: "tasks" }, ids.slice(0, LISTED_MAX).map(item)), more(ids.length));
+}
+
+function more(length) {
+  return length > LISTED_MAX ? el("p", { class: "muted" }, `and ${words.count(length - LISTED_MAX)} more`) : null;
+}

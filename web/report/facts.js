@@ -1,0 +1,51 @@
+// What is said of one task: on its card, in its drawer, to screen readers.
+
+import * as words from "./format.js";
+import { lengthOf } from "./model.js";
+
+/** `Task 17 · Predict`. */
+export function titleOf(task) {
+  return `Task ${task.id} · ${task.tool}`;
+}
+
+/** `done`, or the sort of failure in words. */
+export function statusOf(task) {
+  if (task.status === "done") return "done";
+  const kinds = {
+    exit: `failed: exit code ${task.exit_code}`,
+    signal: `failed: signal ${task.reason?.signal ?? "unknown"}`,
+    timeout: "failed: out of time",
+    "missing-output": "failed: output missing",
+    "not-started": "failed: could not be started",
+    upstream: "not run: needs a task that failed",
+    cancelled: "not finished: the run ended",
+    "no-space": "failed: the pool was full",
+  };
+  return kinds[task.reason?.kind] ?? "failed";
+}
+
+/** The lines of its card. */
+export function linesOf(task, earlier = null) {
+  const waited = task.start_s === null || task.ready_s === null ? null : task.start_s - task.ready_s;
+  return [
+    ["status", earlier === null ? statusOf(task) : `an earlier attempt: ${earlier}`, task.status === "failed" || earlier !== null ? "bad" : null],
+    ["ran", task.start_s === null ? "never" : `${words.seconds(lengthOf(task))}, from ${words.seconds(task.start_s)}`],
+    ["slot", task.slot === null ? "–" : `${task.slot}${(task.cpus ?? 1) > 1 ? ` (${task.cpus} slots)` : ""}`],
+    ["waited", waited === null ? "–" : `${words.seconds(waited)} for a slot`],
+    ["read", `${words.bytes(task.input_bytes)} · ${listed(task.inputs)}`],
+    ["wrote", `${words.bytes(task.output_bytes)} · ${listed(task.outputs)}`],
+  ];
+}
+
+/** The same in one sentence, for screen readers. */
+export function spoken(task) {
+  const when = task.start_s === null ? "never ran" : `ran ${words.seconds(lengthOf(task))} from ${words.seconds(task.start_s)} in slot ${task.slot}`;
+  return `${titleOf(task)}, ${statusOf(task)}, ${when}.`;
+}
+
+/** The first names of a list of references. */
+export function listed(refs, most = 2) {
+  if (refs.length === 0) return "nothing";
+  const rest = refs.length > most ? ` and ${refs.length - most} more` : "";
+  return refs.slice(0, most).map(words.dataName).join(", ") + rest;
+}

@@ -1,0 +1,60 @@
+// Numbers as people read them. Pure: no DOM.
+
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
+/** `1234567` becomes `1,234,567`. */
+export function count(number) {
+  return String(Math.round(number)).replace(/\B(?=(\d{3})+$)/g, ",");
+}
+
+/** Bytes in the largest binary unit that fits, at most three digits that say something. */
+export function bytes(amount) {
+  if (amount === null || amount === undefined) return "–";
+  let unit = 0;
+  let rest = amount;
+  while (rest >= 1024 && unit < UNITS.length - 1) {
+    rest /= 1024;
+    unit += 1;
+  }
+  return `${significant(rest, unit === 0)} ${UNITS[unit]}`;
+}
+
+/** A length of time: `0.4 ms`, `1.25 s`, `2 min 05 s`, `3 h 07 min`. */
+export function seconds(length) {
+  if (length === null || length === undefined) return "–";
+  if (length === 0) return "0 s";
+  if (length < 0.9995) return `${significant(length * 1000, false)} ms`;
+  if (length < 59.95) return `${significant(length, false)} s`;
+  const whole = Math.round(length);
+  const two = (part) => String(part).padStart(2, "0");
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${two(whole % 60)} s`;
+  return `${Math.floor(whole / 3600)} h ${two(Math.floor((whole % 3600) / 60))} min`;
+}
+
+/** A place on the time axis, with as many decimals as ticks `step` apart need. */
+export function instant(time, step) {
+  if (step >= 60) return time === 0 ? "0" : seconds(time);
+  const decimals = Math.max(0, Math.ceil(-Math.log10(step) - 1e-9));
+  return `${time.toFixed(decimals)} s`;
+}
+
+/** A part of one as per cent. */
+export function percent(part) {
+  return `${significant(part * 100, false)} %`;
+}
+
+/** `one thing`, `2 things`. */
+export function plural(number, one, many = `${one}s`) {
+  return `${count(number)} ${number === 1 ? one : many}`;
+}
+
+/** The name of a data reference: a member, or the first and last of several. */
+export function dataName(ref) {
+  return typeof ref === "string" ? ref : `${ref.from} … ${ref.to}`;
+}
+
+function significant(number, whole) {
+  if (whole || number >= 99.95) return count(number);
+  const text = number >= 9.995 ? number.toFixed(1) : number.toFixed(2);
+  return text.replace(/\.?0+$/, "");
+}

@@ -1,0 +1,122 @@
+// A table of any length: only the rows in sight are in the page. Sorted by its headers, filtered by words, walked by keys.
+//
+// The grid itself has the focus and names its active row, so that rows may come and go while it is walked.
+
+import { el } from "./dom.js";
+import { count } from "./format.js";
+import { inSight, matching, sorted } from "./rows.js";
+
+const ROW = 30;
+/** Rows put into the page for paper, where nothing scrolls. */
+const PRINTED_MAX = 300;
+
+/**
+ * A grid in `holder`. `columns` are `{ name, value(row), show(row), number, width }`; `options` has `id`, `label`, `textOf(row)` for the filter,
+ * `idOf(row)`, `open(row, grid)` (or nothing) and `told(count)`. Answers `{ setRows, setQuery, reveal, grid }`.
+ */
+export function startGrid(holder, columns, rows, options) {
+  const grid = el("div", { class: "grid", role: "grid", tabindex: "0", id: options.id, "aria-label": options.label, "aria-colcount": columns.length });
+  const body = el("div", { class: "grid-body", role: "rowgroup" });
+  const scroller = el("div", { class: "grid-scroll" }, body);
+  grid.style.setProperty("--columns", columns.map((column) => column.width).join(" "));
+  const state = { grid, body, scroller, columns, options, rows, shown: rows, query: "", by: 0, descending: false, active: -1, printing: false };
+  const head = el("div", { class: "grid-head", role: "row", "aria-rowindex": "1" }, columns.map((column, at) => header(state, column, at)));
+  state.head = head;
+  grid.append(el("div", { role: "rowgroup" }, head), scroller);
+  holder.append(grid);
+  scroller.addEventListener("scroll", () => paint(state), { passive: true });
+  grid.addEventListener("keydown", (event) => keyed(state, event));
+  grid.addEventListener("focus", () => activate(state, Math.max(0, state.active), false));
+  addEventListener("beforeprint", () => printing(state, true));
+  addEventListener("afterprint", () => printing(state, false));
+  refresh(state);
+  return {
+    grid,
+    setRows: (next) => refresh(Object.assign(state, { rows: next, active: -1 })),
+    setQuery: (query) => refresh(Object.assign(state, { query, active: -1 })),
+    reveal: (row) => activate(state, state.shown.indexOf(row), true),
+  };
+}
+
+function header(state, column, at) {
+  const sort = () => {
+    state.descending = state.by === at ? !state.descending : Boolean(column.number && column.largestFirst);
+    state.by = at;
+    refresh(state);
+  };
+  const label = el("button", { type: "button", onclick: sort }, column.name);
+  return el("div", { role: "columnheader", class: column.number ? "number" : null }, label);
+}
+
+function refresh(state) {
+  const { columns, options, rows, query, by, descending, head } = state;
+  state.shown = sorted(matching(rows, query, options.textOf), columns[by].value, descending);
+  [...head.children].forEach((cell, at) => {
+    if (at === by) cell.setAttribute("aria-sort", descending ? "descending" : "ascending");
+    else cell.removeAttribute("aria-sort");
+  });
+  state.grid.setAttribute("aria-rowcount", state.shown.length + 1);
+  state.body.style.height = `${Math.max(1, state.shown.length) * ROW}px`;
+  state.scroller.scrollTop = 0;
+  state.painted = null;
+  options.told?.(state.shown.length);
+  paint(state);
+}
+
+function paint(state) {
+  const { body, scroller, shown, printing: all } = state;
+  // Before the first layout nothing has a height; a screenful is enough then.
+  const [from, to] = all ? [0, Math.min(shown.length, PRINTED_MAX)] : inSight(shown.length, ROW, scroller.scrollTop, scroller.clientHeight || 420);
+  const key = `${from} ${to} ${state.active}`;
+  if (state.painted === key) return;
+  state.painted = key;
+  const lines = [];
+  for (let at = from; at < to; at += 1) lines.push(line(state, at));
+  if (shown.length === 0) lines.push(el("p", { class: "grid-none" }, "Nothing matches."));
+  if (all && to < shown.length) lines.push(el("p", { class: "grid-none" }, `${count(shown.length - to)} more rows are in run.json.`));
+  body.replaceChildren(...lines);
+}
+
+function line(state, at) {
+  const { columns, options, shown, grid } = state;
+  const row = shown[at];
+  const id = `${options.id}-${options.idOf(row)}`;
+  const active = at === state.active;
+  const cells = columns.map((column) => el("div", { role: "gridcell", class: column.number ? "number" : null }, column.show(row)));
+  if (active) grid.setAttribute("aria-activedescendant", id);
+  const click = () => {
+    activate(state, at, false);
+    options.open?.(row, grid);
+  };
+  const attributes = { id, role: "row", class: options.classOf?.(row), "aria-rowindex": at + 2, "aria-selected": active, style: `top:${at * ROW}px`, onclick: click };
+  return el("div", attributes, cells);
+}
+
+function activate(state, at, reveal) {
+  if (at < 0 || at >= state.shown.length) return;
+  state.active = at;
+  const { scroller } = state;
+  const top = at * ROW;
+  if (reveal) scroller.scrollTop = top - scroller.clientHeight / 2;
+  else if (top < scroller.scrollTop) scroller.scrollTop = top;
+  else if (top + ROW > scroller.scrollTop + scroller.clientHeight) scroller.scrollTop = top + ROW - scroller.clientHeight;
+  paint(state);
+}
+
+function keyed(state, event) {
+  if (event.target !== state.grid) return;
+  const page = Math.max(1, Math.floor(state.scroller.clientHeight / ROW) - 1);
+  const last = state.shown.length - 1;
+  const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
+  if (event.key === "Enter" && state.active >= 0) state.options.open?.(state.shown[state.active], state.grid);
+  else if (event.key in steps) activate(state, Math.max(0, Math.min(last, state.active + steps[event.key])), false);
+  else return;
+  event.preventDefault();
+}
+
+function printing(state, on) {
+  state.printing = on;
+  const rows = on ? Math.min(state.shown.length, PRINTED_MAX) + 1 : state.shown.length;
+  state.body.style.height = `${Math.max(1, rows) * ROW}px`;
+  paint(state);
+}

@@ -1,0 +1,146 @@
+// run.json with the indices that the views need: who writes what, who waits for whom, which colour a tool has. Pure: no DOM.
+
+/** Dependencies kept; more could not be drawn anyway, and two arrays of 5,000 passed to each other have 25 million. */
+export const EDGES_MAX = 400_000;
+
+/** Tools with a colour of their own; the eye does not tell more apart. */
+export const COLOURS_MAX = 10;
+
+/** Reads a parsed run.json into a model. */
+export function modelOf(run) {
+  const places = new Map(run.data.map((member, place) => [member.name, place]));
+  const model = { run, tasks: run.tasks, places, tools: toolsOf(run.tasks) };
+  Object.assign(model, edgesOf(model));
+  model.depths = depthsOf(run.tasks.length, model.edges);
+  return model;
+}
+
+/** The places in `run.data` that `ref` names, as `[first, count]`; count is 0 if it names nothing. */
+export function placesOf(model, ref) {
+  const first = model.places.get(typeof ref === "string" ? ref : ref.from);
+  if (first === undefined) return [0, 0];
+  return [first, typeof ref === "string" ? 1 : Math.min(ref.count, model.run.data.length - first)];
+}
+
+/** Whether a task failed by itself: not because of another task, nor because the run ended. */
+export function isRootFailure(task) {
+  return task.status === "failed" && !["upstream", "cancelled"].includes(task.reason?.kind);
+}
+
+/** The tasks from `task` to the one whose failure it follows from, `task` first. */
+export function chainOf(model, task) {
+  const chain = [task];
+  const seen = new Set([task.id]);
+  for (let via = task.reason?.via; via !== undefined && !seen.has(via) && model.tasks[via]; via = model.tasks[via].reason?.via) {
+    seen.add(via);
+    chain.push(model.tasks[via]);
+  }
+  return chain;
+}
+
+/** The tasks that failed because `root` did, in the order of ids. */
+export function followersOf(model, root) {
+  return model.tasks.filter((task) => task.reason?.kind === "upstream" && task.reason.root === root.id);
+}
+
+/** The tasks that `id` waited for and those that waited for it. */
+export function neighboursOf(model, id) {
+  const before = [];
+  const after = [];
+  for (const { source, target } of model.edges) {
+    if (target === id) before.push(source);
+    if (source === id) after.push(target);
+  }
+  return { before, after };
+}
+
+/** The whole run in one sentence. */
+export function verdict(run, words) {
+  const { tasks, tasks_failed: failed, tasks_failed_root: roots, makespan_s: length } = run.totals;
+  const took = words.seconds(length);
+  if (run.outcome === "interrupted") {
+    return `Interrupted after ${took}: ${words.count(run.totals.tasks_done)} of ${words.plural(tasks, "task")} were done.`;
+  }
+  if (run.outcome === "done") return tasks === 1 ? `The task is done, in ${took}.` : `All ${words.plural(tasks, "task")} are done, in ${took}.`;
+  if (failed === 0) return `Every task is done, but the run failed after ${took}.`;
+  const followed = failed - roots;
+  const rest = followed > 0 ? `; ${words.count(followed)} more could not run because of that` : "";
+  return `${words.count(roots)} of ${words.plural(tasks, "task")} failed${rest}. The run took ${took}.`;
+}
+
+function toolsOf(tasks) {
+  const tools = new Map();
+  for (const task of tasks) {
+    const tool = tools.get(task.tool) ?? { name: task.tool, tasks: 0, failed: 0, seconds: 0 };
+    tool.tasks += 1;
+    tool.failed += task.status === "failed" ? 1 : 0;
+    tool.seconds += lengthOf(task);
+    tools.set(task.tool, tool);
+  }
+  const list = [...tools.values()];
+  const loud = [...list].sort((a, b) => b.seconds - a.seconds).slice(0, COLOURS_MAX);
+  let next = 0;
+  for (const tool of list) tool.colour = list.length <= COLOURS_MAX || loud.includes(tool) ? next++ : COLOURS_MAX;
+  return tools;
+}
+
+/** Wall-clock seconds of the last attempt; 0 if it never started. */
+export function lengthOf(task) {
+  return task.start_s === null || task.end_s === null ? 0 : task.end_s - task.start_s;
+}
+
+function edgesOf(model) {
+  const edges = [];
+  for (const task of model.tasks) {
+    const sources = new Map();
+    for (const ref of task.inputs) gatherWriters(model, ref, sources);
+    for (const id of task.after ?? []) if (!sources.has(id)) sources.set(id, null);
+    for (const [source, element] of sources) {
+      if (edges.length === EDGES_MAX) return { edges, edgesCut: true };
+      edges.push({ source, target: task.id, element });
+    }
+  }
+  return { edges, edgesCut: false };
+}
+
+function gatherWriters(model, ref, sources) {
+  const [first, length] = placesOf(model, ref);
+  for (let place = first; place < first + length; place += 1) {
+    const { writer, element } = model.run.data[place];
+    if (writer !== null && !sources.has(writer)) sources.set(writer, element);
+  }
+}
+
+/** The length of the longest path to each of `size` nodes; edges that close a cycle do not count. */
+export function depthsOf(size, edges) {
+  const waits = new Int32Array(size);
+  const out = Array.from({ length: size }, () => []);
+  for (const { source, target } of edges) {
+    if (source === target) continue;
+    out[source].push(target);
+    waits[target] += 1;
+  }
+  const depths = new Int32Array(size);
+  const queue = [];
+  const queued = new Uint8Array(size);
+  const push = (node) => {
+    queued[node] = 1;
+    queue.push(node);
+  };
+  for (let node = 0; node < size; node += 1) if (waits[node] === 0) push(node);
+  let rest = 0;
+  for (let at = 0; at < size; at += 1) {
+    if (at === queue.length) {
+      // A cycle: start anywhere in it, and let its closing edge point back.
+      while (queued[rest]) rest += 1;
+      push(rest);
+    }
+    for (const target of out[queue[at]]) {
+      if (queued[target]) continue;
+      depths[target] = Math.max(depths[target], depths[queue[at]] + 1);
+      waits[target] -= 1;
+      if (waits[target] === 0) push(target);
+    }
+  }
+  return depths;
+}

@@ -1,0 +1,290 @@
+// The graph on a canvas: boxes from left to right, curves between them.
+//
+// Keys: arrows go from box to box (left and right along the edges), + and - zoom, 0 shows everything, Enter opens. The pointer:
+// drag moves, click opens, double-click shows everything; the wheel zooms once the graph is focused, or with Ctrl.
+
+import { hideCard, showCard } from "./card.js";
+import { announce } from "./dom.js";
+import { linesOf, spoken, titleOf } from "./facts.js";
+import { count, plural, seconds } from "./format.js";
+import { arrange, nodeBeside } from "./layers.js";
+import { canvasIn, cross, fittingText } from "./paint.js";
+
+const BOX = { nodeWidth: 150, nodeHeight: 42, gapX: 84, gapY: 14, aspect: 2.6 };
+const HEIGHT = { least: 160, most: 460 };
+const MARGIN = 16;
+/** Below this scale names could not be read, and are not drawn. */
+const SCALE_NAMED = 0.55;
+
+/** Draws graphs in `holder`; answers `show(graph)`. `shared` has `selected`, `highlight`, `open(task)`, `openGroup(node, graph)`. */
+export function startNetwork(holder, model, shared) {
+  const state = { model, shared, graph: null, bounds: null, at: null, view: null, drag: null };
+  const label = "Graph of the tasks and what they wait for";
+  Object.assign(state, canvasIn(holder, { label, help: "graph-help", height: HEIGHT.most }, (...args) => drawNetwork(state, ...args)));
+  shared.selected.watch((task) => {
+    if (task !== null) state.at = state.graph.nodes[state.graph.nodeOf[task.id]];
+    state.redraw();
+  });
+  shared.highlight.watch(state.redraw);
+  listenToKeys(state);
+  listenToPointer(state);
+  return (graph) => show(state, graph);
+}
+
+function show(state, graph) {
+  state.graph = graph;
+  state.bounds = graph.nodes.length > 0 ? arrange(graph, BOX) : { width: 0, height: 0 };
+  state.links = linksOf(graph);
+  state.at = state.shared.selected.get() === null ? null : graph.nodes[graph.nodeOf[state.shared.selected.get().id]];
+  state.view = null;
+  const wanted = state.bounds.height * fitting(state, HEIGHT.most) + 2 * MARGIN;
+  state.size.height = Math.round(Math.max(HEIGHT.least, Math.min(HEIGHT.most, wanted)));
+  state.redraw();
+}
+
+function linksOf({ nodes, edges }) {
+  const links = nodes.map(() => ({ before: [], after: [] }));
+  for (const edge of edges) {
+    links[edge.source].after.push(edge);
+    links[edge.target].before.push(edge);
+  }
+  return links;
+}
+
+/** The scale at which everything is in sight, at most 1. */
+function fitting({ bounds, size }, height) {
+  return Math.min(1, (size.width - 2 * MARGIN) / Math.max(1, bounds.width), (height - 2 * MARGIN) / Math.max(1, bounds.height));
+}
+
+function fitted(state) {
+  const scale = fitting(state, state.size.height);
+  const x = (state.size.width - state.bounds.width * scale) / 2;
+  return { scale, x, y: (state.size.height - state.bounds.height * scale) / 2 };
+}
+
+// ---- drawing ----
+
+function drawNetwork(state, context, width, height, colours) {
+  context.clearRect(0, 0, width, height);
+  if (!state.graph) return;
+  state.view ??= fitted(state);
+  const { scale, x, y } = state.view;
+  context.translate(x, y);
+  context.scale(scale, scale);
+  const sight = { left: -x / scale, right: (width - x) / scale, top: -y / scale, bottom: (height - y) / scale };
+  drawEdges(state, context, sight, colours);
+  for (const node of state.graph.nodes) {
+    if (node.x > sight.right || node.x + BOX.nodeWidth < sight.left || node.y > sight.bottom || node.y + BOX.nodeHeight < sight.top) continue;
+    drawNode(state, context, node, colours);
+  }
+}
+
+function drawEdges({ graph, at, shared, view }, context, sight, colours) {
+  const many = graph.edges.length > 3000;
+  context.strokeStyle = colours.muted;
+  context.globalAlpha = many ? 0.12 : 0.45;
+  for (const edge of graph.edges) drawEdge(graph, edge, context, sight, view);
+  context.globalAlpha = 1;
+  if (at === null && shared.highlight.get() === null) return;
+  context.strokeStyle = colours.accent;
+  for (const edge of graph.edges) if (at && (edge.source === at.id || edge.target === at.id)) drawEdge(graph, edge, context, sight, view, 1);
+}
+
+function drawEdge({ nodes }, { source, target, count: times }, context, sight, { scale }, extra = 0) {
+  const [from, to] = [nodes[source], nodes[target]];
+  const [x1, y1] = [from.x + BOX.nodeWidth, from.y + BOX.nodeHeight / 2];
+  const [x2, y2] = [to.x, to.y + BOX.nodeHeight / 2];
+  if (Math.max(x1, x2) < sight.left || Math.min(x1, x2) > sight.right) return;
+  const bend = Math.max(24, Math.min(Math.abs(x2 - x1) / 2, 90));
+  context.lineWidth = Math.max(0.6 / scale, Math.min(1 + Math.log10(times), 5)) + extra;
+  context.beginPath();
+  context.moveTo(x1, y1);
+  context.bezierCurveTo(x1 + bend, y1, x2 - bend, y2, x2, y2);
+  context.stroke();
+}
+
+function drawNode({ at, model, shared, view }, context, node, colours) {
+  const { nodeWidth: width, nodeHeight: height } = BOX;
+  const { x, y } = node;
+  const { fill, edge } = colours.tool(model.tools.get(node.tool).colour);
+  const only = shared.highlight.get();
+  context.globalAlpha = only === null || only === node.tool ? 1 : 0.25;
+  context.fillStyle = colours.paper;
+  context.fillRect(x, y, width, height);
+  context.fillStyle = fill;
+  context.fillRect(x, y, 8, height);
+  const failed = node.failed > 0;
+  context.strokeStyle = node === at ? colours.ink : failed ? colours.bad : edge;
+  context.lineWidth = (node === at ? 2.5 : failed ? 1.8 : 1) / Math.min(1, view.scale * 1.5);
+  if (node.unstarted === node.tasks.length) context.setLineDash([5, 3]);
+  context.strokeRect(x, y, width, height);
+  context.setLineDash([]);
+  if (failed) cross(context, x + width - 13, y + 13, view.scale < SCALE_NAMED ? 16 : 8, colours.bad);
+  if (view.scale >= SCALE_NAMED) drawNames(context, node, failed, colours);
+  context.globalAlpha = 1;
+}
+
+function drawNames(context, node, failed, colours) {
+  const { font } = colours;
+  context.fillStyle = colours.ink;
+  context.font = `600 13px ${font}`;
+  fittingText(context, node.tool, node.x + 16, node.y + 15, BOX.nodeWidth - (failed ? 40 : 24));
+  context.fillStyle = colours.muted;
+  context.font = `12px ${font}`;
+  fittingText(context, underline(node), node.x + 16, node.y + 31, BOX.nodeWidth - 24);
+}
+
+function underline(node) {
+  const own = node.tasks.length === 1 ? `task ${node.tasks[0]}` : plural(node.tasks.length, "task");
+  if (node.failed > 0 && node.tasks.length > 1) return `${own}, ${count(node.failed)} failed`;
+  return node.seconds > 0 ? `${own}, ${seconds(node.seconds)}` : `${own}, not run`;
+}
+
+// ---- keys ----
+
+function listenToKeys(state) {
+  const { canvas } = state;
+  canvas.addEventListener("keydown", (event) => {
+    if (event.altKey || event.metaKey || event.ctrlKey || !state.graph || !pressed(state, event.key)) return;
+    event.preventDefault();
+  });
+  canvas.addEventListener("focus", () => {
+    state.at ??= state.graph?.nodes[0] ?? null;
+    if (canvas.matches(":focus-visible")) tell(state);
+    state.redraw();
+  });
+  canvas.addEventListener("blur", hideCard);
+}
+
+function pressed(state, key) {
+  const { at, graph } = state;
+  if (key === "+" || key === "=") zoom(state, 1.4);
+  else if (key === "-") zoom(state, 1 / 1.4);
+  else if (key === "0") fit(state);
+  else if (key === "Escape") hideCard();
+  else if (at === null) return false;
+  else if (key === "Enter" || key === " ") open(state, at);
+  else if (key === "Home") go(state, graph.nodes[0]);
+  else if (key === "End") go(state, graph.nodes.at(-1));
+  else if (key.startsWith("Arrow")) go(state, nodeBeside(graph, at, key));
+  else return false;
+  return true;
+}
+
+function go(state, node) {
+  state.at = node;
+  keepInSight(state, node);
+  state.redraw();
+  tell(state);
+}
+
+function keepInSight(state, { x, y }) {
+  const { view, size } = state;
+  const inside = (from, length, room) => Math.min(Math.max(from, MARGIN), room - length - MARGIN) - from;
+  view.x += inside(view.x + x * view.scale, BOX.nodeWidth * view.scale, size.width);
+  view.y += inside(view.y + y * view.scale, BOX.nodeHeight * view.scale, size.height);
+}
+
+function zoom(state, factor, px = null, py = null) {
+  const { view, size, at } = state;
+  const x = px ?? (at ? view.x + at.x * view.scale : size.width / 2);
+  const y = py ?? (at ? view.y + at.y * view.scale : size.height / 2);
+  const scale = Math.max(0.01, Math.min(3, view.scale * factor));
+  const ratio = scale / view.scale;
+  state.view = { scale, x: x - (x - view.x) * ratio, y: y - (y - view.y) * ratio };
+  state.redraw();
+}
+
+function fit(state) {
+  state.view = null;
+  state.redraw();
+}
+
+function open(state, node) {
+  if (node.tasks.length === 1) {
+    const task = state.model.tasks[node.tasks[0]];
+    state.shared.selected.set(task);
+    state.shared.open(task, state.canvas);
+  } else state.shared.openGroup(node);
+}
+
+function tell(state) {
+  const box = state.canvas.getBoundingClientRect();
+  const { at, view } = state;
+  if (at === null || view === null) return;
+  card(state, at, box.left + view.x + at.x * view.scale, box.top + view.y + (at.y + BOX.nodeHeight) * view.scale);
+  announce(at.tasks.length === 1 ? spoken(state.model.tasks[at.tasks[0]]) : `${at.tool}, ${underline(at)}.`);
+}
+
+function card(state, node, x, y) {
+  if (node.tasks.length === 1) {
+    const task = state.model.tasks[node.tasks[0]];
+    showCard(titleOf(task), linesOf(task), x, y);
+    return;
+  }
+  const { before, after } = state.links[node.id];
+  const names = (edges, end) => edges.slice(0, 4).map((edge) => `${state.graph.nodes[edge[end]].tool}${passed(edge)}`).join(", ") || "nothing";
+  showCard(`${node.tool} · ${plural(node.tasks.length, "task")}`, [
+    ["failed", count(node.failed), node.failed > 0 ? "bad" : null],
+    ["ran", seconds(node.seconds)],
+    ["needs", names(before, "source")],
+    ["feeds", names(after, "target")],
+  ], x, y);
+}
+
+function passed({ elements }) {
+  return elements.size === 0 ? "" : ` (${[...elements].slice(0, 2).join(", ")})`;
+}
+
+// ---- pointer ----
+
+function listenToPointer(state) {
+  const { canvas } = state;
+  canvas.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0 || !state.view) return;
+    canvas.setPointerCapture(event.pointerId);
+    state.drag = { x: event.offsetX, y: event.offsetY, from: { ...state.view }, moved: false };
+  });
+  canvas.addEventListener("pointermove", (event) => moved(state, event));
+  canvas.addEventListener("pointerup", (event) => {
+    const node = state.drag && !state.drag.moved ? under(state, event) : null;
+    state.drag = null;
+    if (node) {
+      state.at = node;
+      open(state, node);
+    }
+  });
+  canvas.addEventListener("pointercancel", () => (state.drag = null));
+  canvas.addEventListener("pointerleave", hideCard);
+  canvas.addEventListener("dblclick", () => fit(state));
+  const wheel = (event) => {
+    if (!event.ctrlKey && document.activeElement !== canvas) return;
+    event.preventDefault();
+    zoom(state, Math.exp(-event.deltaY * 0.002), event.offsetX, event.offsetY);
+  };
+  canvas.addEventListener("wheel", wheel, { passive: false });
+}
+
+function moved(state, event) {
+  const { drag, canvas } = state;
+  if (drag) {
+    const [byX, byY] = [event.offsetX - drag.x, event.offsetY - drag.y];
+    drag.moved ||= Math.abs(byX) + Math.abs(byY) > 4;
+    if (!drag.moved) return;
+    state.view = { ...drag.from, x: drag.from.x + byX, y: drag.from.y + byY };
+    hideCard();
+    state.redraw();
+    return;
+  }
+  const node = under(state, event);
+  canvas.style.cursor = node ? "pointer" : "grab";
+  if (node) card(state, node, event.clientX, event.clientY);
+  else hideCard();
+}
+
+function under({ graph, view }, { offsetX, offsetY }) {
+  if (!view) return null;
+  const [x, y] = [(offsetX - view.x) / view.scale, (offsetY - view.y) / view.scale];
+  const hit = (node) => x >= node.x && x <= node.x + BOX.nodeWidth && y >= node.y && y <= node.y + BOX.nodeHeight;
+  return graph.nodes.find(hit) ?? null;
+}

@@ -1,0 +1,108 @@
+// The top of the page and its quiet end: the verdict, the key numbers, warnings, bytes per element, provenance.
+
+import { typed } from "./drawer.js";
+import { byId, el } from "./dom.js";
+import * as words from "./format.js";
+import { verdict } from "./model.js";
+
+/** Elements shown before "show all". */
+const BARS_SHOWN = 12;
+
+/** Fills the header. Every number that run.json has too carries its place there and its value (`data-field`, `data-value`). */
+export function showHeader(run) {
+  document.title = `${run.workflow.name}: ${run.outcome}`;
+  byId("name").textContent = run.workflow.name;
+  const word = el("strong", { class: run.outcome === "done" ? "good" : "bad", "data-field": "outcome", "data-value": run.outcome }, { done: "Done.", failed: "Failed.", interrupted: "Interrupted." }[run.outcome]);
+  byId("verdict").replaceChildren(word, " ", verdict(run, words).replace(/^Interrupted after/, "After"));
+  byId("about").replaceChildren(`${run.started.slice(0, 10)} at ${run.started.slice(11, 19)} UTC on ${run.machine.host}, ${words.plural(run.machine.cpus, "processor")}, ${words.bytes(run.machine.memory_bytes)}. Run ${run.id}.`);
+  const totals = run.totals;
+  byId("numbers").append(
+    number("makespan", "totals.makespan_s", totals.makespan_s, words.seconds),
+    number("tasks done", "totals.tasks_done", totals.tasks_done, words.count),
+    number("tasks failed", "totals.tasks_failed", totals.tasks_failed, words.count, totals.tasks_failed > 0),
+    number("slots in use", "totals.slot_use", totals.slot_use, words.percent),
+    number("peak of the pool", "totals.pool_peak_bytes", totals.pool_peak_bytes, words.bytes),
+    number("data written", "totals.written_bytes", totals.written_bytes, words.bytes),
+  );
+  byId("warnings").append(...run.warnings.map((warning) => el("li", {}, warning)));
+  byId("warnings").hidden = run.warnings.length === 0;
+}
+
+function number(label, field, value, show, bad = false) {
+  return el("div", {}, el("dt", {}, label), el("dd", { class: bad ? "bad" : null, "data-field": field, "data-value": value }, show(value)));
+}
+
+/** Colours of the tools, as buttons that single one out. */
+export function showLegend(model, shared, colours) {
+  const legend = byId("legend");
+  const swatches = [...model.tools.values()].map((tool) => {
+    const swatch = el("span", { class: "swatch", "aria-hidden": "true" });
+    const pick = () => shared.highlight.set(shared.highlight.get() === tool.name ? null : tool.name);
+    const button = el("button", { type: "button", "aria-pressed": "false", onclick: pick }, swatch, el("span", { class: "swatch-name" }, tool.name), el("span", { class: "muted" }, words.count(tool.tasks)));
+    legend.append(button);
+    return { tool, swatch, button };
+  });
+  const paint = () => swatches.forEach(({ tool, swatch }) => (swatch.style.background = colours().tool(tool.colour).fill));
+  shared.highlight.watch((name) => swatches.forEach(({ tool, button }) => button.setAttribute("aria-pressed", String(tool.name === name))));
+  document.addEventListener("themechange", paint);
+  paint();
+}
+
+/** Bars of bytes per data element, largest first. */
+export function showElements(run) {
+  const elements = [...run.elements].sort((a, b) => b.bytes - a.bytes);
+  const most = Math.max(1, elements[0]?.bytes ?? 1);
+  const list = byId("elements");
+  const bar = (element) => {
+    const members = element.shape.length > 0 ? `${element.shape.join(" × ")} files` : "1 file";
+    const fill = el("span", { class: `bar ${element.kind}`, style: `width:${(100 * element.bytes) / most}%` });
+    const amount = el("span", { class: "number", "data-element": element.name, "data-value": element.bytes }, words.bytes(element.bytes));
+    return el("li", {}, el("span", { class: "bar-name", title: element.name }, element.name), el("span", { class: "muted" }, `${element.kind}, ${members}`), el("span", { class: "bar-room" }, fill), amount);
+  };
+  list.append(...elements.slice(0, BARS_SHOWN).map(bar));
+  if (elements.length <= BARS_SHOWN) return;
+  const button = el("button", { type: "button", class: "more" }, `Show all ${words.count(elements.length)} elements`);
+  button.addEventListener("click", () => {
+    button.remove();
+    list.append(...elements.slice(BARS_SHOWN).map(bar));
+  });
+  list.after(button);
+}
+
+/** What is needed to know where the results come from. */
+export function showProvenance(run) {
+  const { settings, machine, totals } = run;
+  byId("command-line").textContent = typed(run.command_line);
+  const sets = Object.entries(run.sets).map(([name, value]) => `${name} = ${JSON.stringify(value)}`).join(", ");
+  const seeds = run.provenance.seeds.map((seed) => `${seed.tool ? `${seed.tool}: ` : ""}${seed.name} = ${JSON.stringify(seed.value)}${seed.tool ? `, ${words.plural(seed.tasks, "task")}` : ""}`).join("; ");
+  const facts = [
+    ["tidemill", run.version],
+    ["workflow", `${run.workflow.source}${run.directory ? `, in ${run.directory}` : ""}`],
+    ["its BLAKE3", run.workflow.hash ?? "not hashed", "hash"],
+    ["set", sets || "nothing"],
+    ["seeds", seeds || "none known"],
+    ["started, ended", `${run.started}, ${run.ended}`],
+    ["machine", `${machine.host}, ${machine.system}, ${words.plural(machine.cpus, "processor")}, ${words.bytes(machine.memory_bytes)}`],
+    ["slots", words.count(settings.slots)],
+    ["pool", `up to ${words.bytes(settings.memory_limit_bytes)}; ${settings.mode}: ${settings.mode_reason}`],
+    ["data, tools, out", [settings.data, settings.tools, settings.out].map((path) => path ?? "–").join(", ")],
+    ["tools ran", `${words.seconds(totals.tool_s)}, of which processor time ${words.seconds(totals.cpu_s)}`],
+    ["exit code", String(run.exit_code)],
+  ];
+  byId("settings").append(...facts.flatMap(([term, text, tone]) => [el("dt", {}, term), el("dd", { class: tone ?? null }, text)]));
+  byId("tools").append(...run.provenance.tools.map(toolOf));
+}
+
+function toolOf(tool) {
+  const files = (tool.files ?? []).map((file) => el("li", {}, file.path, " ", el("span", { class: "hash" }, file.hash ?? "not read")));
+  return el(
+    "article",
+    { class: "tool" },
+    el("h3", {}, tool.name, tool.description ? el("span", { class: "where" }, tool.description) : null),
+    el("pre", { tabindex: "0", "aria-label": `Command of ${tool.name}` }, typed(tool.command)),
+    el("p", { class: "muted" }, [tool.program ?? "program not found", tool.program_version].filter(Boolean).join(", ")),
+    el("p", { class: "hash" }, `tool ${tool.hash ?? "not hashed"}`),
+    tool.program_hash ? el("p", { class: "hash" }, `program ${tool.program_hash}`) : null,
+    files.length > 0 ? el("ul", { class: "files" }, files) : null,
+  );
+}

@@ -1,0 +1,306 @@
+// The timeline: a bar for every attempt, in the lane of its slot.
+//
+// Keys: arrows go from task to task, + and - zoom around the task, 0 shows everything, Enter opens the task. The pointer: drag
+// across a span to zoom into it, double-click to show everything; the wheel zooms once the chart is focused, or with Ctrl.
+
+import { hideCard, showCard } from "./card.js";
+import { announce } from "./dom.js";
+import { linesOf, spoken, titleOf } from "./facts.js";
+import { instant } from "./format.js";
+import { barAt, barsOf, lowest, neighbour } from "./lanes.js";
+import { canvasIn, cross, fittingText, hatch } from "./paint.js";
+import { clockTicks, framed, panned, showing, windowOn, zoomed } from "./scale.js";
+
+/** The space left of both charts of the time axis, for lane numbers and amounts. */
+export const GUTTER = 72;
+const RIGHT = 12;
+const AXIS = 26;
+/** Above the lanes: a mark for each failure, which a bar of one pixel could not show. */
+const RAIL = 14;
+
+/** Draws the timeline in `holder`; `shared` has the `view` of the time axis, the task `selected`, `open(task)`. */
+export function startTimeline(holder, model, shared) {
+  const chart = barsOf(model.tasks, model.run.settings.slots);
+  const laneCount = chart.lanes.length - 1;
+  const laneHeight = Math.max(5, Math.min(28, Math.floor(420 / laneCount)));
+  const height = AXIS + RAIL + laneCount * laneHeight + 6;
+  const label = `Timeline: ${chart.bars.length} attempts in ${laneCount} slots`;
+  const state = { chart, laneHeight, model, shared, at: null, drag: null, crossed: failuresOf(chart) };
+  const surface = canvasIn(holder, { label, help: "timeline-help", height }, (...args) => drawTimeline(state, ...args));
+  Object.assign(state, surface);
+  shared.view.watch(surface.redraw);
+  shared.selected.watch((task) => follow(state, task));
+  shared.highlight.watch(surface.redraw);
+  listenToKeys(state);
+  listenToPointer(state);
+}
+
+/** The view on a whole run. */
+export function wholeRun(run) {
+  return windowOn(0, run.tasks.reduce((end, task) => Math.max(end, task.end_s ?? 0), run.totals.makespan_s));
+}
+
+/** The pixel of `time`, and back. */
+export function axisOf(view, width) {
+  const span = Math.max(1, width - GUTTER - RIGHT);
+  const perSecond = span / (view.to - view.from);
+  return { perSecond, x: (time) => GUTTER + (time - view.from) * perSecond, time: (x) => view.from + (x - GUTTER) / perSecond };
+}
+
+/** Vertical lines and labels of the time axis. */
+export function drawTimes(context, view, axis, width, height, colours, labelled) {
+  const { step, places } = clockTicks(view.from, view.to, 110 / Math.max(110, width - GUTTER));
+  context.strokeStyle = colours.line;
+  context.fillStyle = colours.muted;
+  context.textAlign = "center";
+  for (const place of places) {
+    const x = Math.round(axis.x(place)) + 0.5;
+    context.beginPath();
+    context.moveTo(x, labelled ? AXIS - 4 : 0);
+    context.lineTo(x, height);
+    context.stroke();
+    if (labelled && x < width - 16) context.fillText(instant(place, step), Math.max(x, GUTTER + 2), 10);
+  }
+  context.textAlign = "left";
+}
+
+function failuresOf({ bars }) {
+  return bars.filter((bar) => bar.earlier !== null || bar.task.status === "failed").sort((a, b) => a.end - b.end);
+}
+
+// ---- drawing ----
+
+function drawTimeline(state, context, width, height, colours) {
+  const { chart, laneHeight, shared } = state;
+  const view = shared.view.get();
+  const axis = axisOf(view, width);
+  context.clearRect(0, 0, width, height);
+  drawTimes(context, view, axis, width, height, colours, true);
+  drawLanes(context, chart.lanes.length - 1, laneHeight, width, colours);
+  context.save();
+  context.beginPath();
+  context.rect(GUTTER, AXIS, width - GUTTER - RIGHT, height);
+  context.clip();
+  for (let lane = 0; lane + 1 < chart.lanes.length; lane += 1) drawLane(state, context, lane, view, axis, colours);
+  drawFailures(state, context, view, axis, colours);
+  drawFocus(state, context, axis, colours);
+  drawDrag(state, context, height, colours);
+  context.restore();
+}
+
+function drawLanes(context, lanes, laneHeight, width, colours) {
+  const every = Math.ceil(14 / laneHeight);
+  context.textAlign = "right";
+  for (let lane = 0; lane < lanes; lane += 1) {
+    const y = AXIS + RAIL + lane * laneHeight;
+    context.fillStyle = lane % 2 === 0 ? colours.panel : colours.paper;
+    context.globalAlpha = 0.7;
+    context.fillRect(GUTTER, y, width - GUTTER - RIGHT, laneHeight);
+    context.globalAlpha = 1;
+    context.fillStyle = colours.muted;
+    if (lane % every === 0) context.fillText(lanes > 1 && lane > 0 ? String(lane) : `slot ${lane}`, GUTTER - 10, y + laneHeight / 2 + 0.5);
+  }
+  context.textAlign = "left";
+}
+
+function drawLane(state, context, lane, view, axis, colours) {
+  const { chart, laneHeight, model, shared } = state;
+  const [from, to] = [chart.lanes[lane], chart.lanes[lane + 1]];
+  let at = from + lowest(to - from, (index) => chart.bars[from + index].end >= view.from);
+  const only = shared.highlight.get();
+  let painted = -Infinity;
+  for (; at < to && chart.bars[at].start <= view.to; at += 1) {
+    const bar = chart.bars[at];
+    const x = Math.max(axis.x(bar.start), GUTTER - 2);
+    const right = Math.min(axis.x(bar.end), axis.x(view.to) + 2);
+    // What lies within a pixel that is already painted would not be seen.
+    if (right - x < 1 && right < painted + 0.5) continue;
+    painted = Math.max(x + 1, right);
+    const y = AXIS + RAIL + lane * laneHeight;
+    const shape = { x, y: y + 1, width: Math.max(1, right - x - 0.5), height: bar.span * laneHeight - 2 };
+    context.globalAlpha = only === null || only === bar.task.tool ? 1 : 0.15;
+    drawBar(context, bar, shape, colours.tool(model.tools.get(bar.task.tool).colour), colours);
+  }
+  context.globalAlpha = 1;
+}
+
+function drawBar(context, bar, { x, y, width, height }, { fill, edge, ink }, colours) {
+  const failed = bar.task.status === "failed" || bar.earlier !== null;
+  context.fillStyle = fill;
+  context.fillRect(x, y, width, height);
+  if (failed && width >= 3) hatch(context, x, y, width, height, colours.bad);
+  if (width >= 4) {
+    context.strokeStyle = failed ? colours.bad : edge;
+    context.lineWidth = failed ? 1.5 : 1;
+    context.strokeRect(x + 0.5, y + 0.5, width - 1, height - 1);
+  } else if (failed) {
+    context.fillStyle = colours.bad;
+    context.fillRect(x, y, Math.max(1, width), height);
+  }
+  if (width < 34 || height < 13 || failed) return;
+  context.fillStyle = ink;
+  fittingText(context, bar.task.tool, x + 6, y + height / 2 + 0.5, width - 10);
+}
+
+function drawFailures({ crossed }, context, view, axis, colours) {
+  let last = -Infinity;
+  for (const bar of crossed) {
+    const x = axis.x(bar.end);
+    if (bar.end < view.from || bar.end > view.to || x - last < 9) continue;
+    last = x;
+    cross(context, Math.max(x, GUTTER + 5), AXIS + RAIL / 2, 7, colours.bad);
+  }
+}
+
+function drawFocus({ at, chart, laneHeight }, context, axis, colours) {
+  if (at === null) return;
+  const bar = chart.bars[at];
+  const x = axis.x(bar.start);
+  const y = AXIS + RAIL + bar.lane * laneHeight;
+  context.strokeStyle = colours.ink;
+  context.lineWidth = 2;
+  context.strokeRect(x - 1, y, Math.max(3, axis.x(bar.end) - x + 1), bar.span * laneHeight);
+}
+
+function drawDrag({ drag }, context, height, colours) {
+  if (!drag?.moved) return;
+  context.fillStyle = colours.accent;
+  context.globalAlpha = 0.18;
+  context.fillRect(Math.min(drag.from, drag.to), AXIS, Math.abs(drag.to - drag.from), height);
+  context.globalAlpha = 1;
+}
+
+// ---- keys ----
+
+function listenToKeys(state) {
+  const { canvas } = state;
+  canvas.addEventListener("keydown", (event) => {
+    if (event.altKey || event.metaKey || event.ctrlKey || !pressed(state, event.key)) return;
+    event.preventDefault();
+  });
+  canvas.addEventListener("focus", () => {
+    if (state.at === null && state.chart.bars.length > 0) state.at = firstInView(state);
+    if (canvas.matches(":focus-visible")) tell(state);
+    state.redraw();
+  });
+  canvas.addEventListener("blur", hideCard);
+}
+
+/** Does what `key` asks for; answers whether it asks for anything. */
+function pressed(state, key) {
+  const { chart, shared, at } = state;
+  const view = shared.view.get();
+  const centre = at === null ? (view.from + view.to) / 2 : chart.bars[at].start;
+  if (key === "+" || key === "=") shared.view.set(zoomed(view, 0.6, centre));
+  else if (key === "-") shared.view.set(zoomed(view, 1 / 0.6, centre));
+  else if (key === "0") shared.view.set({ ...view, from: view.min, to: view.max });
+  else if (key === "PageUp" || key === "PageDown") shared.view.set(panned(view, ((view.to - view.from) / 2) * (key === "PageUp" ? -1 : 1)));
+  else if (key === "Escape") hideCard();
+  else if (at === null) return false;
+  else if (key === "Enter" || key === " ") shared.open(chart.bars[at].task, state.canvas);
+  else if (key === "Home") go(state, chart.lanes[chart.bars[at].lane]);
+  else if (key === "End") go(state, chart.lanes[chart.bars[at].lane + 1] - 1);
+  else if (key.startsWith("Arrow")) go(state, neighbour(chart, at, key));
+  else return false;
+  return true;
+}
+
+function go(state, at) {
+  state.at = at;
+  const bar = state.chart.bars[at];
+  state.shared.view.set(showing(state.shared.view.get(), bar.start, bar.end));
+  state.shared.selected.set(bar.task);
+  state.redraw();
+  tell(state);
+}
+
+function tell(state) {
+  if (state.at === null) return;
+  const { task, earlier, lane, start } = state.chart.bars[state.at];
+  const box = state.canvas.getBoundingClientRect();
+  const axis = axisOf(state.shared.view.get(), state.size.width);
+  const y = box.top + AXIS + RAIL + (lane + 1) * state.laneHeight;
+  showCard(titleOf(task), linesOf(task, earlier), box.left + Math.max(GUTTER, axis.x(start)), y);
+  announce(spoken(task));
+}
+
+function firstInView({ chart, shared }) {
+  const view = shared.view.get();
+  const at = chart.bars.findIndex((bar) => bar.end >= view.from && bar.start <= view.to);
+  return at < 0 ? 0 : at;
+}
+
+function follow(state, task) {
+  if (task !== null && state.chart.bars[state.at]?.task !== task) {
+    const at = state.chart.bars.findIndex((bar) => bar.task === task && bar.earlier === null);
+    state.at = at < 0 ? null : at;
+  }
+  state.redraw();
+}
+
+// ---- pointer ----
+
+function listenToPointer(state) {
+  const { canvas, shared } = state;
+  canvas.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0 || event.offsetX < GUTTER) return;
+    canvas.setPointerCapture(event.pointerId);
+    state.drag = { from: event.offsetX, to: event.offsetX, moved: false };
+  });
+  canvas.addEventListener("pointermove", (event) => moved(state, event));
+  canvas.addEventListener("pointerup", (event) => dropped(state, event));
+  canvas.addEventListener("pointercancel", () => (state.drag = null));
+  canvas.addEventListener("pointerleave", hideCard);
+  canvas.addEventListener("dblclick", () => shared.view.set({ ...shared.view.get(), from: shared.view.get().min, to: shared.view.get().max }));
+  listenToWheel(canvas, state.size, shared);
+}
+
+/** Zooms and pans the time axis by the wheel, but only where the page would not have scrolled instead. */
+export function listenToWheel(canvas, size, shared) {
+  const wheel = (event) => {
+    if (!event.ctrlKey && document.activeElement !== canvas && Math.abs(event.deltaX) <= Math.abs(event.deltaY)) return;
+    event.preventDefault();
+    const view = shared.view.get();
+    const axis = axisOf(view, size.width);
+    if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) shared.view.set(panned(view, event.deltaX / axis.perSecond));
+    else shared.view.set(zoomed(view, Math.exp(event.deltaY * 0.002), axis.time(event.offsetX)));
+  };
+  canvas.addEventListener("wheel", wheel, { passive: false });
+}
+
+function moved(state, event) {
+  if (state.drag) {
+    state.drag.to = event.offsetX;
+    state.drag.moved ||= Math.abs(state.drag.to - state.drag.from) > 4;
+    if (state.drag.moved) hideCard();
+    state.redraw();
+    return;
+  }
+  const bar = under(state, event);
+  state.canvas.style.cursor = bar ? "pointer" : "crosshair";
+  if (bar) showCard(titleOf(bar.task), linesOf(bar.task, bar.earlier), event.clientX, event.clientY);
+  else hideCard();
+}
+
+function dropped(state, event) {
+  const { drag, shared, chart } = state;
+  state.drag = null;
+  if (!drag) return;
+  const axis = axisOf(shared.view.get(), state.size.width);
+  if (drag.moved) {
+    shared.view.set(framed(shared.view.get(), axis.time(drag.from), axis.time(drag.to)));
+  } else {
+    const bar = under(state, event);
+    if (!bar) return;
+    state.at = chart.bars.indexOf(bar);
+    shared.selected.set(bar.task);
+    shared.open(bar.task, state.canvas);
+  }
+  state.redraw();
+}
+
+function under({ chart, laneHeight, shared, size }, event) {
+  const axis = axisOf(shared.view.get(), size.width);
+  const lane = Math.floor((event.offsetY - AXIS - RAIL) / laneHeight);
+  return event.offsetX < GUTTER ? null : barAt(chart, lane, axis.time(event.offsetX), 3 / axis.perSecond);
+}
