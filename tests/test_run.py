@@ -1,0 +1,309 @@
+"""`tidemill run` on the real binary: what tasks see, how they fail, and what is left behind (nothing)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from workbench import Workbench
+
+pytestmark = pytest.mark.usefixtures("storage")
+
+
+def test_a_pipeline_writes_its_output_and_deletes_its_temporaries(bench: Workbench) -> None:
+    bench.script('var a = Data.get("in"); var b = Data.define("B"); var c = Data.define("C"); copy({from: a, to: b}); copy({from: b, to: c});')
+    run = bench.run()
+    assert run.code == 0, run.err
+    assert (bench.out / "C.txt").read_text() == "tide\n"
+    assert not (bench.out / "B.txt").exists()
+    by_name = {member["name"]: member for member in run.report["data"]}
+    assert by_name["B"]["dropped_s"] is not None
+    assert by_name["C"]["exported"].endswith("C.txt")
+    assert [task["status"] for task in run.report["tasks"]] == ["done", "done"]
+
+
+def test_a_failing_tool_is_shown_and_the_rest_is_finished(bench: Workbench) -> None:
+    bench.script(
+        'var a = Data.get("in"); var x = Data.define("X"); var y = Data.define("Y"); var z = Data.define("Z");'
+        "shell({script: 'echo broken pipe organ >&2; exit 3', to: x}); copy({from: x, to: y}); copy({from: a, to: z});"
+    )
+    run = bench.run()
+    assert run.code == 1
+    assert "broken pipe organ" in run.err
+    assert "exit code 3" in run.err
+    assert (bench.out / "Z.txt").read_text() == "tide\n", "what does not depend on the failure is finished and kept"
+    assert not (bench.out / "Y.txt").exists()
+    reasons = {task["id"]: task.get("reason") for task in run.report["tasks"]}
+    assert reasons[0]["kind"] == "exit"
+    assert "broken pipe organ" in reasons[0]["stderr"]["head"]
+    assert (reasons[1]["kind"], reasons[1]["root"]) == ("upstream", 0)
+    assert reasons[2] is None
+
+
+def test_fail_fast_starts_nothing_after_the_first_failure(bench: Workbench) -> None:
+    calls = "".join(f"shell({{script: 'exit 1', to: d[{i}]}});" for i in range(20))
+    bench.script(f'var d = Data.define("D", 20); {calls}')
+    run = bench.run("--fail-fast", "--slots", "1")
+    assert run.code == 1
+    started = [task for task in run.report["tasks"] if task["attempts"] > 0]
+    assert len(started) == 1
+
+
+def test_a_tool_that_does_not_write_its_output_is_told_so(bench: Workbench) -> None:
+    bench.script('var d = Data.define("D", 3); shell({script: "true", to: d[1]});', allow_unwritten=True)
+    run = bench.run()
+    assert run.code == 1
+    reason = run.report["tasks"][0]["reason"]
+    assert reason["kind"] == "missing-output"
+    assert "D[1]" in reason["text"]
+
+
+def test_a_missing_member_of_an_output_array_is_named_by_its_index(bench: Workbench) -> None:
+    bench.script('var d = Data.define("D", 3); spread({to: d});')
+    run = bench.run()
+    assert run.code == 1
+    text = run.report["tasks"][0]["reason"]["text"]
+    assert "D[1]" in text
+    assert "D[0]" not in text
+    assert "D[2]" not in text
+
+
+def test_a_tool_killed_by_a_signal_is_told_so(bench: Workbench) -> None:
+    bench.script('var d = Data.define("D"); shell({script: "kill -9 $$", to: d});')
+    run = bench.run()
+    assert run.code == 1
+    reason = run.report["tasks"][0]["reason"]
+    assert (reason["kind"], reason["signal"]) == ("signal", 9)
+
+
+def test_a_tool_out_of_time_is_ended(bench: Workbench) -> None:
+    bench.script('var d = Data.define("D"); slow({to: d});')
+    run = bench.run()
+    assert run.code == 1
+    assert run.report["tasks"][0]["reason"]["kind"] == "timeout"
+
+
+def test_a_failed_attempt_is_repeated_from_a_clean_folder(bench: Workbench) -> None:
+    bench.script('var d = Data.define("D"); flaky({to: d});')
+    run = bench.run()
+    assert run.code == 0, run.err
+    task = run.report["tasks"][0]
+    assert task["attempts"] == 3
+    assert len(task["earlier"]) == 2
+    assert (bench.out / "D.txt").read_text() == "attempt 3\n"
+
+
+def test_a_full_pool_is_enospc_with_the_reason_and_nothing_written_is_lost(bench: Workbench) -> None:
+    bench.script(
+        'var s = Data.define("Small"); var d = Data.define("Big"); var e = Data.define("End");'
+        "shell({script: 'echo safe > \"$1\"', to: s}); both({from: s, to: e, big: d});"
+    )
+    run = bench.run("--memory", "32MiB", env={"TIDEMILL_SPACE_WAIT": "0.2"})
+    assert run.code == 1
+    reason = run.report["tasks"][1]["reason"]
+    assert reason["kind"] == "no-space", reason
+    assert "--memory" in reason["text"]
+    assert run.report["tasks"][0]["status"] == "done"
+
+
+def test_keep_exports_every_temporary_and_export_only_some(bench: Workbench) -> None:
+    bench.script(
+        'var a = Data.get("in"); var b = Data.define("B", 2); var c = Data.define("C");'
+        "copy({from: a, to: b[0]}); copy({from: b[0], to: b[1]}); copy({from: b[1], to: c});"
+    )
+    assert bench.run("--export", "B[1]").code == 0
+    assert sorted(path.name for path in bench.out.rglob("*.txt")) == ["B_1.txt", "C.txt"]
+    assert bench.run("--export", "/^B/").code == 0
+    assert sorted(path.name for path in bench.out.rglob("*.txt")) == ["B_0.txt", "B_1.txt", "C.txt"]
+    assert bench.run("--keep").code == 0
+    refused = bench.run("--export", "Bx")
+    assert refused.code == 2
+    assert "no data element matches" in refused.err
+
+
+def test_events_are_json_one_a_line(bench: Workbench) -> None:
+    bench.script('var a = Data.get("in"); var b = Data.define("B"); copy({from: a, to: b});')
+    run = bench.run("--json")
+    events = [json.loads(line) for line in run.out.splitlines()]
+    kinds = [event["event"] for event in events]
+    assert kinds[0] == "started"
+    assert kinds[-1] == "ended"
+    assert {"task_started", "task_done", "exported"} <= set(kinds)
+    assert events[-1]["outcome"] == "done"
+
+
+def test_a_bound_input_cannot_be_changed_through_the_pool(bench: Workbench, storage: str) -> None:
+    if storage != "mount":
+        pytest.skip("staging shows inputs as links to the files themselves (docs/SEMANTICS.md)")
+    bench.script('var a = Data.get("in"); var b = Data.define("B"); vandal({from: a, to: b});')
+    run = bench.run()
+    assert run.code == 1
+    assert (bench.data / "in.txt").read_text() == "tide\n"
+
+
+def test_staged_in_inputs_are_copies(bench: Workbench) -> None:
+    bench.script('var a = Data.get("in"); var b = Data.define("B"); copy({from: a, to: b});')
+    run = bench.run("--stage-in")
+    assert run.code == 0, run.err
+    assert (bench.out / "B.txt").read_text() == "tide\n"
+
+
+def test_large_files_come_through_whole(bench: Workbench) -> None:
+    blob = os.urandom(5 * 1024 * 1024 + 12345)
+    (bench.data / "blob.bin").write_bytes(blob)
+    bench.script('var a = Data.get("blob"); var b = Data.define("B"); var c = Data.define("C"); copy({from: a, to: b}); copy({from: b, to: c});')
+    run = bench.run()
+    assert run.code == 0, run.err
+    assert (bench.out / "C.txt").read_bytes() == blob
+
+
+def test_a_full_output_disk_leaves_nothing_half_written(bench: Workbench, small_disk: Path) -> None:
+    bench.script('var d = Data.define("D"); shell({script: \'head -c 3000000 /dev/zero > "$1"\', to: d});')
+    run = bench.run(out=small_disk / "out")
+    assert run.code == 1
+    assert "could not be exported" in run.err
+    assert [path for path in small_disk.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_everything_and_leaves_nothing(bench: Workbench, number: int, code: int) -> None:
+    marker = f"sleep 7{os.getpid()}.{number}"
+    bench.script(f"var d = Data.define(\"D\"); shell({{script: '{marker} & {marker}', to: d}});")
+    process = bench.start("--json")
+    bench.wait_for_event(process, "task_started")
+    bench.wait_for(lambda: bench.processes(marker))
+    process.send_signal(number)
+    assert process.wait(timeout=30) == code
+    assert bench.processes(marker) == []
+    assert bench.mounts() == []
+    assert json.loads((bench.report / "run.json").read_text())["outcome"] == "interrupted"
+
+
+def test_what_a_killed_run_leaves_is_removed_by_the_next(bench: Workbench) -> None:
+    marker = f"sleep 8{os.getpid()}.5"
+    bench.script(f"var d = Data.define(\"D\"); shell({{script: '{marker}', to: d}});")
+    process = bench.start("--json")
+    bench.wait_for_event(process, "task_started")
+    bench.wait_for(lambda: bench.processes(marker))
+    process.kill()
+    process.wait()
+    bench.wait_for(lambda: not bench.processes(marker))
+    bench.script('var a = Data.get("in"); var b = Data.define("B"); copy({from: a, to: b});')
+    assert bench.run().code == 0
+    assert bench.mounts() == []
+    assert bench.leftovers() == []
+
+
+def test_ten_runs_at_once_do_not_meet(bench: Workbench) -> None:
+    bench.script('var a = Data.get("in"); var b = Data.define("B"); copy({from: a, to: b});')
+    started = [bench.start("--out", str(bench.root / f"o{i}"), "--report", str(bench.root / f"r{i}")) for i in range(10)]
+    assert [process.wait(timeout=60) for process in started] == [0] * 10
+    assert all((bench.root / f"o{i}" / "B.txt").read_text() == "tide\n" for i in range(10))
+    assert bench.mounts() == []
+
+
+def test_arrays_pass_as_arguments_lists_and_directories(bench: Workbench) -> None:
+    for name in ("p1", "p2", "p10"):
+        (bench.data / "P").mkdir(exist_ok=True)
+        (bench.data / "P" / f"{name}.txt").write_text(f"{name}\n")
+    bench.script(
+        'var p = Data.get("P", 3); var a = Data.define("A"); var l = Data.define("L"); var d = Data.define("Dir");'
+        "join_args({from: p, to: a}); join_list({from: p, to: l}); join_dir({from: p, to: d}); "
+        'var s = Data.define("Slice"); join_args({from: p.slice(1), to: s});'
+    )
+    run = bench.run()
+    assert run.code == 0, run.err
+    assert (bench.out / "A.txt").read_text() == "p1\np2\np10\n", "natural order"
+    assert (bench.out / "L.txt").read_text() == "p1\np2\np10\n"
+    assert (bench.out / "Dir.txt").read_text() == "p1.txt\np10.txt\np2.txt\n"
+    assert (bench.out / "Slice.txt").read_text() == "p2\np10\n"
+
+
+def test_a_very_long_array_becomes_a_response_file(bench: Workbench) -> None:
+    count = 2500
+    (bench.data / "P").mkdir()
+    for i in range(count):
+        (bench.data / "P" / f"a-rather-long-name-of-a-part-{i}.txt").write_text("x")
+    bench.script(f'var p = Data.get("P", {count}); var a = Data.define("A"); count_args({{from: p, to: a}});')
+    run = bench.run()
+    assert run.code == 0, run.err
+    first, lines = (bench.out / "A.txt").read_text().split()
+    assert first.startswith("@")
+    assert int(lines) == count
+
+
+def test_the_report_numbers_agree_with_the_files(bench: Workbench) -> None:
+    bench.script('var a = Data.get("in"); var b = Data.define("B"); copy({from: a, to: b});')
+    run = bench.run("--set", "unused=1")
+    assert run.code == 2
+    bench.script('var n = 1; var a = Data.get("in"); var b = Data.define("B", n); for (var i = 0; i < n; i++) copy({from: a, to: b[i]});')
+    run = bench.run("--set", "n=4")
+    assert run.code == 0, run.err
+    assert run.report["totals"]["tasks_done"] == 4
+    assert run.report["sets"] == {"n": 4}
+    sizes = {member["name"]: member["bytes"] for member in run.report["data"]}
+    assert sizes["B[3]"] == (bench.out / "B" / "B_3.txt").stat().st_size
+    tools = {tool["name"] for tool in run.report["provenance"]["tools"]}
+    assert "copy" in tools
+    assert all(member["hash"] for member in run.report["data"])
+
+
+def test_an_empty_script_is_a_run_of_nothing(bench: Workbench) -> None:
+    bench.script("")
+    run = bench.run()
+    assert run.code == 0, run.err
+    assert run.report["settings"]["mode"] == "none"
+
+
+def test_an_exported_flow_runs_by_itself(bench: Workbench) -> None:
+    bench.script('var a = Data.get("in"); var b = Data.define("B"); copy({from: a, to: b});')
+    exported = bench.tidemill("flow", "export", bench.workflow, "--data", bench.data, "--tools", bench.tools)
+    assert exported.returncode == 0, exported.stderr
+    flow = bench.root / "flow.json"
+    flow.write_text(exported.stdout)
+    done = bench.tidemill("run", flow, "--data", bench.data, "--out", bench.out, "--report", bench.report, "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert (bench.out / "B.txt").read_text() == "tide\n"
+
+
+def test_a_writer_that_waits_for_space_proceeds_when_there_is_some(bench: Workbench) -> None:
+    """Two tasks write 20 MiB each into a pool of 32 MiB; the second waits until the first is exported and gone."""
+    bench.script('var d = Data.define("D", 2); for (var i = 0; i < 2; i++) shell({script: \'head -c 20000000 /dev/zero > "$1"\', to: d[i]});')
+    run = bench.run("--memory", "32MiB", "--slots", "2", env={"TIDEMILL_SPACE_WAIT": "60"})
+    assert run.code == 0, run.err
+    assert [path.stat().st_size for path in sorted(bench.out.rglob("D_*"))] == [20_000_000, 20_000_000]
+
+
+def test_cancel_while_a_writer_waits_for_space_is_prompt(bench: Workbench) -> None:
+    bench.script('var d = Data.define("D"); shell({script: \'head -c 64000000 /dev/zero > "$1"\', to: d});')
+    process = bench.start("--memory", "32MiB", "--json", env={"TIDEMILL_SPACE_WAIT": "300"})
+    bench.wait_for_event(process, "task_started")
+    bench.wait_for(lambda: bench.last_progress(process)["used"] > 28 << 20)
+    begun = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 130
+    assert time.monotonic() - begun < 30, "far below the wait for space"
+    assert bench.mounts() == []
+
+
+def test_a_second_run_replaces_the_outputs_of_the_first(bench: Workbench) -> None:
+    bench.script('var a = Data.get("in"); var b = Data.define("B"); copy({from: a, to: b});')
+    assert bench.run().code == 0
+    (bench.data / "in.txt").write_text("ebb\n")
+    assert bench.run().code == 0
+    assert (bench.out / "B.txt").read_text() == "ebb\n"
+
+
+def test_standard_streams_of_the_run_itself_stay_usable(bench: Workbench) -> None:
+    """A reader of --json that goes away does not stop the run."""
+    bench.script('var a = Data.get("in"); var b = Data.define("B"); copy({from: a, to: b});')
+    command = f"{bench.command_line('--json')} | head -n 1"
+    done = subprocess.run(["bash", "-c", command], cwd=bench.root, capture_output=True, text=True, timeout=60, check=False)
+    assert json.loads(done.stdout)["event"] == "started"
+    bench.wait_for(lambda: (bench.report / "run.json").exists())
+    assert (bench.out / "B.txt").exists()
