@@ -84,6 +84,11 @@ impl Arena {
         Ok(Self { pool, stripe_bytes, shards, stripes: AtomicU64::new(0) })
     }
 
+    /// How much memory the arena has from the system, by its own count, in bytes: what is used and what is kept for reuse.
+    pub fn touched(&self) -> u64 {
+        self.pool.touched()
+    }
+
     fn shard(&self, key: StripeKey) -> &Shard {
         // Multiplied by 2^64 / golden ratio (Knuth), neighbours fall far apart; the upper bits are the well mixed ones.
         let mixed = key.file.0.wrapping_add(key.stripe.0.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);

@@ -82,6 +82,11 @@ impl Pool {
         (self.capacity, ledger.used(), ledger.reserved())
     }
 
+    /// Bytes of blocks that are held or warm.
+    pub fn touched(&self) -> u64 {
+        self.ledger.lock().touched()
+    }
+
     pub fn set_hook(&self, hook: FreedHook) {
         *self.hook.write() = Some(hook);
     }

@@ -39,6 +39,11 @@ impl Ledger {
         self.reserved
     }
 
+    /// Bytes of blocks that are held, and of free ones that are warm.
+    pub fn touched(&self) -> u64 {
+        (self.held_pages + self.buddy.warm_pages()) * u64::from(PAGE_BYTES)
+    }
+
     /// A block of `order`.
     pub fn take(&mut self, order: u8) -> Result<Span, NoRoom> {
         let pages = 1 << order;
@@ -87,8 +92,7 @@ impl Ledger {
     ///
     /// To be asked, and obeyed, under the same lock after every call that takes, gives or reserves.
     pub fn excess(&mut self) -> Option<Span> {
-        let touched = (self.held_pages + self.buddy.warm_pages()) * u64::from(PAGE_BYTES);
-        if !self.discards || touched + self.reserved <= self.capacity {
+        if !self.discards || self.touched() + self.reserved <= self.capacity {
             return None;
         }
         self.buddy.cool()
