@@ -43,7 +43,9 @@ fn a_hundred_thousand_created_and_removed_stripes_take_no_new_memory() {
         for (key, len) in keys.iter().zip(lens) {
             arena.write(*key, FIRST, len, &number.to_le_bytes()).unwrap();
         }
-        keys.iter().for_each(|key| arena.remove(*key).unwrap());
+        for key in keys {
+            arena.remove(key).unwrap();
+        }
     };
     round(0);
     let touched = arena.touched();
@@ -79,9 +81,9 @@ fn a_later_stripe_takes_a_whole_block_at_once_and_gives_back_its_slack_when_fitt
 fn a_nearly_full_arena_grows_by_what_is_needed_rather_than_early() {
     let arena = arena(2 * MIB);
     arena.reserve(2 * MIB - 256 * 1024).unwrap();
-    arena.write(key(1, 1), FIRST, 0, &[1; 100_000]).unwrap();
+    arena.write(key(1, 1), FIRST, 0, &vec![1; 100_000]).unwrap();
     assert_eq!(arena.usage().used, 2 * MIB - 128 * 1024);
-    arena.write(key(1, 1), FIRST, 100_000, &[1; 100_000]).unwrap();
+    arena.write(key(1, 1), FIRST, 100_000, &vec![1; 100_000]).unwrap();
     assert_eq!(arena.usage().free(), 0, "grown where it stands: a copy would not have fitted beside it");
 }
 

@@ -125,8 +125,8 @@ fn a_truncation_by_one_thread_keeps_late_writes_of_others_out() {
 fn thousands_of_random_calls_with_views_held_agree_with_the_model_also_when_it_is_nearly_full() {
     for stripes in [2, 5, 40] {
         let arena = arena(stripes);
-        (100..130).for_each(|seed| conformance::run(&arena, seed, 300));
+        (100..115).for_each(|seed| conformance::run(&arena, seed, 300));
     }
     let whole = Arena::new(Options::of_capacity(16 << 20)).unwrap();
-    (200..203).for_each(|seed| conformance::run(&whole, seed, 300));
+    (200..202).for_each(|seed| conformance::run(&whole, seed, 300));
 }

@@ -119,8 +119,10 @@ impl Trial<'_> {
         let (found, expected) = (self.engine.read(key, 0, u32::MAX), self.model.read(key, 0, u32::MAX));
         let (found, expected) = (found.expect("readable"), expected.expect("readable"));
         assert_eq!(found.len(), expected.len(), "length after {}", self.place);
-        let differs = found.iter().zip(&expected).position(|(found, expected)| found != expected);
-        assert_eq!(differs, None, "first wrong byte after {}", self.place);
+        if found != expected {
+            let differs = found.iter().zip(&expected).position(|(found, expected)| found != expected);
+            panic!("byte {differs:?} is wrong after {}", self.place);
+        }
     }
 
     fn look(&mut self, key: StripeKey, offset: u32, len: u32) {
