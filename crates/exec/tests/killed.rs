@@ -1,0 +1,50 @@
+//! When we are killed by SIGKILL, our tools die too. The test runs itself as the process that is killed.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use exec::{Launch, protect, run};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+use tokio_util::sync::CancellationToken;
+
+/// Set in the process that is killed.
+const MARK: &str = "EXEC_TEST_IS_KILLED";
+
+#[test]
+fn tools_and_their_children_die_when_we_are_killed() {
+    if std::env::var_os(MARK).is_some() {
+        return run_tools_for_ever();
+    }
+    let itself = std::env::current_exe().unwrap();
+    let mut command = Command::new(itself);
+    command.args(["--exact", "tools_and_their_children_die_when_we_are_killed", "--nocapture"]);
+    let mut victim = command.env(MARK, "1").stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    // The tools and their children inherit nothing of ours but write to this pipe, so its end is the death of them all.
+    let mut words = BufReader::new(victim.stderr.take().unwrap());
+    let mut ready = String::new();
+    while !ready.contains("ready 1") || !ready.contains("ready 2") {
+        assert_ne!(words.read_line(&mut ready).unwrap(), 0, "the tools start: {ready}");
+    }
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+    let mut rest = String::new();
+    words.read_to_string(&mut rest).unwrap();
+    assert!(!rest.contains("survived"), "{rest}");
+}
+
+fn run_tools_for_ever() {
+    protect().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let own_stderr = format!("/proc/{}/fd/2", std::process::id());
+    let tool = |number: u32| {
+        let mut launch = Launch::new("/bin/sh", "/");
+        let script =
+            format!("exec 2>{own_stderr}; trap '' TERM; echo ready {number} >&2; sleep 100 & wait; echo survived >&2");
+        launch.args = vec!["-c".into(), script.into()];
+        run(launch, CancellationToken::new())
+    };
+    runtime.block_on(async {
+        // One that has ended before leaves its line to the next.
+        run(Launch::new("/bin/true", "/"), CancellationToken::new()).await;
+        tokio::join!(tool(1), tool(2));
+    });
+}
