@@ -24,7 +24,7 @@ def in_one_piece(data, queries, folder):
     run = lambda *command: subprocess.run(command, check=True, capture_output=True)  # noqa: E731
     database, hits = f"{folder}/nifh-db", folder / "hits.tsv"
     run("makeblastdb", "-in", str(data / "nifh-db.fa"), "-dbtype", "nucl", "-blastdb_version", "4", "-out", database)
-    run("blastn", "-db", database, "-query", str(data / f"{queries}.fa"), "-out", str(hits), "-outfmt", "6", "-evalue", "1e-10")
+    run("blastn", "-db", database, "-query", str(data / f"{queries}.fa"), "-evalue", "1e-10", "-outfmt", "6", "-out", str(hits))
     return hits.read_text().splitlines()
 
 
@@ -43,7 +43,8 @@ def main():
     finally:
         shutil.rmtree(folder)
     expect(theirs, "a search in one piece finds nothing: the data is not that of this example")
-    expect(sorted(ours) == sorted(theirs), f"{len(ours)} hits, {len(set(ours) ^ set(theirs))} unlike those of one search, which has {len(theirs)}")
+    unlike = len(set(ours) ^ set(theirs))
+    expect(sorted(ours) == sorted(theirs), f"{len(ours)} hits, {unlike} unlike those of one search, which has {len(theirs)}")
     expect(ours == theirs, "the hits are those of one search, but in another order")
     print(f"{len(ours)} hits of {len({line.split()[0] for line in ours})} queries, the same as in one piece")
 

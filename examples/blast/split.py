@@ -1,6 +1,6 @@
 """SplitQueries: cuts a FASTA file into parts with equally many sequences each; a part after the other, in order.
 
-    split.py IN.fa PART.fa ...
+split.py IN.fa PART.fa ...
 """
 
 import argparse
@@ -25,7 +25,7 @@ def main():
     parser.add_argument("queries", type=pathlib.Path)
     parser.add_argument("parts", type=pathlib.Path, nargs="+")
     args = parser.parse_args()
-    for path, part in zip(args.parts, cut(records(args.queries.read_text()), len(args.parts))):
+    for path, part in zip(args.parts, cut(records(args.queries.read_text()), len(args.parts)), strict=True):
         path.write_text("".join(part))
 
 

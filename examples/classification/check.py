@@ -87,8 +87,10 @@ def check_parts(data, out, seed):
     header, lines = rows.read(data / "Train.csv")
     files = exported(out, "TrainPart")
     parts = [rows.read(files[index])[1] for index in sorted(files)]
-    expect(collections.Counter(line for part in parts for line in part) == collections.Counter(lines),
-           "the parts together are not the rows of Train")
+    expect(
+        collections.Counter(line for part in parts for line in part) == collections.Counter(lines),
+        "the parts together are not the rows of Train",
+    )
     sizes = {len(part) for part in parts}
     expect(max(sizes) - min(sizes) <= 1, f"the parts differ in size: {sorted(sizes)}")
     classes = set(map(rows.label_of, lines))
@@ -103,8 +105,7 @@ def train_again(header, parts, seed):
     fieldnames = header.rstrip("\n").split(",")
     tables = [list(csv.DictReader(part, fieldnames=fieldnames)) for part in parts]
     data = [(numbers(records), [record["label"] for record in records]) for records in tables]
-    return {(row, column): train.ALGORITHMS[algorithm](*data[column], seed)
-            for row, algorithm in enumerate(ALGORITHMS) for column in range(len(parts))}
+    return {(row, column): train.ALGORITHMS[algorithm](*data[column], seed) for row, algorithm in enumerate(ALGORITHMS) for column in range(len(parts))}
 
 
 def check_models(data, out, estimators):
@@ -133,7 +134,7 @@ def check_predictions(data, out, estimator):
     answers = {}
     for index, path in enumerate(inputs):
         valid = [record for record in table(path) if is_valid(record)]
-        wanted = dict(zip([record["id"] for record in valid], estimator.predict(numbers(valid)) if valid else []))
+        wanted = dict(zip([record["id"] for record in valid], estimator.predict(numbers(valid)) if valid else [], strict=True))
         lines = table(files[(index,)])
         got = {line["id"]: line["label"] for line in lines}
         expect(len(got) == len(lines), f"{files[(index,)]} answers an id twice")

@@ -18,7 +18,7 @@ def main():
     labels = [rows.label_of(line) for line in lines]
     right = [int((model.predict(model.load(path), features) == labels).sum()) for path in args.models]
     best = right.index(max(right))
-    for path, count in zip(args.models, right):
+    for path, count in zip(args.models, right, strict=True):
         print(f"{path}: {count} of {len(labels)}")
     print(f"best: {args.models[best]}, accuracy {right[best] / len(labels):.4f}")
     shutil.copyfile(args.models[best], args.best)

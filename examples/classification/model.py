@@ -64,7 +64,7 @@ def bayes_numbers(estimator):
 def bayes_places(model, features):
     scores = [
         np.log(prior) - 0.5 * (np.log(2 * np.pi * variance).sum() + ((features - mean) ** 2 / variance).sum(axis=1))
-        for mean, variance, prior in zip(model["mean"], model["variance"], model["prior"])
+        for mean, variance, prior in zip(model["mean"], model["variance"], model["prior"], strict=True)
     ]
     return np.array(scores).argmax(axis=0)
 

@@ -17,7 +17,7 @@ def deal(lines, count):
     for turn, index in enumerate(by_class):
         part_of[index] = turn % count
     parts = [[] for _ in range(count)]
-    for line, part in zip(lines, part_of):
+    for line, part in zip(lines, part_of, strict=True):
         parts[part].append(line)
     return parts
 
@@ -36,7 +36,7 @@ def main():
     args = parser.parse_args()
     header, lines = rows.read(args.dataset)
     refuse_rare_classes(lines, len(args.parts))
-    for path, part in zip(args.parts, deal(lines, len(args.parts))):
+    for path, part in zip(args.parts, deal(lines, len(args.parts)), strict=True):
         rows.write(path, header, part)
 
 

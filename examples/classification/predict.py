@@ -14,9 +14,7 @@ def main():
     args = parser.parse_args()
     header, lines = rows.read(args.dataset)
     labels = model.predict(model.load(args.model), rows.Format(header).matrix(lines)) if lines else []
-    answers = [
-        f"{name},{label}\n" for line, label in zip(lines, labels) for name in line.partition(",")[0].split()
-    ]
+    answers = [f"{name},{label}\n" for line, label in zip(lines, labels, strict=True) for name in line.partition(",")[0].split()]
     rows.write(args.predictions, "id,label\n", answers)
 
 

@@ -13,6 +13,7 @@ import collections
 import gzip
 import pathlib
 import random
+import typing
 
 KDD_TRAIN = "kddcup.data_10_percent.gz"
 KDD_UNLABELLED = "corrected.gz"
@@ -24,8 +25,7 @@ KINDS = {
     "normal": "normal",
     "dos": "back land neptune pod smurf teardrop apache2 mailbomb processtable udpstorm",
     "probe": "ipsweep nmap portsweep satan mscan saint",
-    "r2l": "ftp_write guess_passwd imap multihop phf spy warezclient warezmaster"
-    " named sendmail snmpgetattack snmpguess worm xlock xsnoop",
+    "r2l": "ftp_write guess_passwd imap multihop phf spy warezclient warezmaster named sendmail snmpgetattack snmpguess worm xlock xsnoop",
     "u2r": "buffer_overflow loadmodule perl rootkit httptunnel ps sqlattack xterm",
 }
 KIND_OF = {name: kind for kind, names in KINDS.items() for name in names.split()}
@@ -41,8 +41,12 @@ KDD_COLUMNS = (
 KDD_WORDS = (1, 2, 3)
 
 
-class Row(collections.namedtuple("Row", "name features label")):
+class Row(typing.NamedTuple):
     """One labelled row: `features` is the middle of its line, without id and label."""
+
+    name: str
+    features: str
+    label: str
 
     def labelled(self):
         return f"{self.name},{self.features},{self.label}\n"
@@ -58,7 +62,7 @@ def digits(seed, test_share=0.2, unlabelled_share=0.2):
     data = load_digits()
     rows = [
         Row(f"d{index}", ",".join(f"{pixel:g}" for pixel in pixels), str(label))
-        for index, (pixels, label) in enumerate(zip(data.data, data.target))
+        for index, (pixels, label) in enumerate(zip(data.data, data.target, strict=True))
     ]
     test, rest = take(rows, round(len(rows) * test_share), seed)
     unlabelled, train = take(rest, round(len(rows) * unlabelled_share), seed + 1)
@@ -109,8 +113,9 @@ def take(rows, count, seed, at_least=1):
     return [row for i, row in enumerate(rows) if i in chosen], [row for i, row in enumerate(rows) if i not in chosen]
 
 
-def write_all(folder, columns, train, test, unlabelled, parts):
+def write_all(folder, data, parts):
     """Writes every file; parts left there by an earlier run are removed, since the workflow wants exactly so many."""
+    columns, train, test, unlabelled = data
     if len(unlabelled) < parts:
         raise SystemExit(f"{len(unlabelled)} unlabelled rows are too few for {parts} parts")
     slices = folder / "Unlab"
@@ -148,7 +153,7 @@ def main():
         parser.error("--rows and --test-rows belong to --kdd")
     else:
         data = digits(args.seed)
-    write_all(args.folder, *data, args.parts_unlabelled)
+    write_all(args.folder, data, args.parts_unlabelled)
     _, train, test, unlabelled = data
     print(f"{args.folder}: Train {len(train)} rows, Test {len(test)}, Unlab {len(unlabelled)} in {args.parts_unlabelled} files")
 

@@ -28,7 +28,7 @@ class Format:
         fields = line.rstrip("\n").split(",")
         if len(fields) != len(self.names):
             return f"{len(fields)} columns instead of {len(self.names)}"
-        for name, words, field in zip(self.names[1:], self.words, fields[1:]):
+        for name, words, field in zip(self.names[1:], self.words, fields[1:], strict=False):
             if words is not None and field not in words:
                 return f"column {name.partition(':')[0]}: unknown word {field!r}"
             if words is None and not is_finite(field):
@@ -45,7 +45,7 @@ class Format:
 
         fields = [line.rstrip("\n").split(",")[1 : 1 + len(self.words)] for line in lines]
         columns = []
-        for words, column in zip(self.words, zip(*fields)):
+        for words, column in zip(self.words, zip(*fields, strict=True), strict=True):
             if words is None:
                 numbers = np.array(column, dtype=np.float32)
                 columns.append((np.sign(numbers) * np.log1p(np.abs(numbers)))[:, None])

@@ -76,7 +76,7 @@ def find_images(folder):
     if len(names) < 2 or not (folder / "region.hdr").is_file():
         raise SystemExit(f"plan.py: {folder} should hold two *.fits or more, and region.hdr")
     for name in names:
-        if "__" in name or name.endswith("_area.fits") or not name.isascii() or set(name) & set(" \"\\"):
+        if "__" in name or name.endswith("_area.fits") or not name.isascii() or set(name) & set(" '\\") or '"' in name:
             raise SystemExit(f"plan.py: {name}: rename it without '__', '_area', blanks, quotes")
     return names
 
