@@ -95,7 +95,7 @@ export function outputOf(task) {
 function streamOf(name, { head, tail = "", bytes }) {
   const kept = new TextEncoder().encode(head + tail).length;
   const cut = kept < bytes ? `\n[… ${words.bytes(bytes - kept)} left out …]\n` : "";
-  const text = [head, cut ? el("span", { class: "cut" }, cut) : null, tail];
+  const text = [words.plainLines(head), cut ? el("span", { class: "cut" }, cut) : null, words.plainLines(tail)];
   return [el("h4", {}, `${name}, ${words.bytes(bytes)}`), el("pre", { tabindex: "0", "aria-label": name, class: "output" }, text.filter(Boolean))];
 }
 

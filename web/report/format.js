@@ -24,7 +24,7 @@ export function seconds(length) {
   if (length === null || length === undefined) return "–";
   if (length === 0) return "0 s";
   if (length < 0.9995) return `${significant(length * 1000, false)} ms`;
-  if (length < 59.95) return `${significant(length, false)} s`;
+  if (length < 59.95) return `${length.toFixed(length < 9.995 ? 2 : 1)} s`;
   const whole = Math.round(length);
   const two = (part) => String(part).padStart(2, "0");
   if (whole < 3600) return `${Math.floor(whole / 60)} min ${two(whole % 60)} s`;
@@ -33,9 +33,16 @@ export function seconds(length) {
 
 /** A place on the time axis, with as many decimals as ticks `step` apart need. */
 export function instant(time, step) {
-  if (step >= 60) return time === 0 ? "0" : seconds(time);
+  if (step >= 60) return clock(time);
   const decimals = Math.max(0, Math.ceil(-Math.log10(step) - 1e-9));
   return `${time.toFixed(decimals)} s`;
+}
+
+function clock(time) {
+  const minutes = Math.round(time / 60);
+  const hours = Math.floor(minutes / 60);
+  if (hours === 0) return `${minutes} min`;
+  return minutes % 60 === 0 ? `${hours} h` : `${hours} h ${minutes % 60} min`;
 }
 
 /** A part of one as per cent. */
@@ -51,6 +58,16 @@ export function plural(number, one, many = `${one}s`) {
 /** The name of a data reference: a member, or the first and last of several. */
 export function dataName(ref) {
   return typeof ref === "string" ? ref : `${ref.from} … ${ref.to}`;
+}
+
+/** Text of a tool as plain lines: without the colours and cursor moves that terminals know. */
+export function plainLines(text) {
+  return text.replace(/\u001b\[[0-9;?]*[ -/]*[@-~]|\u001b[@-Z\\-_]/g, "").replace(/\r\n?/g, "\n");
+}
+
+/** JSON whose characters that would turn the direction of the text around them are written out, so that they are seen. */
+export function directed(json) {
+  return json.replace(/[\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, (mark) => `\\\\u${mark.charCodeAt(0).toString(16)}`);
 }
 
 function significant(number, whole) {

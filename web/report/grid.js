@@ -12,21 +12,23 @@ const PRINTED_MAX = 300;
 
 /**
  * A grid in `holder`. `columns` are `{ name, value(row), show(row), number, width }`; `options` has `id`, `label`, `textOf(row)` for the filter,
- * `idOf(row)`, `open(row, grid)` (or nothing) and `told(count)`. Answers `{ setRows, setQuery, reveal, grid }`.
+ * `idOf(row)`, `open(row, grid)` (or nothing) and `told(count)`. Answers `{ setRows, setQuery, grid }`.
  */
 export function startGrid(holder, columns, rows, options) {
   const grid = el("div", { class: "grid", role: "grid", tabindex: "0", id: options.id, "aria-label": options.label, "aria-colcount": columns.length });
   const body = el("div", { class: "grid-body", role: "rowgroup" });
-  const scroller = el("div", { class: "grid-scroll" }, body);
+  const scroller = el("div", { class: "grid-scroll" });
   grid.style.setProperty("--columns", columns.map((column) => column.width).join(" "));
   const state = { grid, body, scroller, columns, options, rows, shown: rows, query: "", by: 0, descending: false, active: -1, printing: false };
   const head = el("div", { class: "grid-head", role: "row", "aria-rowindex": "1" }, columns.map((column, at) => header(state, column, at)));
   state.head = head;
-  grid.append(el("div", { role: "rowgroup" }, head), scroller);
+  // The header scrolls along, so that a scroll bar narrows both alike.
+  scroller.append(el("div", { role: "rowgroup", class: "grid-top" }, head), body);
+  grid.append(scroller);
   holder.append(grid);
   scroller.addEventListener("scroll", () => paint(state), { passive: true });
   grid.addEventListener("keydown", (event) => keyed(state, event));
-  grid.addEventListener("focus", () => activate(state, Math.max(0, state.active), false));
+  grid.addEventListener("focus", () => activate(state, Math.max(0, state.active)));
   addEventListener("beforeprint", () => printing(state, true));
   addEventListener("afterprint", () => printing(state, false));
   refresh(state);
@@ -34,7 +36,6 @@ export function startGrid(holder, columns, rows, options) {
     grid,
     setRows: (next) => refresh(Object.assign(state, { rows: next, active: -1 })),
     setQuery: (query) => refresh(Object.assign(state, { query, active: -1 })),
-    reveal: (row) => activate(state, state.shown.indexOf(row), true),
   };
 }
 
@@ -66,7 +67,7 @@ function refresh(state) {
 function paint(state) {
   const { body, scroller, shown, printing: all } = state;
   // Before the first layout nothing has a height; a screenful is enough then.
-  const [from, to] = all ? [0, Math.min(shown.length, PRINTED_MAX)] : inSight(shown.length, ROW, scroller.scrollTop, scroller.clientHeight || 420);
+  const [from, to] = all ? [0, Math.min(shown.length, PRINTED_MAX)] : inSight(shown.length, ROW, scroller.scrollTop, room(state) || 420);
   const key = `${from} ${to} ${state.active}`;
   if (state.painted === key) return;
   state.painted = key;
@@ -85,31 +86,35 @@ function line(state, at) {
   const cells = columns.map((column) => el("div", { role: "gridcell", class: column.number ? "number" : null }, column.show(row)));
   if (active) grid.setAttribute("aria-activedescendant", id);
   const click = () => {
-    activate(state, at, false);
+    activate(state, at);
     options.open?.(row, grid);
   };
   const attributes = { id, role: "row", class: options.classOf?.(row), "aria-rowindex": at + 2, "aria-selected": active, style: `top:${at * ROW}px`, onclick: click };
   return el("div", attributes, cells);
 }
 
-function activate(state, at, reveal) {
+function activate(state, at) {
   if (at < 0 || at >= state.shown.length) return;
   state.active = at;
   const { scroller } = state;
   const top = at * ROW;
-  if (reveal) scroller.scrollTop = top - scroller.clientHeight / 2;
-  else if (top < scroller.scrollTop) scroller.scrollTop = top;
-  else if (top + ROW > scroller.scrollTop + scroller.clientHeight) scroller.scrollTop = top + ROW - scroller.clientHeight;
+  if (top < scroller.scrollTop) scroller.scrollTop = top;
+  else if (top + ROW > scroller.scrollTop + room(state)) scroller.scrollTop = top + ROW - room(state);
   paint(state);
+}
+
+/** The height that rows have: the header covers the rest. */
+function room({ scroller, head }) {
+  return scroller.clientHeight - head.offsetHeight;
 }
 
 function keyed(state, event) {
   if (event.target !== state.grid) return;
-  const page = Math.max(1, Math.floor(state.scroller.clientHeight / ROW) - 1);
+  const page = Math.max(1, Math.floor(room(state) / ROW) - 1);
   const last = state.shown.length - 1;
   const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
   if (event.key === "Enter" && state.active >= 0) state.options.open?.(state.shown[state.active], state.grid);
-  else if (event.key in steps) activate(state, Math.max(0, Math.min(last, state.active + steps[event.key])), false);
+  else if (event.key in steps) activate(state, Math.max(0, Math.min(last, state.active + steps[event.key])));
   else return;
   event.preventDefault();
 }

@@ -16,7 +16,7 @@ import { startTheme } from "./theme.js";
 import { startTimeline, wholeRun } from "./timeline.js";
 
 function start() {
-  const run = JSON.parse(byId("run").textContent);
+  const run = JSON.parse(words.directed(byId("run").textContent));
   const model = modelOf(run);
   startTheme();
   showHeader(run);

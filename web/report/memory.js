@@ -18,7 +18,7 @@ export function startMemory(holder, run, shared) {
   const { samples, peak_bytes: peak } = run.pool;
   const capacity = Math.max(0, ...samples.map((sample) => sample[2]));
   const inScale = capacity > 0 && capacity <= peak * CAPACITY_SHOWN;
-  const top = Math.max(1, inScale ? capacity * 1.08 : peak * 1.25);
+  const top = Math.max(1, inScale ? Math.max(capacity, peak) * 1.12 : peak * 1.25);
   const state = { samples, capacity, inScale, top, shared, at: 0 };
   const label = `Memory of the pool over time: at most ${bytes(peak)} of ${bytes(capacity)}`;
   const surface = canvasIn(holder, { label, help: "memory-help", height: HEIGHT }, (...args) => drawMemory(state, ...args));
@@ -98,7 +98,7 @@ function drawCapacity(context, { capacity, inScale, y, width }, colours) {
   context.setLineDash([]);
   context.fillStyle = colours.ink;
   context.textAlign = "right";
-  context.fillText(text, width - RIGHT - 4, row + 10);
+  context.fillText(text, width - RIGHT - 4, inScale ? row - 8 : row + 10);
   context.textAlign = "left";
 }
 

@@ -109,7 +109,9 @@ function drawNode({ at, model, shared, view }, context, node, colours) {
   const { fill, edge } = colours.tool(model.tools.get(node.tool).colour);
   const only = shared.highlight.get();
   context.globalAlpha = only === null || only === node.tool ? 1 : 0.25;
-  context.fillStyle = colours.paper;
+  // A box without a name is all colour.
+  const named = view.scale >= SCALE_NAMED;
+  context.fillStyle = named ? colours.paper : fill;
   context.fillRect(x, y, width, height);
   context.fillStyle = fill;
   context.fillRect(x, y, 8, height);
@@ -117,10 +119,10 @@ function drawNode({ at, model, shared, view }, context, node, colours) {
   context.strokeStyle = node === at ? colours.ink : failed ? colours.bad : edge;
   context.lineWidth = (node === at ? 2.5 : failed ? 1.8 : 1) / Math.min(1, view.scale * 1.5);
   if (node.unstarted === node.tasks.length) context.setLineDash([5, 3]);
-  context.strokeRect(x, y, width, height);
+  if (named || failed || node === at) context.strokeRect(x, y, width, height);
   context.setLineDash([]);
-  if (failed) cross(context, x + width - 13, y + 13, view.scale < SCALE_NAMED ? 16 : 8, colours.bad);
-  if (view.scale >= SCALE_NAMED) drawNames(context, node, failed, colours);
+  if (failed) cross(context, x + width - (named ? 13 : width / 2), y + (named ? 13 : height / 2), named ? 8 : 30, colours.bad);
+  if (named) drawNames(context, node, failed, colours);
   context.globalAlpha = 1;
 }
 

@@ -10,7 +10,6 @@ export function canvasIn(holder, { label, help, height }, draw) {
   const redraw = framewise(() => paint(canvas, size, draw));
   const measure = () => {
     size.width = Math.floor(holder.clientWidth);
-    size.height = typeof height === "function" ? height() : height;
     redraw();
   };
   new ResizeObserver(measure).observe(holder);

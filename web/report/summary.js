@@ -54,7 +54,7 @@ export function showElements(run) {
   const most = Math.max(1, elements[0]?.bytes ?? 1);
   const list = byId("elements");
   const bar = (element) => {
-    const members = element.shape.length > 0 ? `${element.shape.join(" × ")} files` : "1 file";
+    const members = element.shape.length > 0 ? `${element.shape.map(words.count).join(" × ")} files` : "1 file";
     const fill = el("span", { class: `bar ${element.kind}`, style: `width:${(100 * element.bytes) / most}%` });
     const amount = el("span", { class: "number", "data-element": element.name, "data-value": element.bytes }, words.bytes(element.bytes));
     return el("li", {}, el("span", { class: "bar-name", title: element.name }, element.name), el("span", { class: "muted" }, `${element.kind}, ${members}`), el("span", { class: "bar-room" }, fill), amount);

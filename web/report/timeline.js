@@ -216,11 +216,11 @@ function go(state, at) {
 
 function tell(state) {
   if (state.at === null) return;
-  const { task, earlier, lane, start } = state.chart.bars[state.at];
+  const { task, earlier, start } = state.chart.bars[state.at];
   const box = state.canvas.getBoundingClientRect();
   const axis = axisOf(state.shared.view.get(), state.size.width);
-  const y = box.top + AXIS + RAIL + (lane + 1) * state.laneHeight;
-  showCard(titleOf(task), linesOf(task, earlier), box.left + Math.max(GUTTER, axis.x(start)), y);
+  // Under the chart, where it hides no bar.
+  showCard(titleOf(task), linesOf(task, earlier), box.left + Math.max(GUTTER, axis.x(start)), box.bottom - 12);
   announce(spoken(task));
 }
 

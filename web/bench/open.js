@@ -1,0 +1,25 @@
+// How long the page of a large run takes to open: `node bench/open.js [TASKS] [TIMES]`, JSON out, seconds.
+//
+// From the navigation to the second frame after everything is built, in a fresh page each time.
+
+import { browser, folder, opened, sample } from "../tests/browser.js";
+
+const tasks = Number(process.argv[2] ?? 10_000);
+const times = Number(process.argv[3] ?? 5);
+const pages = folder();
+const chrome = await browser();
+try {
+  const { url } = sample(pages.path, tasks, "failed");
+  const seconds = [];
+  for (let time = 0; time < times; time += 1) {
+    const page = await opened(chrome, url);
+    // `opened` answers after the frame; the page's own clock leaves the driver's messages out.
+    seconds.push((await page.evaluate(() => performance.now())) / 1000);
+    await page.close();
+  }
+  seconds.sort((a, b) => a - b);
+  process.stdout.write(`${JSON.stringify({ name: "report opens", tasks, median_s: seconds[times >> 1], worst_s: seconds.at(-1), at_most_s: 2 })}\n`);
+} finally {
+  await chrome.close();
+  pages.remove();
+}

@@ -1,0 +1,306 @@
+// The page in Chromium: its numbers are run.json's, it can be used by keyboard alone, and nothing in a run breaks it.
+
+import assert from "node:assert/strict";
+import test, { after, before } from "node:test";
+import { browser, drawn, folder, opened, sample } from "./browser.js";
+
+const pages = folder();
+let chrome;
+let done;
+let failed;
+
+before(async () => {
+  chrome = await browser();
+  done = sample(pages.path, 223, "done");
+  failed = sample(pages.path, 223, "failed");
+});
+
+after(async () => {
+  await chrome?.close();
+  pages.remove();
+});
+
+const focused = (page) => page.evaluate(() => document.activeElement?.id || document.activeElement?.getAttribute("aria-label") || document.activeElement?.textContent);
+const said = (page) => page.locator("#announcer").textContent();
+const focus = (page, selector) => page.locator(selector).evaluate((element) => element.focus({ focusVisible: true }));
+
+/** Whether a canvas has more than one colour: something was drawn. */
+const isPainted = (page, selector) =>
+  page.locator(selector).evaluate((canvas) => {
+    const pixels = new Uint32Array(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.buffer);
+    return new Set(pixels).size > 4;
+  });
+
+test("numbers on the page are those of run.json", async () => {
+  for (const { run, url } of [done, failed]) {
+    const page = await opened(chrome, url);
+    const fields = await page.locator("[data-field]").evaluateAll((all) => all.map(({ dataset }) => [dataset.field, dataset.value]));
+    assert.ok(fields.length >= 7);
+    for (const [field, value] of fields) {
+      const truth = field.split(".").reduce((part, name) => part[name], run);
+      assert.equal(value, String(truth), field);
+    }
+    const bars = await page.locator("[data-element]").evaluateAll((all) => all.map(({ dataset }) => [dataset.element, Number(dataset.value)]));
+    assert.deepEqual(bars, [...run.elements].sort((a, b) => b.bytes - a.bytes).map(({ name, bytes }) => [name, bytes]));
+    assert.equal(await page.locator("#tasks-count").textContent(), `${run.tasks.length} of ${run.tasks.length} tasks`);
+    await page.close();
+  }
+});
+
+test("totals are the sums of the tasks and the data they sum up", () => {
+  for (const { run } of [done, failed]) {
+    assert.equal(run.totals.tasks_done, run.tasks.filter(({ status }) => status === "done").length);
+    assert.equal(run.totals.tasks_failed, run.tasks.filter(({ status }) => status === "failed").length);
+    assert.equal(run.totals.written_bytes, run.data.reduce((sum, { writer, bytes }) => sum + (writer === null ? 0 : bytes ?? 0), 0));
+    assert.equal(run.totals.pool_peak_bytes, Math.max(...run.pool.samples.map(([, used]) => used)));
+  }
+});
+
+test("the page is silent, asks for nothing, and fits 1280 pixels, dark and light", async () => {
+  for (const { url } of [done, failed]) {
+    for (const colorScheme of ["light", "dark"]) {
+      const page = await opened(chrome, url, { colorScheme });
+      assert.deepEqual(page.complaints, []);
+      assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 1280);
+      for (const chart of ["#timeline-chart", "#memory-chart", "#graph-chart"]) assert.ok(await isPainted(page, `${chart} canvas`), chart);
+      await page.close();
+    }
+  }
+});
+
+test("failures come first, with their command, their output and what followed from them", async () => {
+  const { run, url } = failed;
+  const page = await opened(chrome, url);
+  assert.equal(await page.locator("main > section:visible").first().getAttribute("id"), "failures");
+  const roots = run.tasks.filter(({ status, reason }) => status === "failed" && reason.kind !== "upstream");
+  const shown = await page.locator(".failure").evaluateAll((all) => all.map(({ dataset }) => Number(dataset.task)));
+  assert.deepEqual(shown, roots.map(({ id }) => id).slice(0, shown.length));
+  const last = roots.find(({ reason }) => reason.kind === "exit");
+  const text = await page.locator(`.failure[data-task="${last.id}"]`).textContent();
+  for (const part of [last.reason.text, last.reason.stderr.head, last.command[1]]) assert.ok(text.includes(part), part);
+  const follower = run.tasks.find(({ reason }) => reason?.kind === "upstream");
+  const chain = await page.locator(`.failure[data-task="${follower.reason.root}"] .chain`).textContent();
+  assert.ok(chain.includes(`${follower.id} ${follower.tool} needs ${follower.reason.via} `), chain);
+  await page.close();
+});
+
+test("a run without failures does not speak of them", async () => {
+  const page = await opened(chrome, done.url);
+  assert.equal(await page.locator("#failures").isVisible(), false);
+  assert.equal(await page.locator('a[href="#failures"]').isVisible(), false);
+  await page.close();
+});
+
+test("the whole page can be walked with the Tab key, and the focus is always seen", async () => {
+  const page = await opened(chrome, failed.url);
+  const seen = [];
+  for (let step = 0; step < 120; step += 1) {
+    await page.keyboard.press("Tab");
+    const where = await page.evaluate(() => {
+      const at = document.activeElement;
+      if (!at || at === document.body) return null;
+      const style = getComputedStyle(at);
+      return { name: at.id || at.getAttribute("aria-label") || at.textContent, ring: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2 };
+    });
+    if (where === null) break;
+    assert.ok(where.ring, `no focus ring on ${where.name}`);
+    seen.push(where.name);
+  }
+  const order = ["Skip to the timeline", "theme", "zoom-in", "graph-level", "data-filter", "data-rows", "tasks-filter", "task-rows", "command-line"];
+  const places = order.map((name) => seen.indexOf(name));
+  assert.ok(places.every((place, at) => place >= 0 && (at === 0 || place > places[at - 1])), `${order} in ${seen}`);
+  assert.ok(seen.some((name) => name.startsWith("Timeline:")) && seen.some((name) => name.startsWith("Graph of")));
+  await page.close();
+});
+
+test("arrow keys walk the timeline, Enter opens a task, Escape gives the focus back", async () => {
+  const { run, url } = done;
+  const page = await opened(chrome, url);
+  const chart = "#timeline-chart canvas";
+  await focus(page, chart);
+  assert.match(await said(page), /^Task 0 · Partition, done/);
+  await page.keyboard.press("ArrowRight");
+  const sentence = await said(page);
+  const id = Number(/^Task (\d+)/.exec(sentence)[1]);
+  const inLane = run.tasks.filter(({ slot }) => slot === run.tasks[0].slot).sort((a, b) => a.start_s - b.start_s);
+  assert.equal(id, inLane[1].id);
+  assert.ok(await page.locator("#card").isVisible());
+  await page.keyboard.press("Enter");
+  assert.equal(await page.locator("#drawer-title").textContent(), `Task ${id} · ${run.tasks[id].tool}`);
+  assert.equal(await focused(page), "drawer-close");
+  await page.keyboard.press("Escape");
+  assert.equal(await page.locator("#drawer").isVisible(), false);
+  assert.match(await focused(page), /^Timeline:/);
+  await page.close();
+});
+
+test("plus, drag and All change the span of both charts", async () => {
+  const page = await opened(chrome, done.url);
+  const picture = () => page.locator("#memory-chart canvas").evaluate((canvas) => canvas.toDataURL());
+  const whole = await picture();
+  await focus(page, "#timeline-chart canvas");
+  await page.keyboard.press("+");
+  await drawn(page);
+  const close = await picture();
+  assert.notEqual(close, whole);
+  await page.click("#zoom-all");
+  await drawn(page);
+  assert.equal(await picture(), whole);
+  const box = await page.locator("#timeline-chart canvas").boundingBox();
+  await page.mouse.move(box.x + 300, box.y + 60);
+  await page.mouse.down();
+  await page.mouse.move(box.x + 500, box.y + 60, { steps: 4 });
+  await page.mouse.up();
+  await drawn(page);
+  assert.notEqual(await picture(), whole);
+  await page.close();
+});
+
+test("arrow keys walk the graph; Enter on a group shows its tasks in the table", async () => {
+  const { run, url } = done;
+  const page = await opened(chrome, url);
+  await focus(page, "#graph-chart canvas");
+  assert.match(await said(page), /^Task 0 · Partition/);
+  await page.keyboard.press("ArrowRight");
+  const [, tool, count] = /^(\w+), (\d+) tasks/.exec(await said(page));
+  assert.equal(Number(count), run.tasks.filter((task) => task.tool === tool).length);
+  await page.keyboard.press("Enter");
+  assert.equal(await focused(page), "task-rows");
+  assert.equal(await page.locator("#tasks-count").textContent(), `${count} of ${run.tasks.length} tasks`);
+  await page.click("#tasks-limit");
+  assert.equal(await page.locator("#tasks-count").textContent(), `${run.tasks.length} of ${run.tasks.length} tasks`);
+  await page.close();
+});
+
+test("the table of tasks is filtered, sorted and walked by keys", async () => {
+  const { run, url } = failed;
+  const page = await opened(chrome, url);
+  await page.fill("#tasks-filter", "exit code 1");
+  const exits = run.tasks.filter(({ reason }) => reason?.kind === "exit");
+  assert.equal(await page.locator("#tasks-count").textContent(), `${exits.length} of ${run.tasks.length} tasks`);
+  await page.fill("#tasks-filter", "");
+  await page.click('#task-rows [role="columnheader"]:has-text("ran") button');
+  const longest = [...run.tasks].sort((a, b) => b.end_s - b.start_s - (a.end_s - a.start_s))[0];
+  assert.equal(await page.locator("#task-rows .grid-body > [role=row]").first().getAttribute("id"), `task-rows-${longest.id}`);
+  await focus(page, "#task-rows");
+  await page.keyboard.press("End");
+  const active = await page.locator("#task-rows").getAttribute("aria-activedescendant");
+  assert.ok(await page.locator(`#${active}`).isVisible());
+  assert.equal(await page.locator(`#${active}`).getAttribute("aria-rowindex"), String(run.tasks.length + 1));
+  await page.keyboard.press("Enter");
+  assert.ok(await page.locator("#drawer").isVisible());
+  await page.close();
+});
+
+test("text has the contrast that WCAG AA asks for, dark and light", async () => {
+  for (const colorScheme of ["light", "dark"]) {
+    const page = await opened(chrome, failed.url, { colorScheme });
+    const poor = await page.evaluate(poorContrast);
+    assert.deepEqual(poor, [], colorScheme);
+    await page.close();
+  }
+});
+
+test("the theme can be chosen, and the choice outlives the page", async () => {
+  const context = await chrome.newContext({ colorScheme: "light" });
+  const page = await opened(context, done.url);
+  const theme = () => page.evaluate(() => document.documentElement.dataset.theme);
+  assert.equal(await theme(), "light");
+  await page.click("#theme");
+  await page.click("#theme");
+  assert.equal(await theme(), "dark");
+  await page.reload();
+  await page.waitForSelector("html[data-ready]");
+  assert.equal(await theme(), "dark");
+  await context.close();
+});
+
+test("names and outputs that try to break out are shown as they are", async () => {
+  const { run, url } = sample(pages.path, 223, "hostile");
+  const page = await opened(chrome, url);
+  assert.deepEqual(page.complaints, []);
+  assert.equal(await page.evaluate(() => window.broken), undefined);
+  assert.equal(await page.locator("img, iframe, main script").count(), 0);
+  assert.equal(await page.locator("#name").textContent(), run.workflow.name.replace("\u202e", "\\u202e"));
+  assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 1280);
+  assert.doesNotMatch(await page.locator("body").innerText(), /[\u202a-\u202e\u2066-\u2069]/);
+  await page.close();
+});
+
+test("on paper the page is light, and tables are written out", async () => {
+  const page = await opened(chrome, done.url, { colorScheme: "dark" });
+  const pdf = await page.pdf({ format: "A4" });
+  assert.ok(pdf.length > 20_000);
+  await page.emulateMedia({ media: "print", colorScheme: "dark" });
+  await page.evaluate(() => dispatchEvent(new Event("beforeprint")));
+  assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), "light");
+  assert.equal(await page.locator("#task-rows .grid-body > [role=row]").count(), 223);
+  assert.equal(await page.locator("nav").isVisible(), false);
+  await page.close();
+});
+
+test("ten thousand tasks open, complete and usable", async () => {
+  const { run, url } = sample(pages.path, 10_000, "failed");
+  const page = await opened(chrome, url);
+  assert.deepEqual(page.complaints, []);
+  assert.equal(await page.locator('[data-field="totals.tasks_done"]').getAttribute("data-value"), String(run.totals.tasks_done));
+  assert.ok((await page.locator("#task-rows .grid-body > [role=row]").count()) < 60);
+  assert.ok((await page.locator(".failure").count()) <= 10);
+  await page.fill("#tasks-filter", "9999");
+  assert.equal(await page.locator("#tasks-count").textContent(), "1 of 10,000 tasks");
+  await page.click("#graph-level");
+  await drawn(page);
+  assert.ok(await isPainted(page, "#graph-chart canvas"));
+  assert.equal(await page.locator("#graph-note").textContent(), "10,000 tasks");
+  await page.close();
+});
+
+test("a run of nothing still has its page", async () => {
+  const { writeFileSync } = await import("node:fs");
+  const { readFileSync } = await import("node:fs");
+  const empty = { ...done.run, tasks: [], data: [], elements: [], pool: { peak_bytes: 0, samples: [] }, totals: { ...done.run.totals, tasks: 0, tasks_done: 0, makespan_s: 0 } };
+  const source = readFileSync(new URL(done.url), "utf8");
+  const [top, rest] = source.split('<script type="application/json" id="run">');
+  const path = `${pages.path}/empty.html`;
+  const json = JSON.stringify(empty).replaceAll("<", "\\u003c");
+  writeFileSync(path, `${top}<script type="application/json" id="run">${json}</script>${rest.slice(rest.indexOf("</script>") + "</script>".length)}`);
+  const page = await opened(chrome, `file://${path}`);
+  for (const chart of ["#timeline-chart canvas", "#memory-chart canvas", "#graph-chart canvas", "#task-rows"]) {
+    await focus(page, chart);
+    for (const key of ["ArrowRight", "ArrowDown", "Enter", "+", "0", "End"]) await page.keyboard.press(key);
+  }
+  assert.deepEqual(page.complaints, []);
+  await page.close();
+});
+
+/** In the page: texts whose contrast with the ground behind them is below 4.5 (3 if large), by the formula of WCAG 2. */
+function poorContrast() {
+  const context = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const rgba = (colour) => {
+    context.clearRect(0, 0, 1, 1);
+    context.fillStyle = colour;
+    context.fillRect(0, 0, 1, 1);
+    return context.getImageData(0, 0, 1, 1).data;
+  };
+  const luminance = ([r, g, b]) => {
+    const linear = [r, g, b].map((part) => (part / 255 <= 0.04045 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+  };
+  const ground = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const colour = rgba(getComputedStyle(at).backgroundColor);
+      if (colour[3] === 255) return colour;
+    }
+    return rgba("white");
+  };
+  const poor = [];
+  for (const element of document.querySelectorAll("body *")) {
+    const text = [...element.childNodes].filter((node) => node.nodeType === 3).map((node) => node.data).join("").trim();
+    if (!text || !element.checkVisibility() || element.closest("script, noscript")) continue;
+    const style = getComputedStyle(element);
+    const [light, dark] = [luminance(rgba(style.color)), luminance(ground(element))].sort((a, b) => b - a);
+    const ratio = (light + 0.05) / (dark + 0.05);
+    if (ratio < (parseFloat(style.fontSize) >= 24 ? 3 : 4.5)) poor.push(`${element.tagName}.${element.className} ${ratio.toFixed(2)} ${text.slice(0, 30)}`);
+  }
+  return poor;
+}
