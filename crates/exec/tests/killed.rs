@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use exec::{Launch, protect, run};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
 use tokio_util::sync::CancellationToken;
 
@@ -21,7 +21,7 @@ fn tools_and_their_children_die_when_we_are_killed() {
     // The tools and their children inherit nothing of ours but write to this pipe, so its end is the death of them all.
     let mut words = BufReader::new(victim.stderr.take().unwrap());
     let mut ready = String::new();
-    while !ready.contains("ready 1") || !ready.contains("ready 2") {
+    while !["ready 1", "ready 2", "both recorded"].iter().all(|word| ready.contains(word)) {
         assert_ne!(words.read_line(&mut ready).unwrap(), 0, "the tools start: {ready}");
     }
     victim.kill().unwrap();
@@ -38,13 +38,14 @@ fn run_tools_for_ever() {
     let tool = |number: u32| {
         let mut launch = Launch::new("/bin/sh", "/");
         let script =
-            format!("exec 2>{own_stderr}; trap '' TERM; echo ready {number} >&2; sleep 100 & wait; echo survived >&2");
+            format!("exec 2>{own_stderr}; trap '' TERM; echo ready {number} >&2; sleep 20 & wait; echo survived >&2");
         launch.args = vec!["-c".into(), script.into()];
         run(launch, CancellationToken::new())
     };
     runtime.block_on(async {
         // One that has ended before leaves its line to the next.
         run(Launch::new("/bin/true", "/"), CancellationToken::new()).await;
-        tokio::join!(tool(1), tool(2));
+        let recorded = async { writeln!(std::io::stderr(), "both recorded").unwrap() };
+        tokio::join!(tool(1), tool(2), recorded);
     });
 }

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 /// Longer than any of these tests may take.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_mins(1);
 
 fn shell(dir: &TempDir, script: &str) -> Launch {
     let mut launch = Launch::new("/bin/sh", dir.path());
