@@ -22,17 +22,6 @@ pub enum Story {
     Hostile,
 }
 
-impl Story {
-    pub fn named(name: &str) -> Result<Self, String> {
-        match name {
-            "done" => Ok(Self::Done),
-            "failed" => Ok(Self::Failed),
-            "hostile" => Ok(Self::Hostile),
-            other => Err(format!("`{other}` is none of done, failed, hostile")),
-        }
-    }
-}
-
 /// The run of a workflow of `tasks` tasks (at least 12).
 pub fn run(tasks: usize, story: Story) -> Run {
     let workflow = workflow(tasks.max(12), story);

@@ -8,13 +8,21 @@ use std::io::Write;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let tasks: usize = arguments.next().ok_or("usage: sample TASKS [done|failed|hostile] [json|html]")?.parse()?;
-    let story = made::Story::named(&arguments.next().unwrap_or_else(|| "done".to_owned()))?;
+    let story = story(arguments.next().as_deref().unwrap_or("done"))?;
     let run = made::run(tasks, story);
     let text = match arguments.next().as_deref() {
         None | Some("json") => run.json(),
         Some("html") => report::html(&run),
-
         Some(other) => return Err(format!("`{other}` is neither json nor html").into()),
     };
     Ok(std::io::stdout().write_all(text.as_bytes())?)
+}
+
+fn story(name: &str) -> Result<made::Story, String> {
+    match name {
+        "done" => Ok(made::Story::Done),
+        "failed" => Ok(made::Story::Failed),
+        "hostile" => Ok(made::Story::Hostile),
+        other => Err(format!("`{other}` is none of done, failed, hostile")),
+    }
 }

@@ -1,0 +1,92 @@
+//! run.json, its schema and its page in `docs/formats` say the same.
+
+#[path = "../examples/sample/made.rs"]
+mod made;
+
+use made::Story;
+use report::Run;
+use serde_json::Value;
+
+fn schema() -> Value {
+    serde_json::from_str(include_str!("../../../docs/formats/run.schema.json")).expect("the schema is JSON")
+}
+
+/// Where `json` breaks the schema.
+fn faults(json: &Value) -> Vec<String> {
+    let validator = jsonschema::validator_for(&schema()).expect("the schema is a schema");
+    validator.iter_errors(json).map(|error| format!("{}: {error}", error.instance_path())).collect()
+}
+
+fn value(run: &Run) -> Value {
+    serde_json::from_str(&run.json()).expect("run.json is JSON")
+}
+
+#[test]
+fn what_is_written_is_what_the_schema_promises() {
+    for story in [Story::Done, Story::Failed, Story::Hostile] {
+        assert_eq!(faults(&value(&made::run(223, story))), Vec::<String>::new(), "{story:?}");
+    }
+}
+
+#[test]
+fn the_schema_refuses_what_is_not_promised() {
+    let good = value(&made::run(24, Story::Failed));
+    let spoilt = |spoil: &dyn Fn(&mut Value)| {
+        let mut json = good.clone();
+        spoil(&mut json);
+        faults(&json).len()
+    };
+    let failed = good["tasks"].as_array().unwrap().iter().position(|task| task["status"] == "failed").unwrap();
+    assert_eq!(spoilt(&|_| ()), 0);
+    assert_ne!(spoilt(&|json| json["tidemill_run"] = 2.into()), 0);
+    assert_ne!(spoilt(&|json| json["surprise"] = 1.into()), 0);
+    assert_ne!(spoilt(&|json| json["tasks"][0]["status"] = "maybe".into()), 0);
+    assert_ne!(spoilt(&|json| drop(json["tasks"][failed].as_object_mut().unwrap().remove("reason"))), 0);
+    assert_ne!(spoilt(&|json| drop(json.as_object_mut().unwrap().remove("totals"))), 0);
+    assert_ne!(spoilt(&|json| json["pool"]["samples"][0] = serde_json::json!([1, 2])), 0);
+}
+
+#[test]
+fn run_json_reads_back_as_it_was_written() {
+    let run = made::run(223, Story::Failed);
+    let mut read = Run::from_json(&run.json()).expect("what we wrote");
+    assert_eq!(read.json(), run.json());
+    read.tidemill_run = 2;
+    let refused = Run::from_json(&read.json()).unwrap_err();
+    assert!(refused.contains("has version 2"), "{refused}");
+}
+
+#[test]
+fn each_task_is_a_line_of_at_most_a_kilobyte() {
+    let json = made::run(2_000, Story::Done).json();
+    let lines: Vec<&str> = json.lines().filter(|line| line.starts_with("{\"id\":")).collect();
+    assert_eq!(lines.len(), 2_000);
+    assert!(json.len() / lines.len() < 1024, "{} bytes a task", json.len() / lines.len());
+}
+
+#[test]
+fn every_field_of_the_schema_is_told_on_its_page() {
+    let page = include_str!("../../../docs/formats/run.md");
+    let mut untold = Vec::new();
+    fields(&schema(), &mut |name| {
+        if !page.contains(&format!("`{name}`")) && !page.contains(&format!("\"{name}\"")) {
+            untold.push(name.to_owned());
+        }
+    });
+    // These are settings that the page tells in sum, as the flags they come from.
+    untold.retain(|name| !["data", "tools", "out", "keep", "stage_in", "fail_fast"].contains(&name.as_str()));
+    assert_eq!(untold, Vec::<String>::new());
+}
+
+fn fields(schema: &Value, see: &mut dyn FnMut(&str)) {
+    let Value::Object(map) = schema else { return };
+    for (key, inner) in map {
+        if let (true, Value::Object(named)) = (key == "properties", inner) {
+            named.keys().for_each(|name| see(name));
+        }
+        match inner {
+            Value::Array(items) => items.iter().for_each(|item| fields(item, see)),
+            _ => fields(inner, see),
+        }
+    }
+}
