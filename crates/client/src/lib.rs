@@ -1,18 +1,32 @@
 //! Layer 3: the client of a pool: routes requests by the partition map, retries, stripes data.
+//!
+//! A [`Client`] knows where everything lives (the map, the hashes) and asks there. What one partition cannot do alone, it
+//! does in steps: each step leaves every partition in order, a refused one is undone, and what a dead client left is found
+//! and finished by [`Client::recover`].
+//!
+//! ```text
+//!   verb -> steps (names, moves, files) -> call: number, route, retry -> Connection -> a node
+//! ```
+//!
+//! Invariants:
+//! - A change is sent again with its number until it is answered, so it is done once, whatever the connection loses.
+//! - Every wait has an end: tries are counted, pauses grow to a limit, then comes `Unavailable`.
+//! - Dropping a future is like dying at that point: nothing is left locked, and the tree stays in order.
 #![forbid(unsafe_code)]
 
-use node::Node;
-use std::sync::Arc;
+mod call;
+mod client;
+mod connection;
+mod files;
+mod finish;
+mod moves;
+mod names;
+mod numbers;
+mod retry;
+mod route;
+pub mod twin;
 
-/// A client of a pool. Cheap to clone; clones are one session.
-#[derive(Clone, Debug)]
-pub struct Client {
-    _node: Arc<Node>,
-}
-
-impl Client {
-    /// A client of a node in this process.
-    pub fn embedded(node: Arc<Node>) -> Self {
-        Self { _node: node }
-    }
-}
+pub use client::Client;
+pub use connection::{Connection, InProcess};
+pub use files::Opened;
+pub use retry::Patience;

@@ -1,21 +1,26 @@
 //! Layer 3: a node: partitions and an engine behind requests.
+//!
+//! A [`Node`] takes [`wire::Request`]s and answers each with a [`Reply`]. It adds to the plain state machines what they
+//! do not have: a lock for each partition, the clock, the engine's space, waiting for it, and files of the host.
+//!
+//! Invariants:
+//! - A request is answered at once, unless it must wait for space: then its future waits, woken when space is freed, and is
+//!   refused with [`wire::Refusal::NoSpace`] after [`Settings::space_wait`]. Dropping the future leaves nothing behind.
+//! - What removes never waits for space.
+//! - No lock is held while another is taken, or while bytes are copied.
+//!
+//! It knows neither names of paths nor open files; those are `vfs`'s. It needs no async runtime.
 #![forbid(unsafe_code)]
 
+mod host;
+mod meta;
+mod node;
+mod reply;
 mod settings;
+mod space;
+mod timer;
 
+pub use node::{Node, embedded};
+pub use reply::Reply;
 pub use settings::Settings;
-
-use std::sync::Arc;
-use store::Engine;
-
-/// A node: the partitions it holds and the engine with their bytes.
-#[derive(Debug)]
-pub struct Node {
-    _engine: Arc<dyn Engine>,
-    _settings: Settings,
-}
-
-/// A node in this process. A client connects to it with `client::Client::embedded`.
-pub fn embedded(settings: Settings, engine: Arc<dyn Engine>) -> Arc<Node> {
-    Arc::new(Node { _engine: engine, _settings: settings })
-}
+pub use timer::{Sleep, sleep_until};

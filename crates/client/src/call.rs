@@ -1,0 +1,105 @@
+//! One call: numbered, routed by the map, sent until it is answered.
+
+use crate::{
+    Client, Connection, Patience,
+    retry::{Retry, Step},
+};
+use node::sleep_until;
+use placement::{FileId, PartitionId, StripeNo, stripe_partition};
+use std::time::Instant;
+use wire::{Answer, Body, Command, Object, Outcome, Refusal, Request, StripeAction};
+
+impl Client {
+    /// Asks a partition for something that changes nothing.
+    pub(crate) async fn ask(&self, partition: PartitionId, command: Command) -> Outcome<Answer> {
+        debug_assert!(!command.changes(), "{command:?} needs a number");
+        self.send(partition, Body::Meta { stamp: None, command }).await
+    }
+
+    /// Has a partition change something, once. What is busy is tried again for a while.
+    pub(crate) async fn change(&self, partition: PartitionId, command: Command) -> Outcome<Answer> {
+        let mut retry = Retry::new(self.0.patience);
+        loop {
+            let outcome = self.change_once(partition, command.clone()).await;
+            if !matches!(outcome, Err(Refusal::Busy(_))) {
+                return outcome;
+            }
+            let Some(pause) = retry.pause() else { return outcome };
+            sleep_until(Instant::now() + pause).await;
+        }
+    }
+
+    async fn change_once(&self, partition: PartitionId, command: Command) -> Outcome<Answer> {
+        debug_assert!(command.changes(), "{command:?} needs no number");
+        let none = || Refusal::invalid(Object::Pool, "the pool has no such partition");
+        let number = self.0.numbers.begin(self.0.session, partition).ok_or_else(none)?;
+        self.send(partition, Body::Meta { stamp: Some(number.stamp()), command }).await
+    }
+
+    /// Does something with a stripe, where it lives.
+    pub(crate) async fn stripe(&self, file: FileId, stripe: StripeNo, action: StripeAction) -> Outcome<Answer> {
+        let partition = stripe_partition(self.0.seed, file, stripe, self.0.partitions);
+        self.send(partition, Body::Stripe { file, stripe, action }).await
+    }
+
+    async fn send(&self, partition: PartitionId, body: Body) -> Outcome<Answer> {
+        let inner = &self.0;
+        let mut retry = Retry::new(inner.patience);
+        loop {
+            let request = Request { epoch: inner.epoch(), partition, body: body.clone() };
+            let failure = match inner.connection.call(request).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            match retry.on(failure, || object(&body)) {
+                Step::Refuse(refusal) => return Err(refusal),
+                Step::Follow(map) => inner.follow(map),
+                Step::Again(pause) => sleep_until(Instant::now() + pause).await,
+            }
+        }
+    }
+}
+
+/// Sends until an answer comes, without a map.
+pub async fn until_answered(
+    connection: &dyn Connection,
+    patience: Patience,
+    request: impl Fn() -> Request,
+) -> Outcome<Answer> {
+    let mut retry = Retry::new(patience);
+    loop {
+        let failure = match connection.call(request()).await {
+            Ok(answer) => return Ok(answer),
+            Err(failure) => failure,
+        };
+        match retry.on(failure, || Object::Pool) {
+            Step::Refuse(refusal) => return Err(refusal),
+            Step::Follow(_) => {}
+            Step::Again(pause) => sleep_until(Instant::now() + pause).await,
+        }
+    }
+}
+
+/// What a request is about, for messages.
+fn object(body: &Body) -> Object {
+    let command = match body {
+        Body::Stripe { file, .. } => return Object::File(*file),
+        Body::Meta { command, .. } => command,
+        Body::Hello | Body::Usage => return Object::Pool,
+    };
+    match command {
+        Command::Lookup { parent, name }
+        | Command::Create { parent, name, .. }
+        | Command::Enter { parent, name, .. }
+        | Command::RemoveDirectory { parent, name }
+        | Command::Unlink { parent, name } => Object::entry(*parent, name),
+        Command::Rename { from, .. } | Command::MoveOut { from, .. } => Object::entry(from.parent, &from.name),
+        Command::Stat { file }
+        | Command::Read { file, .. }
+        | Command::Write { file, .. }
+        | Command::Open { file, .. }
+        | Command::Close { file }
+        | Command::Change { file, .. } => Object::File(*file),
+        _ => Object::Pool,
+    }
+}

@@ -1,0 +1,114 @@
+//! A client: its session, the map it follows, and the way to the node.
+
+use crate::{Connection, InProcess, Patience, numbers::Numbers};
+use node::Node;
+use parking_lot::{Mutex, RwLock};
+use placement::{Epoch, PartitionId, PartitionMap};
+use std::{
+    fmt,
+    future::Future,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+use wire::{Answer, Body, Failure, Object, Outcome, Refusal, Request, Session, Usage, Welcome};
+
+/// A client of a pool. Cheap to clone; clones are one session.
+#[derive(Clone)]
+pub struct Client(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    /// The way to the pool's one node. A second node brings a connection for each.
+    pub connection: Arc<dyn Connection>,
+    pub session: Session,
+    pub seed: u64,
+    pub stripe_bytes: u32,
+    pub partitions: u32,
+    pub patience: Patience,
+    pub numbers: Numbers,
+    map: RwLock<Arc<PartitionMap>>,
+    usage: Mutex<Usage>,
+}
+
+impl Client {
+    /// A client of a node in this process.
+    pub fn embedded(node: Arc<Node>) -> Self {
+        let connection = Arc::new(InProcess(node));
+        let client = at_once(Self::connect(connection, Patience::default()));
+        client.and_then(Result::ok).expect("a node in this process says hello at once")
+    }
+
+    /// Says hello over a connection. Refused as `Unavailable` when no answer comes.
+    pub async fn connect(connection: Arc<dyn Connection>, patience: Patience) -> Outcome<Self> {
+        let request = Request { epoch: Epoch::FIRST, partition: PartitionId(0), body: Body::Hello };
+        let answer = crate::call::until_answered(&*connection, patience, || request.clone()).await?;
+        let Answer::Welcome(welcome) = answer else { return Err(unexpected(&answer)) };
+        Ok(Self::welcomed(connection, patience, welcome))
+    }
+
+    fn welcomed(connection: Arc<dyn Connection>, patience: Patience, welcome: Welcome) -> Self {
+        let Welcome { session, map, seed, stripe_bytes } = welcome;
+        let partitions = map.partitions();
+        let (numbers, map, usage) = (Numbers::new(partitions), RwLock::new(map), Mutex::default());
+        Self(Arc::new(Inner { connection, session, seed, stripe_bytes, partitions, patience, numbers, map, usage }))
+    }
+
+    /// This client, as nodes know it.
+    pub fn session(&self) -> Session {
+        self.0.session
+    }
+
+    /// The length of a stripe, bytes.
+    pub fn stripe_bytes(&self) -> u32 {
+        self.0.stripe_bytes
+    }
+
+    /// How full the pool is: as of now when the node answers at once, else as last known.
+    pub fn usage(&self) -> Usage {
+        let request = Request { epoch: self.0.epoch(), partition: PartitionId(0), body: Body::Usage };
+        let answer = at_once(self.0.connection.call(request));
+        if let Some(Err(Failure::StaleMap(map))) = &answer {
+            self.0.follow(map.clone());
+        }
+        let mut known = self.0.usage.lock();
+        if let Some(Ok(Answer::Usage(usage))) = answer {
+            *known = usage;
+        }
+        *known
+    }
+}
+
+impl Inner {
+    pub fn epoch(&self) -> Epoch {
+        self.map.read().epoch()
+    }
+
+    /// Takes a newer map.
+    pub fn follow(&self, map: Arc<PartitionMap>) {
+        let mut known = self.map.write();
+        if map.epoch() > known.epoch() {
+            *known = map;
+        }
+    }
+}
+
+/// What the future has to say without waiting.
+fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => Some(value),
+        Poll::Pending => None,
+    }
+}
+
+/// A node that answers something else than was asked speaks another protocol.
+pub(crate) fn unexpected(answer: &Answer) -> Refusal {
+    let why = format!("the node gave an answer of the wrong kind ({answer:.40?}); it may be of another version");
+    Refusal::Io { object: Object::Pool, why: why.into() }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { session, connection, .. } = &*self.0;
+        f.debug_struct("Client").field("session", session).field("connection", connection).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,231 @@
+//! Files: opening, reading, writing, truncating. A file's bytes are inline, or in stripes all over the pool.
+
+use crate::{
+    Client,
+    client::unexpected,
+    route::{Piece, pieces},
+};
+use bytes::{Bytes, BytesMut};
+use placement::{FileId, StripeNo};
+use std::sync::Arc;
+use wire::{
+    Answer, Attributes, Changes, Command, Content, HostFile, INLINE_BYTES_MAX, Object, OpenFlags, Outcome, Refusal,
+    StripeAction, WritePlace,
+};
+
+/// A write that meets truncations is planned anew, at most so often.
+const PLANS_MAX: u32 = 64;
+
+/// A file that was opened, or made.
+#[derive(Clone, Debug)]
+pub struct Opened {
+    /// As it is now.
+    pub attributes: Attributes,
+    /// Where the bytes of a bound file are.
+    pub host: Option<Arc<HostFile>>,
+}
+
+/// Where a write goes, as its partition planned it.
+#[derive(Clone, Copy)]
+struct Plan {
+    file: FileId,
+    offset: u64,
+    generation: u32,
+    /// The file's size before.
+    size: u64,
+    append: bool,
+}
+
+/// What came of writing by a plan.
+enum Done {
+    /// So many bytes are written and published.
+    Written(u32),
+    /// The file was truncated meanwhile.
+    Stale,
+}
+
+impl Client {
+    /// Opens a file: it lives until it is closed as often.
+    pub async fn open(&self, file: FileId, flags: OpenFlags) -> Outcome<Opened> {
+        match self.change(file.partition(), Command::Open { file, flags }).await? {
+            Answer::Opened { attributes, host, trim } => {
+                if let Some(trim) = trim {
+                    self.finish_trim(file, trim).await?;
+                }
+                Ok(Opened { attributes, host })
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Ends one open.
+    pub async fn close_file(&self, file: FileId) -> Outcome<()> {
+        match self.change(file.partition(), Command::Close { file }).await? {
+            Answer::Removed { gone, .. } => {
+                self.purge(gone).await;
+                Ok(())
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// A file of this size will not grow soon: its last stripe gives back what it does not need.
+    pub async fn fit(&self, file: FileId, size: u64) -> Outcome<()> {
+        let last = StripeNo(size / u64::from(self.0.stripe_bytes));
+        self.stripe(file, last, StripeAction::Fit).await.map(drop)
+    }
+
+    /// Changes attributes; a change of the size truncates or extends.
+    pub async fn change_attributes(&self, file: FileId, changes: Changes) -> Outcome<Attributes> {
+        for _ in 0..PLANS_MAX {
+            match self.change(file.partition(), Command::Change { file, changes }).await? {
+                Answer::Changed { attributes, trim } => {
+                    if let Some(trim) = trim {
+                        self.finish_trim(file, trim).await?;
+                    }
+                    return Ok(attributes);
+                }
+                Answer::TrimFirst(trim) => self.finish_trim(file, trim).await?,
+                other => return Err(unexpected(&other)),
+            }
+        }
+        Err(Refusal::Busy(Object::File(file)))
+    }
+
+    /// Bytes of a file; fewer than `length` only at its end. A view, where one stripe holds them all.
+    pub async fn read(&self, file: FileId, offset: u64, length: u32) -> Outcome<Bytes> {
+        match self.ask(file.partition(), Command::Read { file, offset, length }).await? {
+            Answer::Content { length, content: Content::Here(bytes) } => Ok(padded(&bytes, length as usize)),
+            Answer::Content { length, .. } => self.read_stripes(file, offset, length as usize).await,
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn read_stripes(&self, file: FileId, offset: u64, length: usize) -> Outcome<Bytes> {
+        let mut parts = pieces(offset, length, self.0.stripe_bytes);
+        let Some(first) = parts.next() else { return Ok(Bytes::new()) };
+        let bytes = self.read_piece(file, &first).await?;
+        if first.part.end == length {
+            return Ok(padded(&bytes, length));
+        }
+        let mut whole = BytesMut::with_capacity(length);
+        whole.extend_from_slice(&bytes);
+        whole.resize(first.part.end, 0);
+        for piece in parts {
+            whole.extend_from_slice(&self.read_piece(file, &piece).await?);
+            whole.resize(piece.part.end, 0);
+        }
+        Ok(whole.freeze())
+    }
+
+    async fn read_piece(&self, file: FileId, piece: &Piece) -> Outcome<Bytes> {
+        let length = u32::try_from(piece.part.len()).expect("at most a stripe");
+        match self.stripe(file, piece.stripe, StripeAction::Read { offset: piece.offset, length }).await? {
+            Answer::Bytes(bytes) => Ok(bytes),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Writes; says where it went and how many bytes were written. Fewer than given only when the pool is full.
+    pub async fn write(&self, file: FileId, place: WritePlace, data: Bytes) -> Outcome<(u64, u32)> {
+        let length = length_of(&data, file)?;
+        for _ in 0..PLANS_MAX {
+            let inline = if length <= INLINE_BYTES_MAX { data.clone() } else { Bytes::new() };
+            match self.change(file.partition(), Command::Write { file, place, length, data: inline }).await? {
+                Answer::Written { offset } => return Ok((offset, length)),
+                Answer::Spill { generation, head } => self.spill(file, generation, &head).await?,
+                Answer::TrimFirst(trim) => self.finish_trim(file, trim).await?,
+                Answer::Stripes { offset, generation, size } => {
+                    let plan = Plan { file, offset, generation, size, append: place == WritePlace::End };
+                    if let Done::Written(written) = self.write_planned(plan, &data).await? {
+                        return Ok((offset, written));
+                    }
+                }
+                other => return Err(unexpected(&other)),
+            }
+        }
+        Err(Refusal::Busy(Object::File(file)))
+    }
+
+    /// Copies a small file's bytes to stripe 0, padded to all that it may ever have held inline: whatever an older copy left
+    /// there is overwritten.
+    async fn spill(&self, file: FileId, generation: u32, head: &[u8]) -> Outcome<()> {
+        let mut data = BytesMut::zeroed(INLINE_BYTES_MAX as usize);
+        data[..head.len()].copy_from_slice(head);
+        let action = StripeAction::Write { generation, offset: 0, data: data.freeze() };
+        match self.stripe(file, StripeNo(0), action).await {
+            Ok(_) => self.change(file.partition(), Command::SpillDone { file, generation }).await.map(drop),
+            Err(Refusal::Stale(_)) => Ok(()),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// Writes the stripes, then publishes the size. When the pool is full, what was written before counts.
+    async fn write_planned(&self, plan: Plan, data: &Bytes) -> Outcome<Done> {
+        let mut written = 0;
+        let mut stopped = None;
+        for piece in pieces(plan.offset, data.len(), self.0.stripe_bytes) {
+            let (generation, offset) = (plan.generation, piece.offset);
+            let action = StripeAction::Write { generation, offset, data: data.slice(piece.part.clone()) };
+            match self.stripe(plan.file, piece.stripe, action).await {
+                Ok(_) => written = piece.part.end,
+                Err(Refusal::Stale(_)) => return Ok(Done::Stale),
+                Err(refusal) => {
+                    stopped = Some(refusal);
+                    break;
+                }
+            }
+        }
+        if stopped.is_some() && plan.append {
+            self.abandon(plan, written, data.len()).await;
+        }
+        match stopped {
+            Some(refusal) if written == 0 => Err(refusal),
+            _ => self.publish(plan, written).await,
+        }
+    }
+
+    async fn publish(&self, plan: Plan, written: usize) -> Outcome<Done> {
+        let Plan { file, generation, .. } = plan;
+        let end = plan.offset + written as u64;
+        let done = Done::Written(u32::try_from(written).expect("at most the length of the write"));
+        if end <= plan.size {
+            return Ok(done);
+        }
+        match self.change(file.partition(), Command::Wrote { file, generation, end }).await {
+            Ok(_) => Ok(done),
+            Err(Refusal::Stale(_)) => Ok(Done::Stale),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// Gives back the part of a reserved place that was not written.
+    async fn abandon(&self, plan: Plan, written: usize, reserved: usize) {
+        let Plan { file, generation, .. } = plan;
+        let offset = plan.offset + written as u64;
+        let length = u32::try_from(reserved - written).expect("at most the length of the write");
+        let command = Command::Abandon { file, generation, offset, length };
+        if let Err(error) = self.change(file.partition(), command).await {
+            tracing::debug!(%error, %file, "a reserved end was not given back; it reads as zeros");
+        }
+    }
+}
+
+fn length_of(data: &Bytes, file: FileId) -> Outcome<u32> {
+    let limit = u64::from(u32::MAX);
+    u32::try_from(data.len()).map_err(|_| Refusal::TooLarge { object: Object::File(file), limit })
+}
+
+/// The bytes, with zeros behind them up to `length`.
+fn padded(bytes: &Bytes, length: usize) -> Bytes {
+    match bytes.len() {
+        enough if enough >= length => bytes.slice(..length),
+        0 => Bytes::from(vec![0; length]),
+        _ => {
+            let mut whole = BytesMut::with_capacity(length);
+            whole.extend_from_slice(bytes);
+            whole.resize(length, 0);
+            whole.freeze()
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Numbers of changes, for each partition: what is under way, and below which number all is settled.
+
+use parking_lot::Mutex;
+use placement::PartitionId;
+use wire::{Session, Stamp};
+
+/// The numbers of one client.
+#[derive(Debug)]
+pub struct Numbers(Box<[Mutex<Lane>]>);
+
+/// The numbers for one partition.
+#[derive(Debug, Default)]
+struct Lane {
+    given: u64,
+    /// Not settled, ascending. Few.
+    open: Vec<u64>,
+}
+
+/// A number in use; dropping it settles it.
+#[derive(Debug)]
+pub struct Number<'a> {
+    lane: &'a Mutex<Lane>,
+    stamp: Stamp,
+}
+
+impl Numbers {
+    pub fn new(partitions: u32) -> Self {
+        Self((0..partitions).map(|_| Mutex::default()).collect())
+    }
+
+    /// The next number for the partition; none when the pool has no such partition.
+    pub fn begin(&self, session: Session, partition: PartitionId) -> Option<Number<'_>> {
+        let lane = self.0.get(usize::from(partition.0))?;
+        let mut state = lane.lock();
+        state.given += 1;
+        let number = state.given;
+        state.open.push(number);
+        let stamp = Stamp { session, number, settled: state.open[0] };
+        Some(Number { lane, stamp })
+    }
+}
+
+impl Number<'_> {
+    pub fn stamp(&self) -> Stamp {
+        self.stamp
+    }
+}
+
+impl Drop for Number<'_> {
+    fn drop(&mut self) {
+        self.lane.lock().open.retain(|number| *number != self.stamp.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_settles_when_it_and_all_before_are_answered() {
+        let numbers = Numbers::new(2);
+        let begin = || numbers.begin(Session(1), PartitionId(1)).unwrap();
+        let (first, second) = (begin(), begin());
+        assert_eq!((first.stamp().number, second.stamp().number), (1, 2));
+        drop(second);
+        assert_eq!(begin().stamp().settled, 1, "the first is under way");
+        drop(first);
+        assert_eq!(begin().stamp().settled, 4);
+        assert!(numbers.begin(Session(1), PartitionId(2)).is_none());
+    }
+}

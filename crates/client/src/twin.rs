@@ -1,0 +1,141 @@
+//! Connections for tests: one that misbehaves by a seed, one that counts, one that dies.
+
+use crate::Connection;
+use node::{Reply, sleep_until};
+use parking_lot::Mutex;
+use placement::Epoch;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+use wire::{Body, Failure, Request};
+
+/// How often what goes wrong, per thousand calls.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Troubles {
+    /// The request never arrives.
+    pub request_lost: u32,
+    /// It is done, but the answer never arrives.
+    pub answer_lost: u32,
+    /// It arrives twice; the second answer is the one that comes.
+    pub doubled: u32,
+    /// The client's map is said to be old.
+    pub stale: u32,
+    /// The node cannot be reached.
+    pub unreachable: u32,
+    /// The answer comes a millisecond later.
+    pub delayed: u32,
+}
+
+impl Troubles {
+    /// Some of everything: a bad day.
+    pub const MANY: Self =
+        Self { request_lost: 60, answer_lost: 80, doubled: 60, stale: 40, unreachable: 40, delayed: 10 };
+}
+
+/// A connection over which things go wrong, the same way for the same seed and the same calls.
+#[derive(Debug)]
+pub struct Lossy<C> {
+    inner: Arc<C>,
+    troubles: Troubles,
+    random: Mutex<u64>,
+}
+
+impl<C: Connection> Lossy<C> {
+    /// Troubles over `inner`.
+    pub fn new(inner: C, troubles: Troubles, seed: u64) -> Self {
+        Self { inner: Arc::new(inner), troubles, random: Mutex::new(seed) }
+    }
+
+    /// A number below a thousand.
+    fn draw(&self) -> u32 {
+        let mut state = self.random.lock();
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        u32::try_from((*state >> 33) % 1000).expect("below a thousand")
+    }
+}
+
+impl<C: Connection + 'static> Connection for Lossy<C> {
+    fn call(&self, request: Request) -> Reply {
+        let mut drawn = self.draw();
+        let mut hit = |rate: u32| {
+            let hit = drawn < rate;
+            drawn = drawn.wrapping_sub(rate);
+            hit
+        };
+        let Troubles { request_lost, answer_lost, doubled, stale, unreachable, delayed } = self.troubles;
+        let inner = self.inner.clone();
+        if hit(request_lost) {
+            Reply::ready(Err(Failure::Lost("the request was lost".into())))
+        } else if hit(answer_lost) {
+            Reply::later(async move {
+                let _ = inner.call(request).await;
+                Err(Failure::Lost("the answer was lost".into()))
+            })
+        } else if hit(doubled) {
+            Reply::later(async move {
+                let _ = inner.call(request.clone()).await;
+                inner.call(request).await
+            })
+        } else if hit(stale) && !matches!(request.body, Body::Hello) {
+            inner.call(Request { epoch: Epoch(0), ..request })
+        } else if hit(unreachable) {
+            Reply::ready(Err(Failure::Unreachable("refused".into())))
+        } else if hit(delayed) {
+            Reply::later(async move {
+                sleep_until(Instant::now() + Duration::from_millis(1)).await;
+                inner.call(request).await
+            })
+        } else {
+            inner.call(request)
+        }
+    }
+}
+
+/// A connection that counts calls.
+#[derive(Debug)]
+pub struct Counting<C> {
+    inner: C,
+    calls: Arc<AtomicU64>,
+}
+
+impl<C: Connection> Counting<C> {
+    /// Counts what goes over `inner`, in `calls`.
+    pub fn new(inner: C, calls: Arc<AtomicU64>) -> Self {
+        Self { inner, calls }
+    }
+}
+
+impl<C: Connection> Connection for Counting<C> {
+    fn call(&self, request: Request) -> Reply {
+        self.calls.fetch_add(1, Relaxed);
+        self.inner.call(request)
+    }
+}
+
+/// A connection that ends after some calls, as when its client dies.
+#[derive(Debug)]
+pub struct Dying<C> {
+    inner: C,
+    left: AtomicU64,
+}
+
+impl<C: Connection> Dying<C> {
+    /// Lives for `calls` calls.
+    pub fn new(inner: C, calls: u64) -> Self {
+        Self { inner, left: AtomicU64::new(calls) }
+    }
+}
+
+impl<C: Connection> Connection for Dying<C> {
+    fn call(&self, request: Request) -> Reply {
+        if self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok() {
+            self.inner.call(request)
+        } else {
+            Reply::ready(Err(Failure::Unreachable("the connection has ended".into())))
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Bytes of bound files: read from the host's files, which this node keeps open.
+
+use parking_lot::RwLock;
+use placement::FileId;
+use std::{collections::HashMap, fs::File, io, os::fd::AsFd, sync::Arc};
+use wire::{HostFile, Object, Refusal};
+
+/// More host files are not kept open at one time: far below the usual limit of 1,024 descriptors.
+const OPEN_MAX: usize = 256;
+
+/// Host files that are open.
+#[derive(Debug, Default)]
+pub struct HostFiles {
+    open: RwLock<HashMap<FileId, Arc<File>>>,
+}
+
+impl HostFiles {
+    /// Exactly `length` bytes at `offset`; refused with `Io` when the host file has gone or become shorter.
+    pub fn read(&self, file: FileId, host: &HostFile, offset: u64, length: u32) -> Result<Vec<u8>, Refusal> {
+        let opened = self.opened(file, host)?;
+        let mut bytes = Vec::with_capacity(length as usize);
+        while bytes.len() < length as usize {
+            let at = offset + bytes.len() as u64;
+            let wanted = length as usize - bytes.len();
+            let read = read_at(&opened, &mut bytes, wanted, at).map_err(|error| failed(host, &error))?;
+            if read == 0 {
+                return Err(shorter(host, at));
+            }
+        }
+        Ok(bytes)
+    }
+
+    fn opened(&self, file: FileId, host: &HostFile) -> Result<Arc<File>, Refusal> {
+        if let Some(opened) = self.open.read().get(&file) {
+            return Ok(opened.clone());
+        }
+        let opened = Arc::new(File::open(&host.path).map_err(|error| failed(host, &error))?);
+        let mut open = self.open.write();
+        if open.len() >= OPEN_MAX {
+            open.clear();
+        }
+        open.insert(file, opened.clone());
+        Ok(opened)
+    }
+}
+
+/// Reads at most `wanted` bytes behind those that are there.
+fn read_at(file: &File, bytes: &mut Vec<u8>, wanted: usize, offset: u64) -> io::Result<usize> {
+    debug_assert!(bytes.capacity() - bytes.len() >= wanted, "the room was made at the start");
+    loop {
+        match rustix::io::pread(file.as_fd(), rustix::buffer::spare_capacity(bytes), offset) {
+            Err(rustix::io::Errno::INTR) => {}
+            read => return Ok(read?),
+        }
+    }
+}
+
+fn object(host: &HostFile) -> Object {
+    Object::Text(host.path.display().to_string())
+}
+
+fn failed(host: &HostFile, error: &io::Error) -> Refusal {
+    let why = format!("this bound input cannot be read any more: {error}; put the file back, or bind it again");
+    Refusal::Io { object: object(host), why: why.into() }
+}
+
+fn shorter(host: &HostFile, end: u64) -> Refusal {
+    let why =
+        format!("this bound input has become shorter: {end} bytes, {} when it was bound; bind it again", host.size);
+    Refusal::Io { object: object(host), why: why.into() }
+}

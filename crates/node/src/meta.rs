@@ -1,0 +1,100 @@
+//! A command for a partition: space reserved before, what was not needed given back after.
+
+use crate::{Node, space::Full};
+use bytes::Bytes;
+use partition::{Partition, new_bytes_max};
+use placement::{FileId, PartitionId};
+use std::sync::atomic::Ordering::Relaxed;
+use store::{Engine, EngineError};
+use wire::{Answer, Command, Content, Object, Outcome, Refusal, Stamp, Timestamp};
+
+/// A command on its way, kept until there is space for it.
+#[derive(Debug)]
+pub struct MetaCall {
+    pub partition: PartitionId,
+    pub stamp: Option<Stamp>,
+    /// Taken when it is done.
+    pub command: Option<Command>,
+}
+
+impl Node {
+    /// Does the command, unless there is no space for what it may add.
+    pub(crate) fn try_meta(&self, call: &mut MetaCall) -> Result<Outcome<Answer>, Full> {
+        let Some(partition) = self.partitions.get(usize::from(call.partition.0)) else {
+            return Ok(Err(Refusal::invalid(Object::Pool, "the pool has no such partition")));
+        };
+        let wanted = call.command.as_ref().map_or(0, new_bytes_max);
+        let mut partition = partition.lock();
+        if let Some(answer) = call.stamp.filter(|_| wanted > 0).and_then(|stamp| partition.recall(stamp)) {
+            return Ok(answer);
+        }
+        if let Some(refusal) = reserve(&*self.engine, wanted)? {
+            return Ok(Err(refusal));
+        }
+        let command = call.command.take().expect("a command is done once");
+        let read = bound_read(&command);
+        let (answer, unneeded) = self.apply(&mut partition, call.stamp, command, wanted);
+        drop(partition);
+        if unneeded > 0 {
+            self.engine.release(unneeded);
+        }
+        Ok(answer.and_then(|answer| self.fill_bound(answer, read)))
+    }
+
+    /// Applies, and says how much of the reservation is over.
+    fn apply(
+        &self,
+        partition: &mut Partition,
+        stamp: Option<Stamp>,
+        command: Command,
+        wanted: u64,
+    ) -> (Outcome<Answer>, u64) {
+        let (bytes, files) = (partition.bytes(), partition.files());
+        let answer = partition.apply(stamp, command, Timestamp::now());
+        let delta = partition.files().wrapping_sub(files);
+        if delta != 0 {
+            self.files.fetch_add(delta, Relaxed);
+        }
+        let unneeded = (bytes + wanted).checked_sub(partition.bytes());
+        (answer, unneeded.expect("a command never adds more than it said"))
+    }
+
+    /// Reads the bytes of a bound file into the answer that names it.
+    fn fill_bound(&self, answer: Answer, read: Option<(FileId, u64)>) -> Outcome<Answer> {
+        match (answer, read) {
+            (Answer::Content { length, content: Content::Bound(host) }, Some((file, offset))) => {
+                let bytes = if length == 0 { Vec::new() } else { self.hosts.read(file, &host, offset, length)? };
+                Ok(Answer::Content { length, content: Content::Here(Bytes::from(bytes)) })
+            }
+            (answer, _) => Ok(answer),
+        }
+    }
+}
+
+fn bound_read(command: &Command) -> Option<(FileId, u64)> {
+    match command {
+        Command::Read { file, offset, .. } => Some((*file, *offset)),
+        _ => None,
+    }
+}
+
+/// Reserves; gives the refusal when the engine failed.
+fn reserve(engine: &dyn Engine, wanted: u64) -> Result<Option<Refusal>, Full> {
+    if wanted == 0 {
+        return Ok(None);
+    }
+    match engine.reserve(wanted) {
+        Ok(()) => Ok(None),
+        Err(error) => refusal_of(error, Object::Pool).map(Some),
+    }
+}
+
+/// What an engine's error means to a client; no room is told apart, because it may come.
+pub fn refusal_of(error: EngineError, object: Object) -> Result<Refusal, Full> {
+    Ok(match error {
+        EngineError::Full { capacity, used, wanted } => return Err(Full { capacity, used, wanted }),
+        EngineError::Stale { .. } => Refusal::Stale(object),
+        EngineError::TooLong { limit, .. } => Refusal::TooLarge { object, limit: limit.into() },
+        other => Refusal::Io { object, why: other.to_string().into() },
+    })
+}

@@ -1,0 +1,180 @@
+//! A node: what it holds, and the door through which requests come in.
+
+use crate::{
+    Reply, Settings,
+    host::HostFiles,
+    meta::{MetaCall, refusal_of},
+    space::{Full, Space},
+};
+use parking_lot::{Mutex, RwLock};
+use partition::Partition;
+use placement::{Epoch, FileId, NodeId, PartitionId, PartitionMap, StripeNo};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+use store::{Engine, EngineError, Generation, StripeKey};
+use wire::{
+    Answer, Body, Failure, Object, Outcome, Refusal, Request, Session, StripeAction, Timestamp, Usage, Welcome,
+};
+
+/// A node: the partitions it holds and the engine with their bytes.
+pub struct Node {
+    settings: Settings,
+    map: RwLock<Arc<PartitionMap>>,
+    pub(crate) partitions: Box<[Mutex<Partition>]>,
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) hosts: HostFiles,
+    space: Arc<Space>,
+    sessions: AtomicU64,
+    pub(crate) files: AtomicU64,
+}
+
+/// A node in this process, which holds every partition. A client connects to it with `client::Client::embedded`.
+///
+/// Settings that no pool can have (partitions not a power of two, stripes longer than the engine's) are a broken promise.
+pub fn embedded(settings: Settings, engine: Arc<dyn Engine>) -> Arc<Node> {
+    assert!(settings.stripe_bytes <= engine.stripe_bytes(), "stripes are longer than the engine's");
+    assert!(settings.stripe_bytes.is_power_of_two(), "the length of a stripe is a power of two");
+    let map = PartitionMap::one_node(NodeId(1), settings.partitions).expect("the settings have a possible count");
+    let space = Arc::new(Space::new(settings.space_wait));
+    let hook = space.clone();
+    engine.on_freed(Arc::new(move || hook.freed()));
+    let partitions = partitions(&settings);
+    Arc::new(Node {
+        settings,
+        map: RwLock::new(Arc::new(map)),
+        partitions,
+        engine,
+        hosts: HostFiles::default(),
+        space,
+        sessions: AtomicU64::new(0),
+        files: AtomicU64::new(1),
+    })
+}
+
+/// All partitions, the first with the root directory.
+fn partitions(settings: &Settings) -> Box<[Mutex<Partition>]> {
+    let shared = partition::Settings::new(settings.seed, settings.stripe_bytes);
+    let first = Partition::with_root(shared, settings.owner, settings.root_mode, Timestamp::now());
+    let last = u16::try_from(settings.partitions - 1).expect("checked with the map");
+    let others = (1..=last).map(|id| Partition::new(PartitionId(id), shared));
+    std::iter::once(first).chain(others).map(Mutex::new).collect()
+}
+
+/// A write of stripe bytes, kept until there is space for it.
+struct StripeWrite {
+    key: StripeKey,
+    generation: Generation,
+    offset: u32,
+    data: bytes::Bytes,
+}
+
+impl Node {
+    /// Answers a request: at once, unless it must wait for space.
+    pub fn handle(self: &Arc<Self>, request: Request) -> Reply {
+        let Request { epoch, partition, body } = request;
+        if !matches!(body, Body::Hello) && epoch != self.epoch() {
+            return Reply::ready(Err(Failure::StaleMap(self.map.read().clone())));
+        }
+        match body {
+            Body::Hello => Reply::ready(Ok(Answer::Welcome(self.welcome()))),
+            Body::Usage => Reply::ready(Ok(Answer::Usage(self.usage()))),
+            Body::Meta { stamp, command } => self.meta(MetaCall { partition, stamp, command: Some(command) }),
+            Body::Stripe { file, stripe, action } => self.stripe(file, stripe, action),
+        }
+    }
+
+    /// How full the pool is, and who waits.
+    pub fn usage(&self) -> Usage {
+        let held = self.engine.usage();
+        let (waiting, waited, refused) = self.space.counts();
+        let files = self.files.load(Relaxed);
+        Usage { capacity: held.capacity, used: held.used, files, stripes: held.stripes, waiting, waited, refused }
+    }
+
+    /// What it was started with.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Moves the map to its next epoch, as any change of the pool does: clients learn the new one with their next request.
+    pub fn renew_map(&self) {
+        let mut map = self.map.write();
+        *map = Arc::new(map.moved(PartitionId(0), NodeId(1)));
+    }
+
+    fn epoch(&self) -> Epoch {
+        self.map.read().epoch()
+    }
+
+    fn welcome(&self) -> Welcome {
+        let session = Session(self.sessions.fetch_add(1, Relaxed) + 1);
+        let (seed, stripe_bytes) = (self.settings.seed, self.settings.stripe_bytes);
+        Welcome { session, map: self.map.read().clone(), seed, stripe_bytes }
+    }
+
+    fn meta(self: &Arc<Self>, mut call: MetaCall) -> Reply {
+        match self.try_meta(&mut call) {
+            Ok(outcome) => Reply::ready(outcome.map_err(Failure::Refused)),
+            Err(_) => self.wait(move |node| node.try_meta(&mut call)),
+        }
+    }
+
+    fn stripe(self: &Arc<Self>, file: FileId, stripe: StripeNo, action: StripeAction) -> Reply {
+        let key = StripeKey { file, stripe };
+        let done = match action {
+            StripeAction::Write { generation, offset, data } => {
+                return self.write(StripeWrite { key, generation: Generation(generation), offset, data });
+            }
+            StripeAction::Read { offset, length } => self.engine.read(key, offset, length).map(Answer::Bytes),
+            StripeAction::Truncate { generation, length } => {
+                self.engine.truncate(key, Generation(generation), length).map(|()| Answer::Done)
+            }
+            StripeAction::Remove => self.engine.remove(key).map(|()| Answer::Done),
+            StripeAction::Fit => self.engine.fit(key).map(|()| Answer::Done),
+        };
+        Reply::ready(done.map_err(|error| Failure::Refused(never_full(error, key))))
+    }
+
+    fn write(self: &Arc<Self>, write: StripeWrite) -> Reply {
+        match self.try_write(&write) {
+            Ok(outcome) => Reply::ready(outcome.map_err(Failure::Refused)),
+            Err(_) => self.wait(move |node| node.try_write(&write)),
+        }
+    }
+
+    fn try_write(&self, write: &StripeWrite) -> Result<Outcome<Answer>, Full> {
+        match self.engine.write(write.key, write.generation, write.offset, &write.data) {
+            Ok(()) => Ok(Ok(Answer::Done)),
+            Err(error) => refusal_of(error, Object::File(write.key.file)).map(Err),
+        }
+    }
+
+    /// Tries again whenever space is freed.
+    fn wait(
+        self: &Arc<Self>,
+        mut attempt: impl FnMut(&Self) -> Result<Outcome<Answer>, Full> + Send + 'static,
+    ) -> Reply {
+        let node = self.clone();
+        Reply::later(async move {
+            let outcome = node.space.wait_for(|| attempt(&node)).await;
+            outcome.and_then(|outcome| outcome).map_err(Failure::Refused)
+        })
+    }
+}
+
+/// The meaning of an error of a call that takes no space.
+fn never_full(error: EngineError, key: StripeKey) -> Refusal {
+    let why = "the engine says that it is full, though nothing was written";
+    refusal_of(error, Object::File(key.file)).unwrap_or(Refusal::Io { object: Object::File(key.file), why: why.into() })
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node").field("settings", &self.settings).field("usage", &self.usage()).finish_non_exhaustive()
+    }
+}

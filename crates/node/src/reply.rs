@@ -1,0 +1,51 @@
+//! An answer that is there, or will be.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+};
+use wire::{Answer, Failure};
+
+type Later = Pin<Box<dyn Future<Output = Result<Answer, Failure>> + Send>>;
+
+/// What a call brings. Most answers of a node in this process are there at once and cost no allocation.
+pub struct Reply(State);
+
+enum State {
+    Ready(Option<Result<Answer, Failure>>),
+    Later(Later),
+}
+
+impl Reply {
+    /// An answer that is there.
+    pub fn ready(answer: Result<Answer, Failure>) -> Self {
+        Self(State::Ready(Some(answer)))
+    }
+
+    /// An answer that will be.
+    pub fn later(answer: impl Future<Output = Result<Answer, Failure>> + Send + 'static) -> Self {
+        Self(State::Later(Box::pin(answer)))
+    }
+}
+
+impl Future for Reply {
+    type Output = Result<Answer, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            State::Ready(answer) => Poll::Ready(answer.take().expect("a reply is not polled after its answer")),
+            State::Later(answer) => answer.as_mut().poll(context),
+        }
+    }
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            State::Ready(answer) => f.debug_tuple("Ready").field(answer).finish(),
+            State::Later(_) => f.write_str("Later"),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Open files: creating, opening, reading, writing, closing.
+
+use crate::{
+    Handle, Vfs,
+    handles::{Handles, OpenFile},
+};
+use bytes::Bytes;
+use client::Opened;
+use placement::FileId;
+use std::{
+    path::PathBuf,
+    sync::{Arc, atomic::AtomicU64, atomic::Ordering::Relaxed},
+};
+use wire::{
+    Attributes, INLINE_BYTES_MAX, Kind, Name, NewInode, NewKind, Object, OpenFlags, Outcome, Owner, Refusal, WritePlace,
+};
+
+/// A name that comes and goes while it is created or opened is tried so often.
+const CREATE_TRIES: u32 = 16;
+
+impl Vfs {
+    /// Makes and opens a file, or opens the one that is there unless `flags.exclusive`.
+    pub fn create(
+        &self,
+        parent: FileId,
+        name: &[u8],
+        mode: u32,
+        owner: Owner,
+        flags: OpenFlags,
+    ) -> impl Future<Output = Outcome<(Attributes, Handle)>> + Send + use<> {
+        let (vfs, name) = (self.clone(), Name::new(name));
+        let inode = NewInode { kind: NewKind::File, mode, owner };
+        async move {
+            let name = name?;
+            let room = Room::take(&vfs.handles, || Object::entry(parent, &name))?;
+            let opened = vfs.create_or_open(parent, &name, inode, flags).await?;
+            Ok((opened.attributes, room.fill(&opened, flags)))
+        }
+    }
+
+    async fn create_or_open(&self, parent: FileId, name: &Name, inode: NewInode, flags: OpenFlags) -> Outcome<Opened> {
+        for _ in 0..CREATE_TRIES {
+            match self.client.create(parent, name, inode.clone(), true).await {
+                Err(Refusal::Exists(_)) if !flags.exclusive => {}
+                made => return made,
+            }
+            match self.open_named(parent, name, flags).await {
+                Err(Refusal::NotFound(_)) => {}
+                opened => return opened,
+            }
+        }
+        Err(Refusal::Busy(Object::entry(parent, name)))
+    }
+
+    async fn open_named(&self, parent: FileId, name: &Name, flags: OpenFlags) -> Outcome<Opened> {
+        let found = self.client.lookup(parent, name).await?;
+        if found.kind == Kind::Directory {
+            return Err(Refusal::IsDirectory(Object::entry(parent, name)));
+        }
+        self.client.open(found.file, flags).await
+    }
+
+    /// Opens a file. A directory may be opened for reading: it lives until it is closed.
+    pub fn open(&self, file: FileId, flags: OpenFlags) -> impl Future<Output = Outcome<Handle>> + Send + use<> {
+        let vfs = self.clone();
+        async move {
+            let room = Room::take(&vfs.handles, || Object::File(file))?;
+            let opened = vfs.client.open(file, flags).await?;
+            Ok(room.fill(&opened, flags))
+        }
+    }
+
+    /// Ends an open; what was unlinked meanwhile is gone after its last close. The handle is gone even when this is refused.
+    pub fn close(&self, handle: Handle) -> impl Future<Output = Outcome<()>> + Send + use<> {
+        let (client, removed) = (self.client.clone(), self.handles.remove(handle));
+        async move {
+            let open = removed?;
+            let written = open.written.load(Relaxed);
+            if written > INLINE_BYTES_MAX.into()
+                && let Err(error) = client.fit(open.file, written).await
+            {
+                tracing::debug!(%error, "the last stripe keeps its slack");
+            }
+            client.close_file(open.file).await
+        }
+    }
+
+    /// Bytes of an open file, fewer only at its end. A view without a copy, where one stripe holds them.
+    pub fn read(
+        &self,
+        handle: Handle,
+        offset: u64,
+        length: u32,
+    ) -> impl Future<Output = Outcome<Bytes>> + Send + use<> {
+        let open = self.usable(handle, |flags| flags.read);
+        let client = self.client.clone();
+        async move { client.read(open?.file, offset, length).await }
+    }
+
+    /// Writes to an open file; says how many bytes were written. One opened for appending writes at the end, wherever that is
+    /// by then, and ignores `offset`.
+    ///
+    /// Waits while the pool is full, then is refused with `NoSpace`; fewer bytes than given are written only in that case.
+    pub fn write(&self, handle: Handle, offset: u64, data: Bytes) -> impl Future<Output = Outcome<u32>> + Send + use<> {
+        let open = self.usable(handle, |flags| flags.write);
+        let client = self.client.clone();
+        async move {
+            let open = open?;
+            let place = if open.flags.append { WritePlace::End } else { WritePlace::At(offset) };
+            let (offset, written) = client.write(open.file, place, data).await?;
+            open.written.fetch_max(offset + u64::from(written), Relaxed);
+            Ok(written)
+        }
+    }
+
+    /// Where the bytes of an open bound file are on this host.
+    pub fn host_file(&self, handle: Handle) -> Option<PathBuf> {
+        let open = self.handles.get(handle).ok()?;
+        open.host.as_ref().map(|host| host.path.clone())
+    }
+
+    fn usable(&self, handle: Handle, allowed: impl FnOnce(&OpenFlags) -> bool) -> Outcome<Arc<OpenFile>> {
+        let open = self.handles.get(handle)?;
+        if allowed(&open.flags) { Ok(open) } else { Err(Refusal::BadHandle(Object::Handle(handle.0))) }
+    }
+}
+
+/// Room in the table for a file that is being opened; given back when that does not come about.
+struct Room<'a>(&'a Handles);
+
+impl<'a> Room<'a> {
+    fn take(handles: &'a Handles, object: impl FnOnce() -> Object) -> Outcome<Self> {
+        handles.take_room(object)?;
+        Ok(Self(handles))
+    }
+
+    fn fill(self, opened: &Opened, flags: OpenFlags) -> Handle {
+        let handles = self.0;
+        std::mem::forget(self);
+        let (file, host, written) = (opened.attributes.file, opened.host.clone(), AtomicU64::new(0));
+        handles.insert(OpenFile { file, flags, host, written })
+    }
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        self.0.give_back();
+    }
+}

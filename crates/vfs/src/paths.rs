@@ -1,0 +1,203 @@
+//! Paths, for users in this process: relative to the pool's root, `/` between names.
+
+use crate::Vfs;
+use bytes::Bytes;
+use placement::FileId;
+use wire::{Attributes, Kind, Name, Object, OpenFlags, Outcome, Refusal};
+
+/// Links that lead to links are followed so often, as by Linux.
+const LINKS_MAX: usize = 40;
+/// How much is read or written at a time, bytes.
+const CHUNK_BYTES: u32 = 1 << 20;
+/// How many entries are removed at a time.
+const PAGE_ENTRIES: usize = 512;
+const FILE_MODE: u32 = 0o644;
+const DIRECTORY_MODE: u32 = 0o755;
+
+/// What of a path is still to be walked.
+struct Walk {
+    /// Names, the next one last.
+    names: Vec<Vec<u8>>,
+}
+
+impl Vfs {
+    /// The attributes of what a path names; links in it are followed, one at its end is not.
+    pub fn resolve(&self, path: &[u8]) -> impl Future<Output = Outcome<Attributes>> + Send + use<> {
+        let (vfs, path) = (self.clone(), path.to_vec());
+        async move { vfs.walk(&path, false).await }
+    }
+
+    /// Makes the directories of a path that are missing, mode 0755, each owned like the one above; the attributes of the last.
+    pub fn make_directories(&self, path: &[u8]) -> impl Future<Output = Outcome<Attributes>> + Send + use<> {
+        let (vfs, path) = (self.clone(), path.to_vec());
+        async move {
+            let mut above = vfs.stat(FileId::ROOT).await?;
+            for name in names(&path) {
+                above = vfs.enter_or_make(&above, name).await?;
+            }
+            Ok(above)
+        }
+    }
+
+    async fn enter_or_make(&self, above: &Attributes, name: &[u8]) -> Outcome<Attributes> {
+        let found = match self.lookup(above.file, name).await {
+            Err(Refusal::NotFound(_)) => {
+                match self.make_directory(above.file, name, DIRECTORY_MODE, above.owner).await {
+                    Err(Refusal::Exists(_)) => self.lookup(above.file, name).await?,
+                    made => return made,
+                }
+            }
+            found => found?,
+        };
+        match found.kind {
+            Kind::Directory => Ok(found),
+            _ => Err(Refusal::NotDirectory(Object::text(name))),
+        }
+    }
+
+    /// The whole file at a path; links are followed.
+    pub fn read_file(&self, path: &[u8]) -> impl Future<Output = Outcome<Vec<u8>>> + Send + use<> {
+        let (vfs, path) = (self.clone(), path.to_vec());
+        async move {
+            let file = vfs.walk(&path, true).await?.file;
+            let handle = vfs.open(file, OpenFlags::READ).await?;
+            let whole = vfs.read_whole(file).await;
+            vfs.close(handle).await?;
+            whole
+        }
+    }
+
+    async fn read_whole(&self, file: FileId) -> Outcome<Vec<u8>> {
+        let mut whole = Vec::new();
+        loop {
+            let bytes = self.client.read(file, whole.len() as u64, CHUNK_BYTES).await?;
+            if bytes.is_empty() {
+                return Ok(whole);
+            }
+            whole.extend_from_slice(&bytes);
+        }
+    }
+
+    /// Makes or replaces the bytes of the file at a path; a new one has mode 0644 and its directory's owner.
+    pub fn write_file(&self, path: &[u8], bytes: &[u8]) -> impl Future<Output = Outcome<Attributes>> + Send + use<> {
+        let (vfs, path, bytes) = (self.clone(), path.to_vec(), Bytes::copy_from_slice(bytes));
+        async move {
+            let (above, name) = vfs.walk_above(&path).await?;
+            let flags = OpenFlags { truncate: true, ..OpenFlags::WRITE };
+            let (made, handle) = vfs.create(above.file, &name, FILE_MODE, above.owner, flags).await?;
+            let written = vfs.write_whole(handle, bytes).await;
+            vfs.close(handle).await?;
+            written?;
+            vfs.stat(made.file).await
+        }
+    }
+
+    async fn write_whole(&self, handle: crate::Handle, bytes: Bytes) -> Outcome<()> {
+        let mut done = 0;
+        while done < bytes.len() {
+            let part = bytes.slice(done..bytes.len().min(done + CHUNK_BYTES as usize));
+            done += self.write(handle, done as u64, part).await? as usize;
+        }
+        Ok(())
+    }
+
+    /// Removes what a path names, with all that is in it; a link itself, not what it leads to.
+    pub fn remove_tree(&self, path: &[u8]) -> impl Future<Output = Outcome<()>> + Send + use<> {
+        let (vfs, path) = (self.clone(), path.to_vec());
+        async move {
+            let (above, name) = vfs.walk_above(&path).await?;
+            let found = vfs.lookup(above.file, &name).await?;
+            if found.kind != Kind::Directory {
+                return vfs.unlink(above.file, &name).await;
+            }
+            vfs.remove_directories(vec![(above.file, name, found.file)]).await
+        }
+    }
+
+    /// Empties and removes directories, the last first.
+    async fn remove_directories(&self, mut todo: Vec<(FileId, Vec<u8>, FileId)>) -> Outcome<()> {
+        while let Some((parent, name, directory)) = todo.last() {
+            let entries = ignore_missing(self.list(*directory, 0, PAGE_ENTRIES).await)?.unwrap_or_default();
+            if entries.is_empty() {
+                match self.remove_directory(*parent, name).await {
+                    Err(Refusal::NotEmpty(_)) => continue,
+                    removed => ignore_missing(removed)?,
+                };
+                todo.pop();
+                continue;
+            }
+            let directory = *directory;
+            for entry in entries {
+                let name = entry.name.as_bytes();
+                match entry.kind {
+                    Kind::Directory => todo.push((directory, name.to_vec(), entry.file)),
+                    _ => drop(ignore_missing(self.unlink(directory, name).await)?),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The directory in which the last name of a path stands, and that name.
+    async fn walk_above(&self, path: &[u8]) -> Outcome<(Attributes, Vec<u8>)> {
+        let mut names: Vec<&[u8]> = names(path).collect();
+        let last = names.pop().filter(|last| *last != b"..");
+        let last = last.ok_or_else(|| Refusal::invalid(Object::text(path), "the path has no last name"))?;
+        let above = self.walk(&names.join(&b'/'), true).await?;
+        Ok((above, last.to_vec()))
+    }
+
+    async fn walk(&self, path: &[u8], follow_last: bool) -> Outcome<Attributes> {
+        let mut rest = Walk::new(path);
+        let mut links = 0;
+        let mut here = self.stat(FileId::ROOT).await?;
+        while let Some(name) = rest.names.pop() {
+            let next = self.step(here.file, &name).await?;
+            if next.kind != Kind::Symlink || rest.names.is_empty() && !follow_last {
+                here = next;
+                continue;
+            }
+            links += 1;
+            if links > LINKS_MAX {
+                return Err(Refusal::invalid(Object::text(path), "too many links lead to links"));
+            }
+            rest.follow(&self.read_link(next.file).await?)?;
+        }
+        Ok(here)
+    }
+
+    async fn step(&self, directory: FileId, name: &[u8]) -> Outcome<Attributes> {
+        if name == b".." {
+            let above = self.client.parent(directory).await?;
+            return self.stat(above).await;
+        }
+        self.client.lookup(directory, &Name::new(name)?).await
+    }
+}
+
+impl Walk {
+    fn new(path: &[u8]) -> Self {
+        Self { names: names(path).rev().map(<[u8]>::to_vec).collect() }
+    }
+
+    /// Goes on with a link's target.
+    fn follow(&mut self, target: &[u8]) -> Outcome<()> {
+        if target.starts_with(b"/") {
+            return Err(Refusal::invalid(Object::text(target), "the link leads out of the pool"));
+        }
+        self.names.extend(names(target).rev().map(<[u8]>::to_vec));
+        Ok(())
+    }
+}
+
+/// The names of a path; empty ones and `.` mean nothing.
+fn names(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
+    path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".")
+}
+
+fn ignore_missing<T>(outcome: Outcome<T>) -> Outcome<Option<T>> {
+    match outcome {
+        Err(Refusal::NotFound(_)) => Ok(None),
+        other => other.map(Some),
+    }
+}

@@ -1,0 +1,48 @@
+//! Pools for tests.
+
+use crate::Vfs;
+use client::{Client, Connection, InProcess, Patience};
+use node::{Node, Settings};
+use std::{sync::Arc, time::Duration};
+use store::Model;
+use wire::{Name, Owner, RenameFrom, RenameTo};
+
+pub const OWNER: Owner = Owner { uid: 1000, gid: 100 };
+/// Stripes are short in tests, so that files have many.
+pub const STRIPE: u32 = 64 << 10;
+
+/// A node with `memory` bytes over the model engine.
+pub fn node(memory: u64, space_wait: Duration) -> Arc<Node> {
+    let settings = Settings { partitions: 64, stripe_bytes: STRIPE, space_wait, owner: OWNER, ..Settings::default() };
+    node::embedded(settings, Arc::new(Model::new(memory, STRIPE)))
+}
+
+/// A pool with plenty of memory.
+pub fn pool() -> Vfs {
+    Vfs::new(Client::embedded(node(64 << 20, Duration::ZERO)))
+}
+
+/// Little patience, so that tests of failure are quick.
+pub const IMPATIENT: Patience =
+    Patience { tries: 3, pause_first: Duration::from_micros(10), pause_max: Duration::from_micros(10) };
+
+/// A client over a connection of the test's making.
+pub async fn over(connection: impl Connection + 'static, patience: Patience) -> Vfs {
+    Vfs::new(Client::connect(Arc::new(connection), patience).await.unwrap())
+}
+
+pub fn direct(node: &Arc<Node>) -> InProcess {
+    InProcess(node.clone())
+}
+
+pub fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).unwrap()
+}
+
+pub fn from(parent: placement::FileId, text: &str) -> RenameFrom {
+    RenameFrom { parent, name: name(text) }
+}
+
+pub fn to(parent: placement::FileId, text: &str) -> RenameTo {
+    RenameTo { parent, name: name(text) }
+}
