@@ -63,3 +63,90 @@ fn fill(spec: &mut TaskSpec, id: TaskId, task: &Task, workflow: &Workflow) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Command, Event, SlotId};
+    use flow::{ConfigType, DataRefs, Element, FileBinding, Param, Resources, Tool, ToolId};
+
+    fn tool(cpus: u32) -> Tool {
+        let input = ParamKind::Input { array: None, optional: false, implicit: false };
+        let output = ParamKind::Output { array: None, file: None, extension: String::new(), implicit: false };
+        let config = ParamKind::Config { of: ConfigType::Integer, default: None };
+        let param = |name: &str, kind| Param { name: name.into(), kind };
+        tool_of(Resources { cpus, memory: 0 }, vec![param("n", config), param("i", input), param("o", output)])
+    }
+
+    fn tool_of(resources: Resources, params: Vec<Param>) -> Tool {
+        Tool {
+            name: "T".into(),
+            description: String::new(),
+            command: vec![],
+            params,
+            stdin: None,
+            stdout: None,
+            env: vec![],
+            resources,
+            retries: 0,
+            timeout_ms: None,
+            files: vec![],
+            path: vec![],
+            here: String::new(),
+            workdir: None,
+        }
+    }
+
+    fn bound(param: u16, data: u32) -> FileBinding {
+        FileBinding { param, data: DataRefs::One(DataId(data)) }
+    }
+
+    /// A chain of `length` tasks: data `i` to data `i + 1`; datum 0 is an input.
+    fn chain(length: u32, cpus: u32) -> Workflow {
+        let element = |name: &str, first: u32, count: u32, source| Element {
+            name: name.into(),
+            shape: vec![count],
+            first: DataId(first),
+            count,
+            source,
+        };
+        let task = |at: u32| Task {
+            tool: ToolId(0),
+            files: [bound(1, at), bound(2, at + 1)].into(),
+            configs: [].into(),
+            after: [].into(),
+            line: 0,
+        };
+        Workflow {
+            name: "chain".into(),
+            tools: vec![tool(cpus)],
+            elements: vec![
+                element("In", 0, 1, Source::Input(vec!["in".into()])),
+                element("D", 1, length, Source::Defined),
+            ],
+            tasks: (0..length).map(task).collect(),
+        }
+    }
+
+    const MACHINE: Machine = Machine { slots: 1, memory: 0 };
+
+    #[test]
+    fn a_workflow_starts_at_begin_with_what_its_inputs_allow() {
+        let made = Scheduler::from_workflow(&chain(2, 1), MACHINE, Options::default(), |data| data == DataId(0));
+        let mut scheduler = made.expect("it fits");
+        let mut commands = vec![];
+        scheduler.on(Event::Begin, 0, &mut commands);
+        scheduler.on(Event::Done(TaskId(0)), 1, &mut commands);
+        scheduler.on(Event::Done(TaskId(1)), 2, &mut commands);
+        let start = |task| Command::Start { task: TaskId(task), slot: SlotId(0), attempt: 1 };
+        let dropped = Command::Drop { data: DataId(1) };
+        assert_eq!(commands, [start(0), start(1), dropped, Command::Ended { done: 2, failed: 0 }]);
+    }
+
+    #[test]
+    fn all_tasks_that_cannot_run_here_are_told() {
+        let refused = Scheduler::from_workflow(&chain(3, 2), MACHINE, Options::default(), |_| false).map(|_| ());
+        let told: Vec<_> = refused.expect_err("too wide").into_iter().map(|(task, _)| task.0).collect();
+        assert_eq!(told, [0, 1, 2]);
+    }
+}

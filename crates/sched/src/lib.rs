@@ -30,3 +30,8 @@ pub use policy::{Fifo, Policy};
 pub use room::{Machine, Needs, Room, SlotId};
 pub use scheduler::{Counts, Scheduler};
 pub use words::{Because, Command, Event, Link, Options, Refused, TaskSpec};
+
+#[cfg(test)]
+mod oracle_test;
+#[cfg(test)]
+mod scheduler_test;

@@ -300,3 +300,25 @@ fn at(id: u32) -> usize {
 fn index(length: usize) -> u32 {
     u32::try_from(length).expect("tasks and edges are bounded far below 2^32")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 1 KB a task is promised for all of a workflow; the table takes a fifth of it at most.
+    #[test]
+    fn a_task_with_three_data_costs_less_than_200_bytes() {
+        assert!(size_of::<Row>() + 2 * size_of::<Datum>() + 3 * size_of::<Edge>() < 200, "{}", size_of::<Row>());
+    }
+
+    #[test]
+    fn readers_are_found_in_the_order_of_adding() {
+        let mut table = Table::default();
+        for id in [2, 0, 1] {
+            let spec = TaskSpec { inputs: vec![DataId(5)], ..TaskSpec::new(TaskId(id)) };
+            table.insert(&spec, 0).expect("each is new");
+        }
+        assert_eq!(table.readers_of(DataId(5)).map(|task| task.0).collect::<Vec<_>>(), [2, 0, 1]);
+        assert_eq!(table.datum(DataId(5)).expect("known").readers, 3);
+    }
+}
