@@ -114,7 +114,9 @@ impl<'a> Compiler<'a> {
         let stdout = tool.stdout.as_ref().and_then(|text| self.stream(ToolPart::Stdout, text));
         let files: Vec<_> = (0..tool.params.len()).map(|param| self.file_template(param)).collect();
         let outputs = self.output_order(&files);
-        self.check_used();
+        if !tool.command.is_empty() {
+            self.check_used();
+        }
         if self.problems.is_empty() {
             Ok(Compiled { command, stdin, stdout, env, files, outputs })
         } else {
@@ -419,6 +421,11 @@ impl ParamKind {
             Self::Input { array, .. } | Self::Output { array, .. } => *array,
             Self::Config { .. } => None,
         }
+    }
+
+    /// Whether arrays reach the command as a directory.
+    pub fn is_dir(&self) -> bool {
+        self.array() == Some(ArrayForm::Dir)
     }
 
     /// Whether a call may leave it out although it is a file.

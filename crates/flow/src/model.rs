@@ -128,6 +128,24 @@ impl DataRefs {
         }
     }
 
+    /// Whether `id` is one of them.
+    pub fn contains(&self, id: DataId) -> bool {
+        match self {
+            Self::One(only) => *only == id,
+            Self::Run { first, count } => id >= *first && id.0 - first.0 < *count,
+            Self::List(members) => members.contains(&id),
+        }
+    }
+
+    /// Whether every id is below `count`.
+    pub fn is_below(&self, count: u32) -> bool {
+        match self {
+            Self::One(id) => id.0 < count,
+            Self::Run { first, count: length } => first.0.checked_add(*length).is_some_and(|end| end <= count),
+            Self::List(members) => members.iter().all(|id| id.0 < count),
+        }
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -182,6 +200,11 @@ impl Workflow {
 }
 
 impl Element {
+    /// Its members in order.
+    pub fn members(&self) -> impl ExactSizeIterator<Item = DataId> + use<> {
+        (self.first.0..self.first.0 + self.count).map(DataId)
+    }
+
     /// The index of member `id` in each dimension; empty for a scalar.
     pub fn indices(&self, id: DataId) -> Vec<u32> {
         let mut rest = id.0 - self.first.0;

@@ -1,0 +1,241 @@
+//! The JSON descriptor: a workflow as a text that runs by itself. Its form is `docs/formats/flow.md`.
+//!
+//! Reading is strict: unknown fields are refused, everything is bounded, every error says where. What is read is well formed
+//! (references resolve, parameters exist); whether it makes a whole is for [`crate::check`] to say, as for scripts.
+
+use crate::model::{ConfigBinding, DataId, DataRefs, Element, FileBinding, Source, Task, TaskId, ToolId, Workflow};
+use crate::reference;
+use crate::tool::{ConfigValue, Tool};
+use crate::validate::{MEMBERS_MAX, TASKS_MAX, TOOLS_MAX};
+use base::{Place, Problem};
+use raw::{Raw, RawElement, RawFiles, RawRefs, RawTask};
+use std::collections::HashMap;
+
+mod raw;
+mod write;
+
+pub use write::to_json;
+
+/// The version of the form.
+pub const DESCRIPTOR_VERSION: u32 = 1;
+
+/// The field that carries the version, and by which a text is known as a descriptor.
+pub const DESCRIPTOR_FIELD: &str = "tidemill_flow";
+
+/// Longer texts are refused unread; a million tasks take about 200 MB.
+pub const DESCRIPTOR_BYTES_MAX: usize = 1 << 30;
+
+/// Members named in lists, in all: a short reference may name millions.
+const LISTED_MAX: usize = 16_000_000;
+
+/// Whether `text` means to be a descriptor: a JSON object with the version field. Scripts are not.
+pub fn is_descriptor(text: &str) -> bool {
+    text.trim_start().starts_with('{') && text.contains(&format!("\"{DESCRIPTOR_FIELD}\""))
+}
+
+/// The workflow that `text` describes; `file` names it in messages.
+pub fn from_json(text: &str, file: &str) -> Result<Workflow, Problem> {
+    if text.len() > DESCRIPTOR_BYTES_MAX {
+        return Err(Problem::new(format!("more than {DESCRIPTOR_BYTES_MAX} bytes")).at(Place::file(file)));
+    }
+    let raw: Raw<'_> = serde_json::from_str(text).map_err(|error| syntax(text, file, &error))?;
+    check_version(raw.tidemill_flow.into())
+        .and_then(|()| Reader::read(raw))
+        .map_err(|problem| problem.at(Place::file(file)))
+}
+
+/// What serde refuses; another version before anything else.
+fn syntax(text: &str, file: &str, error: &serde_json::Error) -> Problem {
+    #[derive(serde::Deserialize)]
+    struct Head {
+        tidemill_flow: u64,
+    }
+    if let Ok(Err(problem)) = serde_json::from_str::<Head>(text).map(|head| check_version(head.tidemill_flow)) {
+        return problem.at(Place::file(file));
+    }
+    let at = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    let place = Place::at_line(file, text, (at(error.line()), at(error.column())));
+    let message = error.to_string();
+    let message = message.split(" at line ").next().unwrap_or_default();
+    Problem::new(format!("this is no descriptor of a workflow: {message}")).at(place)
+}
+
+fn check_version(version: u64) -> Result<(), Problem> {
+    if version == u64::from(DESCRIPTOR_VERSION) {
+        return Ok(());
+    }
+    let message =
+        format!("{DESCRIPTOR_FIELD}: version {version} is not known; this program reads {DESCRIPTOR_VERSION}");
+    Err(Problem::new(message))
+}
+
+/// A problem at a JSON path.
+fn wrong(path: &str, message: impl AsRef<str>) -> Problem {
+    Problem::new(format!("{path}: {}", message.as_ref()))
+}
+
+/// The same problem, its JSON path longer by `path`.
+fn under(path: &str, problem: Problem) -> Problem {
+    Problem { message: format!("{path}{}", problem.message), ..problem }
+}
+
+/// Turns names into ids.
+#[derive(Default)]
+struct Reader {
+    workflow: Workflow,
+    tools: HashMap<String, usize>,
+    elements: HashMap<String, usize>,
+    /// Members named in lists so far.
+    listed: usize,
+}
+
+impl Reader {
+    fn read(raw: Raw<'_>) -> Result<Workflow, Problem> {
+        let mut reader = Self::default();
+        reader.workflow.name = raw.name.into_owned();
+        reader.add_tools(raw.tools)?;
+        for (at, element) in raw.elements.into_iter().enumerate() {
+            reader.add_element(&format!("elements[{at}]"), element)?;
+        }
+        if raw.tasks.len() > TASKS_MAX as usize {
+            return Err(wrong("tasks", format!("more than {TASKS_MAX}")));
+        }
+        let count = raw.tasks.len();
+        reader.workflow.tasks.reserve_exact(count);
+        for (at, task) in raw.tasks.into_iter().enumerate() {
+            let task = reader.task(&task, count).map_err(|problem| under(&format!("tasks[{at}]"), problem))?;
+            reader.workflow.tasks.push(task);
+        }
+        Ok(reader.workflow)
+    }
+
+    fn add_tools(&mut self, tools: Vec<Tool>) -> Result<(), Problem> {
+        if tools.len() > TOOLS_MAX {
+            return Err(wrong("tools", format!("more than {TOOLS_MAX}")));
+        }
+        for (at, tool) in tools.iter().enumerate() {
+            if self.tools.insert(tool.name.clone(), at).is_some() {
+                return Err(wrong(&format!("tools[{at}].name"), format!("two tools are called `{}`", tool.name)));
+            }
+            if let Some(found) = crate::check_tool(tool).into_iter().next() {
+                return Err(under(&format!("tools[{at}]: "), found.problem));
+            }
+        }
+        self.workflow.tools = tools;
+        Ok(())
+    }
+
+    fn add_element(&mut self, path: &str, raw: RawElement<'_>) -> Result<(), Problem> {
+        let name = raw.name.into_owned();
+        let first = self.workflow.data_count();
+        let count = raw.shape.iter().try_fold(1u32, |product, length| product.checked_mul(*length));
+        let fits = |count: &u32| first.checked_add(*count).is_some_and(|all| all <= MEMBERS_MAX);
+        let Some(count) = count.filter(fits) else {
+            return Err(wrong(path, format!("more than {MEMBERS_MAX} members in all")));
+        };
+        if count == 0 {
+            return Err(wrong(&format!("{path}.shape"), "a length is 0"));
+        }
+        let source = match raw.input {
+            None => Source::Defined,
+            Some(RawFiles::One(file)) if raw.shape.is_empty() => Source::Input(vec![file.into()]),
+            Some(RawFiles::Many(files)) if !raw.shape.is_empty() && files.len() == count as usize => {
+                Source::Input(files.into_iter().map(|file| file.0.into()).collect())
+            }
+            Some(_) => {
+                let wanted =
+                    if raw.shape.is_empty() { "one file".to_owned() } else { format!("a list of {count} files") };
+                return Err(wrong(&format!("{path}.input"), format!("`{name}` needs {wanted}")));
+            }
+        };
+        if self.elements.insert(name.clone(), self.workflow.elements.len()).is_some() {
+            return Err(wrong(&format!("{path}.name"), format!("two data elements are called `{name}`")));
+        }
+        self.workflow.elements.push(Element { name, shape: raw.shape, first: DataId(first), count, source });
+        Ok(())
+    }
+
+    /// The task; problems have their path within it.
+    fn task(&mut self, raw: &RawTask<'_>, count: usize) -> Result<Task, Problem> {
+        let Some(&tool) = self.tools.get(raw.tool.as_ref()) else {
+            let known = self.workflow.tools.iter().map(|tool| tool.name.as_str());
+            return Err(wrong(".tool", format!("unknown tool `{}`", raw.tool)).nearest(&raw.tool, known));
+        };
+        let mut files = Vec::with_capacity(raw.files.0.len());
+        for (name, refs) in &raw.files.0 {
+            let file = self.file(tool, name, refs);
+            files.push(file.map_err(|problem| under(&format!(".files.{name}: "), problem))?);
+        }
+        let mut configs = Vec::with_capacity(raw.config.0.len());
+        for (name, value) in &raw.config.0 {
+            let param = self.param(tool, name);
+            let param = param.map_err(|problem| under(&format!(".config.{name}: "), problem))?;
+            configs.push(ConfigBinding { param, value: value.clone() });
+        }
+        files.sort_by_key(|binding| binding.param);
+        configs.sort_by_key(|binding| binding.param);
+        if let Some(other) = raw.after.iter().find(|other| **other as usize >= count) {
+            return Err(wrong(".after", format!("there is no task {other}")));
+        }
+        let after = raw.after.iter().map(|other| TaskId(*other)).collect();
+        let tool = ToolId(u32::try_from(tool).unwrap_or(u32::MAX));
+        Ok(Task { tool, files: files.into(), configs: configs.into(), after, line: raw.line })
+    }
+
+    fn file(&mut self, tool: usize, name: &str, refs: &RawRefs<'_>) -> Result<FileBinding, Problem> {
+        let param = self.param(tool, name)?;
+        let takes_array = self.workflow.tools[tool].params[usize::from(param)].kind.array().is_some();
+        Ok(FileBinding { param, data: self.refs(refs, takes_array)? })
+    }
+
+    fn param(&self, tool: usize, name: &str) -> Result<u16, Problem> {
+        let tool = &self.workflow.tools[tool];
+        tool.param(name).and_then(|index| u16::try_from(index).ok()).ok_or_else(|| {
+            let known = tool.params.iter().map(|param| param.name.as_str());
+            Problem::new(format!("tool `{}` has no parameter `{name}`", tool.name)).nearest(name, known)
+        })
+    }
+
+    fn refs(&mut self, raw: &RawRefs<'_>, takes_array: bool) -> Result<DataRefs, Problem> {
+        let texts = match raw {
+            RawRefs::One(text) => {
+                let span = self.span(text)?;
+                let is_array = span.is_array || takes_array;
+                return Ok(if is_array {
+                    DataRefs::Run { first: span.first, count: span.count }
+                } else {
+                    DataRefs::One(span.first)
+                });
+            }
+            RawRefs::Many(texts) => texts,
+        };
+        let mut members = Vec::with_capacity(texts.len());
+        for text in texts {
+            let span = self.span(&text.0)?;
+            self.listed += span.count as usize;
+            if self.listed > LISTED_MAX {
+                return Err(Problem::new(format!("lists name more than {LISTED_MAX} members in all")));
+            }
+            members.extend((span.first.0..span.first.0 + span.count).map(DataId));
+        }
+        Ok(DataRefs::array(&members))
+    }
+
+    fn span(&self, text: &str) -> Result<reference::Span, Problem> {
+        let (name, indices) = reference::parse(text).map_err(Problem::new)?;
+        let Some(&element) = self.elements.get(name) else {
+            let known = self.workflow.elements.iter().map(|element| element.name.as_str());
+            return Err(Problem::new(format!("unknown data element `{name}`")).nearest(name, known));
+        };
+        reference::resolve(&self.workflow.elements[element], &indices).map_err(Problem::new)
+    }
+}
+
+/// The value of a config parameter, as JSON.
+fn config_json(value: &ConfigValue) -> String {
+    serde_json::to_string(value).expect("a plain value has no failing parts")
+}
+
+#[cfg(test)]
+#[path = "descriptor_test.rs"]
+mod tests;

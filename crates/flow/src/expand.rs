@@ -1,0 +1,200 @@
+//! The command of a task: its tool's template with paths and values put in.
+//!
+//! Pure: what must lie in the task's directory beside the outputs (list files, directories of links) is said, not made.
+//! A task's directory holds its outputs under their names, `<param>.list` for list files (`<param>.2.list` when a second
+//! item needs another), `<param>.dir` for links to an input array, `<param>` for the members of an output array that is
+//! written as a directory.
+
+use crate::compiled::{Part, Piece};
+use crate::model::{DataId, Task, TaskId, Workflow};
+use crate::names::{bound, config_text, is_set, part_of};
+use crate::plan::Plan;
+use crate::tool::{ARGUMENT_BYTES_MAX, ArrayForm, ParamKind, Tool};
+use std::collections::BTreeMap;
+
+/// What to run for a task, and what to lay out before.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Command {
+    /// An absolute path if the tool's command has a `/`, otherwise a name to be searched in `path`, then in `PATH`.
+    pub program: String,
+    /// The arguments after the program.
+    pub args: Vec<String>,
+    /// The file that is standard input; None: empty.
+    pub stdin: Option<String>,
+    /// The file that standard output is written to; None: captured.
+    pub stdout: Option<String>,
+    /// Variables of the tool's own, added to the environment.
+    pub env: Vec<(String, String)>,
+    /// Absolute folders that come before `PATH`.
+    pub path: Vec<String>,
+    /// Files to write first: absolute path and content.
+    pub lists: Vec<(String, String)>,
+    /// Directories to make first.
+    pub dirs: Vec<LinkDir>,
+}
+
+/// A directory for an array parameter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkDir {
+    /// Its absolute path.
+    pub path: String,
+    /// Links in it: name and target. None for an output: the tool writes its members there.
+    pub links: Vec<(String, String)>,
+}
+
+pub(crate) fn expand(
+    plan: &Plan,
+    workflow: &Workflow,
+    number: TaskId,
+    task_dir: &str,
+    path_of: &dyn Fn(DataId) -> String,
+) -> Command {
+    let task = &workflow.tasks[number.0 as usize];
+    let compiled = plan.compiled(task);
+    let tool = workflow.tool_of(task);
+    let mut expansion =
+        Expansion { plan, tool, task, task_dir, path_of, lists: BTreeMap::new(), dirs: BTreeMap::new() };
+    expansion.add_dirs();
+    let mut argv = Vec::new();
+    for item in &compiled.command {
+        expansion.item(item, &mut argv);
+    }
+    let env = tool.env.iter().zip(&compiled.env);
+    let env = env.filter_map(|((name, _), pieces)| Some((name.clone(), expansion.text(pieces, None)?))).collect();
+    let stream = |param: Option<u16>| Some(path_of(bound(task, param?)?.iter().next()?));
+    let mut argv = argv.into_iter();
+    Command {
+        program: program(tool, argv.next().unwrap_or_default()),
+        args: argv.collect(),
+        stdin: stream(compiled.stdin),
+        stdout: stream(compiled.stdout),
+        env,
+        path: tool.path.iter().map(|folder| from_here(tool, folder)).collect(),
+        lists: expansion.lists.into_iter().collect(),
+        dirs: expansion.dirs.into_values().collect(),
+    }
+}
+
+fn program(tool: &Tool, program: String) -> String {
+    if program.contains('/') { from_here(tool, &program) } else { program }
+}
+
+/// `path` as an absolute one: relative ones are taken from the tool file's folder.
+fn from_here(tool: &Tool, path: &str) -> String {
+    if path.starts_with('/') || tool.here.is_empty() { path.to_owned() } else { format!("{}/{path}", tool.here) }
+}
+
+struct Expansion<'a> {
+    plan: &'a Plan,
+    tool: &'a Tool,
+    task: &'a Task,
+    task_dir: &'a str,
+    path_of: &'a dyn Fn(DataId) -> String,
+    /// Content by path.
+    lists: BTreeMap<String, String>,
+    /// By parameter.
+    dirs: BTreeMap<u16, LinkDir>,
+}
+
+impl Expansion<'_> {
+    /// Directories are there whether or not the command names them: an implicit one too.
+    fn add_dirs(&mut self) {
+        for binding in &self.task.files {
+            let param = &self.tool.params[usize::from(binding.param)];
+            if !param.kind.is_dir() {
+                continue;
+            }
+            let path = self.dir_path(binding.param);
+            let links = match param.kind {
+                ParamKind::Output { .. } => Vec::new(),
+                _ => binding.data.iter().map(|id| (self.plan.file_name(id).to_owned(), (self.path_of)(id))).collect(),
+            };
+            self.dirs.insert(binding.param, LinkDir { path, links });
+        }
+    }
+
+    fn dir_path(&self, param: u16) -> String {
+        let param = &self.tool.params[usize::from(param)];
+        let ending = if matches!(param.kind, ParamKind::Output { .. }) { "" } else { ".dir" };
+        format!("{}/{}{ending}", self.task_dir, param.name)
+    }
+
+    /// The arguments that an item of the command becomes.
+    fn item(&mut self, pieces: &[Piece], argv: &mut Vec<String>) {
+        let array = pieces.iter().find_map(|piece| match piece {
+            Piece::Path(param, _) if self.form(*param) == Some(ArrayForm::Args) => Some(*param),
+            _ => None,
+        });
+        let Some(param) = array else {
+            argv.extend(self.text(pieces, None));
+            return;
+        };
+        let Some(data) = bound(self.task, param) else { return };
+        let arguments: Vec<String> =
+            data.iter().filter_map(|id| self.text(pieces, Some(&(self.path_of)(id)))).collect();
+        if arguments.iter().map(String::len).sum::<usize>() > ARGUMENT_BYTES_MAX {
+            argv.push(format!("@{}", self.list(param, &arguments)));
+        } else {
+            argv.extend(arguments);
+        }
+    }
+
+    /// An item's text, with `member` for its array; None if it vanishes.
+    fn text(&mut self, pieces: &[Piece], member: Option<&str>) -> Option<String> {
+        let mut text = String::new();
+        let mut is_flag = false;
+        for piece in pieces {
+            match piece {
+                Piece::Text(plain) => text.push_str(plain),
+                Piece::Here => text.push_str(&self.tool.here),
+                Piece::Path(param, part) => text.push_str(&self.path(*param, *part, member)?),
+                Piece::Value(param) => text.push_str(&config_text(self.tool, self.task, *param)),
+                Piece::When(param, plain) => {
+                    is_flag = true;
+                    if is_set(self.tool, self.task, *param) {
+                        text.push_str(plain);
+                    }
+                }
+                Piece::Element | Piece::Index | Piece::Number => {}
+            }
+        }
+        let vanishes = is_flag && text.is_empty();
+        (!vanishes).then_some(text)
+    }
+
+    /// The path that stands for a file parameter; None for an optional input that is left out.
+    fn path(&mut self, param: u16, part: Part, member: Option<&str>) -> Option<String> {
+        let data = bound(self.task, param)?;
+        match self.form(param) {
+            Some(ArrayForm::Args) => member.map(str::to_owned),
+            Some(ArrayForm::List) => {
+                let paths: Vec<String> = data.iter().map(|id| (self.path_of)(id)).collect();
+                Some(self.list(param, &paths))
+            }
+            Some(ArrayForm::Dir) => Some(self.dir_path(param)),
+            None => Some(part_of(&(self.path_of)(data.iter().next()?), part).to_owned()),
+        }
+    }
+
+    fn form(&self, param: u16) -> Option<ArrayForm> {
+        self.tool.params[usize::from(param)].kind.array()
+    }
+
+    /// The path of a file that lists `lines`, the same for the same lines.
+    fn list(&mut self, param: u16, lines: &[String]) -> String {
+        let content: String = lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
+        let name = &self.tool.params[usize::from(param)].name;
+        let mut path = format!("{}/{name}.list", self.task_dir);
+        let mut number = 1;
+        while self.lists.get(&path).is_some_and(|known| *known != content) {
+            number += 1;
+            path = format!("{}/{name}.{number}.list", self.task_dir);
+        }
+        self.lists.entry(path.clone()).or_insert(content);
+        path
+    }
+}
+
+#[cfg(test)]
+#[path = "expand_test.rs"]
+mod tests;

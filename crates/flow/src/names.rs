@@ -1,0 +1,221 @@
+//! File names: what each member's file is called, and that no two files of one folder are called alike.
+
+use crate::compiled::{Compiled, Part, Piece};
+use crate::faults::Faults;
+use crate::model::{DataId, DataRefs, Element, Source, Task, TaskId, Workflow};
+use crate::tool::{ArrayForm, ConfigValue, ParamKind, Tool};
+use base::Problem;
+use std::fmt::Write as _;
+
+/// What file systems take.
+const NAME_BYTES_MAX: usize = 255;
+
+/// The file name of every member, in one text.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Names {
+    text: String,
+    /// By member: where its name begins in `text`, and its length. The length is 0 for members that nobody writes.
+    spans: Vec<(u32, u16)>,
+}
+
+impl Names {
+    /// The names of all members; those that are no file names, or alike in one folder, are faults.
+    pub fn new(workflow: &Workflow, tools: &[Compiled], order: &[TaskId], faults: &mut Faults<'_>) -> Self {
+        let mut names = Self { text: String::new(), spans: vec![(0, 0); workflow.data_count() as usize] };
+        for element in &workflow.elements {
+            if let Source::Input(paths) = &element.source {
+                for (id, path) in element.members().zip(paths) {
+                    names.put(id, file_name(path));
+                }
+            }
+        }
+        for number in order {
+            let task = &workflow.tasks[number.0 as usize];
+            let naming = Naming { workflow, task, tool: workflow.tool_of(task) };
+            let named = naming.name_outputs(&mut names, &tools[task.tool.0 as usize]);
+            if let Err(message) = named.and_then(|()| naming.check_folders(&names)) {
+                let message = format!("{}: {message}", faults.task(*number));
+                faults.add(Some(*number), Problem::new(message));
+            }
+            if faults.are_many() {
+                break;
+            }
+        }
+        names.text.shrink_to_fit();
+        names
+    }
+
+    pub fn get(&self, id: DataId) -> &str {
+        let (start, length) = self.spans[id.0 as usize];
+        &self.text[start as usize..start as usize + usize::from(length)]
+    }
+
+    fn put(&mut self, id: DataId, name: &str) {
+        let start = u32::try_from(self.text.len()).expect("8 million names of 255 bytes are below 4 GiB");
+        let length = u16::try_from(name.len()).unwrap_or(u16::MAX);
+        self.text.push_str(&name[..name.floor_char_boundary(usize::from(length))]);
+        self.spans[id.0 as usize] = (start, length);
+    }
+}
+
+/// The names of one task's files.
+struct Naming<'a> {
+    workflow: &'a Workflow,
+    task: &'a Task,
+    tool: &'a Tool,
+}
+
+impl Naming<'_> {
+    fn name_outputs(&self, names: &mut Names, compiled: &Compiled) -> Result<(), String> {
+        for param in &compiled.outputs {
+            let Some(data) = bound(self.task, *param) else { continue };
+            let template = compiled.files[usize::from(*param)].as_deref();
+            let digits = digits(data.len().saturating_sub(1));
+            for (number, id) in data.iter().enumerate() {
+                let name = match template {
+                    Some(pieces) => self.rendered(names, pieces, id, &format!("{number:0digits$}")),
+                    None => self.default_name(id, *param),
+                };
+                check_name(&name).map_err(|what| {
+                    format!("the file name of `{}` would be {name:?}, which {what}", self.workflow.data_name(id))
+                })?;
+                names.put(id, &name);
+            }
+        }
+        Ok(())
+    }
+
+    /// `Model_0_03.model`.
+    fn default_name(&self, id: DataId, param: u16) -> String {
+        let element = self.workflow.element_of(id);
+        let index = padded_index(element, id);
+        let between = if index.is_empty() { "" } else { "_" };
+        let extension = match &self.tool.params[usize::from(param)].kind {
+            ParamKind::Output { extension, .. } => extension.as_str(),
+            _ => "",
+        };
+        format!("{}{between}{index}{extension}", element.name)
+    }
+
+    fn rendered(&self, names: &Names, pieces: &[Piece], id: DataId, number: &str) -> String {
+        let mut name = String::new();
+        for piece in pieces {
+            match piece {
+                Piece::Text(text) => name.push_str(text),
+                Piece::Path(param, part) => {
+                    let of = bound(self.task, *param).and_then(|data| data.iter().next());
+                    name.push_str(of.map_or("", |id| part_of(names.get(id), *part)));
+                }
+                Piece::Value(param) => name.push_str(&config_text(self.tool, self.task, *param)),
+                Piece::When(param, text) if is_set(self.tool, self.task, *param) => name.push_str(text),
+                Piece::Element => name.push_str(&self.workflow.element_of(id).name),
+                Piece::Index => name.push_str(&padded_index(self.workflow.element_of(id), id)),
+                Piece::Number => name.push_str(number),
+                Piece::When(..) | Piece::Here => {}
+            }
+        }
+        name
+    }
+
+    /// Refuses two files of one name in the task's directory, or in a directory of links.
+    fn check_folders(&self, names: &Names) -> Result<(), String> {
+        let mut own: Vec<String> = Vec::new();
+        for binding in &self.task.files {
+            let param = &self.tool.params[usize::from(binding.param)];
+            let members = || binding.data.iter().map(|id| names.get(id).to_owned());
+            let is_output = matches!(param.kind, ParamKind::Output { .. });
+            match param.kind.array() {
+                Some(ArrayForm::Dir) => {
+                    let folder = format!("the directory that `{}` gets", param.name);
+                    check_distinct(members().collect(), &folder)?;
+                    own.push(if is_output { param.name.clone() } else { format!("{}.dir", param.name) });
+                    continue;
+                }
+                // An array of arguments gets a list when it is too long for the command line.
+                Some(ArrayForm::List | ArrayForm::Args) => own.push(format!("{}.list", param.name)),
+                _ => {}
+            }
+            if is_output {
+                own.extend(members());
+            }
+        }
+        check_distinct(own, "the task's directory")
+    }
+}
+
+fn check_distinct(mut names: Vec<String>, folder: &str) -> Result<(), String> {
+    names.sort_unstable();
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(format!("two files in {folder} would be called `{}`", pair[0])),
+        None => Ok(()),
+    }
+}
+
+fn check_name(name: &str) -> Result<(), &'static str> {
+    match name {
+        "" => Err("is empty"),
+        "." | ".." => Err("is a folder"),
+        _ if name.len() > NAME_BYTES_MAX => Err("has more than 255 bytes"),
+        _ if name.contains(['/', '\0', '\n', '\r']) => Err("holds a `/` or a line end"),
+        _ => Ok(()),
+    }
+}
+
+// --- what templates ask of a task ---
+
+/// What `task` binds to the file parameter `param`.
+pub(crate) fn bound(task: &Task, param: u16) -> Option<&DataRefs> {
+    task.files.iter().find(|binding| binding.param == param).map(|binding| &binding.data)
+}
+
+/// The value of a config: the call's, or the default.
+pub(crate) fn config<'a>(tool: &'a Tool, task: &'a Task, param: u16) -> Option<&'a ConfigValue> {
+    let given = task.configs.iter().find(|binding| binding.param == param).map(|binding| &binding.value);
+    given.or(match &tool.params[usize::from(param)].kind {
+        ParamKind::Config { default, .. } => default.as_ref(),
+        _ => None,
+    })
+}
+
+pub(crate) fn config_text(tool: &Tool, task: &Task, param: u16) -> String {
+    config(tool, task, param).map(ConfigValue::text).unwrap_or_default()
+}
+
+/// Whether a boolean config is true, or an optional input bound.
+pub(crate) fn is_set(tool: &Tool, task: &Task, param: u16) -> bool {
+    bound(task, param).is_some() || config(tool, task, param) == Some(&ConfigValue::Boolean(true))
+}
+
+/// A part of a path. `Dir` is empty for a bare name.
+pub(crate) fn part_of(path: &str, part: Part) -> &str {
+    let name = file_name(path);
+    let dot = name.rfind('.').filter(|at| *at > 0).unwrap_or(name.len());
+    match part {
+        Part::Whole => path,
+        Part::Name => name,
+        Part::Stem => &name[..dot],
+        Part::Ext => &name[dot..],
+        Part::Dir => path[..path.len() - name.len()].trim_end_matches('/'),
+    }
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// `0_03`: the index in each dimension, padded to the width of that dimension's last.
+fn padded_index(element: &Element, id: DataId) -> String {
+    let mut text = String::new();
+    for (index, length) in element.indices(id).into_iter().zip(&element.shape) {
+        let between = if text.is_empty() { "" } else { "_" };
+        let width = digits(*length as usize - 1);
+        // Writing to a `String` cannot fail.
+        let _ = write!(text, "{between}{index:0width$}");
+    }
+    text
+}
+
+/// Decimal digits of `number`.
+fn digits(number: usize) -> usize {
+    number.checked_ilog10().map_or(1, |log| log as usize + 1)
+}

@@ -1,0 +1,223 @@
+//! The check: a workflow proved whole, and what follows from it.
+//!
+//! [`check`] refuses what no run could carry out, and hands back a [`Plan`]: who writes and reads each member, an order of the
+//! tasks, the members' file names, the parsed templates. Everything after the check relies on it. It looks at each task,
+//! member and binding a constant number of times.
+
+use crate::compiled::Compiled;
+use crate::cycle;
+use crate::expand::Command;
+use crate::faults::{Faults, Script};
+use crate::model::{DataId, Source, Task, TaskId, Workflow};
+use crate::names::Names;
+use crate::tool::ParamKind;
+use crate::validate;
+use base::Problem;
+
+/// Members that all tasks read, each counted for each task; 4 bytes of the plan each.
+pub const READS_MAX: u64 = 64_000_000;
+
+/// No task: a member that no task writes.
+const NOBODY: u32 = u32::MAX;
+
+/// What is known of a workflow that is whole.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// By member: the task that writes it, or `NOBODY`.
+    writers: Vec<u32>,
+    /// By member: where its readers begin in `readers`; one more at the end.
+    reader_starts: Vec<u32>,
+    readers: Vec<TaskId>,
+    /// Every task after those it waits for.
+    order: Vec<TaskId>,
+    names: Names,
+    /// By tool.
+    tools: Vec<Compiled>,
+}
+
+/// Proves `workflow` whole, or says all that is wrong with it. `script` is the text its lines belong to, if there is one.
+pub fn check(workflow: &Workflow, script: Option<Script<'_>>) -> Result<Plan, Vec<Problem>> {
+    let mut faults = Faults::new(workflow, script);
+    let tools = validate::tools(workflow, &mut faults);
+    faults.settle()?;
+    validate::elements(workflow, &mut faults);
+    faults.settle()?;
+    validate::tasks(workflow, &mut faults);
+    faults.settle()?;
+    let writers = writers(workflow, &mut faults);
+    let (reader_starts, readers) = readers(workflow, &mut faults);
+    check_written(workflow, &writers, (&reader_starts, &readers), &mut faults);
+    faults.settle()?;
+    let order = cycle::order(workflow, &|id| known(writers[id.0 as usize])).map_err(|cycle| {
+        faults.add(cycle.tasks.last().copied(), cycle.problem(workflow));
+        faults.take()
+    })?;
+    let names = Names::new(workflow, &tools, &order, &mut faults);
+    faults.settle()?;
+    Ok(Plan { writers, reader_starts, readers, order, names, tools })
+}
+
+fn known(writer: u32) -> Option<TaskId> {
+    (writer != NOBODY).then_some(TaskId(writer))
+}
+
+impl Plan {
+    /// The task that writes member `id`; None for an input, and for a member that nobody writes (or reads).
+    pub fn writer_of(&self, id: DataId) -> Option<TaskId> {
+        known(self.writers[id.0 as usize])
+    }
+
+    /// The tasks that read member `id`, ascending; a task that binds it twice stands twice.
+    pub fn readers(&self, id: DataId) -> &[TaskId] {
+        let at = id.0 as usize;
+        &self.readers[self.reader_starts[at] as usize..self.reader_starts[at + 1] as usize]
+    }
+
+    /// Every task, after all those it waits for.
+    pub fn order(&self) -> &[TaskId] {
+        &self.order
+    }
+
+    /// The file name of member `id`: that of the input file, or the one its writer's tool gives.
+    pub fn file_name(&self, id: DataId) -> &str {
+        self.names.get(id)
+    }
+
+    /// Where the writer of member `id` finds it: its path within the directory of the task, `model.bin` or `parts/part_03.csv`.
+    /// For an input, its file name.
+    pub fn path_in_task(&self, workflow: &Workflow, id: DataId) -> String {
+        let name = self.file_name(id);
+        let task = self.writer_of(id).map(|task| &workflow.tasks[task.0 as usize]);
+        match task.and_then(|task| output_folder(workflow, task, id)) {
+            Some(folder) => format!("{folder}/{name}"),
+            None => name.to_owned(),
+        }
+    }
+
+    /// The members that tasks write and no task reads: the results of the workflow.
+    pub fn results<'a>(&'a self, workflow: &Workflow) -> impl Iterator<Item = DataId> + use<'a> {
+        let written = |id: &DataId| self.writer_of(*id).is_some() && self.readers(*id).is_empty();
+        (0..workflow.data_count()).map(DataId).filter(written)
+    }
+
+    /// The input members that some task reads.
+    pub fn inputs<'a>(&'a self, workflow: &Workflow) -> impl Iterator<Item = DataId> + use<'a> {
+        let read = |id: &DataId| self.writer_of(*id).is_none() && !self.readers(*id).is_empty();
+        (0..workflow.data_count()).map(DataId).filter(read)
+    }
+
+    /// The command of `task`, with `task_dir` as the absolute path of its directory and `path_of` telling where members lie
+    /// (for the task's own outputs: `task_dir` and [`Plan::path_in_task`]).
+    pub fn command(
+        &self,
+        workflow: &Workflow,
+        task: TaskId,
+        task_dir: &str,
+        path_of: &dyn Fn(DataId) -> String,
+    ) -> Command {
+        crate::expand::expand(self, workflow, task, task_dir, path_of)
+    }
+
+    pub(crate) fn compiled(&self, task: &Task) -> &Compiled {
+        &self.tools[task.tool.0 as usize]
+    }
+}
+
+/// The folder within the directory of `task` that its output `id` lies in; None for the directory itself.
+fn output_folder<'a>(workflow: &'a Workflow, task: &Task, id: DataId) -> Option<&'a str> {
+    let params = &workflow.tool_of(task).params;
+    let binding = task.files.iter().find(|binding| {
+        let param = &params[usize::from(binding.param)];
+        matches!(param.kind, ParamKind::Output { .. }) && binding.data.contains(id)
+    })?;
+    let param = &params[usize::from(binding.param)];
+    param.kind.is_dir().then_some(param.name.as_str())
+}
+
+/// The writer of each member; two writers of one are a fault.
+fn writers(workflow: &Workflow, faults: &mut Faults<'_>) -> Vec<u32> {
+    let mut writers = vec![NOBODY; workflow.data_count() as usize];
+    for (task, id) in bound(workflow, |kind| matches!(kind, ParamKind::Output { .. })) {
+        let writer = &mut writers[id.0 as usize];
+        let data = workflow.data_name(id);
+        if matches!(workflow.element_of(id).source, Source::Input(_)) {
+            let message = format!("{} writes `{data}`, which is an input of the workflow", faults.task(task));
+            faults.add(Some(task), Problem::new(message).hint("write to an element made by Data.define"));
+        } else if let Some(other) = known(*writer) {
+            let message = format!("two tasks write `{data}`: {} and {}", faults.task_at(other), faults.task_at(task));
+            faults.add(Some(task), Problem::new(message));
+        } else {
+            *writer = task.0;
+        }
+        if faults.are_many() {
+            break;
+        }
+    }
+    writers
+}
+
+/// The readers of each member: where each member's begin, and all of them.
+fn readers(workflow: &Workflow, faults: &mut Faults<'_>) -> (Vec<u32>, Vec<TaskId>) {
+    let is_input = |kind: &ParamKind| matches!(kind, ParamKind::Input { .. });
+    let mut starts = vec![0u32; workflow.data_count() as usize + 1];
+    let reads: u64 = bindings(workflow, is_input).map(|(_, binding)| binding.data.len() as u64).sum();
+    if reads > READS_MAX {
+        faults.add(None, Problem::new(format!("tasks read {reads} members in all, more than {READS_MAX}")));
+        return (starts, Vec::new());
+    }
+    for (_, id) in bound(workflow, is_input) {
+        starts[id.0 as usize + 1] += 1;
+    }
+    for at in 1..starts.len() {
+        starts[at] += starts[at - 1];
+    }
+    let mut readers = vec![TaskId(0); starts.last().map_or(0, |all| *all as usize)];
+    let mut next = starts.clone();
+    for (task, id) in bound(workflow, is_input) {
+        let at = &mut next[id.0 as usize];
+        readers[*at as usize] = task;
+        *at += 1;
+    }
+    (starts, readers)
+}
+
+/// A member that is read is an input or written.
+fn check_written(workflow: &Workflow, writers: &[u32], readers: (&[u32], &[TaskId]), faults: &mut Faults<'_>) {
+    let (starts, readers) = readers;
+    for element in workflow.elements.iter().filter(|element| element.source == Source::Defined) {
+        for id in element.members() {
+            let at = id.0 as usize;
+            if faults.are_many() {
+                return;
+            }
+            if known(writers[at]).is_some() || starts.get(at) == starts.get(at + 1) {
+                continue;
+            }
+            let reader = readers[starts[at] as usize];
+            let message = format!("{} reads `{}`, and no task writes it", faults.task(reader), workflow.data_name(id));
+            faults.add(Some(reader), Problem::new(message));
+        }
+    }
+}
+
+/// The members bound to parameters of a kind, with their tasks, in the order of the tasks.
+fn bound<'a>(
+    workflow: &'a Workflow,
+    kind: impl Fn(&ParamKind) -> bool + 'a,
+) -> impl Iterator<Item = (TaskId, DataId)> + 'a {
+    bindings(workflow, kind).flat_map(|(task, binding)| binding.data.iter().map(move |id| (task, id)))
+}
+
+fn bindings<'a>(
+    workflow: &'a Workflow,
+    kind: impl Fn(&ParamKind) -> bool + 'a,
+) -> impl Iterator<Item = (TaskId, &'a crate::FileBinding)> + 'a {
+    let tasks = (0..).map(TaskId).zip(&workflow.tasks);
+    let all = tasks.flat_map(|(number, task)| task.files.iter().map(move |binding| (number, task, binding)));
+    all.filter(move |(_, task, binding)| kind(&workflow.tool_of(task).params[usize::from(binding.param)].kind))
+        .map(|(number, _, binding)| (number, binding))
+}
+
+#[cfg(test)]
+#[path = "plan_test.rs"]
+mod tests;
