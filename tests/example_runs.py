@@ -17,8 +17,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
-# Far above what any run of the suite takes: whoever gets here hangs.
-RUN_SECONDS_MAX = 300
+# Ten times what the longest of them takes on two idle processors: whoever gets here hangs.
+RUN_SECONDS_MAX = 600
 
 
 @dataclasses.dataclass(frozen=True)
