@@ -1,1 +1,42 @@
-//! Layer 4: the mount: a FUSE face over vfs, and what keeps mounts from being left behind
+//! Layer 4: the mount: a FUSE face over vfs, and what keeps mounts from being left behind.
+//!
+//! ```text
+//!   programs -> kernel -> face -> vfs        face.rs: one operation, one call
+//!                          | waits? park.rs  errno.rs: refusals to errno
+//!   Mount: attached ... detached             mount.rs, attach.rs, point.rs
+//!   RuntimeDir: who runs, what the dead left runtime.rs, owner.rs, sweep.rs
+//! ```
+//!
+//! Use: [`availability`], [`RuntimeDir::of_user`] and its [`sweep`](RuntimeDir::sweep), [`RuntimeDir::claim`],
+//! [`Mount::new`] at the claim's mount point. Drop the mount before the claim.
+//!
+//! What it is not: a place for data or for open files. Those live in `vfs` and below, so another face sees the same.
+#![forbid(unsafe_code)]
+
+mod attach;
+mod availability;
+mod buffers;
+mod caller;
+mod ended;
+mod errno;
+mod error;
+mod face;
+mod listing;
+mod mount;
+mod mountinfo;
+mod owner;
+mod park;
+mod point;
+mod runtime;
+mod sweep;
+mod traffic;
+mod translate;
+
+pub use attach::Unmounted;
+pub use availability::{Way, availability};
+pub use error::{MountError, Unavailable};
+pub use mount::{Mount, Options, Unmounter};
+pub use point::unmount_path;
+pub use runtime::{Claim, RuntimeDir};
+pub use sweep::Swept;
+pub use traffic::Traffic;

@@ -1,0 +1,183 @@
+//! The two system calls of a mount's life: attach the kernel to a mount point, and detach it again.
+//!
+//! Root calls mount(2) and umount(2); an ordinary user asks `fusermount3`, which hands the opened device back over a socket:
+//!
+//! ```text
+//!   this process                         fusermount3 (set-uid root)
+//!     | socket pair, one end as its stdin, _FUSE_COMMFD=0
+//!     |------------------------------------->|  open /dev/fuse, mount(2)
+//!     |<-------- SCM_RIGHTS: the fd ---------|  exit 0
+//! ```
+//!
+//! We do this ourselves, not through fuser: it would unmount by path when its session ends, even if another file system has
+//! been mounted there since.
+
+use std::{
+    ffi::CString,
+    fs::OpenOptions,
+    io::{self, IoSliceMut},
+    mem::MaybeUninit,
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use rustix::{
+    mount::{MountFlags, UnmountFlags, mount, unmount},
+    net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg},
+};
+use std::os::fd::AsRawFd;
+
+use crate::{
+    availability::{Way, find_helper},
+    error::MountError,
+    mountinfo::KIND,
+};
+
+/// A helper that has not answered by then never will.
+const HELPER_WAIT: Duration = Duration::from_secs(10);
+/// A file that a program closed a moment ago still counts as open until the kernel has cleaned up: ask this often ...
+const BUSY_TRIES: u32 = 5;
+/// ... with this pause, before a mount is called busy.
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
+
+/// What to attach.
+pub(crate) struct Request<'a> {
+    /// An empty directory, absolute and without links.
+    pub(crate) point: &'a Path,
+    /// Shown as the mount's source: the pool's name.
+    pub(crate) source: &'a str,
+    /// Whether other users may enter (`allow_other`).
+    pub(crate) shared: bool,
+}
+
+/// How an unmount ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unmounted {
+    /// Nothing used the mount; it is gone.
+    Clean,
+    /// Somebody still has a file or a working directory in it. The name is gone; those files work until they are closed or
+    /// this process ends.
+    Detached,
+    /// It was not mounted any more.
+    Already,
+}
+
+/// Mounts, and returns the opened device. The kernel's first message waits in it.
+pub(crate) fn attach(way: &Way, request: &Request<'_>) -> Result<OwnedFd, MountError> {
+    let refused = |reason: String| MountError::Refused { point: request.point.to_owned(), reason };
+    match way {
+        Way::Helper(helper) => attach_by_helper(helper, request).map_err(refused),
+        Way::Direct => match attach_directly(request) {
+            // A capability that a container grants and its rules take back: the helper may still be allowed.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => match find_helper() {
+                Ok(helper) => attach_by_helper(&helper, request).map_err(refused),
+                Err(_) => Err(refused(error.to_string())),
+            },
+            other => other.map_err(|error| refused(error.to_string())),
+        },
+    }
+}
+
+fn attach_directly(request: &Request<'_>) -> io::Result<OwnedFd> {
+    let device = OpenOptions::new().read(true).write(true).open("/dev/fuse")?;
+    let data = format!(
+        "fd={},rootmode=40000,user_id={},group_id={},default_permissions{}",
+        device.as_raw_fd(),
+        rustix::process::getuid().as_raw(),
+        rustix::process::getgid().as_raw(),
+        if request.shared { ",allow_other" } else { "" },
+    );
+    let data = CString::new(data).expect("numbers and words hold no zero byte");
+    mount(request.source, request.point, KIND, MountFlags::NOSUID | MountFlags::NODEV, data.as_c_str())?;
+    Ok(device.into())
+}
+
+fn attach_by_helper(helper: &Path, request: &Request<'_>) -> Result<OwnedFd, String> {
+    let (ours, theirs) = UnixStream::pair().map_err(|error| error.to_string())?;
+    ours.set_read_timeout(Some(HELPER_WAIT)).map_err(|error| error.to_string())?;
+    let child = Command::new(helper)
+        .arg("-o")
+        .arg(helper_options(request))
+        .arg("--")
+        .arg(request.point)
+        .env("_FUSE_COMMFD", "0")
+        .env("LC_ALL", "C")
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("{} cannot be started: {error}", helper.display()))?;
+    // The command above is gone with its end of the socket, so a helper that fails reads here as the end of the stream.
+    finish_helper(receive_device(&ours), child, helper)
+}
+
+fn helper_options(request: &Request<'_>) -> String {
+    let shared = if request.shared { ",allow_other" } else { "" };
+    // A comma or backslash would end the option; a pool's name has none, and a stranger's must not add options.
+    let source = request.source.replace([',', '\\'], "_");
+    format!("fsname={source},subtype=tidemill,default_permissions,nosuid,nodev{shared}")
+}
+
+fn finish_helper(device: io::Result<Option<OwnedFd>>, mut child: Child, helper: &Path) -> Result<OwnedFd, String> {
+    if matches!(&device, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
+        child.kill().ok();
+    }
+    let output = child.wait_with_output().map_err(|error| error.to_string())?;
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    match device {
+        Ok(Some(device)) if output.status.success() => Ok(device),
+        Err(error) => Err(format!("{}: {error} {said}", helper.display())),
+        Ok(_) if said.is_empty() => Err(format!("{} ended with {}", helper.display(), output.status)),
+        Ok(_) => Err(said),
+    }
+}
+
+/// The descriptor that the helper sends; none if it closes the socket without one.
+fn receive_device(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0_u8; 1];
+    recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    Ok(control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    }))
+}
+
+/// Unmounts `point`, lazily if it stays in use.
+pub(crate) fn detach(point: &Path) -> io::Result<Unmounted> {
+    for _ in 0..BUSY_TRIES {
+        match detach_once(point, false) {
+            Ok(()) => return Ok(Unmounted::Clean),
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => thread::sleep(BUSY_PAUSE),
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Ok(Unmounted::Already),
+            Err(error) => return Err(error),
+        }
+    }
+    detach_once(point, true).map(|()| Unmounted::Detached)
+}
+
+fn detach_once(point: &Path, lazily: bool) -> io::Result<()> {
+    let flags = if lazily { UnmountFlags::NOFOLLOW | UnmountFlags::DETACH } else { UnmountFlags::NOFOLLOW };
+    match unmount(point, flags) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::PERM) => detach_by_helper(point, lazily),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn detach_by_helper(point: &Path, lazily: bool) -> io::Result<()> {
+    let helper = find_helper().map_err(|reason| io::Error::new(io::ErrorKind::PermissionDenied, reason))?;
+    let options = if lazily { "-uz" } else { "-u" };
+    let output =
+        Command::new(helper).args([options, "--"]).arg(point).env("LC_ALL", "C").stdin(Stdio::null()).output()?;
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    match output.status.success() {
+        true => Ok(()),
+        false if said.contains("busy") => Err(io::Error::new(io::ErrorKind::ResourceBusy, said)),
+        false => Err(io::Error::other(said)),
+    }
+}

@@ -1,0 +1,39 @@
+//! A flag that is set once and can be waited for: the kernel has let go of the mount.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+#[derive(Debug, Default)]
+pub(crate) struct Ended {
+    flag: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Ended {
+    pub(crate) fn set(&self) {
+        *self.flag.lock() = true;
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        *self.flag.lock()
+    }
+
+    pub(crate) fn wait(&self) {
+        let mut flag = self.flag.lock();
+        self.changed.wait_while(&mut flag, |flag| !*flag);
+    }
+
+    /// False if it was not set within `limit`.
+    pub(crate) fn wait_for(&self, limit: Duration) -> bool {
+        let end = Instant::now() + limit;
+        let mut flag = self.flag.lock();
+        while !*flag {
+            if self.changed.wait_until(&mut flag, end).timed_out() {
+                return *flag;
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,231 @@
+//! A mounted pool, and its end.
+//!
+//! ```text
+//!   new ---> mounted ---> unmounted     by unmount(), by drop (also while a panic unwinds), by `umount` from outside
+//!                 \-----> detached      as above while files are in use: they work until closed or until this process ends
+//! ```
+//!
+//! A killed process leaves the mount behind, dead; that is what the runtime directory and its sweep are for.
+
+use std::{
+    fs,
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use fuser::{BackgroundSession, Config, Session, SessionACL};
+use parking_lot::Mutex;
+use vfs::Vfs;
+
+use crate::{
+    attach::{self, Unmounted},
+    availability::availability,
+    buffers::Buffers,
+    ended::Ended,
+    error::MountError,
+    face::{Face, Manners, REQUEST_BYTES},
+    mountinfo::{self, KIND},
+    park::Parking,
+    point,
+    traffic::{Counters, Traffic},
+};
+
+/// Threads that serve requests: at least so many, because reads of bound inputs may wait for a disk ...
+const THREADS_MIN: usize = 4;
+/// ... and at most so many: they never wait for anything else, so more than there are processors gain nothing.
+const THREADS_MAX: usize = 16;
+/// After an unmount the kernel ends the session at once, unless another mount namespace still holds a copy of the mount.
+const END_WAIT: Duration = Duration::from_secs(2);
+
+/// How a pool is mounted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Shown as the mount's source; the sweep knows the pool by it, so it must be the name of the [`Claim`](crate::Claim).
+    pub name: String,
+    /// Whether other users of the machine may enter; for ordinary users only where `/etc/fuse.conf` says `user_allow_other`.
+    pub shared: bool,
+    /// Threads that serve requests.
+    pub threads: usize,
+    /// How long the kernel may keep names and attributes without asking. Changes through the mount are seen at once in any case;
+    /// this is how long a change made beside it, in this process, may stay unseen where the old state was looked at before.
+    pub cache_for: Duration,
+    /// Whether files opened only for writing bypass the page cache: no second copy in memory, no copy into it; the first read
+    /// afterwards comes from the pool.
+    pub direct_writes: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        Self {
+            name: "tidemill".to_owned(),
+            shared: false,
+            threads: processors.clamp(THREADS_MIN, THREADS_MAX),
+            cache_for: Duration::from_secs(1),
+            direct_writes: true,
+        }
+    }
+}
+
+/// A mounted pool. Dropping it unmounts.
+#[derive(Debug)]
+pub struct Mount {
+    unmounter: Unmounter,
+    counters: Arc<Counters>,
+}
+
+impl Mount {
+    /// Mounts `vfs` at `point`, an empty directory. The mount works when this returns.
+    pub fn new(vfs: Vfs, point: &Path, options: &Options) -> Result<Self, MountError> {
+        let way = availability()?;
+        let real = point::check(point)?;
+        let counters = Arc::new(Counters::default());
+        let ended = Arc::new(Ended::default());
+        let parking = Parking::new(Arc::clone(&counters)).map_err(MountError::io("starting threads for", point))?;
+        let face = Face {
+            vfs,
+            manners: Manners { cache_for: options.cache_for, direct_writes: options.direct_writes },
+            parking,
+            buffers: Buffers::default(),
+            counters: Arc::clone(&counters),
+            ended: Arc::clone(&ended),
+        };
+        let device =
+            attach::attach(&way, &attach::Request { point: &real, source: &options.name, shared: options.shared })?;
+        // From here on whatever fails must not leave the mount behind.
+        let attached = Attached(&real);
+        let session = Session::from_fd(face, device, SessionACL::All, config(options)).and_then(Session::spawn);
+        let session =
+            session.map_err(|error| MountError::Refused { point: point.to_owned(), reason: error.to_string() })?;
+        let device = device_of(&real)?;
+        std::mem::forget(attached);
+        widen_read_ahead(&device);
+        let state = State { point: real, device, ended, session: Mutex::new(Some(session)) };
+        Ok(Self { unmounter: Unmounter(Arc::new(state)), counters })
+    }
+
+    /// Where it is mounted, absolute and without links.
+    pub fn point(&self) -> &Path {
+        &self.unmounter.0.point
+    }
+
+    /// Something that unmounts from any thread, for signal handlers.
+    pub fn unmounter(&self) -> Unmounter {
+        self.unmounter.clone()
+    }
+
+    /// Unmounts; lazily where files are still in use, which the answer tells. Asked again it does nothing.
+    pub fn unmount(&self) -> Result<Unmounted, MountError> {
+        self.unmounter.unmount()
+    }
+
+    /// Waits until the mount has ended: unmounted here or from outside, and no file of it in use.
+    pub fn wait(&self) {
+        self.unmounter.0.ended.wait();
+    }
+
+    /// Whether the mount has ended.
+    pub fn has_ended(&self) -> bool {
+        self.unmounter.0.ended.is_set()
+    }
+
+    /// What went through it so far.
+    pub fn traffic(&self) -> Traffic {
+        self.counters.now()
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        match self.unmount() {
+            Ok(Unmounted::Clean | Unmounted::Already) => {}
+            Ok(Unmounted::Detached) => {
+                tracing::warn!("{} was still in use and has been detached", self.point().display());
+            }
+            Err(error) => tracing::error!("{error}"),
+        }
+    }
+}
+
+/// Unmounts one mount, from any thread.
+#[derive(Debug, Clone)]
+pub struct Unmounter(Arc<State>);
+
+#[derive(Debug)]
+struct State {
+    point: PathBuf,
+    /// Tells this mount from a later one at the same place.
+    device: String,
+    ended: Arc<Ended>,
+    /// Taken by whoever unmounts first; the others wait for the lock until it is done.
+    session: Mutex<Option<BackgroundSession>>,
+}
+
+impl Unmounter {
+    /// As [`Mount::unmount`].
+    pub fn unmount(&self) -> Result<Unmounted, MountError> {
+        let state = &*self.0;
+        let mut session = state.session.lock();
+        if session.is_none() {
+            return Ok(Unmounted::Already);
+        }
+        let outcome = state.detach_if_ours()?;
+        // Its threads end by themselves when the last open file is closed; nobody waits for them after a detach.
+        drop(session.take());
+        if outcome == Unmounted::Clean && !state.ended.wait_for(END_WAIT) {
+            tracing::warn!("{} is unmounted here and still mounted in another namespace", state.point.display());
+            return Ok(Unmounted::Detached);
+        }
+        Ok(outcome)
+    }
+}
+
+impl State {
+    /// While the session lives, so does its device number; afterwards another mount may carry it.
+    fn detach_if_ours(&self) -> Result<Unmounted, MountError> {
+        if self.ended.is_set() {
+            return Ok(Unmounted::Already);
+        }
+        let mounted = mountinfo::at(&self.point).map_err(MountError::io("reading", "/proc/self/mountinfo"))?;
+        if !mounted.is_some_and(|entry| entry.kind == KIND && entry.device == self.device) {
+            return Ok(Unmounted::Already);
+        }
+        let stuck = |error: std::io::Error| MountError::Stuck { point: self.point.clone(), reason: error.to_string() };
+        attach::detach(&self.point).map_err(stuck)
+    }
+}
+
+/// Detaches on the way out of a [`Mount::new`] that failed.
+struct Attached<'a>(&'a Path);
+
+impl Drop for Attached<'_> {
+    fn drop(&mut self) {
+        attach::detach(self.0).ok();
+    }
+}
+
+fn config(options: &Options) -> Config {
+    let mut config = Config::default();
+    config.n_threads = Some(options.threads.max(1));
+    config.clone_fd = true;
+    config
+}
+
+fn device_of(point: &Path) -> Result<String, MountError> {
+    let mounted = mountinfo::at(point).map_err(MountError::io("reading", "/proc/self/mountinfo"))?;
+    let ours = mounted.filter(|entry| entry.kind == KIND);
+    let lost = || MountError::Refused { point: point.to_owned(), reason: "the mount vanished at once".to_owned() };
+    ours.map(|entry| entry.device).ok_or_else(lost)
+}
+
+/// Lets the kernel read ahead in whole requests. It offers 128 KiB to FUSE; only root may set more, and without it cached reads
+/// come in smaller pieces.
+fn widen_read_ahead(device: &str) {
+    let setting = format!("/sys/class/bdi/{device}/read_ahead_kb");
+    if let Err(error) = fs::write(&setting, (REQUEST_BYTES / 1024).to_string()) {
+        tracing::debug!("{setting} stays as it is: {error}");
+    }
+}

@@ -1,0 +1,161 @@
+//! The owner file of a registered pool: who it is and what belongs to it. Format: docs/formats/owner.md.
+
+use std::{
+    ffi::OsString,
+    fmt::Write,
+    fs, io,
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    path::{Path, PathBuf},
+};
+
+/// Its name in the pool's folder.
+pub(crate) const FILE_NAME: &str = "owner";
+/// First line: what this is and its version.
+const MARKER: &str = "tidemill-owner 1";
+/// Longer files are not ours.
+pub(crate) const BYTES_MAX: u64 = 1 << 20;
+
+/// A process, told apart from later ones with the same number by when it began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) pid: u32,
+    /// Clock ticks after the boot.
+    pub(crate) began: u64,
+}
+
+impl Process {
+    /// Whether it is still there, as far as this process can see.
+    pub(crate) fn lives(self) -> bool {
+        began(&format!("/proc/{}/stat", self.pid)).is_ok_and(|began| began == self.began)
+    }
+}
+
+/// Something that belongs to a pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// Unmount it.
+    Mount(PathBuf),
+    /// Remove it with all that is in it.
+    Remove(PathBuf),
+}
+
+impl Line {
+    /// The line as written, with its end.
+    pub(crate) fn encode(&self) -> String {
+        match self {
+            Self::Mount(path) => format!("mount {}\n", escape(path)),
+            Self::Remove(path) => format!("remove {}\n", escape(path)),
+        }
+    }
+
+    /// Unknown words are left to later versions; a relative path is nothing that we wrote.
+    fn decode(line: &str) -> Option<Self> {
+        let (word, rest) = line.split_once(' ')?;
+        let path = unescape(rest)?;
+        match word {
+            _ if !path.is_absolute() => None,
+            "mount" => Some(Self::Mount(path)),
+            "remove" => Some(Self::Remove(path)),
+            _ => None,
+        }
+    }
+}
+
+/// What an owner file says. A file that was cut short by a crash says what its whole lines say.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) process: Option<Process>,
+    pub(crate) lines: Vec<Line>,
+}
+
+impl Owner {
+    pub(crate) fn decode(text: &str) -> Self {
+        let mut lines = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
+        if lines.next() != Some(MARKER) {
+            return Self::default();
+        }
+        let process = lines.next().and_then(decode_process);
+        Self { process, lines: lines.filter_map(Line::decode).collect() }
+    }
+}
+
+fn decode_process(line: &str) -> Option<Process> {
+    let mut words = line.strip_prefix("process ")?.split(' ');
+    Some(Process { pid: words.next()?.parse().ok()?, began: words.next()?.parse().ok()? })
+}
+
+/// The first two lines, for this process.
+pub(crate) fn header() -> io::Result<String> {
+    Ok(format!("{MARKER}\nprocess {} {}\n", std::process::id(), began("/proc/self/stat")?))
+}
+
+/// Field 22 of a stat file. The name in field 2 may hold anything, also `)`.
+fn began(stat: &str) -> io::Result<u64> {
+    let text = fs::read_to_string(stat)?;
+    let field = text.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(19));
+    field.and_then(|field| field.parse().ok()).ok_or_else(|| io::Error::other(format!("{stat} is not as expected")))
+}
+
+/// `%` and whatever is not printable ASCII as `%` and two hex digits.
+fn escape(path: &Path) -> String {
+    let mut out = String::new();
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'%' | 0..=0x20 | 0x7f.. => write!(out, "%{byte:02x}").expect("a string takes all"),
+            plain => out.push(char::from(*plain)),
+        }
+    }
+    out
+}
+
+fn unescape(text: &str) -> Option<PathBuf> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((byte, tail)) = rest.split_first() {
+        if *byte == b'%' {
+            let digits = std::str::from_utf8(tail.get(..2)?).ok()?;
+            out.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = &tail[2..];
+        } else {
+            out.push(*byte);
+            rest = tail;
+        }
+    }
+    Some(PathBuf::from(OsString::from_vec(out)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_path_survives_being_written_and_read() {
+        for path in [&b"/plain"[..], b"/with space\n%41\xff/x", b"/"] {
+            let line = Line::Mount(PathBuf::from(OsString::from_vec(path.to_vec())));
+            let text = line.encode();
+            assert_eq!(text.matches('\n').count(), 1, "{text}");
+            assert_eq!(Line::decode(text.trim_end()), Some(line));
+        }
+    }
+
+    #[test]
+    fn an_owner_is_read_back_up_to_its_last_whole_line() {
+        let text = header().unwrap() + "mount /a\nremove /b%20c\nfuture thing\nmount relative\nmount /half";
+        let owner = Owner::decode(&text);
+        assert_eq!(owner.lines, [Line::Mount("/a".into()), Line::Remove("/b c".into())]);
+        assert!(owner.process.unwrap().lives());
+    }
+
+    #[test]
+    fn a_file_of_another_version_says_nothing() {
+        assert_eq!(Owner::decode("tidemill-owner 2\nprocess 1 1\nremove /etc\n"), Owner::default());
+        assert_eq!(Owner::decode(""), Owner::default());
+    }
+
+    #[test]
+    fn a_process_with_a_reused_number_is_another() {
+        let ours = Process { pid: std::process::id(), began: began("/proc/self/stat").unwrap() };
+        assert!(ours.lives());
+        assert!(!Process { began: ours.began + 1, ..ours }.lives());
+    }
+}

@@ -1,0 +1,91 @@
+//! Mount points: which directories may become one, and how a path is named without touching what is mounted there.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::{Access, access};
+
+use crate::{
+    attach::{Unmounted, detach},
+    error::MountError,
+    mountinfo::{self, KIND},
+};
+
+/// Checks that `point` can become a mount point and returns its absolute path without links.
+pub(crate) fn check(point: &Path) -> Result<PathBuf, MountError> {
+    let named = resolve(point).map_err(|error| unreachable_point(point, error))?;
+    check_free(point, &named)?;
+    // Only now is it safe to follow the last component: it is no mount, dead or alive.
+    let real = named.canonicalize().map_err(|error| unreachable_point(point, error))?;
+    check_free(point, &real)?;
+    check_directory(point, &real)?;
+    Ok(real)
+}
+
+fn check_free(point: &Path, named: &Path) -> Result<(), MountError> {
+    match mountinfo::at(named).map_err(MountError::io("reading", "/proc/self/mountinfo"))? {
+        Some(entry) => Err(MountError::Mounted { point: point.to_owned(), kind: entry.kind }),
+        None => Ok(()),
+    }
+}
+
+fn check_directory(point: &Path, real: &Path) -> Result<(), MountError> {
+    let meta = fs::metadata(real).map_err(|error| unreachable_point(point, error))?;
+    if !meta.is_dir() {
+        return Err(MountError::NotDirectory { point: point.to_owned() });
+    }
+    access(real, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)
+        .map_err(|_| MountError::NotPermitted { point: point.to_owned() })?;
+    let mut entries = fs::read_dir(real).map_err(|error| unreachable_point(point, error))?;
+    if entries.next().is_some() { Err(MountError::NotEmpty { point: point.to_owned() }) } else { Ok(()) }
+}
+
+fn unreachable_point(point: &Path, error: io::Error) -> MountError {
+    let point = point.to_owned();
+    match error.kind() {
+        io::ErrorKind::NotFound => MountError::Missing { point },
+        io::ErrorKind::NotADirectory => MountError::NotDirectory { point },
+        io::ErrorKind::PermissionDenied => MountError::NotPermitted { point },
+        _ => MountError::Io { action: "reaching", path: point, source: error },
+    }
+}
+
+/// The absolute path of `point` with the links of its parents resolved. The last component is not looked at: it may be a mount
+/// whose server is dead, where every look fails.
+pub(crate) fn resolve(point: &Path) -> io::Result<PathBuf> {
+    match (point.parent(), point.file_name()) {
+        (Some(parent), Some(name)) if parent.as_os_str().is_empty() => Ok(Path::new(".").canonicalize()?.join(name)),
+        (Some(parent), Some(name)) => Ok(parent.canonicalize()?.join(name)),
+        // `/`, `.` and `a/..` have no last name of their own.
+        _ => point.canonicalize(),
+    }
+}
+
+/// Unmounts the Tidemill mount at `dir`, from any process of the user who mounted it (or root), also when its server is dead.
+/// A busy mount is detached lazily.
+pub fn unmount_path(dir: &Path) -> Result<Unmounted, MountError> {
+    let point = resolve(dir).map_err(|error| unreachable_point(dir, error))?;
+    let mounted = mountinfo::at(&point).map_err(MountError::io("reading", "/proc/self/mountinfo"))?;
+    match mounted {
+        Some(entry) if entry.kind == KIND => {
+            detach(&point).map_err(|error| MountError::Stuck { point, reason: error.to_string() })
+        }
+        Some(entry) => {
+            Err(MountError::NotOurs { point: dir.to_owned(), found: format!("a mount of type {}", entry.kind) })
+        }
+        None => unmount_unmounted(dir, &point),
+    }
+}
+
+/// Nothing is mounted at `point`: it is a link to a mount, or the user is mistaken.
+fn unmount_unmounted(dir: &Path, point: &Path) -> Result<Unmounted, MountError> {
+    let meta = fs::symlink_metadata(point).map_err(|error| unreachable_point(dir, error))?;
+    if meta.is_symlink() {
+        let target = point.canonicalize().map_err(|error| unreachable_point(dir, error))?;
+        return unmount_path(&target);
+    }
+    let found = if meta.is_dir() { "an ordinary directory" } else { "not even a directory" };
+    Err(MountError::NotOurs { point: dir.to_owned(), found: found.to_owned() })
+}

@@ -1,0 +1,216 @@
+//! The runtime directory: what runs, and what the dead left behind.
+//!
+//! ```text
+//!   $XDG_RUNTIME_DIR/tidemill        mode 0700, of this user alone
+//!     .lock                          held while a pool is registered or the dead are swept
+//!     run-20260101-1200-4711/
+//!       owner                        locked (flock) by the owner for as long as it lives
+//!       mnt/                         the pool's own mount point
+//! ```
+//!
+//! The lock tells life from death: the kernel drops it with the process, however that ended. `owner` also lists mount points
+//! and folders elsewhere that belong to the pool, each written before it comes into being, so a sweep finds all of them
+//! (format: docs/formats/owner.md).
+//!
+//! What it is not: a list for people. Nothing here is needed by a running pool.
+
+use std::{
+    env,
+    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{error::MountError, owner, owner::Line, sweep};
+
+/// A process holds the directory's lock for as long as removing dead pools takes; one that holds it longer is stuck.
+const LOCK_WAIT: Duration = Duration::from_secs(10);
+/// How often a held lock is asked for again.
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
+/// Longest name of a pool; with the folders above it stays far from the limits of paths and sockets.
+const NAME_BYTES_MAX: usize = 100;
+
+/// The runtime directory of one user.
+#[derive(Debug, Clone)]
+pub struct RuntimeDir {
+    path: PathBuf,
+}
+
+impl RuntimeDir {
+    /// The directory of the user who runs this process, made if it is not there: `$XDG_RUNTIME_DIR/tidemill`, for root without
+    /// one `/run/tidemill-0`, otherwise `$TMPDIR/tidemill-UID`. One that belongs to somebody else is refused.
+    pub fn of_user() -> Result<Self, MountError> {
+        let uid = rustix::process::geteuid().as_raw();
+        let session = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        // sudo may pass on another user's directory: only one of our own counts.
+        let session = session.filter(|path| fs::metadata(path).is_ok_and(|meta| meta.is_dir() && meta.uid() == uid));
+        match session {
+            Some(session) => Self::at(session.join("tidemill")),
+            None if uid == 0 && Path::new("/run").is_dir() => Self::at("/run/tidemill-0"),
+            None => Self::at(env::temp_dir().join(format!("tidemill-{uid}"))),
+        }
+    }
+
+    /// The runtime directory `path`, made with mode 0700 if it is not there. Refused if others own it or may enter it.
+    pub fn at(path: impl Into<PathBuf>) -> Result<Self, MountError> {
+        let path = path.into();
+        match DirBuilder::new().mode(0o700).create(&path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(MountError::Io { action: "creating the runtime directory", path, source: error });
+            }
+            _ => trust(&path)?,
+        }
+        let path = path.canonicalize().map_err(MountError::io("reaching", &path))?;
+        Ok(Self { path })
+    }
+
+    /// Where it is, absolute and without links.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Registers a pool of this process under `name`, with a mount point of its own. The name must not be in use.
+    pub fn claim(&self, name: &str) -> Result<Claim, MountError> {
+        check_name(name)?;
+        let _lock = self.lock()?;
+        let folder = self.path.join(name);
+        make_folder(&folder).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => MountError::Taken { name: name.to_owned(), path: self.path.clone() },
+            _ => MountError::Io { action: "creating", path: folder.clone(), source: error },
+        })?;
+        let claimed = Claim::begin(folder.clone());
+        if claimed.is_err() {
+            fs::remove_dir_all(&folder).ok();
+        }
+        claimed
+    }
+
+    /// Unmounts and removes what pools left whose process is gone; pools that live are not touched. Call it at every start.
+    pub fn sweep(&self) -> Result<sweep::Swept, MountError> {
+        let _lock = self.lock()?;
+        sweep::sweep(&self.path)
+    }
+
+    /// The lock that makes registering and sweeping exclude each other. Given back when the file is dropped.
+    fn lock(&self) -> Result<File, MountError> {
+        let path = self.path.join(".lock");
+        let file = open_for_lock(&path, true).map_err(MountError::io("opening", &path))?;
+        let begin = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::Error(error)) => {
+                    return Err(MountError::Io { action: "locking", path, source: error });
+                }
+                Err(TryLockError::WouldBlock) if begin.elapsed() > LOCK_WAIT => {
+                    return Err(MountError::Locked {
+                        path,
+                        waited_ms: u64::try_from(LOCK_WAIT.as_millis()).unwrap_or(u64::MAX),
+                    });
+                }
+                Err(TryLockError::WouldBlock) => thread::sleep(LOCK_PAUSE),
+            }
+        }
+    }
+}
+
+/// A file for locking: never through a link, never inherited by a task.
+pub(crate) fn open_for_lock(path: &Path, create: bool) -> io::Result<File> {
+    let flags = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+    OpenOptions::new().read(true).append(true).create(create).mode(0o600).custom_flags(flags).open(path)
+}
+
+/// Only a directory that is ours alone: others could plant links that a sweep as root would follow.
+fn trust(path: &Path) -> Result<(), MountError> {
+    let meta = fs::symlink_metadata(path).map_err(MountError::io("reading", path))?;
+    let uid = rustix::process::geteuid().as_raw();
+    let reason = if !meta.is_dir() {
+        "it is not a directory".to_owned()
+    } else if meta.uid() != uid {
+        format!("it belongs to user {}, not to {uid}", meta.uid())
+    } else if meta.mode() & 0o077 != 0 {
+        format!("others may enter it (mode {:03o}, must be 700)", meta.mode() & 0o777)
+    } else {
+        return Ok(());
+    };
+    Err(MountError::Untrusted { path: path.to_owned(), reason })
+}
+
+fn check_name(name: &str) -> Result<(), MountError> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let fits = (1..=NAME_BYTES_MAX).contains(&name.len()) && !name.starts_with('.') && name.bytes().all(plain);
+    if fits { Ok(()) } else { Err(MountError::BadName { name: name.to_owned() }) }
+}
+
+fn make_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(0o700).create(folder)?;
+    DirBuilder::new().mode(0o700).create(folder.join("mnt"))
+}
+
+/// A pool of this process in the runtime directory. Dropping it removes the pool's folder, and unmounts and removes whatever of
+/// it still stands, so drop it after the [`Mount`](crate::Mount).
+#[derive(Debug)]
+pub struct Claim {
+    folder: PathBuf,
+    mount_point: PathBuf,
+    /// Locked while we live.
+    owner: File,
+}
+
+impl Claim {
+    /// Locks the owner file of a folder that was just made.
+    fn begin(folder: PathBuf) -> Result<Self, MountError> {
+        let path = folder.join(owner::FILE_NAME);
+        let mut file = open_for_lock(&path, true).map_err(MountError::io("creating", &path))?;
+        file.lock().map_err(MountError::io("locking", &path))?;
+        let header = owner::header().map_err(MountError::io("reading", "/proc/self/stat"))?;
+        file.write_all(header.as_bytes()).map_err(MountError::io("writing", &path))?;
+        let mount_point = folder.join("mnt");
+        let mut claim = Self { folder, mount_point: mount_point.clone(), owner: file };
+        claim.note(&Line::Mount(mount_point))?;
+        Ok(claim)
+    }
+
+    /// The pool's own mount point: an empty directory.
+    pub fn mount_point(&self) -> &Path {
+        &self.mount_point
+    }
+
+    /// The pool's name.
+    pub fn name(&self) -> &str {
+        self.folder.file_name().and_then(|name| name.to_str()).expect("names are checked to be ASCII")
+    }
+
+    /// Notes that this pool is about to be mounted at `point` too, so that it is unmounted after a crash.
+    pub fn also_mounts(&mut self, point: &Path) -> Result<(), MountError> {
+        let point = crate::point::resolve(point).map_err(MountError::io("reaching", point))?;
+        self.note(&Line::Mount(point))
+    }
+
+    /// Notes that `dir`, which need not be there yet, belongs to this pool and is removed with all that is in it when the pool
+    /// ends, also after a crash. For staging data.
+    pub fn also_removes(&mut self, dir: &Path) -> Result<(), MountError> {
+        let dir = crate::point::resolve(dir).map_err(MountError::io("reaching", dir))?;
+        self.note(&Line::Remove(dir))
+    }
+
+    /// One write to the end: after a crash a line is there or not, never half.
+    fn note(&mut self, line: &Line) -> Result<(), MountError> {
+        let path = self.folder.join(owner::FILE_NAME);
+        self.owner.write_all(line.encode().as_bytes()).map_err(MountError::io("writing", path))
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // A sweep at this moment must see all of the folder or nothing. Without the lock we go on: our own lock still protects it.
+        let root = self.folder.parent().map(|path| RuntimeDir { path: path.to_owned() });
+        let _lock = root.and_then(|root| root.lock().ok());
+        for (path, reason) in sweep::clear(&self.folder).kept {
+            tracing::warn!("{} of pool {} could not be removed: {reason}", path.display(), self.name());
+        }
+    }
+}

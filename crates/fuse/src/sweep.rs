@@ -1,0 +1,161 @@
+//! Removing what a pool left behind: its mounts, its staging data, its folder.
+//!
+//! Used for pools whose process died and for one that ends in good order, so both ways of ending are one piece of code.
+//! Nothing is removed through a mount: a folder in which something is still mounted stays, and is reported.
+
+use std::{
+    ffi::OsStr,
+    fs::{self, File, TryLockError},
+    io::{self, Read},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    attach::{Unmounted, detach},
+    error::MountError,
+    mountinfo::{self, KIND},
+    owner::{self, Line, Owner},
+    runtime::open_for_lock,
+};
+
+/// What a sweep did.
+#[derive(Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Swept {
+    /// Names of the pools that are running.
+    pub alive: Vec<String>,
+    /// Names of dead pools of which nothing is left now.
+    pub removed: Vec<String>,
+    /// Mount points that were unmounted.
+    pub unmounted: Vec<PathBuf>,
+    /// What could not be removed, and why; the next sweep tries again.
+    pub kept: Vec<(PathBuf, String)>,
+}
+
+/// Sweeps the pools of one runtime directory, whose lock the caller holds.
+pub(crate) fn sweep(root: &Path) -> Result<Swept, MountError> {
+    let mut swept = Swept::default();
+    for entry in fs::read_dir(root).map_err(MountError::io("listing", root))? {
+        let entry = entry.map_err(MountError::io("listing", root))?;
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            sweep_pool(&entry.path(), &mut swept);
+        }
+    }
+    Ok(swept)
+}
+
+fn sweep_pool(folder: &Path, swept: &mut Swept) {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    match take_over(folder) {
+        Ok(Some(_lock)) => {
+            let cleared = clear(folder);
+            if cleared.kept.is_empty() {
+                swept.removed.push(name);
+            }
+            swept.unmounted.extend(cleared.unmounted);
+            swept.kept.extend(cleared.kept);
+        }
+        Ok(None) => swept.alive.push(name),
+        Err(error) => swept.kept.push((folder.to_owned(), error.to_string())),
+    }
+}
+
+/// The lock of a dead pool; none if it lives.
+///
+/// A folder without an owner file died while it was made, which only happens under the directory's lock, which we hold.
+fn take_over(folder: &Path) -> io::Result<Option<File>> {
+    let path = folder.join(owner::FILE_NAME);
+    let file = open_for_lock(&path, true)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(None),
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    // Locks that a file system only pretends to keep must not cost a running pool its mount.
+    let lives = read_owner(&path).process.is_some_and(owner::Process::lives);
+    Ok((!lives).then_some(file))
+}
+
+fn read_owner(path: &Path) -> Owner {
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(owner::BYTES_MAX).read_to_string(&mut text));
+    // Unreadable means that nothing is known of it; its own folder is still removed.
+    read.map(|_| Owner::decode(&text)).unwrap_or_default()
+}
+
+/// What became of one pool's remains.
+#[derive(Debug, Default)]
+pub(crate) struct Cleared {
+    pub(crate) unmounted: Vec<PathBuf>,
+    pub(crate) kept: Vec<(PathBuf, String)>,
+}
+
+/// Unmounts and removes all that belongs to the pool of `folder`, and the folder. The caller holds the pool's lock.
+pub(crate) fn clear(folder: &Path) -> Cleared {
+    let mut cleared = Cleared::default();
+    let pool = folder.file_name().unwrap_or_default();
+    for line in read_owner(&folder.join(owner::FILE_NAME)).lines {
+        match line {
+            Line::Mount(point) => clear_mount(&point, pool, &mut cleared),
+            Line::Remove(dir) => clear_folder(&dir, &mut cleared),
+        }
+    }
+    if cleared.kept.is_empty() {
+        remove_registration(folder).unwrap_or_else(|error| cleared.kept.push((folder.to_owned(), error.to_string())));
+    }
+    cleared
+}
+
+/// Unmounts `point` if this very pool is mounted there. Another pool may use the same directory by now.
+fn clear_mount(point: &Path, pool: &OsStr, cleared: &mut Cleared) {
+    let ours = |entry: &mountinfo::Entry| entry.kind == KIND && entry.source == pool;
+    let outcome = match mountinfo::at(point) {
+        Ok(Some(entry)) if ours(&entry) => detach(point),
+        Ok(_) => Ok(Unmounted::Already),
+        Err(error) => Err(error),
+    };
+    match outcome {
+        Ok(Unmounted::Already) => {}
+        Ok(Unmounted::Clean | Unmounted::Detached) => cleared.unmounted.push(point.to_owned()),
+        Err(error) => cleared.kept.push((point.to_owned(), error.to_string())),
+    }
+}
+
+fn clear_folder(dir: &Path, cleared: &mut Cleared) {
+    if let Err(error) = remove_tree(dir) {
+        cleared.kept.push((dir.to_owned(), error.to_string()));
+    }
+}
+
+/// Removes a folder of this user in which nothing is mounted. That it is not there is fine.
+fn remove_tree(dir: &Path) -> io::Result<()> {
+    let meta = match fs::symlink_metadata(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other?,
+    };
+    if !meta.is_dir() || meta.uid() != rustix::process::geteuid().as_raw() {
+        return Err(io::Error::other("it is not a folder of this user"));
+    }
+    if mountinfo::within(dir)? {
+        return Err(io::Error::new(io::ErrorKind::ResourceBusy, "something is mounted in it"));
+    }
+    fs::remove_dir_all(dir)
+}
+
+/// The owner file goes last but one: as long as the folder is there, it tells whose it is.
+fn remove_registration(folder: &Path) -> io::Result<()> {
+    if mountinfo::within(folder)? {
+        return Err(io::Error::new(io::ErrorKind::ResourceBusy, "something is mounted in it"));
+    }
+    gone(fs::remove_dir(folder.join("mnt")))?;
+    gone(fs::remove_file(folder.join(owner::FILE_NAME)))?;
+    gone(fs::remove_dir(folder))
+}
+
+fn gone(outcome: io::Result<()>) -> io::Result<()> {
+    match outcome {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}

@@ -1,0 +1,66 @@
+//! What went through a mount, counted. Shows whether requests arrive in the size that was asked of the kernel.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What went through a mount since it was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Traffic {
+    /// Read requests of the kernel; reads that its page cache answers are not among them.
+    pub reads: u64,
+    /// What they asked for, bytes.
+    pub read_bytes: u64,
+    /// The largest of them, bytes.
+    pub read_largest: u64,
+    /// Write requests.
+    pub writes: u64,
+    /// What they brought, bytes.
+    pub written_bytes: u64,
+    /// The largest of them, bytes.
+    pub write_largest: u64,
+    /// Requests that had to wait, nearly always for space.
+    pub parked: u64,
+}
+
+/// The counting side of [`Traffic`].
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    reads: AtomicU64,
+    read_bytes: AtomicU64,
+    read_largest: AtomicU64,
+    writes: AtomicU64,
+    written_bytes: AtomicU64,
+    write_largest: AtomicU64,
+    parked: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn read(&self, bytes: u32) {
+        self.reads.fetch_add(1, Relaxed);
+        self.read_bytes.fetch_add(bytes.into(), Relaxed);
+        self.read_largest.fetch_max(bytes.into(), Relaxed);
+    }
+
+    pub(crate) fn write(&self, bytes: usize) {
+        let bytes = bytes as u64;
+        self.writes.fetch_add(1, Relaxed);
+        self.written_bytes.fetch_add(bytes, Relaxed);
+        self.write_largest.fetch_max(bytes, Relaxed);
+    }
+
+    pub(crate) fn parked(&self) {
+        self.parked.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn now(&self) -> Traffic {
+        Traffic {
+            reads: self.reads.load(Relaxed),
+            read_bytes: self.read_bytes.load(Relaxed),
+            read_largest: self.read_largest.load(Relaxed),
+            writes: self.writes.load(Relaxed),
+            written_bytes: self.written_bytes.load(Relaxed),
+            write_largest: self.write_largest.load(Relaxed),
+            parked: self.parked.load(Relaxed),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What the tests of the mount share: pools, mount points, dice.
+#![allow(dead_code, unused_macros, unused_imports, clippy::unwrap_used, reason = "each test binary uses its part")]
+
+use std::{
+    path::Path,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use arena::Arena;
+use base::ByteSize;
+use client::Client;
+use fuse::{Mount, Options};
+use node::Settings;
+use tempfile::TempDir;
+use vfs::Vfs;
+
+/// Skips a test, with the reason, where FUSE cannot be used.
+macro_rules! needs_fuse {
+    () => {
+        if let Err(reason) = fuse::availability() {
+            println!("skipped: {reason}; {}", reason.hint());
+            return;
+        }
+    };
+}
+pub(crate) use needs_fuse;
+
+/// A pool with plenty of room.
+pub fn pool() -> Vfs {
+    pool_of(256 << 20, Duration::from_secs(10))
+}
+
+/// A pool that is soon full.
+pub fn small_pool(space_wait: Duration) -> Vfs {
+    pool_of(64 << 20, space_wait)
+}
+
+fn pool_of(memory_bytes: u64, space_wait: Duration) -> Vfs {
+    let arena = Arena::new(arena::Options::of_capacity(memory_bytes)).unwrap();
+    let settings = Settings { memory: ByteSize(memory_bytes), partitions: 64, space_wait, ..Settings::default() };
+    Vfs::new(Client::embedded(node::embedded(settings, Arc::new(arena))))
+}
+
+/// A mount and the directory that it covers; the mount goes first.
+pub struct Mounted {
+    pub mount: Mount,
+    pub directory: TempDir,
+}
+
+impl Mounted {
+    pub fn point(&self) -> &Path {
+        self.mount.point()
+    }
+}
+
+pub fn options() -> Options {
+    Options::default()
+}
+
+pub fn mounted(vfs: Vfs) -> Mounted {
+    mounted_with(vfs, &options())
+}
+
+pub fn mounted_with(vfs: Vfs, options: &Options) -> Mounted {
+    let directory = tempfile::tempdir().unwrap();
+    let mount = Mount::new(vfs, directory.path(), options).unwrap();
+    Mounted { mount, directory }
+}
+
+/// Bytes that differ from place to place, also between stripes.
+pub fn pattern(length: usize) -> Vec<u8> {
+    (0..length).map(|at| at.wrapping_mul(2_654_435_761).to_le_bytes()[1]).collect()
+}
+
+/// Waits for something that another process brings about; a minute is far beyond any of them.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < Duration::from_mins(1), "{what}: did not happen");
+        thread::yield_now();
+    }
+}
+
+/// Random numbers that depend on nothing but the seed.
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % end
+    }
+}

@@ -1,0 +1,168 @@
+//! The mount against an ordinary directory: the same random operations give the same answers and leave the same tree.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, OpenOptions},
+    io,
+    os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink},
+    path::Path,
+};
+
+use common::{Dice, mounted, needs_fuse, pattern, pool};
+
+/// Operations of each seed; about 1 ms each.
+const STEPS: u32 = 2_500;
+/// Small enough to be quick, large enough to leave the inode and to cross stripes.
+const LENGTH_MAX: u64 = 1_500_000;
+
+/// A name of a small tree, so that operations meet.
+fn a_path(dice: &mut Dice) -> String {
+    let name = |dice: &mut Dice| format!("n{}", dice.below(6));
+    match dice.below(3) {
+        0 => name(dice),
+        1 => format!("{}/{}", name(dice), name(dice)),
+        _ => format!("{}/{}/{}", name(dice), name(dice), name(dice)),
+    }
+}
+
+/// One step, done alike at any root.
+#[derive(Debug)]
+enum Step {
+    Create(String),
+    Write(String, u64, usize),
+    Append(String, usize),
+    Truncate(String, u64),
+    Read(String, u64, usize),
+    Rename(String, String),
+    MakeDirectory(String),
+    RemoveDirectory(String),
+    RemoveFile(String),
+    Link(String),
+    Mode(String, u32),
+    List(String),
+}
+
+fn a_step(dice: &mut Dice) -> Step {
+    let path = a_path(dice);
+    let length = |dice: &mut Dice| {
+        usize::try_from(if dice.below(4) == 0 { dice.below(300_000) } else { dice.below(9_000) }).unwrap()
+    };
+    match dice.below(24) {
+        0..3 => Step::Create(path),
+        3..7 => Step::Write(path, dice.below(LENGTH_MAX), length(dice)),
+        7..9 => Step::Append(path, length(dice)),
+        9..11 => Step::Truncate(path, dice.below(LENGTH_MAX)),
+        11..13 => Step::Read(path, dice.below(LENGTH_MAX), length(dice)),
+        13..15 => Step::Rename(path, a_path(dice)),
+        15..19 => Step::MakeDirectory(path),
+        19 => Step::RemoveDirectory(path),
+        20 => Step::RemoveFile(path),
+        21 => Step::Link(path),
+        22 => Step::Mode(path, u32::try_from(dice.below(0o200)).unwrap() | 0o600),
+        _ => Step::List(path),
+    }
+}
+
+/// What a step answers: bytes or names.
+fn take(step: &Step, root: &Path) -> io::Result<Vec<u8>> {
+    let none = |()| Vec::new();
+    match step {
+        Step::Create(path) => OpenOptions::new().write(true).create_new(true).open(root.join(path)).map(|_| Vec::new()),
+        Step::Write(path, offset, length) => {
+            // Half of them read and write, which is the cached way.
+            let file = OpenOptions::new().read(length % 2 == 0).write(true).open(root.join(path))?;
+            file.write_all_at(&pattern(*length), *offset).map(none)
+        }
+        Step::Append(path, length) => {
+            io::Write::write_all(&mut OpenOptions::new().append(true).open(root.join(path))?, &pattern(*length))
+                .map(none)
+        }
+        Step::Truncate(path, length) => {
+            OpenOptions::new().write(true).open(root.join(path))?.set_len(*length).map(none)
+        }
+        Step::Read(path, offset, length) => {
+            let mut data = vec![0; *length];
+            let read = fs::File::open(root.join(path))?.read_at(&mut data, *offset)?;
+            data.truncate(read);
+            Ok(data)
+        }
+        Step::Rename(from, to) => fs::rename(root.join(from), root.join(to)).map(none),
+        Step::MakeDirectory(path) => fs::create_dir(root.join(path)).map(none),
+        Step::RemoveDirectory(path) => fs::remove_dir(root.join(path)).map(none),
+        Step::RemoveFile(path) => fs::remove_file(root.join(path)).map(none),
+        Step::Link(path) => symlink("somewhere/else", root.join(path)).map(none),
+        Step::Mode(path, mode) => fs::set_permissions(root.join(path), fs::Permissions::from_mode(*mode)).map(none),
+        Step::List(path) => {
+            let mut names: Vec<_> = fs::read_dir(root.join(path))?.map(|entry| entry.unwrap().file_name()).collect();
+            names.sort_unstable();
+            Ok(names.join(std::ffi::OsStr::new("/")).into_encoded_bytes())
+        }
+    }
+}
+
+/// Everything that a walk can see: kind, mode, length, links of directories, contents.
+fn tree(root: &Path) -> BTreeMap<String, (u32, u64, u64, Vec<u8>)> {
+    let mut seen = BTreeMap::new();
+    let mut open = vec![root.to_owned()];
+    while let Some(directory) = open.pop() {
+        for entry in fs::read_dir(&directory).unwrap() {
+            let path = entry.unwrap().path();
+            let meta = fs::symlink_metadata(&path).unwrap();
+            let (content, length) = match () {
+                () if meta.is_dir() => (Vec::new(), 0),
+                () if meta.is_symlink() => {
+                    (fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes(), meta.len())
+                }
+                () => (fs::read(&path).unwrap(), meta.len()),
+            };
+            if meta.is_dir() {
+                open.push(path.clone());
+            }
+            let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+            seen.insert(name, (meta.mode(), meta.nlink(), length, content));
+        }
+    }
+    seen
+}
+
+fn compare(seed: u64) {
+    let mount = mounted(pool());
+    let plain = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let mut dice = Dice::new(seed);
+    for number in 0..STEPS {
+        let step = a_step(&mut dice);
+        let (ours, theirs) = (take(&step, mount.point()), take(&step, plain.path()));
+        let (ours, theirs) = (ours.map_err(|error| error.raw_os_error()), theirs.map_err(|error| error.raw_os_error()));
+        assert!(
+            ours == theirs,
+            "seed {seed}, step {number}: {step:?}: {:?} but {:?} on a disk",
+            brief(&ours),
+            brief(&theirs)
+        );
+    }
+    let (ours, theirs) = (tree(mount.point()), tree(plain.path()));
+    assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>(), "seed {seed}");
+    for (name, ours) in &ours {
+        assert!(
+            *ours == theirs[name],
+            "seed {seed}: {name}: {:?} but {:?}",
+            (ours.0, ours.1, ours.2),
+            (theirs[name].0, theirs[name].1, theirs[name].2)
+        );
+    }
+}
+
+fn brief(outcome: &Result<Vec<u8>, Option<i32>>) -> Result<(usize, &[u8]), Option<i32>> {
+    outcome.as_ref().map(|data| (data.len(), &data[..data.len().min(40)])).map_err(|error| *error)
+}
+
+#[test]
+fn the_mount_answers_as_an_ordinary_directory_does() {
+    needs_fuse!();
+    for seed in [1, 2, 3] {
+        compare(seed);
+    }
+}
