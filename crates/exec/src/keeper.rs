@@ -6,7 +6,7 @@
 //! ```
 //! The kernel's own `PR_SET_PDEATHSIG` needs a fork for every task (see the crate's page) and forgets grandchildren; this
 //! costs one shell for each run. What is left to chance: the microseconds between a start and its entry in the list, and
-//! processes that left their group.
+//! processes that left their group (`runaway` finds those at the next start).
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::Pid;

@@ -2,7 +2,7 @@
 //!
 //! [`run`] starts a [`Launch`] in a process group of its own, captures what it says within a bound, ends it on time-out or
 //! cancel, and tells how it went in a [`Report`]. [`which`] finds a tool's program. [`protect`] makes the tools die with us
-//! even when we are killed by SIGKILL.
+//! even when we are killed by SIGKILL, and [`sweep`] finds those that left their group.
 //!
 //! Invariants: when `run` returns, nothing of the process group is alive; no wait is without a bound once a process was
 //! asked to end; output beyond the bound is counted, not kept. What it does not do: decide, retry, or know what a task is.
@@ -16,6 +16,7 @@ mod group;
 mod keeper;
 mod launch;
 mod process;
+mod runaway;
 mod start;
 mod sys;
 mod which;
@@ -24,4 +25,5 @@ pub use capture::{Captured, KEPT_BYTES_MAX};
 pub use keeper::protect;
 pub use launch::{Ending, GRACE, Launch, Report, Usage};
 pub use process::run;
+pub use runaway::sweep;
 pub use which::{NotFound, search_dirs, which};

@@ -198,16 +198,27 @@ async fn a_background_child_that_holds_the_output_neither_hangs_us_nor_survives(
 }
 
 #[tokio::test]
-async fn a_child_that_left_the_group_with_the_output_does_not_hang_us() {
+async fn a_child_that_left_the_group_does_not_hang_us_and_is_swept_by_its_mark() {
     let dir = dir();
     named_pipe(&dir, "up");
-    let script = "setsid sh -c 'echo $$; echo > up; exec sleep 100' & read -r nothing < up; echo said";
-    let report = ran(shell(&dir, script)).await;
+    let script = "setsid sh -c 'echo $$; echo > up; sleep 100; true' & read -r nothing < up; echo said";
+    let mut launch = shell(&dir, script);
+    let value = format!("{}-{}", std::process::id(), dir.path().display());
+    launch.env.push(("TEST_MARK".into(), value.clone().into()));
+    let report = ran(launch).await;
     assert!(report.ending.is_success() && report.wall() < LONG, "{report:?}");
     let said = report.stdout.to_string();
     assert!(said.ends_with("said\n"));
-    let left = said.lines().next().unwrap();
-    assert!(std::process::Command::new("kill").args(["-KILL", left]).status().unwrap().success());
+    let its_group = said.lines().next().unwrap();
+    assert!(alive_in(its_group) > 0);
+    assert_eq!(exec::sweep("TEST_MARK=other"), 0);
+    assert!(exec::sweep(&format!("TEST_MARK={value}")) > 0);
+    let swept = async {
+        while alive_in(its_group) > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(LONG, swept).await.expect("what was swept ends");
 }
 
 #[tokio::test]
