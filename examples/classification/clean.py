@@ -1,7 +1,7 @@
 """Filter: drops invalid rows, and folds rows that say the same into one that carries all their ids.
 
-The first column of a folded row is `17 93 240`: the classifier sees it once, and every id gets its answer. (Half of the
-connections in KDD Cup 99 repeat another one.)
+The first column of a folded row is `17 93 240`: the classifier sees it once, and every id gets its answer. (In the files
+made of KDD Cup 99, two rows of three repeat another one.)
 """
 
 import argparse
