@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use exec::{Launch, protect, run};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use tokio_util::sync::CancellationToken;
 
@@ -45,7 +45,7 @@ fn run_tools_for_ever() {
     runtime.block_on(async {
         // One that has ended before leaves its line to the next.
         run(Launch::new("/bin/true", "/"), CancellationToken::new()).await;
-        let recorded = async { writeln!(std::io::stderr(), "both recorded").unwrap() };
+        let recorded = async { eprintln!("both recorded") };
         tokio::join!(tool(1), tool(2), recorded);
     });
 }
