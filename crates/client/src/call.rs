@@ -2,6 +2,7 @@
 
 use crate::{
     Client, Connection, Patience,
+    client::at_once,
     retry::{Retry, Step},
 };
 use node::sleep_until;
@@ -34,6 +35,16 @@ impl Client {
         let none = || Refusal::invalid(Object::Pool, "the pool has no such partition");
         let number = self.0.numbers.begin(self.0.session, partition).ok_or_else(none)?;
         self.send(partition, Body::Meta { stamp: Some(number.stamp()), command }).await
+    }
+
+    /// Sends a change once and does not wait for its answer: for what is being dropped, and cannot.
+    pub(crate) fn change_without_waiting(&self, partition: PartitionId, command: Command) {
+        let Some(number) = self.0.numbers.begin(self.0.session, partition) else { return };
+        let body = Body::Meta { stamp: Some(number.stamp()), command };
+        let request = Request { epoch: self.0.epoch(), partition, body };
+        if !matches!(at_once(self.0.connection.call(request)), Some(Ok(_))) {
+            tracing::debug!("a change that nobody waits for was not answered at once");
+        }
     }
 
     /// Does something with a stripe, where it lives.

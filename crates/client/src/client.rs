@@ -93,7 +93,7 @@ impl Inner {
 }
 
 /// What the future has to say without waiting.
-fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+pub(crate) fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => Some(value),
         Poll::Pending => None,

@@ -162,6 +162,7 @@ impl Client {
 
     /// Writes the stripes, then publishes the size. When the pool is full, what was written before counts.
     async fn write_planned(&self, plan: Plan, data: &Bytes) -> Outcome<Done> {
+        let mut reserved = plan.append.then(|| Reserved::new(self, plan, data.len()));
         let mut written = 0;
         let mut stopped = None;
         for piece in pieces(plan.offset, data.len(), self.0.stripe_bytes) {
@@ -176,13 +177,14 @@ impl Client {
                 }
             }
         }
-        if stopped.is_some() && plan.append {
-            self.abandon(plan, written, data.len()).await;
+        if let (Some(refusal), 0) = (stopped, written) {
+            return Err(refusal);
         }
-        match stopped {
-            Some(refusal) if written == 0 => Err(refusal),
-            _ => self.publish(plan, written).await,
+        let done = self.publish(plan, written).await;
+        if let Some(reserved) = &mut reserved {
+            reserved.start += written as u64;
         }
+        done
     }
 
     async fn publish(&self, plan: Plan, written: usize) -> Outcome<Done> {
@@ -198,15 +200,30 @@ impl Client {
             Err(refusal) => Err(refusal),
         }
     }
+}
 
-    /// Gives back the part of a reserved place that was not written.
-    async fn abandon(&self, plan: Plan, written: usize, reserved: usize) {
-        let Plan { file, generation, .. } = plan;
-        let offset = plan.offset + written as u64;
-        let length = u32::try_from(reserved - written).expect("at most the length of the write");
-        let command = Command::Abandon { file, generation, offset, length };
-        if let Err(error) = self.change(file.partition(), command).await {
-            tracing::debug!(%error, %file, "a reserved end was not given back; it reads as zeros");
+/// A place at a file's end, reserved for an append. What of it was not written is given back, also when the append is
+/// dropped while it waits; should that message be lost, the place reads as zeros.
+struct Reserved<'a> {
+    client: &'a Client,
+    plan: Plan,
+    start: u64,
+    end: u64,
+}
+
+impl<'a> Reserved<'a> {
+    fn new(client: &'a Client, plan: Plan, length: usize) -> Self {
+        Self { client, plan, start: plan.offset, end: plan.offset + length as u64 }
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        if self.start < self.end {
+            let Plan { file, generation, .. } = self.plan;
+            let length = u32::try_from(self.end - self.start).expect("at most the length of a write");
+            let command = Command::Abandon { file, generation, offset: self.start, length };
+            self.client.change_without_waiting(file.partition(), command);
         }
     }
 }

@@ -23,7 +23,8 @@ impl Client {
         }
         if from.parent != to.parent {
             let (file, kind, _) = self.find(from.parent, &from.name).await?;
-            self.check_no_cycle(file, kind, &to).await?;
+            let exchange = self.exchanged(&to, mode).await?;
+            self.check_no_cycles((file, kind), &from, &to, exchange).await?;
         }
         let renamed = self
             .with_sealed(|sealed| {
@@ -53,10 +54,7 @@ impl Client {
     }
 
     async fn rename_across(&self, from: RenameFrom, to: RenameTo, mode: RenameMode) -> Outcome<()> {
-        let exchange = match mode {
-            RenameMode::Exchange => Some(self.find(to.parent, &to.name).await?).map(|(file, kind, _)| (file, kind)),
-            RenameMode::Replace | RenameMode::NoReplace => None,
-        };
+        let exchange = self.exchanged(&to, mode).await?;
         let source = from.parent.partition();
         let out = Command::MoveOut { from: from.clone(), to: to.clone(), exchange };
         let (file, kind) = match self.change(source, out).await? {
@@ -85,17 +83,35 @@ impl Client {
         mode: RenameMode,
         exchange: Option<(FileId, Kind)>,
     ) -> Outcome<Renamed> {
-        self.check_no_cycle(file, kind, to).await?;
-        if let Some((other, kind)) = exchange {
-            let back = RenameTo { parent: from.parent, name: from.name.clone() };
-            self.check_no_cycle(other, kind, &back).await?;
-        }
+        self.check_no_cycles((file, kind), from, to, exchange).await?;
         self.with_sealed(|sealed| {
             let expected = exchange.map(|(other, _)| other).or(sealed);
             let to = to.clone();
             self.change(to.parent.partition(), Command::MoveIn { to, file, kind, mode, expected })
         })
         .await
+    }
+
+    /// What an exchange puts in the place of what moves.
+    async fn exchanged(&self, to: &RenameTo, mode: RenameMode) -> Outcome<Option<(FileId, Kind)>> {
+        if mode != RenameMode::Exchange {
+            return Ok(None);
+        }
+        let (file, kind, _) = self.find(to.parent, &to.name).await?;
+        Ok(Some((file, kind)))
+    }
+
+    async fn check_no_cycles(
+        &self,
+        (file, kind): (FileId, Kind),
+        from: &RenameFrom,
+        to: &RenameTo,
+        exchange: Option<(FileId, Kind)>,
+    ) -> Outcome<()> {
+        self.check_no_cycle(file, kind, to).await?;
+        let Some((other, kind)) = exchange else { return Ok(()) };
+        let back = RenameTo { parent: from.parent, name: from.name.clone() };
+        self.check_no_cycle(other, kind, &back).await
     }
 
     /// A directory cannot be moved into itself or below.

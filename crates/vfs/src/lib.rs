@@ -24,6 +24,8 @@
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
+mod model_test;
+#[cfg(test)]
 mod pool_test;
 #[cfg(test)]
 mod vfs_test;
