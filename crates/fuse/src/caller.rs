@@ -5,6 +5,11 @@
 
 use std::fs;
 
+use rustix::{
+    io::Errno,
+    process::{Pid, test_kill_process},
+};
+
 /// `SIGKILL` in a signal mask. A fatal signal without a handler (Ctrl-C, SIGTERM) shows as this one too: the kernel turns it
 /// into a kill of all threads.
 const KILL: u64 = 1 << (9 - 1);
@@ -15,7 +20,17 @@ const CORE: u64 = 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 10 
 /// Whether thread `pid` is gone, or waits for our answer only in order to die. Unknown callers (0: from another pid namespace)
 /// count as alive.
 pub(crate) fn is_dying(pid: u32) -> bool {
-    pid != 0 && fs::read_to_string(format!("/proc/{pid}/status")).map_or(true, |status| is_dying_by(&status))
+    match fs::read_to_string(format!("/proc/{pid}/status")) {
+        _ if pid == 0 => false,
+        Ok(status) => is_dying_by(&status),
+        // Gone, or hidden from us (`hidepid`).
+        Err(_) => is_gone(pid),
+    }
+}
+
+fn is_gone(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pid.is_none_or(|pid| test_kill_process(pid) == Err(Errno::SRCH))
 }
 
 fn is_dying_by(status: &str) -> bool {

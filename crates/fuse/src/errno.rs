@@ -2,7 +2,7 @@
 
 use fuser::Errno;
 use tracing::Level;
-use wire::Refusal;
+use wire::{Object, Refusal};
 
 /// What a program is told, and how loud the log says it.
 ///
@@ -10,6 +10,8 @@ use wire::Refusal;
 /// does not work.
 fn meaning(refusal: &Refusal) -> (Errno, Level) {
     match refusal {
+        // The kernel knew an inode that is gone, because a name was removed beside the mount: told so, it looks the path up anew.
+        Refusal::NotFound(Object::File(_)) => (Errno::ESTALE, Level::DEBUG),
         Refusal::NotFound(_) => (Errno::ENOENT, Level::DEBUG),
         Refusal::Exists(_) => (Errno::EEXIST, Level::DEBUG),
         Refusal::NotDirectory(_) => (Errno::ENOTDIR, Level::DEBUG),
@@ -49,7 +51,7 @@ pub(crate) fn tell(operation: &'static str, refusal: &Refusal) -> Errno {
 mod tests {
     use super::*;
     use std::time::Duration;
-    use wire::{Object, Shortage};
+    use wire::Shortage;
 
     #[test]
     fn a_full_pool_is_no_space_and_stands_in_the_log() {

@@ -328,6 +328,50 @@ fn the_kernel_checks_permissions_for_other_users() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("Permission denied"), "{output:?}");
 }
 
+/// Runs a call of the pool that does not have to wait.
+fn now<T>(call: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(call)
+}
+
+#[test]
+fn what_is_made_and_removed_beside_the_mount_shows_in_it() {
+    needs_fuse!();
+    let vfs = pool();
+    let mount = mounted(vfs.clone());
+    let path = mount.point().join("file");
+    assert!(!path.exists());
+    now(vfs.write_file(b"file", b"one")).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"one");
+    // The kernel still holds the old entry; the new file of this name is found all the same.
+    now(vfs.remove_tree(b"file")).unwrap();
+    now(vfs.write_file(b"file", b"another")).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"another");
+    now(vfs.remove_tree(b"file")).unwrap();
+    assert_eq!(fs::read(&path).unwrap_err().kind(), ErrorKind::NotFound);
+    fs::write(&path, b"by a tool").unwrap();
+    assert_eq!(now(vfs.read_file(b"file")).unwrap(), b"by a tool");
+}
+
+#[test]
+fn a_bound_input_is_read_and_mapped_but_never_written() {
+    needs_fuse!();
+    let vfs = pool();
+    let mount = mounted(vfs.clone());
+    let host = tempfile::NamedTempFile::new().unwrap();
+    fs::write(host.path(), pattern(3 * MIB + 5)).unwrap();
+    now(vfs.bind(vfs::Vfs::root(), b"input", host.path())).unwrap();
+    let path = mount.point().join("input");
+    assert!(fs::read(&path).unwrap() == pattern(3 * MIB + 5));
+    // SAFETY: nothing truncates the host's file.
+    let map = unsafe { memmap2::Mmap::map(&File::open(&path).unwrap()).unwrap() };
+    assert!(map[..] == pattern(3 * MIB + 5)[..]);
+    let refused = OpenOptions::new().write(true).open(&path).unwrap_err();
+    assert!(matches!(refused.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied), "{refused}");
+    fs::remove_file(&path).unwrap();
+    assert!(fs::read(host.path()).unwrap() == pattern(3 * MIB + 5), "the host's file is untouched");
+}
+
 #[test]
 fn statfs_tells_the_pools_capacity_and_what_is_left() {
     needs_fuse!();
