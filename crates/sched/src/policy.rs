@@ -5,24 +5,13 @@ use flow::TaskId;
 use std::collections::VecDeque;
 use std::fmt::Debug;
 
-/// Holds the ready tasks and chooses among them.
+/// Holds the ready tasks and chooses among them. It is not asked any more once a run has stopped.
 pub trait Policy: Debug + Send {
     /// The task may start from now on.
     fn ready(&mut self, task: TaskId);
 
     /// Takes out the task that starts next in `room`, if one may. `needs` knows what each ready task takes.
     fn choose(&mut self, room: &Room, needs: &dyn Fn(TaskId) -> Needs) -> Option<TaskId>;
-
-    /// Takes all out, in order.
-    fn drain(&mut self) -> Vec<TaskId>;
-
-    /// How many tasks are held.
-    fn len(&self) -> usize;
-
-    /// Whether none is held.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 
     /// How many held tasks stand before `task`; None if it is not held. For people: may be slow.
     fn ahead_of(&self, task: TaskId) -> Option<usize>;
@@ -57,15 +46,6 @@ impl Policy for Fifo {
             return self.queue.pop_front();
         }
         self.overtake(room, needs)
-    }
-
-    fn drain(&mut self) -> Vec<TaskId> {
-        self.overtaken = 0;
-        self.queue.drain(..).collect()
-    }
-
-    fn len(&self) -> usize {
-        self.queue.len()
     }
 
     fn ahead_of(&self, task: TaskId) -> Option<usize> {

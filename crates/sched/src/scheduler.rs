@@ -362,7 +362,6 @@ impl Scheduler {
     /// From now on nothing starts: what has not started is doomed.
     fn stop(&mut self, because: Because) {
         self.stopped = Some(because);
-        self.policy.drain();
         for task in (0..self.table.len()).map(TaskId) {
             if matches!(self.table.row_mut(task).state, State::New | State::Ready) {
                 self.doomed.push_back((task, because));
