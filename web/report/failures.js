@@ -1,32 +1,35 @@
-// Failures: each task that failed by itself, with its command, its output, and the tasks that could not run because of it.
+// Failures: tasks that failed by themselves, with their command, their output, and the tasks that could not run because of them.
+//
+// Tasks that failed alike are told once, with the numbers of the others: a hundred copies of one message hide the second message.
 
 import { byId, el } from "./dom.js";
 import { commandOf, outputOf, taskLink } from "./drawer.js";
 import { statusOf, titleOf } from "./facts.js";
 import { count, plural } from "./format.js";
-import { chainOf, followersOf, isRootFailure } from "./model.js";
+import { chainOf, failureGroups, followersOf } from "./model.js";
 
-/** Failures shown at once; a hundred of them are mostly the same one. */
+/** Failures shown at once. */
 const SHOWN_STEP = 10;
-const FOLLOWERS_MAX = 30;
+/** Links in a list before it only counts. */
+const LINKS_MAX = 30;
 
 /** Fills the section, or leaves it hidden if nothing failed. */
 export function startFailures(model, shared) {
-  const roots = model.tasks.filter(isRootFailure);
+  const groups = failureGroups(model.tasks);
   const cancelled = model.tasks.filter((task) => task.reason?.kind === "cancelled").length;
   const { problem } = model.run;
-  if (roots.length === 0 && cancelled === 0 && !problem) return;
+  if (groups.length === 0 && cancelled === 0 && !problem) return;
   byId("failures").hidden = false;
   for (const link of document.querySelectorAll('a[href="#failures"]')) link.hidden = false;
   const list = byId("failure-list");
   if (problem) list.append(el("p", { class: "reason" }, problem));
-  showMore(list, roots, model, shared);
+  showMore(list, groups, model, shared);
   if (cancelled > 0) list.append(el("p", { class: "muted" }, `${plural(cancelled, "task")} had not finished when the run ended.`));
 }
 
-function showMore(list, roots, model, shared) {
-  const [now, later] = [roots.slice(0, SHOWN_STEP), roots.slice(SHOWN_STEP)];
-  list.append(...now.map((task) => failure(task, model, shared)));
+function showMore(list, groups, model, shared) {
+  const [now, later] = [groups.slice(0, SHOWN_STEP), groups.slice(SHOWN_STEP)];
+  list.append(...now.map((group) => failure(group, model, shared)));
   if (later.length === 0) return;
   const button = el("button", { type: "button", class: "more" }, `Show ${count(Math.min(SHOWN_STEP, later.length))} of ${plural(later.length, "more failure")}`);
   button.addEventListener("click", () => {
@@ -38,7 +41,8 @@ function showMore(list, roots, model, shared) {
   list.append(button);
 }
 
-function failure(task, model, shared) {
+function failure(group, model, shared) {
+  const [task, ...others] = group;
   const go = (id) => {
     shared.selected.set(model.tasks[id]);
     shared.open(model.tasks[id], document.activeElement);
@@ -52,16 +56,23 @@ function failure(task, model, shared) {
     el("p", { class: "reason" }, task.reason?.text ?? statusOf(task), tries),
     commandOf(task),
     outputOf(task),
-    followers(task, model, go),
+    others.length > 0 ? alike(task, others, go) : null,
+    followers(group, model, go),
   );
 }
 
-function followers(task, model, go) {
-  const all = followersOf(model, task);
+function alike(task, others, go) {
+  const links = others.slice(0, LINKS_MAX).map((other) => [el("button", { type: "button", class: "link", onclick: () => go(other.id) }, String(other.id)), " "]);
+  const rest = others.length > LINKS_MAX ? `and ${count(others.length - LINKS_MAX)} more, in the table of tasks` : null;
+  return el("p", { class: "same" }, `${plural(others.length, "more task")} of ${task.tool} failed alike: `, links, rest);
+}
+
+function followers(group, model, go) {
+  const all = followersOf(model, group);
   if (all.length === 0) return null;
   const way = (other) => chainOf(model, other).slice(1).map((step, at) => [at === 0 ? " needs " : ", which needs ", taskLink(step, go)]);
   const item = (other) => el("li", {}, taskLink(other, go), way(other));
-  const rest = all.length > FOLLOWERS_MAX ? el("p", { class: "muted" }, `and ${count(all.length - FOLLOWERS_MAX)} more, in the table of tasks`) : null;
-  const summary = el("summary", {}, `${plural(all.length, "task")} could not run because of it`);
-  return el("details", {}, summary, el("ul", { class: "chain" }, all.slice(0, FOLLOWERS_MAX).map(item)), rest);
+  const rest = all.length > LINKS_MAX ? el("p", { class: "muted" }, `and ${count(all.length - LINKS_MAX)} more, in the table of tasks`) : null;
+  const summary = el("summary", {}, `${plural(all.length, "task")} could not run because of ${group.length > 1 ? "them" : "it"}`);
+  return el("details", {}, summary, el("ul", { class: "chain" }, all.slice(0, LINKS_MAX).map(item)), rest);
 }

@@ -89,7 +89,7 @@ function line(state, at) {
     activate(state, at);
     options.open?.(row, grid);
   };
-  const attributes = { id, role: "row", class: options.classOf?.(row), "aria-rowindex": at + 2, "aria-selected": active, style: `top:${at * ROW}px`, onclick: click };
+  const attributes = { id, role: "row", class: options.classOf?.(row), "aria-rowindex": at + 2, "aria-selected": String(active), style: `top:${at * ROW}px`, onclick: click };
   return el("div", attributes, cells);
 }
 

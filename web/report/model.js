@@ -38,9 +38,25 @@ export function chainOf(model, task) {
   return chain;
 }
 
-/** The tasks that failed because `root` did, in the order of ids. */
-export function followersOf(model, root) {
-  return model.tasks.filter((task) => task.reason?.kind === "upstream" && task.reason.root === root.id);
+/** The tasks that failed because one of `roots` did, in the order of ids. */
+export function followersOf(model, roots) {
+  const ids = new Set(roots.map((root) => root.id));
+  return model.tasks.filter((task) => task.reason?.kind === "upstream" && ids.has(task.reason.root));
+}
+
+/** Tasks that failed by themselves, those together that failed alike: same tool, same reason, same last words. */
+export function failureGroups(tasks) {
+  const groups = new Map();
+  for (const task of tasks.filter(isRootFailure)) {
+    const key = JSON.stringify([task.tool, task.reason?.text, lastLine(task.reason?.stderr) ?? lastLine(task.reason?.stdout)]);
+    if (groups.has(key)) groups.get(key).push(task);
+    else groups.set(key, [task]);
+  }
+  return [...groups.values()];
+}
+
+function lastLine(stream) {
+  return stream && (stream.tail || stream.head).trimEnd().split("\n").at(-1);
 }
 
 /** The tasks that `id` waited for and those that waited for it. */
@@ -54,14 +70,14 @@ export function neighboursOf(model, id) {
   return { before, after };
 }
 
-/** The whole run in one sentence. */
+/** The whole run in one sentence, after the word for its outcome. */
 export function verdict(run, words) {
   const { tasks, tasks_failed: failed, tasks_failed_root: roots, makespan_s: length } = run.totals;
   const took = words.seconds(length);
   if (run.outcome === "interrupted") {
-    return `Interrupted after ${took}: ${words.count(run.totals.tasks_done)} of ${words.plural(tasks, "task")} were done.`;
+    return `After ${took}, ${words.count(run.totals.tasks_done)} of ${words.plural(tasks, "task")} were done.`;
   }
-  if (run.outcome === "done") return tasks === 1 ? `The task is done, in ${took}.` : `All ${words.plural(tasks, "task")} are done, in ${took}.`;
+  if (run.outcome === "done") return tasks === 1 ? `One task in ${took}.` : `All ${words.plural(tasks, "task")} in ${took}.`;
   if (failed === 0) return `Every task is done, but the run failed after ${took}.`;
   const followed = failed - roots;
   const rest = followed > 0 ? `; ${words.count(followed)} more could not run because of that` : "";

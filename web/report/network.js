@@ -82,7 +82,7 @@ function drawNetwork(state, context, width, height, colours) {
 function drawEdges({ graph, at, shared, view }, context, sight, colours) {
   const many = graph.edges.length > 3000;
   context.strokeStyle = colours.muted;
-  context.globalAlpha = many ? 0.12 : 0.45;
+  context.globalAlpha = many ? 0.05 : 0.45;
   for (const edge of graph.edges) drawEdge(graph, edge, context, sight, view);
   context.globalAlpha = 1;
   if (at === null && shared.highlight.get() === null) return;

@@ -13,7 +13,7 @@ export function showHeader(run) {
   document.title = `${run.workflow.name}: ${run.outcome}`;
   byId("name").textContent = run.workflow.name;
   const word = el("strong", { class: run.outcome === "done" ? "good" : "bad", "data-field": "outcome", "data-value": run.outcome }, { done: "Done.", failed: "Failed.", interrupted: "Interrupted." }[run.outcome]);
-  byId("verdict").replaceChildren(word, " ", verdict(run, words).replace(/^Interrupted after/, "After"));
+  byId("verdict").replaceChildren(word, " ", verdict(run, words));
   byId("about").replaceChildren(`${run.started.slice(0, 10)} at ${run.started.slice(11, 19)} UTC on ${run.machine.host}, ${words.plural(run.machine.cpus, "processor")}, ${words.bytes(run.machine.memory_bytes)}. Run ${run.id}.`);
   const totals = run.totals;
   byId("numbers").append(

@@ -5,7 +5,7 @@ import test from "node:test";
 import * as words from "../report/format.js";
 import { barAt, barsOf, neighbour } from "../report/lanes.js";
 import { arrange, graphOf, nodeBeside, NODES_READABLE } from "../report/layers.js";
-import { chainOf, COLOURS_MAX, depthsOf, followersOf, modelOf, verdict } from "../report/model.js";
+import { chainOf, COLOURS_MAX, depthsOf, failureGroups, followersOf, modelOf, verdict } from "../report/model.js";
 import { inSight, matching, sorted } from "../report/rows.js";
 import { byteTicks, clockTicks, framed, panned, showing, ticks, windowOn, zoomed } from "../report/scale.js";
 
@@ -58,8 +58,8 @@ test("the verdict tells failures apart from what followed", () => {
   const totals = { tasks: 223, tasks_done: 216, tasks_failed: 7, tasks_failed_root: 5, makespan_s: 84 };
   const said = (outcome, more = {}) => verdict({ outcome, totals: { ...totals, ...more } }, words);
   assert.equal(said("failed"), "5 of 223 tasks failed; 2 more could not run because of that. The run took 1 min 24 s.");
-  assert.equal(said("done"), "All 223 tasks are done, in 1 min 24 s.");
-  assert.equal(said("interrupted"), "Interrupted after 1 min 24 s: 216 of 223 tasks were done.");
+  assert.equal(said("done"), "All 223 tasks in 1 min 24 s.");
+  assert.equal(said("interrupted"), "After 1 min 24 s, 216 of 223 tasks were done.");
   assert.equal(said("failed", { tasks_failed: 0 }), "Every task is done, but the run failed after 1 min 24 s.");
 });
 
@@ -91,7 +91,14 @@ test("the chain of reasons leads to the task that failed by itself", () => {
   failed(3, { kind: "upstream", root: 0, via: 1 });
   const model = modelOf(run);
   assert.deepEqual(chainOf(model, run.tasks[3]).map(({ id }) => id), [3, 1, 0]);
-  assert.deepEqual(followersOf(model, run.tasks[0]).map(({ id }) => id), [1, 3]);
+  assert.deepEqual(followersOf(model, [run.tasks[0]]).map(({ id }) => id), [1, 3]);
+});
+
+test("tasks that failed alike are told together, others apart", () => {
+  const failed = (id, text, head) => task(id, "a", 0, 1, { status: "failed", reason: { kind: "exit", text, stderr: { head, bytes: 1 } } });
+  const tasks = [failed(0, "exit 1", "file 0\nbad row\n"), failed(1, "exit 2", "bad row"), failed(2, "exit 1", "file 2\nbad row\n"), failed(3, "exit 1", "no memory")];
+  tasks.push(task(4, "a", null, null, { status: "failed", reason: { kind: "upstream", root: 0, via: 0 } }));
+  assert.deepEqual(failureGroups(tasks).map((group) => group.map(({ id }) => id)), [[0, 2], [1], [3]]);
 });
 
 test("more tools than colours share the last one, the longest keep theirs", () => {
@@ -104,7 +111,7 @@ test("more tools than colours share the last one, the longest keep theirs", () =
 // ---- lanes ----
 
 test("a bar lies in its slot, and no two bars overlap", () => {
-  const tasks = [task(0, "a", 0, 2), task(1, "b", 1, 3), task(2, "c", 1, 2, { slot: 1 }), task(3, "d", 4, 5, { cpus: 2 })];
+  const tasks = [task(0, "a", 0, 2), task(1, "b", 1, 3), task(2, "c", 0.5, 1, { slot: 1 }), task(3, "d", 4, 5, { cpus: 2 })];
   tasks[3].earlier = [{ slot: 0, start_s: 3, end_s: 3.5, text: "no" }];
   const { bars, lanes } = barsOf(tasks, 2);
   assert.equal(bars.length, 5);

@@ -8,7 +8,6 @@ use report::{Attempt, Captured, FileUsed, Machine, Mode, Outcome, Reason, Reason
 use report::{Status, Task, ToolUsed, WorkflowInfo};
 
 const SLOTS: u32 = 4;
-const CAPACITY: u64 = 4 << 30;
 const LEARNERS: [&str; 3] = ["C45", "SVM", "NaiveBayes"];
 
 /// What happens in the run.
@@ -326,13 +325,15 @@ impl<'a> Machinery<'a> {
             changes.extend(member.dropped_s.map(|dropped| (dropped.0, -i128::from(bytes))));
         }
         changes.sort_by(|first, second| first.0.total_cmp(&second.0));
+        let capacity = capacity(&changes);
         let mut used: i128 = 0;
-        run.pool.push(Seconds(0.0), 0, CAPACITY);
+        run.pool.push(Seconds(0.0), 0, capacity);
         for (time, change) in changes {
             used += change;
-            run.pool.push(Seconds(time), u64::try_from(used).unwrap_or(0), CAPACITY);
+            run.pool.push(Seconds(time), u64::try_from(used).unwrap_or(0), capacity);
         }
-        run.pool.push(Seconds::rounded(end), u64::try_from(used).unwrap_or(0), CAPACITY);
+        run.pool.push(Seconds::rounded(end), u64::try_from(used).unwrap_or(0), capacity);
+        run.settings.memory_limit_bytes = capacity;
     }
 
     /// A number below `limit`: the next of a fixed sequence (Knuth's MMIX generator).
@@ -340,6 +341,16 @@ impl<'a> Machinery<'a> {
         self.dice = self.dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.dice >> 33) % limit
     }
+}
+
+/// A pool that is nearly filled by `changes`: a tenth above their peak, in whole 64 MiB.
+fn capacity(changes: &[(f64, i128)]) -> u64 {
+    let sums = changes.iter().scan(0, |used, (_, change)| {
+        *used += change;
+        Some(*used)
+    });
+    let peak = u64::try_from(sums.max().unwrap_or(0)).unwrap_or(0);
+    (peak + peak / 10).next_multiple_of(64 << 20)
 }
 
 fn upstream(before: &Task, via: u32) -> Reason {
@@ -384,7 +395,7 @@ fn describe(run: &mut Run, workflow: &Workflow, story: Story) {
     };
     run.settings = Settings {
         slots: SLOTS,
-        memory_limit_bytes: CAPACITY,
+        memory_limit_bytes: run.settings.memory_limit_bytes,
         mode: Mode::Mount,
         mode_reason: "pool mounted at /run/user/1000/tidemill (passthrough)".to_owned(),
         data: Some("data/classification".to_owned()),
