@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import test, { after, before } from "node:test";
+import { pathToFileURL } from "node:url";
 import { browser, drawn, folder, opened, sample } from "./browser.js";
 
 const pages = folder();
@@ -200,8 +201,9 @@ test("the table of tasks is filtered, sorted and walked by keys", async () => {
 test("text has the contrast that WCAG AA asks for, dark and light", async () => {
   for (const colorScheme of ["light", "dark"]) {
     const page = await opened(chrome, failed.url, { colorScheme });
-    const poor = await page.evaluate(poorContrast);
-    assert.deepEqual(poor, [], colorScheme);
+    await page.evaluate(measures);
+    assert.deepEqual(await page.evaluate(poorContrast), [], colorScheme);
+    assert.deepEqual(await page.evaluate(poorFills), [], colorScheme);
     await page.close();
   }
 });
@@ -261,13 +263,8 @@ test("ten thousand tasks open, complete and usable", async () => {
 });
 
 test("a run of nothing still has its page", async () => {
-  const empty = { ...done.run, tasks: [], data: [], elements: [], pool: { peak_bytes: 0, samples: [] }, totals: { ...done.run.totals, tasks: 0, tasks_done: 0, makespan_s: 0 } };
-  const source = readFileSync(new URL(done.url), "utf8");
-  const [top, rest] = source.split('<script type="application/json" id="run">');
-  const path = `${pages.path}/empty.html`;
-  const json = JSON.stringify(empty).replaceAll("<", "\\u003c");
-  writeFileSync(path, `${top}<script type="application/json" id="run">${json}</script>${rest.slice(rest.indexOf("</script>") + "</script>".length)}`);
-  const page = await opened(chrome, `file://${path}`);
+  const totals = { ...done.run.totals, tasks: 0, tasks_done: 0, makespan_s: 0 };
+  const page = await opened(chrome, altered("empty", { tasks: [], data: [], elements: [], pool: { peak_bytes: 0, samples: [] }, totals }));
   for (const chart of ["#timeline-chart canvas", "#memory-chart canvas", "#graph-chart canvas", "#task-rows"]) {
     await focus(page, chart);
     for (const key of ["ArrowRight", "ArrowDown", "Enter", "+", "0", "End"]) await page.keyboard.press(key);
@@ -276,8 +273,35 @@ test("a run of nothing still has its page", async () => {
   await page.close();
 });
 
-/** In the page: texts whose contrast with the ground behind them is below 4.5 (3 if large), by the formula of WCAG 2. */
-function poorContrast() {
+test("an interrupted run says how far it came", async () => {
+  const stopped = { status: "failed", reason: { kind: "cancelled", text: "the run ended before it could start" }, start_s: null, end_s: null, slot: null, attempts: 0 };
+  const tasks = done.run.tasks.map((task) => (task.id < 200 ? task : { ...task, ...stopped }));
+  const totals = { ...done.run.totals, tasks_done: 200, tasks_failed: 23, tasks_failed_root: 0 };
+  const page = await opened(chrome, altered("interrupted", { outcome: "interrupted", exit_code: 130, tasks, totals }));
+  assert.match(await page.locator("#verdict").textContent(), /^Interrupted\. After .*, 200 of 223 tasks were done\.$/);
+  assert.equal(await page.locator("#failure-list").textContent(), "23 tasks had not finished when the run ended.");
+  assert.deepEqual(page.complaints, []);
+  await page.close();
+});
+
+test("a run that failed although its tasks did not says why", async () => {
+  const problem = "the outputs could not be exported to out: no space left on the device; free some, or choose another --out";
+  const page = await opened(chrome, altered("problem", { outcome: "failed", exit_code: 1, problem }));
+  assert.equal(await page.locator("main > section:visible p").first().textContent(), problem);
+  await page.close();
+});
+
+/** The address of the page of the run `done` with some fields changed. */
+function altered(name, changes) {
+  const json = JSON.stringify({ ...done.run, ...changes }).replaceAll("<", "\\u003c");
+  const [top, rest] = readFileSync(new URL(done.url), "utf8").split('id="run">');
+  const path = `${pages.path}/${name}.html`;
+  writeFileSync(path, `${top}id="run">${json}${rest.slice(rest.indexOf("</script>"))}`);
+  return pathToFileURL(path).href;
+}
+
+/** Puts into the page what contrast is measured with, by the formula of WCAG 2: `contrast(colour, ground)` and `opaque(colour)`. */
+function measures() {
   const context = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const rgba = (colour) => {
     context.clearRect(0, 0, 1, 1);
@@ -289,21 +313,42 @@ function poorContrast() {
     const linear = [r, g, b].map((part) => (part / 255 <= 0.04045 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4));
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
   };
+  window.opaque = (colour) => rgba(colour)[3] === 255;
+  window.contrast = (colour, ground) => {
+    const [light, dark] = [luminance(rgba(colour)), luminance(rgba(ground))].sort((a, b) => b - a);
+    return (light + 0.05) / (dark + 0.05);
+  };
+}
+
+/** In the page: texts whose contrast with the ground behind them is below 4.5 (3 if large). */
+function poorContrast() {
   const ground = (element) => {
     for (let at = element; at; at = at.parentElement) {
-      const colour = rgba(getComputedStyle(at).backgroundColor);
-      if (colour[3] === 255) return colour;
+      const colour = getComputedStyle(at).backgroundColor;
+      if (window.opaque(colour)) return colour;
     }
-    return rgba("white");
+    return "white";
   };
   const poor = [];
   for (const element of document.querySelectorAll("body *")) {
     const text = [...element.childNodes].filter((node) => node.nodeType === 3).map((node) => node.data).join("").trim();
     if (!text || !element.checkVisibility() || element.closest("script, noscript")) continue;
     const style = getComputedStyle(element);
-    const [light, dark] = [luminance(rgba(style.color)), luminance(ground(element))].sort((a, b) => b - a);
-    const ratio = (light + 0.05) / (dark + 0.05);
+    const ratio = window.contrast(style.color, ground(element));
     if (ratio < (parseFloat(style.fontSize) >= 24 ? 3 : 4.5)) poor.push(`${element.tagName}.${element.className} ${ratio.toFixed(2)} ${text.slice(0, 30)}`);
+  }
+  return poor;
+}
+
+/** In the page: hues in which a tool's name could not be read on its bar, or its bar's edge not be told from the page. */
+function poorFills() {
+  const style = getComputedStyle(document.documentElement);
+  const token = (name) => style.getPropertyValue(`--${name}`).trim();
+  const poor = [];
+  for (let hue = 0; hue < 360; hue += 5) {
+    const colour = (light) => `oklch(${token(light)} ${token("fill-chroma")} ${hue})`;
+    const [name, edge] = [window.contrast(token("fill-ink"), colour("fill-light")), window.contrast(colour("edge-light"), token("paper"))];
+    if (name < 4.5 || edge < 3) poor.push(`hue ${hue}: name ${name.toFixed(2)}, edge ${edge.toFixed(2)}`);
   }
   return poor;
 }
