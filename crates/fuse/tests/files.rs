@@ -330,7 +330,7 @@ fn the_kernel_checks_permissions_for_other_users() {
 
 /// Runs a call of the pool that does not have to wait.
 fn now<T>(call: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime needs nothing here");
     runtime.block_on(call)
 }
 
