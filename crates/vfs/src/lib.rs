@@ -23,13 +23,6 @@
 //! Permissions are not checked here: the kernel does that for a mount, and users in this process own the pool.
 #![forbid(unsafe_code)]
 
-#[cfg(test)]
-mod model_test;
-#[cfg(test)]
-mod pool_test;
-#[cfg(test)]
-mod vfs_test;
-
 mod handles;
 mod names;
 mod open;
@@ -38,3 +31,18 @@ mod vfs;
 
 pub use handles::{Handle, OPEN_FILES_MAX};
 pub use vfs::Vfs;
+
+#[cfg(test)]
+mod crash_test;
+#[cfg(test)]
+mod message_test;
+#[cfg(test)]
+mod model_test;
+#[cfg(test)]
+mod pool_test;
+#[cfg(test)]
+mod share_test;
+#[cfg(test)]
+mod space_test;
+#[cfg(test)]
+mod vfs_test;

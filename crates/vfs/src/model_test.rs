@@ -159,6 +159,10 @@ impl Random {
         (self.0 >> 33) as usize % end
     }
 
+    fn byte(&mut self) -> u8 {
+        u8::try_from(self.below(256)).unwrap()
+    }
+
     fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.below(of.len())]
     }
@@ -229,9 +233,10 @@ impl Pair {
         let (directory, id, name) = self.place();
         let directories = self.random.below(2) == 0;
         let plain = self.plain.remove(directory, name, directories);
-        let real = match directories {
-            true => self.vfs.remove_directory(id, name.as_bytes()).await,
-            false => self.vfs.unlink(id, name.as_bytes()).await,
+        let real = if directories {
+            self.vfs.remove_directory(id, name.as_bytes()).await
+        } else {
+            self.vfs.unlink(id, name.as_bytes()).await
         };
         Self::agree(&plain, &real);
     }
@@ -262,7 +267,7 @@ impl Pair {
         let Some((file, id)) = self.file() else { return };
         let append = self.random.below(2) == 0;
         let (start, length) = (self.random.pick(&LENGTHS), self.random.pick(&LENGTHS));
-        let data: Vec<u8> = (0..length).map(|_| self.random.below(256) as u8).collect();
+        let data: Vec<u8> = (0..length).map(|_| self.random.byte()).collect();
         let flags = if append { OpenFlags::APPEND } else { OpenFlags::WRITE };
         let handle = self.vfs.open(id, flags).await.unwrap();
         let written = self.vfs.write(handle, start as u64, Bytes::from(data.clone())).await.unwrap();
@@ -289,7 +294,7 @@ impl Pair {
         let Some((file, id)) = self.file() else { return };
         let handle = self.vfs.open(id, OpenFlags::READ).await.unwrap();
         let (start, length) = (self.random.pick(&LENGTHS), self.random.pick(&LENGTHS));
-        let real = self.vfs.read(handle, start as u64, length as u32).await.unwrap();
+        let real = self.vfs.read(handle, start as u64, u32::try_from(length).unwrap()).await.unwrap();
         let size = self.vfs.stat(id).await.unwrap().size;
         self.vfs.close(handle).await.unwrap();
         let bytes = self.bytes(file);

@@ -46,3 +46,8 @@ pub fn from(parent: placement::FileId, text: &str) -> RenameFrom {
 pub fn to(parent: placement::FileId, text: &str) -> RenameTo {
     RenameTo { parent, name: name(text) }
 }
+
+/// `length` times the same byte.
+pub fn filled(byte: u8, length: u32) -> Vec<u8> {
+    vec![byte; length as usize]
+}

@@ -6,7 +6,7 @@ use wire::{Changes, Kind, OpenFlags, Refusal, RenameMode};
 
 /// Bytes that differ everywhere.
 fn pattern(length: usize, seed: u8) -> Vec<u8> {
-    (0..length).map(|at| (at % 251) as u8 ^ seed).collect()
+    (0..length).map(|at| u8::try_from(at % 251).unwrap() ^ seed).collect()
 }
 
 async fn names(vfs: &Vfs, path: &[u8]) -> Vec<String> {

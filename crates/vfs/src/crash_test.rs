@@ -1,0 +1,165 @@
+//! A client that dies between any two messages leaves a tree in order, and what it left is finished or undone.
+
+use crate::{Vfs, pool_test::*};
+use bytes::Bytes;
+use client::twin::Dying;
+use placement::FileId;
+use std::{collections::BTreeMap, future::Future, pin::Pin, time::Duration};
+use wire::{Changes, Kind, OpenFlags, Outcome, RenameMode};
+
+/// Paths to what is there: lengths of files, none for directories.
+type Tree = BTreeMap<String, Option<u64>>;
+
+/// Walks the whole tree; every entry must lead to an inode of its kind, every directory must count its subdirectories.
+async fn tree(vfs: &Vfs) -> Tree {
+    let (mut told, mut todo) = (Tree::new(), vec![(FileId::ROOT, String::new())]);
+    while let Some((directory, path)) = todo.pop() {
+        let entries = vfs.list(directory, 0, 1000).await.unwrap();
+        let subdirectories = entries.iter().filter(|entry| entry.kind == Kind::Directory).count();
+        assert_eq!(vfs.stat(directory).await.unwrap().links as usize, 2 + subdirectories, "links of `{path}`");
+        for entry in entries {
+            let path = format!("{path}/{}", entry.name);
+            let found = vfs.lookup(directory, entry.name.as_bytes()).await.unwrap();
+            assert_eq!((found.file, found.kind), (entry.file, entry.kind), "{path}");
+            let directory = found.kind == Kind::Directory;
+            told.insert(path.clone(), (!directory).then_some(found.size));
+            if directory {
+                assert_eq!(vfs.stat(vfs.parent(found.file).await.unwrap()).await.unwrap().kind, Kind::Directory);
+                todo.push((found.file, path));
+            }
+        }
+    }
+    told
+}
+
+/// Directories `a` to `h` in the root, each with a directory, a small and a large file: their inodes are in many partitions.
+async fn furnish(vfs: &Vfs) {
+    for top in ["a", "b", "c"] {
+        vfs.make_directories(format!("{top}/dir").as_bytes()).await.unwrap();
+        vfs.make_directories(format!("{top}/dir2").as_bytes()).await.unwrap();
+        vfs.write_file(format!("{top}/small").as_bytes(), &filled(1, 100)).await.unwrap();
+        vfs.write_file(format!("{top}/large").as_bytes(), &filled(2, 150_000)).await.unwrap();
+    }
+}
+
+type Doing = Pin<Box<dyn Future<Output = Outcome<()>>>>;
+
+/// Lets a client do something and die after ever more messages, until it gets through. Whenever it dies, the tree is in order,
+/// and when its session is ended, it is as before or as after.
+async fn at_every_message(what: &str, operation: impl Fn(Vfs) -> Doing) {
+    for messages in 1.. {
+        assert!(messages < 200, "{what} never ends");
+        let node = node(16 << 20, Duration::ZERO);
+        let healthy = over(direct(&node), IMPATIENT).await;
+        furnish(&healthy).await;
+        let before = tree(&healthy).await;
+        let mortal = over(Dying::new(direct(&node), messages), IMPATIENT).await;
+        let outcome = operation(mortal.clone()).await;
+        tree(&healthy).await;
+        healthy.client.recover(mortal.client.session()).await.unwrap();
+        let left = tree(&healthy).await;
+        let after = expected(&operation).await;
+        assert!(left == before || left == after, "{what} after {messages} messages: {left:?}");
+        for top in ["a", "b", "c"] {
+            healthy.remove_tree(top.as_bytes()).await.unwrap();
+        }
+        assert_eq!(healthy.usage().stripes, 0, "{what} after {messages} messages: bytes were left");
+        if outcome.is_ok() {
+            assert_eq!(left, after, "{what}");
+            return;
+        }
+    }
+}
+
+/// The tree after the operation, undisturbed.
+async fn expected(operation: &impl Fn(Vfs) -> Doing) -> Tree {
+    let vfs = pool();
+    furnish(&vfs).await;
+    operation(vfs.clone()).await.unwrap();
+    tree(&vfs).await
+}
+
+async fn renamed(vfs: Vfs, source: (&str, &str), target: (&str, &str), mode: RenameMode) -> Outcome<()> {
+    let (old, new) = (vfs.resolve(source.0.as_bytes()).await?.file, vfs.resolve(target.0.as_bytes()).await?.file);
+    vfs.rename(from(old, source.1), to(new, target.1), mode).await
+}
+
+#[tokio::test]
+async fn making_and_removing_directories() {
+    at_every_message("mkdir", |vfs| {
+        Box::pin(async move {
+            let above = vfs.resolve(b"a").await?.file;
+            vfs.make_directory(above, b"new", 0o755, OWNER).await.map(drop)
+        })
+    })
+    .await;
+    at_every_message("rmdir", |vfs| {
+        Box::pin(async move {
+            let above = vfs.resolve(b"a").await?.file;
+            vfs.remove_directory(above, b"dir").await
+        })
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn renames_between_directories() {
+    for (source, target) in [("small", "new"), ("large", "small"), ("small", "large"), ("dir", "new"), ("dir", "dir2")]
+    {
+        at_every_message("rename", move |vfs| {
+            Box::pin(renamed(vfs, ("a", source), ("b", target), RenameMode::Replace))
+        })
+        .await;
+    }
+    for name in ["small", "dir"] {
+        at_every_message("exchange", move |vfs| {
+            Box::pin(renamed(vfs, ("a", name), ("b", "large"), RenameMode::Exchange))
+        })
+        .await;
+    }
+    at_every_message("rename within", |vfs| Box::pin(renamed(vfs, ("a", "dir"), ("a", "dir2"), RenameMode::Replace)))
+        .await;
+}
+
+#[tokio::test]
+async fn removing_and_truncating_large_files() {
+    at_every_message("unlink", |vfs| {
+        Box::pin(async move {
+            let above = vfs.resolve(b"a").await?.file;
+            vfs.unlink(above, b"large").await
+        })
+    })
+    .await;
+    at_every_message("truncate", |vfs| {
+        Box::pin(async move {
+            let file = vfs.resolve(b"a/large").await?.file;
+            vfs.change(file, Changes { size: Some(70_000), ..Changes::default() }).await.map(drop)
+        })
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_client_that_dies_while_a_file_grows_loses_no_byte_that_was_there() {
+    for messages in 1.. {
+        let node = node(16 << 20, Duration::ZERO);
+        let healthy = over(direct(&node), IMPATIENT).await;
+        let file = healthy.write_file(b"f", &filled(1, 4000)).await.unwrap().file;
+        let mortal = over(Dying::new(direct(&node), messages), IMPATIENT).await;
+        let outcome = grow(mortal, file).await;
+        let whole = healthy.read_file(b"f").await.unwrap();
+        assert!(whole[..4000].iter().all(|byte| *byte == 1), "after {messages} messages");
+        assert!(whole.len() == 4000 || whole.len() == 104_000 && whole[4000..].iter().all(|byte| *byte == 2));
+        grow(healthy.clone(), file).await.unwrap();
+        assert_eq!(healthy.read_file(b"f").await.unwrap().len(), 104_000, "another client goes on");
+        if outcome.is_ok() {
+            return;
+        }
+    }
+}
+
+async fn grow(vfs: Vfs, file: FileId) -> Outcome<()> {
+    let handle = vfs.open(file, OpenFlags::WRITE).await?;
+    vfs.write(handle, 4000, Bytes::from(vec![2; 100_000])).await?;
+    vfs.close(handle).await
+}

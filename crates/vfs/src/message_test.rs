@@ -1,0 +1,87 @@
+//! How many messages the usual operations take: each costs a round trip when the partition is on another host.
+
+use crate::{Vfs, pool_test::*};
+use bytes::Bytes;
+use client::twin::Counting;
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+use wire::{Changes, OpenFlags, Outcome, RenameMode};
+
+struct Counted {
+    vfs: Vfs,
+    calls: Arc<AtomicU64>,
+}
+
+impl Counted {
+    async fn new() -> Self {
+        let calls = Arc::new(AtomicU64::new(0));
+        let node = node(64 << 20, Duration::ZERO);
+        let vfs = over(Counting::new(direct(&node), calls.clone()), IMPATIENT).await;
+        Self { vfs, calls }
+    }
+
+    async fn expect<T>(&self, calls: u64, what: &str, operation: impl Future<Output = Outcome<T>>) -> T {
+        let before = self.calls.load(Relaxed);
+        let done = operation.await.unwrap();
+        assert_eq!(self.calls.load(Relaxed) - before, calls, "{what}");
+        done
+    }
+}
+
+#[tokio::test]
+async fn the_usual_operations_in_a_directory_are_one_message() {
+    let counted = Counted::new().await;
+    let vfs = &counted.vfs;
+    let directory = vfs.make_directories(b"d").await.unwrap().file;
+    let flags = OpenFlags::READ_WRITE;
+    let (made, handle) = counted.expect(1, "create", vfs.create(directory, b"f", 0o600, OWNER, flags)).await;
+    counted.expect(1, "write a little", vfs.write(handle, 0, Bytes::from_static(b"hello"))).await;
+    counted.expect(1, "read a little", vfs.read(handle, 0, 100)).await;
+    counted.expect(1, "close", vfs.close(handle)).await;
+    counted.expect(1, "lookup", vfs.lookup(directory, b"f")).await;
+    counted.expect(1, "stat", vfs.stat(made.file)).await;
+    counted.expect(1, "chmod", vfs.change(made.file, Changes { mode: Some(0o644), ..Changes::default() })).await;
+    counted.expect(1, "rename", vfs.rename(from(directory, "f"), to(directory, "g"), RenameMode::Replace)).await;
+    counted.expect(1, "list", vfs.list(directory, 0, 100)).await;
+    counted.expect(1, "symlink", vfs.make_symlink(directory, b"l", b"g", OWNER)).await;
+    counted.expect(1, "unlink", vfs.unlink(directory, b"g")).await;
+}
+
+#[tokio::test]
+async fn large_files_take_a_message_to_the_inode_and_one_for_each_stripe() {
+    let counted = Counted::new().await;
+    let vfs = &counted.vfs;
+    let (_, handle) = vfs.create(Vfs::root(), b"f", 0o600, OWNER, OpenFlags::READ_WRITE).await.unwrap();
+    let stripe = Bytes::from(vec![7; STRIPE as usize]);
+    counted.expect(3, "a new stripe: plan, bytes, size", vfs.write(handle, 0, stripe.clone())).await;
+    counted.expect(2, "an old stripe: plan, bytes", vfs.write(handle, 0, stripe)).await;
+    counted.expect(2, "read: plan, bytes", vfs.read(handle, 0, STRIPE)).await;
+    counted.expect(2, "close: the last stripe fits, the open ends", vfs.close(handle)).await;
+    counted.expect(3, "unlink: the name, a stripe, its end", vfs.unlink(Vfs::root(), b"f")).await;
+}
+
+#[tokio::test]
+async fn a_read_within_a_stripe_is_a_view_of_its_bytes() {
+    let vfs = pool();
+    let (_, handle) = vfs.create(Vfs::root(), b"f", 0o600, OWNER, OpenFlags::READ_WRITE).await.unwrap();
+    vfs.write(handle, 0, Bytes::from(vec![7; 2 * STRIPE as usize])).await.unwrap();
+    let (one, other) = (vfs.read(handle, 0, STRIPE).await.unwrap(), vfs.read(handle, 0, STRIPE).await.unwrap());
+    assert_eq!(one.as_ptr(), other.as_ptr(), "two reads show the same memory");
+    vfs.write(handle, 0, Bytes::from(vec![8; 100])).await.unwrap();
+    assert!(one.iter().all(|byte| *byte == 7), "a view stays what it was");
+}
+
+#[test]
+fn futures_of_the_hot_path_stay_small_enough_to_be_made_for_every_request() {
+    let vfs = pool();
+    let read = size_of_val(&vfs.read(crate::Handle(1), 0, 1));
+    let write = size_of_val(&vfs.write(crate::Handle(1), 0, Bytes::new()));
+    let lookup = size_of_val(&vfs.lookup(Vfs::root(), b"f"));
+    assert!(read <= 4096 && write <= 8192 && lookup <= 4096, "read {read}, write {write}, lookup {lookup} bytes");
+}

@@ -1,0 +1,152 @@
+//! What happens when the pool is full.
+
+use crate::{Handle, Vfs, pool_test::*};
+use bytes::Bytes;
+use client::Client;
+use std::{
+    future::Future,
+    pin::pin,
+    task::{Context, Waker},
+    time::Duration,
+};
+use wire::{Changes, Object, OpenFlags, Refusal, RenameMode};
+
+const MEMORY: u64 = 1 << 20;
+
+fn small_pool(space_wait: Duration) -> Vfs {
+    Vfs::new(Client::embedded(node(MEMORY, space_wait)))
+}
+
+/// Fills the pool with one file; gives its bytes and its handle.
+async fn fill(vfs: &Vfs) -> (u64, Handle) {
+    let (_, handle) = vfs.create(Vfs::root(), b"filler", 0o600, OWNER, OpenFlags::READ_WRITE).await.unwrap();
+    let mut size = 0;
+    for length in [STRIPE, 8192, 4097] {
+        while let Ok(written) = vfs.write(handle, size, Bytes::from(vec![b'x'; length as usize])).await {
+            size += u64::from(written);
+        }
+    }
+    (size, handle)
+}
+
+#[tokio::test]
+async fn a_full_pool_refuses_says_how_full_it_is_and_loses_nothing() {
+    let vfs = small_pool(Duration::from_millis(10));
+    let (size, handle) = fill(&vfs).await;
+    assert!(size > MEMORY / 2, "most of the memory holds bytes");
+    let Err(Refusal::NoSpace(shortage)) = vfs.write(handle, size, Bytes::from(vec![1; 60_000])).await else {
+        panic!("the pool is full")
+    };
+    assert_eq!(shortage.capacity, MEMORY);
+    assert!(shortage.used <= MEMORY && shortage.used + shortage.wanted > MEMORY);
+    assert!(shortage.waited >= Duration::from_millis(10));
+    let whole = vfs.read_file(b"filler").await.unwrap();
+    assert_eq!(whole.len() as u64, size);
+    assert!(whole.iter().all(|byte| *byte == b'x'));
+    let usage = vfs.usage();
+    assert!(usage.refused >= 3 && usage.waited >= usage.refused && usage.waiting == 0, "{usage:?}");
+}
+
+#[tokio::test]
+async fn what_removes_works_in_a_full_pool_and_makes_it_usable_again() {
+    let vfs = small_pool(Duration::ZERO);
+    vfs.make_directories(b"d/e").await.unwrap();
+    vfs.write_file(b"long-name", b"x").await.unwrap();
+    let (_, handle) = fill(&vfs).await;
+    let mut made = 0;
+    while vfs.create(Vfs::root(), format!("m{made}").as_bytes(), 0o600, OWNER, OpenFlags::READ).await.is_ok() {
+        made += 1;
+    }
+    let root = Vfs::root();
+    vfs.rename(from(root, "long-name"), to(root, "short"), RenameMode::Replace).await.unwrap();
+    vfs.remove_tree(b"d").await.unwrap();
+    let file = vfs.resolve(b"filler").await.unwrap().file;
+    vfs.change(file, Changes { size: Some(10), ..Changes::default() }).await.unwrap();
+    vfs.close(handle).await.unwrap();
+    vfs.unlink(root, b"filler").await.unwrap();
+    vfs.write_file(b"again", &filled(5, 300_000)).await.unwrap();
+}
+
+#[tokio::test]
+async fn names_alone_fill_the_pool_too_and_never_beyond_its_capacity() {
+    let vfs = small_pool(Duration::ZERO);
+    let before = vfs.usage();
+    let mut made = 0;
+    let refusal = loop {
+        match vfs.make_directory(Vfs::root(), format!("d{made}").as_bytes(), 0o755, OWNER).await {
+            Ok(_) => made += 1,
+            Err(refusal) => break refusal,
+        }
+        assert!(vfs.usage().used <= MEMORY);
+    };
+    assert!(matches!(refusal, Refusal::NoSpace(_)), "{refusal}");
+    assert!((1000..4000).contains(&made), "{made} directories in a mebibyte");
+    for number in 0..made {
+        vfs.remove_directory(Vfs::root(), format!("d{number}").as_bytes()).await.unwrap();
+    }
+    let after = vfs.usage();
+    assert_eq!((after.used, after.files), (before.used, before.files));
+}
+
+#[tokio::test]
+async fn a_writer_that_waits_goes_on_when_space_is_freed() {
+    let vfs = small_pool(Duration::from_mins(1));
+    vfs.write_file(b"large", &filled(1, 600_000)).await.unwrap();
+    let file = vfs.write_file(b"f", b"").await.unwrap().file;
+    let handle = vfs.open(file, OpenFlags::WRITE).await.unwrap();
+    for stripe in 0..6 {
+        vfs.write(handle, stripe * u64::from(STRIPE), Bytes::from(vec![2; STRIPE as usize])).await.unwrap();
+    }
+    let mut writing = Box::pin(vfs.write(handle, 6 * u64::from(STRIPE), Bytes::from(vec![2; STRIPE as usize])));
+    assert!(writing.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    assert_eq!((vfs.usage().waiting, vfs.usage().waited), (1, 1));
+    vfs.unlink(Vfs::root(), b"large").await.unwrap();
+    assert_eq!(writing.await, Ok(STRIPE));
+    assert_eq!((vfs.usage().waiting, vfs.usage().refused), (0, 0));
+}
+
+#[tokio::test]
+async fn a_writer_that_is_dropped_while_it_waits_leaves_nothing_behind() {
+    let vfs = small_pool(Duration::from_mins(1));
+    let file = vfs.write_file(b"log", &filled(b'l', 8 * STRIPE)).await.unwrap().file;
+    let other = vfs.write_file(b"other", &filled(b'o', 7 * STRIPE)).await.unwrap().file;
+    let (log, handle) =
+        (vfs.open(file, OpenFlags::APPEND).await.unwrap(), vfs.open(other, OpenFlags::WRITE).await.unwrap());
+    let before = vfs.usage();
+    {
+        let mut append = pin!(vfs.write(log, 0, Bytes::from(vec![1; STRIPE as usize])));
+        let mut write = pin!(vfs.write(handle, 7 * u64::from(STRIPE), Bytes::from(vec![1; STRIPE as usize])));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(append.as_mut().poll(&mut context).is_pending());
+        assert!(write.as_mut().poll(&mut context).is_pending());
+        assert_eq!(vfs.usage().waiting, 2);
+    }
+    assert_eq!((vfs.usage().waiting, vfs.usage().used), (0, before.used));
+    vfs.unlink(Vfs::root(), b"other").await.unwrap();
+    vfs.close(handle).await.unwrap();
+    vfs.write(log, 0, Bytes::from_static(b"next")).await.unwrap();
+    let whole = vfs.read_file(b"log").await.unwrap();
+    assert_eq!(whole[8 * STRIPE as usize..], b"next"[..], "the reserved end was given back");
+}
+
+#[tokio::test]
+async fn making_waits_for_space_as_writing_does() {
+    let vfs = small_pool(Duration::from_mins(1));
+    fill_to_the_brim(&vfs).await;
+    let mut making = Box::pin(vfs.make_symlink(Vfs::root(), b"link", &[b't'; 4000], OWNER));
+    assert!(making.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    vfs.unlink(Vfs::root(), b"brim").await.unwrap();
+    assert_eq!(making.await.unwrap().size, 4000);
+}
+
+async fn fill_to_the_brim(vfs: &Vfs) {
+    let free = vfs.usage().capacity - vfs.usage().used;
+    vfs.write_file(b"brim", &vec![1; usize::try_from(free).unwrap() - 8000]).await.unwrap();
+    let refused = vfs.write_file(b"a/b", b"").await;
+    assert_eq!(refused.err(), Some(Refusal::NotFound(Object::Entry { parent: Vfs::root(), name: name("a") })));
+    let mut left = vfs.usage();
+    while left.capacity - left.used > 4000 {
+        vfs.make_symlink(Vfs::root(), format!("s{}", left.files).as_bytes(), &[b't'; 1000], OWNER).await.unwrap();
+        left = vfs.usage();
+    }
+}
