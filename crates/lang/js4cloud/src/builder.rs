@@ -1,7 +1,8 @@
 //! The workflow as it grows with the script's calls; every call is checked here.
 
-use crate::{Inputs, Limits};
-use base::Problem;
+use crate::site::{Site, Sites};
+use crate::{Inputs, Limits, Log, Script};
+use base::{Place, Problem};
 use flow::{
     Catalogue, ConfigBinding, ConfigType, ConfigValue, DataId, DataRefs, Element, FileBinding, ParamKind, Source, Task,
     Tool, ToolId, Workflow,
@@ -17,8 +18,6 @@ const TEXT_BYTES_MAX: usize = 64 << 20;
 /// Members are numbered by a `u32`, and plain doubles hold every one.
 const COUNT_MAX: f64 = 4_294_967_295.0;
 
-type LogLine = Option<Box<dyn Fn(&str) + Send>>;
-
 /// A workflow under construction.
 pub(crate) struct Builder {
     workflow: Workflow,
@@ -27,11 +26,12 @@ pub(crate) struct Builder {
     catalogue: Catalogue,
     sets: Vec<(String, ConfigValue)>,
     limits: Limits,
-    log: LogLine,
+    log: Option<Log>,
     /// Members bound one by one so far.
     listed: u64,
     /// Bytes of config texts so far.
     text_bytes: usize,
+    sites: Sites,
 }
 
 /// A named parameter of a call.
@@ -52,10 +52,13 @@ pub(crate) enum Given {
     List(Vec<DataId>),
     /// A plain value.
     Value(ConfigValue),
+    /// Nothing that a parameter could be.
+    Wrong(Problem),
 }
 
 impl Builder {
-    pub fn new(file: &str, inputs: Inputs) -> Self {
+    pub fn new(script: &Script, inputs: Inputs) -> Self {
+        let file = &script.file;
         let name = file.rsplit('/').next().unwrap_or(file);
         let name = name.rsplit_once('.').map_or(name, |(stem, _)| stem).to_owned();
         Self {
@@ -67,6 +70,7 @@ impl Builder {
             log: inputs.log,
             listed: 0,
             text_bytes: 0,
+            sites: Sites::new(&script.source),
         }
     }
 
@@ -178,12 +182,24 @@ impl Builder {
 
     // --- tasks ---
 
-    /// A call of the tool at `index`, from `line` of the script.
-    pub fn call(&mut self, index: u32, arguments: &[Argument], line: u32) -> Result<(), Problem> {
+    /// A call of the tool at `index`; `at` is the line and column that the engine tells.
+    pub fn call(&mut self, index: u32, arguments: &[Argument], at: Option<(u32, u32)>) -> Result<(), Problem> {
+        let tool = self.workflow.tools.get(index as usize).ok_or_else(|| Problem::new("no such tool"))?;
+        let site = at.map(|at| self.sites.site(index, &tool.name, at).clone()).unwrap_or_default();
+        if let Some((name, line, column)) = &site.twice {
+            let message = format!("parameter `{name}` of `{}` is given twice", tool.name);
+            return Err(Problem::new(message).at(place(*line, *column)));
+        }
+        let Site { line, column, .. } = site;
+        let refused = |problem: Problem| if line > 0 { problem.at(place(line, column)) } else { problem };
+        self.add_task(index, arguments, line).map_err(refused)
+    }
+
+    fn add_task(&mut self, index: u32, arguments: &[Argument], line: u32) -> Result<(), Problem> {
         if self.workflow.tasks.len() >= self.limits.tasks as usize {
             return Err(Problem::new(format!("more than {} tasks", self.limits.tasks)));
         }
-        let tool = self.workflow.tools.get(index as usize).ok_or_else(|| Problem::new("no such tool"))?;
+        let tool = &self.workflow.tools[index as usize];
         let (mut files, mut configs) = (Vec::new(), Vec::new());
         for argument in arguments {
             match self.bind(tool, argument)? {
@@ -220,6 +236,9 @@ impl Builder {
 
     fn bind(&self, tool: &Tool, argument: &Argument) -> Result<Bound, Problem> {
         let Argument { name, given } = argument;
+        if let Given::Wrong(problem) = given {
+            return Err(problem.clone());
+        }
         let Some(index) = tool.param(name) else {
             let known = tool.params.iter().map(|param| param.name.as_str());
             return Err(Problem::new(format!("tool `{}` has no parameter `{name}`", tool.name)).nearest(name, known));
@@ -276,8 +295,14 @@ impl Builder {
             Given::List(members) if members.is_empty() => "an empty array".to_owned(),
             Given::List(members) => format!("an array of {}", members.len()),
             Given::Value(value) => value.shown(),
+            Given::Wrong(_) => "nothing".to_owned(),
         }
     }
+}
+
+/// A place in the script; the file and its text are put in where the error is told.
+fn place(line: u32, column: u32) -> Place {
+    Place { line, column, ..Place::default() }
 }
 
 enum Bound {

@@ -23,6 +23,9 @@ const STEPS_A_QUESTION: u64 = 10_000;
 pub(crate) const SCRIPT_NAME: &str = "<script>";
 const PRELUDE_NAME: &str = "<prelude>";
 
+/// Errors of `async` functions that are kept; one is told.
+const REJECTIONS_MAX: usize = 16;
+
 /// Everything but `Date`, `performance` and weak references, which would make a script's outcome a matter of chance.
 type Intrinsics = (
     intrinsic::Eval,
@@ -56,17 +59,10 @@ pub(crate) fn evaluate(script: Script, inputs: Inputs) -> Result<Workflow, Probl
         Ok(outcome) => outcome,
         Err(RecvTimeoutError::Timeout) => {
             over.store(true, Ordering::Relaxed);
-            Err(Problem::new(format!("the script takes longer than {} s", time.as_secs())).at(Place::file(&file)))
+            Err(Problem::new(format!("the script takes longer than {} s", time.as_secs_f64())).at(Place::file(&file)))
         }
         Err(RecvTimeoutError::Disconnected) => panic!("the script's thread panicked"),
     }
-}
-
-/// Why the engine was stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stop {
-    Steps,
-    Time,
 }
 
 /// One script in one engine.
@@ -83,65 +79,78 @@ impl Run {
     }
 
     fn evaluate(mut self) -> Result<Workflow, Problem> {
-        let stopped = Rc::new(Cell::new(None));
+        let stopped = Rc::new(Cell::new(false));
         let runtime = self.runtime(&stopped).map_err(|error| self.lost(&error))?;
         if !self.inputs.sets.is_empty() {
             let context = Context::custom::<Intrinsics>(&runtime).map_err(|error| self.lost(&error))?;
             context.with(|ctx| sets::check(&ctx, &self.script, &self.inputs.sets))?;
         }
         let context = Context::custom::<Intrinsics>(&runtime).map_err(|error| self.lost(&error))?;
-        let builder = Rc::new(RefCell::new(Builder::new(&self.script.file, std::mem::take(&mut self.inputs))));
+        let builder = Rc::new(RefCell::new(Builder::new(&self.script, std::mem::take(&mut self.inputs))));
+        let rejected = self.track_rejections(&runtime, &builder);
         context.with(|ctx| self.run(&ctx, &builder, &stopped))?;
+        if let Some(problem) = rejected.borrow_mut().pop() {
+            return Err(problem);
+        }
         drop(context);
         drop(runtime);
         let workflow = builder.borrow_mut().take();
         Ok(workflow)
     }
 
-    fn runtime(&self, stopped: &Rc<Cell<Option<Stop>>>) -> Result<Runtime, Error> {
+    /// Errors of `async` functions that nobody catches, the last one last.
+    fn track_rejections(&self, runtime: &Runtime, builder: &Rc<RefCell<Builder>>) -> Rc<RefCell<Vec<Problem>>> {
+        let rejected = Rc::new(RefCell::new(Vec::new()));
+        let (all, builder, script) = (Rc::clone(&rejected), Rc::clone(builder), self.script.clone());
+        runtime.set_host_promise_rejection_tracker(Some(Box::new(move |ctx, _promise, reason, is_handled| {
+            // A promise that is caught was told as rejected right before.
+            if is_handled {
+                all.borrow_mut().pop();
+            } else if all.borrow().len() < REJECTIONS_MAX {
+                all.borrow_mut().push(place::problem(&ctx, &reason, &script, &builder.borrow()));
+            }
+        })));
+        rejected
+    }
+
+    fn runtime(&self, stopped: &Rc<Cell<bool>>) -> Result<Runtime, Error> {
         let runtime = Runtime::new()?;
         runtime.set_memory_limit(self.limits.memory_bytes);
         runtime.set_max_stack_size(self.limits.stack_bytes.min(THREAD_STACK_BYTES / 4));
         let (over, stopped, mut left) = (Arc::clone(&self.over), Rc::clone(stopped), self.limits.steps);
         runtime.set_interrupt_handler(Some(Box::new(move || {
             left = left.saturating_sub(STEPS_A_QUESTION);
-            if over.load(Ordering::Relaxed) {
-                stopped.set(Some(Stop::Time));
-            } else if left == 0 {
-                stopped.set(Some(Stop::Steps));
-            }
-            stopped.get().is_some()
+            stopped.set(left == 0);
+            left == 0 || over.load(Ordering::Relaxed)
         })));
         Ok(runtime)
     }
 
-    fn run(
-        &self,
-        ctx: &Ctx<'_>,
-        builder: &Rc<RefCell<Builder>>,
-        stopped: &Rc<Cell<Option<Stop>>>,
-    ) -> Result<(), Problem> {
+    fn run(&self, ctx: &Ctx<'_>, builder: &Rc<RefCell<Builder>>, stopped: &Cell<bool>) -> Result<(), Problem> {
         let prelude = eval::<Function<'_>>(ctx, include_str!("prelude.js"), PRELUDE_NAME);
         let start = prelude.and_then(|prelude| host::start(ctx, builder, &prelude));
-        let is_own = start.map_err(|error| self.lost(&error))?;
+        start.map_err(|error| self.lost(&error))?;
         let outcome = eval::<Value<'_>>(ctx, &self.script.source, SCRIPT_NAME).map(drop);
-        let outcome = outcome.and_then(|()| finish_jobs(ctx));
-        let Err(error) = outcome else { return Ok(()) };
-        if let Some(stop) = stopped.get() {
-            return Err(self.stopped(stop));
+        match outcome.and_then(|()| finish_jobs(ctx)) {
+            Err(Error::Exception) => {
+                let thrown = ctx.catch();
+                if stopped.get() {
+                    return Err(self.stopped(&thrown));
+                }
+                Err(place::problem(ctx, &thrown, &self.script, &builder.borrow()))
+            }
+            Err(error) => Err(self.lost(&error)),
+            // What was left for later may have been stopped without an exception.
+            Ok(()) if stopped.get() => Err(self.stopped(&ctx.catch())),
+            Ok(()) => Ok(()),
         }
-        if !matches!(error, Error::Exception) {
-            return Err(self.lost(&error));
-        }
-        Err(place::problem(ctx, &self.script, &is_own, &builder.borrow()))
     }
 
-    fn stopped(&self, stop: Stop) -> Problem {
-        let message = match stop {
-            Stop::Steps => format!("the script takes more than {} steps", self.limits.steps),
-            Stop::Time => format!("the script takes longer than {} s", self.limits.time.as_secs()),
-        };
-        Problem::new(message).at(Place::file(&self.script.file)).hint("does a loop never end?")
+    fn stopped(&self, thrown: &Value<'_>) -> Problem {
+        let message = format!("the script takes more than {} steps", self.limits.steps);
+        // The engine says 1:1 for code whose place it did not keep, such as a loop around plain sums.
+        let at = thrown.as_object().and_then(place::of_error).filter(|at| *at != (1, 1));
+        Problem::new(message).at(place::place(&self.script, at)).hint("does a loop never end?")
     }
 
     /// The engine itself failed, mostly for want of memory.

@@ -9,12 +9,8 @@ use rquickjs::{Array, Coerced, Ctx, Error, IntoJs, Object, Result, Value};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Calls the prelude; answers its function that tells our own errors from JavaScript's.
-pub(crate) fn start<'js>(
-    ctx: &Ctx<'js>,
-    builder: &Rc<RefCell<Builder>>,
-    prelude: &Function<'js>,
-) -> Result<Function<'js>> {
+/// Calls the prelude, which makes the global names.
+pub(crate) fn start<'js>(ctx: &Ctx<'js>, builder: &Rc<RefCell<Builder>>, prelude: &Function<'js>) -> Result<()> {
     let tools = builder.borrow().tool_names();
     let sets = Array::new(ctx.clone())?;
     for (index, (name, value)) in builder.borrow().sets().iter().enumerate() {
@@ -47,8 +43,9 @@ fn functions<'js>(ctx: &Ctx<'js>, builder: &Rc<RefCell<Builder>>) -> Result<Obje
     host.set("log", Function::new(ctx.clone(), move |line: String| of.borrow().log(&line))?)?;
     let of = Rc::clone(builder);
     let call = move |tool: u32, given: Array<'js>, stack: Option<Coerced<String>>| -> Result<Reply> {
-        let line = stack.and_then(|stack| place::in_script(&stack.0)).map_or(0, |(line, _)| line);
-        Ok(Reply(of.borrow_mut().call(tool, &arguments(&given)?, line).map(|()| Vec::new())))
+        let at = stack.and_then(|stack| place::in_script(&stack.0));
+        let mut builder = of.borrow_mut();
+        Ok(Reply(builder.call(tool, &arguments(&given)?, at).map(|()| Vec::new())))
     };
     host.set("call", Function::new(ctx.clone(), call)?)?;
     Ok(host)
@@ -65,6 +62,10 @@ impl<'js> IntoJs<'js> for Reply {
                 let refusal = Object::new(ctx.clone())?;
                 refusal.set("message", problem.message)?;
                 refusal.set("hint", problem.hint)?;
+                if let Some(place) = problem.place {
+                    refusal.set("line", place.line)?;
+                    refusal.set("column", place.column)?;
+                }
                 refusal.into_js(ctx)
             }
         }
@@ -73,19 +74,19 @@ impl<'js> IntoJs<'js> for Reply {
 
 /// The parameters of a call, as the prelude's `encode` lays them out.
 fn arguments(given: &Array<'_>) -> Result<Vec<Argument>> {
-    let mut arguments = Vec::with_capacity(given.len() / 3);
-    let mut at = 0;
-    while at < given.len() {
+    const FIELDS: usize = 4;
+    let mut arguments = Vec::with_capacity(given.len() / FIELDS);
+    for at in (0..given.len()).step_by(FIELDS) {
         let name: String = given.get(at)?;
         let kind: String = given.get(at + 1)?;
-        let (given, taken) = match kind.as_str() {
-            "one" => (Given::One(DataId(given.get(at + 2)?)), 3),
-            "run" => (Given::Run { first: DataId(given.get(at + 2)?), count: given.get(at + 3)? }, 4),
-            "list" => (Given::List(given.get::<Vec<u32>>(at + 2)?.into_iter().map(DataId).collect()), 3),
-            _ => (Given::Value(value(&given.get(at + 2)?)?), 3),
+        let given = match kind.as_str() {
+            "one" => Given::One(DataId(given.get(at + 2)?)),
+            "run" => Given::Run { first: DataId(given.get(at + 2)?), count: given.get(at + 3)? },
+            "list" => Given::List(given.get::<Vec<u32>>(at + 2)?.into_iter().map(DataId).collect()),
+            "value" => Given::Value(value(&given.get(at + 2)?)?),
+            _ => Given::Wrong(Problem { hint: given.get(at + 3)?, ..Problem::new(given.get::<String>(at + 2)?) }),
         };
         arguments.push(Argument { name, given });
-        at += taken;
     }
     Ok(arguments)
 }

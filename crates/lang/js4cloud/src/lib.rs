@@ -17,6 +17,7 @@ mod engine;
 mod host;
 mod place;
 mod sets;
+mod site;
 
 use base::Problem;
 use flow::{Catalogue, ConfigValue, Tool, Workflow};
@@ -31,6 +32,9 @@ pub struct Script {
     pub source: String,
 }
 
+/// Takes a line that a script prints, without its end.
+pub type Log = Box<dyn Fn(&str) + Send>;
+
 /// What a script may use.
 #[derive(Default)]
 pub struct Inputs {
@@ -43,7 +47,7 @@ pub struct Inputs {
     /// What it may use up.
     pub limits: Limits,
     /// Takes each line that the script prints; None: they are dropped.
-    pub log: Option<Box<dyn Fn(&str) + Send>>,
+    pub log: Option<Log>,
 }
 
 /// What a script may use up.
@@ -67,12 +71,12 @@ impl Default for Limits {
     /// Enough for a million tasks; picked so that a runaway script ends within a few seconds.
     fn default() -> Self {
         Self {
-            steps: 200_000_000,
-            memory_bytes: 1 << 30,
+            steps: 100_000_000,
+            memory_bytes: 512 << 20,
             stack_bytes: 1 << 20,
             tasks: 1_000_000,
             members: 8_000_000,
-            time: Duration::from_secs(60),
+            time: Duration::from_mins(1),
         }
     }
 }

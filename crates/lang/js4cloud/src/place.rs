@@ -4,30 +4,37 @@ use crate::Script;
 use crate::builder::Builder;
 use crate::engine::SCRIPT_NAME;
 use base::{Place, Problem};
-use rquickjs::function::Function;
 use rquickjs::{Coerced, Ctx, Object, Value};
 
-/// The problem that the pending exception is.
-pub(crate) fn problem<'js>(ctx: &Ctx<'js>, script: &Script, is_own: &Function<'js>, builder: &Builder) -> Problem {
-    let thrown = ctx.catch();
+/// The problem that a thrown value is.
+pub(crate) fn problem<'js>(ctx: &Ctx<'js>, thrown: &Value<'js>, script: &Script, builder: &Builder) -> Problem {
     let Some(error) = thrown.as_object().filter(|object| object.is_error()) else {
-        let message = format!("the script threw {}", shown(&thrown));
-        return Problem::new(message).at(Place::file(&script.file));
+        let problem = if thrown.is_null() {
+            // The engine throws null when it has no memory left for an error.
+            Problem::new("the script needs more memory than it may have, or threw null")
+        } else {
+            Problem::new(format!("the script threw {}", shown(thrown)))
+        };
+        return problem.at(Place::file(&script.file));
     };
-    let at = text(error, "stack").and_then(|stack| in_script(&stack));
     let message = text(error, "message").unwrap_or_default();
-    let name = text(error, "name").unwrap_or_default();
-    let own = is_own.call::<_, bool>((error.clone(),)).unwrap_or(false);
-    let problem = if own {
-        Problem { hint: text(error, "hint"), ..Problem::new(message) }
-    } else {
-        foreign(ctx, script, builder, (&name, &message), at)
+    let at = of_error(error);
+    let problem = match error.get::<_, Option<Object<'_>>>("told").ok().flatten() {
+        Some(told) => Problem { hint: text(&told, "hint"), ..Problem::new(message) },
+        None => foreign(ctx, script, builder, (&text(error, "name").unwrap_or_default(), &message), at),
     };
     problem.at(place(script, at))
 }
 
+/// The line and column of an error: what the host said, or where the engine was.
+pub(crate) fn of_error(error: &Object<'_>) -> Option<(u32, u32)> {
+    let told = error.get::<_, Option<Object<'_>>>("told").ok().flatten();
+    let number = |key| told.as_ref()?.get::<_, Option<u32>>(key).ok().flatten();
+    number("line").zip(number("column")).or_else(|| in_script(&text(error, "stack")?))
+}
+
 /// The place of an error; of its file only when no line is known.
-fn place(script: &Script, at: Option<(u32, u32)>) -> Place {
+pub(crate) fn place(script: &Script, at: Option<(u32, u32)>) -> Place {
     match at {
         Some(at) => Place::at_line(&script.file, &script.source, at),
         None => Place::file(&script.file),
@@ -52,7 +59,7 @@ fn foreign(
         {
             Problem::new("the script's calls nest too deep").hint("does a function call itself without an end?")
         }
-        ("", _) | ("Error", _) => Problem::new(format!("the script threw: {message}")),
+        ("" | "Error", _) => Problem::new(format!("the script threw: {message}")),
         _ => Problem::new(format!("{name}: {message}")),
     }
 }
@@ -79,7 +86,8 @@ pub(crate) fn in_script(stack: &str) -> Option<(u32, u32)> {
 }
 
 fn text(error: &Object<'_>, key: &str) -> Option<String> {
-    error.get::<_, Option<Coerced<String>>>(key).ok().flatten().map(|text| text.0)
+    let value = error.get::<_, Value<'_>>(key).ok().filter(|value| !value.is_undefined() && !value.is_null())?;
+    value.get::<Coerced<String>>().ok().map(|text| text.0)
 }
 
 /// A thrown value that is no error, shortened.

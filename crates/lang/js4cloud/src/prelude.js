@@ -12,24 +12,17 @@
 
   // --- errors ---
 
-  // Errors that speak for themselves, so that no "TypeError:" is put before them.
-  const own = new WeakSet();
-  const isOwn = own.has.bind(own);
-  const addOwn = own.add.bind(own);
-
-  function fail(message, hint, Kind = TypeError) {
+  // An error that speaks for itself, so that no "TypeError:" is put before it.
+  function fail(message, { hint, line, column } = {}, Kind = TypeError) {
     const error = new Kind(message);
-    if (hint !== undefined) {
-      defineProperty(error, "hint", { value: hint });
-    }
-    addOwn(error);
+    defineProperty(error, "told", { value: freeze({ hint, line, column }) });
     throw error;
   }
 
   // What the host answers, or its refusal as an exception.
   function answer(reply) {
     if (reply !== undefined && !isArray(reply)) {
-      fail(reply.message, reply.hint, Error);
+      fail(reply.message, reply, Error);
     }
     return reply;
   }
@@ -41,7 +34,7 @@
     if (typeof value === "number" || typeof value === "boolean" || value === undefined || value === null) {
       return String(value);
     }
-    return idOf(value) >= 0 ? `the data element \`${host.name(idOf(value))}\`` : `of type ${typeof value}`;
+    return idOf(value) >= 0 ? `the data element \`${host.name(idOf(value))}\`` : `a value of type ${typeof value}`;
   }
 
   // --- data elements ---
@@ -90,11 +83,11 @@
 
     function outOfBounds(key) {
       const bounds = length === 1 ? "only index 0" : `indices 0 to ${length - 1}`;
-      fail(`index ${key} of \`${name}\` is out of bounds: it has ${bounds}`, undefined, RangeError);
+      fail(`index ${key} of \`${name}\` is out of bounds: it has ${bounds}`, {}, RangeError);
     }
 
     function unchangeable() {
-      fail(`\`${name}\` is an array of data: its members cannot be changed`, `copy it first: ${name}.slice()`);
+      fail(`\`${name}\` is an array of data: its members cannot be changed`, { hint: `copy it first: ${name}.slice()` });
     }
 
     return new Proxy(target, {
@@ -131,7 +124,7 @@
 
   function checkName(verb, name) {
     if (typeof name !== "string" || name === "") {
-      fail(`Data.${verb} needs the name of a data element, not ${shown(name)}`, `Data.${verb}("Train")`);
+      fail(`Data.${verb} needs the name of a data element, not ${shown(name)}`, { hint: `Data.${verb}("Train")` });
     }
   }
 
@@ -156,7 +149,7 @@
       checkName("define", name);
       const shape = rest.length === 0 ? [] : isArray(rest[0]) ? [...rest[0]] : [rest[0]];
       if (rest.length > 0 && shape.length === 0) {
-        fail(`the shape of \`${name}\` has no dimension`, `Data.define("${name}", [3, 4])`);
+        fail(`the shape of \`${name}\` has no dimension`, { hint: `Data.define("${name}", [3, 4])` });
       }
       shape.forEach((count) => checkCount(name, count));
       return element(answer(host.define(name, shape)), name);
@@ -183,55 +176,64 @@
   // So deep may arrays be nested in arrays: deeper ones hold themselves.
   const NESTED_MAX = 16;
 
-  // The members of an array of any nesting, as ids.
+  // Adds the members of an array of any nesting to `ids`; answers what is wrong, if anything is.
   function flatten(array, ids, path, depth) {
     if (depth > NESTED_MAX) {
-      fail(`${path} is nested more than ${NESTED_MAX} times`);
+      return `an array in ${path.replace(/(\[\d+\])+$/, "")} is nested more than ${NESTED_MAX} times`;
     }
     for (let index = 0; index < array.length; index += 1) {
       const item = array[index];
       const id = idOf(item);
+      let wrong;
       if (id >= 0) {
         ids.push(id);
       } else if (isArray(item)) {
-        flatten(item, ids, `${path}[${index}]`, depth + 1);
+        wrong = flatten(item, ids, `${path}[${index}]`, depth + 1);
       } else {
-        fail(`item ${index} of ${path} is ${shown(item)}, not a data element`);
+        wrong = `item ${index} of ${path} is ${shown(item)}, not a data element`;
+      }
+      if (wrong !== undefined) {
+        return wrong;
       }
     }
-    return ids;
+    return undefined;
   }
 
-  // A parameter as the host takes it: name, kind, and what the kind needs.
+  // Adds a parameter to `out` as the host takes it: name, kind, and two values that depend on the kind.
   function encode(tool, name, value, out) {
     const id = idOf(value);
     if (id >= 0) {
-      out.push(name, "one", id);
+      out.push(name, "one", id, 0);
     } else if (isArray(value)) {
       const span = value[SPAN];
       if (span !== undefined) {
         out.push(name, "run", span[0], span[1]);
-      } else {
-        out.push(name, "list", flatten(value, [], `parameter \`${name}\` of \`${tool}\``, 1));
+        return;
       }
+      const ids = [];
+      const wrong = flatten(value, ids, `parameter \`${name}\` of \`${tool}\``, 1);
+      out.push(name, ...(wrong === undefined ? ["list", ids, 0] : ["wrong", wrong, undefined]));
     } else if (typeof value === "string" || typeof value === "number" || typeof value === "boolean") {
-      out.push(name, "value", value);
+      out.push(name, "value", value, 0);
     } else {
-      fail(`parameter \`${name}\` of \`${tool}\` is ${shown(value)}`);
+      out.push(name, "wrong", `parameter \`${name}\` of \`${tool}\` is ${shown(value)}`, undefined);
     }
   }
 
   function call(index, tool, params) {
-    const named = typeof params[0] === "object" && params[0] !== null && !isArray(params[0]) && idOf(params[0]) < 0;
-    if (params.length !== 1 || !named) {
-      const given = params.length === 1 ? `, not ${shown(params[0])}` : "";
-      fail(`\`${tool}\` is called with one object of named parameters${given}`, `${tool}({parameter: data})`);
-    }
+    const { stack } = new Error();
     const out = [];
-    for (const name of keys(params[0])) {
-      encode(tool, name, params[0][name], out);
+    const named = typeof params[0] === "object" && params[0] !== null && !isArray(params[0]) && idOf(params[0]) < 0;
+    if (params.length === 1 && named) {
+      for (const name of keys(params[0])) {
+        encode(tool, name, params[0][name], out);
+      }
+    } else {
+      const given = params.length === 1 ? `, not ${shown(params[0])}` : "";
+      const message = `\`${tool}\` is called with one object of named parameters${given}`;
+      out.push("", "wrong", message, `${tool}({parameter: data})`);
     }
-    answer(host.call(index, out, new Error().stack));
+    answer(host.call(index, out, stack));
   }
 
   // --- the global names ---
@@ -266,5 +268,4 @@
     defineProperty(globalThis, name, { get: () => value, set: settle, configurable: true, enumerable: true });
   });
 
-  return isOwn;
 });

@@ -203,3 +203,19 @@ fn every_problem_of_a_file_is_told_at_once_and_in_order() {
         problems.iter().filter_map(|problem| problem.place.as_ref()).map(|place| place.line).collect();
     assert_eq!(lines, [3, 4, 6]);
 }
+
+#[test]
+fn the_tool_files_of_the_examples_are_right() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../examples");
+    let folders = std::fs::read_dir(examples).expect("the examples are there").flatten();
+    let files = folders.map(|folder| folder.path().join("tools.toml")).filter(|file| file.exists());
+    let mut count = 0;
+    for file in files {
+        let text = std::fs::read_to_string(&file).expect("is readable");
+        let here = file.parent().expect("is in a folder");
+        let tools = parse(&ToolFile { name: &file.to_string_lossy(), text: &text, here }, &|path| path.exists());
+        let shown = |problems: Vec<Problem>| problems.iter().map(|problem| format!("{problem}\n")).collect::<String>();
+        count += tools.map_err(shown).unwrap_or_else(|problems| panic!("{problems}")).len();
+    }
+    assert!(count > 8, "{count} tools");
+}

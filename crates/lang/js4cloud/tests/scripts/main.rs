@@ -1,6 +1,11 @@
 //! Whole scripts through the public face.
 
+mod arrays;
+mod limits;
 mod listing;
+mod patterns;
+mod sets;
+mod told;
 
 use base::Problem;
 use flow::{ArrayForm, Catalogue, ConfigType, ConfigValue, Param, ParamKind, Resources, Tool, Workflow};
@@ -8,12 +13,15 @@ use js4cloud::{Inputs, Script, evaluate};
 
 /// A tool whose parameters are written `<name` for an input, `>name` for an output, `name` for an integer config with a
 /// default, `name!` for one without, `name?` for a boolean one; `<name[]` and `>name[]` take arrays, `<name~` may be left out.
-pub fn tool(name: &str, params: &[&str]) -> Tool {
+pub(crate) fn tool(name: &str, params: &[&str]) -> Tool {
+    let params: Vec<Param> = params.iter().map(|text| param(text)).collect();
+    let configs = params.iter().filter(|param| matches!(param.kind, ParamKind::Config { .. }));
+    let values = configs.map(|param| format!("{{{}}}", param.name));
     Tool {
         name: name.to_owned(),
         description: String::new(),
-        command: vec!["run".to_owned()],
-        params: params.iter().map(|text| param(text)).collect(),
+        command: std::iter::once("run".to_owned()).chain(values).collect(),
+        params,
         stdin: None,
         stdout: None,
         env: vec![],
@@ -45,7 +53,7 @@ fn param(text: &str) -> Param {
 }
 
 /// The tools of the classification workflow, and `Copy`, `Split`, `Merge`, `Any` for the rest.
-pub fn tools() -> Vec<Tool> {
+pub(crate) fn tools() -> Vec<Tool> {
     vec![
         tool("Shuffler", &["<dataset", ">sDataset"]),
         tool("Partitioner", &["<dataset", ">datasetPart[]"]),
@@ -61,25 +69,25 @@ pub fn tools() -> Vec<Tool> {
 }
 
 /// `Train.csv`, `Test.csv`, `Unlab/0` to `Unlab/79`.
-pub fn catalogue() -> Catalogue {
+pub(crate) fn catalogue() -> Catalogue {
     let unlabelled = (0..80).map(|index| format!("Unlab/{index}.csv"));
     Catalogue::new(["Train.csv".to_owned(), "Test.csv".to_owned()].into_iter().chain(unlabelled))
 }
 
-pub fn inputs() -> Inputs {
+pub(crate) fn inputs() -> Inputs {
     Inputs { tools: tools(), catalogue: catalogue(), ..Inputs::default() }
 }
 
-pub fn run(source: &str) -> Result<Workflow, Problem> {
+pub(crate) fn run(source: &str) -> Result<Workflow, Problem> {
     run_with(source, inputs())
 }
 
-pub fn run_with(source: &str, inputs: Inputs) -> Result<Workflow, Problem> {
+pub(crate) fn run_with(source: &str, inputs: Inputs) -> Result<Workflow, Problem> {
     evaluate(Script { file: "dir/w.js".to_owned(), source: source.to_owned() }, inputs)
 }
 
 /// Each task as `Tool(param=member,...)`, in order.
-pub fn calls(workflow: &Workflow) -> Vec<String> {
+pub(crate) fn calls(workflow: &Workflow) -> Vec<String> {
     let call = |task: &flow::Task| {
         let tool = workflow.tool_of(task);
         let files = task.files.iter().map(|binding| {
