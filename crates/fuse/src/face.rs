@@ -40,6 +40,30 @@ pub(crate) const REQUEST_BYTES: u32 = 1 << 20;
 const BACKGROUND_MAX: u16 = 64;
 /// The unit in which statfs counts, bytes.
 const STATFS_BLOCK_BYTES: u32 = 4096;
+/// What the kernel is asked to do.
+///
+/// Not among them: the writeback cache. It would hold bytes back that another process of the run already expects in the pool,
+/// and would hide a full pool until the file is closed.
+const CAPABILITIES: [InitFlags; 9] = [
+    // Read-ahead does not wait for one answer before the next question.
+    InitFlags::FUSE_ASYNC_READ,
+    // More than a page in one write.
+    InitFlags::FUSE_BIG_WRITES,
+    // Requests of 1 MiB instead of 128 KiB.
+    InitFlags::FUSE_MAX_PAGES,
+    // Lookups in one directory side by side.
+    InitFlags::FUSE_PARALLEL_DIROPS,
+    // Attributes come with a listing ...
+    InitFlags::FUSE_DO_READDIRPLUS,
+    // ... where the caller looks at them.
+    InitFlags::FUSE_READDIRPLUS_AUTO,
+    // An open that truncates is one request.
+    InitFlags::FUSE_ATOMIC_O_TRUNC,
+    // A link's target never changes.
+    InitFlags::FUSE_CACHE_SYMLINKS,
+    // A file changed beside the mount loses its cached pages.
+    InitFlags::FUSE_AUTO_INVAL_DATA,
+];
 /// File ids are never reused, so one generation is enough.
 const GENERATION: Generation = Generation(0);
 
@@ -106,7 +130,8 @@ impl Face {
     ///
     /// Files opened only for writing go past the page cache: that saves a copy and the second home of every temporary. Such a
     /// file cannot be mapped through that descriptor anyway, and the kernel drops cached pages that a direct write overlaps.
-    /// All others keep what is cached from open to open: changes go through this mount, so the cache is never wrong.
+    /// All others keep what is cached from open to open: the kernel knows of every change through this mount, and finds one
+    /// beside it by the time of the last change.
     fn open_manners(&self, flags: i32) -> FopenFlags {
         let only_writes = OpenFlags(flags).acc_mode() == OpenAccMode::O_WRONLY;
         let cache = if only_writes && self.manners.direct_writes {
@@ -131,20 +156,8 @@ fn rename_words(
 
 impl Filesystem for Face {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // A kernel that cannot do one of these works without it.
-        let wanted = [
-            InitFlags::FUSE_ASYNC_READ, // read-ahead does not wait for one answer before the next question
-            InitFlags::FUSE_BIG_WRITES, // more than a page in one write
-            InitFlags::FUSE_MAX_PAGES,  // 1 MiB requests instead of 128 KiB
-            InitFlags::FUSE_PARALLEL_DIROPS, // lookups in one directory side by side
-            InitFlags::FUSE_DO_READDIRPLUS, // attributes come with a listing ...
-            InitFlags::FUSE_READDIRPLUS_AUTO, // ... where the caller looks at them
-            InitFlags::FUSE_ATOMIC_O_TRUNC, // open with O_TRUNC is one request
-            InitFlags::FUSE_CACHE_SYMLINKS, // a link's target never changes
-        ];
-        // Not wanted: writeback cache. It would hold bytes back that another process of the run already expects in the pool,
-        // and it would hide a full pool until the file is closed.
-        for flag in wanted {
+        for flag in CAPABILITIES {
+            // A kernel that cannot do one of these works without it.
             config.add_capabilities(flag).ok();
         }
         config.set_max_write(REQUEST_BYTES).ok();

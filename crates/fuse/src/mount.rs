@@ -70,6 +70,13 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// The usual ones, for the pool of this name.
+    pub fn named(name: &str) -> Self {
+        Self { name: name.to_owned(), ..Self::default() }
+    }
+}
+
 /// A mounted pool. Dropping it unmounts.
 #[derive(Debug)]
 pub struct Mount {

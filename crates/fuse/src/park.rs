@@ -157,3 +157,93 @@ async fn until_dying(caller: Option<u32>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{future::ready, sync::mpsc, thread};
+    use wire::Shortage;
+
+    /// A reply that tells the test instead of the kernel; `Ok` with the thread that answered.
+    struct Told(mpsc::Sender<Result<thread::ThreadId, Errno>>);
+
+    impl Refuse for Told {
+        fn refuse(self, errno: Errno) {
+            self.0.send(Err(errno)).unwrap();
+        }
+    }
+
+    fn parking() -> Parking {
+        Parking::new(Arc::default()).unwrap()
+    }
+
+    fn ask(
+        parking: &Parking,
+        caller: Option<u32>,
+        future: impl Future<Output = Outcome<()>> + Send + 'static,
+    ) -> mpsc::Receiver<Result<thread::ThreadId, Errno>> {
+        let (told, hear) = mpsc::channel();
+        let answer = |reply: Told, ()| reply.0.send(Ok(thread::current().id())).unwrap();
+        parking.serve(Call { operation: "test", caller }, future, Told(told), answer);
+        hear
+    }
+
+    #[test]
+    fn what_is_ready_is_answered_on_the_callers_thread() {
+        let hear = ask(&parking(), None, ready(Ok(())));
+        assert_eq!(hear.try_recv().unwrap(), Ok(thread::current().id()));
+    }
+
+    #[test]
+    fn what_must_wait_is_answered_later_and_holds_up_nothing() {
+        let parking = parking();
+        let (go, wait) = tokio::sync::oneshot::channel::<()>();
+        let waiting = ask(&parking, Some(std::process::id()), async {
+            wait.await.unwrap();
+            Ok(())
+        });
+        assert!(waiting.try_recv().is_err());
+        assert!(ask(&parking, None, ready(Ok(()))).try_recv().is_ok());
+        go.send(()).unwrap();
+        assert!(waiting.recv().unwrap().is_ok());
+        assert_eq!(parking.counters.now().parked, 1);
+    }
+
+    #[test]
+    fn what_waits_for_a_caller_that_is_gone_ends_and_what_must_be_done_does_not() {
+        let parking = parking();
+        let gone = ask(&parking, Some(u32::MAX), pending());
+        let (go, wait) = tokio::sync::oneshot::channel::<()>();
+        let carried_through = ask(&parking, None, async {
+            wait.await.unwrap();
+            Ok(())
+        });
+        assert_eq!(gone.recv().unwrap(), Err(Errno::EINTR));
+        assert!(carried_through.try_recv().is_err());
+        go.send(()).unwrap();
+        assert!(carried_through.recv().unwrap().is_ok());
+    }
+
+    #[test]
+    fn a_panic_is_an_error_of_one_request() {
+        let parking = parking();
+        let hear = ask(&parking, None, async { panic!("on purpose") });
+        assert_eq!(hear.try_recv().unwrap(), Err(Errno::EIO));
+        assert!(ask(&parking, None, ready(Ok(()))).try_recv().is_ok());
+    }
+
+    #[test]
+    fn no_more_requests_wait_than_there_are_places() {
+        let parking = parking();
+        let waiting: Vec<_> = (0..PARKED_MAX).map(|_| ask(&parking, None, pending())).collect();
+        assert_eq!(ask(&parking, None, pending()).try_recv().unwrap(), Err(Errno::ENOSPC));
+        assert!(waiting.iter().all(|hear| hear.try_recv() == Err(mpsc::TryRecvError::Empty)));
+    }
+
+    #[test]
+    fn a_refusal_reaches_the_program_as_its_errno() {
+        let shortage = Shortage { capacity: 1, used: 1, wanted: 1, waited: Duration::ZERO };
+        let hear = ask(&parking(), None, ready(Err(Refusal::NoSpace(shortage))));
+        assert_eq!(hear.try_recv().unwrap(), Err(Errno::ENOSPC));
+    }
+}

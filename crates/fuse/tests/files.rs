@@ -12,6 +12,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use bytes::Bytes;
 use common::{mounted, mounted_with, needs_fuse, options, pattern, pool};
 use rustix::{
     fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat_with},
@@ -351,6 +352,27 @@ fn what_is_made_and_removed_beside_the_mount_shows_in_it() {
     assert_eq!(fs::read(&path).unwrap_err().kind(), ErrorKind::NotFound);
     fs::write(&path, b"by a tool").unwrap();
     assert_eq!(now(vfs.read_file(b"file")).unwrap(), b"by a tool");
+}
+
+#[test]
+fn cached_pages_of_a_file_that_is_changed_beside_the_mount_are_dropped() {
+    needs_fuse!();
+    let vfs = pool();
+    let mount = mounted_with(vfs.clone(), &fuse::Options { cache_for: Duration::ZERO, ..options() });
+    let path = mount.point().join("file");
+    fs::write(&path, pattern(2 * MIB)).unwrap();
+    let reader = File::open(&path).unwrap();
+    let mut bytes = [0; 7];
+    reader.read_exact_at(&mut bytes, MIB as u64).unwrap();
+    now(async {
+        let found = vfs.resolve(b"file").await?;
+        let handle = vfs.open(found.file, wire::OpenFlags::WRITE).await?;
+        vfs.write(handle, MIB as u64, Bytes::from_static(b"changed")).await?;
+        vfs.close(handle).await
+    })
+    .unwrap();
+    reader.read_exact_at(&mut bytes, MIB as u64).unwrap();
+    assert_eq!(&bytes, b"changed", "the length is the same, only the time tells");
 }
 
 #[test]

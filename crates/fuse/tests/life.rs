@@ -204,7 +204,7 @@ fn child() {
     claim.also_removes(&root.join("staging")).unwrap();
     fs::create_dir(root.join("staging")).unwrap();
     fs::write(root.join("staging/data"), b"x").unwrap();
-    let options = fuse::Options { name: "victim".to_owned(), ..options() };
+    let options = fuse::Options::named(claim.name());
     let vfs = pool();
     let _own = Mount::new(vfs.clone(), claim.mount_point(), &options).unwrap();
     let _users = Mount::new(vfs, &root.join("user"), &options).unwrap();
