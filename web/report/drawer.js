@@ -13,11 +13,12 @@ export function startDrawer(model, shared) {
   const drawer = byId("drawer");
   let opener = null;
   const close = () => {
+    if (drawer.hidden) return;
     drawer.hidden = true;
     opener?.focus();
   };
   byId("drawer-close").addEventListener("click", close);
-  drawer.addEventListener("keydown", (event) => event.key === "Escape" && close());
+  document.addEventListener("keydown", (event) => event.key === "Escape" && close());
   return (task, from) => {
     if (!drawer.contains(from)) opener = from;
     const go = (id) => {

@@ -2,7 +2,8 @@
 //!
 //! The page's modules are ES modules, so that Node can test those that compute. In the page each becomes a function that
 //! answers what it exports; this asks of them only that an import is one line, and that exports are declarations. Nothing of
-//! the run is ever HTML: it is JSON in a script element that the browser does not run, with every `<` escaped.
+//! the run is ever HTML: it is JSON in a script element that the browser does not run, with every `<` escaped. Should a view
+//! ever make HTML of it all the same, the page's policy runs no handler and loads nothing.
 
 use crate::Run;
 

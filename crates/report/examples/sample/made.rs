@@ -32,7 +32,7 @@ pub fn run(tasks: usize, story: Story) -> Run {
 }
 
 /// Text that would end a script element, open a tag or fool a template, if the page let it.
-pub const HOSTILE: &str = "</script><!--<img src=x onerror=\"window.broken=1\">&amp;${1+1}\u{2028}\u{202e}'\"`";
+pub const HOSTILE: &str = "</script><img src=x onerror=\"window.broken=1\"><!--&amp;${1+1}\u{2028}\u{202e}'\"`";
 
 fn named(story: Story, name: &str) -> String {
     if story == Story::Hostile { format!("{name}{HOSTILE}") } else { name.to_owned() }
