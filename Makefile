@@ -3,9 +3,8 @@
 
 PYTHON    ?= python3
 BIN       := target/release/tidemill
-VENV      := .venv
+VENV      := tests/.venv
 DEMO      := build/demo
-EXAMPLES  := examples/.venv/.ready
 # The tests run on real inputs where this folder exists; see examples/*/README.md.
 DATA      ?= ../shared/data
 
@@ -25,19 +24,18 @@ build: $(BIN)
 $(BIN):
 	cargo build --release --locked --package app
 
-$(EXAMPLES): examples/requirements.txt examples/setup.sh
-	examples/setup.sh
-
-$(VENV)/.ready: tests/requirements.txt
-	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement tests/requirements.txt
-	touch $@
+# Both are quick where nothing has to be done.
+.PHONY: examples-env tests-env
+examples-env:
+	PYTHON=$(PYTHON) examples/setup.sh examples
+tests-env:
+	PYTHON=$(PYTHON) examples/setup.sh tests
 
 web/node_modules/.ready: web/package-lock.json
 	cd web && npm ci --no-audit --no-fund --loglevel=error
 	touch $@
 
-demo: $(BIN) $(EXAMPLES)
+demo: $(BIN) examples-env
 	examples/.venv/bin/python examples/classification/prepare.py $(DEMO)/data
 	$(BIN) run examples/classification/workflow.js --data $(DEMO)/data --tools examples/classification/tools.toml \
 	  --set n=20 --set m=80 --out $(DEMO)/out --report $(DEMO)/report
@@ -49,7 +47,7 @@ test: test-rust test-python test-web
 test-rust:
 	cargo test --workspace --locked
 
-test-python: $(BIN) $(VENV)/.ready $(EXAMPLES)
+test-python: $(BIN) tests-env examples-env
 	examples/packages.sh montage ncbi-blast+
 	TIDEMILL=$(abspath $(BIN)) $(VENV)/bin/python -m pytest tests
 
@@ -58,7 +56,7 @@ test-web: web/node_modules/.ready
 	cargo build --locked --package report --example sample
 	cd web && npm test
 
-check: $(VENV)/.ready
+check: tests-env
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
@@ -67,15 +65,15 @@ check: $(VENV)/.ready
 	$(VENV)/bin/ruff format --check .
 	@if command -v cargo-deny >/dev/null; then cargo deny --locked check; else echo "cargo-deny is not installed: licences and advisories not checked"; fi
 
-fix: $(VENV)/.ready
+fix: tests-env
 	cargo clippy --workspace --all-targets --fix --allow-dirty --allow-staged
 	cargo fmt --all
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 
-bench: $(BIN) $(EXAMPLES)
+bench: $(BIN) examples-env
 	examples/packages.sh montage
 	$(PYTHON) bench/run.py --binary $(abspath $(BIN))
 
 clean:
-	rm -rf target build $(VENV) examples/.venv web/node_modules
+	rm -rf target build tests/.venv examples/.venv web/node_modules

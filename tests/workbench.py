@@ -191,6 +191,11 @@ class Workbench:
         lines = Path("/proc/self/mountinfo").read_text().splitlines()
         return [line.split()[4] for line in lines if line.split()[4].startswith(str(self.root))]
 
+    @staticmethod
+    def can_mount() -> bool:
+        """Whether FUSE can be used by this user."""
+        return os.access("/dev/fuse", os.R_OK | os.W_OK) and (os.geteuid() == 0 or shutil.which("fusermount3") is not None)
+
     def leftovers(self) -> list[str]:
         """What is left of pools in the runtime folder (its lock file may stay) and on the RAM disk."""
         shm = [str(path) for path in Path("/dev/shm").glob("tidemill-*-flow-*")]

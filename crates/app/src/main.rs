@@ -1,2 +1,52 @@
 //! Layer 5: the tidemill binary: command line, progress, exit codes.
-fn main() {}
+//!
+//! `args` is what was typed, `source` reads the workflow, `run_command`, `mount_command` and `flow_command` do the work
+//! through the crates below, `progress` shows it. Only this crate prints and decides on exit codes (docs/CLI.md).
+#![forbid(unsafe_code)]
+
+mod args;
+mod flow_command;
+mod mount_command;
+mod progress;
+mod run_command;
+mod selection;
+mod signals;
+mod source;
+
+use args::{Cli, Command};
+use base::Problem;
+use clap::Parser;
+use std::io::Write;
+use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
+
+/// Something stands in the way of starting; nothing was started.
+pub const REFUSED: u8 = 2;
+
+fn main() -> ExitCode {
+    // clap ends the process with code 2 when flags are wrong, and with 0 for --help and --version.
+    let cli = Cli::parse();
+    start_log();
+    let outcome = match cli.command {
+        Command::Run(args) => run_command::run(&args),
+        Command::Mount(args) => mount_command::mount(&args),
+        Command::Umount(args) => mount_command::umount(&args),
+        Command::Flow(command) => flow_command::flow(&command),
+    };
+    ExitCode::from(outcome.unwrap_or_else(|problems| refuse(&problems)))
+}
+
+/// The log goes to standard error: what a person may need when something is odd.
+fn start_log() {
+    let filter = EnvFilter::try_from_env("TIDEMILL_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().init();
+}
+
+/// Tells all problems and gives the exit code.
+fn refuse(problems: &[Problem]) -> u8 {
+    let mut out = std::io::stderr().lock();
+    for problem in problems {
+        let _ = writeln!(out, "error: {problem}");
+    }
+    REFUSED
+}

@@ -134,11 +134,16 @@ fn say(line: &str) {
 /// An event in words; none for what is only counted.
 fn sentence(event: &Event) -> Option<String> {
     match event {
-        Event::Started { tasks, slots, storage_line, .. } => {
-            Some(format!("{tasks} {} on {slots} {}; {storage_line}", plural(*tasks, "task"), plural(*slots as usize, "slot")))
-        }
+        Event::Started { tasks, slots, storage_line, .. } => Some(format!(
+            "{tasks} {} on {slots} {}; {storage_line}",
+            plural(*tasks, "task"),
+            plural(*slots as usize, "slot")
+        )),
         Event::TaskRetried { task, tool, reason } => Some(format!("task {} {tool} is tried again: {reason}", task.0)),
-        Event::TaskFailed { upstream: true, .. } | Event::TaskStarted { .. } | Event::TaskDone { .. } | Event::Progress(_) => None,
+        Event::TaskFailed { upstream: true, .. }
+        | Event::TaskStarted { .. }
+        | Event::TaskDone { .. }
+        | Event::Progress(_) => None,
         Event::TaskFailed { task, tool, reason, output, .. } => Some(failure(task.0, tool, reason, output)),
         Event::Exported { path, bytes, .. } => Some(format!("wrote {path} ({})", base::ByteSize(*bytes))),
         Event::Warning(text) => Some(format!("warning: {text}")),

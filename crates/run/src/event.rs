@@ -113,8 +113,10 @@ impl Event {
     /// The event as one JSON object for `--json`; `event` names its kind.
     pub fn to_json(&self) -> Value {
         match self {
-            Self::Started { run, tasks, slots, storage, storage_line, memory } => json!({"event": "started", "run": run,
-                "tasks": tasks, "slots": slots, "storage": storage, "storage_line": storage_line, "memory": memory.0}),
+            Self::Started { run, tasks, slots, storage, storage_line, memory } => {
+                json!({"event": "started", "run": run,
+                "tasks": tasks, "slots": slots, "storage": storage, "storage_line": storage_line, "memory": memory.0})
+            }
             Self::TaskStarted { task, tool, attempt } => {
                 json!({"event": "task_started", "task": task.0, "tool": tool, "attempt": attempt})
             }

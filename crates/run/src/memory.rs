@@ -32,7 +32,11 @@ impl Limits {
         let wanted = asked.map_or(self.available / 2, |size| size.0);
         let size = ByteSize(wanted.clamp(POOL_BYTES_MIN, ceiling));
         let lowered = asked.filter(|asked| size < *asked).map(|asked| {
-            let whose = if self.group.is_some_and(|group| group < self.total) { "the control group allows" } else { "the machine has" };
+            let whose = if self.group.is_some_and(|group| group < self.total) {
+                "the control group allows"
+            } else {
+                "the machine has"
+            };
             format!("--memory {asked} is more than {whose}: the pool takes {size}")
         });
         (size, lowered)

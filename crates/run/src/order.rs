@@ -1,5 +1,6 @@
 //! What to run and how: everything that is decided before a run starts.
 
+use crate::checked::Checked;
 use base::ByteSize;
 use flow::DataId;
 use std::collections::BTreeSet;
@@ -22,7 +23,7 @@ pub enum Storage {
 #[derive(Debug)]
 pub struct Order {
     /// The workflow, checked.
-    pub flow: flow::Checked,
+    pub flow: Checked,
     /// A name that is unique on this host: names the pool's folder and the default report folder.
     pub run_id: String,
     /// The folder that relative input paths start from, absolute.
@@ -58,6 +59,10 @@ pub struct Asked {
     pub command_line: Vec<String>,
     /// The script or descriptor.
     pub source: String,
+    /// `js4cloud` or `json`.
+    pub language: String,
+    /// The tool file, if one was read.
+    pub tools: Option<String>,
     /// The values of `--set`.
-    pub sets: Vec<(String, serde_json::Value)>,
+    pub sets: Vec<(String, flow::ConfigValue)>,
 }

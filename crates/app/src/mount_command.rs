@@ -1,0 +1,59 @@
+//! `tidemill mount` and `tidemill umount`: a pool to try out with any program.
+
+use crate::args::{MountArgs, UmountArgs};
+use crate::{run_command, signals};
+use base::Problem;
+use fuse::{Mount, RuntimeDir};
+use tokio_util::sync::CancellationToken;
+
+/// Mounts an empty pool and waits until it is unmounted or a signal comes.
+pub fn mount(args: &MountArgs) -> Result<u8, Vec<Problem>> {
+    let (memory, lowered) = run::Limits::read().pool(args.memory);
+    let told = |error: fuse::MountError| vec![Problem::new(error.to_string())];
+    let runtime = RuntimeDir::of_user().map_err(told)?;
+    runtime.sweep().map_err(told)?;
+    let mut claim = runtime.claim(&format!("mount-{}", std::process::id())).map_err(told)?;
+    let space_wait = run_command::space_wait().map_err(|problem| vec![problem])?;
+    let pool = run::embedded_pool(memory, space_wait).map_err(|problem| vec![problem])?;
+    claim.also_mounts(&args.dir).map_err(told)?;
+    let mount =
+        Mount::new(pool, &args.dir, &fuse::Options { name: claim.name().to_owned(), ..fuse::Options::default() })
+            .map_err(told)?;
+    let cancel = CancellationToken::new();
+    let unmounter = mount.unmounter();
+    let last = mount.unmounter();
+    let received = signals::watch(cancel.clone(), move || drop(last.unmount()))
+        .map_err(|error| vec![Problem::new(format!("cannot start: {error}"))])?;
+    watch_for_cancel(cancel, unmounter)?;
+    if !args.quiet {
+        lowered.into_iter().for_each(|line| eprintln!("warning: {line}"));
+        eprintln!("a pool of {memory} is mounted at {}; `tidemill umount {0}` or Ctrl-C ends it", args.dir.display());
+    }
+    mount.wait();
+    drop(claim);
+    Ok(received.exit_code().unwrap_or(0))
+}
+
+/// The first signal unmounts, which ends the wait.
+fn watch_for_cancel(cancel: CancellationToken, unmounter: fuse::Unmounter) -> Result<(), Vec<Problem>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .map_err(|error| vec![Problem::new(format!("cannot start: {error}"))])?;
+    let watch = move || {
+        runtime.block_on(cancel.cancelled());
+        if let Err(error) = unmounter.unmount() {
+            tracing::error!("{error}");
+        }
+    };
+    let started = std::thread::Builder::new().name("unmount on signal".into()).spawn(watch);
+    started.map(drop).map_err(|error| vec![Problem::new(format!("cannot start: {error}"))])
+}
+
+/// Unmounts what `mount` mounted.
+pub fn umount(args: &UmountArgs) -> Result<u8, Vec<Problem>> {
+    let unmounted = fuse::unmount_path(&args.dir).map_err(|error| vec![Problem::new(error.to_string())])?;
+    if unmounted == fuse::Unmounted::Detached {
+        eprintln!("{} is in use: it is detached, and gone with its last user", args.dir.display());
+    }
+    Ok(0)
+}

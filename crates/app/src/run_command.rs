@@ -1,0 +1,149 @@
+//! `tidemill run`.
+
+use crate::args::{RunArgs, StorageArg};
+use crate::{progress, selection, signals, source};
+use base::Problem;
+use report::{Outcome, Run};
+use run::{Asked, LastResort, Order, Storage};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio_util::sync::CancellationToken;
+
+/// How long a writer waits for space unless `TIDEMILL_SPACE_WAIT` says otherwise.
+const SPACE_WAIT: Duration = Duration::from_secs(10);
+
+/// Runs the workflow and writes its report; the exit code.
+pub fn run(args: &RunArgs) -> Result<u8, Vec<Problem>> {
+    let loaded = source::load(&args.source)?;
+    let order = order(args, loaded)?;
+    let report_dir = report_dir(args, &order.run_id);
+    let out_of_runtime = |error: std::io::Error| vec![Problem::new(format!("cannot start: {error}"))];
+    let (cancel, last_resort) = (CancellationToken::new(), LastResort::default());
+    let resort = last_resort.clone();
+    let received = signals::watch(cancel.clone(), move || resort.act()).map_err(out_of_runtime)?;
+    // Tools of a run that is killed without a word must not live on; without a keeper the run still works.
+    if let Err(error) = exec::protect() {
+        tracing::warn!(%error, "if this run is killed with SIGKILL, its tools live on");
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(out_of_runtime)?;
+    let mut show = progress::form(args.quiet, args.json);
+    let mut ended = None;
+    let mut tell = |event: &run::Event| match event {
+        // The end is told when the report is written.
+        run::Event::Ended { .. } => ended = Some(event.clone()),
+        _ => show.show(event),
+    };
+    let mut report = runtime.block_on(run::run(order, &mut tell, cancel, &last_resort))?;
+    if let Some(code) = received.exit_code() {
+        report.exit_code = i32::from(code);
+    }
+    let written = write_report(&report, &report_dir);
+    if let Some(event) = ended {
+        show.show(&event);
+    }
+    Ok(conclude(args, &report, written, &report_dir))
+}
+
+/// Says where the report is; the exit code.
+fn conclude(args: &RunArgs, report: &Run, written: Result<(), String>, report_dir: &Path) -> u8 {
+    let tell = |line: String| {
+        if !args.quiet && !args.json {
+            eprintln!("{line}");
+        }
+    };
+    match &written {
+        Ok(()) => tell(format!("report: {}", report_dir.join("report.html").display())),
+        Err(error) => eprintln!("error: the report could not be written: {error}"),
+    }
+    let code = u8::try_from(report.exit_code).unwrap_or(1);
+    if report.outcome == Outcome::Done && written.is_err() { 1 } else { code }
+}
+
+/// What was typed, as what it means.
+fn order(args: &RunArgs, loaded: source::Loaded) -> Result<Order, Vec<Problem>> {
+    let exports = selection::select(&loaded.flow, &args.export)?;
+    let out_dir = std::path::absolute(&args.out).unwrap_or_else(|_| args.out.clone());
+    Ok(Order {
+        run_id: run_id(&loaded.flow.workflow().name),
+        data_dir: loaded.data_dir,
+        out_dir,
+        asked: Asked {
+            command_line: std::env::args().collect(),
+            source: args.source.workflow.display().to_string(),
+            language: loaded.language.to_owned(),
+            tools: loaded.tools.map(|path| path.display().to_string()),
+            sets: loaded.sets,
+        },
+        memory: args.memory,
+        slots: args.slots.unwrap_or_else(processors),
+        storage: match args.storage {
+            StorageArg::Auto => Storage::Auto,
+            StorageArg::Mount => Storage::Mount,
+            StorageArg::Staging => Storage::Staging,
+        },
+        keep: args.keep,
+        exports,
+        stage_in: args.stage_in,
+        fail_fast: args.fail_fast,
+        space_wait: space_wait().map_err(|problem| vec![problem])?,
+        grace: exec::GRACE,
+        flow: loaded.flow,
+    })
+}
+
+/// `TIDEMILL_SPACE_WAIT` in seconds.
+pub fn space_wait() -> Result<Duration, Problem> {
+    let Some(text) = std::env::var_os("TIDEMILL_SPACE_WAIT") else { return Ok(SPACE_WAIT) };
+    let seconds = text.to_str().and_then(|text| text.parse::<f64>().ok());
+    seconds
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| Problem::new(format!("TIDEMILL_SPACE_WAIT={}: not a number of seconds", text.display())))
+}
+
+fn processors() -> u32 {
+    std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX))
+}
+
+/// `<workflow>-<time>-<process>`: sorts by time, and no two runs of a host share it.
+fn run_id(workflow: &str) -> String {
+    const NAME_CHARS_MAX: usize = 40;
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let name: String = workflow.chars().map(plain).take(NAME_CHARS_MAX).collect();
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let moment = report::rfc3339_utc(u64::try_from(since.as_millis()).unwrap_or(0));
+    let digits: String = moment.chars().filter(char::is_ascii_digit).take(14).collect();
+    let (day, time) = digits.split_at(8.min(digits.len()));
+    format!("{}-{day}-{time}-{}", if name.is_empty() { "run" } else { &name }, std::process::id())
+}
+
+fn report_dir(args: &RunArgs, run_id: &str) -> PathBuf {
+    args.report.clone().unwrap_or_else(|| Path::new("tidemill-report").join(run_id))
+}
+
+/// Writes run.json and report.html, each whole or not at all.
+fn write_report(report: &Run, dir: &Path) -> Result<(), String> {
+    let told = |error: std::io::Error| format!("{}: {error}", dir.display());
+    fs::create_dir_all(dir).map_err(told)?;
+    for (name, text) in [("run.json", report.json()), ("report.html", report::html(report))] {
+        let part = dir.join(format!(".{name}.part"));
+        let written = fs::write(&part, text).and_then(|()| fs::rename(&part, dir.join(name)));
+        if written.is_err() {
+            let _ = fs::remove_file(&part);
+        }
+        written.map_err(told)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_id_is_a_plain_file_name() {
+        let id = run_id("my flow/v2");
+        assert!(id.starts_with("my-flow-v2-20"), "{id}");
+        assert!(id.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'), "{id}");
+    }
+}

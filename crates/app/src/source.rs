@@ -1,0 +1,191 @@
+//! From what was typed to a checked workflow: reads the script or descriptor, the tool file and the data folder.
+
+use crate::args;
+use base::Problem;
+use flow::{Catalogue, ConfigValue, Script, Tool, Workflow};
+use run::Checked;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A workflow with where it came from.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The workflow, checked.
+    pub flow: Checked,
+    /// `js4cloud` or `json`.
+    pub language: &'static str,
+    /// The data folder, absolute.
+    pub data_dir: PathBuf,
+    /// The tool file, if one was read.
+    pub tools: Option<PathBuf>,
+    /// The values of `--set`.
+    pub sets: Vec<(String, ConfigValue)>,
+}
+
+/// Scripts and descriptors above this are refused: nobody writes them by hand, and reading them would take the memory that the pool needs.
+const SOURCE_BYTES_MAX: u64 = 256 << 20;
+
+/// More files than this in a data folder are no data folder.
+const DATA_FILES_MAX: usize = 1_000_000;
+
+/// Reads and checks everything. Every problem names its place.
+pub fn load(source: &args::Source) -> Result<Loaded, Vec<Problem>> {
+    let one = |problem: Problem| vec![problem];
+    let text = read(&source.workflow).map_err(one)?;
+    let data_dir = data_dir(source.data.as_deref()).map_err(one)?;
+    let sets = source.sets.iter().map(|set| parse_set(set)).collect::<Result<Vec<_>, _>>().map_err(one)?;
+    let name = source.workflow.display().to_string();
+    if flow::is_descriptor(&text) {
+        refuse_script_flags(source, &sets).map_err(one)?;
+        let flow = Checked::new(flow::from_json(&text, &name).map_err(one)?, None)?;
+        return Ok(Loaded { flow, language: "json", data_dir, tools: None, sets });
+    }
+    let tool_file = tool_file(source);
+    let tools = tool_file.as_deref().map_or(Ok(Vec::new()), read_tools)?;
+    let workflow = evaluate(&name, &text, tools, &data_dir, &sets).map_err(one)?;
+    let flow = Checked::new(workflow, Some(Script { file: &name, source: &text }))?;
+    Ok(Loaded { flow, language: "js4cloud", data_dir, tools: tool_file, sets })
+}
+
+/// What only a script has use for.
+fn refuse_script_flags(source: &args::Source, sets: &[(String, ConfigValue)]) -> Result<(), Problem> {
+    if let Some((name, _)) = sets.first() {
+        return Err(Problem::new(format!("--set {name}: a descriptor has no variables"))
+            .hint("set the value for the script, and export the descriptor again"));
+    }
+    if let Some(tools) = &source.tools {
+        return Err(Problem::new(format!("--tools {}: a descriptor brings its own tools", tools.display()))
+            .hint("leave --tools out"));
+    }
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<String, Problem> {
+    let told = |error: std::io::Error| Problem::new(format!("{}: {error}", path.display()));
+    if fs::metadata(path).map_err(told)?.len() > SOURCE_BYTES_MAX {
+        return Err(Problem::new(format!("{}: larger than {} MiB", path.display(), SOURCE_BYTES_MAX >> 20)));
+    }
+    let bytes = fs::read(path).map_err(told)?;
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        Problem::new(format!("{}: byte {valid} is not UTF-8 text", path.display()))
+            .hint("give a JS4Cloud script (.js) or a JSON descriptor")
+    })
+}
+
+fn data_dir(typed: Option<&Path>) -> Result<PathBuf, Problem> {
+    let dir = typed.unwrap_or(Path::new("."));
+    let told = |why: String| Problem::new(format!("--data {}: {why}", dir.display()));
+    let absolute = dir.canonicalize().map_err(|error| told(error.to_string()))?;
+    if absolute.is_dir() { Ok(absolute) } else { Err(told("not a directory".into())) }
+}
+
+/// The tool file that was named, or `tools.toml` beside the workflow if it is there.
+fn tool_file(source: &args::Source) -> Option<PathBuf> {
+    source.tools.clone().or_else(|| Some(source.workflow.with_file_name("tools.toml")).filter(|file| file.is_file()))
+}
+
+fn read_tools(path: &Path) -> Result<Vec<Tool>, Vec<Problem>> {
+    let text = read(path).map_err(|problem| vec![problem])?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let here = folder.canonicalize().map_err(|error| vec![Problem::new(format!("{}: {error}", folder.display()))])?;
+    let name = path.display().to_string();
+    toolfile::parse(&toolfile::ToolFile { name: &name, text: &text, here: &here }, &|path| path.exists())
+}
+
+fn evaluate(
+    name: &str,
+    text: &str,
+    tools: Vec<Tool>,
+    data_dir: &Path,
+    sets: &[(String, ConfigValue)],
+) -> Result<Workflow, Problem> {
+    // A script without the word cannot ask for inputs, and the folder may be large.
+    let files = if text.contains("get") { list(data_dir)? } else { Vec::new() };
+    let script = js4cloud::Script { file: name.to_owned(), source: text.to_owned() };
+    let inputs = js4cloud::Inputs {
+        tools,
+        catalogue: Catalogue::new(files),
+        sets: sets.to_vec(),
+        log: Some(Box::new(|line| eprintln!("{line}"))),
+        ..js4cloud::Inputs::default()
+    };
+    js4cloud::evaluate(script, inputs)
+}
+
+/// Paths of all files below `dir`, relative to it. Hidden files and folders are left out; links to files count.
+fn list(dir: &Path) -> Result<Vec<String>, Problem> {
+    let mut files = Vec::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        let told = |error: std::io::Error| Problem::new(format!("{}: {error}", dir.join(&folder).display()));
+        for entry in fs::read_dir(dir.join(&folder)).map_err(told)? {
+            let entry = entry.map_err(told)?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            if name.starts_with('.') {
+                continue;
+            }
+            let path = folder.join(&name);
+            // Links to folders are not followed: they may lead round in a circle.
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push(path);
+            } else if entry.path().is_file() {
+                files.push(path.display().to_string());
+            }
+            if files.len() > DATA_FILES_MAX {
+                return Err(Problem::new(format!("{}: more than {DATA_FILES_MAX} files", dir.display()))
+                    .hint("name the folder of the inputs with --data"));
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// `NAME=VALUE` of `--set`; VALUE is a JSON scalar, and what is no JSON is a string.
+fn parse_set(text: &str) -> Result<(String, ConfigValue), Problem> {
+    let refused = |why: &str| Problem::new(format!("--set {text}: {why}")).hint("write for example --set n=20");
+    let (name, value) = text.split_once('=').ok_or_else(|| refused("there is no `=`"))?;
+    if !flow::is_identifier(name) {
+        return Err(refused("the name before `=` is not the name of a variable"));
+    }
+    let value = match serde_json::from_str::<serde_json::Value>(value) {
+        Ok(json) => {
+            serde_json::from_value(json).map_err(|_| refused("the value must be a number, a string or a boolean"))?
+        }
+        Err(_) => ConfigValue::String(value.to_owned()),
+    };
+    Ok((name.to_owned(), value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_is_a_json_scalar_or_a_bare_word() {
+        assert_eq!(parse_set("n=20").unwrap(), ("n".into(), ConfigValue::Integer(20)));
+        assert_eq!(parse_set("ok=true").unwrap().1, ConfigValue::Boolean(true));
+        assert_eq!(parse_set("name=tide").unwrap().1, ConfigValue::String("tide".into()));
+        assert_eq!(parse_set("name=\"20\"").unwrap().1, ConfigValue::String("20".into()));
+        assert_eq!(parse_set("eq=a=b").unwrap().1, ConfigValue::String("a=b".into()));
+    }
+
+    #[test]
+    fn what_is_no_assignment_is_refused() {
+        for text in ["n", "=3", "a b=3", "n=[1]", "n={}", "n=null"] {
+            assert!(parse_set(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_data_folder_lists_its_files_without_the_hidden_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("a/.git")).unwrap();
+        for name in ["a/x.csv", "a/.git/y", ".z", "b"] {
+            fs::write(dir.path().join(name), "").unwrap();
+        }
+        let mut found = list(dir.path()).unwrap();
+        found.sort();
+        assert_eq!(found, ["a/x.csv", "b"]);
+    }
+}

@@ -1,0 +1,252 @@
+//! One attempt of a task: its folder, its command, its process, its outputs.
+//!
+//! ```text
+//! expand -> enter -> exec -> collect      outputs are in the pool
+//!             |        |        |
+//!             +--------+--------+-> discard, and a failure that says what to do
+//! ```
+
+use crate::checked::Checked;
+use crate::record::{Failure, Tried};
+use crate::workspace::{Collected, Made, Missing, Trouble, Workspace};
+use exec::{Ending, Launch};
+use flow::{Command, DataId, TaskId, ToolId};
+use report::{Captured, ReasonKind};
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
+
+/// What all attempts of a run share.
+#[derive(Debug)]
+pub struct Context {
+    /// The workflow.
+    pub flow: Arc<Checked>,
+    /// The pool as tasks see it; none if no task needs it.
+    pub workspace: Option<Workspace>,
+    /// The programs that tools were found to be.
+    pub programs: HashMap<ToolId, PathBuf>,
+    /// The environment of every task, before its tool's own.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Where tasks run that have no folder of their own.
+    pub elsewhere: PathBuf,
+    /// Time between SIGTERM and SIGKILL.
+    pub grace: Duration,
+    /// Whether leftovers stay.
+    pub keep: bool,
+}
+
+/// Runs an attempt to its end.
+pub async fn run(context: Arc<Context>, task: TaskId, attempt: u32, cancel: CancellationToken) -> Tried {
+    let started = Instant::now();
+    let mut tried = Tried {
+        task,
+        started,
+        ended: started,
+        argv: Vec::new(),
+        exit_code: None,
+        cpu_s: None,
+        max_rss_bytes: None,
+        stdout: None,
+        stderr: None,
+        result: Ok(Vec::new()),
+    };
+    tried.result = context.perform(attempt, cancel, &mut tried).await;
+    tried.ended = Instant::now();
+    tried
+}
+
+impl Context {
+    async fn perform(&self, attempt: u32, cancel: CancellationToken, tried: &mut Tried) -> Result<Vec<Made>, Failure> {
+        let task = tried.task;
+        let command = self.expand(task);
+        self.tell_argv(&command, tried);
+        let workspace = self.workspace.as_ref().filter(|_| self.flow.tool_of(task).needs_workdir());
+        let refused_before = self.refusals();
+        if let Some(workspace) = workspace {
+            workspace
+                .enter(task, &command)
+                .await
+                .map_err(|trouble| around(&trouble, "could not prepare its folder"))?;
+        }
+        let outcome = self.execute(&command, attempt, cancel, tried).await;
+        let outcome = match (outcome, workspace) {
+            (Ok(()), Some(workspace)) => self.collect(workspace, task).await,
+            (outcome, _) => outcome.map(|()| Vec::new()),
+        };
+        if let (Err(_), Some(workspace)) = (&outcome, workspace) {
+            // What cannot be removed is told by the log; the failure that came first is what the user needs.
+            if let Err(trouble) = workspace.discard(task).await {
+                tracing::warn!(task = task.0, %trouble, "could not remove what a failed task left");
+            }
+        }
+        outcome.map_err(|failure| self.blame_space(failure, refused_before))
+    }
+
+    fn expand(&self, task: TaskId) -> Command {
+        match &self.workspace {
+            None => self.flow.command(task, Path::new(""), &|_: DataId| String::new()),
+            Some(workspace) => {
+                let path_of = |id| workspace.path_of(id).to_string_lossy().into_owned();
+                self.flow.command(task, &workspace.dir_of(task), &path_of)
+            }
+        }
+    }
+
+    fn tell_argv(&self, command: &Command, tried: &mut Tried) {
+        tried.argv = std::iter::once(self.program(tried.task).display().to_string())
+            .chain(command.args.iter().cloned())
+            .collect();
+    }
+
+    fn program(&self, task: TaskId) -> PathBuf {
+        let tool = self.flow.workflow().tasks[task.0 as usize].tool;
+        self.programs.get(&tool).cloned().unwrap_or_default()
+    }
+
+    async fn execute(
+        &self,
+        command: &Command,
+        attempt: u32,
+        cancel: CancellationToken,
+        tried: &mut Tried,
+    ) -> Result<(), Failure> {
+        let tool = self.flow.tool_of(tried.task);
+        let has_dir = self.workspace.is_some() && tool.needs_workdir();
+        let cwd = if has_dir { self.workspace.as_ref().map(|space| space.dir_of(tried.task)) } else { None };
+        let launch = Launch {
+            program: self.program(tried.task),
+            args: command.args.iter().map(OsString::from).collect(),
+            env: self.environment_of(tool, command, tried.task, attempt),
+            cwd: cwd.unwrap_or_else(|| self.elsewhere.clone()),
+            stdin: command.stdin.as_ref().map(PathBuf::from),
+            stdout: command.stdout.as_ref().map(PathBuf::from),
+            timeout: tool.timeout_ms.map(Duration::from_millis),
+            grace: self.grace,
+        };
+        tried.started = Instant::now();
+        let ended = exec::run(launch, cancel).await;
+        tried.stdout = kept(&ended.stdout);
+        tried.stderr = kept(&ended.stderr);
+        tried.cpu_s = Some((ended.usage.user + ended.usage.system).as_secs_f64());
+        tried.max_rss_bytes = ended.usage.rss_max;
+        tried.exit_code = if let Ending::Exited(code) = &ended.ending { Some(*code) } else { None };
+        judge(&ended.ending, tool)
+    }
+
+    fn environment_of(
+        &self,
+        tool: &flow::Tool,
+        command: &Command,
+        task: TaskId,
+        attempt: u32,
+    ) -> Vec<(OsString, OsString)> {
+        let mut environment = self.environment.clone();
+        if !command.path.is_empty() {
+            put_path_first(&mut environment, &command.path);
+        }
+        let own: [(&str, String); 3] = [
+            ("TIDEMILL_TASK", task.0.to_string()),
+            ("TIDEMILL_TOOL", tool.name.clone()),
+            ("TIDEMILL_ATTEMPT", attempt.to_string()),
+        ];
+        environment.extend(own.map(|(name, value)| (name.into(), value.into())));
+        environment.extend(command.env.iter().map(|(name, value)| (name.into(), value.into())));
+        environment
+    }
+
+    async fn collect(&self, workspace: &Workspace, task: TaskId) -> Result<Vec<Made>, Failure> {
+        match workspace.collect(task, self.keep).await {
+            Ok(Collected::All(made)) => Ok(made),
+            Ok(Collected::Missing(missing)) => {
+                Err(Failure::new(ReasonKind::MissingOutput, self.name_missing(&missing)))
+            }
+            Err(trouble) => Err(around(&trouble, "its outputs could not be taken over")),
+        }
+    }
+
+    fn name_missing(&self, missing: &[Missing]) -> String {
+        const NAMED_MAX: usize = 5;
+        let workflow = self.flow.workflow();
+        let named = missing
+            .iter()
+            .take(NAMED_MAX)
+            .map(|one| format!("{} ({}: {})", workflow.data_name(one.data), one.path.display(), one.found));
+        let more = missing.len().saturating_sub(NAMED_MAX);
+        let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let list: Vec<String> = named.collect();
+        format!("it ended well but did not write {}{rest}", list.join(", "))
+    }
+
+    /// How often the pool refused space so far.
+    fn refusals(&self) -> u64 {
+        self.workspace.as_ref().map_or(0, |workspace| workspace.usage().refused)
+    }
+
+    /// If the pool refused space while the task ran, that is why it failed, and what to do about it is said.
+    fn blame_space(&self, failure: Failure, refused_before: u64) -> Failure {
+        let own = matches!(failure.kind, ReasonKind::Exit | ReasonKind::Signal | ReasonKind::MissingOutput);
+        if !own || self.refusals() == refused_before {
+            return failure;
+        }
+        let usage = self.workspace.as_ref().map(Workspace::usage).unwrap_or_default();
+        let text = format!(
+            "{}; the pool was full ({} of {}): give it more with --memory, run fewer tasks at once with --slots, or let temporaries go (no --keep)",
+            failure.text,
+            base::ByteSize(usage.used),
+            base::ByteSize(usage.capacity)
+        );
+        Failure { kind: ReasonKind::NoSpace, text, ..failure }
+    }
+}
+
+fn kept(captured: &exec::Captured) -> Option<Captured> {
+    Captured::new(captured.head(), &captured.tail(), captured.total())
+}
+
+/// A failure around the process, not of it.
+fn around(trouble: &Trouble, what: &str) -> Failure {
+    if trouble.is_no_space() {
+        let hint = "give the pool more with --memory, or run fewer tasks at once with --slots";
+        return Failure::new(ReasonKind::NoSpace, format!("{what}: {trouble}; {hint}"));
+    }
+    Failure::new(ReasonKind::NotStarted, format!("{what}: {trouble}"))
+}
+
+/// What an ending means.
+fn judge(ending: &Ending, tool: &flow::Tool) -> Result<(), Failure> {
+    let failed = |kind, text: String| Err(Failure::new(kind, text));
+    match ending {
+        Ending::Exited(0) => Ok(()),
+        Ending::Exited(code) => failed(ReasonKind::Exit, format!("it ended with exit code {code}")),
+        Ending::Signalled(signal) => {
+            Err(Failure { signal: Some(*signal), ..Failure::new(ReasonKind::Signal, format!("it was {ending}")) })
+        }
+        Ending::TimedOut => {
+            let limit = tool.timeout_ms.map(Duration::from_millis).unwrap_or_default();
+            failed(
+                ReasonKind::Timeout,
+                format!("it ran longer than its time-out of {} s and was ended", limit.as_secs_f64()),
+            )
+        }
+        Ending::Cancelled => {
+            Err(Failure { retry: false, ..Failure::new(ReasonKind::Cancelled, "the run was ended while it ran") })
+        }
+        Ending::NotStarted { .. } => {
+            Err(Failure { retry: false, ..Failure::new(ReasonKind::NotStarted, ending.to_string()) })
+        }
+        other => failed(ReasonKind::NotStarted, format!("it {other}")),
+    }
+}
+
+/// The tool's folders, then what PATH was.
+fn put_path_first(environment: &mut Vec<(OsString, OsString)>, own: &[String]) {
+    let old = environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone()).unwrap_or_default();
+    let folders: Vec<PathBuf> = own.iter().map(PathBuf::from).chain(std::env::split_paths(&old)).collect();
+    if let Ok(joined) = std::env::join_paths(folders) {
+        environment.retain(|(name, _)| name != "PATH");
+        environment.push(("PATH".into(), joined));
+    }
+}

@@ -1,0 +1,77 @@
+//! A workflow together with the plan that its check made.
+
+use base::Problem;
+use flow::{Command, DataId, ParamKind, Plan, Script, Task, TaskId, Workflow};
+use std::path::Path;
+
+/// A workflow that was proved whole.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Checked {
+    workflow: Workflow,
+    plan: Plan,
+}
+
+impl Checked {
+    /// Checks the workflow; `script` is the text that its lines belong to, if there is one.
+    pub fn new(workflow: Workflow, script: Option<Script<'_>>) -> Result<Self, Vec<Problem>> {
+        let plan = flow::check(&workflow, script)?;
+        Ok(Self { workflow, plan })
+    }
+
+    /// The workflow.
+    pub fn workflow(&self) -> &Workflow {
+        &self.workflow
+    }
+
+    /// A task of it.
+    pub fn task(&self, id: TaskId) -> &Task {
+        &self.workflow.tasks[id.0 as usize]
+    }
+
+    /// The tool of a task.
+    pub fn tool_of(&self, id: TaskId) -> &flow::Tool {
+        self.workflow.tool_of(self.task(id))
+    }
+
+    /// The task that writes a member; none for inputs.
+    pub fn writer_of(&self, id: DataId) -> Option<TaskId> {
+        self.plan.writer_of(id)
+    }
+
+    /// The tasks that read a member.
+    pub fn readers(&self, id: DataId) -> &[TaskId] {
+        self.plan.readers(id)
+    }
+
+    /// The members that a task reads, in the order of its tool's parameters.
+    pub fn inputs(&self, id: TaskId) -> impl Iterator<Item = DataId> + '_ {
+        self.bound(id, false)
+    }
+
+    /// The members that a task writes.
+    pub fn outputs(&self, id: TaskId) -> impl Iterator<Item = DataId> + '_ {
+        self.bound(id, true)
+    }
+
+    fn bound(&self, id: TaskId, outputs: bool) -> impl Iterator<Item = DataId> + '_ {
+        let tool = self.tool_of(id);
+        let of_kind =
+            move |param: u16| matches!(tool.params[usize::from(param)].kind, ParamKind::Output { .. }) == outputs;
+        self.task(id).files.iter().filter(move |file| of_kind(file.param)).flat_map(|file| file.data.iter())
+    }
+
+    /// The file name of a member.
+    pub fn file_name(&self, id: DataId) -> &str {
+        self.plan.file_name(id)
+    }
+
+    /// Where a member lies in the folder of the task that writes it.
+    pub fn place_in_task(&self, id: DataId) -> String {
+        self.plan.path_in_task(&self.workflow, id)
+    }
+
+    /// The command of a task that runs in `dir`, with members where `path_of` says.
+    pub fn command(&self, id: TaskId, dir: &Path, path_of: &dyn Fn(DataId) -> String) -> Command {
+        self.plan.command(&self.workflow, id, &dir.to_string_lossy(), path_of)
+    }
+}

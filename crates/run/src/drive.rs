@@ -1,0 +1,353 @@
+//! The loop: the scheduler decides, attempts and exports run, and every end goes back to the scheduler.
+//!
+//! ```text
+//!   ends of attempts, ends of exports, ticks, cancel
+//!        |
+//!     Driver -> Scheduler::on(event) -> commands -> attempts started and stopped, data dropped, failures told
+//! ```
+//!
+//! One thread runs the loop; processes, copies and removals go on beside it.
+
+use crate::attempt::{self, Context};
+use crate::event::{Event, Progress};
+use crate::export::{self, Written};
+use crate::guess::Guess;
+use crate::record::{Failure, Record, Tried};
+use crate::workspace::Trouble;
+use base::ByteSize;
+use flow::{DataId, TaskId};
+use report::{Captured, Reason, ReasonKind};
+use sched::{Because, Command, Scheduler};
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// The pool is looked at this often.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Exports that run at once: one reads while the other waits for the disk.
+const EXPORTS_AT_ONCE: usize = 2;
+
+/// What goes out of the pool, and where to.
+#[derive(Debug, Default)]
+pub struct Exports {
+    /// Members to export and their places.
+    pub places: HashMap<DataId, PathBuf>,
+    /// Of those, the ones that nobody reads: they leave the pool once they are exported.
+    pub finals: HashSet<DataId>,
+}
+
+/// What an export came to.
+struct Exported {
+    data: DataId,
+    place: PathBuf,
+    result: Result<Written, String>,
+}
+
+/// One run while it goes on.
+pub struct Driver<'a> {
+    context: Arc<Context>,
+    scheduler: Scheduler,
+    exports: Exports,
+    record: &'a mut Record,
+    tell: &'a mut dyn FnMut(&Event),
+    cancel: CancellationToken,
+    begun: Instant,
+    attempts: JoinSet<Tried>,
+    stops: HashMap<TaskId, CancellationToken>,
+    exporting: JoinSet<Exported>,
+    export_turns: Arc<Semaphore>,
+    /// Members on their way out; true if they are to be dropped afterwards.
+    leaving: HashMap<DataId, bool>,
+    failures: HashMap<TaskId, Failure>,
+    guess: Guess,
+    commands: Vec<Command>,
+    ended: bool,
+}
+
+impl<'a> Driver<'a> {
+    /// A driver that is about to begin.
+    pub fn new(
+        context: Arc<Context>,
+        scheduler: Scheduler,
+        exports: Exports,
+        record: &'a mut Record,
+        tell: &'a mut dyn FnMut(&Event),
+        cancel: CancellationToken,
+    ) -> Self {
+        let guess = Guess::new(context.flow.workflow());
+        Self {
+            context,
+            scheduler,
+            exports,
+            record,
+            tell,
+            cancel,
+            begun: Instant::now(),
+            attempts: JoinSet::new(),
+            stops: HashMap::new(),
+            exporting: JoinSet::new(),
+            export_turns: Arc::new(Semaphore::new(EXPORTS_AT_ONCE)),
+            leaving: HashMap::new(),
+            failures: HashMap::new(),
+            guess,
+            commands: Vec::new(),
+            ended: false,
+        }
+    }
+
+    /// Runs everything to its end.
+    pub async fn drive(mut self) {
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+        let mut cancelled = false;
+        self.feed(sched::Event::Begin).await;
+        while !self.ended || !self.exporting.is_empty() {
+            tokio::select! {
+                biased;
+                () = self.cancel.cancelled(), if !cancelled => {
+                    cancelled = true;
+                    self.feed(sched::Event::Cancel).await;
+                }
+                Some(ended) = self.attempts.join_next() => self.attempt_ended(joined(ended)).await,
+                Some(ended) = self.exporting.join_next() => self.export_ended(joined(ended)).await,
+                _ = tick.tick() => self.look(),
+            }
+        }
+        self.look();
+    }
+
+    /// Gives the scheduler an event and does what it says, in order.
+    async fn feed(&mut self, event: sched::Event) {
+        let now_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let mut commands = std::mem::take(&mut self.commands);
+        self.scheduler.on(event, now_ms, &mut commands);
+        for command in commands.drain(..) {
+            self.obey(command).await;
+        }
+        self.commands = commands;
+    }
+
+    async fn obey(&mut self, command: Command) {
+        match command {
+            Command::Start { task, slot, attempt } => self.start(task, slot.0, attempt),
+            Command::Stop { task } => {
+                if let Some(stop) = self.stops.get(&task) {
+                    stop.cancel();
+                }
+            }
+            Command::Retry { task, .. } => self.retry(task),
+            Command::Failed { task, because } => self.failed(task, because),
+            Command::Drop { data } => self.drop_member(data).await,
+            Command::Refused { task, why } => {
+                self.record.never_ran(task, Reason { text: why.to_string(), ..Reason::default() });
+            }
+            Command::Ended { .. } => self.ended = true,
+        }
+    }
+
+    fn start(&mut self, task: TaskId, slot: u32, attempt: u32) {
+        let stop = CancellationToken::new();
+        self.stops.insert(task, stop.clone());
+        if attempt == 1 {
+            self.record.ready(task);
+        }
+        self.record.started(task, slot, attempt);
+        let tool = self.tool_name(task);
+        (self.tell)(&Event::TaskStarted { task, tool, attempt });
+        self.attempts.spawn(attempt::run(self.context.clone(), task, attempt, stop));
+    }
+
+    async fn attempt_ended(&mut self, tried: Tried) {
+        let task = tried.task;
+        self.stops.remove(&task);
+        self.record.tried(&tried);
+        let seconds = tried.ended.saturating_duration_since(tried.started).as_secs_f64();
+        match tried.result {
+            Ok(made) => {
+                self.guess.done(&self.context.flow.workflow().tasks[task.0 as usize], seconds);
+                let tool = self.tool_name(task);
+                (self.tell)(&Event::TaskDone { task, tool, seconds });
+                made.iter().for_each(|made| self.export(made.data));
+                self.feed(sched::Event::Done(task)).await;
+            }
+            Err(failure) => {
+                let retry = failure.retry;
+                self.failures.insert(task, failure);
+                self.feed(sched::Event::Failed { task, retry }).await;
+            }
+        }
+    }
+
+    fn retry(&mut self, task: TaskId) {
+        self.record.retried(task);
+        let reason = self.failures.remove(&task).map(|failure| failure.text).unwrap_or_default();
+        let tool = self.tool_name(task);
+        (self.tell)(&Event::TaskRetried { task, tool, reason });
+    }
+
+    fn failed(&mut self, task: TaskId, because: Because) {
+        let tool = self.tool_name(task);
+        let own = matches!(because, Because::Itself) || self.failures.contains_key(&task);
+        let (reason, output, upstream) = if own {
+            let failure = self.failures.remove(&task);
+            let output = self.printed(task);
+            let text = failure.map(|failure| failure.text).unwrap_or_default();
+            (text, output, because == Because::Cancelled)
+        } else {
+            let reason = self.explain(because);
+            let text = reason.text.clone();
+            self.record.never_ran(task, reason);
+            (text, String::new(), true)
+        };
+        (self.tell)(&Event::TaskFailed { task, tool, reason, output, upstream });
+    }
+
+    /// The end of what the failed task printed: standard error, or standard output if there is none.
+    fn printed(&self, task: TaskId) -> String {
+        let reason = self.record.run.tasks[task.0 as usize].reason.as_ref();
+        let stream = reason.and_then(|reason| reason.stderr.as_ref().or(reason.stdout.as_ref()));
+        stream
+            .map(|Captured { head, tail, .. }| if tail.is_empty() { head.clone() } else { tail.clone() })
+            .unwrap_or_default()
+    }
+
+    /// Why a task failed that had no failure of its own.
+    fn explain(&self, because: Because) -> Reason {
+        let named = |task: TaskId| format!("task {} {}", task.0, self.tool_name(task));
+        let (kind, text, root, via) = match because {
+            Because::Input { data, root } => {
+                let writer = self.context.flow.writer_of(data);
+                let name = self.context.flow.workflow().data_name(data);
+                (
+                    ReasonKind::Upstream,
+                    format!("{name} was not written, since {} failed", named(root)),
+                    Some(root),
+                    writer,
+                )
+            }
+            Because::After { task, root } => (
+                ReasonKind::Upstream,
+                format!("it comes after {}, and {} failed", named(task), named(root)),
+                Some(root),
+                Some(task),
+            ),
+            Because::FailFast { root } => (
+                ReasonKind::Cancelled,
+                format!("{} failed, and --fail-fast starts nothing after that", named(root)),
+                Some(root),
+                None,
+            ),
+            Because::Cancelled => {
+                (ReasonKind::Cancelled, "the run was ended before it could start".to_owned(), None, None)
+            }
+            Because::NoWriter { data } => {
+                let name = self.context.flow.workflow().data_name(data);
+                (ReasonKind::Upstream, format!("no task writes {name}"), None, None)
+            }
+            Because::NoTask { task } => {
+                (ReasonKind::Upstream, format!("it comes after task {}, which is not there", task.0), None, None)
+            }
+            Because::Itself => (ReasonKind::NotStarted, String::new(), None, None),
+        };
+        Reason { kind, text, root: root.map(|task| task.0), via: via.map(|task| task.0), ..Reason::default() }
+    }
+
+    fn tool_name(&self, task: TaskId) -> String {
+        let workflow = self.context.flow.workflow();
+        workflow.tool_of(&workflow.tasks[task.0 as usize]).name.clone()
+    }
+
+    /// Sends a member out, if it is one that goes out.
+    fn export(&mut self, data: DataId) {
+        let Some(place) = self.exports.places.get(&data).cloned() else { return };
+        self.leaving.insert(data, self.exports.finals.contains(&data) && !self.context.keep);
+        let (context, turns) = (self.context.clone(), self.export_turns.clone());
+        self.exporting.spawn(async move {
+            let _turn = turns.acquire().await;
+            let result = export_one(&context, data, place.clone()).await;
+            Exported { data, place, result }
+        });
+    }
+
+    async fn export_ended(&mut self, exported: Exported) {
+        let Exported { data, place, result } = exported;
+        let drop_now = self.leaving.remove(&data).unwrap_or(false);
+        match result {
+            Ok(written) => {
+                let (path, bytes) = (place.display().to_string(), written.bytes);
+                self.record.exported(data, path.clone(), written);
+                let data = self.context.flow.workflow().data_name(data);
+                (self.tell)(&Event::Exported { data, path, bytes });
+            }
+            Err(error) => {
+                let name = self.context.flow.workflow().data_name(data);
+                let text = format!("{name} could not be exported: {error}");
+                (self.tell)(&Event::Warning(text.clone()));
+                self.record.problem(text);
+            }
+        }
+        if drop_now {
+            self.remove(data).await;
+        }
+    }
+
+    /// The last reader has ended. What is on its way out goes when it is out.
+    async fn drop_member(&mut self, data: DataId) {
+        match self.leaving.get_mut(&data) {
+            Some(drop_after) => *drop_after = !self.context.keep,
+            None => self.remove(data).await,
+        }
+    }
+
+    async fn remove(&mut self, data: DataId) {
+        // Inputs are bound: they cost nothing, and another run may need their folder in the report.
+        let Some(workspace) = self.context.workspace.as_ref().filter(|_| self.context.flow.writer_of(data).is_some())
+        else {
+            return;
+        };
+        if let Err(trouble) = workspace.drop_member(data).await {
+            tracing::warn!(%trouble, "a temporary stays in the pool");
+        }
+        self.record.dropped(data);
+    }
+
+    /// Samples the pool and tells how things stand.
+    fn look(&mut self) {
+        let usage = self.context.workspace.as_ref().map(|workspace| workspace.usage());
+        if let Some(usage) = usage {
+            self.record.sample(usage.used, usage.capacity);
+        }
+        let (usage, counts) = (usage.unwrap_or_default(), self.scheduler.counts());
+        let elapsed = self.begun.elapsed().as_secs_f64();
+        (self.tell)(&Event::Progress(Progress {
+            tasks: self.context.flow.workflow().tasks.len(),
+            done: counts.done as usize,
+            failed: counts.failed as usize,
+            running: counts.running as usize,
+            used: ByteSize(usage.used),
+            capacity: ByteSize(usage.capacity),
+            elapsed,
+            left: self.guess.seconds_left(self.record.run.settings.slots),
+        }));
+    }
+}
+
+/// A panic of a task of ours is ours.
+fn joined<T>(outcome: Result<T, tokio::task::JoinError>) -> T {
+    outcome.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+}
+
+async fn export_one(context: &Context, data: DataId, place: PathBuf) -> Result<Written, String> {
+    let workspace = context.workspace.as_ref().expect("what is exported was written in a workspace");
+    let mut source = workspace.open(data).await.map_err(|trouble: Trouble| trouble.to_string())?;
+    let written = tokio::task::spawn_blocking(move || export::write(&mut source, &place));
+    match written.await {
+        Ok(outcome) => outcome.map_err(|error| error.to_string()),
+        Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+    }
+}

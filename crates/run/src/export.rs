@@ -1,0 +1,228 @@
+//! Outputs under `--out`: what each is called, and how it gets there whole or not at all.
+//!
+//! A file is written beside its place under a hidden name, made durable, and renamed: whoever looks sees the old file,
+//! no file, or the whole new one. What cannot be finished (a full disk) is removed before the error is told.
+
+use bytes::Bytes;
+use flow::{DataId, Workflow};
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Bytes read from the pool at a time.
+const CHUNK_BYTES: u32 = 1 << 20;
+
+/// The place of each of `wanted` below the output folder.
+///
+/// A scalar is `<file>`, a member of an array `<element>/<file>`. Where two would share a path, all members of the
+/// elements concerned move to `<element>/<i>/<j>/<file>`, which no two share.
+pub fn places(
+    workflow: &Workflow,
+    wanted: &[DataId],
+    file_name: impl Fn(DataId) -> String,
+) -> HashMap<DataId, PathBuf> {
+    let simple = |id: DataId| {
+        let element = workflow.element_of(id);
+        let folder = if element.shape.is_empty() { PathBuf::new() } else { PathBuf::from(&element.name) };
+        folder.join(file_name(id))
+    };
+    let mut takers: BTreeMap<PathBuf, Vec<DataId>> = BTreeMap::new();
+    for id in wanted {
+        takers.entry(simple(*id)).or_default().push(*id);
+    }
+    // An output whose path is a folder of another's is a clash too: `E` beside `E/E_0`.
+    let folders: std::collections::BTreeSet<PathBuf> =
+        takers.keys().filter_map(|path| path.parent().map(Path::to_path_buf)).collect();
+    let clashing: std::collections::BTreeSet<DataId> = takers
+        .iter()
+        .filter(|(path, ids)| ids.len() > 1 || folders.contains(*path))
+        .flat_map(|(_, ids)| ids.iter().map(|id| workflow.element_of(*id).first))
+        .collect();
+    let apart = |id: DataId| {
+        let element = workflow.element_of(id);
+        let indices = element.indices(id).into_iter().map(|index| index.to_string());
+        let folder: PathBuf = std::iter::once(element.name.clone()).chain(indices).collect();
+        folder.join(file_name(id))
+    };
+    let place = |id: DataId| if clashing.contains(&workflow.element_of(id).first) { apart(id) } else { simple(id) };
+    wanted.iter().map(|id| (*id, place(*id))).collect()
+}
+
+/// Something whose bytes can be read in pieces: a file of the pool.
+pub trait Pieces {
+    /// The bytes at `offset`, at most `len`; empty at the end.
+    fn piece(&mut self, offset: u64, len: u32) -> io::Result<Bytes>;
+}
+
+/// What was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// Its size.
+    pub bytes: u64,
+    /// BLAKE3 of its bytes, hexadecimal.
+    pub hash: String,
+}
+
+/// Writes `source` to `target`, whole or not at all. Makes the folders above it.
+///
+/// # Errors
+/// Names the target and what failed; nothing of this attempt is left under the output folder but empty folders.
+pub fn write(source: &mut dyn Pieces, target: &Path) -> io::Result<Written> {
+    let told = |error: io::Error| io::Error::new(error.kind(), format!("{}: {}", target.display(), reason(&error)));
+    let folder = target.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder).map_err(told)?;
+    let mut part = Part::create(target).map_err(told)?;
+    let written = copy(source, &mut part.file).map_err(told)?;
+    part.finish(target).map_err(told)?;
+    Ok(written)
+}
+
+/// The error in words that say what to do where we know it.
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            format!("{error}; make room there or choose another folder with --out")
+        }
+        io::ErrorKind::IsADirectory => format!("{error}; a folder stands where the output belongs"),
+        _ => error.to_string(),
+    }
+}
+
+fn copy(source: &mut dyn Pieces, file: &mut File) -> io::Result<Written> {
+    let mut hasher = blake3::Hasher::new();
+    let mut offset = 0;
+    loop {
+        let piece = source.piece(offset, CHUNK_BYTES)?;
+        if piece.is_empty() {
+            break;
+        }
+        hasher.update(&piece);
+        file.write_all(&piece)?;
+        offset += piece.len() as u64;
+    }
+    Ok(Written { bytes: offset, hash: hasher.finalize().to_hex().to_string() })
+}
+
+/// A file under its hidden name; removed when dropped before `finish`.
+struct Part {
+    file: File,
+    path: PathBuf,
+    finished: bool,
+}
+
+impl Part {
+    fn create(target: &Path) -> io::Result<Self> {
+        let name = target.file_name().unwrap_or_default().to_string_lossy();
+        // Names near the limit of 255 bytes must not grow past it; the process number keeps two runs apart.
+        let name: String = name.chars().take(60).collect();
+        let path = target.with_file_name(format!(".{name}.{}.part", std::process::id()));
+        Ok(Self { file: File::create(&path)?, path, finished: false })
+    }
+
+    fn finish(mut self, target: &Path) -> io::Result<()> {
+        if target.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        fs::rename(&self.path, target)?;
+        self.finished = true;
+        Ok(())
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if !self.finished {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flow::{Element, Source};
+
+    /// Gives `data` out, then fails or ends.
+    struct Given {
+        data: Vec<u8>,
+        fails: bool,
+    }
+
+    impl Pieces for Given {
+        fn piece(&mut self, offset: u64, _len: u32) -> io::Result<Bytes> {
+            let offset = usize::try_from(offset).unwrap();
+            if offset < self.data.len() {
+                return Ok(Bytes::copy_from_slice(&self.data[offset..]));
+            }
+            if self.fails { Err(io::Error::other("gone")) } else { Ok(Bytes::new()) }
+        }
+    }
+
+    fn workflow(elements: &[(&str, &[u32])]) -> Workflow {
+        let mut flow = Workflow::default();
+        for (name, shape) in elements {
+            let (first, count) = (DataId(flow.data_count()), shape.iter().product());
+            flow.elements.push(Element {
+                name: (*name).into(),
+                shape: shape.to_vec(),
+                first,
+                count,
+                source: Source::Defined,
+            });
+        }
+        flow
+    }
+
+    #[test]
+    fn scalars_lie_in_the_folder_and_members_in_their_elements() {
+        let flow = workflow(&[("Best", &[]), ("Class", &[2])]);
+        let found = places(&flow, &[DataId(0), DataId(2)], |id| format!("f{}.csv", id.0));
+        assert_eq!(found[&DataId(0)], PathBuf::from("f0.csv"));
+        assert_eq!(found[&DataId(2)], PathBuf::from("Class/f2.csv"));
+    }
+
+    #[test]
+    fn members_of_one_name_get_folders_by_index() {
+        let flow = workflow(&[("A", &[2, 2]), ("B", &[])]);
+        let all: Vec<DataId> = (0..5).map(DataId).collect();
+        let found = places(&flow, &all, |_| "x".into());
+        assert_eq!(found[&DataId(3)], PathBuf::from("A/1/1/x"));
+        assert_eq!(found[&DataId(4)], PathBuf::from("x"));
+    }
+
+    #[test]
+    fn a_file_never_stands_where_another_needs_a_folder() {
+        let flow = workflow(&[("A", &[]), ("B", &[2])]);
+        let found = places(&flow, &[DataId(0), DataId(1)], |id| if id.0 == 0 { "B".into() } else { "b".into() });
+        assert_ne!(found[&DataId(0)], PathBuf::from("B"));
+    }
+
+    #[test]
+    fn an_output_appears_whole_with_its_hash() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("deep/er/out.txt");
+        let written = write(&mut Given { data: b"tide".to_vec(), fails: false }, &target).unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"tide");
+        assert_eq!(written, Written { bytes: 4, hash: blake3::hash(b"tide").to_hex().to_string() });
+    }
+
+    #[test]
+    fn an_output_that_fails_half_way_leaves_the_old_one_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("out.txt");
+        fs::write(&target, "old").unwrap();
+        let error = write(&mut Given { data: b"half".to_vec(), fails: true }, &target).unwrap_err();
+        assert!(error.to_string().contains("out.txt"), "{error}");
+        assert_eq!(fs::read(&target).unwrap(), b"old");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_folder_in_the_way_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("out.txt")).unwrap();
+        let error = write(&mut Given { data: vec![1], fails: false }, &folder.path().join("out.txt")).unwrap_err();
+        assert!(error.to_string().contains("a folder stands where"), "{error}");
+    }
+}

@@ -1,0 +1,122 @@
+//! What a run stands on: an embedded pool, and the mount or RAM disk through which tasks see it.
+//!
+//! The parts are dropped in the order of the fields, which is the order that leaves nothing behind: first the workspace
+//! (its removals go through the mount), then the mount, then the claim with its folder.
+
+use crate::checked::Checked;
+use crate::order::{Order, Storage};
+use crate::workspace::Workspace;
+use base::{ByteSize, Problem};
+use fuse::{Claim, Mount, RuntimeDir};
+use report::Mode;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use vfs::Vfs;
+
+/// How tasks will see the pool, and the line that says why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// The form.
+    pub mode: Mode,
+    /// One line for the user.
+    pub line: String,
+}
+
+/// Chooses the form. Staging needs no permission at all, so only a demand for the mount can be refused.
+pub fn choose(wanted: Storage, needs_pool: bool) -> Result<Choice, Problem> {
+    if !needs_pool {
+        return Ok(Choice { mode: Mode::None, line: "no pool, since no task reads or writes data".into() });
+    }
+    let staged = |why: String| Choice { mode: Mode::Staging, line: format!("RAM-disk staging, since {why}") };
+    let available = fuse::availability();
+    match (wanted, available) {
+        (Storage::Staging, _) => Ok(staged("--storage staging was asked for".into())),
+        (_, Ok(_)) => Ok(Choice { mode: Mode::Mount, line: "the pool is mounted".into() }),
+        (Storage::Auto, Err(why)) => Ok(staged(why.to_string())),
+        (Storage::Mount, Err(why)) => Err(Problem::new(format!("the pool cannot be mounted: {why}"))
+            .hint("leave --storage mount out to use RAM-disk staging")),
+    }
+}
+
+/// The pool and the way to it.
+#[derive(Debug)]
+pub struct Ground {
+    /// The pool.
+    pub pool: Vfs,
+    /// The mount; none with staging.
+    mount: Option<Mount>,
+    /// Where staging keeps its copies.
+    ram_disk: Option<PathBuf>,
+    /// The run's folder in the runtime directory.
+    claim: Claim,
+}
+
+impl Ground {
+    /// Starts the pool and mounts it, or makes the RAM disk's folder. What dead runs left is removed first.
+    pub fn prepare(order: &Order, mode: Mode, memory: ByteSize) -> Result<Self, Problem> {
+        let told = |error: fuse::MountError| Problem::new(error.to_string());
+        let runtime = RuntimeDir::of_user().map_err(told)?;
+        runtime.sweep().map_err(told)?;
+        let mut claim = runtime.claim(&order.run_id).map_err(told)?;
+        let pool = embedded_pool(memory, order.space_wait)?;
+        let (mount, ram_disk) = match mode {
+            Mode::Mount => {
+                let options = fuse::Options { name: claim.name().to_owned(), ..fuse::Options::default() };
+                let mount = Mount::new(pool.clone(), claim.mount_point(), &options).map_err(told)?;
+                (Some(mount), None)
+            }
+            _ => (None, Some(make_ram_disk(&mut claim)?)),
+        };
+        Ok(Self { pool, mount, ram_disk, claim })
+    }
+
+    /// The folder below which tasks find everything.
+    pub fn root(&self) -> &Path {
+        self.ram_disk.as_deref().unwrap_or_else(|| self.claim.mount_point())
+    }
+
+    /// The pool as tasks see it.
+    pub fn workspace(&self, flow: Arc<Checked>) -> Workspace {
+        let (pool, root) = (self.pool.clone(), self.root().to_path_buf());
+        if self.mount.is_some() { Workspace::mounted(pool, root, flow) } else { Workspace::staged(pool, root, flow) }
+    }
+
+    /// Something that unmounts from any thread, for a process that must end at once.
+    pub fn unmounter(&self) -> Option<fuse::Unmounter> {
+        self.mount.as_ref().map(Mount::unmounter)
+    }
+
+    /// Unmounts and removes; the error says what could not be.
+    pub fn close(self) -> Result<(), String> {
+        let unmounted = self.mount.map_or(Ok(()), |mount| mount.unmount().map(drop).map_err(|error| error.to_string()));
+        drop(self.claim);
+        unmounted
+    }
+}
+
+/// A node in this process, and files over it.
+pub fn embedded_pool(memory: ByteSize, space_wait: Duration) -> Result<Vfs, Problem> {
+    let settings = node::Settings { space_wait, ..node::Settings::new(memory) };
+    let options = arena::Options { stripe_bytes: settings.stripe_bytes, ..arena::Options::of_capacity(memory.0) };
+    let engine = arena::Arena::new(options).map_err(|error| {
+        Problem::new(format!("no memory for a pool of {memory}: {error}")).hint("give less with --memory")
+    })?;
+    let node = node::embedded(settings, Arc::new(engine));
+    Ok(Vfs::new(client::Client::embedded(node)))
+}
+
+/// A folder on a RAM disk: /dev/shm where there is one, else the folder for temporary files.
+fn make_ram_disk(claim: &mut Claim) -> Result<PathBuf, Problem> {
+    let shm = Path::new("/dev/shm");
+    let parent = if shm.is_dir() { shm.to_path_buf() } else { std::env::temp_dir() };
+    let uid = rustix::process::geteuid().as_raw();
+    let folder = parent.join(format!("tidemill-{uid}-{}", claim.name()));
+    claim.also_removes(&folder).map_err(|error| Problem::new(error.to_string()))?;
+    let mut builder = std::fs::DirBuilder::new();
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(&folder).map_err(|error| {
+        Problem::new(format!("{}: {error}", folder.display())).hint("staging needs a RAM disk it may write to")
+    })?;
+    Ok(folder)
+}

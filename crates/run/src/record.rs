@@ -1,0 +1,187 @@
+//! The report as it fills: what happened to tasks and data, in the words of run.json.
+
+use crate::export::Written;
+use crate::workspace::Made;
+use flow::{DataId, TaskId};
+use report::{Attempt, Captured, Outcome, Reason, ReasonKind, Run, Seconds, Status};
+use std::time::Instant;
+
+/// How an attempt failed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Failure {
+    /// The sort of failure.
+    pub kind: ReasonKind,
+    /// A sentence: what failed, on what, what to do.
+    pub text: String,
+    /// The signal that ended the process.
+    pub signal: Option<i32>,
+    /// Whether another attempt can help.
+    pub retry: bool,
+}
+
+impl Failure {
+    /// A failure without a signal that another attempt may mend.
+    pub fn new(kind: ReasonKind, text: impl Into<String>) -> Self {
+        Self { kind, text: text.into(), signal: None, retry: true }
+    }
+}
+
+/// One attempt of a task, after it ended.
+#[derive(Debug)]
+pub struct Tried {
+    /// The task.
+    pub task: TaskId,
+    /// When it started.
+    pub started: Instant,
+    /// When it ended.
+    pub ended: Instant,
+    /// The command; empty if it could not be made.
+    pub argv: Vec<String>,
+    /// The exit code, if it exited.
+    pub exit_code: Option<i32>,
+    /// Processor seconds.
+    pub cpu_s: Option<f64>,
+    /// Largest resident memory, in bytes.
+    pub max_rss_bytes: Option<u64>,
+    /// What it printed.
+    pub stdout: Option<Captured>,
+    /// The same on standard error.
+    pub stderr: Option<Captured>,
+    /// What it wrote, or why it failed.
+    pub result: Result<Vec<Made>, Failure>,
+}
+
+/// A `report::Run` with the clock that its times start from.
+#[derive(Debug)]
+pub struct Record {
+    /// The report so far.
+    pub run: Run,
+    begun: Instant,
+}
+
+impl Record {
+    /// A record whose times count from `begun`.
+    pub fn new(run: Run, begun: Instant) -> Self {
+        Self { run, begun }
+    }
+
+    /// Seconds from the start to `moment`.
+    pub fn at(&self, moment: Instant) -> Seconds {
+        moment.saturating_duration_since(self.begun).into()
+    }
+
+    /// Seconds from the start to now.
+    pub fn now(&self) -> Seconds {
+        self.at(Instant::now())
+    }
+
+    fn task(&mut self, id: TaskId) -> &mut report::Task {
+        &mut self.run.tasks[id.0 as usize]
+    }
+
+    fn member(&mut self, id: DataId) -> &mut report::Member {
+        &mut self.run.data[id.0 as usize]
+    }
+
+    /// The task's last input is there.
+    pub fn ready(&mut self, id: TaskId) {
+        let now = self.now();
+        self.task(id).ready_s = Some(now);
+    }
+
+    /// An attempt starts.
+    pub fn started(&mut self, id: TaskId, slot: u32, attempt: u32) {
+        let task = self.task(id);
+        task.slot = Some(slot);
+        task.attempts = attempt;
+    }
+
+    /// An attempt ended; what became of the task is said apart.
+    pub fn tried(&mut self, tried: &Tried) {
+        let (start, end) = (self.at(tried.started), self.at(tried.ended));
+        for made in tried.result.iter().flatten() {
+            let member = self.member(made.data);
+            (member.bytes, member.written_s) = (Some(made.bytes), Some(end));
+        }
+        let task = self.task(tried.task);
+        (task.start_s, task.end_s) = (Some(start), Some(end));
+        task.exit_code = tried.exit_code;
+        task.cpu_s = tried.cpu_s.map(Seconds::rounded);
+        task.max_rss_bytes = tried.max_rss_bytes;
+        task.status = if tried.result.is_ok() { Status::Done } else { Status::Failed };
+        task.set_command(&tried.argv);
+        task.reason = tried.result.as_ref().err().map(|failure| Reason {
+            kind: failure.kind,
+            text: failure.text.clone(),
+            root: Some(tried.task.0),
+            via: None,
+            signal: failure.signal,
+            stdout: tried.stdout.clone(),
+            stderr: tried.stderr.clone(),
+        });
+    }
+
+    /// The attempt that just failed is followed by another.
+    pub fn retried(&mut self, id: TaskId) {
+        let task = self.task(id);
+        let (Some(slot), Some(start_s), Some(end_s)) = (task.slot, task.start_s, task.end_s) else { return };
+        let text = task.reason.as_ref().map(|reason| reason.text.clone()).unwrap_or_default();
+        task.earlier.push(Attempt { slot, start_s, end_s, text });
+    }
+
+    /// The task failed without an attempt of its own.
+    pub fn never_ran(&mut self, id: TaskId, reason: Reason) {
+        let task = self.task(id);
+        task.status = Status::Failed;
+        task.reason = Some(reason);
+    }
+
+    /// The member was deleted from the pool.
+    pub fn dropped(&mut self, id: DataId) {
+        let now = self.now();
+        self.member(id).dropped_s = Some(now);
+    }
+
+    /// The member stands under `--out`.
+    pub fn exported(&mut self, id: DataId, path: String, written: Written) {
+        let member = self.member(id);
+        (member.exported, member.hash) = (Some(path), Some(written.hash));
+    }
+
+    /// An input's hash and size.
+    pub fn hashed(&mut self, id: DataId, hash: String, bytes: u64) {
+        let member = self.member(id);
+        (member.hash, member.bytes) = (Some(hash), Some(bytes));
+    }
+
+    /// How full the pool is now.
+    pub fn sample(&mut self, used: u64, capacity: u64) {
+        let now = self.now();
+        self.run.pool.push(now, used, capacity);
+    }
+
+    /// Something about the whole run went wrong; the first word of it stays.
+    pub fn problem(&mut self, text: String) {
+        self.run.problem.get_or_insert(text);
+    }
+
+    /// Ends the report: the outcome follows from the tasks, the problem and whether the user gave up.
+    pub fn seal(&mut self, interrupted: bool) {
+        let failed = self.run.problem.is_some() || self.run.tasks.iter().any(|task| task.status == Status::Failed);
+        self.run.outcome = match (interrupted, failed) {
+            (true, _) => Outcome::Interrupted,
+            (false, true) => Outcome::Failed,
+            (false, false) => Outcome::Done,
+        };
+        self.run.exit_code = i32::from(self.run.outcome != Outcome::Done);
+        let makespan = self.now();
+        self.run.seal(makespan);
+        self.run.ended = wall_clock();
+    }
+}
+
+/// Now, as run.json writes it.
+pub fn wall_clock() -> String {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    report::rfc3339_utc(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,281 @@
+//! From an order to its report: everything before and after the loop.
+
+use crate::attempt::Context;
+use crate::checked::Checked;
+use crate::drive::{Driver, Exports};
+use crate::event::Event;
+use crate::export;
+use crate::ground::{Choice, Ground, choose};
+use crate::memory::Limits;
+use crate::order::Order;
+use crate::provenance::{self, Resolved};
+use crate::record::{Record, wall_clock};
+use crate::workspace::Workspace;
+use crate::{layout, preflight};
+use base::{ByteSize, Problem};
+use flow::{DataId, ToolId};
+use report::{Mode, Outcome, Run};
+use sched::{Machine, Options, Scheduler};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// What must still be done if the process has to end at once: the mount goes away.
+#[derive(Debug, Clone, Default)]
+pub struct LastResort(Arc<Mutex<Option<fuse::Unmounter>>>);
+
+impl LastResort {
+    /// Unmounts, if there is a mount. Callable from any thread, at any time, more than once.
+    pub fn act(&self) {
+        if let Some(unmounter) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = unmounter.unmount();
+        }
+    }
+
+    fn arm(&self, unmounter: Option<fuse::Unmounter>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = unmounter;
+    }
+}
+
+/// What preflight found out.
+struct Prepared {
+    programs: HashMap<ToolId, PathBuf>,
+    scheduler: Scheduler,
+    choice: Choice,
+    memory: ByteSize,
+    warnings: Vec<String>,
+}
+
+/// What a run of the workflow looks at before it starts, apart from its settings: inputs and programs.
+pub fn check_before_start(flow: &Checked, data_dir: &Path) -> Result<(), Vec<Problem>> {
+    let mut problems = preflight::inputs(flow, data_dir);
+    problems.extend(preflight::programs(flow).err().into_iter().flatten());
+    if problems.is_empty() { Ok(()) } else { Err(problems) }
+}
+
+/// Runs the order. Refusals come before anything was started; everything later is in the report.
+///
+/// `tell` is called on the calling thread. When `cancel` fires, nothing new starts, running tasks are ended, and the report
+/// says `interrupted`.
+pub async fn run(
+    order: Order,
+    tell: &mut dyn FnMut(&Event),
+    cancel: CancellationToken,
+    last_resort: &LastResort,
+) -> Result<Run, Vec<Problem>> {
+    let begun = Instant::now();
+    let prepared = prepare(&order)?;
+    let ground = match prepared.choice.mode {
+        Mode::None => None,
+        mode => Some(Ground::prepare(&order, mode, prepared.memory).map_err(|problem| vec![problem])?),
+    };
+    last_resort.arm(ground.as_ref().and_then(Ground::unmounter));
+    let flow = Arc::new(order.flow.clone());
+    let workspace = ground.as_ref().map(|ground| ground.workspace(flow.clone()));
+    if let Some(workspace) = &workspace {
+        let brought = workspace.bring_inputs(&order.data_dir, order.stage_in).await;
+        brought.map_err(|trouble| vec![Problem::new(format!("an input cannot be shown to tasks: {trouble}"))])?;
+    }
+    let mut record = Record::new(blank(&order, &prepared), begun);
+    tell(&Event::Started {
+        run: order.run_id.clone(),
+        tasks: flow.workflow().tasks.len(),
+        slots: order.slots,
+        storage: mode_name(prepared.choice.mode),
+        storage_line: prepared.choice.line.clone(),
+        memory: if ground.is_some() { prepared.memory } else { ByteSize(0) },
+    });
+    prepared.warnings.iter().for_each(|warning| tell(&Event::Warning(warning.clone())));
+    let hashes = hash_in_background(&order, &prepared);
+    let context = context(&order, flow, workspace, prepared.programs);
+    let driver = Driver::new(context.clone(), prepared.scheduler, exports(&order), &mut record, tell, cancel.clone());
+    driver.drive().await;
+    hashes.await.unwrap_or_default().put_into(&mut record);
+    close(context, ground, &mut record);
+    last_resort.arm(None);
+    record.seal(cancel.is_cancelled());
+    tell(&ended(&record.run));
+    Ok(record.run)
+}
+
+fn prepare(order: &Order) -> Result<Prepared, Vec<Problem>> {
+    let flow = &order.flow;
+    let mut problems = preflight::inputs(flow, &order.data_dir);
+    problems.extend(preflight::out_dir(&order.out_dir));
+    let programs = preflight::programs(flow).unwrap_or_else(|missing| {
+        problems.extend(missing);
+        HashMap::new()
+    });
+    let limits = Limits::read();
+    let (memory, lowered) = limits.pool(order.memory);
+    let scheduler = scheduler(order, &limits, memory).unwrap_or_else(|refused| {
+        problems.extend(refused);
+        None
+    });
+    let needs_pool = flow.workflow().tasks.iter().any(|task| flow.workflow().tool_of(task).needs_workdir());
+    let choice = choose(order.storage, needs_pool);
+    match (choice, scheduler) {
+        (Ok(choice), Some(scheduler)) if problems.is_empty() => {
+            Ok(Prepared { programs, scheduler, choice, memory, warnings: lowered.into_iter().collect() })
+        }
+        (choice, _) => {
+            problems.extend(choice.err());
+            Err(problems)
+        }
+    }
+}
+
+/// The scheduler with all tasks; tasks that can never run here are problems.
+fn scheduler(order: &Order, limits: &Limits, pool: ByteSize) -> Result<Option<Scheduler>, Vec<Problem>> {
+    const LISTED_MAX: usize = 5;
+    let machine = Machine { slots: order.slots, memory: limits.available.saturating_sub(pool.0) };
+    let options = Options { fail_fast: order.fail_fast };
+    let workflow = order.flow.workflow();
+    Scheduler::from_workflow(workflow, machine, options, |_| order.keep).map(Some).map_err(|refused| {
+        let told = refused.iter().take(LISTED_MAX).map(|(task, why)| {
+            let tool = &workflow.tool_of(&workflow.tasks[task.0 as usize]).name;
+            Problem::new(format!("task {} {tool}: {why}", task.0))
+        });
+        told.collect()
+    })
+}
+
+/// The report before anything ran.
+fn blank(order: &Order, prepared: &Prepared) -> Run {
+    let limits = Limits::read();
+    let uname = rustix::system::uname();
+    let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
+    let mut run = Run::plan(order.flow.workflow());
+    run.id.clone_from(&order.run_id);
+    run.version = env!("CARGO_PKG_VERSION").to_owned();
+    run.started = wall_clock();
+    run.workflow.source.clone_from(&order.asked.source);
+    run.workflow.language.clone_from(&order.asked.language);
+    run.workflow.hash = provenance::hash_file(order.asked.source.as_ref()).ok().map(|(hash, _)| hash);
+    run.command_line.clone_from(&order.asked.command_line);
+    run.directory = std::env::current_dir().map(|dir| dir.display().to_string()).unwrap_or_default();
+    let json = |value: &flow::ConfigValue| serde_json::to_value(value).unwrap_or_default();
+    run.sets = order.asked.sets.iter().map(|(name, value)| (name.clone(), json(value))).collect();
+    run.machine = report::Machine {
+        host: text(uname.nodename()),
+        system: format!("{} {} {}", text(uname.sysname()), text(uname.release()), text(uname.machine())),
+        cpus: std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX)),
+        memory_bytes: limits.total,
+    };
+    run.settings = report::Settings {
+        slots: order.slots,
+        memory_limit_bytes: if prepared.choice.mode == Mode::None { 0 } else { prepared.memory.0 },
+        mode: prepared.choice.mode,
+        mode_reason: prepared.choice.line.clone(),
+        data: Some(order.data_dir.display().to_string()),
+        tools: order.asked.tools.clone(),
+        out: Some(order.out_dir.display().to_string()),
+        keep: order.keep,
+        stage_in: order.stage_in,
+        fail_fast: order.fail_fast,
+    };
+    run.warnings.clone_from(&prepared.warnings);
+    run.provenance.seeds = provenance::seeds(order.flow.workflow(), std::env::vars());
+    run
+}
+
+fn context(
+    order: &Order,
+    flow: Arc<Checked>,
+    workspace: Option<Workspace>,
+    programs: HashMap<ToolId, PathBuf>,
+) -> Arc<Context> {
+    Arc::new(Context {
+        flow,
+        workspace,
+        programs,
+        environment: std::env::vars_os().collect(),
+        elsewhere: std::env::current_dir().unwrap_or_else(|_| "/".into()),
+        grace: order.grace,
+        keep: order.keep,
+    })
+}
+
+/// What goes out: outputs that nobody reads, what was asked for, everything with `--keep`.
+fn exports(order: &Order) -> Exports {
+    let flow = &order.flow;
+    let written = (0..flow.workflow().data_count()).map(DataId).filter(|id| flow.writer_of(*id).is_some());
+    let is_final = |id: &DataId| flow.readers(*id).is_empty();
+    let wanted: Vec<DataId> = written.filter(|id| order.keep || is_final(id) || order.exports.contains(id)).collect();
+    let places = export::places(flow.workflow(), &wanted, |id| flow.file_name(id).to_owned());
+    Exports {
+        finals: wanted.iter().copied().filter(is_final).collect(),
+        places: places.into_iter().map(|(id, place)| (id, order.out_dir.join(place))).collect(),
+    }
+}
+
+/// Hashes of tools and inputs.
+#[derive(Default)]
+struct Hashes {
+    tools: Vec<report::ToolUsed>,
+    inputs: Vec<(DataId, String, u64)>,
+}
+
+impl Hashes {
+    fn put_into(self, record: &mut Record) {
+        record.run.provenance.tools = self.tools;
+        self.inputs.into_iter().for_each(|(id, hash, bytes)| record.hashed(id, hash, bytes));
+    }
+}
+
+/// Hashes what the run was made of while it runs.
+fn hash_in_background(order: &Order, prepared: &Prepared) -> tokio::task::JoinHandle<Hashes> {
+    let workflow = order.flow.workflow();
+    let mut tools: Vec<(ToolId, Resolved)> = prepared
+        .programs
+        .iter()
+        .map(|(id, program)| {
+            let tool = workflow.tools[id.0 as usize].clone();
+            (*id, Resolved { tool, program: program.clone() })
+        })
+        .collect();
+    tools.sort_by_key(|(id, _)| *id);
+    let path_of = |id| layout::host_path(&order.flow, id).map(|path| (id, order.data_dir.join(path)));
+    let inputs: Vec<(DataId, PathBuf)> = (0..workflow.data_count()).map(DataId).filter_map(path_of).collect();
+    tokio::task::spawn_blocking(move || Hashes {
+        tools: tools.iter().map(|(_, resolved)| provenance::tool_used(resolved)).collect(),
+        inputs: inputs
+            .into_iter()
+            .filter_map(|(id, path)| provenance::hash_file(&path).ok().map(|(hash, bytes)| (id, hash, bytes)))
+            .collect(),
+    })
+}
+
+/// Takes everything down. The context is ours alone by now: all attempts have ended.
+fn close(context: Arc<Context>, ground: Option<Ground>, record: &mut Record) {
+    if let Some(workspace) = Arc::into_inner(context).and_then(|context| context.workspace) {
+        let mut workspace = workspace;
+        workspace.close();
+    }
+    if let Some(Err(error)) = ground.map(Ground::close) {
+        record.run.warnings.push(format!("the mount could not be taken down cleanly: {error}"));
+    }
+}
+
+fn ended(run: &Run) -> Event {
+    Event::Ended {
+        outcome: match run.outcome {
+            Outcome::Done => "done",
+            Outcome::Failed => "failed",
+            Outcome::Interrupted => "interrupted",
+        },
+        seconds: run.makespan().0,
+        done: run.totals.tasks_done as usize,
+        failed: run.totals.tasks_failed as usize,
+    }
+}
+
+fn mode_name(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Mount => "mount",
+        Mode::Staging => "staging",
+        Mode::None => "none",
+    }
+}

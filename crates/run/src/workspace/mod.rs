@@ -1,0 +1,181 @@
+//! Where tasks run: the pool as they see it.
+//!
+//! A workspace has a root folder, and below it every member lies where `layout` says, in both forms:
+//!
+//! ```text
+//!              mounted                                staged
+//! root         the mount of the pool                  a folder on a RAM disk
+//! enter        folder made in the pool                folder made; inputs copied from the pool, once for all who read
+//! collect      outputs looked up, leftovers removed   outputs copied into the pool, the folder removed
+//! drop         removed through the mount              removed in the pool
+//! ```
+//!
+//! The pool is the truth in both: exports and checks read it. In the mounted form whatever is removed is removed through
+//! the mount, so that the kernel's caches never show what is gone.
+
+mod janitor;
+mod mounted;
+mod staged;
+mod transfer;
+mod trouble;
+
+pub use transfer::PoolFile;
+pub use trouble::Trouble;
+
+use crate::checked::Checked;
+use crate::layout;
+use flow::{Command, DataId, TaskId};
+use mounted::Mounted;
+use staged::Staged;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use vfs::Vfs;
+
+/// The pool as the tasks of one run see it.
+#[derive(Debug)]
+pub struct Workspace {
+    base: Base,
+    form: Form,
+}
+
+/// What both forms have.
+#[derive(Debug, Clone)]
+pub(crate) struct Base {
+    pool: Vfs,
+    root: PathBuf,
+    flow: Arc<Checked>,
+    owner: wire::Owner,
+}
+
+#[derive(Debug)]
+enum Form {
+    Mounted(Mounted),
+    Staged(Staged),
+}
+
+/// A member that a task wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Made {
+    /// The member.
+    pub data: DataId,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// What `collect` found.
+#[derive(Debug)]
+pub enum Collected {
+    /// Every output is there.
+    All(Vec<Made>),
+    /// These are not, or are no regular files; with where they were expected and what was there instead.
+    Missing(Vec<Missing>),
+}
+
+/// An output that a task did not write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Missing {
+    /// The member.
+    pub data: DataId,
+    /// Where it was expected.
+    pub path: PathBuf,
+    /// What was found there: nothing, a directory, a link.
+    pub found: &'static str,
+}
+
+impl Workspace {
+    /// The form in which the mount at `root` shows the pool.
+    pub fn mounted(pool: Vfs, root: PathBuf, flow: Arc<Checked>) -> Self {
+        Self { base: Base { pool, root, flow, owner: current_owner() }, form: Form::Mounted(Mounted::new()) }
+    }
+
+    /// The form with copies in `root`, a folder on a RAM disk.
+    pub fn staged(pool: Vfs, root: PathBuf, flow: Arc<Checked>) -> Self {
+        Self { base: Base { pool, root, flow, owner: current_owner() }, form: Form::Staged(Staged::default()) }
+    }
+
+    /// The absolute path by which tasks know member `id`.
+    pub fn path_of(&self, id: DataId) -> PathBuf {
+        self.base.root.join(layout::member(&self.base.flow, id))
+    }
+
+    /// The absolute path of a task's folder.
+    pub fn dir_of(&self, task: TaskId) -> PathBuf {
+        self.base.root.join(layout::task_dir(&self.base.flow, task))
+    }
+
+    /// Shows the inputs below `data`: bound read-only, or copied into the pool with `stage_in`. Paths that are relative
+    /// start at `data_dir`.
+    pub async fn bring_inputs(&self, data_dir: &Path, stage_in: bool) -> Result<(), Trouble> {
+        let workflow = self.base.flow.workflow();
+        let mut seen = std::collections::HashSet::new();
+        for id in (0..workflow.data_count()).map(DataId) {
+            let Some(path) = layout::host_path(&self.base.flow, id) else { continue };
+            let (host, place) = (data_dir.join(path), layout::member(&self.base.flow, id));
+            if !seen.insert(place.clone()) {
+                continue;
+            }
+            match &self.form {
+                _ if stage_in => transfer::into_pool(&self.base, host, &place).await.map(drop)?,
+                Form::Mounted(_) => self.base.bind(&host, &place).await?,
+                Form::Staged(_) => staged::link_input(&self.base, &host, &place)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the task's folder with its lists and links, and brings its inputs where they are looked for.
+    pub async fn enter(&self, task: TaskId, command: &Command) -> Result<(), Trouble> {
+        match &self.form {
+            Form::Mounted(_) => mounted::enter(&self.base, task, command).await,
+            Form::Staged(staged) => staged.enter(&self.base, task, command).await,
+        }
+    }
+
+    /// Takes over what the task wrote, and removes what else it left in its folder unless `keep`.
+    pub async fn collect(&self, task: TaskId, keep: bool) -> Result<Collected, Trouble> {
+        match &self.form {
+            Form::Mounted(mounted) => mounted.collect(&self.base, task, keep).await,
+            Form::Staged(staged) => staged.collect(&self.base, task).await,
+        }
+    }
+
+    /// Removes everything of a failed attempt, so that the next one starts as the first did.
+    pub async fn discard(&self, task: TaskId) -> Result<(), Trouble> {
+        match &self.form {
+            Form::Mounted(_) => mounted::discard(&self.base, task).await,
+            Form::Staged(staged) => staged.leave(&self.base, task).await,
+        }
+    }
+
+    /// Removes a member that nobody reads any more. Inputs stay: they cost nothing while they are bound.
+    pub async fn drop_member(&self, id: DataId) -> Result<(), Trouble> {
+        let place = layout::member(&self.base.flow, id);
+        match &self.form {
+            Form::Mounted(mounted) => mounted.remove(self.base.root.join(place)),
+            Form::Staged(_) => self.base.remove(&place).await?,
+        }
+        Ok(())
+    }
+
+    /// A member's bytes, for its export.
+    pub async fn open(&self, id: DataId) -> Result<PoolFile, Trouble> {
+        PoolFile::open(&self.base.pool, &layout::member(&self.base.flow, id)).await
+    }
+
+    /// How full the pool is.
+    pub fn usage(&self) -> wire::Usage {
+        self.base.pool.usage()
+    }
+
+    /// Waits for what is still being removed.
+    pub fn close(&mut self) {
+        if let Form::Mounted(mounted) = &mut self.form {
+            mounted.close();
+        }
+    }
+}
+
+/// Files belong to whoever runs the tasks.
+fn current_owner() -> wire::Owner {
+    wire::Owner { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
+}

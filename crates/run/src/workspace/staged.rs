@@ -1,0 +1,139 @@
+//! The staged form: copies on a RAM disk around each task (paper 001, section 4.2.3, "RAM disk as generic storage buffer").
+
+use super::janitor::remove_any;
+use super::{Base, Collected, Made, Missing, Trouble, transfer};
+use crate::layout;
+use flow::{Command, DataId, TaskId};
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+/// Which members lie on the RAM disk now, and how many running tasks read each.
+///
+/// One lock over all: while a member is copied, a second task that reads it waits for the copy instead of making another.
+#[derive(Debug, Default)]
+pub struct Staged {
+    resident: tokio::sync::Mutex<HashMap<DataId, u32>>,
+}
+
+impl Staged {
+    /// All or nothing: if this fails, the task holds no input and has no folder.
+    pub async fn enter(&self, base: &Base, task: TaskId, command: &Command) -> Result<(), Trouble> {
+        self.bring(base, task).await?;
+        if let Err(trouble) = furnish(base, task, command) {
+            self.leave(base, task).await?;
+            return Err(trouble);
+        }
+        Ok(())
+    }
+
+    pub async fn collect(&self, base: &Base, task: TaskId) -> Result<Collected, Trouble> {
+        let (mut made, mut missing) = (Vec::new(), Vec::new());
+        for data in base.outputs(task) {
+            let place = layout::member(&base.flow, data);
+            let path = base.root.join(&place);
+            match not_a_file(&path) {
+                Some(found) => missing.push(Missing { data, path, found }),
+                None if missing.is_empty() => {
+                    made.push(Made { data, bytes: transfer::into_pool(base, path, &place).await? });
+                }
+                None => {}
+            }
+        }
+        if missing.is_empty() {
+            self.leave(base, task).await?;
+            return Ok(Collected::All(made));
+        }
+        Ok(Collected::Missing(missing))
+    }
+
+    /// Gives back the inputs and removes the task's folder.
+    pub async fn leave(&self, base: &Base, task: TaskId) -> Result<(), Trouble> {
+        let dir = base.root.join(layout::task_dir(&base.flow, task));
+        remove(&dir)?;
+        let mut resident = self.resident.lock().await;
+        copied_inputs(base, task).into_iter().try_for_each(|data| give_back(base, &mut resident, data))
+    }
+
+    /// Copies the inputs that are not there yet.
+    async fn bring(&self, base: &Base, task: TaskId) -> Result<(), Trouble> {
+        let mut resident = self.resident.lock().await;
+        let mut brought = Vec::new();
+        for data in copied_inputs(base, task) {
+            let place = layout::member(&base.flow, data);
+            if !resident.contains_key(&data)
+                && let Err(trouble) = transfer::out_of_pool(base, &place, base.root.join(&place)).await
+            {
+                brought.into_iter().try_for_each(|data| give_back(base, &mut resident, data))?;
+                return Err(trouble);
+            }
+            *resident.entry(data).or_default() += 1;
+            brought.push(data);
+        }
+        Ok(())
+    }
+}
+
+/// One reader less; the copy goes with the last.
+fn give_back(base: &Base, resident: &mut HashMap<DataId, u32>, data: DataId) -> Result<(), Trouble> {
+    let readers = resident.get_mut(&data).expect("a task gives back only what it was brought");
+    *readers -= 1;
+    if *readers > 0 {
+        return Ok(());
+    }
+    resident.remove(&data);
+    remove(&base.root.join(layout::member(&base.flow, data)))
+}
+
+/// Makes the task's folder with its lists and links.
+fn furnish(base: &Base, task: TaskId, command: &Command) -> Result<(), Trouble> {
+    let dir = base.root.join(layout::task_dir(&base.flow, task));
+    fs::create_dir_all(&dir).map_err(Trouble::host(dir))?;
+    for (path, text) in &command.lists {
+        fs::write(path, text).map_err(Trouble::host(path))?;
+    }
+    for dir in &command.dirs {
+        fs::create_dir_all(&dir.path).map_err(Trouble::host(&dir.path))?;
+        for (name, target) in &dir.links {
+            symlink(target, Path::new(&dir.path).join(name)).map_err(Trouble::host(&dir.path))?;
+        }
+    }
+    Ok(())
+}
+
+/// The inputs of a task that lie in the pool, each once; bound ones are links that were made at the start.
+fn copied_inputs(base: &Base, task: TaskId) -> Vec<DataId> {
+    let mut inputs: Vec<DataId> = base.flow.inputs(task).collect();
+    inputs.sort_unstable();
+    inputs.dedup();
+    inputs.retain(|id| !base.root.join(layout::member(&base.flow, *id)).is_symlink());
+    inputs
+}
+
+/// What stands where an output should be, if it is no regular file.
+fn not_a_file(path: &Path) -> Option<&'static str> {
+    match fs::symlink_metadata(path) {
+        Err(_) => Some("nothing is there"),
+        Ok(metadata) if metadata.is_file() => None,
+        Ok(metadata) if metadata.is_dir() => Some("a directory is there"),
+        Ok(metadata) if metadata.is_symlink() => Some("a symbolic link is there, and the pool keeps files"),
+        Ok(_) => Some("something is there that is no regular file"),
+    }
+}
+
+/// An input stays on the host's disk: a link leads to it.
+pub fn link_input(base: &Base, host: &Path, place: &Path) -> Result<(), Trouble> {
+    let link = base.root.join(place);
+    let folder = link.parent().map(Path::to_path_buf).unwrap_or_default();
+    fs::create_dir_all(&folder).map_err(Trouble::host(folder))?;
+    symlink(host, &link).map_err(Trouble::host(link))
+}
+
+fn remove(path: &PathBuf) -> Result<(), Trouble> {
+    match remove_any(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Trouble::Host { path: path.clone(), error }),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,195 @@
+//! Bytes between the pool and the host's disks, in pieces, off the scheduler's thread.
+
+use super::{Base, Trouble};
+use crate::export::Pieces;
+use bytes::Bytes;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use tokio::runtime::Handle;
+use vfs::{Handle as FileHandle, Vfs};
+use wire::{OpenFlags, Refusal};
+
+/// Bytes moved at a time: a stripe.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// An open file of the pool, read in order.
+#[derive(Debug)]
+pub struct PoolFile {
+    pool: Vfs,
+    handle: FileHandle,
+    runtime: Handle,
+    /// Its permission bits.
+    pub mode: u32,
+}
+
+impl PoolFile {
+    /// Opens the file at `path` below the pool's root.
+    pub async fn open(pool: &Vfs, path: &Path) -> Result<Self, Trouble> {
+        let attributes = pool.resolve(bytes_of(path)).await.map_err(Trouble::pool(path))?;
+        let handle = pool.open(attributes.file, OpenFlags::READ).await.map_err(Trouble::pool(path))?;
+        Ok(Self { pool: pool.clone(), handle, runtime: Handle::current(), mode: attributes.mode })
+    }
+}
+
+impl Pieces for PoolFile {
+    /// Waits on the calling thread: for blocking threads only.
+    fn piece(&mut self, offset: u64, len: u32) -> io::Result<Bytes> {
+        self.runtime.block_on(self.pool.read(self.handle, offset, len)).map_err(io::Error::other)
+    }
+}
+
+impl Drop for PoolFile {
+    fn drop(&mut self) {
+        let (pool, handle) = (self.pool.clone(), self.handle);
+        self.runtime.spawn(async move {
+            let _ = pool.close(handle).await;
+        });
+    }
+}
+
+/// Runs `work` on a thread that may block.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Trouble> + Send + 'static) -> Result<T, Trouble> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(outcome) => outcome,
+        Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+    }
+}
+
+/// Copies a host file to `place` in the pool, with its permission bits; the bytes copied.
+pub async fn into_pool(base: &Base, host: PathBuf, place: &Path) -> Result<u64, Trouble> {
+    let (base, place, runtime) = (base.clone(), place.to_path_buf(), Handle::current());
+    blocking(move || {
+        let mut file = File::open(&host).map_err(Trouble::host(&host))?;
+        let mode = file.metadata().map_err(Trouble::host(&host))?.permissions().mode() & 0o777;
+        let handle = runtime.block_on(base.create(&place, mode))?;
+        let copied = copy_in(&base, &runtime, &mut file, &host, (handle, &place));
+        runtime.block_on(base.pool.close(handle)).map_err(Trouble::pool(&place))?;
+        copied
+    })
+    .await
+}
+
+fn copy_in(
+    base: &Base,
+    runtime: &Handle,
+    file: &mut File,
+    host: &Path,
+    (handle, place): (FileHandle, &Path),
+) -> Result<u64, Trouble> {
+    let mut offset = 0;
+    loop {
+        let mut chunk = Vec::with_capacity(CHUNK_BYTES);
+        let got = file.take(CHUNK_BYTES as u64).read_to_end(&mut chunk).map_err(Trouble::host(host))?;
+        if got == 0 {
+            return Ok(offset);
+        }
+        let mut rest = Bytes::from(chunk);
+        while !rest.is_empty() {
+            let put = runtime.block_on(base.pool.write(handle, offset, rest.clone())).map_err(Trouble::pool(place))?;
+            offset += u64::from(put);
+            rest = rest.slice(put as usize..);
+        }
+    }
+}
+
+/// Copies the file at `place` in the pool to the host, with its permission bits.
+pub async fn out_of_pool(base: &Base, place: &Path, host: PathBuf) -> Result<(), Trouble> {
+    let mut source = PoolFile::open(&base.pool, place).await?;
+    blocking(move || {
+        let folder = host.parent().map(Path::to_path_buf).unwrap_or_default();
+        fs::create_dir_all(&folder).map_err(Trouble::host(folder))?;
+        let copied = copy_out(&mut source, &host);
+        if copied.is_err() {
+            let _ = fs::remove_file(&host);
+        }
+        copied.map_err(Trouble::host(host))
+    })
+    .await
+}
+
+fn copy_out(source: &mut PoolFile, host: &Path) -> io::Result<()> {
+    let mut file = File::options().write(true).create_new(true).mode(source.mode).open(host)?;
+    let mut offset = 0;
+    loop {
+        let piece = source.piece(offset, CHUNK_BYTES as u32)?;
+        if piece.is_empty() {
+            return Ok(());
+        }
+        file.write_all(&piece)?;
+        offset += piece.len() as u64;
+    }
+}
+
+fn bytes_of(path: &Path) -> &[u8] {
+    path.as_os_str().as_bytes()
+}
+
+/// The pool by path: what both forms need of it.
+impl Base {
+    /// A path of the pool for an absolute one below the root.
+    pub(super) fn below_root<'a>(&self, path: &'a Path) -> &'a Path {
+        path.strip_prefix(&self.root).unwrap_or(path)
+    }
+
+    pub(super) async fn make_dir(&self, place: &Path) -> Result<(), Trouble> {
+        self.pool.make_directories(bytes_of(place)).await.map(drop).map_err(Trouble::pool(place))
+    }
+
+    pub(super) async fn write(&self, place: &Path, bytes: &[u8]) -> Result<(), Trouble> {
+        self.pool.write_file(bytes_of(place), bytes).await.map(drop).map_err(Trouble::pool(place))
+    }
+
+    /// None if there is nothing at `place`.
+    pub(super) async fn find(&self, place: &Path) -> Result<Option<wire::Attributes>, Trouble> {
+        match self.pool.resolve(bytes_of(place)).await {
+            Ok(attributes) => Ok(Some(attributes)),
+            Err(Refusal::NotFound(_) | Refusal::NotDirectory(_)) => Ok(None),
+            Err(refusal) => Err(Trouble::pool(place)(refusal)),
+        }
+    }
+
+    pub(super) async fn names_in(&self, place: &Path) -> Result<Vec<OsString>, Trouble> {
+        const PAGE: usize = 1024;
+        let dir = self.pool.resolve(bytes_of(place)).await.map_err(Trouble::pool(place))?.file;
+        let (mut names, mut after) = (Vec::new(), 0);
+        loop {
+            let page = self.pool.list(dir, after, PAGE).await.map_err(Trouble::pool(place))?;
+            let Some(last) = page.last() else { return Ok(names) };
+            after = last.cookie;
+            names.extend(page.iter().map(|entry| OsString::from_vec(entry.name.as_bytes().to_vec())));
+        }
+    }
+
+    pub(super) async fn remove(&self, place: &Path) -> Result<(), Trouble> {
+        self.pool.remove_tree(bytes_of(place)).await.map_err(Trouble::pool(place))
+    }
+
+    /// The folder of `place`, made where it is not there, and the last name.
+    async fn parent(&self, place: &Path) -> Result<(placement::FileId, Vec<u8>), Trouble> {
+        let folder = place.parent().unwrap_or(Path::new(""));
+        let parent = self.pool.make_directories(bytes_of(folder)).await.map_err(Trouble::pool(folder))?;
+        Ok((parent.file, place.file_name().unwrap_or_default().as_bytes().to_vec()))
+    }
+
+    pub(super) async fn link(&self, place: &Path, target: &Path) -> Result<(), Trouble> {
+        let (parent, name) = self.parent(place).await?;
+        let target = target.as_os_str().as_bytes();
+        self.pool.make_symlink(parent, &name, target, self.owner).await.map(drop).map_err(Trouble::pool(place))
+    }
+
+    pub(super) async fn bind(&self, host: &Path, place: &Path) -> Result<(), Trouble> {
+        let (parent, name) = self.parent(place).await?;
+        self.pool.bind(parent, &name, host).await.map(drop).map_err(Trouble::pool(place))
+    }
+
+    async fn create(&self, place: &Path, mode: u32) -> Result<FileHandle, Trouble> {
+        let (parent, name) = self.parent(place).await?;
+        let flags = OpenFlags { truncate: true, ..OpenFlags::WRITE };
+        let made = self.pool.create(parent, &name, mode, self.owner, flags).await.map_err(Trouble::pool(place))?;
+        Ok(made.1)
+    }
+}

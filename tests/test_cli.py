@@ -1,0 +1,39 @@
+"""docs/CLI.md and --help say the same."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).parent.parent / "docs" / "CLI.md"
+COMMANDS = {"run": "## tidemill run", "mount": "## tidemill mount", "umount": "## tidemill umount"}
+
+
+def section(title: str) -> str:
+    """The part of the page under a heading."""
+    text = PAGE.read_text()
+    start = text.index(title)
+    end = text.find("\n## ", start + 1)
+    return text[start:end]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_flag_stands_on_the_page_and_no_other(binary: Path, command: str) -> None:
+    help_text = subprocess.run([binary, command, "--help"], capture_output=True, text=True, check=True).stdout
+    offered = set(re.findall(r"--[a-z][a-z-]+", help_text)) - {"--help"}
+    written = set(re.findall(r"--[a-z][a-z-]+", section(COMMANDS[command])))
+    assert offered == written
+
+
+def test_the_exit_codes_stand_in_the_help(binary: Path) -> None:
+    help_text = subprocess.run([binary, "--help"], capture_output=True, text=True, check=True).stdout
+    for code in ("0 done", "1 a task failed", "2 refused", "129/130/143"):
+        assert code in help_text
+
+
+def test_the_version_is_told(binary: Path) -> None:
+    told = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True).stdout
+    assert re.fullmatch(r"tidemill \d+\.\d+\.\d+\n", told)

@@ -1,0 +1,158 @@
+"""What is refused before anything starts: exit code 2, a message that names the place, nothing left behind."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from workbench import Workbench
+
+COPY = 'var a = Data.get("in"); var b = Data.define("B"); '
+
+BAD_SCRIPTS = {
+    "a syntax error shows file, line, column and the line": (
+        "var a = 1;\nvar b = = 2;\n",
+        ["flow.js:2:", "var b = = 2;"],
+    ),
+    "an unknown tool gets the nearest": (COPY + "cpy({from: a, to: b});", ["unknown tool `cpy`", "`copy`"]),
+    "an unknown parameter gets the nearest": (COPY + "copy({fron: a, to: b});", ["fron", "`from`", "flow.js:1:"]),
+    "a missing parameter is named": (COPY + "copy({from: a});", ["copy", "to"]),
+    "a missing data element is told with what was there": ('var a = Data.get("inn");', ["inn", "in.txt"]),
+    "too few inputs are counted": ('var a = Data.get("in", 3);', ["in", "3"]),
+    "an array used out of bounds is named": (
+        'var p = Data.define("P", 2);\ncopy({from: p[2], to: p[0]});',
+        ["P", "2", "flow.js:2:"],
+    ),
+    "a cycle is shown": (
+        'var a = Data.define("A"); var b = Data.define("B"); copy({from: a, to: b}); copy({from: b, to: a});',
+        ["cycle", "A", "B"],
+    ),
+    "two writers of one element are named": (
+        COPY + "copy({from: a, to: b});\ncopy({from: a, to: b});",
+        ["B", "flow.js:2"],
+    ),
+    "an element that nobody writes is named": ('var a = Data.define("A"); var b = Data.define("B"); copy({from: a, to: b});', ["A"]),
+    "an array to a scalar parameter is refused": (
+        'var p = Data.define("P", 2); var a = Data.get("in"); copy({from: a, to: p});',
+        ["to", "array"],
+    ),
+    "a tool that is not installed is named": (
+        'var d = Data.define("D"); ghost({to: d});',
+        ["no-such-program-anywhere", "ghost"],
+    ),
+    "an endless loop ends": ("while (true) {}", ["step"]),
+    "endless memory ends": ("var s = []; while (true) s.push(new Array(100000).fill(7));", ["memory"]),
+    "files are out of reach": ('require("fs");', ["require"]),
+    "an exception of the script stands at its line": ('\n\nthrow new Error("no tide today");', ["no tide today", "flow.js:3:"]),
+}
+
+
+@pytest.fixture(autouse=True)
+def ghost(bench: Workbench) -> None:
+    """A tool whose program is not there."""
+    with bench.tools.open("a") as tools:
+        tools.write('\n[tools.ghost]\ncommand = ["no-such-program-anywhere", "{to}"]\noutputs.to = {}\n')
+
+
+@pytest.mark.parametrize("storage", ["mount"])
+@pytest.mark.parametrize(("script", "said"), BAD_SCRIPTS.values(), ids=BAD_SCRIPTS)
+def test_script(bench: Workbench, script: str, said: list[str]) -> None:
+    bench.script(script)
+    run = bench.run()
+    assert run.code == 2, run.err
+    for words in said:
+        assert words in run.err
+    assert run.report == {}
+    assert not bench.out.exists()
+    assert bench.mounts() == []
+
+
+BAD_TOOLS = {
+    "unknown key": ('[tools.x]\ncommand = ["true"]\nretires = 1\n', ["retires", "retries"]),
+    "unknown parameter in the command": ('[tools.x]\ncommand = ["cat", "{inn}"]\ninputs.in = {}\n', ["inn", "x", "in"]),
+    "bad time": ('[tools.x]\ncommand = ["true"]\ntimeout = "soon"\n', ["timeout", "soon"]),
+    "missing file": ('[tools.x]\ncommand = ["sh", "{here}/gone.sh"]\nfiles = ["gone.sh"]\n', ["gone.sh"]),
+    "no TOML": ("[tools.x\n", ["tools.toml:"]),
+}
+
+
+@pytest.mark.parametrize("storage", ["mount"])
+@pytest.mark.parametrize(("text", "said"), BAD_TOOLS.values(), ids=BAD_TOOLS)
+def test_tool_file(bench: Workbench, text: str, said: list[str]) -> None:
+    bench.script("")
+    bench.tools.write_text("version = 1\n" + text)
+    run = bench.run()
+    assert run.code == 2
+    for words in said:
+        assert words in run.err
+
+
+FLAGS = {
+    "a variable that the script never declares": (["--set", "m=3"], ["m"]),
+    "an assignment without a value": (["--set", "n"], ["--set n"]),
+    "a size that is none": (["--memory", "lots"], ["lots"]),
+    "no slots": (["--slots", "0"], ["0"]),
+    "an unknown flag": (["--keeep"], ["--keep"]),
+    "a data folder that is not there": (["--data", "/nowhere/at/all"], ["/nowhere/at/all"]),
+    "a tool file that is not there": (["--tools", "/nowhere/tools.toml"], ["/nowhere/tools.toml"]),
+    "an output folder that is a file": (["--out", "/etc/hostname"], ["/etc/hostname"]),
+}
+
+
+@pytest.mark.parametrize("storage", ["mount"])
+@pytest.mark.parametrize(("flags", "said"), FLAGS.values(), ids=FLAGS)
+def test_flags(bench: Workbench, flags: list[str], said: list[str]) -> None:
+    bench.script("var n = 1; " + COPY + "copy({from: a, to: b});")
+    run = bench.run(*flags)
+    assert run.code == 2, run.err
+    for words in said:
+        assert words in run.err
+
+
+@pytest.mark.parametrize("storage", ["mount"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"tidemill_flow": 2}',
+        '{"tidemill_flow": 1, "tasks": [{"tool": "nobody"}]}',
+        '{"tidemill_flow": 1, "surprise": true}',
+        '{"tidemill_flow": 1, "tools": [',
+    ],
+)
+def test_descriptor(bench: Workbench, text: str) -> None:
+    flow = bench.root / "flow.json"
+    flow.write_text(text)
+    done = bench.tidemill("run", flow, "--data", bench.data)
+    assert done.returncode == 2
+    assert "flow.json" in done.stderr
+
+
+@pytest.mark.parametrize("storage", ["mount"])
+def test_a_task_larger_than_the_machine_is_refused(bench: Workbench) -> None:
+    bench.tools.write_text('version = 1\n[tools.big]\ncommand = ["true"]\ncpus = 3000\n')
+    bench.script("big({});")
+    run = bench.run("--slots", "2")
+    assert run.code == 2
+    assert "3000" in run.err
+
+
+@pytest.mark.parametrize("storage", ["mount"])
+def test_a_script_that_is_not_there_is_named(bench: Workbench) -> None:
+    done = bench.tidemill("run", "gone.js")
+    assert done.returncode == 2
+    assert "gone.js" in done.stderr
+
+
+@pytest.mark.parametrize("storage", ["mount"])
+def test_check_says_what_run_would_and_show_lists(bench: Workbench) -> None:
+    bench.script(COPY + "copy({from: a, to: b});")
+    flags = ["--data", bench.data, "--tools", bench.tools]
+    checked = bench.tidemill("flow", "check", bench.workflow, *flags)
+    assert checked.returncode == 0, checked.stderr
+    assert "1 task" in checked.stdout
+    shown = bench.tidemill("flow", "show", bench.workflow, *flags)
+    assert "copy(in) -> B" in shown.stdout
+    exported = bench.tidemill("flow", "export", bench.workflow, *flags)
+    assert json.loads(exported.stdout)["tidemill_flow"] == 1
+    bench.script('var d = Data.define("D"); ghost({to: d});')
+    assert bench.tidemill("flow", "check", bench.workflow, *flags).returncode == 2
