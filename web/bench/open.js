@@ -18,7 +18,9 @@ try {
     await page.close();
   }
   seconds.sort((a, b) => a - b);
-  process.stdout.write(`${JSON.stringify({ name: "report opens", tasks, median_s: seconds[times >> 1], worst_s: seconds.at(-1), at_most_s: 2 })}\n`);
+  process.stdout.write(
+    `${JSON.stringify({ name: "report opens", tasks, median_s: seconds[times >> 1], worst_s: seconds.at(-1), at_most_s: 2 })}\n`,
+  );
 } finally {
   await chrome.close();
   pages.remove();

@@ -5,7 +5,11 @@ import { byId, el } from "./dom.js";
 /** Shows `title` and `lines` (`[term, text]`) near the client point `x`, `y`, inside the window. */
 export function showCard(title, lines, x, y) {
   const card = byId("card");
-  const list = el("dl", {}, lines.map(([term, text, tone]) => [el("dt", {}, term), el("dd", { class: tone ?? null }, text)]));
+  const list = el(
+    "dl",
+    {},
+    lines.map(([term, text, tone]) => [el("dt", {}, term), el("dd", { class: tone ?? null }, text)]),
+  );
   card.replaceChildren(el("p", { class: "card-title" }, title), list);
   card.hidden = false;
   const { width, height } = card.getBoundingClientRect();

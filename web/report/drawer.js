@@ -58,14 +58,23 @@ function facts(task) {
   ];
   // The first line is the status, which stands above.
   const lines = [...linesOf(task).slice(1, 4), ...more];
-  return el("dl", { class: "facts" }, lines.map(([term, text]) => [el("dt", {}, term), el("dd", {}, text)]));
+  return el(
+    "dl",
+    { class: "facts" },
+    lines.map(([term, text]) => [el("dt", {}, term), el("dd", {}, text)]),
+  );
 }
 
 /** Why it failed, and the way there if another task is to blame. */
 export function reasonOf(model, task, go) {
   const steps = chainOf(model, task).slice(1);
   const step = (other) => el("li", {}, taskLink(other, go), `: ${other.reason?.text ?? statusOf(other)}`);
-  return el("div", { class: "reason" }, el("p", {}, task.reason.text), steps.length > 0 ? el("ol", { class: "chain" }, steps.slice(0, LISTED_MAX).map(step)) : null);
+  return el(
+    "div",
+    { class: "reason" },
+    el("p", {}, task.reason.text),
+    steps.length > 0 ? el("ol", { class: "chain" }, steps.slice(0, LISTED_MAX).map(step)) : null,
+  );
 }
 
 /** A button that leads to `task`. */
@@ -89,15 +98,27 @@ export function typed(command) {
 
 /** What it wrote on its streams; the error stream first, where the cause usually stands. */
 export function outputOf(task) {
-  const streams = [["Standard error", task.reason?.stderr], ["Standard output", task.reason?.stdout]].filter(([, stream]) => stream);
-  return streams.length === 0 ? null : el("div", {}, streams.map(([name, stream]) => streamOf(name, stream)));
+  const streams = [
+    ["Standard error", task.reason?.stderr],
+    ["Standard output", task.reason?.stdout],
+  ].filter(([, stream]) => stream);
+  return streams.length === 0
+    ? null
+    : el(
+        "div",
+        {},
+        streams.map(([name, stream]) => streamOf(name, stream)),
+      );
 }
 
 function streamOf(name, { head, tail = "", bytes }) {
   const kept = new TextEncoder().encode(head + tail).length;
   const cut = kept < bytes ? `\n[… ${words.bytes(bytes - kept)} left out …]\n` : "";
   const text = [words.plainLines(head), cut ? el("span", { class: "cut" }, cut) : null, words.plainLines(tail)];
-  return [el("h4", {}, `${name}, ${words.bytes(bytes)}`), el("pre", { tabindex: "0", "aria-label": name, class: "output" }, text.filter(Boolean))];
+  return [
+    el("h4", {}, `${name}, ${words.bytes(bytes)}`),
+    el("pre", { tabindex: "0", "aria-label": name, class: "output" }, text.filter(Boolean)),
+  ];
 }
 
 function dataOf(model, title, refs) {
@@ -108,8 +129,15 @@ function dataOf(model, title, refs) {
     for (let place = first; place < first + length; place += 1) sum += model.run.data[place].bytes ?? 0;
     return sum;
   };
-  const item = (ref) => el("li", {}, el("span", {}, words.dataName(ref)), el("span", { class: "number" }, words.bytes(size(ref))));
-  return el("div", {}, el("h4", {}, title), el("ul", { class: "amounts" }, refs.slice(0, LISTED_MAX).map(item)), more(refs.length));
+  const item = (ref) =>
+    el("li", {}, el("span", {}, words.dataName(ref)), el("span", { class: "number" }, words.bytes(size(ref))));
+  return el(
+    "div",
+    {},
+    el("h4", {}, title),
+    el("ul", { class: "amounts" }, refs.slice(0, LISTED_MAX).map(item)),
+    more(refs.length),
+  );
 }
 
 function tasksOf(model, title, ids, go) {

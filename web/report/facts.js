@@ -28,7 +28,11 @@ export function statusOf(task) {
 export function linesOf(task, earlier = null) {
   const waited = task.start_s === null || task.ready_s === null ? null : task.start_s - task.ready_s;
   return [
-    ["status", earlier === null ? statusOf(task) : `an earlier attempt: ${earlier}`, task.status === "failed" || earlier !== null ? "bad" : null],
+    [
+      "status",
+      earlier === null ? statusOf(task) : `an earlier attempt: ${earlier}`,
+      task.status === "failed" || earlier !== null ? "bad" : null,
+    ],
     ["ran", task.start_s === null ? "never" : `${words.seconds(lengthOf(task))}, from ${words.seconds(task.start_s)}`],
     ["slot", task.slot === null ? "–" : `${task.slot}${(task.cpus ?? 1) > 1 ? ` (${task.cpus} slots)` : ""}`],
     ["waited", waited === null ? "–" : `${words.seconds(waited)} for a slot`],
@@ -39,7 +43,10 @@ export function linesOf(task, earlier = null) {
 
 /** The same in one sentence, for screen readers. */
 export function spoken(task) {
-  const when = task.start_s === null ? "never ran" : `ran ${words.seconds(lengthOf(task))} from ${words.seconds(task.start_s)} in slot ${task.slot}`;
+  const when =
+    task.start_s === null
+      ? "never ran"
+      : `ran ${words.seconds(lengthOf(task))} from ${words.seconds(task.start_s)} in slot ${task.slot}`;
   return `${titleOf(task)}, ${statusOf(task)}, ${when}.`;
 }
 

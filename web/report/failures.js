@@ -24,14 +24,19 @@ export function startFailures(model, shared) {
   const list = byId("failure-list");
   if (problem) list.append(el("p", { class: "reason" }, problem));
   showMore(list, groups, model, shared);
-  if (cancelled > 0) list.append(el("p", { class: "muted" }, `${plural(cancelled, "task")} had not finished when the run ended.`));
+  if (cancelled > 0)
+    list.append(el("p", { class: "muted" }, `${plural(cancelled, "task")} had not finished when the run ended.`));
 }
 
 function showMore(list, groups, model, shared) {
   const [now, later] = [groups.slice(0, SHOWN_STEP), groups.slice(SHOWN_STEP)];
   list.append(...now.map((group) => failure(group, model, shared)));
   if (later.length === 0) return;
-  const button = el("button", { type: "button", class: "more" }, `Show ${count(Math.min(SHOWN_STEP, later.length))} of ${plural(later.length, "more failure")}`);
+  const button = el(
+    "button",
+    { type: "button", class: "more" },
+    `Show ${count(Math.min(SHOWN_STEP, later.length))} of ${plural(later.length, "more failure")}`,
+  );
   button.addEventListener("click", () => {
     const place = button.previousElementSibling;
     button.remove();
@@ -52,7 +57,12 @@ function failure(group, model, shared) {
   return el(
     "article",
     { class: "failure", "data-task": task.id },
-    el("h3", {}, el("button", { type: "button", class: "link", onclick: () => go(task.id) }, titleOf(task)), el("span", { class: "where" }, line)),
+    el(
+      "h3",
+      {},
+      el("button", { type: "button", class: "link", onclick: () => go(task.id) }, titleOf(task)),
+      el("span", { class: "where" }, line),
+    ),
     el("p", { class: "reason" }, task.reason?.text ?? statusOf(task), tries),
     commandOf(task),
     outputOf(task),
@@ -62,7 +72,9 @@ function failure(group, model, shared) {
 }
 
 function alike(task, others, go) {
-  const links = others.slice(0, LINKS_MAX).map((other) => [el("button", { type: "button", class: "link", onclick: () => go(other.id) }, String(other.id)), " "]);
+  const links = others
+    .slice(0, LINKS_MAX)
+    .map((other) => [el("button", { type: "button", class: "link", onclick: () => go(other.id) }, String(other.id)), " "]);
   const rest = others.length > LINKS_MAX ? `and ${count(others.length - LINKS_MAX)} more, in the table of tasks` : null;
   return el("p", { class: "same" }, `${plural(others.length, "more task")} of ${task.tool} failed alike: `, links, rest);
 }
@@ -70,9 +82,15 @@ function alike(task, others, go) {
 function followers(group, model, go) {
   const all = followersOf(model, group);
   if (all.length === 0) return null;
-  const way = (other) => chainOf(model, other).slice(1).map((step, at) => [at === 0 ? " needs " : ", which needs ", taskLink(step, go)]);
+  const way = (other) =>
+    chainOf(model, other)
+      .slice(1)
+      .map((step, at) => [at === 0 ? " needs " : ", which needs ", taskLink(step, go)]);
   const item = (other) => el("li", {}, taskLink(other, go), way(other));
-  const rest = all.length > LINKS_MAX ? el("p", { class: "muted" }, `and ${count(all.length - LINKS_MAX)} more, in the table of tasks`) : null;
+  const rest =
+    all.length > LINKS_MAX
+      ? el("p", { class: "muted" }, `and ${count(all.length - LINKS_MAX)} more, in the table of tasks`)
+      : null;
   const summary = el("summary", {}, `${plural(all.length, "task")} could not run because of ${group.length > 1 ? "them" : "it"}`);
   return el("details", {}, summary, el("ul", { class: "chain" }, all.slice(0, LINKS_MAX).map(item)), rest);
 }

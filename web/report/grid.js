@@ -11,16 +11,41 @@ const ROW = 30;
 const PRINTED_MAX = 300;
 
 /**
- * A grid in `holder`. `columns` are `{ name, value(row), show(row), number, width }`; `options` has `id`, `label`, `textOf(row)` for the filter,
+ * A grid in `holder`. `columns` are `{ name, value(row), show(row), number, largestFirst, width }`. `options` has `id`, `label`,
+ * `textOf(row)` for the filter, `classOf(row)` (or nothing),
  * `idOf(row)`, `open(row, grid)` (or nothing) and `told(count)`. Answers `{ setRows, setQuery, grid }`.
  */
 export function startGrid(holder, columns, rows, options) {
-  const grid = el("div", { class: "grid", role: "grid", tabindex: "0", id: options.id, "aria-label": options.label, "aria-colcount": columns.length });
+  const grid = el("div", {
+    class: "grid",
+    role: "grid",
+    tabindex: "0",
+    id: options.id,
+    "aria-label": options.label,
+    "aria-colcount": columns.length,
+  });
   const body = el("div", { class: "grid-body", role: "rowgroup" });
   const scroller = el("div", { class: "grid-scroll" });
   grid.style.setProperty("--columns", columns.map((column) => column.width).join(" "));
-  const state = { grid, body, scroller, columns, options, rows, shown: rows, query: "", by: 0, descending: false, active: -1, printing: false };
-  const head = el("div", { class: "grid-head", role: "row", "aria-rowindex": "1" }, columns.map((column, at) => header(state, column, at)));
+  const state = {
+    grid,
+    body,
+    scroller,
+    columns,
+    options,
+    rows,
+    shown: rows,
+    query: "",
+    by: 0,
+    descending: false,
+    active: -1,
+    printing: false,
+  };
+  const head = el(
+    "div",
+    { class: "grid-head", role: "row", "aria-rowindex": "1" },
+    columns.map((column, at) => header(state, column, at)),
+  );
   state.head = head;
   // The header scrolls along, so that a scroll bar narrows both alike.
   scroller.append(el("div", { role: "rowgroup", class: "grid-top" }, head), body);
@@ -67,14 +92,17 @@ function refresh(state) {
 function paint(state) {
   const { body, scroller, shown, printing: all } = state;
   // Before the first layout nothing has a height; a screenful is enough then.
-  const [from, to] = all ? [0, Math.min(shown.length, PRINTED_MAX)] : inSight(shown.length, ROW, scroller.scrollTop, room(state) || 420);
+  const [from, to] = all
+    ? [0, Math.min(shown.length, PRINTED_MAX)]
+    : inSight(shown.length, ROW, scroller.scrollTop, room(state) || 420);
   const key = `${from} ${to} ${state.active}`;
   if (state.painted === key) return;
   state.painted = key;
   const lines = [];
   for (let at = from; at < to; at += 1) lines.push(line(state, at));
   if (shown.length === 0) lines.push(el("p", { class: "grid-none" }, "Nothing matches."));
-  if (all && to < shown.length) lines.push(el("p", { class: "grid-none" }, `${count(shown.length - to)} more rows are in run.json.`));
+  if (all && to < shown.length)
+    lines.push(el("p", { class: "grid-none" }, `${count(shown.length - to)} more rows are in run.json.`));
   body.replaceChildren(...lines);
 }
 
@@ -83,13 +111,23 @@ function line(state, at) {
   const row = shown[at];
   const id = `${options.id}-${options.idOf(row)}`;
   const active = at === state.active;
-  const cells = columns.map((column) => el("div", { role: "gridcell", class: column.number ? "number" : null }, column.show(row)));
+  const cells = columns.map((column) =>
+    el("div", { role: "gridcell", class: column.number ? "number" : null }, column.show(row)),
+  );
   if (active) grid.setAttribute("aria-activedescendant", id);
   const click = () => {
     activate(state, at);
     options.open?.(row, grid);
   };
-  const attributes = { id, role: "row", class: options.classOf?.(row), "aria-rowindex": at + 2, "aria-selected": String(active), style: `top:${at * ROW}px`, onclick: click };
+  const attributes = {
+    id,
+    role: "row",
+    class: options.classOf?.(row),
+    "aria-rowindex": at + 2,
+    "aria-selected": String(active),
+    style: `top:${at * ROW}px`,
+    onclick: click,
+  };
   return el("div", attributes, cells);
 }
 

@@ -4,8 +4,8 @@
 const TOUCHING_S = 2e-6;
 
 /**
- * `{ bars, lanes }`: bars `{ task, lane, span, start, end, earlier }` in the order of lanes and starts; `lanes[i]` is where lane i's bars
- * begin in `bars` (one more at the end). A bar lies in its task's slot; if that is taken, in the first free lane.
+ * `{ bars, lanes }`: bars `{ task, lane, span, start, end, earlier }` in the order of lanes and starts; `lanes[i]` is where
+ * lane i's bars begin in `bars` (one more at the end). A bar lies in its task's slot; if that is taken, in the first free lane.
  */
 export function barsOf(tasks, slots) {
   const bars = attemptsOf(tasks).sort((a, b) => a.start - b.start || a.task.id - b.task.id);
@@ -22,7 +22,8 @@ export function barsOf(tasks, slots) {
 function attemptsOf(tasks) {
   const bars = [];
   for (const task of tasks) {
-    for (const { slot, start_s: start, end_s: end, text } of task.earlier ?? []) bars.push({ task, slot, start, end, earlier: text });
+    for (const { slot, start_s: start, end_s: end, text } of task.earlier ?? [])
+      bars.push({ task, slot, start, end, earlier: text });
     if (task.start_s === null) continue;
     bars.push({ task, slot: task.slot ?? 0, start: task.start_s, end: task.end_s ?? task.start_s, earlier: null });
   }

@@ -130,7 +130,8 @@ function broken(layer, rows) {
   const columns = Math.ceil(layer.length / rows);
   const even = Math.ceil(layer.length / columns);
   const parts = [];
-  for (let at = 0; at < layer.length; at += even) parts.push({ nodes: layer.slice(at, at + even), last: at + even >= layer.length });
+  for (let at = 0; at < layer.length; at += even)
+    parts.push({ nodes: layer.slice(at, at + even), last: at + even >= layer.length });
   return parts;
 }
 

@@ -105,7 +105,10 @@ function drawCapacity(context, { capacity, inScale, y, width }, colours) {
 function listen(state) {
   const { canvas, samples, shared } = state;
   const show = (sample, x, y) => {
-    const lines = [["in use", bytes(sample[1])], ["capacity", bytes(sample[2])]];
+    const lines = [
+      ["in use", bytes(sample[1])],
+      ["capacity", bytes(sample[2])],
+    ];
     showCard(`At ${seconds(sample[0])}`, lines, x, y);
   };
   canvas.addEventListener("pointermove", (event) => {
@@ -134,7 +137,8 @@ function pressed(state, key) {
   else if (key === "+" || key === "=") shared.view.set(zoomed(view, 0.6, samples[state.at][0]));
   else if (key === "-") shared.view.set(zoomed(view, 1 / 0.6, samples[state.at][0]));
   else if (key === "0") shared.view.set({ ...view, from: view.min, to: view.max });
-  else if (key === "PageUp" || key === "PageDown") shared.view.set(panned(view, ((view.to - view.from) / 2) * (key === "PageUp" ? -1 : 1)));
+  else if (key === "PageUp" || key === "PageDown")
+    shared.view.set(panned(view, ((view.to - view.from) / 2) * (key === "PageUp" ? -1 : 1)));
   else return false;
   return true;
 }

@@ -16,11 +16,14 @@ const MARGIN = 16;
 /** Below this scale names could not be read, and are not drawn. */
 const SCALE_NAMED = 0.55;
 
-/** Draws graphs in `holder`; answers `show(graph)`. `shared` has `selected`, `highlight`, `open(task)`, `openGroup(node, graph)`. */
+/** Draws graphs in `holder`; answers `show(graph)`. `shared` has `selected`, `highlight`, `open(task)` and `openGroup(node)`. */
 export function startNetwork(holder, model, shared) {
   const state = { model, shared, graph: null, bounds: null, at: null, view: null, drag: null };
   const label = "Graph of the tasks and what they wait for";
-  Object.assign(state, canvasIn(holder, { label, help: "graph-help", height: HEIGHT.most }, (...args) => drawNetwork(state, ...args)));
+  Object.assign(
+    state,
+    canvasIn(holder, { label, help: "graph-help", height: HEIGHT.most }, (...args) => drawNetwork(state, ...args)),
+  );
   shared.selected.watch((task) => {
     if (task !== null) state.at = state.graph.nodes[state.graph.nodeOf[task.id]];
     state.redraw();
@@ -74,7 +77,13 @@ function drawNetwork(state, context, width, height, colours) {
   const sight = { left: -x / scale, right: (width - x) / scale, top: -y / scale, bottom: (height - y) / scale };
   drawEdges(state, context, sight, colours);
   for (const node of state.graph.nodes) {
-    if (node.x > sight.right || node.x + BOX.nodeWidth < sight.left || node.y > sight.bottom || node.y + BOX.nodeHeight < sight.top) continue;
+    if (
+      node.x > sight.right ||
+      node.x + BOX.nodeWidth < sight.left ||
+      node.y > sight.bottom ||
+      node.y + BOX.nodeHeight < sight.top
+    )
+      continue;
     drawNode(state, context, node, colours);
   }
 }
@@ -87,7 +96,8 @@ function drawEdges({ graph, at, shared, view }, context, sight, colours) {
   context.globalAlpha = 1;
   if (at === null && shared.highlight.get() === null) return;
   context.strokeStyle = colours.accent;
-  for (const edge of graph.edges) if (at && (edge.source === at.id || edge.target === at.id)) drawEdge(graph, edge, context, sight, view, 1);
+  for (const edge of graph.edges)
+    if (at && (edge.source === at.id || edge.target === at.id)) drawEdge(graph, edge, context, sight, view, 1);
 }
 
 function drawEdge({ nodes }, { source, target, count: times }, context, sight, { scale }, extra = 0) {
@@ -225,13 +235,22 @@ function card(state, node, x, y) {
     return;
   }
   const { before, after } = state.links[node.id];
-  const names = (edges, end) => edges.slice(0, 4).map((edge) => `${state.graph.nodes[edge[end]].tool}${passed(edge)}`).join(", ") || "nothing";
-  showCard(`${node.tool} · ${plural(node.tasks.length, "task")}`, [
-    ["failed", count(node.failed), node.failed > 0 ? "bad" : null],
-    ["ran", seconds(node.seconds)],
-    ["needs", names(before, "source")],
-    ["feeds", names(after, "target")],
-  ], x, y);
+  const names = (edges, end) =>
+    edges
+      .slice(0, 4)
+      .map((edge) => `${state.graph.nodes[edge[end]].tool}${passed(edge)}`)
+      .join(", ") || "nothing";
+  showCard(
+    `${node.tool} · ${plural(node.tasks.length, "task")}`,
+    [
+      ["failed", count(node.failed), node.failed > 0 ? "bad" : null],
+      ["ran", seconds(node.seconds)],
+      ["needs", names(before, "source")],
+      ["feeds", names(after, "target")],
+    ],
+    x,
+    y,
+  );
 }
 
 function passed({ elements }) {

@@ -54,7 +54,9 @@ export function forgetColours() {
 const HUES = [225, 75, 155, 310, 110, 260, 50, 190, 335, 135];
 
 function toolColour(style, at) {
-  const [light, chroma, edge] = ["--fill-light", "--fill-chroma", "--edge-light"].map((name) => Number(style.getPropertyValue(name)));
+  const [light, chroma, edge] = ["--fill-light", "--fill-chroma", "--edge-light"].map((name) =>
+    Number(style.getPropertyValue(name)),
+  );
   const [hue, strength] = at < HUES.length ? [HUES[at], chroma] : [0, 0];
   return {
     fill: `oklch(${light} ${strength} ${hue})`,

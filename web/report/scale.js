@@ -55,7 +55,9 @@ export function ticks(from, to, part, steps = [1, 2, 5, 10]) {
 export function clockTicks(from, to, part) {
   const rough = (to - from) * part;
   if (rough <= 10) return ticks(from, to, part);
-  const step = [15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400].find((candidate) => candidate >= rough * 0.999) ?? 86400 * Math.ceil(rough / 86400);
+  const step =
+    [15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400].find((candidate) => candidate >= rough * 0.999) ??
+    86400 * Math.ceil(rough / 86400);
   const places = [];
   for (let index = Math.ceil(from / step - 1e-9); index * step <= to * (1 + 1e-9); index += 1) places.push(index * step);
   return { step, places };

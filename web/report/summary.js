@@ -12,9 +12,15 @@ const BARS_SHOWN = 12;
 export function showHeader(run) {
   document.title = `${run.workflow.name}: ${run.outcome}`;
   byId("name").textContent = run.workflow.name;
-  const word = el("strong", { class: run.outcome === "done" ? "good" : "bad", "data-field": "outcome", "data-value": run.outcome }, { done: "Done.", failed: "Failed.", interrupted: "Interrupted." }[run.outcome]);
+  const word = el(
+    "strong",
+    { class: run.outcome === "done" ? "good" : "bad", "data-field": "outcome", "data-value": run.outcome },
+    { done: "Done.", failed: "Failed.", interrupted: "Interrupted." }[run.outcome],
+  );
   byId("verdict").replaceChildren(word, " ", verdict(run, words));
-  byId("about").replaceChildren(`${run.started.slice(0, 10)} at ${run.started.slice(11, 19)} UTC on ${run.machine.host}, ${words.plural(run.machine.cpus, "processor")}, ${words.bytes(run.machine.memory_bytes)}. Run ${run.id}.`);
+  const { machine, started } = run;
+  const where = `${machine.host}, ${words.plural(machine.cpus, "processor")}, ${words.bytes(machine.memory_bytes)}`;
+  byId("about").textContent = `${started.slice(0, 10)} at ${started.slice(11, 19)} UTC on ${where}. Run ${run.id}.`;
   const totals = run.totals;
   byId("numbers").append(
     number("makespan", "totals.makespan_s", totals.makespan_s, words.seconds),
@@ -29,7 +35,12 @@ export function showHeader(run) {
 }
 
 function number(label, field, value, show, bad = false) {
-  return el("div", {}, el("dt", {}, label), el("dd", { class: bad ? "bad" : null, "data-field": field, "data-value": value }, show(value)));
+  return el(
+    "div",
+    {},
+    el("dt", {}, label),
+    el("dd", { class: bad ? "bad" : null, "data-field": field, "data-value": value }, show(value)),
+  );
 }
 
 /** Colours of the tools, as buttons that single one out. */
@@ -38,12 +49,20 @@ export function showLegend(model, shared, colours) {
   const swatches = [...model.tools.values()].map((tool) => {
     const swatch = el("span", { class: "swatch", "aria-hidden": "true" });
     const pick = () => shared.highlight.set(shared.highlight.get() === tool.name ? null : tool.name);
-    const button = el("button", { type: "button", "aria-pressed": "false", onclick: pick }, swatch, el("span", { class: "swatch-name" }, tool.name), el("span", { class: "muted" }, words.count(tool.tasks)));
+    const button = el(
+      "button",
+      { type: "button", "aria-pressed": "false", onclick: pick },
+      swatch,
+      el("span", { class: "swatch-name" }, tool.name),
+      el("span", { class: "muted" }, words.count(tool.tasks)),
+    );
     legend.append(button);
     return { tool, swatch, button };
   });
   const paint = () => swatches.forEach(({ tool, swatch }) => (swatch.style.background = colours().tool(tool.colour).fill));
-  shared.highlight.watch((name) => swatches.forEach(({ tool, button }) => button.setAttribute("aria-pressed", String(tool.name === name))));
+  shared.highlight.watch((name) =>
+    swatches.forEach(({ tool, button }) => button.setAttribute("aria-pressed", String(tool.name === name))),
+  );
   document.addEventListener("themechange", paint);
   paint();
 }
@@ -56,8 +75,19 @@ export function showElements(run) {
   const bar = (element) => {
     const members = element.shape.length > 0 ? `${element.shape.map(words.count).join(" × ")} files` : "1 file";
     const fill = el("span", { class: `bar ${element.kind}`, style: `width:${(100 * element.bytes) / most}%` });
-    const amount = el("span", { class: "number", "data-element": element.name, "data-value": element.bytes }, words.bytes(element.bytes));
-    return el("li", {}, el("span", { class: "bar-name", title: element.name }, element.name), el("span", { class: "muted" }, `${element.kind}, ${members}`), el("span", { class: "bar-room" }, fill), amount);
+    const amount = el(
+      "span",
+      { class: "number", "data-element": element.name, "data-value": element.bytes },
+      words.bytes(element.bytes),
+    );
+    return el(
+      "li",
+      {},
+      el("span", { class: "bar-name", title: element.name }, element.name),
+      el("span", { class: "muted" }, `${element.kind}, ${members}`),
+      el("span", { class: "bar-room" }, fill),
+      amount,
+    );
   };
   list.append(...elements.slice(0, BARS_SHOWN).map(bar));
   if (elements.length <= BARS_SHOWN) return;
@@ -73,28 +103,41 @@ export function showElements(run) {
 export function showProvenance(run) {
   const { settings, machine, totals } = run;
   byId("command-line").textContent = typed(run.command_line);
-  const sets = Object.entries(run.sets).map(([name, value]) => `${name} = ${JSON.stringify(value)}`).join(", ");
-  const seeds = run.provenance.seeds.map((seed) => `${seed.tool ? `${seed.tool}: ` : ""}${seed.name} = ${JSON.stringify(seed.value)}${seed.tool ? `, ${words.plural(seed.tasks, "task")}` : ""}`).join("; ");
+  const sets = Object.entries(run.sets)
+    .map(([name, value]) => `${name} = ${JSON.stringify(value)}`)
+    .join(", ");
   const facts = [
     ["tidemill", run.version],
     ["workflow", `${run.workflow.source}${run.directory ? `, in ${run.directory}` : ""}`],
     ["its BLAKE3", run.workflow.hash ?? "not hashed", "hash"],
     ["set", sets || "nothing"],
-    ["seeds", seeds || "none known"],
+    ["seeds", run.provenance.seeds.map(seedOf).join("; ") || "none known"],
     ["started, ended", `${run.started}, ${run.ended}`],
-    ["machine", `${machine.host}, ${machine.system}, ${words.plural(machine.cpus, "processor")}, ${words.bytes(machine.memory_bytes)}`],
+    [
+      "machine",
+      `${machine.host}, ${machine.system}, ${words.plural(machine.cpus, "processor")}, ${words.bytes(machine.memory_bytes)}`,
+    ],
     ["slots", words.count(settings.slots)],
     ["pool", `up to ${words.bytes(settings.memory_limit_bytes)}; ${settings.mode}: ${settings.mode_reason}`],
     ["data, tools, out", [settings.data, settings.tools, settings.out].map((path) => path ?? "–").join(", ")],
     ["tools ran", `${words.seconds(totals.tool_s)}, of which processor time ${words.seconds(totals.cpu_s)}`],
     ["exit code", String(run.exit_code)],
   ];
-  byId("settings").append(...facts.flatMap(([term, text, tone]) => [el("dt", {}, term), el("dd", { class: tone ?? null }, text)]));
+  byId("settings").append(
+    ...facts.flatMap(([term, text, tone]) => [el("dt", {}, term), el("dd", { class: tone ?? null }, text)]),
+  );
   byId("tools").append(...run.provenance.tools.map(toolOf));
 }
 
+function seedOf({ name, value, tool, tasks }) {
+  const given = `${name} = ${JSON.stringify(value)}`;
+  return tool ? `${tool}: ${given}, ${words.plural(tasks, "task")}` : given;
+}
+
 function toolOf(tool) {
-  const files = (tool.files ?? []).map((file) => el("li", {}, file.path, " ", el("span", { class: "hash" }, file.hash ?? "not read")));
+  const files = (tool.files ?? []).map((file) =>
+    el("li", {}, file.path, " ", el("span", { class: "hash" }, file.hash ?? "not read")),
+  );
   return el(
     "article",
     { class: "tool" },

@@ -37,7 +37,10 @@ export function startTimeline(holder, model, shared) {
 
 /** The view on a whole run. */
 export function wholeRun(run) {
-  return windowOn(0, run.tasks.reduce((end, task) => Math.max(end, task.end_s ?? 0), run.totals.makespan_s));
+  return windowOn(
+    0,
+    run.tasks.reduce((end, task) => Math.max(end, task.end_s ?? 0), run.totals.makespan_s),
+  );
 }
 
 /** The pixel of `time`, and back. */
@@ -98,7 +101,8 @@ function drawLanes(context, lanes, laneHeight, width, colours) {
     context.fillRect(GUTTER, y, width - GUTTER - RIGHT, laneHeight);
     context.globalAlpha = 1;
     context.fillStyle = colours.muted;
-    if (lane % every === 0) context.fillText(lanes > 1 && lane > 0 ? String(lane) : `slot ${lane}`, GUTTER - 10, y + laneHeight / 2 + 0.5);
+    if (lane % every === 0)
+      context.fillText(lanes > 1 && lane > 0 ? String(lane) : `slot ${lane}`, GUTTER - 10, y + laneHeight / 2 + 0.5);
   }
   context.textAlign = "left";
 }
@@ -194,7 +198,8 @@ function pressed(state, key) {
   if (key === "+" || key === "=") shared.view.set(zoomed(view, 0.6, centre));
   else if (key === "-") shared.view.set(zoomed(view, 1 / 0.6, centre));
   else if (key === "0") shared.view.set({ ...view, from: view.min, to: view.max });
-  else if (key === "PageUp" || key === "PageDown") shared.view.set(panned(view, ((view.to - view.from) / 2) * (key === "PageUp" ? -1 : 1)));
+  else if (key === "PageUp" || key === "PageDown")
+    shared.view.set(panned(view, ((view.to - view.from) / 2) * (key === "PageUp" ? -1 : 1)));
   else if (key === "Escape") hideCard();
   else if (at === null) return false;
   else if (key === "Enter" || key === " ") shared.open(chart.bars[at].task, state.canvas);
@@ -251,7 +256,9 @@ function listenToPointer(state) {
   canvas.addEventListener("pointerup", (event) => dropped(state, event));
   canvas.addEventListener("pointercancel", () => (state.drag = null));
   canvas.addEventListener("pointerleave", hideCard);
-  canvas.addEventListener("dblclick", () => shared.view.set({ ...shared.view.get(), from: shared.view.get().min, to: shared.view.get().max }));
+  canvas.addEventListener("dblclick", () =>
+    shared.view.set({ ...shared.view.get(), from: shared.view.get().min, to: shared.view.get().max }),
+  );
   listenToWheel(canvas, state.size, shared);
 }
 

@@ -9,14 +9,27 @@ import { chromium } from "playwright-core";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
-const ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
+const ARGUMENTS = [
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+];
 const OUTPUT_BYTES_MAX = 256 << 20;
 
 /** A made-up run of `tasks` tasks, as `{ run, url }`: what run.json says, and its page as a file. */
 export function sample(folder, tasks, story) {
   const make = (form) => {
     const command = ["run", "--quiet", "--package", "report", "--example", "sample", "--", String(tasks), story, form];
-    return execFileSync("cargo", command, { cwd: ROOT, encoding: "utf8", maxBuffer: OUTPUT_BYTES_MAX, stdio: ["ignore", "pipe", "pipe"] });
+    return execFileSync("cargo", command, {
+      cwd: ROOT,
+      encoding: "utf8",
+      maxBuffer: OUTPUT_BYTES_MAX,
+      stdio: ["ignore", "pipe", "pipe"],
+    });
   };
   const path = join(folder, `${story}-${tasks}.html`);
   writeFileSync(path, make("html"));

@@ -11,7 +11,18 @@ import { byteTicks, clockTicks, framed, panned, showing, ticks, windowOn, zoomed
 
 // ---- a run by hand ----
 
-const task = (id, tool, start, end, more = {}) => ({ id, tool, status: "done", line: 1, slot: 0, start_s: start, end_s: end, inputs: [], outputs: [], ...more });
+const task = (id, tool, start, end, more = {}) => ({
+  id,
+  tool,
+  status: "done",
+  line: 1,
+  slot: 0,
+  start_s: start,
+  end_s: end,
+  inputs: [],
+  outputs: [],
+  ...more,
+});
 const member = (name, writer) => ({ name, element: name.replace(/\[.*/, ""), writer, bytes: 10 });
 
 /** a writes A[0], A[1]; b, c read one each; d reads both results. */
@@ -73,13 +84,23 @@ test("dependencies follow from data, and from tasks named without data", () => {
 });
 
 test("a cycle does not hang the depths", () => {
-  const edges = [[0, 1], [1, 2], [2, 1], [2, 3]].map(([source, target]) => ({ source, target }));
+  const edges = [
+    [0, 1],
+    [1, 2],
+    [2, 1],
+    [2, 3],
+  ].map(([source, target]) => ({ source, target }));
   const depths = depthsOf(4, edges);
   assert.ok(depths[0] < depths[1] && depths[2] < depths[3]);
 });
 
 test("depths are right whatever the order of the tasks", () => {
-  const edges = [[3, 2], [2, 1], [1, 0], [3, 0]].map(([source, target]) => ({ source, target }));
+  const edges = [
+    [3, 2],
+    [2, 1],
+    [1, 0],
+    [3, 0],
+  ].map(([source, target]) => ({ source, target }));
   assert.deepEqual([...depthsOf(4, edges)], [3, 2, 1, 0]);
 });
 
@@ -90,15 +111,30 @@ test("the chain of reasons leads to the task that failed by itself", () => {
   failed(1, { kind: "upstream", root: 0, via: 0 });
   failed(3, { kind: "upstream", root: 0, via: 1 });
   const model = modelOf(run);
-  assert.deepEqual(chainOf(model, run.tasks[3]).map(({ id }) => id), [3, 1, 0]);
-  assert.deepEqual(followersOf(model, [run.tasks[0]]).map(({ id }) => id), [1, 3]);
+  assert.deepEqual(
+    chainOf(model, run.tasks[3]).map(({ id }) => id),
+    [3, 1, 0],
+  );
+  assert.deepEqual(
+    followersOf(model, [run.tasks[0]]).map(({ id }) => id),
+    [1, 3],
+  );
 });
 
 test("tasks that failed alike are told together, others apart", () => {
-  const failed = (id, text, head) => task(id, "a", 0, 1, { status: "failed", reason: { kind: "exit", text, stderr: { head, bytes: 1 } } });
-  const tasks = [failed(0, "exit 1", "file 0\nbad row\n"), failed(1, "exit 2", "bad row"), failed(2, "exit 1", "file 2\nbad row\n"), failed(3, "exit 1", "no memory")];
+  const failed = (id, text, head) =>
+    task(id, "a", 0, 1, { status: "failed", reason: { kind: "exit", text, stderr: { head, bytes: 1 } } });
+  const tasks = [
+    failed(0, "exit 1", "file 0\nbad row\n"),
+    failed(1, "exit 2", "bad row"),
+    failed(2, "exit 1", "file 2\nbad row\n"),
+    failed(3, "exit 1", "no memory"),
+  ];
   tasks.push(task(4, "a", null, null, { status: "failed", reason: { kind: "upstream", root: 0, via: 0 } }));
-  assert.deepEqual(failureGroups(tasks).map((group) => group.map(({ id }) => id)), [[0, 2], [1], [3]]);
+  assert.deepEqual(
+    failureGroups(tasks).map((group) => group.map(({ id }) => id)),
+    [[0, 2], [1], [3]],
+  );
 });
 
 test("more tools than colours share the last one, the longest keep theirs", () => {
@@ -119,7 +155,10 @@ test("a bar lies in its slot, and no two bars overlap", () => {
     const own = bars.filter((bar) => bar.lane <= lane && lane < bar.lane + bar.span).sort((a, b) => a.start - b.start);
     own.slice(1).forEach((bar, at) => assert.ok(bar.start >= own[at].end, `lane ${lane}`));
   }
-  assert.deepEqual(bars.filter(({ task: { id } }) => id === 2).map(({ lane }) => lane), [1]);
+  assert.deepEqual(
+    bars.filter(({ task: { id } }) => id === 2).map(({ lane }) => lane),
+    [1],
+  );
 });
 
 test("a bar is found at its time and close to it, not farther", () => {
@@ -153,11 +192,19 @@ test("zooming keeps the place under the pointer, and never leaves the whole", ()
 });
 
 test("ticks are round, few, and inside", () => {
-  for (const [from, to] of [[0, 1], [0, 84.2], [3.3, 3.4], [0, 0.003]]) {
+  for (const [from, to] of [
+    [0, 1],
+    [0, 84.2],
+    [3.3, 3.4],
+    [0, 0.003],
+  ]) {
     const { step, places } = ticks(from, to, 0.1);
     assert.ok(places.length >= 4 && places.length <= 12, `${from} ${to}: ${places.length}`);
     assert.ok(places.every((place) => place >= from - 1e-9 && place <= to + 1e-9));
-    assert.ok([1, 2, 5, 10].some((digit) => Math.abs(Math.log10(step / digit) % 1) < 1e-9), `${step}`);
+    assert.ok(
+      [1, 2, 5, 10].some((digit) => Math.abs(Math.log10(step / digit) % 1) < 1e-9),
+      `${step}`,
+    );
   }
   assert.equal(clockTicks(0, 3600, 0.1).step, 600);
   assert.equal(byteTicks(5 * 2 ** 30, 4).step, 2 ** 31);
@@ -174,8 +221,14 @@ test("labels of neighbouring ticks differ", () => {
 test("a small graph shows tasks, a large one groups that can be read", () => {
   assert.equal(graphOf(modelOf(diamond())).nodes.length, 4);
   const groups = graphOf(modelOf(fan(500)));
-  assert.deepEqual(groups.nodes.map((node) => node.tasks.length), [1, 500]);
-  assert.deepEqual(groups.edges.map((edge) => [edge.source, edge.target, edge.count]), [[0, 1, 500]]);
+  assert.deepEqual(
+    groups.nodes.map((node) => node.tasks.length),
+    [1, 500],
+  );
+  assert.deepEqual(
+    groups.edges.map((edge) => [edge.source, edge.target, edge.count]),
+    [[0, 1, 500]],
+  );
   assert.ok(graphOf(modelOf(fan(500, true))).nodes.length <= NODES_READABLE);
 });
 
@@ -207,15 +260,30 @@ test("arrows in the graph follow edges first", () => {
 
 test("every word of a filter must match", () => {
   const rows = ["12 predict done", "13 predict failed", "14 train failed"];
-  assert.deepEqual(matching(rows, "FAILED pred", (row) => row), ["13 predict failed"]);
-  assert.equal(matching(rows, "  ", (row) => row), rows);
+  assert.deepEqual(
+    matching(rows, "FAILED pred", (row) => row),
+    ["13 predict failed"],
+  );
+  assert.equal(
+    matching(rows, "  ", (row) => row),
+    rows,
+  );
 });
 
 test("sorting keeps what has no value last, and numbers in names in order", () => {
   const rows = [{ n: null }, { n: 2 }, { n: 10 }];
-  assert.deepEqual(sorted(rows, ({ n }) => n, true).map(({ n }) => n), [10, 2, null]);
-  assert.deepEqual(sorted(rows, ({ n }) => n, false).map(({ n }) => n), [2, 10, null]);
-  assert.deepEqual(sorted(["A[10]", "A[9]"], (name) => name, false), ["A[9]", "A[10]"]);
+  assert.deepEqual(
+    sorted(rows, ({ n }) => n, true).map(({ n }) => n),
+    [10, 2, null],
+  );
+  assert.deepEqual(
+    sorted(rows, ({ n }) => n, false).map(({ n }) => n),
+    [2, 10, null],
+  );
+  assert.deepEqual(
+    sorted(["A[10]", "A[9]"], (name) => name, false),
+    ["A[9]", "A[10]"],
+  );
 });
 
 test("only a screenful of a long table is in the page", () => {

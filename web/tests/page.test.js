@@ -22,7 +22,10 @@ after(async () => {
   pages.remove();
 });
 
-const focused = (page) => page.evaluate(() => document.activeElement?.id || document.activeElement?.getAttribute("aria-label") || document.activeElement?.textContent);
+const focused = (page) =>
+  page.evaluate(
+    () => document.activeElement?.id || document.activeElement?.getAttribute("aria-label") || document.activeElement?.textContent,
+  );
 const said = (page) => page.locator("#announcer").textContent();
 const focus = (page, selector) => page.locator(selector).evaluate((element) => element.focus({ focusVisible: true }));
 
@@ -36,14 +39,21 @@ const isPainted = (page, selector) =>
 test("numbers on the page are those of run.json", async () => {
   for (const { run, url } of [done, failed]) {
     const page = await opened(chrome, url);
-    const fields = await page.locator("[data-field]").evaluateAll((all) => all.map(({ dataset }) => [dataset.field, dataset.value]));
+    const fields = await page
+      .locator("[data-field]")
+      .evaluateAll((all) => all.map(({ dataset }) => [dataset.field, dataset.value]));
     assert.ok(fields.length >= 7);
     for (const [field, value] of fields) {
       const truth = field.split(".").reduce((part, name) => part[name], run);
       assert.equal(value, String(truth), field);
     }
-    const bars = await page.locator("[data-element]").evaluateAll((all) => all.map(({ dataset }) => [dataset.element, Number(dataset.value)]));
-    assert.deepEqual(bars, [...run.elements].sort((a, b) => b.bytes - a.bytes).map(({ name, bytes }) => [name, bytes]));
+    const bars = await page
+      .locator("[data-element]")
+      .evaluateAll((all) => all.map(({ dataset }) => [dataset.element, Number(dataset.value)]));
+    assert.deepEqual(
+      bars,
+      [...run.elements].sort((a, b) => b.bytes - a.bytes).map(({ name, bytes }) => [name, bytes]),
+    );
     assert.equal(await page.locator("#tasks-count").textContent(), `${run.tasks.length} of ${run.tasks.length} tasks`);
     await page.close();
   }
@@ -53,7 +63,10 @@ test("totals are the sums of the tasks and the data they sum up", () => {
   for (const { run } of [done, failed]) {
     assert.equal(run.totals.tasks_done, run.tasks.filter(({ status }) => status === "done").length);
     assert.equal(run.totals.tasks_failed, run.tasks.filter(({ status }) => status === "failed").length);
-    assert.equal(run.totals.written_bytes, run.data.reduce((sum, { writer, bytes }) => sum + (writer === null ? 0 : bytes ?? 0), 0));
+    assert.equal(
+      run.totals.written_bytes,
+      run.data.reduce((sum, { writer, bytes }) => sum + (writer === null ? 0 : (bytes ?? 0)), 0),
+    );
     assert.equal(run.totals.pool_peak_bytes, Math.max(...run.pool.samples.map(([, used]) => used)));
   }
 });
@@ -64,7 +77,8 @@ test("the page is silent, asks for nothing, and fits 1280 pixels, dark and light
       const page = await opened(chrome, url, { colorScheme });
       assert.deepEqual(page.complaints, []);
       assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 1280);
-      for (const chart of ["#timeline-chart", "#memory-chart", "#graph-chart"]) assert.ok(await isPainted(page, `${chart} canvas`), chart);
+      for (const chart of ["#timeline-chart", "#memory-chart", "#graph-chart"])
+        assert.ok(await isPainted(page, `${chart} canvas`), chart);
       await page.close();
     }
   }
@@ -78,7 +92,10 @@ test("failures come first, with their command, their output and what followed fr
   const shown = await page.locator(".failure").evaluateAll((all) => all.map(({ dataset }) => Number(dataset.task)));
   const alike = await page.locator(".same button").allTextContents();
   const ids = [...shown, ...alike.map(Number)].sort((a, b) => a - b);
-  assert.deepEqual(ids, roots.map(({ id }) => id));
+  assert.deepEqual(
+    ids,
+    roots.map(({ id }) => id),
+  );
   const last = roots.find(({ id, reason }) => reason.kind === "exit" && shown.includes(id));
   const text = await page.locator(`.failure[data-task="${last.id}"]`).textContent();
   for (const part of [last.reason.text, last.reason.stderr.head, last.command[1]]) assert.ok(text.includes(part), part);
@@ -104,15 +121,31 @@ test("the whole page can be walked with the Tab key, and the focus is always see
       const at = document.activeElement;
       if (!at || at === document.body) return null;
       const style = getComputedStyle(at);
-      return { name: at.id || at.getAttribute("aria-label") || at.textContent, ring: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2 };
+      return {
+        name: at.id || at.getAttribute("aria-label") || at.textContent,
+        ring: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2,
+      };
     });
     if (where === null) break;
     assert.ok(where.ring, `no focus ring on ${where.name}`);
     seen.push(where.name);
   }
-  const order = ["Skip to the timeline", "theme", "zoom-in", "graph-level", "data-filter", "data-rows", "tasks-filter", "task-rows", "command-line"];
+  const order = [
+    "Skip to the timeline",
+    "theme",
+    "zoom-in",
+    "graph-level",
+    "data-filter",
+    "data-rows",
+    "tasks-filter",
+    "task-rows",
+    "command-line",
+  ];
   const places = order.map((name) => seen.indexOf(name));
-  assert.ok(places.every((place, at) => place >= 0 && (at === 0 || place > places[at - 1])), `${order} in ${seen}`);
+  assert.ok(
+    places.every((place, at) => place >= 0 && (at === 0 || place > places[at - 1])),
+    `${order} in ${seen}`,
+  );
   assert.ok(seen.some((name) => name.startsWith("Timeline:")) && seen.some((name) => name.startsWith("Graph of")));
   await page.close();
 });
@@ -264,7 +297,10 @@ test("ten thousand tasks open, complete and usable", async () => {
 
 test("a run of nothing still has its page", async () => {
   const totals = { ...done.run.totals, tasks: 0, tasks_done: 0, makespan_s: 0 };
-  const page = await opened(chrome, altered("empty", { tasks: [], data: [], elements: [], pool: { peak_bytes: 0, samples: [] }, totals }));
+  const page = await opened(
+    chrome,
+    altered("empty", { tasks: [], data: [], elements: [], pool: { peak_bytes: 0, samples: [] }, totals }),
+  );
   for (const chart of ["#timeline-chart canvas", "#memory-chart canvas", "#graph-chart canvas", "#task-rows"]) {
     await focus(page, chart);
     for (const key of ["ArrowRight", "ArrowDown", "Enter", "+", "0", "End"]) await page.keyboard.press(key);
@@ -274,7 +310,14 @@ test("a run of nothing still has its page", async () => {
 });
 
 test("an interrupted run says how far it came", async () => {
-  const stopped = { status: "failed", reason: { kind: "cancelled", text: "the run ended before it could start" }, start_s: null, end_s: null, slot: null, attempts: 0 };
+  const stopped = {
+    status: "failed",
+    reason: { kind: "cancelled", text: "the run ended before it could start" },
+    start_s: null,
+    end_s: null,
+    slot: null,
+    attempts: 0,
+  };
   const tasks = done.run.tasks.map((task) => (task.id < 200 ? task : { ...task, ...stopped }));
   const totals = { ...done.run.totals, tasks_done: 200, tasks_failed: 23, tasks_failed_root: 0 };
   const page = await opened(chrome, altered("interrupted", { outcome: "interrupted", exit_code: 130, tasks, totals }));
@@ -300,7 +343,7 @@ function altered(name, changes) {
   return pathToFileURL(path).href;
 }
 
-/** Puts into the page what contrast is measured with, by the formula of WCAG 2: `contrast(colour, ground)` and `opaque(colour)`. */
+/** Puts into the page what measures contrast, by the formula of WCAG 2: `contrast(colour, ground)` and `opaque(colour)`. */
 function measures() {
   const context = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const rgba = (colour) => {
@@ -331,11 +374,16 @@ function poorContrast() {
   };
   const poor = [];
   for (const element of document.querySelectorAll("body *")) {
-    const text = [...element.childNodes].filter((node) => node.nodeType === 3).map((node) => node.data).join("").trim();
+    const text = [...element.childNodes]
+      .filter((node) => node.nodeType === 3)
+      .map((node) => node.data)
+      .join("")
+      .trim();
     if (!text || !element.checkVisibility() || element.closest("script, noscript")) continue;
     const style = getComputedStyle(element);
     const ratio = window.contrast(style.color, ground(element));
-    if (ratio < (parseFloat(style.fontSize) >= 24 ? 3 : 4.5)) poor.push(`${element.tagName}.${element.className} ${ratio.toFixed(2)} ${text.slice(0, 30)}`);
+    if (ratio < (parseFloat(style.fontSize) >= 24 ? 3 : 4.5))
+      poor.push(`${element.tagName}.${element.className} ${ratio.toFixed(2)} ${text.slice(0, 30)}`);
   }
   return poor;
 }
@@ -347,7 +395,10 @@ function poorFills() {
   const poor = [];
   for (let hue = 0; hue < 360; hue += 5) {
     const colour = (light) => `oklch(${token(light)} ${token("fill-chroma")} ${hue})`;
-    const [name, edge] = [window.contrast(token("fill-ink"), colour("fill-light")), window.contrast(colour("edge-light"), token("paper"))];
+    const [name, edge] = [
+      window.contrast(token("fill-ink"), colour("fill-light")),
+      window.contrast(colour("edge-light"), token("paper")),
+    ];
     if (name < 4.5 || edge < 3) poor.push(`hue ${hue}: name ${name.toFixed(2)}, edge ${edge.toFixed(2)}`);
   }
   return poor;
