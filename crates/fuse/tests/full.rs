@@ -4,7 +4,7 @@
 mod common;
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, OpenOptions},
     io::{ErrorKind, Write},
     process::{Child, Command, Stdio},
     thread,
@@ -64,6 +64,21 @@ fn a_writer_is_told_no_space_after_the_bounded_wait_and_nothing_written_is_lost(
     assert!(vfs.usage().refused >= 1);
     fs::remove_file(mount.point().join("file")).unwrap();
     fs::write(mount.point().join("after"), vec![1; MIB]).unwrap();
+}
+
+#[test]
+fn a_store_into_a_mapping_that_finds_no_space_is_told_by_msync() {
+    needs_fuse!();
+    let vfs = small_pool(Duration::from_millis(100));
+    let mount = mounted(vfs.clone());
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(mount.point().join("map")).unwrap();
+    file.set_len(8 * MIB as u64).unwrap();
+    fill(&mount, "hog");
+    // SAFETY: nobody truncates the file.
+    let mut map = unsafe { memmap2::MmapMut::map_mut(&file).unwrap() };
+    map.fill(1);
+    assert_eq!(map.flush().unwrap_err().kind(), ErrorKind::StorageFull);
+    fs::remove_file(mount.point().join("hog")).unwrap();
 }
 
 #[test]
