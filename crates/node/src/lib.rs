@@ -24,3 +24,6 @@ pub use node::{Node, embedded};
 pub use reply::Reply;
 pub use settings::Settings;
 pub use timer::{Sleep, sleep_until};
+
+#[cfg(test)]
+mod node_test;

@@ -35,3 +35,6 @@ mod weight;
 
 pub use partition::{Partition, Settings};
 pub use weight::{ENTRY_BYTES, INODE_BYTES, new_bytes_max};
+
+#[cfg(test)]
+mod partition_test;

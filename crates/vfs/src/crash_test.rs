@@ -47,6 +47,7 @@ type Doing = Pin<Box<dyn Future<Output = Outcome<()>>>>;
 /// Lets a client do something and die after ever more messages, until it gets through. Whenever it dies, the tree is in order,
 /// and when its session is ended, it is as before or as after.
 async fn at_every_message(what: &str, operation: impl Fn(Vfs) -> Doing) {
+    let after = expected(&operation).await;
     for messages in 1.. {
         assert!(messages < 200, "{what} never ends");
         let node = node(16 << 20, Duration::ZERO);
@@ -58,7 +59,6 @@ async fn at_every_message(what: &str, operation: impl Fn(Vfs) -> Doing) {
         tree(&healthy).await;
         healthy.client.recover(mortal.client.session()).await.unwrap();
         let left = tree(&healthy).await;
-        let after = expected(&operation).await;
         assert!(left == before || left == after, "{what} after {messages} messages: {left:?}");
         for top in ["a", "b", "c"] {
             healthy.remove_tree(top.as_bytes()).await.unwrap();

@@ -33,6 +33,8 @@ pub use handles::{Handle, OPEN_FILES_MAX};
 pub use vfs::Vfs;
 
 #[cfg(test)]
+mod bind_test;
+#[cfg(test)]
 mod crash_test;
 #[cfg(test)]
 mod message_test;

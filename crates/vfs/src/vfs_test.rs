@@ -82,3 +82,110 @@ async fn what_was_removed_leaves_no_bytes_behind() {
     vfs.remove_tree(b"d").await.unwrap();
     assert_eq!(vfs.usage(), before);
 }
+
+#[tokio::test]
+async fn a_name_has_at_most_255_bytes_of_any_kind() {
+    let vfs = pool();
+    let (longest, longer) = (filled(0xff, 255), filled(b'n', 256));
+    vfs.make_directory(Vfs::root(), &longest, 0o755, OWNER).await.unwrap();
+    assert_eq!(vfs.lookup(Vfs::root(), &longest).await.unwrap().kind, Kind::Directory);
+    assert!(matches!(vfs.lookup(Vfs::root(), &longer).await, Err(Refusal::NameTooLong(_))));
+    let made = vfs.create(Vfs::root(), &longer, 0o644, OWNER, OpenFlags::WRITE).await;
+    assert!(matches!(made, Err(Refusal::NameTooLong(_))));
+    for bad in [&b""[..], b".", b"..", b"a/b", b"a\0b"] {
+        assert!(matches!(vfs.unlink(Vfs::root(), bad).await, Err(Refusal::Invalid { .. })));
+    }
+}
+
+#[tokio::test]
+async fn a_listing_in_pages_shows_every_entry_once_while_others_come_and_go() {
+    let vfs = pool();
+    for number in 0..10_000 {
+        vfs.make_symlink(Vfs::root(), format!("old{number}").as_bytes(), b"t", OWNER).await.unwrap();
+    }
+    let (mut seen, mut after, mut page) = (Vec::new(), 0, 0);
+    loop {
+        let entries = vfs.list(Vfs::root(), after, 97).await.unwrap();
+        let Some(last) = entries.last() else { break };
+        after = last.cookie;
+        for entry in &entries {
+            vfs.unlink(Vfs::root(), entry.name.as_bytes()).await.unwrap();
+        }
+        vfs.make_symlink(Vfs::root(), format!("new{page}").as_bytes(), b"t", OWNER).await.unwrap();
+        page += 1;
+        seen.extend(entries.into_iter().map(|entry| entry.name.to_string()).filter(|name| name.starts_with("old")));
+    }
+    assert_eq!(seen.len(), 10_000, "each once");
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen.len(), 10_000, "all of them");
+}
+
+#[tokio::test]
+async fn holes_read_as_zeros_and_take_no_space() {
+    let vfs = pool();
+    let (made, handle) = vfs.create(Vfs::root(), b"f", 0o600, OWNER, OpenFlags::READ_WRITE).await.unwrap();
+    let far = 1 << 40;
+    vfs.write(handle, far, Bytes::from_static(b"end")).await.unwrap();
+    assert_eq!(vfs.stat(made.file).await.unwrap().size, far + 3);
+    assert_eq!(vfs.read(handle, far - 2, 100).await.unwrap(), &b"\0\0end"[..]);
+    assert_eq!(vfs.read(handle, 5, 200_000).await.unwrap(), filled(0, 200_000));
+    assert!(vfs.usage().used < 100_000 && vfs.stat(made.file).await.unwrap().allocated <= u64::from(STRIPE));
+    vfs.change(made.file, Changes { size: Some(0), ..Changes::default() }).await.unwrap();
+    vfs.change(made.file, Changes { size: Some(1 << 50), ..Changes::default() }).await.unwrap();
+    assert_eq!(vfs.read(handle, far, 3).await.unwrap(), filled(0, 3), "what was cut does not come back");
+    let beyond = Changes { size: Some(1 << 63), ..Changes::default() };
+    assert!(matches!(vfs.change(made.file, beyond).await, Err(Refusal::TooLarge { .. })));
+    let beyond = vfs.write(handle, i64::MAX as u64, Bytes::from_static(b"x")).await;
+    assert!(matches!(beyond, Err(Refusal::TooLarge { .. })));
+}
+
+#[tokio::test]
+async fn creating_opens_what_is_there_unless_it_must_be_new() {
+    let vfs = pool();
+    let made = vfs.write_file(b"f", b"bytes").await.unwrap();
+    let (found, handle) = vfs.create(Vfs::root(), b"f", 0o600, OWNER, OpenFlags::READ).await.unwrap();
+    assert_eq!((found.file, found.size, found.mode), (made.file, 5, 0o644));
+    assert_eq!(vfs.read(handle, 0, 10).await.unwrap(), &b"bytes"[..]);
+    let exclusive = OpenFlags { exclusive: true, ..OpenFlags::WRITE };
+    assert!(matches!(vfs.create(Vfs::root(), b"f", 0, OWNER, exclusive).await, Err(Refusal::Exists(_))));
+    let truncate = OpenFlags { truncate: true, ..OpenFlags::WRITE };
+    assert_eq!(vfs.create(Vfs::root(), b"f", 0, OWNER, truncate).await.unwrap().0.size, 0);
+    vfs.make_directories(b"d").await.unwrap();
+    assert!(matches!(vfs.create(Vfs::root(), b"d", 0, OWNER, OpenFlags::READ).await, Err(Refusal::IsDirectory(_))));
+}
+
+#[tokio::test]
+async fn paths_follow_links_within_the_pool_and_never_out_of_it() {
+    let vfs = pool();
+    let directory = vfs.make_directories(b"/a//b/./c").await.unwrap().file;
+    vfs.write_file(b"a/f", b"x").await.unwrap();
+    vfs.make_symlink(directory, b"up", b"../../f", OWNER).await.unwrap();
+    vfs.make_symlink(Vfs::root(), b"short", b"a/b", OWNER).await.unwrap();
+    assert_eq!(vfs.read_file(b"short/c/up").await.unwrap(), b"x");
+    assert_eq!(vfs.resolve(b"short/c/up").await.unwrap().kind, Kind::Symlink, "a link at the end is itself");
+    assert_eq!(vfs.read_link(vfs.resolve(b"short").await.unwrap().file).await.unwrap(), b"a/b");
+    vfs.make_symlink(Vfs::root(), b"out", b"/etc/passwd", OWNER).await.unwrap();
+    vfs.make_symlink(Vfs::root(), b"loop", b"loop", OWNER).await.unwrap();
+    for bad in [&b"out"[..], b"loop"] {
+        assert!(matches!(vfs.read_file(bad).await, Err(Refusal::Invalid { .. })));
+    }
+    vfs.remove_tree(b"short").await.unwrap();
+    assert_eq!(vfs.read_file(b"a/b/c/up").await.unwrap(), b"x", "the link went, not what it led to");
+    assert!(matches!(vfs.read_file(b"a/f/g").await, Err(Refusal::NotDirectory(_))));
+    assert!(matches!(vfs.make_directories(b"a/f/g").await, Err(Refusal::NotDirectory(_))));
+}
+
+#[tokio::test]
+async fn a_directory_never_moves_into_itself() {
+    let vfs = pool();
+    let c = vfs.make_directories(b"a/b/c").await.unwrap().file;
+    for mode in [RenameMode::Replace, RenameMode::NoReplace] {
+        let moved = vfs.rename(from(Vfs::root(), "a"), to(c, "a"), mode).await;
+        assert!(matches!(moved, Err(Refusal::Invalid { .. })), "{moved:?}");
+    }
+    let b = vfs.resolve(b"a/b").await.unwrap().file;
+    let exchanged = vfs.rename(from(b, "c"), to(Vfs::root(), "a"), RenameMode::Exchange).await;
+    assert!(matches!(exchanged, Err(Refusal::Invalid { .. })), "{exchanged:?}");
+    vfs.resolve(b"a/b/c").await.unwrap();
+}

@@ -1,0 +1,101 @@
+//! Promises of a node, request by request.
+
+use crate::{Node, Settings, embedded};
+use bytes::Bytes;
+use placement::{Epoch, FileId, PartitionId, StripeNo};
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+use store::Model;
+use wire::{
+    Answer, Body, Command, Failure, Name, NewInode, NewKind, Owner, Refusal, Request, Session, Stamp, StripeAction,
+};
+
+const STRIPE: u32 = 4096;
+
+fn node() -> Arc<Node> {
+    let settings = Settings { partitions: 64, stripe_bytes: STRIPE, ..Settings::default() };
+    embedded(settings, Arc::new(Model::new(1 << 20, STRIPE)))
+}
+
+fn ask(node: &Arc<Node>, epoch: Epoch, partition: u16, body: Body) -> Result<Answer, Failure> {
+    let mut reply = node.handle(Request { epoch, partition: PartitionId(partition), body });
+    match Pin::new(&mut reply).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => answer,
+        Poll::Pending => panic!("it has no reason to wait"),
+    }
+}
+
+fn stat_root() -> Body {
+    Body::Meta { stamp: None, command: Command::Stat { file: FileId::ROOT } }
+}
+
+fn stripe(action: StripeAction) -> Body {
+    Body::Stripe { file: FileId(9), stripe: StripeNo(0), action }
+}
+
+#[test]
+fn a_request_by_an_old_map_is_answered_with_the_new_one_and_not_done() {
+    let node = node();
+    assert!(ask(&node, Epoch::FIRST, 0, stat_root()).is_ok());
+    node.renew_map();
+    let Err(Failure::StaleMap(map)) = ask(&node, Epoch::FIRST, 0, stat_root()) else { panic!("the map is old") };
+    assert!(ask(&node, map.epoch(), 0, stat_root()).is_ok());
+}
+
+#[test]
+fn every_hello_starts_another_session() {
+    let node = node();
+    let session = || match ask(&node, Epoch(0), 0, Body::Hello) {
+        Ok(Answer::Welcome(welcome)) => welcome.session,
+        other => panic!("{other:?}"),
+    };
+    assert_ne!(session(), session());
+}
+
+#[test]
+fn a_made_up_partition_or_range_is_refused() {
+    let node = node();
+    let refused = ask(&node, Epoch::FIRST, 64, stat_root());
+    assert!(matches!(refused, Err(Failure::Refused(Refusal::Invalid { .. }))), "{refused:?}");
+    let data = Bytes::from_static(&[0; 10]);
+    let long = StripeAction::Write { generation: 0, offset: STRIPE - 1, data };
+    let refused = ask(&node, Epoch::FIRST, 0, stripe(long));
+    assert!(matches!(refused, Err(Failure::Refused(Refusal::TooLarge { .. }))), "{refused:?}");
+}
+
+#[test]
+fn a_late_write_of_a_truncated_stripe_is_refused() {
+    let node = node();
+    let write = |generation| {
+        let data = Bytes::from_static(b"x");
+        ask(&node, Epoch::FIRST, 0, stripe(StripeAction::Write { generation, offset: 0, data }))
+    };
+    assert_eq!(write(1), Ok(Answer::Done));
+    assert_eq!(
+        ask(&node, Epoch::FIRST, 0, stripe(StripeAction::Truncate { generation: 2, length: 0 })),
+        Ok(Answer::Done)
+    );
+    assert!(matches!(write(1), Err(Failure::Refused(Refusal::Stale(_)))));
+    assert_eq!(write(2), Ok(Answer::Done));
+}
+
+#[test]
+fn metadata_counts_against_the_pool_and_is_given_back() {
+    let node = node();
+    let before = node.usage();
+    let change = |number, command| {
+        let stamp = Some(Stamp { session: Session(1), number, settled: number });
+        ask(&node, Epoch::FIRST, 0, Body::Meta { stamp, command })
+    };
+    let (parent, name) = (FileId::ROOT, Name::new(b"f").unwrap());
+    let inode = NewInode { kind: NewKind::File, mode: 0o600, owner: Owner::default() };
+    change(1, Command::Create { parent, name: name.clone(), inode, open: false }).unwrap();
+    let made = node.usage();
+    assert!(made.used > before.used && made.files == before.files + 1);
+    change(2, Command::Unlink { parent, name }).unwrap();
+    assert_eq!(node.usage(), before);
+}

@@ -1,0 +1,323 @@
+//! Promises of one partition, command by command.
+
+use crate::{Partition, Settings, new_bytes_max};
+use bytes::Bytes;
+use placement::{FileId, PartitionId};
+use wire::{
+    Answer, Attributes, Changes, Command, Content, Kind, Name, NewInode, NewKind, OpenFlags, Outcome, Owner, Refusal,
+    RenameFrom, RenameMode, RenameTo, Session, Stamp, TimeChange, Timestamp, WritePlace,
+};
+
+const ROOT: FileId = FileId::ROOT;
+const STRIPE: u32 = 8192;
+
+/// A partition, its one client, and a clock that goes a second with each command.
+struct Bench {
+    partition: Partition,
+    session: Session,
+    number: u64,
+    now: i64,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let settings = Settings { name_bits: 4, ..Settings::new(7, STRIPE) };
+        let partition = Partition::with_root(settings, Owner::default(), 0o755, at(0));
+        Self { partition, session: Session(1), number: 0, now: 0 }
+    }
+
+    fn stamp(&mut self) -> Stamp {
+        self.number += 1;
+        Stamp { session: self.session, number: self.number, settled: self.number }
+    }
+
+    fn try_to(&mut self, command: Command) -> Outcome<Answer> {
+        self.now += 1;
+        let stamp = command.changes().then(|| self.stamp());
+        let (before, most) = (self.partition.bytes(), new_bytes_max(&command));
+        let answer = self.partition.apply(stamp, command, at(self.now));
+        assert!(self.partition.bytes() <= before + most, "a command adds no more than it said");
+        answer
+    }
+
+    fn apply(&mut self, command: Command) -> Answer {
+        self.try_to(command).unwrap()
+    }
+
+    fn create(&mut self, parent: FileId, text: &str, kind: NewKind) -> Attributes {
+        let inode = NewInode { kind, mode: 0o644, owner: Owner { uid: 5, gid: 6 } };
+        match self.apply(Command::Create { parent, name: name(text), inode, open: false }) {
+            Answer::Opened { attributes, .. } => attributes,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn stat(&mut self, file: FileId) -> Attributes {
+        match self.apply(Command::Stat { file }) {
+            Answer::Attributes(attributes) => attributes,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn write(&mut self, file: FileId, place: WritePlace, data: &'static [u8]) -> Answer {
+        let length = u32::try_from(data.len()).unwrap();
+        self.apply(Command::Write { file, place, length, data: Bytes::from_static(data) })
+    }
+
+    fn change(&mut self, file: FileId, changes: Changes) -> Answer {
+        self.apply(Command::Change { file, changes })
+    }
+
+    fn read(&mut self, file: FileId) -> Bytes {
+        match self.apply(Command::Read { file, offset: 0, length: 4096 }) {
+            Answer::Content { content: Content::Here(bytes), .. } => bytes,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Modified and changed, in seconds.
+    fn times(&mut self, file: FileId) -> (i64, i64) {
+        let found = self.stat(file);
+        (found.modified.secs, found.changed.secs)
+    }
+}
+
+fn at(secs: i64) -> Timestamp {
+    Timestamp { secs, nanos: 0 }
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).unwrap()
+}
+
+fn rename(source: &str, target: &str) -> Command {
+    let (from, to) = (RenameFrom { parent: ROOT, name: name(source) }, RenameTo { parent: ROOT, name: name(target) });
+    Command::Rename { from, to, mode: RenameMode::Replace, sealed: None }
+}
+
+#[test]
+fn a_resent_change_is_answered_and_not_done_again() {
+    let mut bench = Bench::new();
+    let file = bench.create(ROOT, "f", NewKind::File).file;
+    let data = Bytes::from_static(b"abc");
+    let command = Command::Write { file, place: WritePlace::End, length: 3, data };
+    let stamp = bench.stamp();
+    let answers: Vec<_> = (0..3).map(|_| bench.partition.apply(Some(stamp), command.clone(), at(9))).collect();
+    assert_eq!(answers, vec![Ok(Answer::Written { offset: 0 }); 3]);
+    assert_eq!(bench.read(file), "abc");
+    let other = Stamp { session: Session(2), ..stamp };
+    assert_eq!(bench.partition.apply(Some(other), command, at(9)), Ok(Answer::Written { offset: 3 }), "another client");
+}
+
+#[test]
+fn a_change_without_session_and_number_is_refused() {
+    let mut bench = Bench::new();
+    let command = Command::Unlink { parent: ROOT, name: name("f") };
+    assert!(matches!(bench.partition.apply(None, command, at(1)), Err(Refusal::Invalid { .. })));
+}
+
+#[test]
+fn a_directory_shows_when_its_entries_changed() {
+    let mut bench = Bench::new();
+    bench.create(ROOT, "f", NewKind::File);
+    assert_eq!(bench.times(ROOT), (1, 1), "create");
+    bench.create(ROOT, "d", NewKind::Directory);
+    assert_eq!((bench.times(ROOT), bench.stat(ROOT).links), ((3, 3), 3), "mkdir");
+    bench.apply(rename("f", "g"));
+    assert_eq!(bench.times(ROOT), (6, 6), "rename");
+    bench.apply(Command::RemoveDirectory { parent: ROOT, name: name("d") });
+    assert_eq!((bench.times(ROOT), bench.stat(ROOT).links), ((8, 8), 2), "rmdir");
+    bench.apply(Command::Unlink { parent: ROOT, name: name("g") });
+    assert_eq!(bench.times(ROOT), (11, 11), "unlink");
+}
+
+#[test]
+fn a_file_shows_when_its_bytes_and_when_its_attributes_changed() {
+    let mut bench = Bench::new();
+    let file = bench.create(ROOT, "f", NewKind::File).file;
+    assert_eq!(bench.times(file), (1, 1));
+    bench.write(file, WritePlace::End, b"abc");
+    assert_eq!(bench.times(file), (3, 3), "write");
+    bench.change(file, Changes { mode: Some(0o7600), ..Changes::default() });
+    assert_eq!((bench.times(file), bench.stat(file).mode), ((3, 5), 0o7600), "chmod");
+    bench.change(file, Changes { size: Some(1), ..Changes::default() });
+    assert_eq!(bench.times(file), (8, 8), "truncate");
+    let modified = Some(TimeChange::At(at(-5)));
+    bench.change(file, Changes { modified, accessed: Some(TimeChange::Now), ..Changes::default() });
+    assert_eq!((bench.times(file), bench.stat(file).accessed), ((-5, 10), at(10)), "utimens");
+    bench.apply(rename("f", "g"));
+    assert_eq!(bench.times(file), (-5, 13), "rename");
+    bench.change(file, Changes::default());
+    assert_eq!(bench.times(file), (-5, 13), "nothing");
+}
+
+#[test]
+fn the_last_read_moves_as_with_relatime() {
+    let mut bench = Bench::new();
+    let file = bench.create(ROOT, "f", NewKind::File).file;
+    bench.read(file);
+    assert_eq!(bench.stat(file).accessed, at(2), "read after the change");
+    bench.read(file);
+    assert_eq!(bench.stat(file).accessed, at(2), "read since the change already");
+    bench.write(file, WritePlace::End, b"abc");
+    bench.read(file);
+    assert_eq!(bench.stat(file).accessed, at(7), "changed since");
+    bench.now += 24 * 3600 + 1;
+    bench.read(file);
+    assert_eq!(bench.stat(file).accessed, at(bench.now - 1), "a day old");
+}
+
+#[test]
+fn a_set_group_id_directory_hands_down_its_group() {
+    let mut bench = Bench::new();
+    bench.change(ROOT, Changes { mode: Some(0o2775), gid: Some(77), ..Changes::default() });
+    let (file, directory) = (bench.create(ROOT, "f", NewKind::File), bench.create(ROOT, "d", NewKind::Directory));
+    assert_eq!((file.owner, file.mode), (Owner { uid: 5, gid: 77 }, 0o644));
+    assert_eq!((directory.owner.gid, directory.mode), (77, 0o2644));
+}
+
+#[test]
+fn a_file_spills_once_and_late_copies_of_its_head_are_told_apart() {
+    let mut bench = Bench::new();
+    let file = bench.create(ROOT, "f", NewKind::File).file;
+    bench.write(file, WritePlace::At(0), b"head");
+    let large = Command::Write { file, place: WritePlace::At(5000), length: 9000, data: Bytes::new() };
+    let spill = Answer::Spill { generation: 0, head: Bytes::from_static(b"head") };
+    assert_eq!(bench.apply(large.clone()), spill);
+    assert_eq!(bench.apply(large.clone()), spill, "whoever comes may do it");
+    assert_eq!(bench.read(file), "head", "reads are answered from the head until then");
+    bench.apply(Command::SpillDone { file, generation: 0 });
+    bench.apply(Command::SpillDone { file, generation: 0 });
+    assert_eq!(bench.apply(large), Answer::Stripes { offset: 5000, generation: 1, size: 4 });
+    assert_eq!(bench.apply(Command::Wrote { file, generation: 1, end: 14_000 }), Answer::Done);
+    assert_eq!(bench.stat(file).size, 14_000);
+}
+
+#[test]
+fn a_truncated_file_grows_only_after_its_stripes_are_cut() {
+    let mut bench = Bench::new();
+    let file = bench.create(ROOT, "f", NewKind::File).file;
+    let large = |place| Command::Write { file, place, length: 20_000, data: Bytes::new() };
+    assert_eq!(bench.apply(large(WritePlace::End)), Answer::Stripes { offset: 0, generation: 0, size: 0 });
+    bench.apply(Command::Wrote { file, generation: 0, end: 20_000 });
+    let Answer::Changed { trim: Some(trim), .. } = bench.change(file, Changes { size: Some(10), ..Changes::default() })
+    else {
+        panic!("stripes are to be cut")
+    };
+    assert_eq!((trim.generation, trim.length, trim.stripes.iter().collect::<Vec<_>>()), (1, 10, vec![0, 1, 2]));
+    assert!(bench.try_to(Command::Wrote { file, generation: 0, end: 20_000 }).is_err(), "planned before");
+    let grow = Changes { size: Some(30_000), ..Changes::default() };
+    assert_eq!(bench.change(file, grow), Answer::TrimFirst(trim.clone()));
+    assert_eq!(bench.apply(large(WritePlace::At(0))), Answer::TrimFirst(trim));
+    assert_eq!(bench.stat(file).size, 10);
+    bench.apply(Command::TrimDone { file, generation: 1 });
+    assert!(matches!(bench.change(file, grow), Answer::Changed { trim: None, .. }));
+    assert_eq!(bench.stat(file).size, 30_000);
+}
+
+#[test]
+fn a_sealed_directory_takes_no_entry_until_it_is_unsealed_or_its_client_is_gone() {
+    let mut bench = Bench::new();
+    let directory = bench.create(ROOT, "d", NewKind::Directory).file;
+    let inode = NewInode { kind: NewKind::File, mode: 0, owner: Owner::default() };
+    let create = Command::Create { parent: directory, name: name("f"), inode, open: false };
+    let Answer::Sealed { mark } = bench.apply(Command::Seal { directory }) else { panic!("it is empty") };
+    assert!(matches!(bench.try_to(create.clone()), Err(Refusal::Busy(_))));
+    assert!(matches!(bench.try_to(Command::Seal { directory }), Err(Refusal::Busy(_))), "one at a time");
+    bench.apply(Command::Unseal { directory, mark: mark + 1 });
+    assert!(bench.try_to(create.clone()).is_err(), "the seal of another try stays");
+    bench.apply(Command::CloseSession { session: Session(1) });
+    bench.apply(create);
+    assert!(matches!(bench.try_to(Command::Seal { directory }), Err(Refusal::NotEmpty(_))));
+}
+
+#[test]
+fn a_removed_directory_that_is_open_takes_no_entry() {
+    let mut bench = Bench::new();
+    let directory = bench.create(ROOT, "d", NewKind::Directory).file;
+    bench.apply(Command::Open { file: directory, flags: OpenFlags::READ });
+    bench.apply(Command::RemoveDirectory { parent: ROOT, name: name("d") });
+    let enter = Command::Enter { parent: directory, name: name("f"), file: ROOT, kind: Kind::File };
+    assert!(matches!(bench.try_to(enter), Err(Refusal::NotFound(_))));
+    assert_eq!(bench.stat(directory).links, 0);
+    bench.apply(Command::Close { file: directory });
+    assert!(bench.try_to(Command::Stat { file: directory }).is_err());
+}
+
+/// Numbers below a limit, the same for the same seed.
+fn dice(seed: u64) -> impl FnMut(u64) -> u64 {
+    let mut state = seed;
+    move |below| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    }
+}
+
+fn next_kind(drawn: u64) -> NewKind {
+    match drawn {
+        0 => NewKind::Directory,
+        1 => NewKind::Symlink(Bytes::from_static(b"target")),
+        _ => NewKind::File,
+    }
+}
+
+/// A command of any kind, drawn by dice, about few names and files.
+fn random_command(next: &mut impl FnMut(u64) -> u64) -> Command {
+    let text = |number| name(&format!("n{number}"));
+    let file = FileId::new(PartitionId(0), 1 + next(12));
+    let parent = if next(3) == 0 { file } else { ROOT };
+    let flags = OpenFlags { truncate: next(3) == 0, ..OpenFlags::READ_WRITE };
+    let (from, to) = (RenameFrom { parent, name: text(next(6)) }, RenameTo { parent: ROOT, name: text(next(6)) });
+    let inode = NewInode { kind: next_kind(next(4)), mode: 0o644, owner: Owner::default() };
+    let place = if next(2) == 0 { WritePlace::End } else { WritePlace::At(next(9000)) };
+    let size = Some(next(9000));
+    match next(18) {
+        0..=3 => Command::Create { parent, name: text(next(6)), inode, open: next(2) == 0 },
+        4 => Command::Unlink { parent, name: text(next(6)) },
+        5 => Command::RemoveDirectory { parent, name: text(next(6)) },
+        6 => Command::Rename { from, to, mode: RenameMode::Replace, sealed: None },
+        7 => Command::Rename { from, to, mode: RenameMode::Exchange, sealed: None },
+        8 | 9 => Command::Write { file, place, length: 5, data: Bytes::from_static(b"bytes") },
+        10 => Command::Write { file, place, length: 5000, data: Bytes::new() },
+        11 => Command::Wrote { file, generation: 1, end: next(9000) },
+        12 => Command::SpillDone { file, generation: 0 },
+        13 => Command::Change { file, changes: Changes { size, ..Changes::default() } },
+        14 => Command::Open { file, flags },
+        15 => Command::Close { file },
+        16 => Command::TrimDone { file, generation: 1 + u32::from(next(2) == 0) },
+        _ => Command::MoveOut { from, to, exchange: None },
+    }
+}
+
+#[test]
+fn a_snapshot_goes_on_as_its_original_does() {
+    for seed in 0..20 {
+        let mut next = dice(seed);
+        let mut bench = Bench::new();
+        for _ in 0..400 {
+            let _ = bench.try_to(random_command(&mut next));
+        }
+        let snapshot = serde_json::to_string(&bench.partition).unwrap();
+        let mut copy: Partition = serde_json::from_str(&snapshot).unwrap();
+        for _ in 0..400 {
+            let (command, stamp) = (random_command(&mut next), bench.stamp());
+            let answer = bench.partition.apply(Some(stamp), command.clone(), at(1000));
+            assert_eq!(copy.apply(Some(stamp), command, at(1000)), answer, "seed {seed}");
+        }
+        assert_eq!((copy.bytes(), copy.files()), (bench.partition.bytes(), bench.partition.files()));
+    }
+}
+
+#[test]
+fn what_is_counted_is_what_is_there() {
+    for seed in 100..120 {
+        let mut next = dice(seed);
+        let mut bench = Bench::new();
+        for _ in 0..800 {
+            let _ = bench.try_to(random_command(&mut next));
+        }
+        let inodes: u64 = bench.partition.inodes.values().map(crate::inode::Inode::weight).sum();
+        let gone: u64 = bench.partition.gone.values().map(crate::weight::runs).sum();
+        assert_eq!(bench.partition.bytes(), inodes + gone, "seed {seed}");
+    }
+}
