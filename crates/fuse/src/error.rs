@@ -4,6 +4,8 @@
 
 use std::{io, path::PathBuf};
 
+use base::Problem;
+
 /// Why FUSE cannot be used by this process.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -162,5 +164,30 @@ impl MountError {
     pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { action, path, source }
+    }
+}
+
+/// For a person: the message with its remedy.
+impl From<MountError> for Problem {
+    fn from(error: MountError) -> Self {
+        let problem = Self::new(error.to_string());
+        match error.hint() {
+            Some(hint) => problem.hint(hint),
+            None => problem,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_person_is_told_the_remedy_too() {
+        let problem = Problem::from(MountError::from(Unavailable::NoDevice));
+        assert!(problem.message.contains("/dev/fuse"), "{}", problem.message);
+        assert!(problem.hint.unwrap().contains("modprobe"));
+        let problem = Problem::from(MountError::Missing { point: "/none".into() });
+        assert_eq!(problem.hint.as_deref(), Some("make it first: mkdir -p /none"));
     }
 }
