@@ -13,6 +13,8 @@ const SHOWN_MAX: usize = 5;
 pub struct Catalogue {
     /// In natural order.
     paths: Vec<Box<str>>,
+    /// Places in `paths`, in the order of their bytes: all that begin alike stand together.
+    by_bytes: Vec<u32>,
 }
 
 /// A way in which several files belong to one name.
@@ -27,7 +29,9 @@ impl Catalogue {
     pub fn new(paths: impl IntoIterator<Item = String>) -> Self {
         let mut paths: Vec<Box<str>> = paths.into_iter().map(String::into_boxed_str).collect();
         paths.sort_by(|a, b| natural::compare(a, b));
-        Self { paths }
+        let mut by_bytes: Vec<u32> = (0..).take(paths.len()).collect();
+        by_bytes.sort_by_key(|index| &paths[*index as usize]);
+        Self { paths, by_bytes }
     }
 
     /// All paths in natural order.
@@ -37,7 +41,7 @@ impl Catalogue {
 
     /// The file that `name` means: the file of that name, or the only `name.*`.
     pub fn one(&self, name: &str) -> Result<&str, Problem> {
-        if let Some(path) = self.paths().find(|path| *path == name) {
+        if let Some(path) = self.from(name).next().filter(|path| *path == name) {
             return Ok(path);
         }
         let fits = self.beginning(name, ".");
@@ -75,13 +79,23 @@ impl Catalogue {
         Ok(found)
     }
 
+    /// Paths from `start` on, in the order of their bytes.
+    fn from(&self, start: &str) -> impl Iterator<Item = &str> {
+        let path = |index: &u32| self.paths[*index as usize].as_ref();
+        let first = self.by_bytes.partition_point(|index| path(index) < start);
+        self.by_bytes[first..].iter().map(path)
+    }
+
     /// Files whose path is `name`, then `between`, then more, in the same folder; hidden files do not count.
     fn beginning(&self, name: &str, between: &str) -> Vec<&str> {
+        let start = format!("{name}{between}");
         let fits = |path: &&str| {
-            let rest = path.strip_prefix(name).and_then(|rest| rest.strip_prefix(between));
-            rest.is_some_and(|rest| !rest.is_empty() && !rest.contains('/') && !rest.starts_with('.'))
+            let rest = &path[start.len()..];
+            !rest.is_empty() && !rest.contains('/') && !rest.starts_with('.')
         };
-        self.paths().filter(fits).collect()
+        let mut found: Vec<&str> = self.from(&start).take_while(|path| path.starts_with(&start)).filter(fits).collect();
+        found.sort_by(|a, b| natural::compare(a, b));
+        found
     }
 
     fn groups(&self, name: &str) -> Vec<Group<'_>> {

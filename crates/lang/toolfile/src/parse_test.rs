@@ -218,3 +218,18 @@ fn the_tool_files_of_the_examples_are_right() {
     }
     assert!(count > 8, "{count} tools");
 }
+
+/// Every cut of a few bytes anywhere, and every pair of characters swapped: read or refused, never a panic.
+#[test]
+fn no_damage_makes_it_panic() {
+    for at in 0..WHOLE.len() {
+        for length in 1..4 {
+            let end = (at + length).min(WHOLE.len());
+            let cut = format!("{}{}", &WHOLE[..at], &WHOLE[end..]);
+            let _ = read(&cut);
+        }
+        let mut bytes = WHOLE.as_bytes().to_vec();
+        bytes.swap(at, (at + 7) % WHOLE.len());
+        let _ = read(&String::from_utf8_lossy(&bytes));
+    }
+}
