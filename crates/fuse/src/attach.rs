@@ -17,7 +17,10 @@ use std::{
     fs::OpenOptions,
     io::{self, IoSliceMut},
     mem::MaybeUninit,
-    os::{fd::OwnedFd, unix::net::UnixStream},
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::net::UnixStream,
+    },
     path::Path,
     process::{Child, Command, Stdio},
     thread,
@@ -28,7 +31,6 @@ use rustix::{
     mount::{MountFlags, UnmountFlags, mount, unmount},
     net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg},
 };
-use std::os::fd::AsRawFd;
 
 use crate::{
     availability::{Way, find_helper},
