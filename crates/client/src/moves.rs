@@ -1,6 +1,10 @@
 //! Renames: one message within a partition, three steps across two.
+//!
+//! That a directory does not move into itself is checked by walking up from its new place before it moves. Two clients that
+//! move two directories into each other at the same moment both pass that check; a mount's kernel does not let its own
+//! programs do so, and between mounts it takes a pool-wide lease, which is not there yet.
 
-use crate::{Client, client::unexpected};
+use crate::{Client, client::unexpected, names::named};
 use placement::FileId;
 use wire::{Answer, Command, Gone, Kind, Object, Outcome, Refusal, RenameFrom, RenameMode, RenameTo};
 
@@ -27,7 +31,7 @@ impl Client {
             self.check_no_cycles((file, kind), &from, &to, exchange).await?;
         }
         let renamed = self
-            .with_sealed(|sealed| {
+            .with_sealed(&to, |sealed| {
                 let (from, to) = (from.clone(), to.clone());
                 self.change(from.parent.partition(), Command::Rename { from, to, mode, sealed })
             })
@@ -37,7 +41,7 @@ impl Client {
     }
 
     /// Sends a command that may replace a directory. One whose inode is elsewhere is sealed, and it is sent again.
-    async fn with_sealed<F>(&self, send: impl Fn(Option<FileId>) -> F) -> Outcome<Renamed>
+    async fn with_sealed<F>(&self, to: &RenameTo, send: impl Fn(Option<FileId>) -> F) -> Outcome<Renamed>
     where
         F: Future<Output = Outcome<Answer>>,
     {
@@ -45,12 +49,21 @@ impl Client {
             Answer::Elsewhere(directory) => directory,
             other => return renamed(other),
         };
-        let mark = self.seal(directory).await?;
-        let outcome = send(Some(directory)).await.and_then(renamed);
-        if let Err(refusal) = &outcome {
-            self.undo(refusal, directory.partition(), Command::Unseal { directory, mark }).await;
+        let sealed = self.seal(directory).await;
+        let mark = sealed.map_err(|refusal| named(refusal, to.parent, &to.name))?;
+        let unseal = Command::Unseal { directory, mark };
+        match send(Some(directory)).await.and_then(renamed) {
+            Ok(renamed) if renamed.elsewhere != Some((directory, Kind::Directory)) => {
+                // Another client moved the directory away meanwhile: it was not replaced, and is used on.
+                self.change(directory.partition(), unseal).await?;
+                Ok(renamed)
+            }
+            Ok(renamed) => Ok(renamed),
+            Err(refusal) => {
+                self.undo(&refusal, directory.partition(), unseal).await;
+                Err(refusal)
+            }
         }
-        outcome
     }
 
     async fn rename_across(&self, from: RenameFrom, to: RenameTo, mode: RenameMode) -> Outcome<()> {
@@ -69,8 +82,8 @@ impl Client {
             }
         };
         let parent = from.parent;
-        self.change(source, Command::MoveDone { from, file }).await?;
         self.after_rename(renamed, parent, to.parent, mode).await;
+        self.change(source, Command::MoveDone { from, file }).await?;
         Ok(())
     }
 
@@ -84,7 +97,7 @@ impl Client {
         exchange: Option<(FileId, Kind)>,
     ) -> Outcome<Renamed> {
         self.check_no_cycles((file, kind), from, to, exchange).await?;
-        self.with_sealed(|sealed| {
+        self.with_sealed(to, |sealed| {
             let expected = exchange.map(|(other, _)| other).or(sealed);
             let to = to.clone();
             self.change(to.parent.partition(), Command::MoveIn { to, file, kind, mode, expected })
@@ -129,7 +142,8 @@ impl Client {
         Err(Refusal::invalid(Object::entry(to.parent, &to.name), "a directory cannot be moved into itself"))
     }
 
-    /// What a rename leaves to do elsewhere.
+    /// What a rename leaves to do elsewhere. Across partitions this comes before the third step, so that a directory knows
+    /// where it stands before the mark that tells of its move is gone.
     async fn after_rename(&self, renamed: Renamed, source: FileId, target: FileId, mode: RenameMode) {
         self.purge(renamed.gone).await;
         if renamed.kind == Kind::Directory && source != target && renamed.file.partition() != target.partition() {
@@ -146,6 +160,7 @@ impl Client {
 fn renamed(answer: Answer) -> Outcome<Renamed> {
     match answer {
         Answer::Renamed { file, kind, gone, elsewhere } => Ok(Renamed { file, kind, gone, elsewhere }),
+        Answer::Elsewhere(directory) => Err(Refusal::Busy(Object::File(directory))),
         other => Err(unexpected(&other)),
     }
 }

@@ -15,7 +15,7 @@ impl Client {
     pub async fn lookup(&self, parent: FileId, name: &Name) -> Outcome<Attributes> {
         match self.find(parent, name).await? {
             (_, _, Some(attributes)) => Ok(attributes),
-            (file, _, None) => self.stat(file).await.map_err(|refusal| gone_meanwhile(refusal, parent, name)),
+            (file, _, None) => self.stat(file).await.map_err(|refusal| named(refusal, parent, name)),
         }
     }
 
@@ -123,7 +123,7 @@ impl Client {
 
     /// The directory is sealed, its entry removed, then it is dropped; a refused step unseals it.
     async fn remove_sealed(&self, parent: FileId, name: &Name, directory: FileId) -> Outcome<()> {
-        let mark = self.seal(directory).await.map_err(|refusal| gone_meanwhile(refusal, parent, name))?;
+        let mark = self.seal(directory).await.map_err(|refusal| named(refusal, parent, name))?;
         let command = Command::RemoveEntry { parent, name: name.clone(), directory };
         if let Err(refusal) = self.change(parent.partition(), command).await {
             self.undo(&refusal, directory.partition(), Command::Unseal { directory, mark }).await;
@@ -151,8 +151,8 @@ fn inherited(inode: NewInode, above: &Attributes) -> NewInode {
     NewInode { mode: inode.mode | SET_GROUP_ID, owner, ..inode }
 }
 
-/// An inode that was removed between two messages: its name is what was not found.
-fn gone_meanwhile(refusal: Refusal, parent: FileId, name: &Name) -> Refusal {
+/// Names the entry in a refusal about the inode behind it: one that was removed between two messages, or holds entries.
+pub(crate) fn named(refusal: Refusal, parent: FileId, name: &Name) -> Refusal {
     match refusal {
         Refusal::NotFound(_) => Refusal::NotFound(Object::entry(parent, name)),
         Refusal::NotEmpty(_) => Refusal::NotEmpty(Object::entry(parent, name)),

@@ -43,6 +43,8 @@ mod model_test;
 #[cfg(test)]
 mod pool_test;
 #[cfg(test)]
+mod semantics_test;
+#[cfg(test)]
 mod share_test;
 #[cfg(test)]
 mod space_test;

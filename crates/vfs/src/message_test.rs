@@ -2,7 +2,7 @@
 
 use crate::{Vfs, pool_test::*};
 use bytes::Bytes;
-use client::twin::Counting;
+use client::twin::{Counting, Dying};
 use std::{
     future::Future,
     sync::{
@@ -11,7 +11,7 @@ use std::{
     },
     time::Duration,
 };
-use wire::{Changes, OpenFlags, Outcome, RenameMode};
+use wire::{Changes, OpenFlags, Outcome, Refusal, RenameMode};
 
 struct Counted {
     vfs: Vfs,
@@ -83,5 +83,27 @@ fn futures_of_the_hot_path_stay_small_enough_to_be_made_for_every_request() {
     let read = size_of_val(&vfs.read(crate::Handle(1), 0, 1));
     let write = size_of_val(&vfs.write(crate::Handle(1), 0, Bytes::new()));
     let lookup = size_of_val(&vfs.lookup(Vfs::root(), b"f"));
-    assert!(read <= 4096 && write <= 8192 && lookup <= 4096, "read {read}, write {write}, lookup {lookup} bytes");
+    assert!(read <= 2048 && write <= 3072 && lookup <= 2048, "read {read}, write {write}, lookup {lookup} bytes");
+}
+
+#[tokio::test]
+async fn a_client_with_an_old_map_learns_the_new_one_with_its_next_call() {
+    let calls = Arc::new(AtomicU64::new(0));
+    let node = node(64 << 20, Duration::ZERO);
+    let vfs = over(Counting::new(direct(&node), calls.clone()), IMPATIENT).await;
+    let counted = Counted { vfs: vfs.clone(), calls };
+    node.renew_map();
+    counted.expect(2, "refused with the new map, sent by it", vfs.stat(Vfs::root())).await;
+    counted.expect(1, "by the new map", vfs.stat(Vfs::root())).await;
+}
+
+#[tokio::test]
+async fn a_node_that_does_not_answer_is_told_after_a_bounded_number_of_tries() {
+    let calls = Arc::new(AtomicU64::new(0));
+    let node = node(64 << 20, Duration::ZERO);
+    let vfs = over(Counting::new(Dying::new(direct(&node), 1), calls.clone()), IMPATIENT).await;
+    let refusal = vfs.lookup(Vfs::root(), b"f").await.unwrap_err();
+    assert!(matches!(refusal, Refusal::Unavailable { tries: 3, .. }), "{refusal}");
+    assert!(refusal.to_string().contains("`f` in directory 1"), "{refusal}");
+    assert_eq!(calls.load(Relaxed), 1 + 3, "hello, and three tries");
 }
