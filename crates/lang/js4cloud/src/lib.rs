@@ -19,7 +19,7 @@ mod place;
 mod sets;
 mod site;
 
-use base::Problem;
+use base::{Place, Problem};
 use flow::{Catalogue, ConfigValue, Tool, Workflow};
 use std::time::Duration;
 
@@ -83,5 +83,9 @@ impl Default for Limits {
 
 /// The workflow that `script` describes, or the first thing that is wrong with it, at its place.
 pub fn evaluate(script: Script, inputs: Inputs) -> Result<Workflow, Problem> {
+    if let Some(at) = script.source.find('\0') {
+        let place = Place::at_offset(&script.file, &script.source, at);
+        return Err(Problem::new("a zero byte: this is no text of a script").at(place));
+    }
     engine::evaluate(script, inputs)
 }

@@ -111,15 +111,13 @@ fn written_twice(source: &str, open: usize) -> Option<(String, usize)> {
                 at_key = true;
                 continue;
             }
-            _ if at_key && depth == 2 => {
+            // `...more`, `[computed]`, `get x() {}` and the like are no keys that could stand twice.
+            _ if at_key && depth == 2 && code.clone().next_token().is_some_and(|(_, next)| next == ":") => {
                 let key = token.trim_matches(['"', '\'']);
                 if keys.contains(&key) {
                     return Some((key.to_owned(), at));
                 }
-                // `...more` and `[computed]` are no keys.
-                if key.starts_with(|c: char| c.is_alphabetic() || c == '_') {
-                    keys.push(key);
-                }
+                keys.push(key);
             }
             _ if depth < 2 => return None,
             _ => {}
@@ -130,6 +128,7 @@ fn written_twice(source: &str, open: usize) -> Option<(String, usize)> {
 }
 
 /// JavaScript as tokens: words, texts as a whole, single characters otherwise. Comments and blanks are left out.
+#[derive(Clone)]
 struct Code<'a> {
     source: &'a str,
     at: usize,

@@ -120,3 +120,16 @@ fn a_script_that_spoils_javascript_spoils_itself_only() {
         let _ = run_with(source, Inputs { limits: few(), ..inputs() });
     }
 }
+
+#[test]
+fn odd_texts_are_scripts_or_refused() {
+    for source in
+        ["", "\u{feff}var a = 1;", "#!/usr/bin/env tidemill\nvar a = 1;", "// only a comment", "var é = '\u{1f600}'"]
+    {
+        assert!(run_with(source, inputs()).is_ok(), "{source:?}");
+    }
+    for source in ["\u{1b}[31m", "var \u{202e}a = ;"] {
+        assert!(told(source, few()).contains("syntax error"), "{source:?}");
+    }
+    assert!(told("var a = '\0';", few()).starts_with("dir/w.js:1:10: a zero byte: this is no text of a script"));
+}
