@@ -8,7 +8,10 @@ use std::{
     fmt,
     future::Future,
     pin::pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     task::{Context, Poll, Waker},
 };
 use wire::{Answer, Body, Failure, Object, Outcome, Refusal, Request, Session, Usage, Welcome};
@@ -27,6 +30,8 @@ pub(crate) struct Inner {
     pub patience: Patience,
     pub numbers: Numbers,
     map: RwLock<Arc<PartitionMap>>,
+    /// The map's, for a look without a lock.
+    epoch: AtomicU64,
     usage: Mutex<Usage>,
 }
 
@@ -49,8 +54,20 @@ impl Client {
     fn welcomed(connection: Arc<dyn Connection>, patience: Patience, welcome: Welcome) -> Self {
         let Welcome { session, map, seed, stripe_bytes } = welcome;
         let partitions = map.partitions();
-        let (numbers, map, usage) = (Numbers::new(partitions), RwLock::new(map), Mutex::default());
-        Self(Arc::new(Inner { connection, session, seed, stripe_bytes, partitions, patience, numbers, map, usage }))
+        let (numbers, epoch, usage) = (Numbers::new(partitions), AtomicU64::new(map.epoch().0), Mutex::default());
+        let map = RwLock::new(map);
+        Self(Arc::new(Inner {
+            connection,
+            session,
+            seed,
+            stripe_bytes,
+            partitions,
+            patience,
+            numbers,
+            map,
+            epoch,
+            usage,
+        }))
     }
 
     /// This client, as nodes know it.
@@ -80,13 +97,14 @@ impl Client {
 
 impl Inner {
     pub fn epoch(&self) -> Epoch {
-        self.map.read().epoch()
+        Epoch(self.epoch.load(Relaxed))
     }
 
     /// Takes a newer map.
     pub fn follow(&self, map: Arc<PartitionMap>) {
         let mut known = self.map.write();
         if map.epoch() > known.epoch() {
+            self.epoch.store(map.epoch().0, Relaxed);
             *known = map;
         }
     }
@@ -102,7 +120,8 @@ pub(crate) fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
 
 /// A node that answers something else than was asked speaks another protocol.
 pub(crate) fn unexpected(answer: &Answer) -> Refusal {
-    let why = format!("the node gave an answer of the wrong kind ({answer:.40?}); it may be of another version");
+    let shown: String = format!("{answer:?}").chars().take(80).collect();
+    let why = format!("the node gave an answer of the wrong kind ({shown}); it may be of another version");
     Refusal::Io { object: Object::Pool, why: why.into() }
 }
 

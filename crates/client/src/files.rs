@@ -197,7 +197,13 @@ impl Client {
         match self.change(file.partition(), Command::Wrote { file, generation, end }).await {
             Ok(_) => Ok(done),
             Err(Refusal::Stale(_)) => Ok(Done::Stale),
-            Err(refusal) => Err(refusal),
+            Err(refusal) => {
+                if matches!(refusal, Refusal::NotFound(_)) {
+                    let touched = pieces(plan.offset, written, self.0.stripe_bytes);
+                    self.forget(file, touched.map(|piece| piece.stripe.0)).await;
+                }
+                Err(refusal)
+            }
         }
     }
 }

@@ -46,6 +46,15 @@ impl Client {
         Ok(())
     }
 
+    /// Removes stripes that were touched while their file was removed by another client: who removed it did not see them.
+    pub(crate) async fn forget(&self, file: FileId, stripes: impl Iterator<Item = u64>) {
+        for stripe in stripes {
+            if let Err(error) = self.stripe(file, StripeNo(stripe), StripeAction::Remove).await {
+                tracing::warn!(%error, %file, "a stripe of a removed file was left behind");
+            }
+        }
+    }
+
     /// Cuts the stripes of a truncated file, so that it may grow again.
     pub(crate) async fn finish_trim(&self, file: FileId, trim: Trim) -> Outcome<()> {
         let stripe_bytes = u64::from(self.0.stripe_bytes);
@@ -58,8 +67,11 @@ impl Client {
                 Err(refusal) => return Err(refusal),
             }
         }
-        self.change(file.partition(), Command::TrimDone { file, generation: trim.generation }).await?;
-        Ok(())
+        let done = self.change(file.partition(), Command::TrimDone { file, generation: trim.generation }).await;
+        if matches!(done, Err(Refusal::NotFound(_))) {
+            self.forget(file, trim.stripes.iter()).await;
+        }
+        done.map(drop)
     }
 
     /// Finishes or undoes what a client that is no more has left, and ends its session: its opens, its seals, its moves.

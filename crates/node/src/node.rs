@@ -25,6 +25,8 @@ use wire::{
 pub struct Node {
     settings: Settings,
     map: RwLock<Arc<PartitionMap>>,
+    /// The map's, for a look without a lock.
+    epoch: AtomicU64,
     pub(crate) partitions: Box<[Mutex<Partition>]>,
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) hosts: HostFiles,
@@ -46,6 +48,7 @@ pub fn embedded(settings: Settings, engine: Arc<dyn Engine>) -> Arc<Node> {
     let partitions = partitions(&settings);
     Arc::new(Node {
         settings,
+        epoch: AtomicU64::new(map.epoch().0),
         map: RwLock::new(Arc::new(map)),
         partitions,
         engine,
@@ -105,10 +108,11 @@ impl Node {
     pub fn renew_map(&self) {
         let mut map = self.map.write();
         *map = Arc::new(map.moved(PartitionId(0), NodeId(1)));
+        self.epoch.store(map.epoch().0, Relaxed);
     }
 
     fn epoch(&self) -> Epoch {
-        self.map.read().epoch()
+        Epoch(self.epoch.load(Relaxed))
     }
 
     fn welcome(&self) -> Welcome {

@@ -51,13 +51,16 @@ impl Future for Sleep {
         if Instant::now() >= self.end {
             return Poll::Ready(());
         }
+        let waker = context.waker().clone();
         let mut state = TIMER.state.lock();
         let number = self.number.unwrap_or(state.made);
         state.made += u64::from(self.number.is_none());
-        state.sleepers.insert((self.end, number), context.waker().clone());
+        let replaced = state.sleepers.insert((self.end, number), waker);
         self.number = Some(number);
         start(&mut state);
+        drop(state);
         TIMER.changed.notify_one();
+        drop(replaced); // not under the lock: a waker may own a task, and that may own a sleeper
         Poll::Pending
     }
 }
@@ -65,7 +68,8 @@ impl Future for Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            TIMER.state.lock().sleepers.remove(&(self.end, number));
+            let waker = TIMER.state.lock().sleepers.remove(&(self.end, number));
+            drop(waker); // the lock is free again: see above
         }
     }
 }

@@ -217,29 +217,34 @@ impl FileBody {
     /// Sets the size; what is cut never comes back.
     fn resize(&mut self, size: u64, stripe_bytes: u64) -> Resized {
         let old = std::mem::replace(&mut self.size, size);
-        self.reserved = 0;
         match &mut self.place {
             Place::Inline(bytes) => bytes.truncate(usize::try_from(size).unwrap_or(usize::MAX)),
             Place::Spilling(head) => {
                 head.truncate(usize::try_from(size).unwrap_or(usize::MAX));
-                self.generation += 1;
+                self.outdate_plans();
             }
             Place::Striped(striped) => match striped.trim {
                 Some(_) if size > old => return self.trim_first(old, stripe_bytes),
                 None if size > old && striped.planned > old => {
                     striped.trim = Some(old);
-                    self.generation += 1;
+                    self.outdate_plans();
                     return self.trim_first(old, stripe_bytes);
                 }
                 _ if size < old => {
                     striped.trim = Some(size);
-                    self.generation += 1;
+                    self.outdate_plans();
                     return Resized::Done(self.trim(stripe_bytes));
                 }
                 _ => {}
             },
         }
         Resized::Done(None)
+    }
+
+    /// Writes that were planned before are refused from now on, and what appends have reserved is free again.
+    fn outdate_plans(&mut self) {
+        self.generation += 1;
+        self.reserved = 0;
     }
 
     /// The file cannot grow yet.

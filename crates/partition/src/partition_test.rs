@@ -216,6 +216,18 @@ fn a_truncated_file_grows_only_after_its_stripes_are_cut() {
 }
 
 #[test]
+fn appends_keep_their_places_when_the_size_is_set_to_what_it_is() {
+    let mut bench = Bench::new();
+    let file = bench.create(ROOT, "f", NewKind::File).file;
+    let append = Command::Write { file, place: WritePlace::End, length: 5000, data: Bytes::new() };
+    assert_eq!(bench.apply(append.clone()), Answer::Stripes { offset: 0, generation: 0, size: 0 });
+    bench.change(file, Changes { size: Some(0), ..Changes::default() });
+    assert_eq!(bench.apply(append.clone()), Answer::Stripes { offset: 5000, generation: 0, size: 0 });
+    bench.apply(Command::Abandon { file, generation: 0, offset: 5000, length: 5000 });
+    assert_eq!(bench.apply(append), Answer::Stripes { offset: 5000, generation: 0, size: 0 }, "given back");
+}
+
+#[test]
 fn a_sealed_directory_takes_no_entry_until_it_is_unsealed_or_its_client_is_gone() {
     let mut bench = Bench::new();
     let directory = bench.create(ROOT, "d", NewKind::Directory).file;

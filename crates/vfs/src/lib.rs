@@ -49,4 +49,6 @@ mod share_test;
 #[cfg(test)]
 mod space_test;
 #[cfg(test)]
+mod threads_test;
+#[cfg(test)]
 mod vfs_test;

@@ -1,0 +1,116 @@
+//! Many threads on one pool over the arena: whatever they do to each other, the tree stays in order and nothing is lost.
+
+use crate::{Vfs, pool_test::*};
+use arena::{Arena, Options};
+use bytes::Bytes;
+use client::Client;
+use node::Settings;
+use placement::FileId;
+use std::{
+    future::Future,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    thread,
+    time::Duration,
+};
+use wire::{Changes, Kind, OpenFlags, Outcome, Refusal, RenameMode};
+
+const THREADS: u64 = 4;
+const STEPS: u64 = 3000;
+
+/// Nothing here waits long: polls until it is done.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return done;
+        }
+        thread::yield_now();
+    }
+}
+
+/// One random step. Directories move only within their own: two that move into each other are not told apart yet.
+fn step(vfs: &Vfs, directories: &[FileId], random: &mut impl FnMut(u64) -> u64) -> Outcome<()> {
+    let mut place = || {
+        let directory = directories[usize::try_from(random(directories.len() as u64)).unwrap()];
+        (directory, format!("n{}", random(5)))
+    };
+    let ((one, name), (other, target)) = (place(), place());
+    let bytes = name.as_bytes();
+    match random(9) {
+        0 | 1 => {
+            let (_, handle) = now(vfs.create(one, bytes, 0o644, OWNER, OpenFlags::APPEND))?;
+            let length = [10, 5000, 100_000][usize::try_from(random(3)).unwrap()];
+            let written = now(vfs.write(handle, 0, Bytes::from(filled(1, length))));
+            now(vfs.close(handle))?;
+            written.map(drop)
+        }
+        2 => now(vfs.make_directory(one, bytes, 0o755, OWNER)).map(drop),
+        3 => now(vfs.unlink(one, bytes)),
+        4 => now(vfs.remove_directory(one, bytes)),
+        5 => now(vfs.rename(from(one, &name), to(one, &target), RenameMode::Replace)),
+        6 if now(vfs.lookup(one, bytes))?.kind == Kind::Directory => Ok(()),
+        6 => now(vfs.rename(from(one, &name), to(other, &target), RenameMode::NoReplace)),
+        7 => {
+            let file = now(vfs.lookup(one, bytes))?;
+            let size = Some(random(100_000));
+            now(vfs.change(file.file, Changes { size, ..Changes::default() })).map(drop)
+        }
+        _ => {
+            let file = now(vfs.lookup(one, bytes))?;
+            let handle = now(vfs.open(file.file, OpenFlags::READ))?;
+            let read = now(vfs.read(handle, random(100_000), 70_000));
+            now(vfs.close(handle))?;
+            let read = read?;
+            assert!(read.iter().all(|byte| *byte <= 1), "only what was written, or zeros");
+            Ok(())
+        }
+    }
+}
+
+fn hammer(vfs: &Vfs, directories: &[FileId], seed: u64) -> u64 {
+    let mut state = seed;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let mut done = 0;
+    for _ in 0..STEPS {
+        match step(vfs, directories, &mut random) {
+            Ok(()) => done += 1,
+            Err(Refusal::Io { object, why }) => panic!("{object}: {why}"),
+            Err(_) => {}
+        }
+    }
+    done
+}
+
+#[test]
+fn threads_that_do_what_they_like_leave_a_tree_in_order_and_no_space_lost() {
+    let settings = Settings { partitions: 64, stripe_bytes: STRIPE, space_wait: Duration::ZERO, ..Settings::default() };
+    let node = node::embedded(settings, Arc::new(Arena::new(Options::of_capacity(32 << 20)).unwrap()));
+    let clients = [(); 2].map(|()| Vfs::new(Client::embedded(node.clone())));
+    let vfs = &clients[0];
+    let before = vfs.usage();
+    let directories = ["a", "b", "c"].map(|top| now(vfs.make_directories(top.as_bytes())).unwrap().file);
+    let done: u64 = thread::scope(|scope| {
+        let started: Vec<_> = (0..THREADS)
+            .map(|seed| (seed, &clients[usize::try_from(seed % 2).unwrap()]))
+            .map(|(seed, vfs)| scope.spawn(move || hammer(vfs, &directories, seed)))
+            .collect();
+        started.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert!(done > THREADS * STEPS / 10, "most steps mean something: {done}");
+    for (top, directory) in ["a", "b", "c"].iter().zip(directories) {
+        let entries = now(vfs.list(directory, 0, 100)).unwrap();
+        let below = entries.iter().filter(|entry| entry.kind == Kind::Directory).count();
+        assert_eq!(now(vfs.stat(directory)).unwrap().links as usize, 2 + below);
+        for entry in entries {
+            assert_eq!(now(vfs.lookup(directory, entry.name.as_bytes())).unwrap().kind, entry.kind);
+        }
+        now(vfs.remove_tree(top.as_bytes())).unwrap();
+    }
+    let after = vfs.usage();
+    assert_eq!((after.files, after.stripes, after.used), (before.files, 0, before.used));
+}
