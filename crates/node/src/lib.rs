@@ -7,7 +7,7 @@
 //! - A request is answered at once, unless it must wait for space: then its future waits, woken when space is freed, and is
 //!   refused with [`wire::Refusal::NoSpace`] after [`Settings::space_wait`]. Dropping the future leaves nothing behind.
 //! - What removes never waits for space.
-//! - No lock is held while another is taken, or while bytes are copied.
+//! - No lock of a partition is held while bytes are copied, host files are read, or the engine gives space back.
 //!
 //! It knows neither names of paths nor open files; those are `vfs`'s. It needs no async runtime.
 #![forbid(unsafe_code)]

@@ -2,7 +2,7 @@
 
 use crate::{Node, space::Full};
 use bytes::Bytes;
-use partition::{Partition, new_bytes_max};
+use partition::Partition;
 use placement::{FileId, PartitionId};
 use std::sync::atomic::Ordering::Relaxed;
 use store::{Engine, EngineError};
@@ -23,8 +23,8 @@ impl Node {
         let Some(partition) = self.partitions.get(usize::from(call.partition.0)) else {
             return Ok(Err(Refusal::invalid(Object::Pool, "the pool has no such partition")));
         };
-        let wanted = call.command.as_ref().map_or(0, new_bytes_max);
         let mut partition = partition.lock();
+        let wanted = call.command.as_ref().map_or(0, |command| partition.new_bytes_max(command));
         if let Some(answer) = call.stamp.filter(|_| wanted > 0).and_then(|stamp| partition.recall(stamp)) {
             return Ok(answer);
         }

@@ -108,7 +108,7 @@ impl Partition {
             let body = inode.file_mut(file)?;
             let offset = match place {
                 WritePlace::At(offset) => offset,
-                WritePlace::End => body.size.max(body.reserved),
+                WritePlace::End => body.append_offset(),
             };
             let end = check_end(file, offset.checked_add(length.into()))?;
             let answer = body.write(offset..end, data, place == WritePlace::End, stripe_bytes);

@@ -6,7 +6,8 @@ use placement::FileId;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use wire::{
-    Attributes, HostFile, Kind, NewInode, NewKind, Object, Outcome, Owner, Refusal, Session, StripeRuns, Timestamp,
+    Attributes, HostFile, INLINE_BYTES_MAX, Kind, NewInode, NewKind, Object, Outcome, Owner, Refusal, Session,
+    StripeRuns, Timestamp, WritePlace,
 };
 
 /// Bytes of a small file and of the tail of a striped one are counted in pages of this length.
@@ -243,6 +244,29 @@ impl FileBody {
             Place::Spilling(bytes) => bytes.len() as u64 + weight::RUN_BYTES,
             Place::Striped(striped) => weight::runs(&striped.stripes),
         }
+    }
+
+    /// What a write will add to the weight, at most.
+    pub fn write_weight(&self, place: WritePlace, length: u32, stripe_bytes: u64) -> u64 {
+        let offset = match place {
+            WritePlace::At(offset) => offset,
+            WritePlace::End => self.append_offset(),
+        };
+        let end = offset.saturating_add(length.into());
+        match &self.place {
+            Place::Inline(bytes) if end <= INLINE_BYTES_MAX.into() => end.saturating_sub(bytes.len() as u64),
+            Place::Inline(_) => weight::RUN_BYTES,
+            Place::Spilling(_) => 0,
+            Place::Striped(striped) => {
+                let (first, end) = (offset / stripe_bytes, end.div_ceil(stripe_bytes));
+                striped.stripes.runs_added(first, end) as u64 * weight::RUN_BYTES
+            }
+        }
+    }
+
+    /// Where the next append goes.
+    pub fn append_offset(&self) -> u64 {
+        self.size.max(self.reserved)
     }
 
     /// What may exist in an engine.

@@ -34,7 +34,7 @@ mod removal;
 mod weight;
 
 pub use partition::{Partition, Settings};
-pub use weight::{ENTRY_BYTES, INODE_BYTES, new_bytes_max};
+pub use weight::{ENTRY_BYTES, INODE_BYTES};
 
 #[cfg(test)]
 mod partition_test;

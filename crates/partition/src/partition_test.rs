@@ -1,6 +1,6 @@
 //! Promises of one partition, command by command.
 
-use crate::{Partition, Settings, new_bytes_max};
+use crate::{Partition, Settings};
 use bytes::Bytes;
 use placement::{FileId, PartitionId};
 use wire::{
@@ -34,7 +34,7 @@ impl Bench {
     fn try_to(&mut self, command: Command) -> Outcome<Answer> {
         self.now += 1;
         let stamp = command.changes().then(|| self.stamp());
-        let (before, most) = (self.partition.bytes(), new_bytes_max(&command));
+        let (before, most) = (self.partition.bytes(), self.partition.new_bytes_max(&command));
         let answer = self.partition.apply(stamp, command, at(self.now));
         assert!(self.partition.bytes() <= before + most, "a command adds no more than it said");
         answer

@@ -2,8 +2,9 @@
 //!
 //! The amounts are those of the structures in memory, rounded up; they are promises to the pool's limit, not measurements.
 
+use crate::{Partition, inode::Body};
 use placement::FileId;
-use wire::{Command, HostFile, INLINE_BYTES_MAX, NewInode, NewKind, StripeRuns};
+use wire::{Command, HostFile, NewInode, NewKind, StripeRuns};
 
 /// An inode, bytes.
 pub const INODE_BYTES: u64 = 384;
@@ -38,16 +39,22 @@ fn new_inode(inode: &NewInode) -> u64 {
         }
 }
 
-/// The most bytes that a command can add to a partition. 0 for all that removes: it works in a full pool too.
-pub fn new_bytes_max(command: &Command) -> u64 {
-    match command {
-        Command::Create { name, inode, .. } => new_inode(inode) + entry(name),
-        Command::MakeDirectory { inode, .. } => new_inode(inode),
-        Command::Enter { name, .. } => entry(name),
-        Command::MoveIn { to, .. } => entry(&to.name),
-        Command::Rename { from, to, .. } => entry(&to.name).saturating_sub(entry(&from.name)),
-        Command::Write { length, .. } if *length <= INLINE_BYTES_MAX => u64::from(INLINE_BYTES_MAX) + RUN_BYTES,
-        Command::Write { .. } => RUN_BYTES,
-        _ => 0,
+impl Partition {
+    /// The most bytes that a command can add to this partition. 0 for all that removes: it works in a full pool too.
+    ///
+    /// For what is done often it is exact, so that what was reserved need not be given back.
+    pub fn new_bytes_max(&self, command: &Command) -> u64 {
+        match command {
+            Command::Create { name, inode, .. } => new_inode(inode) + entry(name),
+            Command::MakeDirectory { inode, .. } => new_inode(inode),
+            Command::Enter { name, .. } => entry(name),
+            Command::MoveIn { to, .. } => entry(&to.name),
+            Command::Rename { from, to, .. } => entry(&to.name).saturating_sub(entry(&from.name)),
+            Command::Write { file, place, length, .. } => match self.inodes.get(file).map(|inode| &inode.body) {
+                Some(Body::File(body)) => body.write_weight(*place, *length, self.stripe_bytes()),
+                _ => 0,
+            },
+            _ => 0,
+        }
     }
 }

@@ -40,6 +40,12 @@ impl StripeRuns {
         self.runs.len()
     }
 
+    /// How many runs there will be more, at most, when the stripes from `first` to the one before `end` are added: one or none.
+    pub fn runs_added(&self, first: u64, end: u64) -> usize {
+        let touches = self.runs.range(..=end).next_back().is_some_and(|(_, stop)| *stop >= first);
+        usize::from(first < end && !touches)
+    }
+
     /// Adds the stripes from `first` to the one before `end`.
     pub fn insert(&mut self, first: u64, end: u64) {
         if first >= end || self.runs.range(..=first).next_back().is_some_and(|(_, last)| *last >= end) {
@@ -115,7 +121,9 @@ mod tests {
                 assert_eq!(cut, model.split_off(&first).into_iter().collect::<Vec<_>>());
             } else {
                 let end = first + next(6);
+                let (before, most) = (runs.runs(), runs.runs_added(first, end));
                 runs.insert(first, end);
+                assert!(runs.runs() <= before + most);
                 model.extend(first..end);
             }
             assert_eq!(runs.iter().collect::<Vec<_>>(), model.iter().copied().collect::<Vec<_>>());
