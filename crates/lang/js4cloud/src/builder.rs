@@ -12,6 +12,9 @@ use std::collections::HashMap;
 /// Dimensions of an array; more are mistakes.
 const DIMENSIONS_MAX: usize = 8;
 
+/// Bytes of the name of an input, which is a path.
+const NAME_BYTES_MAX: usize = 4_096;
+
 /// Bytes of all texts that calls give to config parameters, together.
 const TEXT_BYTES_MAX: usize = 64 << 20;
 
@@ -106,6 +109,7 @@ impl Builder {
 
     /// `Data.get(name)`, or `Data.get(name, count)` where `count` is not 0: the first id, then the shape.
     pub fn get(&mut self, name: &str, count: f64) -> Result<Vec<u32>, Problem> {
+        check_length(name)?;
         let count = self.length(name, count)?;
         let shape: Vec<u32> = if count == 0 { vec![] } else { vec![count] };
         if let Some(known) = self.known(name) {
@@ -129,6 +133,7 @@ impl Builder {
         if let Some(known) = self.known(name) {
             return Ok(described(known));
         }
+        check_length(name)?;
         let mut found = found.iter().copied().peekable();
         let mut place = 0;
         let paths = self.catalogue.matching(name, |_| {
@@ -308,6 +313,11 @@ fn place(line: u32, column: u32) -> Place {
 enum Bound {
     File(FileBinding),
     Config(ConfigBinding),
+}
+
+fn check_length(name: &str) -> Result<(), Problem> {
+    let message = || format!("the name of a data element has at most {NAME_BYTES_MAX} bytes");
+    if name.len() <= NAME_BYTES_MAX { Ok(()) } else { Err(Problem::new(message())) }
 }
 
 /// The first id of an element, then its shape.

@@ -17,7 +17,7 @@ pub(crate) fn problem<'js>(ctx: &Ctx<'js>, thrown: &Value<'js>, script: &Script,
         };
         return problem.at(Place::file(&script.file));
     };
-    let message = text(error, "message").unwrap_or_default();
+    let message = shortened(&text(error, "message").unwrap_or_default());
     let at = of_error(error);
     let problem = match error.get::<_, Option<Object<'_>>>("told").ok().flatten() {
         Some(told) => Problem { hint: text(&told, "hint"), ..Problem::new(message) },
@@ -90,9 +90,17 @@ fn text(error: &Object<'_>, key: &str) -> Option<String> {
     value.get::<Coerced<String>>().ok().map(|text| text.0)
 }
 
-/// A thrown value that is no error, shortened.
+/// A thrown value that is no error.
 fn shown(thrown: &Value<'_>) -> String {
-    const SHOWN_CHARS_MAX: usize = 200;
     let text = thrown.get::<Coerced<String>>().map_or_else(|_| thrown.type_name().to_owned(), |text| text.0);
-    text.chars().take(SHOWN_CHARS_MAX).collect()
+    shortened(&text)
+}
+
+/// As much of a script's own words as a person reads.
+fn shortened(text: &str) -> String {
+    const SHOWN_CHARS_MAX: usize = 1_000;
+    match text.char_indices().nth(SHOWN_CHARS_MAX) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
 }

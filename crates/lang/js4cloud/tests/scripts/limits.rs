@@ -2,6 +2,9 @@
 
 use super::{inputs, run_with};
 use js4cloud::{Inputs, Limits};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
 use std::time::Duration;
 
 fn told(source: &str, limits: Limits) -> String {
@@ -21,6 +24,7 @@ fn runaway_loops_end_at_the_step_limit() {
         "/^(a+)+$/.test('a'.repeat(40) + 'b')",
         "async function f() { for (;;) await 1; } f()",
         "[1, 2].sort(() => { for (;;); })",
+        "var f = () => { try { f(); } finally { f(); } }; f()",
     ] {
         let message = told(source, few());
         assert!(message.contains("the script takes more than 1000000 steps"), "{source}: {message}");
@@ -133,3 +137,94 @@ fn odd_texts_are_scripts_or_refused() {
     }
     assert!(told("var a = '\0';", few()).starts_with("dir/w.js:1:10: a zero byte: this is no text of a script"));
 }
+
+#[test]
+fn deep_structures_do_not_break_the_process() {
+    for source in [
+        "new RegExp('('.repeat(200000))",
+        "/(?:(?:a*)*)*b/.test('a'.repeat(30))",
+        "JSON.parse('['.repeat(200000))",
+        "var p = {}; for (var i = 0; i < 200000; i++) p = new Proxy(p, {}); p.x; p in p; delete p.y",
+        "var t = ''; for (var i = 0; i < 2000; i++) t = 'x' + t + 'y'; t === t + 'z'; t.length; t[5]; print(t)",
+        "var a = []; for (var i = 0; i < 200000; i++) a = [a]; String(a)",
+        "var a = []; for (var i = 0; i < 200000; i++) a = [a]; a.flat(Infinity)",
+        "var a = []; for (var i = 0; i < 200000; i++) a = [a]; Any({in: a, out: a})",
+        "var f = () => 0; for (var i = 0; i < 200000; i++) f = f.bind(null); f()",
+        "var o = null; for (var i = 0; i < 200000; i++) o = Object.create(o); o.x; 'x' in o",
+        "var o = {}; o.toString = () => String(o); `${o}`",
+        "Data.define('x'.repeat(100) + Data.define(['a']))",
+        "Data.define('A', new Array(100000).fill(1))",
+        "Data.get('../'.repeat(100000))",
+        "eval('+'.repeat(200000) + '1')",
+        "eval('a=>'.repeat(100000) + '1')",
+        "eval('{'.repeat(100000))",
+        "eval('`${'.repeat(100000))",
+        "eval('1' + '+1'.repeat(200000))",
+        "eval('if(1)'.repeat(100000) + ';')",
+        "function* g() { yield* g(); } [...g()]",
+        "var e = new Error('a'.repeat(10000000)); throw e",
+        "throw new AggregateError([1, 2], 'all')",
+        "new Function('C45({})')()",
+        "[5, 4, 3].sort((a, b) => { throw a })",
+        "Copy({get in() { return Data.get('Train') }, out: Data.define('A')})",
+        "Copy(new Proxy({in: Data.get('Train'), out: Data.define('A')}, {}))",
+        "Copy(new Proxy({}, {ownKeys() { return ['in'] }, getOwnPropertyDescriptor() { throw 1 }}))",
+    ] {
+        let limits = Limits { steps: 20_000_000, memory_bytes: 128 << 20, ..few() };
+        // Read or refused, in few words; what must not happen is that the process ends.
+        let outcome = run_with(source, Inputs { limits, ..inputs() });
+        let told = outcome.map_or_else(|problem| problem.to_string(), |_| String::new());
+        assert!(told.len() < 4_000, "{} bytes are told of {source}", told.len());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn no_text_makes_it_panic(words in vec(select(WORDS), 0..24)) {
+        let _ = run_with(&words.concat(), Inputs { limits: few(), ..inputs() });
+    }
+}
+
+const WORDS: &[&str] = &[
+    "var a",
+    "=",
+    "Data.get(",
+    "Data.define(",
+    "'A'",
+    "'Train'",
+    "[2, 3]",
+    ")",
+    "(",
+    "a",
+    "a[0]",
+    "a[9]",
+    ";",
+    "\n",
+    ",",
+    "Copy({in: ",
+    "Any({in: a, out: a})",
+    "out: ",
+    "})",
+    "{",
+    "}",
+    "for (;;)",
+    "if (a)",
+    "while (a.length--)",
+    "return",
+    "/A/",
+    "`${a}`",
+    "...",
+    "async ",
+    "await ",
+    "throw ",
+    "new ",
+    "function f() {",
+    "f()",
+    "=>",
+    "é",
+    "//",
+    "/*",
+    "\"",
+];
