@@ -3,7 +3,7 @@
 
 PYTHON    ?= python3
 BIN       := target/release/tidemill
-VENV      := tests/.venv
+VENV      := .venv
 DEMO      := build/demo
 # The tests run on real inputs where this folder exists; see examples/*/README.md.
 DATA      ?= ../shared/data
@@ -24,18 +24,20 @@ build: $(BIN)
 $(BIN):
 	cargo build --release --locked --package app
 
-# Both are quick where nothing has to be done.
-.PHONY: examples-env tests-env
-examples-env:
-	PYTHON=$(PYTHON) examples/setup.sh examples
-tests-env:
-	PYTHON=$(PYTHON) examples/setup.sh tests
+examples/.venv/.ready: examples/requirements.txt examples/setup.sh
+	PYTHON=$(PYTHON) examples/setup.sh
+
+$(VENV)/.ready: tests/requirements.txt
+	$(PYTHON) -c 'import ensurepip' 2>/dev/null || examples/packages.sh python3-venv
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement tests/requirements.txt
+	touch $@
 
 web/node_modules/.ready: web/package-lock.json
 	cd web && npm ci --no-audit --no-fund --loglevel=error
 	touch $@
 
-demo: $(BIN) examples-env
+demo: $(BIN) examples/.venv/.ready
 	examples/.venv/bin/python examples/classification/prepare.py $(DEMO)/data
 	$(BIN) run examples/classification/workflow.js --data $(DEMO)/data --tools examples/classification/tools.toml \
 	  --set n=20 --set m=80 --out $(DEMO)/out --report $(DEMO)/report
@@ -47,7 +49,7 @@ test: test-rust test-python test-web
 test-rust:
 	cargo test --workspace --locked
 
-test-python: $(BIN) tests-env examples-env
+test-python: $(BIN) $(VENV)/.ready examples/.venv/.ready
 	examples/packages.sh montage ncbi-blast+
 	TIDEMILL=$(abspath $(BIN)) $(VENV)/bin/python -m pytest tests
 
@@ -56,7 +58,7 @@ test-web: web/node_modules/.ready
 	cargo build --locked --package report --example sample
 	cd web && npm test
 
-check: tests-env
+check: $(VENV)/.ready
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
@@ -65,15 +67,15 @@ check: tests-env
 	$(VENV)/bin/ruff format --check .
 	@if command -v cargo-deny >/dev/null; then cargo deny --locked check; else echo "cargo-deny is not installed: licences and advisories not checked"; fi
 
-fix: tests-env
+fix: $(VENV)/.ready
 	cargo clippy --workspace --all-targets --fix --allow-dirty --allow-staged
 	cargo fmt --all
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 
-bench: $(BIN) examples-env
+bench: $(BIN) examples/.venv/.ready
 	examples/packages.sh montage
 	$(PYTHON) bench/run.py --binary $(abspath $(BIN))
 
 clean:
-	rm -rf target build tests/.venv examples/.venv web/node_modules
+	rm -rf target build $(VENV) examples/.venv web/node_modules

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,9 @@ class Mounted:
         self.dir.mkdir(exist_ok=True)
         command = [str(bench.binary), "mount", str(self.dir), "--memory", "256MiB", *flags]
         self.process = subprocess.Popen(command, env=bench.environment(), stderr=subprocess.PIPE, text=True)
-        bench.wait_for(lambda: self.process.poll() is not None or os.path.ismount(self.dir))
-        assert self.process.poll() is None, self.process.stderr and self.process.stderr.read()
+        assert self.process.stderr is not None
+        said = self.process.stderr.readline()
+        assert "is mounted at" in said, said
 
     def end(self) -> int:
         """Unmounts with the command; the exit code of the mount."""
@@ -83,10 +85,11 @@ def test_git_keeps_a_repository_in_it(mounted: Mounted) -> None:
 
 
 def test_sqlite_keeps_a_database_in_it(mounted: Mounted) -> None:
-    with sqlite3.connect(mounted.dir / "db") as db:
+    with closing(sqlite3.connect(mounted.dir / "db")) as db:
         db.execute("create table t (x)")
         db.executemany("insert into t values (?)", [(i,) for i in range(2000)])
-    assert sqlite3.connect(mounted.dir / "db").execute("pragma integrity_check").fetchone() == ("ok",)
+        db.commit()
+        assert db.execute("pragma integrity_check").fetchone() == ("ok",)
 
 
 def test_df_tells_the_size_of_the_pool(mounted: Mounted) -> None:

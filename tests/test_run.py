@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -170,6 +171,18 @@ def test_a_full_output_disk_leaves_nothing_half_written(bench: Workbench, small_
     assert [path for path in small_disk.rglob("*") if path.is_file()] == []
 
 
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MiB."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount a small file system")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], check=True)
+    yield disk
+    subprocess.run(["umount", disk], check=True)
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_everything_and_leaves_nothing(bench: Workbench, number: int, code: int) -> None:
     marker = f"sleep 7{os.getpid()}.{number}"
@@ -272,9 +285,9 @@ def test_an_exported_flow_runs_by_itself(bench: Workbench) -> None:
 
 
 def test_a_writer_that_waits_for_space_proceeds_when_there_is_some(bench: Workbench) -> None:
-    """Two tasks write 20 MiB each into a pool of 32 MiB; the second waits until the first is exported and gone."""
+    """Each task writes 20 MB into a pool of 32 MiB: the second waits until the first one's is exported and gone."""
     bench.script('var d = Data.define("D", 2); for (var i = 0; i < 2; i++) shell({script: \'head -c 20000000 /dev/zero > "$1"\', to: d[i]});')
-    run = bench.run("--memory", "32MiB", "--slots", "2", env={"TIDEMILL_SPACE_WAIT": "60"})
+    run = bench.run("--memory", "32MiB", "--slots", "1", env={"TIDEMILL_SPACE_WAIT": "60"})
     assert run.code == 0, run.err
     assert [path.stat().st_size for path in sorted(bench.out.rglob("D_*"))] == [20_000_000, 20_000_000]
 

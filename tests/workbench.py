@@ -73,7 +73,7 @@ inputs.from = { array = "dir" }
 outputs.to = { extension = ".txt" }
 
 [tools.count_args]
-command = ["sh", "-c", "echo $1 $(wc -l < ${1#@})", "sh", "{from}"]
+command = ["sh", "-c", "echo $1 $(wc -l < ${{1#@}})", "sh", "{from}"]
 stdout = "{to}"
 inputs.from = { array = "args" }
 outputs.to = { extension = ".txt" }

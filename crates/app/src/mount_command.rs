@@ -9,16 +9,14 @@ use tokio_util::sync::CancellationToken;
 /// Mounts an empty pool and waits until it is unmounted or a signal comes.
 pub fn mount(args: &MountArgs) -> Result<u8, Vec<Problem>> {
     let (memory, lowered) = run::Limits::read().pool(args.memory);
-    let told = |error: fuse::MountError| vec![Problem::new(error.to_string())];
+    let told = |error: fuse::MountError| vec![Problem::from(error)];
     let runtime = RuntimeDir::of_user().map_err(told)?;
     runtime.sweep().map_err(told)?;
     let mut claim = runtime.claim(&format!("mount-{}", std::process::id())).map_err(told)?;
     let space_wait = run_command::space_wait().map_err(|problem| vec![problem])?;
     let pool = run::embedded_pool(memory, space_wait).map_err(|problem| vec![problem])?;
     claim.also_mounts(&args.dir).map_err(told)?;
-    let mount =
-        Mount::new(pool, &args.dir, &fuse::Options { name: claim.name().to_owned(), ..fuse::Options::default() })
-            .map_err(told)?;
+    let mount = Mount::new(pool, &args.dir, &fuse::Options::named(claim.name())).map_err(told)?;
     let cancel = CancellationToken::new();
     let unmounter = mount.unmounter();
     let last = mount.unmounter();
@@ -41,8 +39,12 @@ fn watch_for_cancel(cancel: CancellationToken, unmounter: fuse::Unmounter) -> Re
         .map_err(|error| vec![Problem::new(format!("cannot start: {error}"))])?;
     let watch = move || {
         runtime.block_on(cancel.cancelled());
-        if let Err(error) = unmounter.unmount() {
-            tracing::error!("{error}");
+        match unmounter.unmount() {
+            Ok(fuse::Unmounted::Detached) => {
+                eprintln!("the pool is in use: it is detached, and ends with its last user")
+            }
+            Ok(_) => {}
+            Err(error) => tracing::error!("{error}"),
         }
     };
     let started = std::thread::Builder::new().name("unmount on signal".into()).spawn(watch);
@@ -51,7 +53,8 @@ fn watch_for_cancel(cancel: CancellationToken, unmounter: fuse::Unmounter) -> Re
 
 /// Unmounts what `mount` mounted.
 pub fn umount(args: &UmountArgs) -> Result<u8, Vec<Problem>> {
-    let unmounted = fuse::unmount_path(&args.dir).map_err(|error| vec![Problem::new(error.to_string())])?;
+    let told = |error: fuse::MountError| vec![Problem::from(error)];
+    let unmounted = fuse::unmount_path(&args.dir).map_err(told)?;
     if unmounted == fuse::Unmounted::Detached {
         eprintln!("{} is in use: it is detached, and gone with its last user", args.dir.display());
     }

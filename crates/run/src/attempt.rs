@@ -18,6 +18,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
+use wire::Refusal;
+
+/// What to do about a full pool.
+const ROOM_HINT: &str =
+    "give it more with --memory, run fewer tasks at once with --slots, or leave --keep out so that temporaries go";
 
 /// What all attempts of a run share.
 #[derive(Debug)]
@@ -69,20 +74,22 @@ impl Context {
             workspace
                 .enter(task, &command)
                 .await
-                .map_err(|trouble| around(&trouble, "could not prepare its folder"))?;
+                .map_err(|trouble| around(&trouble, "its folder could not be prepared"))?;
         }
         let outcome = self.execute(&command, attempt, cancel, tried).await;
         let outcome = match (outcome, workspace) {
             (Ok(()), Some(workspace)) => self.collect(workspace, task).await,
             (outcome, _) => outcome.map(|()| Vec::new()),
         };
+        // Before the folder goes: how full the pool was is part of the story.
+        let outcome = outcome.map_err(|failure| self.blame_space(failure, refused_before));
         if let (Err(_), Some(workspace)) = (&outcome, workspace) {
             // What cannot be removed is told by the log; the failure that came first is what the user needs.
             if let Err(trouble) = workspace.discard(task).await {
                 tracing::warn!(task = task.0, %trouble, "could not remove what a failed task left");
             }
         }
-        outcome.map_err(|failure| self.blame_space(failure, refused_before))
+        outcome
     }
 
     fn expand(&self, task: TaskId) -> Command {
@@ -193,7 +200,7 @@ impl Context {
         }
         let usage = self.workspace.as_ref().map(Workspace::usage).unwrap_or_default();
         let text = format!(
-            "{}; the pool was full ({} of {}): give it more with --memory, run fewer tasks at once with --slots, or let temporaries go (no --keep)",
+            "{}; the pool was full ({} of {} used): {ROOM_HINT}",
             failure.text,
             base::ByteSize(usage.used),
             base::ByteSize(usage.capacity)
@@ -208,11 +215,19 @@ fn kept(captured: &exec::Captured) -> Option<Captured> {
 
 /// A failure around the process, not of it.
 fn around(trouble: &Trouble, what: &str) -> Failure {
-    if trouble.is_no_space() {
-        let hint = "give the pool more with --memory, or run fewer tasks at once with --slots";
-        return Failure::new(ReasonKind::NoSpace, format!("{what}: {trouble}; {hint}"));
+    match trouble {
+        Trouble::Pool { refusal: Refusal::NoSpace(shortage), .. } => {
+            let (used, capacity) = (base::ByteSize(shortage.used), base::ByteSize(shortage.capacity));
+            let waited = shortage.waited.as_secs_f64();
+            let text = format!("{what}: the pool was full ({used} of {capacity} used) for {waited:.1} s: {ROOM_HINT}");
+            Failure::new(ReasonKind::NoSpace, text)
+        }
+        Trouble::Pool { refusal: Refusal::Interrupted(_), .. } => {
+            Failure { retry: false, ..Failure::new(ReasonKind::Cancelled, "the run was ended while it ran") }
+        }
+        _ if trouble.is_no_space() => Failure::new(ReasonKind::NoSpace, format!("{what}: {trouble}: {ROOM_HINT}")),
+        _ => Failure::new(ReasonKind::NotStarted, format!("{what}: {trouble}")),
     }
-    Failure::new(ReasonKind::NotStarted, format!("{what}: {trouble}"))
 }
 
 /// What an ending means.

@@ -12,6 +12,7 @@ use report::Mode;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 use vfs::Vfs;
 
 /// How tasks will see the pool, and the line that says why.
@@ -54,20 +55,26 @@ pub struct Ground {
 
 impl Ground {
     /// Starts the pool and mounts it, or makes the RAM disk's folder. What dead runs left is removed first.
-    pub fn prepare(order: &Order, mode: Mode, memory: ByteSize) -> Result<Self, Problem> {
-        let told = |error: fuse::MountError| Problem::new(error.to_string());
-        let runtime = RuntimeDir::of_user().map_err(told)?;
-        runtime.sweep().map_err(told)?;
-        let mut claim = runtime.claim(&order.run_id).map_err(told)?;
+    ///
+    /// A mount that is refused although it looked possible (containers do that) becomes staging if the form was ours to
+    /// choose; `choice` then says so.
+    pub fn prepare(order: &Order, choice: &mut Choice, memory: ByteSize) -> Result<Self, Problem> {
+        let runtime = RuntimeDir::of_user()?;
+        clear_the_dead(&runtime)?;
+        let mut claim = runtime.claim(&order.run_id)?;
         let pool = embedded_pool(memory, order.space_wait)?;
-        let (mount, ram_disk) = match mode {
-            Mode::Mount => {
-                let options = fuse::Options { name: claim.name().to_owned(), ..fuse::Options::default() };
-                let mount = Mount::new(pool.clone(), claim.mount_point(), &options).map_err(told)?;
-                (Some(mount), None)
-            }
-            _ => (None, Some(make_ram_disk(&mut claim)?)),
+        let mounted = match choice.mode {
+            Mode::Mount => Some(Mount::new(pool.clone(), claim.mount_point(), &fuse::Options::named(claim.name()))),
+            _ => None,
         };
+        let mount = match mounted {
+            Some(Err(error)) if order.storage == Storage::Auto => {
+                *choice = Choice { mode: Mode::Staging, line: format!("RAM-disk staging, since {error}") };
+                None
+            }
+            mounted => mounted.transpose()?,
+        };
+        let ram_disk = if mount.is_some() { None } else { Some(make_ram_disk(&mut claim)?) };
         Ok(Self { pool, mount, ram_disk, claim })
     }
 
@@ -77,9 +84,9 @@ impl Ground {
     }
 
     /// The pool as tasks see it.
-    pub fn workspace(&self, flow: Arc<Checked>) -> Workspace {
-        let (pool, root) = (self.pool.clone(), self.root().to_path_buf());
-        if self.mount.is_some() { Workspace::mounted(pool, root, flow) } else { Workspace::staged(pool, root, flow) }
+    pub fn workspace(&self, flow: Arc<Checked>, cancel: CancellationToken) -> Workspace {
+        let form = if self.mount.is_some() { Workspace::mounted } else { Workspace::staged };
+        form(self.pool.clone(), self.root().to_path_buf(), flow, cancel)
     }
 
     /// Something that unmounts from any thread, for a process that must end at once.
@@ -94,6 +101,26 @@ impl Ground {
         unmounted
     }
 }
+
+/// Removes what killed runs left: mounts, folders, and processes that left their group.
+fn clear_the_dead(runtime: &RuntimeDir) -> Result<(), Problem> {
+    let swept = runtime.sweep()?;
+    for name in &swept.removed {
+        exec::sweep(&mark(name));
+    }
+    for (path, why) in &swept.kept {
+        tracing::warn!("{} is left of a dead run and could not be removed: {why}", path.display());
+    }
+    Ok(())
+}
+
+/// What every process of a run has in its environment.
+pub fn mark(run_id: &str) -> String {
+    format!("{RUN_VARIABLE}={run_id}")
+}
+
+/// The variable that tells a task its run.
+pub const RUN_VARIABLE: &str = "TIDEMILL_RUN";
 
 /// A node in this process, and files over it.
 pub fn embedded_pool(memory: ByteSize, space_wait: Duration) -> Result<Vfs, Problem> {
@@ -112,7 +139,7 @@ fn make_ram_disk(claim: &mut Claim) -> Result<PathBuf, Problem> {
     let parent = if shm.is_dir() { shm.to_path_buf() } else { std::env::temp_dir() };
     let uid = rustix::process::geteuid().as_raw();
     let folder = parent.join(format!("tidemill-{uid}-{}", claim.name()));
-    claim.also_removes(&folder).map_err(|error| Problem::new(error.to_string()))?;
+    claim.also_removes(&folder)?;
     let mut builder = std::fs::DirBuilder::new();
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(&folder).map_err(|error| {

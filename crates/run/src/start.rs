@@ -5,7 +5,7 @@ use crate::checked::Checked;
 use crate::drive::{Driver, Exports};
 use crate::event::Event;
 use crate::export;
-use crate::ground::{Choice, Ground, choose};
+use crate::ground::{Choice, Ground, RUN_VARIABLE, choose, mark};
 use crate::memory::Limits;
 use crate::order::Order;
 use crate::provenance::{self, Resolved};
@@ -17,6 +17,7 @@ use flow::{DataId, ToolId};
 use report::{Mode, Outcome, Run};
 use sched::{Machine, Options, Scheduler};
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -66,14 +67,17 @@ pub async fn run(
     last_resort: &LastResort,
 ) -> Result<Run, Vec<Problem>> {
     let begun = Instant::now();
-    let prepared = prepare(&order)?;
+    let mut prepared = prepare(&order)?;
     let ground = match prepared.choice.mode {
         Mode::None => None,
-        mode => Some(Ground::prepare(&order, mode, prepared.memory).map_err(|problem| vec![problem])?),
+        _ => {
+            let ground = Ground::prepare(&order, &mut prepared.choice, prepared.memory);
+            Some(ground.map_err(|problem| vec![problem])?)
+        }
     };
     last_resort.arm(ground.as_ref().and_then(Ground::unmounter));
     let flow = Arc::new(order.flow.clone());
-    let workspace = ground.as_ref().map(|ground| ground.workspace(flow.clone()));
+    let workspace = ground.as_ref().map(|ground| ground.workspace(flow.clone(), cancel.clone()));
     if let Some(workspace) = &workspace {
         let brought = workspace.bring_inputs(&order.data_dir, order.stage_in).await;
         brought.map_err(|trouble| vec![Problem::new(format!("an input cannot be shown to tasks: {trouble}"))])?;
@@ -93,6 +97,11 @@ pub async fn run(
     let driver = Driver::new(context.clone(), prepared.scheduler, exports(&order), &mut record, tell, cancel.clone());
     driver.drive().await;
     hashes.await.unwrap_or_default().put_into(&mut record);
+    // A tool may have left a daemon; it would hold the mount.
+    let left = exec::sweep(&mark(&order.run_id));
+    if left > 0 {
+        record.run.warnings.push(format!("{left} processes that tools left behind were ended"));
+    }
     close(context, ground, &mut record);
     last_resort.arm(None);
     record.seal(cancel.is_cancelled());
@@ -191,11 +200,17 @@ fn context(
         flow,
         workspace,
         programs,
-        environment: std::env::vars_os().collect(),
+        environment: environment(&order.run_id),
         elsewhere: std::env::current_dir().unwrap_or_else(|_| "/".into()),
         grace: order.grace,
         keep: order.keep,
     })
+}
+
+/// What tasks inherit: our own environment and the mark of the run.
+fn environment(run_id: &str) -> Vec<(OsString, OsString)> {
+    let inherited = std::env::vars_os().filter(|(name, _)| name != RUN_VARIABLE);
+    inherited.chain([(RUN_VARIABLE.into(), run_id.into())]).collect()
 }
 
 /// What goes out: outputs that nobody reads, what was asked for, everything with `--keep`.

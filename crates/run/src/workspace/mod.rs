@@ -29,6 +29,7 @@ use mounted::Mounted;
 use staged::Staged;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
 use vfs::Vfs;
 
 /// The pool as the tasks of one run see it.
@@ -45,6 +46,8 @@ pub(crate) struct Base {
     root: PathBuf,
     flow: Arc<Checked>,
     owner: wire::Owner,
+    /// Fires when the run is ended: copies that wait for space give up.
+    cancel: CancellationToken,
 }
 
 #[derive(Debug)]
@@ -84,13 +87,15 @@ pub struct Missing {
 
 impl Workspace {
     /// The form in which the mount at `root` shows the pool.
-    pub fn mounted(pool: Vfs, root: PathBuf, flow: Arc<Checked>) -> Self {
-        Self { base: Base { pool, root, flow, owner: current_owner() }, form: Form::Mounted(Mounted::new()) }
+    pub fn mounted(pool: Vfs, root: PathBuf, flow: Arc<Checked>, cancel: CancellationToken) -> Self {
+        let base = Base { pool, root, flow, owner: current_owner(), cancel };
+        Self { base, form: Form::Mounted(Mounted::new()) }
     }
 
     /// The form with copies in `root`, a folder on a RAM disk.
-    pub fn staged(pool: Vfs, root: PathBuf, flow: Arc<Checked>) -> Self {
-        Self { base: Base { pool, root, flow, owner: current_owner() }, form: Form::Staged(Staged::default()) }
+    pub fn staged(pool: Vfs, root: PathBuf, flow: Arc<Checked>, cancel: CancellationToken) -> Self {
+        let base = Base { pool, root, flow, owner: current_owner(), cancel };
+        Self { base, form: Form::Staged(Staged::default()) }
     }
 
     /// The absolute path by which tasks know member `id`.

@@ -89,7 +89,7 @@ fn copy_in(
         }
         let mut rest = Bytes::from(chunk);
         while !rest.is_empty() {
-            let put = runtime.block_on(base.pool.write(handle, offset, rest.clone())).map_err(Trouble::pool(place))?;
+            let put = runtime.block_on(base.write_some(handle, offset, rest.clone())).map_err(Trouble::pool(place))?;
             offset += u64::from(put);
             rest = rest.slice(put as usize..);
         }
@@ -141,6 +141,15 @@ impl Base {
 
     pub(super) async fn write(&self, place: &Path, bytes: &[u8]) -> Result<(), Trouble> {
         self.pool.write_file(bytes_of(place), bytes).await.map(drop).map_err(Trouble::pool(place))
+    }
+
+    /// Writes, unless the run is ended while the pool is full.
+    async fn write_some(&self, handle: FileHandle, offset: u64, bytes: Bytes) -> Result<u32, Refusal> {
+        tokio::select! {
+            biased;
+            written = self.pool.write(handle, offset, bytes) => written,
+            () = self.cancel.cancelled() => Err(Refusal::Interrupted(wire::Object::Pool)),
+        }
     }
 
     /// None if there is nothing at `place`.
