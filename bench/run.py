@@ -77,9 +77,11 @@ class Bench:
         print(json.dumps(row), flush=True)
 
 
-def write_flow(path: Path, tools: list[dict], data: dict, tasks: list[dict]) -> Path:
-    """A descriptor as docs/formats/flow.md has it."""
-    path.write_text(json.dumps({"tidemill_flow": 1, "name": path.stem, "tools": tools, "data": data, "tasks": tasks}))
+def write_flow(path: Path, tools: list[dict], elements: dict[str, int], tasks: list[dict]) -> Path:
+    """A descriptor as docs/formats/flow.md has it; `elements` gives the length of each, 0 for a single file."""
+    listed = [{"name": name, **({"shape": [length]} if length else {})} for name, length in elements.items()]
+    whole = {"tidemill_flow": 1, "name": path.stem, "tools": tools, "elements": listed, "tasks": tasks}
+    path.write_text(json.dumps(whole))
     return path
 
 
@@ -97,7 +99,7 @@ def case_true(bench: Bench) -> None:
         "true2000_vs_xargs",
         lambda: bench.seconds(bench.tidemill(flow, cwd), cwd),
         lambda: bench.seconds(peer, cwd),
-        peer="xargs -P2",
+        against="xargs -P2",
     )
 
 
@@ -110,20 +112,20 @@ def case_chain(bench: Bench) -> None:
         "chain500_vs_fork_exec",
         lambda: bench.seconds(bench.tidemill(flow, cwd), cwd),
         lambda: bench.seconds([str(bench.tools / "spawn"), "500", "/bin/true"], cwd),
-        peer="fork, exec and wait of /bin/true",
+        against="fork, exec and wait of /bin/true",
     )
-    files = {"F": {"shape": [500]}}
+    files = {"F": 500}
     params = [{"name": "in", "kind": {"input": {"optional": True}}}, {"name": "out", "kind": {"output": {}}}]
     tool = {"name": "pass", "command": [str(bench.tools / "pass"), "{out}", "{in}"], "params": params}
-    tasks = [{"tool": "pass", "with": {"out": "F[0]"}}]
-    tasks += [{"tool": "pass", "with": {"in": f"F[{i - 1}]", "out": f"F[{i}]"}} for i in range(1, 500)]
+    tasks = [{"tool": "pass", "files": {"out": "F[0]"}}]
+    tasks += [{"tool": "pass", "files": {"in": f"F[{i - 1}]", "out": f"F[{i}]"}} for i in range(1, 500)]
     flow = write_flow(cwd / "files.json", [tool], files, tasks)
     (cwd / "f-1").touch()
     bench.pair(
         "chain500_files_vs_fork_exec",
         lambda: bench.seconds(bench.tidemill(flow, cwd, "--out", "out"), cwd),
         lambda: bench.seconds([str(bench.tools / "spawn"), "500", str(bench.tools / "pass"), "f%", "f^"], cwd),
-        peer="fork, exec and wait of the same tool on ext4",
+        against="fork, exec and wait of the same tool on ext4",
     )
 
 
@@ -142,10 +144,10 @@ def case_fanout(bench: Bench) -> None:
         "command": [total, "{out}", "{in}"],
         "params": [{"name": "in", "kind": {"input": {"array": "args"}}}, {"name": "out", "kind": {"output": {}}}],
     }
-    tasks = [{"tool": "root", "with": {"out": "R"}}]
-    tasks += [{"tool": "mid", "with": {"in": "R", "out": f"M[{i}]"}} for i in range(width)]
-    tasks += [{"tool": "end", "with": {"in": "M", "out": "S"}}]
-    flow = write_flow(cwd / "fanout.json", [root, mid, end], {"R": {}, "M": {"shape": [width]}, "S": {}}, tasks)
+    tasks = [{"tool": "root", "files": {"out": "R"}}]
+    tasks += [{"tool": "mid", "files": {"in": "R", "out": f"M[{i}]"}} for i in range(width)]
+    tasks += [{"tool": "end", "files": {"in": "M", "out": "S"}}]
+    flow = write_flow(cwd / "fanout.json", [root, mid, end], {"R": 0, "M": width, "S": 0}, tasks)
     mids = " ".join(f"m{i}" for i in range(width))
     rules = [f"sum: {mids}\n\t{total} $@ $^\n", f"root:\n\t{fill} $@ {size}\n"]
     rules += [f"m{i}: root\n\t{fill} $@ {size} $<\n" for i in range(width)]
@@ -161,7 +163,7 @@ def case_fanout(bench: Bench) -> None:
         "fanout_1_64_1_32MiB_vs_make",
         lambda: bench.seconds(bench.tidemill(flow, cwd, "--out", "out", "--memory", "4GiB"), cwd),
         peer,
-        peer="make -j2 on ext4 in the page cache",
+        against="make -j2 on ext4 in the page cache",
     )
 
 
@@ -187,7 +189,7 @@ def case_montage(bench: Bench) -> None:
         "montage_vs_make",
         lambda: bench.seconds(command, cwd),
         peer,
-        peer="make -j2 of the same 24 tasks on ext4",
+        against="make -j2 of the same 24 tasks on ext4",
     )
 
 
@@ -196,16 +198,15 @@ def case_start(bench: Bench) -> None:
     cwd = bench.folder()
     empty = cwd / "empty.js"
     empty.write_text("")
-    (cwd / "tools.toml").write_text("version = 1\n")
     noop = [str(bench.tools / "spawn"), "1", "/bin/true"]
     bench.pair(
         "empty_script_above_noop",
-        lambda: bench.seconds(bench.tidemill(empty, cwd, "--tools", "tools.toml"), cwd),
+        lambda: bench.seconds(bench.tidemill(empty, cwd), cwd),
         lambda: bench.seconds(noop, cwd),
         target="added_s at most 0.05",
     )
     tool = {"name": "pass", "command": [str(bench.tools / "pass"), "{out}"], "params": [{"name": "out", "kind": {"output": {}}}]}
-    flow = write_flow(cwd / "one.json", [tool], {"A": {}}, [{"tool": "pass", "with": {"out": "A"}}])
+    flow = write_flow(cwd / "one.json", [tool], {"A": 0}, [{"tool": "pass", "files": {"out": "A"}}])
     bench.pair(
         "one_task_mounted_above_noop",
         lambda: bench.seconds(bench.tidemill(flow, cwd, "--out", "out"), cwd),

@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,8 @@ class Mounted:
 
     def __init__(self, bench: Workbench, *flags: str) -> None:
         self.bench, self.dir = bench, bench.root / "pool"
-        self.dir.mkdir(exist_ok=True)
+        with suppress(FileExistsError):  # of a dead mount nothing else can be told
+            self.dir.mkdir()
         command = [str(bench.binary), "mount", str(self.dir), "--memory", "256MiB", *flags]
         self.process = subprocess.Popen(command, env=bench.environment(), stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None

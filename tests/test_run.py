@@ -318,5 +318,5 @@ def test_standard_streams_of_the_run_itself_stay_usable(bench: Workbench) -> Non
     command = f"{bench.command_line('--json')} | head -n 1"
     done = subprocess.run(["bash", "-c", command], cwd=bench.root, capture_output=True, text=True, timeout=60, check=False)
     assert json.loads(done.stdout)["event"] == "started"
-    bench.wait_for(lambda: (bench.report / "run.json").exists())
+    bench.wait_for((bench.report / "run.json").exists)
     assert (bench.out / "B.txt").exists()
