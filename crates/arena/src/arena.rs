@@ -89,6 +89,11 @@ impl Arena {
         self.pool.touched()
     }
 
+    /// How much memory the arena has from the system, by the system's count, in bytes.
+    pub fn resident(&self) -> io::Result<u64> {
+        self.pool.resident()
+    }
+
     fn shard(&self, key: StripeKey) -> &Shard {
         // Multiplied by 2^64 / golden ratio (Knuth), neighbours fall far apart; the upper bits are the well mixed ones.
         let mixed = key.file.0.wrapping_add(key.stripe.0.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);

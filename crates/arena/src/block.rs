@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use bytes::Bytes;
-use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use store::{EngineError, FreedHook};
 
 use crate::PAGE_BYTES;
+use crate::backing::Backing;
 use crate::buddy::{Buddy, Span};
 use crate::ledger::{Ledger, NoRoom};
 
@@ -26,7 +26,7 @@ const ADDRESS_FACTOR: u64 = 4;
 
 /// The memory of an arena, and who holds what of it.
 pub struct Pool {
-    memory: MmapRaw,
+    memory: Backing,
     capacity: u64,
     ledger: Mutex<Ledger>,
     hook: RwLock<Option<FreedHook>>,
@@ -45,9 +45,9 @@ impl Pool {
         let discards = rustix::param::page_size() <= PAGE_BYTES as usize;
         let tops_liked = if discards { tops_most.min(tops_least * ADDRESS_FACTOR) } else { tops_least };
         // Where address space is counted (strict overcommit, a limit on it), what is needed must do.
-        let (memory, tops) = map(tops_liked * top_bytes)
+        let (memory, tops) = Backing::new(tops_liked * top_bytes)
             .map(|memory| (memory, tops_liked))
-            .or_else(|_| map(tops_least * top_bytes).map(|memory| (memory, tops_least)))?;
+            .or_else(|_| Backing::new(tops_least * top_bytes).map(|memory| (memory, tops_least)))?;
         let buddy = Buddy::new(u32::try_from(tops).expect("at most tops_most"), top);
         let ledger = Mutex::new(Ledger::new(capacity, buddy, discards));
         Ok(Arc::new(Self { memory, capacity, ledger, hook: RwLock::default() }))
@@ -87,6 +87,11 @@ impl Pool {
         self.ledger.lock().touched()
     }
 
+    /// The memory that the system holds for the pool, in bytes.
+    pub fn resident(&self) -> io::Result<u64> {
+        self.memory.resident()
+    }
+
     pub fn set_hook(&self, hook: FreedHook) {
         *self.hook.write() = Some(hook);
     }
@@ -107,10 +112,11 @@ impl Pool {
     fn settle(&self, mut ledger: MutexGuard<'_, Ledger>) {
         while let Some(span) = ledger.excess() {
             let (start, len) = (offset_of(span.first), bytes_of(span.order) as usize);
-            // SAFETY: the span is free, and stays so while the ledger is locked: no block and no view refers to it (fact 1).
-            let given_back = unsafe { self.memory.unchecked_advise_range(UncheckedAdvice::DontNeed, start, len) };
-            // The system refuses only what is locked into memory; then it stays touched, which is what its owner asked for.
-            drop(given_back);
+            // The span is free, and stays so while the ledger is locked: no block and no view refers to it (fact 1). If the
+            // system refuses, it stays touched, which costs memory and no promise to a reader.
+            if let Err(error) = self.memory.give_back(start, len) {
+                debug_assert!(false, "memory could not be given back: {error}");
+            }
         }
     }
 }
@@ -139,10 +145,15 @@ impl Extent {
         Span { first: self.first, order: self.order.load(Ordering::Relaxed) }
     }
 
-    fn pointer(&self, at: u32) -> *mut u8 {
+    /// Where in the pool's memory byte `at` of the extent lies.
+    fn offset(&self, at: u32) -> usize {
+        offset_of(self.first) + at as usize
+    }
+
+    fn pointer(&self, at: u32) -> *const u8 {
         debug_assert!(at <= bytes_of(self.span().order));
         // In bounds of the mapping, which wrapping arithmetic does not need to be told.
-        self.pool.memory.as_mut_ptr().wrapping_add(offset_of(self.first) + at as usize)
+        self.pool.memory.pointer().wrapping_add(self.offset(at)).cast_const()
     }
 
     /// The bytes from `start` to `end`.
@@ -187,19 +198,19 @@ impl Block {
         start >= self.viewed_end
     }
 
-    /// Puts `data` at `start`, where it must fit and be writable.
-    pub fn write(&mut self, start: u32, data: &[u8]) {
+    /// Puts `data` at `start`, where it must fit and be writable. Fails where the system has no memory left.
+    ///
+    /// The kernel writes, behind the back of the compiler: the range lies in the extent, whose only writer is this exclusively
+    /// borrowed block, and no view sees it (both asserted), so no slice that is alive changes (facts 1 and 2).
+    pub fn write(&mut self, start: u32, data: &[u8]) -> io::Result<()> {
         self.assert_writable(start, data.len());
-        // SAFETY: the range lies in the extent, whose only writer is this exclusively borrowed block; no view sees it (both
-        // asserted), so `data` is none of it either: it is a view before that, or memory of others (facts 1 and 2).
-        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), self.extent.pointer(start), data.len()) }
+        self.extent.pool.memory.write(self.extent.offset(start), data)
     }
 
-    /// Puts `len` zeros at `start`, where they must fit and be writable.
-    pub fn zero(&mut self, start: u32, len: u32) {
+    /// Puts `len` zeros at `start`, where they must fit and be writable. As `write` otherwise.
+    pub fn zero(&mut self, start: u32, len: u32) -> io::Result<()> {
         self.assert_writable(start, len as usize);
-        // SAFETY: as in `write`.
-        unsafe { std::ptr::write_bytes(self.extent.pointer(start), 0, len as usize) }
+        self.extent.pool.memory.zero(self.extent.offset(start), len as usize)
     }
 
     /// The bytes from `start` to `end`, for as long as the block is borrowed.
@@ -259,15 +270,6 @@ impl AsRef<[u8]> for View {
         // extent cut to less than is viewed.
         unsafe { self.extent.slice(self.start, self.end) }
     }
-}
-
-/// Anonymous memory that is not counted before it is touched, in huge pages where the system has them.
-fn map(bytes: u64) -> io::Result<MmapRaw> {
-    let bytes = usize::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
-    let memory = MmapRaw::from(MmapOptions::new().len(bytes).no_reserve_swap().map_anon()?);
-    // Only advice: a system without huge pages is slower at the first touch, no more.
-    drop(memory.advise(Advice::HugePage));
-    Ok(memory)
 }
 
 fn bytes_of(order: u8) -> u32 {

@@ -7,7 +7,8 @@
 //! ```text
 //! arena    which stripe has which state: a sharded index; the Engine trait
 //! stripe   one stripe: generation, length, block; when to grow, when to write in place, when to copy
-//! block    the mapping, blocks of it, views of blocks: all unsafe code
+//! block    blocks of the memory, views of blocks: all unsafe code
+//! backing  the memory: a file that nobody can name, written by pwrite, read through its mapping
 //! ledger   who may have how much: capacity, reservations, what of the mapping is touched
 //! buddy    which pages are free: power-of-two blocks, split and joined
 //! ```
@@ -23,6 +24,7 @@
 #![deny(unsafe_code)]
 
 mod arena;
+mod backing;
 #[allow(unsafe_code, reason = "the one file that touches raw memory; each block says why it is sound")]
 mod block;
 mod buddy;

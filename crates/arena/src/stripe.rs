@@ -3,6 +3,7 @@
 //! A stripe writes in place where no view can see the change, and otherwise moves to a new block: nobody waits for who looks.
 //! It grows by powers of two, and early to a whole block once it is clearly being filled from front to back.
 
+use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -95,10 +96,11 @@ impl State {
         }
         let replaced = self.make_room(pool, write)?;
         let block = self.block.as_mut().expect("room was made");
+        let failed = |source| EngineError::Io { key: write.key, action: "write", source };
         if write.offset > self.len {
-            block.zero(self.len, write.offset - self.len);
+            block.zero(self.len, write.offset - self.len).map_err(failed)?;
         }
-        block.write(write.offset, write.data);
+        block.write(write.offset, write.data).map_err(failed)?;
         self.len = self.len.max(write.end());
         self.seen = write.generation;
         Ok(replaced)
@@ -152,7 +154,10 @@ impl State {
                 return Ok(None);
             }
             match pool.take(order) {
-                Ok(block) => return Ok(self.move_to(block, write)),
+                Ok(block) => {
+                    let failed = |source| EngineError::Io { key: write.key, action: "copy", source };
+                    return self.move_to(block, write).map_err(failed);
+                }
                 Err(error) => refused = Some(error),
             }
         }
@@ -160,14 +165,14 @@ impl State {
     }
 
     /// Moves the bytes that the write leaves as they are.
-    fn move_to(&mut self, mut block: Block, write: Write<'_>) -> Replaced {
+    fn move_to(&mut self, mut block: Block, write: Write<'_>) -> io::Result<Replaced> {
         if let Some(old) = &self.block {
-            block.write(0, old.content(0, write.offset.min(self.len)));
+            block.write(0, old.content(0, write.offset.min(self.len)))?;
             if write.end() < self.len {
-                block.write(write.end(), old.content(write.end(), self.len));
+                block.write(write.end(), old.content(write.end(), self.len))?;
             }
         }
-        self.block.replace(block)
+        Ok(self.block.replace(block))
     }
 }
 
