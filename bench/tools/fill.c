@@ -33,7 +33,10 @@ int main(int argc, char **argv) {
     int out = open(argv[1], O_WRONLY | O_CREAT | O_TRUNC, 0644);
     if (out < 0) die(argv[1]);
     while (left > 0) {
-        for (int i = 0; i < CHUNK / 8; i++) { state += 0x9e3779b97f4a7c15u; chunk[i] = state ^ (state >> 29); }
+        for (int i = 0; i < CHUNK / 8; i++) { /* xorshift64: Marsaglia 2003 */
+            state ^= state << 13; state ^= state >> 7; state ^= state << 17;
+            chunk[i] = state;
+        }
         size_t want = left < CHUNK ? left : CHUNK;
         for (size_t at = 0; at < want;) {
             ssize_t put = write(out, (char *)chunk + at, want - at);

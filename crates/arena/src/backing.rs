@@ -1,14 +1,17 @@
-//! The memory of an arena: a file of a memory file system that nobody else can name, and its mapping.
+//! The memory of an arena: files of a memory file system that nobody else can name, and their mappings.
 //!
 //! Bytes come in by `pwrite` and go out through the mapping. A write through the mapping would fault each fresh page in and
 //! clear it first; `pwrite` takes fresh pages without clearing what it is about to fill, and in folios as large as the write.
 //! On the reference machine that fills fresh memory several times as fast.
 //!
-//! The file lies in a private tmpfs with `huge=within_size` where we may make one (`CAP_SYS_ADMIN`): made with fsmount and never
-//! attached, so it has no path and is gone with this process, however that ends. Elsewhere it is a memfd, in small pages.
+//! The kernel lets one writer at a time into a file, so there are several, and neighbouring large blocks lie in different ones.
+//!
+//! The files lie in a private tmpfs with `huge=within_size` where we may make one (`CAP_SYS_ADMIN`): made with fsmount and never
+//! attached, so they have no path and are gone with this process, however that ends. Elsewhere they are memfds, in small pages.
 
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use memmap2::{MmapOptions, MmapRaw};
@@ -23,30 +26,48 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 /// What `stat` counts blocks in, whatever the file system.
 const STAT_BLOCK_BYTES: u64 = 512;
 
-/// A file in memory and its mapping, of one fixed length.
+/// More files than threads of a node write at one time, so that two rarely meet in one.
+const FILES: usize = 16;
+
+/// Memory of one fixed length, dealt over several files in units of a large block: unit `i` is number `i / FILES` of file
+/// `i % FILES`. No range that is written, viewed or given back crosses a unit.
 pub struct Backing {
+    files: Vec<Mapped>,
+    unit_bytes: usize,
+}
+
+/// A file in memory and its mapping.
+struct Mapped {
     file: File,
     map: MmapRaw,
 }
 
 impl Backing {
-    /// `bytes` of zeros that take no memory before they are written.
-    pub fn new(bytes: u64) -> io::Result<Self> {
-        let file = private_file().or_else(|_| memory_file())?;
-        file.set_len(bytes)?;
-        let len = usize::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        let map = MmapOptions::new().len(len).map_raw(&file)?;
-        Ok(Self { file, map })
+    /// `units` times `unit_bytes` of zeros that take no memory before they are written.
+    pub fn new(units: u64, unit_bytes: u64) -> io::Result<Self> {
+        let too_large = |_| io::Error::from(io::ErrorKind::OutOfMemory);
+        let len = usize::try_from(units.div_ceil(FILES as u64) * unit_bytes).map_err(too_large)?;
+        let home = private_tmpfs();
+        let files = (0..FILES).map(|_| Mapped::new(&home, len)).collect::<io::Result<_>>()?;
+        Ok(Self { files, unit_bytes: usize::try_from(unit_bytes).map_err(too_large)? })
     }
 
-    /// Where the mapping begins.
-    pub fn pointer(&self) -> *mut u8 {
-        self.map.as_mut_ptr()
+    /// The file that holds byte `at`, and where in it.
+    fn locate(&self, at: usize) -> (&Mapped, usize) {
+        let (unit, within) = (at / self.unit_bytes, at % self.unit_bytes);
+        (&self.files[unit % FILES], unit / FILES * self.unit_bytes + within)
+    }
+
+    /// Where byte `at` is mapped; its unit follows on in the mapping.
+    pub fn pointer(&self, at: usize) -> *const u8 {
+        let (mapped, at) = self.locate(at);
+        mapped.map.as_ptr().wrapping_add(at)
     }
 
     /// Puts `data` at `at`. Fails where the system has no memory left; some of it may be there then.
     pub fn write(&self, at: usize, data: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(data, at as u64)
+        let (mapped, at) = self.locate(at);
+        mapped.file.write_all_at(data, at as u64)
     }
 
     /// Puts `len` zeros at `at`.
@@ -57,18 +78,32 @@ impl Backing {
 
     /// The memory that the system holds for it, in bytes.
     pub fn resident(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.blocks() * STAT_BLOCK_BYTES)
+        self.files.iter().map(|mapped| Ok(mapped.file.metadata()?.blocks() * STAT_BLOCK_BYTES)).sum()
     }
 
     /// Gives the memory of whole pages back to the system; they read as zeros then.
     pub fn give_back(&self, at: usize, len: usize) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        Ok(fallocate(&self.file, flags, at as u64, len as u64)?)
+        let (mapped, at) = self.locate(at);
+        Ok(fallocate(&mapped.file, flags, at as u64, len as u64)?)
     }
 }
 
-/// A nameless file in a tmpfs of its own.
-fn private_file() -> io::Result<File> {
+impl Mapped {
+    /// A file of `len` zeros in `home`, or in the system's own memory file system where we may not have one.
+    fn new(home: &io::Result<OwnedFd>, len: usize) -> io::Result<Self> {
+        let file = match home {
+            Ok(home) => nameless_file(home)?,
+            Err(_) => memory_file()?,
+        };
+        file.set_len(len as u64)?;
+        let map = MmapOptions::new().len(len).map_raw(&file)?;
+        Ok(Self { file, map })
+    }
+}
+
+/// A tmpfs of our own, attached nowhere.
+fn private_tmpfs() -> io::Result<OwnedFd> {
     let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     // The ledger bounds what is used; a bound of tmpfs's own (half of the memory) would only come in its way.
     fsconfig_set_string(&context, "size", "0")?;
@@ -78,9 +113,12 @@ fn private_file() -> io::Result<File> {
     fsconfig_create(&context)?;
     let attributes =
         MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    let mount = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
+    Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
+}
+
+fn nameless_file(home: &OwnedFd) -> io::Result<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    Ok(openat(&mount, ".", flags, Mode::RUSR | Mode::WUSR)?.into())
+    Ok(openat(home, ".", flags, Mode::RUSR | Mode::WUSR)?.into())
 }
 
 fn memory_file() -> io::Result<File> {
@@ -91,24 +129,39 @@ fn memory_file() -> io::Result<File> {
 mod tests {
     use super::*;
 
+    const UNIT: usize = 1 << 20;
+
+    fn backing() -> Backing {
+        Backing::new(40, UNIT as u64).unwrap()
+    }
+
     fn content(backing: &Backing, at: usize, len: usize) -> Vec<u8> {
+        let (mapped, at) = backing.locate(at);
         let mut bytes = vec![1; len];
-        backing.file.read_exact_at(&mut bytes, at as u64).unwrap();
+        mapped.file.read_exact_at(&mut bytes, at as u64).unwrap();
         bytes
     }
 
     #[test]
+    fn every_unit_has_a_place_of_its_own() {
+        let backing = backing();
+        (0..40).for_each(|unit: u8| backing.write(usize::from(unit) * UNIT, &[unit; 3]).unwrap());
+        (0..40).for_each(|unit: u8| assert_eq!(content(&backing, usize::from(unit) * UNIT, 3), [unit; 3]));
+    }
+
+    #[test]
     fn what_was_given_back_reads_as_zeros_and_the_rest_stays() {
-        let backing = Backing::new(4 << 20).unwrap();
-        backing.write(0, &vec![7; 3 << 20]).unwrap();
-        backing.give_back(1 << 20, 1 << 20).unwrap();
-        assert_eq!(content(&backing, (1 << 20) - 1, 3), [7, 0, 0]);
-        assert_eq!(content(&backing, (2 << 20) - 1, 2), [0, 7]);
+        let backing = backing();
+        let half = UNIT / 2;
+        backing.write(0, &vec![7; UNIT]).unwrap();
+        backing.give_back(half, half / 2).unwrap();
+        assert_eq!(content(&backing, half - 1, 3), [7, 0, 0]);
+        assert_eq!(content(&backing, half + half / 2 - 1, 2), [0, 7]);
     }
 
     #[test]
     fn zeros_replace_what_was_there_to_the_byte() {
-        let backing = Backing::new(1 << 20).unwrap();
+        let backing = backing();
         backing.write(0, &vec![7; 200_000]).unwrap();
         backing.zero(1, 199_998).unwrap();
         assert_eq!(content(&backing, 0, 200_000).iter().map(|byte| u32::from(*byte)).sum::<u32>(), 14);
@@ -116,9 +169,12 @@ mod tests {
     }
 
     #[test]
-    fn both_kinds_of_file_are_to_be_had_where_they_are_allowed() {
-        assert!(memory_file().is_ok());
-        let allowed = rustix::process::geteuid().is_root();
-        assert!(private_file().is_ok() || !allowed || std::fs::read_to_string("/proc/1/cgroup").is_err());
+    fn a_memory_file_serves_where_a_tmpfs_of_our_own_is_refused() {
+        let refused = Err(io::Error::from(io::ErrorKind::PermissionDenied));
+        let mapped = Mapped::new(&refused, UNIT).unwrap();
+        mapped.file.write_all_at(b"tide", 5).unwrap();
+        let mut read = [0; 4];
+        mapped.file.read_exact_at(&mut read, 5).unwrap();
+        assert_eq!(&read, b"tide");
     }
 }

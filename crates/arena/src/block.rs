@@ -45,9 +45,9 @@ impl Pool {
         let discards = rustix::param::page_size() <= PAGE_BYTES as usize;
         let tops_liked = if discards { tops_most.min(tops_least * ADDRESS_FACTOR) } else { tops_least };
         // Where address space is counted (strict overcommit, a limit on it), what is needed must do.
-        let (memory, tops) = Backing::new(tops_liked * top_bytes)
+        let (memory, tops) = Backing::new(tops_liked, top_bytes)
             .map(|memory| (memory, tops_liked))
-            .or_else(|_| Backing::new(tops_least * top_bytes).map(|memory| (memory, tops_least)))?;
+            .or_else(|_| Backing::new(tops_least, top_bytes).map(|memory| (memory, tops_least)))?;
         let buddy = Buddy::new(u32::try_from(tops).expect("at most tops_most"), top);
         let ledger = Mutex::new(Ledger::new(capacity, buddy, discards));
         Ok(Arc::new(Self { memory, capacity, ledger, hook: RwLock::default() }))
@@ -153,7 +153,7 @@ impl Extent {
     fn pointer(&self, at: u32) -> *const u8 {
         debug_assert!(at <= bytes_of(self.span().order));
         // In bounds of the mapping, which wrapping arithmetic does not need to be told.
-        self.pool.memory.pointer().wrapping_add(self.offset(at)).cast_const()
+        self.pool.memory.pointer(self.offset(at))
     }
 
     /// The bytes from `start` to `end`.
