@@ -3,7 +3,7 @@
 // Every node is right of what it waits for. Within a layer, nodes are ordered by where their neighbours are (the barycentre
 // heuristic), and a layer of many nodes is broken into several columns, so that the drawing stays about as wide as high.
 
-import { depthsOf, lengthOf } from "./model.js";
+import { depthsOf, isRootFailure, lengthOf } from "./model.js";
 
 /** Above this many nodes the graph starts with groups: more boxes do not fit a screen with readable names. */
 export const NODES_READABLE = 60;
@@ -35,10 +35,12 @@ function grouped(model, { key, name }) {
   const nodeOf = new Int32Array(model.tasks.length);
   for (const task of model.tasks) {
     const own = key(task, model.depths[task.id]);
-    if (!groups.has(own)) groups.set(own, { id: groups.size, tool: task.tool, tasks: [], failed: 0, unstarted: 0, seconds: 0 });
+    if (!groups.has(own))
+      groups.set(own, { id: groups.size, tool: task.tool, tasks: [], failed: 0, roots: 0, unstarted: 0, seconds: 0 });
     const node = groups.get(own);
     node.tasks.push(task.id);
     node.failed += task.status === "failed" ? 1 : 0;
+    node.roots += isRootFailure(task) ? 1 : 0;
     node.unstarted += task.start_s === null ? 1 : 0;
     node.seconds += lengthOf(task);
     nodeOf[task.id] = node.id;

@@ -70,6 +70,13 @@ export function neighboursOf(model, id) {
   return { before, after };
 }
 
+/** What to call the run: the workflow's name, with its folder's where the name alone says nothing. */
+export function runTitle({ workflow, directory }) {
+  const folders = `${workflow.source.startsWith("/") ? "" : (directory ?? "")}/${workflow.source}`.split("/").filter(Boolean);
+  const folder = folders.at(-2);
+  return workflow.name === "workflow" && folder && folder !== ".." ? `${folder}/${workflow.name}` : workflow.name;
+}
+
 /** The whole run in one sentence, after the word for its outcome. */
 export function verdict(run, words) {
   const { tasks, tasks_failed: failed, tasks_failed_root: roots, makespan_s: length } = run.totals;

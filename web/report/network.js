@@ -10,7 +10,11 @@ import { count, plural, seconds } from "./format.js";
 import { arrange, nodeBeside } from "./layers.js";
 import { canvasIn, cross, fittingText } from "./paint.js";
 
-const BOX = { nodeWidth: 150, nodeHeight: 42, gapX: 84, gapY: 14, aspect: 2.6 };
+/** Boxes and the gaps between them: roomy, and for graphs of so many columns that names would be drawn too small. */
+const ROOMY = { nodeWidth: 150, nodeHeight: 42, gapX: 84, gapY: 14, aspect: 2.6 };
+const CLOSE = { ...ROOMY, nodeWidth: 116, gapX: 34 };
+/** Below this scale the close boxes are taken: names of 13 px come out smaller than 12. */
+const SCALE_ROOMY = 0.92;
 const HEIGHT = { least: 160, most: 460 };
 const MARGIN = 16;
 /** Below this scale names could not be read, and are not drawn. */
@@ -18,7 +22,7 @@ const SCALE_NAMED = 0.55;
 
 /** Draws graphs in `holder`; answers `show(graph)`. `shared` has `selected`, `highlight`, `open(task)` and `openGroup(node)`. */
 export function startNetwork(holder, model, shared) {
-  const state = { model, shared, graph: null, bounds: null, at: null, view: null, drag: null };
+  const state = { model, shared, graph: null, box: ROOMY, bounds: null, at: null, view: null, drag: null };
   const label = "Graph of the tasks and what they wait for";
   Object.assign(
     state,
@@ -36,7 +40,10 @@ export function startNetwork(holder, model, shared) {
 
 function show(state, graph) {
   state.graph = graph;
-  state.bounds = graph.nodes.length > 0 ? arrange(graph, BOX) : { width: 0, height: 0 };
+  for (state.box of [ROOMY, CLOSE]) {
+    state.bounds = graph.nodes.length > 0 ? arrange(graph, state.box) : { width: 0, height: 0 };
+    if (fitting(state, HEIGHT.most) >= SCALE_ROOMY) break;
+  }
   state.links = linksOf(graph);
   state.at = state.shared.selected.get() === null ? null : graph.nodes[graph.nodeOf[state.shared.selected.get().id]];
   state.view = null;
@@ -74,38 +81,34 @@ function drawNetwork(state, context, width, height, colours) {
   const { scale, x, y } = state.view;
   context.translate(x, y);
   context.scale(scale, scale);
+  const { nodeWidth, nodeHeight } = state.box;
   const sight = { left: -x / scale, right: (width - x) / scale, top: -y / scale, bottom: (height - y) / scale };
   drawEdges(state, context, sight, colours);
   for (const node of state.graph.nodes) {
-    if (
-      node.x > sight.right ||
-      node.x + BOX.nodeWidth < sight.left ||
-      node.y > sight.bottom ||
-      node.y + BOX.nodeHeight < sight.top
-    )
+    if (node.x > sight.right || node.x + nodeWidth < sight.left || node.y > sight.bottom || node.y + nodeHeight < sight.top)
       continue;
     drawNode(state, context, node, colours);
   }
 }
 
-function drawEdges({ graph, at, shared, view }, context, sight, colours) {
+function drawEdges({ graph, box, at, shared, view }, context, sight, colours) {
   const many = graph.edges.length > 3000;
   context.strokeStyle = colours.muted;
   context.globalAlpha = many ? 0.05 : 0.45;
-  for (const edge of graph.edges) drawEdge(graph, edge, context, sight, view);
+  for (const edge of graph.edges) drawEdge(graph, box, edge, context, sight, view);
   context.globalAlpha = 1;
   if (at === null && shared.highlight.get() === null) return;
   context.strokeStyle = colours.accent;
   for (const edge of graph.edges)
-    if (at && (edge.source === at.id || edge.target === at.id)) drawEdge(graph, edge, context, sight, view, 1);
+    if (at && (edge.source === at.id || edge.target === at.id)) drawEdge(graph, box, edge, context, sight, view, 1);
 }
 
-function drawEdge({ nodes }, { source, target, count: times }, context, sight, { scale }, extra = 0) {
+function drawEdge({ nodes }, box, { source, target, count: times }, context, sight, { scale }, extra = 0) {
   const [from, to] = [nodes[source], nodes[target]];
-  const [x1, y1] = [from.x + BOX.nodeWidth, from.y + BOX.nodeHeight / 2];
-  const [x2, y2] = [to.x, to.y + BOX.nodeHeight / 2];
+  const [x1, y1] = [from.x + box.nodeWidth, from.y + box.nodeHeight / 2];
+  const [x2, y2] = [to.x, to.y + box.nodeHeight / 2];
   if (Math.max(x1, x2) < sight.left || Math.min(x1, x2) > sight.right) return;
-  const bend = Math.max(24, Math.min(Math.abs(x2 - x1) / 2, 90));
+  const bend = Math.max(0.3 * box.gapX, Math.min(Math.abs(x2 - x1) / 2, 90));
   context.lineWidth = Math.max(0.6 / scale, Math.min(1 + Math.log10(times), 5)) + extra;
   context.beginPath();
   context.moveTo(x1, y1);
@@ -113,8 +116,8 @@ function drawEdge({ nodes }, { source, target, count: times }, context, sight, {
   context.stroke();
 }
 
-function drawNode({ at, model, shared, view }, context, node, colours) {
-  const { nodeWidth: width, nodeHeight: height } = BOX;
+function drawNode({ at, box, model, shared, view }, context, node, colours) {
+  const { nodeWidth: width, nodeHeight: height } = box;
   const { x, y } = node;
   const { fill, edge } = colours.tool(model.tools.get(node.tool).colour);
   const only = shared.highlight.get();
@@ -132,23 +135,30 @@ function drawNode({ at, model, shared, view }, context, node, colours) {
   if (named || failed || node === at) context.strokeRect(x, y, width, height);
   context.setLineDash([]);
   if (failed) cross(context, x + width - (named ? 13 : width / 2), y + (named ? 13 : height / 2), named ? 8 : 30, colours.bad);
-  if (named) drawNames(context, node, failed, colours);
+  if (named) drawNames(context, node, box.nodeWidth, colours);
   context.globalAlpha = 1;
 }
 
-function drawNames(context, node, failed, colours) {
+function drawNames(context, node, width, colours) {
   const { font } = colours;
+  const crossed = node.failed > 0;
   context.fillStyle = colours.ink;
   context.font = `600 13px ${font}`;
-  fittingText(context, node.tool, node.x + 16, node.y + 15, BOX.nodeWidth - (failed ? 40 : 24));
+  fittingText(context, node.tool, node.x + 16, node.y + 15, width - (crossed ? 40 : 24));
   context.fillStyle = colours.muted;
   context.font = `12px ${font}`;
-  fittingText(context, underline(node), node.x + 16, node.y + 31, BOX.nodeWidth - 24);
+  fittingText(context, underline(node), node.x + 16, node.y + 31, width - 24);
+}
+
+/** What is true of all of a group's tasks that are not done. */
+function fateOf({ failed, roots }) {
+  return failed > roots ? "unfinished" : "failed";
 }
 
 function underline(node) {
   const own = node.tasks.length === 1 ? `task ${node.tasks[0]}` : plural(node.tasks.length, "task");
-  if (node.failed > 0 && node.tasks.length > 1) return `${own}, ${count(node.failed)} failed`;
+  if (node.failed > 0 && node.tasks.length > 1)
+    return `${own}, ${count(node.failed)} ${fateOf(node)}`;
   return node.seconds > 0 ? `${own}, ${seconds(node.seconds)}` : `${own}, not run`;
 }
 
@@ -193,8 +203,8 @@ function go(state, node) {
 function keepInSight(state, { x, y }) {
   const { view, size } = state;
   const inside = (from, length, room) => Math.min(Math.max(from, MARGIN), room - length - MARGIN) - from;
-  view.x += inside(view.x + x * view.scale, BOX.nodeWidth * view.scale, size.width);
-  view.y += inside(view.y + y * view.scale, BOX.nodeHeight * view.scale, size.height);
+  view.x += inside(view.x + x * view.scale, state.box.nodeWidth * view.scale, size.width);
+  view.y += inside(view.y + y * view.scale, state.box.nodeHeight * view.scale, size.height);
 }
 
 function zoom(state, factor, px = null, py = null) {
@@ -224,7 +234,7 @@ function tell(state) {
   const box = state.canvas.getBoundingClientRect();
   const { at, view } = state;
   if (at === null || view === null) return;
-  card(state, at, box.left + view.x + at.x * view.scale, box.top + view.y + (at.y + BOX.nodeHeight) * view.scale);
+  card(state, at, box.left + view.x + at.x * view.scale, box.top + view.y + (at.y + state.box.nodeHeight) * view.scale);
   announce(at.tasks.length === 1 ? spoken(state.model.tasks[at.tasks[0]]) : `${at.tool}, ${underline(at)}.`);
 }
 
@@ -243,7 +253,7 @@ function card(state, node, x, y) {
   showCard(
     `${node.tool} · ${plural(node.tasks.length, "task")}`,
     [
-      ["failed", count(node.failed), node.failed > 0 ? "bad" : null],
+      [fateOf(node), count(node.failed), node.failed > 0 ? "bad" : null],
       ["ran", seconds(node.seconds)],
       ["needs", names(before, "source")],
       ["feeds", names(after, "target")],
@@ -306,6 +316,6 @@ function moved(state, event) {
 function under({ graph, view }, { offsetX, offsetY }) {
   if (!view) return null;
   const [x, y] = [(offsetX - view.x) / view.scale, (offsetY - view.y) / view.scale];
-  const hit = (node) => x >= node.x && x <= node.x + BOX.nodeWidth && y >= node.y && y <= node.y + BOX.nodeHeight;
+  const hit = (node) => x >= node.x && x <= node.x + state.box.nodeWidth && y >= node.y && y <= node.y + state.box.nodeHeight;
   return graph.nodes.find(hit) ?? null;
 }

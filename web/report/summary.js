@@ -3,15 +3,16 @@
 import { typed } from "./drawer.js";
 import { byId, el } from "./dom.js";
 import * as words from "./format.js";
-import { verdict } from "./model.js";
+import { runTitle, verdict } from "./model.js";
 
 /** Elements shown before "show all". */
 const BARS_SHOWN = 12;
 
 /** Fills the header. Every number that run.json has too carries its place there and its value (`data-field`, `data-value`). */
 export function showHeader(run) {
-  document.title = `${run.workflow.name}: ${run.outcome}`;
-  byId("name").textContent = run.workflow.name;
+  const title = runTitle(run);
+  document.title = `${title}: ${run.outcome}`;
+  byId("name").textContent = title;
   const word = el(
     "strong",
     { class: run.outcome === "done" ? "good" : "bad", "data-field": "outcome", "data-value": run.outcome },
@@ -25,7 +26,13 @@ export function showHeader(run) {
   byId("numbers").append(
     number("makespan", "totals.makespan_s", totals.makespan_s, words.seconds),
     number("tasks done", "totals.tasks_done", totals.tasks_done, words.count),
-    number("tasks failed", "totals.tasks_failed", totals.tasks_failed, words.count, totals.tasks_failed > 0),
+    number(
+      totals.tasks_failed > totals.tasks_failed_root ? "tasks failed or not run" : "tasks failed",
+      "totals.tasks_failed",
+      totals.tasks_failed,
+      words.count,
+      totals.tasks_failed > 0,
+    ),
     number("slots in use", "totals.slot_use", totals.slot_use, words.percent),
     number("peak of the pool", "totals.pool_peak_bytes", totals.pool_peak_bytes, words.bytes),
     number("data written", "totals.written_bytes", totals.written_bytes, words.bytes),

@@ -5,7 +5,7 @@ import test from "node:test";
 import * as words from "../report/format.js";
 import { barAt, barsOf, neighbour } from "../report/lanes.js";
 import { arrange, graphOf, nodeBeside, NODES_READABLE } from "../report/layers.js";
-import { chainOf, COLOURS_MAX, depthsOf, failureGroups, followersOf, modelOf, verdict } from "../report/model.js";
+import { chainOf, COLOURS_MAX, depthsOf, failureGroups, followersOf, modelOf, runTitle, verdict } from "../report/model.js";
 import { inSight, matching, sorted } from "../report/rows.js";
 import { byteTicks, clockTicks, framed, panned, showing, ticks, windowOn, zoomed } from "../report/scale.js";
 
@@ -72,6 +72,15 @@ test("the verdict tells failures apart from what followed", () => {
   assert.equal(said("done"), "All 223 tasks in 1 min 24 s.");
   assert.equal(said("interrupted"), "After 1 min 24 s, 216 of 223 tasks were done.");
   assert.equal(said("failed", { tasks_failed: 0 }), "Every task is done, but the run failed after 1 min 24 s.");
+});
+
+test("a run is called by its folder too where the script's name says nothing", () => {
+  const title = (source, directory) => runTitle({ workflow: { name: source.match(/(\w+)\.js$/)[1], source }, directory });
+  assert.equal(title("examples/montage/workflow.js", "/home/ada"), "montage/workflow");
+  assert.equal(title("workflow.js", "/home/ada/blast"), "blast/workflow");
+  assert.equal(title("/data/m17/workflow.js", "/home/ada"), "m17/workflow");
+  assert.equal(title("../workflow.js", "/home/ada"), "workflow");
+  assert.equal(title("examples/patterns/pipeline.js", "/home/ada"), "pipeline");
 });
 
 // ---- the model ----
