@@ -152,7 +152,7 @@ function drawFailures({ crossed }, context, view, axis, colours) {
     const x = axis.x(bar.end);
     if (bar.end < view.from || bar.end > view.to || x - last < 9) continue;
     last = x;
-    cross(context, Math.max(x, GUTTER + 5), AXIS + RAIL / 2, 7, colours.bad);
+    cross(context, Math.min(Math.max(x, GUTTER + 5), axis.x(view.to) - 5), AXIS + RAIL / 2, 7, colours.bad);
   }
 }
 
