@@ -37,6 +37,8 @@ use crate::{
 const THREADS_MIN: usize = 4;
 /// ... and at most so many: they never wait for anything else, so more than there are processors gain nothing.
 const THREADS_MAX: usize = 16;
+/// How far the kernel reads ahead, in requests.
+const READ_AHEAD_REQUESTS: u32 = 4;
 /// After an unmount the kernel ends the session at once, unless another mount namespace still holds a copy of the mount.
 const END_WAIT: Duration = Duration::from_secs(2);
 
@@ -228,11 +230,11 @@ fn device_of(point: &Path) -> Result<String, MountError> {
     ours.map(|entry| entry.device).ok_or_else(lost)
 }
 
-/// Lets the kernel read ahead in whole requests. It offers 128 KiB to FUSE; only root may set more, and without it cached reads
-/// come in smaller pieces.
+/// Lets the kernel read ahead several whole requests, so that the next ones are filled while a program works on the last. It
+/// offers 128 KiB to FUSE; only root may set more, and without it cached reads come in smaller pieces.
 fn widen_read_ahead(device: &str) {
     let setting = format!("/sys/class/bdi/{device}/read_ahead_kb");
-    if let Err(error) = fs::write(&setting, (REQUEST_BYTES / 1024).to_string()) {
+    if let Err(error) = fs::write(&setting, (READ_AHEAD_REQUESTS * REQUEST_BYTES / 1024).to_string()) {
         tracing::debug!("{setting} stays as it is: {error}");
     }
 }
