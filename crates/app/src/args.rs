@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// Runs workflows of command-line tools with their temporaries in memory.
 #[derive(Debug, Parser)]
-#[command(name = "tidemill", version, about, max_term_width = 100, disable_help_subcommand = true)]
+#[command(name = "tidemill", version, max_term_width = 100, disable_help_subcommand = true)]
 #[command(
     after_help = "Exit codes: 0 done, 1 a task failed, 2 refused before anything started, 129/130/143 ended by a signal.\n\
 Documentation: README.md, docs/CLI.md"

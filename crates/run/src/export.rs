@@ -1,6 +1,6 @@
 //! Outputs under `--out`: what each is called, and how it gets there whole or not at all.
 //!
-//! A file is written beside its place under a hidden name, made durable, and renamed: whoever looks sees the old file,
+//! A file is written beside its place under a hidden name and renamed (not synced to the disk): whoever looks sees the old file,
 //! no file, or the whole new one. What cannot be finished (a full disk) is removed before the error is told.
 
 use bytes::Bytes;
