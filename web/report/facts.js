@@ -26,7 +26,7 @@ export function statusOf(task) {
 
 /** The lines of its card. */
 export function linesOf(task, earlier = null) {
-  const waited = task.start_s === null || task.ready_s === null ? null : task.start_s - task.ready_s;
+  const waited = task.start_s === null || task.ready_s === null ? null : (task.earlier?.[0] ?? task).start_s - task.ready_s;
   return [
     [
       "status",

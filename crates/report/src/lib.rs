@@ -17,6 +17,7 @@ mod page;
 mod plan;
 mod pool;
 mod provenance;
+mod ready;
 mod run;
 mod task;
 mod time;

@@ -6,6 +6,7 @@
 use crate::{DataKind, DataRef, Element, Member, Pool, Provenance, Reason, ReasonKind, Run, Status, Task, Totals};
 use crate::{Machine, Outcome, Settings, WorkflowInfo};
 use flow::{DataId, ParamKind, Source, Workflow};
+use std::collections::HashMap;
 
 impl Default for Run {
     fn default() -> Self {
@@ -49,8 +50,7 @@ impl Run {
 
     /// Fills sizes that follow from those of members: of tasks' inputs and outputs, of elements.
     pub(crate) fn sum_sizes(&mut self) {
-        let places: std::collections::HashMap<&str, usize> =
-            self.data.iter().enumerate().map(|(place, member)| (member.name.as_str(), place)).collect();
+        let places = places(&self.data);
         let sizes: Vec<u64> = self.data.iter().map(|member| member.bytes.unwrap_or(0)).collect();
         let sum = |refs: &[DataRef]| refs.iter().map(|data| sizes[range(&places, data)].iter().sum::<u64>()).sum();
         for task in &mut self.tasks {
@@ -63,8 +63,15 @@ impl Run {
     }
 }
 
+/// Where each name stands in `Run::data`.
+pub type Places<'a> = HashMap<&'a str, usize>;
+
+pub fn places(data: &[Member]) -> Places<'_> {
+    data.iter().enumerate().map(|(place, member)| (member.name.as_str(), place)).collect()
+}
+
 /// The places in `Run::data` that `data` names.
-fn range(places: &std::collections::HashMap<&str, usize>, data: &DataRef) -> std::ops::Range<usize> {
+pub fn range(places: &Places<'_>, data: &DataRef) -> std::ops::Range<usize> {
     let (from, count) = match data {
         DataRef::One(name) => (name, 1),
         DataRef::Run { from, count, .. } => (from, *count as usize),

@@ -26,7 +26,7 @@ pub struct Task {
     /// How many slots it took.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub cpus: u32,
-    /// When its last input was there.
+    /// When the last of what it waited for was there, 0 if it waited for nothing; none if that never was. Filled by `Run::seal`.
     pub ready_s: Option<Seconds>,
     /// When its last attempt started.
     pub start_s: Option<Seconds>,

@@ -34,10 +34,11 @@ pub struct Totals {
 }
 
 impl Run {
-    /// Ends the filling: sums up sizes and totals, and bounds what is kept. `makespan` is the length of the whole run.
+    /// Ends the filling: sums up sizes and totals, works out when tasks were ready, and bounds what is kept. `makespan` is the length of the whole run.
     pub fn seal(&mut self, makespan: Seconds) {
         self.pool.close();
         self.sum_sizes();
+        self.fill_ready();
         self.totals = self.sum_up(makespan);
         bounds::outputs(self);
     }

@@ -153,9 +153,6 @@ impl<'a> Driver<'a> {
     fn start(&mut self, task: TaskId, slot: u32, attempt: u32) {
         let stop = CancellationToken::new();
         self.stops.insert(task, stop.clone());
-        if attempt == 1 {
-            self.record.ready(task);
-        }
         self.record.started(task, slot, attempt);
         let tool = self.tool_name(task);
         (self.tell)(&Event::TaskStarted { task, tool, attempt });

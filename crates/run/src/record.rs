@@ -83,12 +83,6 @@ impl Record {
         &mut self.run.data[id.0 as usize]
     }
 
-    /// The task's last input is there.
-    pub fn ready(&mut self, id: TaskId) {
-        let now = self.now();
-        self.task(id).ready_s = Some(now);
-    }
-
     /// An attempt starts.
     pub fn started(&mut self, id: TaskId, slot: u32, attempt: u32) {
         let task = self.task(id);

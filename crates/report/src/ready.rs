@@ -1,0 +1,62 @@
+//! When each task could have started: what it waited for after that was a slot, not data.
+//!
+//! It follows from when members were written, so it is worked out at the end, and nobody has to watch for it.
+
+use crate::plan::{Places, places, range};
+use crate::{Run, Seconds, Status, Task};
+
+impl Run {
+    /// Fills `ready_s` of every task whose inputs all came to be; inputs of the run are there from its start.
+    pub(crate) fn fill_ready(&mut self) {
+        let places = places(&self.data);
+        let ready: Vec<Option<Seconds>> = self.tasks.iter().map(|task| self.ready(task, &places)).collect();
+        for (task, ready) in self.tasks.iter_mut().zip(ready) {
+            task.ready_s = ready;
+        }
+    }
+
+    fn ready(&self, task: &Task, places: &Places<'_>) -> Option<Seconds> {
+        let inputs = task.inputs.iter().flat_map(|data| &self.data[range(places, data)]);
+        let written = inputs.filter(|member| member.writer.is_some()).map(|member| member.written_s);
+        let after = task.after.iter().filter_map(|id| self.tasks.get(*id as usize));
+        let ended = after.map(|before| before.end_s.filter(|_| before.status == Status::Done));
+        written.chain(ended).try_fold(Seconds(0.0), |last, each| each.map(|each| Seconds(last.0.max(each.0))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DataRef, Member};
+
+    fn member(name: &str, writer: Option<u32>, written: Option<f64>) -> Member {
+        Member { name: name.into(), writer, written_s: written.map(Seconds), ..Member::default() }
+    }
+
+    fn reads(names: &[&str], after: &[u32]) -> Task {
+        let inputs = names.iter().map(|name| DataRef::One((*name).into())).collect();
+        Task { inputs, after: after.to_vec(), ..Task::default() }
+    }
+
+    #[test]
+    fn a_task_is_ready_when_the_last_of_what_it_needs_is_there() {
+        let first = Task { status: Status::Done, end_s: Some(Seconds(7.0)), ..reads(&["In"], &[]) };
+        let tasks = vec![
+            first,
+            reads(&["A", "In", "B"], &[]),
+            reads(&["A"], &[0]),
+            reads(&["A", "Lost"], &[]),
+            reads(&[], &[1]),
+        ];
+        let data = vec![
+            member("In", None, None),
+            member("A", Some(0), Some(2.0)),
+            member("B", Some(0), Some(3.0)),
+            member("Lost", Some(3), None),
+        ];
+        let mut run = Run { data, tasks, ..Run::default() };
+        run.fill_ready();
+        let ready: Vec<Option<f64>> = run.tasks.iter().map(|task| task.ready_s.map(|ready| ready.0)).collect();
+        assert_eq!(ready, [Some(0.0), Some(3.0), Some(7.0), None, None]);
+    }
+}
