@@ -1,0 +1,84 @@
+//! A panic in the middle of a run leaves no mount, no folder and no process behind.
+
+use run::{Asked, Checked, Event, LastResort, Order, Storage};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// One task that would sleep for an hour.
+const FLOW: &str = r#"{"tidemill_flow": 1, "name": "sleeper",
+    "tools": [{"name": "sleep", "command": ["sleep", "3600.125"], "workdir": true, "params": []}],
+    "elements": [], "tasks": [{"tool": "sleep"}]}"#;
+
+fn order(run_id: &str, folder: &Path, storage: Storage) -> Order {
+    Order {
+        flow: Checked::new(flow::from_json(FLOW, "sleeper.json").unwrap(), None).unwrap(),
+        run_id: run_id.to_owned(),
+        data_dir: folder.to_path_buf(),
+        out_dir: folder.join("out"),
+        asked: Asked::default(),
+        memory: Some(base::ByteSize::mib(32)),
+        slots: 1,
+        storage,
+        keep: false,
+        exports: BTreeSet::new(),
+        stage_in: false,
+        fail_fast: false,
+        space_wait: Duration::from_secs(1),
+        grace: Duration::from_secs(1),
+    }
+}
+
+/// Runs the order in a runtime of its own and panics as soon as its tool runs.
+fn run_and_panic(order: Order) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let run_id = order.run_id.clone();
+    let mut tell = |event: &Event| {
+        let running = matches!(event, Event::Progress(_)) && processes_of(&run_id) > 0;
+        assert!(!running, "the panic of this test");
+    };
+    let ran = runtime.block_on(run::run(order, &mut tell, CancellationToken::new(), &LastResort::default()));
+    unreachable!("the run ended without the panic: {:?}", ran.map(|report| report.outcome));
+}
+
+fn mentions(file: &str, name: &str) -> bool {
+    std::fs::read_to_string(file).is_ok_and(|text| text.contains(name))
+}
+
+/// Processes of the run: they have its id in their environment.
+fn processes_of(run_id: &str) -> usize {
+    let mark = format!("TIDEMILL_RUN={run_id}");
+    let folders = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let marked = |folder: std::fs::DirEntry| {
+        let environment = std::fs::read(folder.path().join("environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+    };
+    folders
+        .filter(|folder| folder.file_name().to_string_lossy().parse::<u32>().is_ok())
+        .filter_map(|folder| marked(folder).then_some(()))
+        .count()
+}
+
+fn check(storage: Storage, form: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let run_id = format!("panic-{form}-{}", std::process::id());
+    let order = order(&run_id, folder.path(), storage);
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run_and_panic(order))).is_err());
+    assert!(!mentions("/proc/self/mountinfo", &run_id), "the mount is gone");
+    assert_eq!(processes_of(&run_id), 0, "its tools are gone");
+}
+
+#[test]
+fn a_panic_leaves_no_mount_and_no_process() {
+    if fuse::availability().is_err() {
+        eprintln!("skipped: no FUSE here");
+        return;
+    }
+    check(Storage::Mount, "mounted");
+}
+
+#[test]
+fn a_panic_leaves_no_process_with_staging() {
+    check(Storage::Staging, "staged");
+}
