@@ -33,6 +33,7 @@ fn bare(command: Vec<String>) -> Tool {
         env: vec![],
         resources: Resources::default(),
         retries: 0,
+        version: Vec::new(),
         timeout_ms: None,
         files: vec![],
         path: vec![],

@@ -23,6 +23,7 @@ impl Story {
             env: vec![],
             resources: Resources::default(),
             retries: 0,
+            version: Vec::new(),
             timeout_ms: None,
             files: vec![],
             path: vec![],

@@ -45,6 +45,9 @@ pub struct Tool {
     /// The folder of the tool file, absolute; empty until known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub here: String,
+    /// An argv, no template, that prints the version of the program; its first line goes into the report. Empty: unknown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub version: Vec<String>,
     /// Whether a task gets a working directory of its own. None: yes if the tool has file parameters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workdir: Option<bool>,

@@ -89,6 +89,7 @@ mod tests {
             env: vec![],
             resources,
             retries: 0,
+            version: Vec::new(),
             timeout_ms: None,
             files: vec![],
             path: vec![],

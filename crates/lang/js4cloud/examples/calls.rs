@@ -52,6 +52,7 @@ fn tool(name: &str, reads: bool) -> Tool {
         env: vec![],
         resources: Resources::default(),
         retries: 0,
+        version: Vec::new(),
         timeout_ms: None,
         files: vec![],
         path: vec![],

@@ -14,6 +14,7 @@ cpus = 2
 memory = "512MiB"
 retries = 1
 timeout = "10min"
+version = ["python3", "--version"]
 env = { OMP_NUM_THREADS = "1" }
 
 [tools.C45.inputs]
@@ -54,6 +55,7 @@ fn a_whole_file_becomes_its_tools() {
     assert_eq!(tool.resources, Resources { cpus: 2, memory: 512 << 20 });
     assert_eq!((tool.retries, tool.timeout_ms, tool.here.as_str()), (1, Some(600_000), "/t"));
     assert_eq!(tool.files, ["train.py", "rows.py"]);
+    assert_eq!(tool.version, ["python3", "--version"]);
     assert_eq!(tool.env, [("OMP_NUM_THREADS".to_owned(), "1".to_owned())]);
     let params: Vec<&str> = tool.params.iter().map(|param| param.name.as_str()).collect();
     assert_eq!(params, ["dataset", "model", "depth", "verbose"]);

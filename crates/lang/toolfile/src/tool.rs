@@ -6,7 +6,7 @@ use base::Problem;
 use flow::{ArrayForm, ConfigType, ConfigValue, Param, ParamKind, Resources, Tool, ToolPart, check_tool};
 use std::path::Path;
 
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "description",
     "command",
     "files",
@@ -16,6 +16,7 @@ const KEYS: [&str; 15] = [
     "retries",
     "timeout",
     "env",
+    "version",
     "workdir",
     "stdin",
     "stdout",
@@ -63,6 +64,7 @@ pub(crate) fn read(name: &str, section: &Section<'_>, here: &str, exists: &dyn F
         files: files(section, here, exists),
         path: section.strings("path").into_iter().map(|(_, folder)| folder).collect(),
         here: here.to_owned(),
+        version: section.strings("version").into_iter().map(|(_, item)| item).collect(),
         workdir: section.boolean("workdir"),
     };
     let complete = section.get("command").is_some_and(|value| value.get_ref().is_array());

@@ -27,6 +27,7 @@ pub(crate) fn tool(name: &str, params: &[&str]) -> Tool {
         env: vec![],
         resources: Resources::default(),
         retries: 0,
+        version: Vec::new(),
         timeout_ms: None,
         files: vec![],
         path: vec![],
