@@ -4,11 +4,12 @@ use crate::args::{MountArgs, UmountArgs};
 use crate::{run_command, signals};
 use base::Problem;
 use fuse::{Mount, RuntimeDir};
+use run::PoolSize;
 use tokio_util::sync::CancellationToken;
 
 /// Mounts an empty pool and waits until it is unmounted or a signal comes.
 pub fn mount(args: &MountArgs) -> Result<u8, Vec<Problem>> {
-    let (memory, lowered) = run::Limits::read().pool(args.memory);
+    let PoolSize { size: memory, lowered } = run::Limits::read().pool(args.memory).map_err(|problem| vec![problem])?;
     let told = |error: fuse::MountError| vec![Problem::from(error)];
     let runtime = RuntimeDir::of_user().map_err(told)?;
     runtime.sweep().map_err(told)?;

@@ -1,7 +1,8 @@
 //! A run as the user watches it: a bar on a terminal, plain lines elsewhere, JSON events for programs.
 //!
-//! Failures and warnings go to standard error in every form; `--json` events go to standard output, one object a line.
+//! Failures and warnings go to standard error, except with `--json`: events go to standard output, one object a line.
 
+use base::ByteSize;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use run::{Event, Progress};
 use std::io::{IsTerminal, Write};
@@ -53,11 +54,42 @@ impl Show for Quiet {
     }
 }
 
+/// Outputs that were written so far.
+#[derive(Default)]
+struct Outputs {
+    count: usize,
+    bytes: u64,
+}
+
+impl Outputs {
+    /// The line for one more output, while there are few.
+    fn add(&mut self, path: &str, bytes: u64) -> Option<String> {
+        self.count += 1;
+        self.bytes += bytes;
+        (self.count <= EXPORTS_NAMED_MAX).then(|| format!("wrote {path} ({})", ByteSize(bytes)))
+    }
+
+    /// The line for all of them, if some were not named.
+    fn total(&self) -> Option<String> {
+        let unnamed = self.count.checked_sub(EXPORTS_NAMED_MAX).filter(|count| *count > 0)?;
+        Some(format!("wrote {unnamed} more; {} outputs, {}", self.count, ByteSize(self.bytes)))
+    }
+}
+
+/// What both forms for people say of an event.
+fn lines(event: &Event, outputs: &mut Outputs) -> Vec<String> {
+    match event {
+        Event::Exported { path, bytes, .. } => outputs.add(path, *bytes).into_iter().collect(),
+        Event::Ended { .. } => outputs.total().into_iter().chain(sentence(event)).collect(),
+        _ => sentence(event).into_iter().collect(),
+    }
+}
+
 /// Lines for logs.
 #[derive(Default)]
 struct Plain {
     last: Option<Instant>,
-    exports: usize,
+    outputs: Outputs,
 }
 
 impl Show for Plain {
@@ -69,17 +101,7 @@ impl Show for Plain {
                     say(&progress_line(progress));
                 }
             }
-            Event::Exported { .. } => {
-                self.exports += 1;
-                if self.exports <= EXPORTS_NAMED_MAX {
-                    say(&sentence(event).unwrap_or_default());
-                }
-            }
-            _ => {
-                if let Some(line) = sentence(event) {
-                    say(&line);
-                }
-            }
+            _ => lines(event, &mut self.outputs).iter().for_each(|line| say(line)),
         }
     }
 }
@@ -87,18 +109,18 @@ impl Show for Plain {
 /// A progress bar with the counts beside it; messages scroll above it.
 struct Bar {
     bar: ProgressBar,
-    exports: usize,
+    outputs: Outputs,
 }
 
 impl Bar {
     fn new() -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8));
-        Self { bar, exports: 0 }
+        Self { bar, outputs: Outputs::default() }
     }
 
     fn start(&self, tasks: usize) {
         self.bar.set_length(tasks as u64);
-        let style = ProgressStyle::with_template("{bar:32} {pos}/{len} tasks  {msg}");
+        let style = ProgressStyle::with_template("{bar:24} {pos}/{len} tasks, {wide_msg}");
         self.bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━╸─"));
     }
 }
@@ -113,16 +135,11 @@ impl Show for Bar {
             }
             Event::Ended { .. } => self.bar.finish_and_clear(),
             Event::Started { tasks, .. } => self.start(*tasks),
-            Event::Exported { .. } => {
-                self.exports += 1;
-                if self.exports > EXPORTS_NAMED_MAX {
-                    return;
-                }
-            }
             _ => {}
         }
-        if let Some(line) = sentence(event) {
-            self.bar.suspend(|| say(&line));
+        let lines = lines(event, &mut self.outputs);
+        if !lines.is_empty() {
+            self.bar.suspend(|| lines.iter().for_each(|line| say(line)));
         }
     }
 }
@@ -143,9 +160,9 @@ fn sentence(event: &Event) -> Option<String> {
         Event::TaskFailed { upstream: true, .. }
         | Event::TaskStarted { .. }
         | Event::TaskDone { .. }
+        | Event::Exported { .. }
         | Event::Progress(_) => None,
         Event::TaskFailed { task, tool, reason, output, .. } => Some(failure(task.0, tool, reason, output)),
-        Event::Exported { path, bytes, .. } => Some(format!("wrote {path} ({})", base::ByteSize(*bytes))),
         Event::Warning(text) => Some(format!("warning: {text}")),
         Event::Ended { outcome, seconds, done, failed } => {
             let failed = if *failed > 0 { format!(", {failed} failed or never ran") } else { String::new() };
@@ -162,9 +179,28 @@ fn failure(task: u32, tool: &str, reason: &str, output: &str) -> String {
     let mut text = format!("task {task} {tool} failed: {reason}");
     for line in shown {
         text.push_str("\n    | ");
-        text.push_str(line);
+        text.push_str(&plain(line));
     }
     text
+}
+
+/// A line of a tool's output as a terminal may show it: without colours and other commands to the terminal, and of a line
+/// that was written over (as progress bars are) the last form.
+fn plain(line: &str) -> String {
+    let line = line.trim_end_matches('\r');
+    let line = line.rsplit('\r').next().unwrap_or(line);
+    let mut shown = String::with_capacity(line.len());
+    let mut rest = line.chars();
+    while let Some(next) = rest.next() {
+        match next {
+            // `ESC [ parameters letter` is a command; other escapes lose only their ESC.
+            '\x1b' if rest.as_str().starts_with('[') => drop(rest.by_ref().skip(1).find(|c| ('@'..='~').contains(c))),
+            '\t' => shown.push(next),
+            _ if next.is_control() => {}
+            _ => shown.push(next),
+        }
+    }
+    shown
 }
 
 fn progress_line(at: &Progress) -> String {
@@ -178,11 +214,11 @@ fn bar_message(at: &Progress) -> String {
 }
 
 fn rest(at: &Progress) -> String {
-    let left = at.left.map_or(String::new(), |seconds| format!(", about {} left", duration(seconds)));
+    let left = at.left.map_or(String::new(), |seconds| format!(", about {} left", duration(seconds.ceil().max(1.0))));
     if at.capacity.0 == 0 {
         return format!("{} so far{left}", duration(at.elapsed));
     }
-    format!("{} of {} in the pool{left}", at.used, at.capacity)
+    format!("{} of {} in use{left}", at.used, at.capacity)
 }
 
 fn plural(count: usize, word: &str) -> String {
@@ -194,7 +230,8 @@ pub fn duration(seconds: f64) -> String {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a duration, shown in whole seconds")]
     let whole = seconds.max(0.0).round() as u64;
     match whole {
-        0..10 => format!("{seconds:.2} s"),
+        0..10 if seconds.fract() > 0.0 => format!("{seconds:.2} s"),
+        0..10 => format!("{whole} s"),
         10..60 => format!("{whole} s"),
         60..3600 => format!("{} min {} s", whole / 60, whole % 60),
         _ => format!("{} h {} min", whole / 3600, whole % 3600 / 60),
@@ -208,8 +245,8 @@ mod tests {
 
     #[test]
     fn durations_read_as_people_say_them() {
-        let shown: Vec<String> = [0.421, 9.4, 12.3, 185.0, 7440.0].map(duration).into();
-        assert_eq!(shown, ["0.42 s", "9.40 s", "12 s", "3 min 5 s", "2 h 4 min"]);
+        let shown: Vec<String> = [0.421, 9.4, 7.0, 12.3, 185.0, 7440.0].map(duration).into();
+        assert_eq!(shown, ["0.42 s", "9.40 s", "7 s", "12 s", "3 min 5 s", "2 h 4 min"]);
     }
 
     #[test]
@@ -225,6 +262,22 @@ mod tests {
         let text = sentence(&event).expect("failures are said");
         assert!(text.starts_with("task 7 C45 failed: it ended with exit code 3\n    | line 10\n"), "{text}");
         assert!(text.ends_with("| line 29"), "{text}");
+    }
+
+    #[test]
+    fn output_of_tools_cannot_command_the_terminal() {
+        assert_eq!(plain("\x1b[31mred\x1b[0m \x07bell\x1b]0;title"), "red bell]0;title");
+        assert_eq!(plain("10 %\r90 %\r100 %\r"), "100 %");
+        assert_eq!(plain("a\tb ü"), "a\tb ü");
+    }
+
+    #[test]
+    fn many_outputs_are_named_up_to_a_number_and_counted_at_the_end() {
+        let mut outputs = Outputs::default();
+        let named = (0..12).filter(|n| outputs.add(&format!("out/{n}"), 1024).is_some()).count();
+        assert_eq!(named, EXPORTS_NAMED_MAX);
+        assert_eq!(outputs.total().as_deref(), Some("wrote 2 more; 12 outputs, 12 KiB"));
+        assert_eq!(Outputs::default().total(), None);
     }
 
     #[test]

@@ -17,7 +17,7 @@ const SPACE_WAIT: Duration = Duration::from_secs(10);
 pub fn run(args: &RunArgs) -> Result<u8, Vec<Problem>> {
     let loaded = source::load(&args.source)?;
     let order = order(args, loaded)?;
-    let report_dir = report_dir(args, &order.run_id);
+    let report_dir = report_dir(args, &order.run_id)?;
     let out_of_runtime = |error: std::io::Error| vec![Problem::new(format!("cannot start: {error}"))];
     let (cancel, last_resort) = (CancellationToken::new(), LastResort::default());
     let resort = last_resort.clone();
@@ -117,8 +117,13 @@ fn run_id(workflow: &str) -> String {
     format!("{}-{day}-{time}-{}", if name.is_empty() { "run" } else { &name }, std::process::id())
 }
 
-fn report_dir(args: &RunArgs, run_id: &str) -> PathBuf {
-    args.report.clone().unwrap_or_else(|| Path::new("tidemill-report").join(run_id))
+/// Where the report goes; refused if it cannot.
+fn report_dir(args: &RunArgs, run_id: &str) -> Result<PathBuf, Vec<Problem>> {
+    let dir = args.report.clone().unwrap_or_else(|| Path::new("tidemill-report").join(run_id));
+    match run::check_folder("--report", &dir) {
+        None => Ok(dir),
+        Some(problem) => Err(vec![problem]),
+    }
 }
 
 /// Writes run.json and report.html, each whole or not at all.
@@ -126,7 +131,8 @@ fn write_report(report: &Run, dir: &Path) -> Result<(), String> {
     let told = |error: std::io::Error| format!("{}: {error}", dir.display());
     fs::create_dir_all(dir).map_err(told)?;
     for (name, text) in [("run.json", report.json()), ("report.html", report::html(report))] {
-        let part = dir.join(format!(".{name}.part"));
+        // The process number keeps two runs with one folder apart.
+        let part = dir.join(format!(".{name}.{}.part", std::process::id()));
         let written = fs::write(&part, text).and_then(|()| fs::rename(&part, dir.join(name)));
         if written.is_err() {
             let _ = fs::remove_file(&part);

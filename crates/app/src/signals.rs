@@ -1,4 +1,7 @@
 //! Ctrl-C, SIGTERM and SIGHUP: the first asks the work to end, the second ends the process after the mounts are gone.
+//!
+//! A signal that was ignored when we were started stays so: `nohup` ignores SIGHUP, and shells without job control ignore
+//! SIGINT for what they start in the background.
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -25,7 +28,9 @@ impl Received {
 pub fn watch(token: CancellationToken, last_resort: impl Fn() + Send + 'static) -> std::io::Result<Received> {
     let received = Received::default();
     let seen = received.clone();
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let ignored = ignored();
+    let wanted = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored & (1 << (signal - 1)) == 0);
+    let mut signals = Signals::new(wanted)?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         for signal in signals.forever() {
             if seen.0.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
@@ -37,4 +42,27 @@ pub fn watch(token: CancellationToken, last_resort: impl Fn() + Send + 'static) 
         }
     })?;
     Ok(received)
+}
+
+/// The signals that this process ignores, bit n - 1 for signal n; none if the kernel does not say.
+fn ignored() -> u64 {
+    mask(&std::fs::read_to_string("/proc/self/status").unwrap_or_default())
+}
+
+fn mask(status: &str) -> u64 {
+    let digits = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    digits.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ignored_signals_are_read_from_the_mask() {
+        let status = "Name:\ttidemill\nSigBlk:\t0000000000000002\nSigIgn:\t0000000000000001\n";
+        assert_ne!(mask(status) & (1 << (SIGHUP - 1)), 0);
+        assert_eq!(mask(status) & (1 << (SIGINT - 1)), 0);
+        assert_eq!(mask(""), 0);
+    }
 }

@@ -5,6 +5,7 @@ use base::Problem;
 use flow::{Catalogue, ConfigValue, Script, Tool, Workflow};
 use run::Checked;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// A workflow with where it came from.
@@ -62,10 +63,13 @@ fn refuse_script_flags(source: &args::Source, sets: &[(String, ConfigValue)]) ->
 
 fn read(path: &Path) -> Result<String, Problem> {
     let told = |error: std::io::Error| Problem::new(format!("{}: {error}", path.display()));
-    if fs::metadata(path).map_err(told)?.len() > SOURCE_BYTES_MAX {
+    let mut bytes = Vec::new();
+    // What is no regular file has no size that could be asked for: a pipe is fine, /dev/zero is not.
+    let file = fs::File::open(path).map_err(told)?;
+    file.take(SOURCE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(told)?;
+    if bytes.len() as u64 > SOURCE_BYTES_MAX {
         return Err(Problem::new(format!("{}: larger than {} MiB", path.display(), SOURCE_BYTES_MAX >> 20)));
     }
-    let bytes = fs::read(path).map_err(told)?;
     String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
         Problem::new(format!("{}: byte {valid} is not UTF-8 text", path.display()))

@@ -13,7 +13,7 @@ use crate::event::{Event, Progress};
 use crate::export::{self, Written};
 use crate::guess::Guess;
 use crate::record::{Failure, Record, Tried};
-use crate::workspace::Trouble;
+use crate::workspace::{Trouble, Workspace};
 use base::ByteSize;
 use flow::{DataId, TaskId};
 use report::{Captured, Reason, ReasonKind};
@@ -169,7 +169,9 @@ impl<'a> Driver<'a> {
                 self.guess.done(&self.context.flow.workflow().tasks[task.0 as usize], seconds);
                 let tool = self.tool_name(task);
                 (self.tell)(&Event::TaskDone { task, tool, seconds });
-                made.iter().for_each(|made| self.export(made.data));
+                for made in &made {
+                    self.export(made.data);
+                }
                 self.feed(sched::Event::Done(task)).await;
             }
             Err(failure) => {
@@ -315,7 +317,7 @@ impl<'a> Driver<'a> {
 
     /// Samples the pool and tells how things stand.
     fn look(&mut self) {
-        let usage = self.context.workspace.as_ref().map(|workspace| workspace.usage());
+        let usage = self.context.workspace.as_ref().map(Workspace::usage);
         if let Some(usage) = usage {
             self.record.sample(usage.used, usage.capacity);
         }

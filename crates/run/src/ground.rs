@@ -4,6 +4,7 @@
 //! (its removals go through the mount), then the mount, then the claim with its folder.
 
 use crate::checked::Checked;
+use crate::last_resort::Remains;
 use crate::order::{Order, Storage};
 use crate::workspace::Workspace;
 use base::{ByteSize, Problem};
@@ -89,9 +90,10 @@ impl Ground {
         form(self.pool.clone(), self.root().to_path_buf(), flow, cancel)
     }
 
-    /// Something that unmounts from any thread, for a process that must end at once.
-    pub fn unmounter(&self) -> Option<fuse::Unmounter> {
-        self.mount.as_ref().map(Mount::unmounter)
+    /// What a process that must end at once has to clear.
+    pub fn remains(&self, run_id: &str) -> Remains {
+        let unmounter = self.mount.as_ref().map(Mount::unmounter);
+        Remains { unmounter, ram_disk: self.ram_disk.clone(), mark: mark(run_id) }
     }
 
     /// Unmounts and removes; the error says what could not be.

@@ -1,6 +1,6 @@
 //! How much memory a pool may take: never more than the control group allows, half of what is free unless told.
 
-use base::ByteSize;
+use base::{ByteSize, Problem};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +15,24 @@ pub struct Limits {
     pub group: Option<u64>,
 }
 
+/// The size of a pool, and why it is less than was asked for, if it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolSize {
+    /// The most memory that it takes.
+    pub size: ByteSize,
+    /// A sentence for the user.
+    pub lowered: Option<String>,
+}
+
+/// Of what is free this part stays free: tools and this process live on it too.
+const RESERVE_PART: u64 = 8;
+
+/// At least so much stays free: this process with 100,000 tasks takes about 100 MiB, small runs 10 MiB.
+const RESERVE_BYTES_MIN: u64 = 16 << 20;
+
+/// More than this is not kept from who asks for it.
+const RESERVE_BYTES_MAX: u64 = 1 << 30;
+
 /// A pool below this cannot hold even a few small files.
 pub const POOL_BYTES_MIN: u64 = 16 << 20;
 
@@ -25,21 +43,37 @@ impl Limits {
         Self { total, available, group: group_headroom(Path::new("/")) }
     }
 
-    /// The size of the pool: what was asked for, or half of what is free; in both cases never above the group's limit.
-    /// The second value says why it is less than was asked for.
-    pub fn pool(&self, asked: Option<ByteSize>) -> (ByteSize, Option<String>) {
-        let ceiling = self.group.unwrap_or(u64::MAX).min(self.total).max(POOL_BYTES_MIN);
-        let wanted = asked.map_or(self.available / 2, |size| size.0);
-        let size = ByteSize(wanted.clamp(POOL_BYTES_MIN, ceiling));
+    /// What may still be taken: free in the machine, and allowed by the group.
+    pub fn free(&self) -> u64 {
+        self.available.min(self.group.unwrap_or(u64::MAX))
+    }
+
+    /// The size of the pool: what was asked for, or half of what is free; in both cases something is left for this process
+    /// and its tools, so that a full pool is an error of the run and never the end of it.
+    ///
+    /// # Errors
+    /// What was asked for, or what is left, is too small for any pool.
+    pub fn pool(&self, asked: Option<ByteSize>) -> Result<PoolSize, Problem> {
+        let least = ByteSize(POOL_BYTES_MIN);
+        if let Some(asked) = asked.filter(|asked| *asked < least) {
+            return Err(Problem::new(format!("--memory {asked} is too little")).hint(format!("a pool needs {least}")));
+        }
+        let free = self.free();
+        let ceiling = free.saturating_sub((free / RESERVE_PART).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX));
+        if ceiling < POOL_BYTES_MIN {
+            return Err(Problem::new(format!("{} lets us take only {}", self.tightest(), ByteSize(free)))
+                .hint(format!("a pool needs {least}, and {} beside it", ByteSize(RESERVE_BYTES_MIN))));
+        }
+        let size = ByteSize(asked.map_or(free / 2, |asked| asked.0).clamp(POOL_BYTES_MIN, ceiling));
         let lowered = asked.filter(|asked| size < *asked).map(|asked| {
-            let whose = if self.group.is_some_and(|group| group < self.total) {
-                "the control group allows"
-            } else {
-                "the machine has"
-            };
-            format!("--memory {asked} is more than {whose}: the pool takes {size}")
+            format!("--memory {asked}: {} lets us take only {}: the pool takes {size}", self.tightest(), ByteSize(free))
         });
-        (size, lowered)
+        Ok(PoolSize { size, lowered })
+    }
+
+    /// Who sets the limit.
+    fn tightest(&self) -> &'static str {
+        if self.group.is_some_and(|group| group < self.available) { "the control group" } else { "this machine" }
     }
 }
 
@@ -73,9 +107,18 @@ fn line_headroom(root: &Path, line: &str) -> Option<u64> {
         .take_while(|group| group.starts_with(&base))
         .filter_map(|group| {
             let limit = read_number(&group.join(limit_file))?;
-            Some(limit.saturating_sub(read_number(&group.join(used_file)).unwrap_or(0)))
+            let used = read_number(&group.join(used_file)).unwrap_or(0);
+            Some(limit.saturating_sub(used.saturating_sub(reclaimable(group))))
         })
         .min()
+}
+
+/// Bytes of files that nobody used lately: they count as used, but the kernel gives them up first.
+fn reclaimable(group: &Path) -> u64 {
+    let stat = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
+    let value = |key: &str| stat.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok());
+    // Version 1 has two lines; the one that counts groups below is the one that the limit is about.
+    value("total_inactive_file ").or_else(|| value("inactive_file ")).unwrap_or(0)
 }
 
 /// A number from a control file; `max` and the huge number of version 1 mean no limit.
@@ -96,17 +139,27 @@ mod tests {
     #[test]
     fn half_of_the_free_memory_is_taken_unless_told() {
         let limits = Limits { total: 8 << 30, available: 4 << 30, group: None };
-        assert_eq!(limits.pool(None), (ByteSize(2 << 30), None));
-        assert_eq!(limits.pool(Some(ByteSize(1 << 30))).0, ByteSize(1 << 30));
+        assert_eq!(limits.pool(None), Ok(PoolSize { size: ByteSize(2 << 30), lowered: None }));
+        assert_eq!(limits.pool(Some(ByteSize(1 << 30))).expect("fits").size, ByteSize(1 << 30));
     }
 
     #[test]
     fn the_group_limit_is_never_passed_and_that_is_said() {
         let limits = Limits { total: 8 << 30, available: 4 << 30, group: Some(1 << 30) };
-        assert_eq!(limits.pool(None).0, ByteSize(1 << 30));
-        let (size, why) = limits.pool(Some(ByteSize(2 << 30)));
-        assert_eq!(size, ByteSize(1 << 30));
-        assert!(why.expect("said").contains("control group"));
+        assert_eq!(limits.pool(None).expect("fits").size, ByteSize(512 << 20), "half of what the group leaves");
+        let pool = limits.pool(Some(ByteSize(2 << 30))).expect("fits");
+        assert_eq!(pool.size, ByteSize(896 << 20), "an eighth stays for tools and ourselves");
+        assert!(pool.lowered.expect("said").contains("control group"));
+    }
+
+    #[test]
+    fn what_is_too_small_for_a_pool_is_refused_and_never_raised() {
+        let limits = Limits { total: 8 << 30, available: 4 << 30, group: None };
+        assert!(limits.pool(Some(ByteSize(POOL_BYTES_MIN - 1))).is_err());
+        assert!(limits.pool(Some(ByteSize(POOL_BYTES_MIN))).is_ok());
+        let tight = Limits { group: Some(24 << 20), ..limits };
+        let refused = tight.pool(None).expect_err("no room beside the reserve").to_string();
+        assert!(refused.contains("control group"), "{refused}");
     }
 
     #[test]
@@ -117,6 +170,8 @@ mod tests {
         write(&root.path().join("sys/fs/cgroup/job/memory.current"), "400\n");
         write(&root.path().join("sys/fs/cgroup/job/step/memory.max"), "max\n");
         assert_eq!(group_headroom(root.path()), Some(600));
+        write(&root.path().join("sys/fs/cgroup/job/memory.stat"), "anon 100\ninactive_file 300\n");
+        assert_eq!(group_headroom(root.path()), Some(900), "what the kernel can take back is free");
     }
 
     #[test]

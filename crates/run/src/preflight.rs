@@ -4,8 +4,12 @@ use crate::checked::Checked;
 use crate::layout;
 use base::Problem;
 use flow::{DataId, TaskId, ToolId};
+use rustix::fs::{Access, OFlags};
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// More problems of one kind are counted, not listed.
@@ -44,28 +48,57 @@ pub fn inputs(flow: &Checked, data_dir: &Path) -> Vec<Problem> {
     for id in (0..workflow.data_count()).map(DataId) {
         let Some(path) = layout::host_path(flow, id) else { continue };
         let path = data_dir.join(path);
-        let why = match std::fs::File::open(&path).and_then(|file| file.metadata()) {
-            Ok(metadata) if metadata.is_file() => continue,
-            Ok(_) => "not a regular file".to_owned(),
-            Err(error) => error.to_string(),
-        };
+        let Err(error) = open_file(&path) else { continue };
         if problems.len() == LISTED_MAX {
             problems.push(Problem::new("and more inputs that cannot be read"));
             break;
         }
-        problems.push(Problem::new(format!("input {}: {}: {why}", workflow.data_name(id), path.display())));
+        problems.push(Problem::new(format!("input {}: {}: {error}", workflow.data_name(id), path.display())));
     }
     problems
 }
 
-/// Whether outputs can go to `out_dir`: it is a directory, or can become one.
-pub fn out_dir(out_dir: &Path) -> Option<Problem> {
-    let existing = out_dir.ancestors().find(|folder| folder.exists())?;
+/// Opens a regular file; whatever else is there is an error, and none of it makes us wait (a FIFO without a writer would).
+pub fn open_file(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("not a regular file")) }
+}
+
+/// Why files cannot be written below `folder`, which the user gave by `flag`: it is no directory and cannot become one.
+pub fn folder(flag: &str, folder: &Path) -> Option<Problem> {
+    let told = |why: String| Some(Problem::new(format!("{flag} {}: {why}", folder.display())));
+    let Ok(absolute) = std::path::absolute(folder) else { return told("the current folder is gone".into()) };
+    let existing = absolute.ancestors().find(|above| above.exists())?;
     if !existing.is_dir() {
-        return Some(Problem::new(format!("--out {}: {} is not a directory", out_dir.display(), existing.display())));
+        return told(format!("{} is not a directory", existing.display()));
     }
-    let writable = rustix::fs::access(existing, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK);
-    writable.err().map(|error| {
-        Problem::new(format!("--out {}: {} cannot be written to: {error}", out_dir.display(), existing.display()))
-    })
+    match rustix::fs::access(existing, Access::WRITE_OK | Access::EXEC_OK) {
+        Ok(()) => None,
+        Err(error) => told(format!("{} cannot be written to: {error}", existing.display())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_file_is_refused_without_waiting() {
+        let root = tempfile::tempdir().expect("made");
+        let fifo = root.path().join("fifo");
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).expect("made");
+        for path in [fifo, root.path().to_path_buf(), "/dev/zero".into()] {
+            assert_eq!(open_file(&path).expect_err("refused").to_string(), "not a regular file");
+        }
+    }
+
+    #[test]
+    fn a_folder_that_can_be_made_is_fine_and_one_below_a_file_is_not() {
+        let root = tempfile::tempdir().expect("made");
+        std::fs::write(root.path().join("file"), "").expect("written");
+        assert_eq!(folder("--out", &root.path().join("a/b")), None);
+        let problem = folder("--report", &root.path().join("file/a")).expect("refused").to_string();
+        assert!(problem.contains("--report") && problem.contains("file is not a directory"), "{problem}");
+    }
 }

@@ -1,19 +1,27 @@
 //! Hashes of what a run was made of: the tools' declarations, programs and files, and the inputs.
 
+use crate::preflight;
+use flow::DataId;
 use report::{FileUsed, Seed, ToolUsed};
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// BLAKE3 of a file's bytes in hexadecimal, and its size.
+///
+/// # Errors
+/// It cannot be read, or is no regular file.
 pub fn hash_file(path: &Path) -> io::Result<(String, u64)> {
+    hash_file_unless(path, &|| false)
+}
+
+fn hash_file_unless(path: &Path, cancelled: &dyn Fn() -> bool) -> io::Result<(String, u64)> {
     const CHUNK_BYTES: usize = 256 << 10;
-    let mut file = File::open(path)?;
+    let mut file = preflight::open_file(path)?;
     let mut hasher = blake3::Hasher::new();
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut bytes = 0;
-    loop {
+    while !cancelled() {
         match file.read(&mut chunk) {
             Ok(0) => return Ok((hasher.finalize().to_hex().to_string(), bytes)),
             Ok(got) => {
@@ -23,6 +31,37 @@ pub fn hash_file(path: &Path) -> io::Result<(String, u64)> {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
+    }
+    Err(io::Error::other("the run was ended"))
+}
+
+/// What a run is made of.
+#[derive(Debug)]
+pub struct Hashed {
+    /// The tools that it calls.
+    pub tools: Vec<Resolved>,
+    /// Its inputs.
+    pub inputs: Vec<(DataId, PathBuf)>,
+}
+
+/// What that hashes to, as far as it could be read.
+#[derive(Debug, Default)]
+pub struct Hashes {
+    /// For the report.
+    pub tools: Vec<ToolUsed>,
+    /// Hash and size in bytes of each input.
+    pub inputs: Vec<(DataId, String, u64)>,
+}
+
+impl Hashed {
+    /// Reads all of it: for blocking threads. Inputs that are not read before `cancelled` is true are left out.
+    pub fn hashes(&self, cancelled: &dyn Fn() -> bool) -> Hashes {
+        let tools = self.tools.iter().map(tool_used).collect();
+        let hash = |(id, path): &(DataId, PathBuf)| {
+            let (hash, bytes) = hash_file_unless(path, cancelled).ok()?;
+            Some((*id, hash, bytes))
+        };
+        Hashes { tools, inputs: self.inputs.iter().filter_map(hash).collect() }
     }
 }
 
@@ -90,4 +129,46 @@ pub fn seeds(workflow: &flow::Workflow, environment: impl Iterator<Item = (Strin
     let variables = environment.filter(|(name, _)| name.starts_with("TIDEMILL_"));
     let of_environment = variables.map(|(name, value)| Seed { name, value: value.into(), tool: None, tasks: 0 });
     of_tools.chain(of_environment).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_is_ended_does_not_wait_for_hashes() {
+        let root = tempfile::tempdir().expect("made");
+        let path = root.path().join("in");
+        std::fs::write(&path, "tide").expect("written");
+        let of = Hashed { tools: Vec::new(), inputs: vec![(DataId(3), path)] };
+        let expected = (DataId(3), blake3::hash(b"tide").to_hex().to_string(), 4);
+        assert_eq!(of.hashes(&|| false).inputs, [expected]);
+        assert_eq!(of.hashes(&|| true).inputs, []);
+    }
+
+    #[test]
+    fn a_tool_hash_changes_with_its_files_and_not_with_its_place() {
+        let (here, there) = (tempfile::tempdir().expect("made"), tempfile::tempdir().expect("made"));
+        let hash = |folder: &Path, text: &str| {
+            std::fs::write(folder.join("lib.sh"), text).expect("written");
+            let mut tool: flow::Tool =
+                serde_json::from_value(serde_json::json!({"name": "t", "command": ["sh"]})).expect("a tool");
+            (tool.here, tool.files) = (folder.display().to_string(), vec!["lib.sh".into()]);
+            tool_used(&Resolved { tool, program: "/bin/sh".into() }).hash
+        };
+        assert_eq!(hash(here.path(), "one"), hash(there.path(), "one"));
+        assert_ne!(hash(here.path(), "one"), hash(here.path(), "two"));
+    }
+
+    #[test]
+    fn seeds_are_counted_by_value_with_the_default() {
+        let tool = serde_json::json!({"name": "t", "command": ["x"], "params": [
+            {"name": "my_seed", "kind": {"config": {"type": "integer", "default": 7}}}]});
+        let tool: flow::Tool = serde_json::from_value(tool).expect("a tool");
+        let task =
+            flow::Task { tool: flow::ToolId(0), files: [].into(), configs: [].into(), after: [].into(), line: 0 };
+        let workflow = flow::Workflow { tools: vec![tool], tasks: vec![task.clone(), task], ..Default::default() };
+        let found = seeds(&workflow, std::iter::once(("TIDEMILL_X".to_owned(), "1".to_owned())));
+        assert_eq!((found[0].name.as_str(), found[0].tasks, found.len()), ("my_seed", 2, 2));
+    }
 }

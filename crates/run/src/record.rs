@@ -1,6 +1,7 @@
 //! The report as it fills: what happened to tasks and data, in the words of run.json.
 
 use crate::export::Written;
+use crate::provenance::Hashes;
 use crate::workspace::Made;
 use flow::{DataId, TaskId};
 use report::{Attempt, Captured, Outcome, Reason, ReasonKind, Run, Seconds, Status};
@@ -142,10 +143,13 @@ impl Record {
         (member.exported, member.hash) = (Some(path), Some(written.hash));
     }
 
-    /// An input's hash and size.
-    pub fn hashed(&mut self, id: DataId, hash: String, bytes: u64) {
-        let member = self.member(id);
-        (member.hash, member.bytes) = (Some(hash), Some(bytes));
+    /// What tools and inputs hash to.
+    pub fn hashed(&mut self, hashes: Hashes) {
+        self.run.provenance.tools = hashes.tools;
+        for (id, hash, bytes) in hashes.inputs {
+            let member = self.member(id);
+            (member.hash, member.bytes) = (Some(hash), Some(bytes));
+        }
     }
 
     /// How full the pool is now.

@@ -4,57 +4,25 @@ use crate::attempt::Context;
 use crate::checked::Checked;
 use crate::drive::{Driver, Exports};
 use crate::event::Event;
-use crate::export;
-use crate::ground::{Choice, Ground, RUN_VARIABLE, choose, mark};
+use crate::ground::{Ground, RUN_VARIABLE, mark};
+use crate::last_resort::LastResort;
 use crate::memory::Limits;
 use crate::order::Order;
-use crate::provenance::{self, Resolved};
+use crate::prepare::{Prepared, prepare};
+use crate::provenance::{self, Hashed, Hashes, Resolved};
 use crate::record::{Record, wall_clock};
 use crate::workspace::Workspace;
-use crate::{layout, preflight};
-use base::{ByteSize, Problem};
+use crate::{export, layout};
+use base::Problem;
 use flow::{DataId, ToolId};
 use report::{Mode, Outcome, Run};
-use sched::{Machine, Options, Scheduler};
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-
-/// What must still be done if the process has to end at once: the mount goes away.
-#[derive(Debug, Clone, Default)]
-pub struct LastResort(Arc<Mutex<Option<fuse::Unmounter>>>);
-
-impl LastResort {
-    /// Unmounts, if there is a mount. Callable from any thread, at any time, more than once.
-    pub fn act(&self) {
-        if let Some(unmounter) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            let _ = unmounter.unmount();
-        }
-    }
-
-    fn arm(&self, unmounter: Option<fuse::Unmounter>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = unmounter;
-    }
-}
-
-/// What preflight found out.
-struct Prepared {
-    programs: HashMap<ToolId, PathBuf>,
-    scheduler: Scheduler,
-    choice: Choice,
-    memory: ByteSize,
-    warnings: Vec<String>,
-}
-
-/// What a run of the workflow looks at before it starts, apart from its settings: inputs and programs.
-pub fn check_before_start(flow: &Checked, data_dir: &Path) -> Result<(), Vec<Problem>> {
-    let mut problems = preflight::inputs(flow, data_dir);
-    problems.extend(preflight::programs(flow).err().into_iter().flatten());
-    if problems.is_empty() { Ok(()) } else { Err(problems) }
-}
 
 /// Runs the order. Refusals come before anything was started; everything later is in the report.
 ///
@@ -68,14 +36,8 @@ pub async fn run(
 ) -> Result<Run, Vec<Problem>> {
     let begun = Instant::now();
     let mut prepared = prepare(&order)?;
-    let ground = match prepared.choice.mode {
-        Mode::None => None,
-        _ => {
-            let ground = Ground::prepare(&order, &mut prepared.choice, prepared.memory);
-            Some(ground.map_err(|problem| vec![problem])?)
-        }
-    };
-    last_resort.arm(ground.as_ref().and_then(Ground::unmounter));
+    let ground = if prepared.choice.mode == Mode::None { None } else { Some(stand(&order, &mut prepared)?) };
+    last_resort.arm(ground.as_ref().map(|ground| ground.remains(&order.run_id)));
     let flow = Arc::new(order.flow.clone());
     let workspace = ground.as_ref().map(|ground| ground.workspace(flow.clone(), cancel.clone()));
     if let Some(workspace) = &workspace {
@@ -89,14 +51,14 @@ pub async fn run(
         slots: order.slots,
         storage: mode_name(prepared.choice.mode),
         storage_line: prepared.choice.line.clone(),
-        memory: if ground.is_some() { prepared.memory } else { ByteSize(0) },
+        memory: prepared.memory,
     });
     prepared.warnings.iter().for_each(|warning| tell(&Event::Warning(warning.clone())));
-    let hashes = hash_in_background(&order, &prepared);
+    let hashes = hash_in_background(&order, &prepared, &cancel);
     let context = context(&order, flow, workspace, prepared.programs);
     let driver = Driver::new(context.clone(), prepared.scheduler, exports(&order), &mut record, tell, cancel.clone());
     driver.drive().await;
-    hashes.await.unwrap_or_default().put_into(&mut record);
+    record.hashed(hashes.await.unwrap_or_default());
     // A tool may have left a daemon; it would hold the mount.
     let left = exec::sweep(&mark(&order.run_id));
     if left > 0 {
@@ -109,46 +71,9 @@ pub async fn run(
     Ok(record.run)
 }
 
-fn prepare(order: &Order) -> Result<Prepared, Vec<Problem>> {
-    let flow = &order.flow;
-    let mut problems = preflight::inputs(flow, &order.data_dir);
-    problems.extend(preflight::out_dir(&order.out_dir));
-    let programs = preflight::programs(flow).unwrap_or_else(|missing| {
-        problems.extend(missing);
-        HashMap::new()
-    });
-    let limits = Limits::read();
-    let (memory, lowered) = limits.pool(order.memory);
-    let scheduler = scheduler(order, &limits, memory).unwrap_or_else(|refused| {
-        problems.extend(refused);
-        None
-    });
-    let needs_pool = flow.workflow().tasks.iter().any(|task| flow.workflow().tool_of(task).needs_workdir());
-    let choice = choose(order.storage, needs_pool);
-    match (choice, scheduler) {
-        (Ok(choice), Some(scheduler)) if problems.is_empty() => {
-            Ok(Prepared { programs, scheduler, choice, memory, warnings: lowered.into_iter().collect() })
-        }
-        (choice, _) => {
-            problems.extend(choice.err());
-            Err(problems)
-        }
-    }
-}
-
-/// The scheduler with all tasks; tasks that can never run here are problems.
-fn scheduler(order: &Order, limits: &Limits, pool: ByteSize) -> Result<Option<Scheduler>, Vec<Problem>> {
-    const LISTED_MAX: usize = 5;
-    let machine = Machine { slots: order.slots, memory: limits.available.saturating_sub(pool.0) };
-    let options = Options { fail_fast: order.fail_fast };
-    let workflow = order.flow.workflow();
-    Scheduler::from_workflow(workflow, machine, options, |_| order.keep).map(Some).map_err(|refused| {
-        let told = refused.iter().take(LISTED_MAX).map(|(task, why)| {
-            let tool = &workflow.tool_of(&workflow.tasks[task.0 as usize]).name;
-            Problem::new(format!("task {} {tool}: {why}", task.0))
-        });
-        told.collect()
-    })
+/// The pool, and the way to it.
+fn stand(order: &Order, prepared: &mut Prepared) -> Result<Ground, Vec<Problem>> {
+    Ground::prepare(order, &mut prepared.choice, prepared.memory).map_err(|problem| vec![problem])
 }
 
 /// The report before anything ran.
@@ -158,7 +83,7 @@ fn blank(order: &Order, prepared: &Prepared) -> Run {
     let text = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
     let mut run = Run::plan(order.flow.workflow());
     run.id.clone_from(&order.run_id);
-    run.version = env!("CARGO_PKG_VERSION").to_owned();
+    env!("CARGO_PKG_VERSION").clone_into(&mut run.version);
     run.started = wall_clock();
     run.workflow.source.clone_from(&order.asked.source);
     run.workflow.language.clone_from(&order.asked.language);
@@ -175,7 +100,7 @@ fn blank(order: &Order, prepared: &Prepared) -> Run {
     };
     run.settings = report::Settings {
         slots: order.slots,
-        memory_limit_bytes: if prepared.choice.mode == Mode::None { 0 } else { prepared.memory.0 },
+        memory_limit_bytes: prepared.memory.0,
         mode: prepared.choice.mode,
         mode_reason: prepared.choice.line.clone(),
         data: Some(order.data_dir.display().to_string()),
@@ -226,41 +151,22 @@ fn exports(order: &Order) -> Exports {
     }
 }
 
-/// Hashes of tools and inputs.
-#[derive(Default)]
-struct Hashes {
-    tools: Vec<report::ToolUsed>,
-    inputs: Vec<(DataId, String, u64)>,
-}
-
-impl Hashes {
-    fn put_into(self, record: &mut Record) {
-        record.run.provenance.tools = self.tools;
-        self.inputs.into_iter().for_each(|(id, hash, bytes)| record.hashed(id, hash, bytes));
-    }
-}
-
-/// Hashes what the run was made of while it runs.
-fn hash_in_background(order: &Order, prepared: &Prepared) -> tokio::task::JoinHandle<Hashes> {
+/// Hashes what the run is made of while it runs. A run that is ended does not wait for the rest.
+fn hash_in_background(order: &Order, prepared: &Prepared, cancel: &CancellationToken) -> JoinHandle<Hashes> {
     let workflow = order.flow.workflow();
-    let mut tools: Vec<(ToolId, Resolved)> = prepared
-        .programs
-        .iter()
-        .map(|(id, program)| {
-            let tool = workflow.tools[id.0 as usize].clone();
-            (*id, Resolved { tool, program: program.clone() })
-        })
-        .collect();
-    tools.sort_by_key(|(id, _)| *id);
+    let mut programs: Vec<(&ToolId, &PathBuf)> = prepared.programs.iter().collect();
+    programs.sort();
+    let resolved = |(id, program): (&ToolId, &PathBuf)| Resolved {
+        tool: workflow.tools[id.0 as usize].clone(),
+        program: program.clone(),
+    };
     let path_of = |id| layout::host_path(&order.flow, id).map(|path| (id, order.data_dir.join(path)));
-    let inputs: Vec<(DataId, PathBuf)> = (0..workflow.data_count()).map(DataId).filter_map(path_of).collect();
-    tokio::task::spawn_blocking(move || Hashes {
-        tools: tools.iter().map(|(_, resolved)| provenance::tool_used(resolved)).collect(),
-        inputs: inputs
-            .into_iter()
-            .filter_map(|(id, path)| provenance::hash_file(&path).ok().map(|(hash, bytes)| (id, hash, bytes)))
-            .collect(),
-    })
+    let of = Hashed {
+        tools: programs.into_iter().map(resolved).collect(),
+        inputs: (0..workflow.data_count()).map(DataId).filter_map(path_of).collect(),
+    };
+    let cancel = cancel.clone();
+    tokio::task::spawn_blocking(move || of.hashes(&|| cancel.is_cancelled()))
 }
 
 /// Takes everything down. The context is ours alone by now: all attempts have ended.

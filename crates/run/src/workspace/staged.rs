@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Which members lie on the RAM disk now, and how many running tasks read each.
 ///
@@ -131,9 +131,9 @@ pub fn link_input(base: &Base, host: &Path, place: &Path) -> Result<(), Trouble>
     symlink(host, &link).map_err(Trouble::host(link))
 }
 
-fn remove(path: &PathBuf) -> Result<(), Trouble> {
+fn remove(path: &Path) -> Result<(), Trouble> {
     match remove_any(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Trouble::Host { path: path.clone(), error }),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Trouble::host(path)(error)),
         _ => Ok(()),
     }
 }

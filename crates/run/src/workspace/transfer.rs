@@ -14,7 +14,7 @@ use vfs::{Handle as FileHandle, Vfs};
 use wire::{OpenFlags, Refusal};
 
 /// Bytes moved at a time: a stripe.
-const CHUNK_BYTES: usize = 1 << 20;
+const CHUNK_BYTES: u32 = 1 << 20;
 
 /// An open file of the pool, read in order.
 #[derive(Debug)]
@@ -82,8 +82,8 @@ fn copy_in(
 ) -> Result<u64, Trouble> {
     let mut offset = 0;
     loop {
-        let mut chunk = Vec::with_capacity(CHUNK_BYTES);
-        let got = file.take(CHUNK_BYTES as u64).read_to_end(&mut chunk).map_err(Trouble::host(host))?;
+        let mut chunk = Vec::with_capacity(CHUNK_BYTES as usize);
+        let got = file.take(u64::from(CHUNK_BYTES)).read_to_end(&mut chunk).map_err(Trouble::host(host))?;
         if got == 0 {
             return Ok(offset);
         }
@@ -115,7 +115,7 @@ fn copy_out(source: &mut PoolFile, host: &Path) -> io::Result<()> {
     let mut file = File::options().write(true).create_new(true).mode(source.mode).open(host)?;
     let mut offset = 0;
     loop {
-        let piece = source.piece(offset, CHUNK_BYTES as u32)?;
+        let piece = source.piece(offset, CHUNK_BYTES)?;
         if piece.is_empty() {
             return Ok(());
         }

@@ -1,0 +1,88 @@
+//! What is found out before anything starts, or all the problems that stand in the way.
+
+use crate::checked::Checked;
+use crate::ground::{Choice, choose};
+use crate::memory::{Limits, PoolSize};
+use crate::order::Order;
+use crate::preflight;
+use base::{ByteSize, Problem};
+use flow::ToolId;
+use report::Mode;
+use sched::{Machine, Options, Scheduler};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// Tasks that can never run here are listed up to this many.
+const LISTED_MAX: usize = 5;
+
+/// What preflight found out.
+pub struct Prepared {
+    /// The programs of the tools that are called.
+    pub programs: HashMap<ToolId, PathBuf>,
+    /// All tasks.
+    pub scheduler: Scheduler,
+    /// How tasks see the pool.
+    pub choice: Choice,
+    /// The pool's size; 0 without one.
+    pub memory: ByteSize,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+}
+
+/// What a run of the workflow looks at before it starts, apart from its settings: inputs and programs.
+///
+/// # Errors
+/// All inputs that cannot be read, and all tools that are not installed.
+pub fn check_before_start(flow: &Checked, data_dir: &Path) -> Result<(), Vec<Problem>> {
+    let mut problems = preflight::inputs(flow, data_dir);
+    problems.extend(preflight::programs(flow).err().into_iter().flatten());
+    if problems.is_empty() { Ok(()) } else { Err(problems) }
+}
+
+/// Looks at everything, so that the user learns of all problems at once.
+pub fn prepare(order: &Order) -> Result<Prepared, Vec<Problem>> {
+    let mut problems = preflight::inputs(&order.flow, &order.data_dir);
+    problems.extend(preflight::folder("--out", &order.out_dir));
+    let programs = preflight::programs(&order.flow).map_err(|missing| problems.extend(missing)).ok();
+    let choice = choose(order.storage, needs_pool(&order.flow)).map_err(|problem| problems.push(problem)).ok();
+    let limits = Limits::read();
+    let pool = pool_size(order, &limits, choice.as_ref()).map_err(|problem| problems.push(problem)).ok();
+    let size = pool.as_ref().map_or(ByteSize(0), |pool| pool.size);
+    let scheduler = scheduler(order, &limits, size).map_err(|refused| problems.extend(refused)).ok();
+    match (programs, scheduler, choice, pool) {
+        (Some(programs), Some(scheduler), Some(choice), Some(pool)) if problems.is_empty() => Ok(Prepared {
+            programs,
+            scheduler,
+            choice,
+            memory: pool.size,
+            warnings: pool.lowered.into_iter().collect(),
+        }),
+        _ => Err(problems),
+    }
+}
+
+fn needs_pool(flow: &Checked) -> bool {
+    let workflow = flow.workflow();
+    workflow.tasks.iter().any(|task| workflow.tool_of(task).needs_workdir())
+}
+
+fn pool_size(order: &Order, limits: &Limits, choice: Option<&Choice>) -> Result<PoolSize, Problem> {
+    match choice {
+        Some(Choice { mode: Mode::None, .. }) => Ok(PoolSize { size: ByteSize(0), lowered: None }),
+        _ => limits.pool(order.memory),
+    }
+}
+
+/// The scheduler with all tasks; tasks that can never run here are problems.
+fn scheduler(order: &Order, limits: &Limits, pool: ByteSize) -> Result<Scheduler, Vec<Problem>> {
+    let machine = Machine { slots: order.slots, memory: limits.free().saturating_sub(pool.0) };
+    let options = Options { fail_fast: order.fail_fast };
+    let workflow = order.flow.workflow();
+    Scheduler::from_workflow(workflow, machine, options, |_| order.keep).map_err(|refused| {
+        let told = refused.iter().take(LISTED_MAX).map(|(task, why)| {
+            let tool = &workflow.tool_of(&workflow.tasks[task.0 as usize]).name;
+            Problem::new(format!("task {} {tool}: {why}", task.0))
+        });
+        told.collect()
+    })
+}
