@@ -144,9 +144,9 @@ async fn dropping_the_future_kills_the_group() {
     let dir = dir();
     named_pipe(&dir, "ready");
     named_pipe(&dir, "gone");
-    let script = "sleep 100 > gone & echo $$ > ready; wait";
+    let script = "exec 3> gone; sleep 100 & echo $$ > ready; wait";
     let task = tokio::spawn(run(shell(&dir, script), CancellationToken::new()));
-    // The child opens its end of `gone` when we open ours; we then read to its end, which is its death.
+    // Both of them hold `gone` open before one says that it is ready; we read to its end, which is the death of both.
     let gone = tokio::spawn({
         let path = dir.path().join("gone");
         tokio::task::spawn_blocking(move || fs::read_to_string(path).unwrap())
