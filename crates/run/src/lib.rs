@@ -24,6 +24,7 @@ mod prepare;
 mod provenance;
 mod record;
 mod start;
+mod version;
 mod workspace;
 
 pub use checked::Checked;

@@ -11,6 +11,7 @@ use crate::order::Order;
 use crate::prepare::{Prepared, prepare};
 use crate::provenance::{self, Hashed, Hashes, Resolved};
 use crate::record::{Record, wall_clock};
+use crate::version::Versions;
 use crate::workspace::Workspace;
 use crate::{export, layout};
 use base::Problem;
@@ -165,8 +166,17 @@ fn hash_in_background(order: &Order, prepared: &Prepared, cancel: &CancellationT
         tools: programs.into_iter().map(resolved).collect(),
         inputs: (0..workflow.data_count()).map(DataId).filter_map(path_of).collect(),
     };
-    let cancel = cancel.clone();
-    tokio::task::spawn_blocking(move || of.hashes(&|| cancel.is_cancelled()))
+    let (cancel, mut versions) = (cancel.clone(), Versions::new(environment(&order.run_id), cancel.clone()));
+    tokio::spawn(async move {
+        let mut stated = Vec::new();
+        for resolved in &of.tools {
+            stated.push(versions.of(&resolved.tool).await);
+        }
+        let hashing = tokio::task::spawn_blocking(move || of.hashes(&|| cancel.is_cancelled()));
+        let mut hashes = hashing.await.unwrap_or_default();
+        hashes.tools.iter_mut().zip(stated).for_each(|(tool, version)| tool.program_version = version);
+        hashes
+    })
 }
 
 /// Takes everything down. The context is ours alone by now: all attempts have ended.

@@ -1,0 +1,89 @@
+//! What programs state of their own version: the first line that a tool's `version` command prints.
+
+use exec::Launch;
+use flow::Tool;
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// A program that needs longer to state its version is not worth waiting for.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// More of the line is not kept.
+const LINE_CHARS_MAX: usize = 200;
+
+/// Versions of tools, asked once for each command and folder.
+#[derive(Debug)]
+pub struct Versions {
+    environment: Vec<(OsString, OsString)>,
+    cancel: CancellationToken,
+    known: HashMap<(Vec<String>, String), Option<String>>,
+}
+
+impl Versions {
+    /// Nothing is known; programs are asked with `environment`, and ended when `cancel` fires.
+    pub fn new(environment: Vec<(OsString, OsString)>, cancel: CancellationToken) -> Self {
+        Self { environment, cancel, known: HashMap::new() }
+    }
+
+    /// The version of `tool`; none if it does not say how to ask, or the answer is no good.
+    pub async fn of(&mut self, tool: &Tool) -> Option<String> {
+        if tool.version.is_empty() {
+            return None;
+        }
+        let question = (tool.version.clone(), tool.here.clone());
+        if let Some(known) = self.known.get(&question) {
+            return known.clone();
+        }
+        let answer = self.ask(tool).await;
+        self.known.insert(question, answer.clone());
+        answer
+    }
+
+    async fn ask(&self, tool: &Tool) -> Option<String> {
+        let (program, args) = tool.version.split_first()?;
+        let here = Path::new(&tool.here);
+        let path = self.environment.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.as_os_str());
+        let dirs = exec::search_dirs(&tool.path, here, path);
+        let program = exec::which(OsStr::new(program), &dirs, here).ok()?;
+        let launch = Launch {
+            args: args.iter().map(OsString::from).collect(),
+            env: self.environment.clone(),
+            timeout: Some(TIMEOUT),
+            ..Launch::new(program, "/")
+        };
+        let report = exec::run(launch, self.cancel.clone()).await;
+        // Some programs state it on standard error, and some with an exit code of their own.
+        let printed = if report.stdout.is_empty() { &report.stderr } else { &report.stdout };
+        let text = String::from_utf8_lossy(printed.head()).into_owned();
+        let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
+        Some(line.chars().take(LINE_CHARS_MAX).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(version: &[&str]) -> Option<String> {
+        let tool: Tool = serde_json::from_value(serde_json::json!({"name": "t", "command": ["t"], "version": version}))
+            .expect("a tool");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(Versions::new(std::env::vars_os().collect(), CancellationToken::new()).of(&tool))
+    }
+
+    #[test]
+    fn the_first_line_that_says_something_is_the_version() {
+        assert_eq!(asked(&["sh", "-c", "echo; echo ' tide 1.2 '; echo more"]).as_deref(), Some("tide 1.2"));
+        assert_eq!(asked(&["sh", "-c", "echo v3 >&2; exit 1"]).as_deref(), Some("v3"));
+    }
+
+    #[test]
+    fn who_says_nothing_or_is_not_there_has_no_version() {
+        assert_eq!(asked(&[]), None);
+        assert_eq!(asked(&["true"]), None);
+        assert_eq!(asked(&["no-such-program-anywhere"]), None);
+    }
+}
