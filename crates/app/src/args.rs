@@ -50,6 +50,7 @@ pub struct Source {
 
 /// `tidemill run`.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct RunArgs {
     /// The workflow.
     #[command(flatten)]

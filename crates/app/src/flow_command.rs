@@ -5,7 +5,8 @@ use crate::source;
 use base::Problem;
 use flow::{Element, TaskId};
 use run::Checked;
-use std::io::{self, Write};
+use std::fmt::Write;
+use std::io::{self, Write as _};
 
 /// Does it; the exit code.
 pub fn flow(command: &FlowCommand) -> Result<u8, Vec<Problem>> {
@@ -41,21 +42,22 @@ fn show(flow: &Checked) {
     let workflow = flow.workflow();
     let mut text = String::from("data\n");
     for element in &workflow.elements {
-        text.push_str(&format!("  {}  {}\n", shaped(element), origin(flow, element)));
+        let _ = writeln!(text, "  {}  {}", shaped(element), origin(flow, element));
     }
     text.push_str("tasks\n");
     for (id, task) in (0..).map(TaskId).zip(&workflow.tasks) {
         let names = |ids: Vec<flow::DataId>| summary(flow, &ids);
         let (inputs, outputs) = (names(flow.inputs(id).collect()), names(flow.outputs(id).collect()));
-        text.push_str(&format!("  {:>5}  {}({inputs}) -> {outputs}\n", id.0, workflow.tool_of(task).name));
+        let arrow = if outputs.is_empty() { "" } else { " -> " };
+        let _ = writeln!(text, "  {:>5}  {}({inputs}){arrow}{outputs}", id.0, workflow.tool_of(task).name);
     }
     print(&text);
 }
 
 /// `Model[3][20]`.
 fn shaped(element: &Element) -> String {
-    let dimensions: String = element.shape.iter().map(|length| format!("[{length}]")).collect();
-    format!("{}{dimensions}", element.name)
+    let dimensions: Vec<String> = element.shape.iter().map(|length| format!("[{length}]")).collect();
+    format!("{}{}", element.name, dimensions.concat())
 }
 
 /// The part of an element in the workflow.

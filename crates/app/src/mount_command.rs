@@ -25,7 +25,9 @@ pub fn mount(args: &MountArgs) -> Result<u8, Vec<Problem>> {
         .map_err(|error| vec![Problem::new(format!("cannot start: {error}"))])?;
     watch_for_cancel(cancel, unmounter)?;
     if !args.quiet {
-        lowered.into_iter().for_each(|line| eprintln!("warning: {line}"));
+        if let Some(line) = lowered {
+            eprintln!("warning: {line}");
+        }
         eprintln!("a pool of {memory} is mounted at {}; `tidemill umount {0}` or Ctrl-C ends it", args.dir.display());
     }
     mount.wait();
@@ -42,7 +44,7 @@ fn watch_for_cancel(cancel: CancellationToken, unmounter: fuse::Unmounter) -> Re
         runtime.block_on(cancel.cancelled());
         match unmounter.unmount() {
             Ok(fuse::Unmounted::Detached) => {
-                eprintln!("the pool is in use: it is detached, and ends with its last user")
+                eprintln!("the pool is in use: it is detached, and ends with its last user");
             }
             Ok(_) => {}
             Err(error) => tracing::error!("{error}"),

@@ -231,8 +231,7 @@ pub fn duration(seconds: f64) -> String {
     let whole = seconds.max(0.0).round() as u64;
     match whole {
         0..10 if seconds.fract() > 0.0 => format!("{seconds:.2} s"),
-        0..10 => format!("{whole} s"),
-        10..60 => format!("{whole} s"),
+        0..60 => format!("{whole} s"),
         60..3600 => format!("{} min {} s", whole / 60, whole % 60),
         _ => format!("{} h {} min", whole / 3600, whole % 3600 / 60),
     }
@@ -251,7 +250,7 @@ mod tests {
 
     #[test]
     fn a_failed_task_shows_the_end_of_its_output() {
-        let output: String = (0..30).map(|line| format!("line {line}\n")).collect();
+        let output: String = (0..30).map(|line| format!("line {line}")).collect::<Vec<_>>().join("\n");
         let event = Event::TaskFailed {
             task: TaskId(7),
             tool: "C45".into(),

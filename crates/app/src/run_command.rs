@@ -42,17 +42,17 @@ pub fn run(args: &RunArgs) -> Result<u8, Vec<Problem>> {
     if let Some(event) = ended {
         show.show(&event);
     }
-    Ok(conclude(args, &report, written, &report_dir))
+    Ok(conclude(args, &report, &written, &report_dir))
 }
 
 /// Says where the report is; the exit code.
-fn conclude(args: &RunArgs, report: &Run, written: Result<(), String>, report_dir: &Path) -> u8 {
+fn conclude(args: &RunArgs, report: &Run, written: &Result<(), String>, report_dir: &Path) -> u8 {
     let tell = |line: String| {
         if !args.quiet && !args.json {
             eprintln!("{line}");
         }
     };
-    match &written {
+    match written {
         Ok(()) => tell(format!("report: {}", report_dir.join("report.html").display())),
         Err(error) => eprintln!("error: the report could not be written: {error}"),
     }

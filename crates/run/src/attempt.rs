@@ -56,6 +56,7 @@ pub async fn run(context: Arc<Context>, task: TaskId, attempt: u32, cancel: Canc
         max_rss_bytes: None,
         stdout: None,
         stderr: None,
+        refused: false,
         result: Ok(Vec::new()),
     };
     tried.result = context.perform(attempt, cancel, &mut tried).await;
@@ -81,8 +82,9 @@ impl Context {
             (Ok(()), Some(workspace)) => self.collect(workspace, task).await,
             (outcome, _) => outcome.map(|()| Vec::new()),
         };
+        tried.refused = self.refusals() > refused_before;
         // Before the folder goes: how full the pool was is part of the story.
-        let outcome = outcome.map_err(|failure| self.blame_space(failure, refused_before));
+        let outcome = outcome.map_err(|failure| if tried.refused { self.blame_space(failure) } else { failure });
         if let (Err(_), Some(workspace)) = (&outcome, workspace) {
             // What cannot be removed is told by the log; the failure that came first is what the user needs.
             if let Err(trouble) = workspace.discard(task).await {
@@ -192,10 +194,9 @@ impl Context {
         self.workspace.as_ref().map_or(0, |workspace| workspace.usage().refused)
     }
 
-    /// If the pool refused space while the task ran, that is why it failed, and what to do about it is said.
-    fn blame_space(&self, failure: Failure, refused_before: u64) -> Failure {
-        let own = matches!(failure.kind, ReasonKind::Exit | ReasonKind::Signal | ReasonKind::MissingOutput);
-        if !own || self.refusals() == refused_before {
+    /// The pool refused space while the task ran: that is why it failed, and what to do about it is said.
+    fn blame_space(&self, failure: Failure) -> Failure {
+        if !matches!(failure.kind, ReasonKind::Exit | ReasonKind::Signal | ReasonKind::MissingOutput) {
             return failure;
         }
         let usage = self.workspace.as_ref().map(Workspace::usage).unwrap_or_default();

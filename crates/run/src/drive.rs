@@ -9,6 +9,7 @@
 //! One thread runs the loop; processes, copies and removals go on beside it.
 
 use crate::attempt::{self, Context};
+use crate::crowded::Crowded;
 use crate::event::{Event, Progress};
 use crate::export::{self, Written};
 use crate::guess::Guess;
@@ -64,6 +65,7 @@ pub struct Driver<'a> {
     /// Members on their way out; true if they are to be dropped afterwards.
     leaving: HashMap<DataId, bool>,
     failures: HashMap<TaskId, Failure>,
+    crowded: Crowded,
     guess: Guess,
     commands: Vec<Command>,
     ended: bool,
@@ -94,6 +96,7 @@ impl<'a> Driver<'a> {
             export_turns: Arc::new(Semaphore::new(EXPORTS_AT_ONCE)),
             leaving: HashMap::new(),
             failures: HashMap::new(),
+            crowded: Crowded::default(),
             guess,
             commands: Vec::new(),
             ended: false,
@@ -112,6 +115,7 @@ impl<'a> Driver<'a> {
                 () = self.cancel.cancelled(), if !cancelled => {
                     cancelled = true;
                     self.feed(sched::Event::Cancel).await;
+                    self.give_up_crowded().await;
                 }
                 Some(ended) = self.attempts.join_next() => self.attempt_ended(joined(ended)).await,
                 Some(ended) = self.exporting.join_next() => self.export_ended(joined(ended)).await,
@@ -150,7 +154,12 @@ impl<'a> Driver<'a> {
         }
     }
 
+    /// Starts what the scheduler says; it does not count an attempt that we added.
     fn start(&mut self, task: TaskId, slot: u32, attempt: u32) {
+        self.launch(task, slot, attempt + u32::from(self.crowded.had_another_chance(task)));
+    }
+
+    fn launch(&mut self, task: TaskId, slot: u32, attempt: u32) {
         let stop = CancellationToken::new();
         self.stops.insert(task, stop.clone());
         self.record.started(task, slot, attempt);
@@ -166,6 +175,9 @@ impl<'a> Driver<'a> {
         let seconds = tried.ended.saturating_duration_since(tried.started).as_secs_f64();
         match tried.result {
             Ok(made) => {
+                if let Some(doubt) = tried.refused.then(|| self.record.doubtful(task)).flatten() {
+                    (self.tell)(&Event::Warning(doubt));
+                }
                 self.guess.done(&self.context.flow.workflow().tasks[task.0 as usize], seconds);
                 let tool = self.tool_name(task);
                 (self.tell)(&Event::TaskDone { task, tool, seconds });
@@ -174,11 +186,41 @@ impl<'a> Driver<'a> {
                 }
                 self.feed(sched::Event::Done(task)).await;
             }
-            Err(failure) => {
-                let retry = failure.retry;
-                self.failures.insert(task, failure);
-                self.feed(sched::Event::Failed { task, retry }).await;
-            }
+            Err(failure) => self.attempt_failed(task, failure).await,
+        }
+        self.start_crowded();
+    }
+
+    async fn attempt_failed(&mut self, task: TaskId, failure: Failure) {
+        let crowded = failure.kind == ReasonKind::NoSpace && self.others_run() && !self.cancel.is_cancelled();
+        let retry = failure.retry;
+        self.failures.insert(task, failure);
+        if !(crowded && self.crowded.admit(task)) {
+            self.feed(sched::Event::Failed { task, retry }).await;
+        }
+    }
+
+    fn others_run(&self) -> bool {
+        !self.attempts.is_empty() || !self.crowded.waiting.is_empty()
+    }
+
+    /// When nothing else runs, the next task that others left no space gets its other chance. For the scheduler it has been
+    /// running all the time, so its slot is still its own.
+    fn start_crowded(&mut self) {
+        if !self.attempts.is_empty() || self.cancel.is_cancelled() {
+            return;
+        }
+        let Some(task) = self.crowded.waiting.pop_front() else { return };
+        let before = &self.record.run.tasks[task.0 as usize];
+        let (slot, attempt) = (before.slot.unwrap_or(0), before.attempts + 1);
+        self.retry(task);
+        self.launch(task, slot, attempt);
+    }
+
+    /// The run is ended: what waits for its other chance keeps its failure.
+    async fn give_up_crowded(&mut self) {
+        for task in std::mem::take(&mut self.crowded.waiting) {
+            self.feed(sched::Event::Failed { task, retry: false }).await;
         }
     }
 
@@ -344,7 +386,8 @@ fn joined<T>(outcome: Result<T, tokio::task::JoinError>) -> T {
 async fn export_one(context: &Context, data: DataId, place: PathBuf) -> Result<Written, String> {
     let workspace = context.workspace.as_ref().expect("what is exported was written in a workspace");
     let mut source = workspace.open(data).await.map_err(|trouble: Trouble| trouble.to_string())?;
-    let written = tokio::task::spawn_blocking(move || export::write(&mut source, &place));
+    let mode = source.mode;
+    let written = tokio::task::spawn_blocking(move || export::write(&mut source, &place, mode));
     match written.await {
         Ok(outcome) => outcome.map_err(|error| error.to_string()),
         Err(panic) => std::panic::resume_unwind(panic.into_panic()),

@@ -1,13 +1,17 @@
 //! Outputs under `--out`: what each is called, and how it gets there whole or not at all.
 //!
-//! A file is written beside its place under a hidden name and renamed (not synced to the disk): whoever looks sees the old file,
-//! no file, or the whole new one. What cannot be finished (a full disk) is removed before the error is told.
+//! A file is written without a name (`O_TMPFILE`; a hidden name where the file system has no such files) and gets its place when
+//! it is whole: whoever looks sees the old file, no file, or the whole new one. What cannot be finished (a full disk, a kill) is
+//! gone by itself. Nothing is synced to the disk: outputs are as durable as what any other tool writes.
 
 use bytes::Bytes;
 use flow::{DataId, Workflow};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Bytes read from the pool at a time.
@@ -64,15 +68,16 @@ pub struct Written {
     pub hash: String,
 }
 
-/// Writes `source` to `target`, whole or not at all. Makes the folders above it.
+/// Writes `source` to `target`, whole or not at all. Makes the folders above it. Of the permission bits in `mode` only
+/// those to execute count: who may read it is for the user's umask to say.
 ///
 /// # Errors
 /// Names the target and what failed; nothing of this attempt is left under the output folder but empty folders.
-pub fn write(source: &mut dyn Pieces, target: &Path) -> io::Result<Written> {
+pub fn write(source: &mut dyn Pieces, target: &Path, mode: u32) -> io::Result<Written> {
     let told = |error: io::Error| io::Error::new(error.kind(), format!("{}: {}", target.display(), reason(&error)));
     let folder = target.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).map_err(told)?;
-    let mut part = Part::create(target).map_err(told)?;
+    let mut part = Part::create(target, mode).map_err(told)?;
     let written = copy(source, &mut part.file).map_err(told)?;
     part.finish(target).map_err(told)?;
     Ok(written)
@@ -104,25 +109,34 @@ fn copy(source: &mut dyn Pieces, file: &mut File) -> io::Result<Written> {
     Ok(Written { bytes: offset, hash: hasher.finalize().to_hex().to_string() })
 }
 
-/// A file under its hidden name; removed when dropped before `finish`.
+/// A file that is not whole yet; gone when dropped before `finish`.
 struct Part {
     file: File,
+    /// The hidden name that it has, or gets just before its own.
     path: PathBuf,
     finished: bool,
 }
 
 impl Part {
-    fn create(target: &Path) -> io::Result<Self> {
+    fn create(target: &Path, mode: u32) -> io::Result<Self> {
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         // Names near the limit of 255 bytes must not grow past it; the process number keeps two runs apart.
         let name: String = name.chars().take(60).collect();
         let path = target.with_file_name(format!(".{name}.{}.part", std::process::id()));
-        Ok(Self { file: File::create(&path)?, path, finished: false })
+        let mode = 0o666 | (mode & 0o111);
+        // File systems say in several ways that they have no nameless files, so every error counts.
+        let named = |_| File::options().write(true).create(true).truncate(true).mode(mode).open(&path);
+        let file = nameless(&path, mode).or_else(named)?;
+        Ok(Self { file, path, finished: false })
     }
 
     fn finish(mut self, target: &Path) -> io::Result<()> {
         if target.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
+        }
+        if self.file.metadata()?.nlink() == 0 {
+            let open = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+            rustix::fs::linkat(CWD, open, CWD, &self.path, AtFlags::SYMLINK_FOLLOW)?;
         }
         fs::rename(&self.path, target)?;
         self.finished = true;
@@ -136,6 +150,14 @@ impl Drop for Part {
             let _ = fs::remove_file(&self.path);
         }
     }
+}
+
+/// A file in the folder of `path` that has no name; without /proc it could never get one.
+fn nameless(path: &Path, mode: u32) -> io::Result<File> {
+    fs::metadata("/proc/self/fd")?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(folder, flags, Mode::from_raw_mode(mode))?.into())
 }
 
 #[cfg(test)]
@@ -202,7 +224,7 @@ mod tests {
     fn an_output_appears_whole_with_its_hash() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("deep/er/out.txt");
-        let written = write(&mut Given { data: b"tide".to_vec(), fails: false }, &target).unwrap();
+        let written = write(&mut Given { data: b"tide".to_vec(), fails: false }, &target, 0o600).unwrap();
         assert_eq!(fs::read(&target).unwrap(), b"tide");
         assert_eq!(written, Written { bytes: 4, hash: blake3::hash(b"tide").to_hex().to_string() });
     }
@@ -212,9 +234,21 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("out.txt");
         fs::write(&target, "old").unwrap();
-        let error = write(&mut Given { data: b"half".to_vec(), fails: true }, &target).unwrap_err();
+        let error = write(&mut Given { data: b"half".to_vec(), fails: true }, &target, 0o600).unwrap_err();
         assert!(error.to_string().contains("out.txt"), "{error}");
         assert_eq!(fs::read(&target).unwrap(), b"old");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_program_stays_executable_and_a_second_run_replaces_the_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("tool");
+        for text in ["one", "two"] {
+            write(&mut Given { data: text.into(), fails: false }, &target, 0o700).unwrap();
+        }
+        assert_eq!(fs::read(&target).unwrap(), b"two");
+        assert_eq!(fs::metadata(&target).unwrap().mode() & 0o100, 0o100);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
@@ -222,7 +256,8 @@ mod tests {
     fn a_folder_in_the_way_is_named() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("out.txt")).unwrap();
-        let error = write(&mut Given { data: vec![1], fails: false }, &folder.path().join("out.txt")).unwrap_err();
+        let error =
+            write(&mut Given { data: vec![1], fails: false }, &folder.path().join("out.txt"), 0o600).unwrap_err();
         assert!(error.to_string().contains("a folder stands where"), "{error}");
     }
 }

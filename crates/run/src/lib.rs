@@ -10,6 +10,7 @@
 
 mod attempt;
 mod checked;
+mod crowded;
 mod drive;
 mod event;
 mod export;

@@ -48,6 +48,8 @@ pub struct Tried {
     pub stdout: Option<Captured>,
     /// The same on standard error.
     pub stderr: Option<Captured>,
+    /// Whether the pool refused space to somebody while it ran.
+    pub refused: bool,
     /// What it wrote, or why it failed.
     pub result: Result<Vec<Made>, Failure>,
 }
@@ -58,12 +60,14 @@ pub struct Record {
     /// The report so far.
     pub run: Run,
     begun: Instant,
+    /// Tasks that may have written less than they meant to.
+    doubts: usize,
 }
 
 impl Record {
     /// A record whose times count from `begun`.
     pub fn new(run: Run, begun: Instant) -> Self {
-        Self { run, begun }
+        Self { run, begun, doubts: 0 }
     }
 
     /// Seconds from the start to `moment`.
@@ -156,6 +160,21 @@ impl Record {
     pub fn sample(&mut self, used: u64, capacity: u64) {
         let now = self.now();
         self.run.pool.push(now, used, capacity);
+    }
+
+    /// A task ended well although the pool was full while it ran: programs that do not look at errors of writing do.
+    pub fn doubtful(&mut self, id: TaskId) -> Option<String> {
+        const TOLD_MAX: usize = 10;
+        let tool = self.task(id).tool.clone();
+        let text = format!(
+            "the pool was full while task {} {tool} ran, which ended well all the same: its outputs may be cut short; give more with --memory",
+            id.0
+        );
+        self.doubts += 1;
+        (self.doubts <= TOLD_MAX).then(|| {
+            self.run.warnings.push(text.clone());
+            text
+        })
     }
 
     /// Something about the whole run went wrong; the first word of it stays.

@@ -1,4 +1,5 @@
 //! A panic in the middle of a run leaves no mount, no folder and no process behind.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use run::{Asked, Checked, Event, LastResort, Order, Storage};
 use std::collections::BTreeSet;

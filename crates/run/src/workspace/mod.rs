@@ -148,7 +148,7 @@ impl Workspace {
     pub async fn discard(&self, task: TaskId) -> Result<(), Trouble> {
         match &self.form {
             Form::Mounted(_) => mounted::discard(&self.base, task).await,
-            Form::Staged(staged) => staged.leave(&self.base, task).await,
+            Form::Staged(staged) => staged.discard(&self.base, task).await,
         }
     }
 

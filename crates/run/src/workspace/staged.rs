@@ -49,12 +49,24 @@ impl Staged {
         Ok(Collected::Missing(missing))
     }
 
+    /// Removes what the attempt left on the RAM disk, and what it already had brought into the pool.
+    pub async fn discard(&self, base: &Base, task: TaskId) -> Result<(), Trouble> {
+        let left = self.leave(base, task).await;
+        let dir = layout::task_dir(&base.flow, task);
+        let removed = match base.find(Path::new(&dir)).await? {
+            Some(_) => base.remove(Path::new(&dir)).await,
+            None => Ok(()),
+        };
+        left.and(removed)
+    }
+
     /// Gives back the inputs and removes the task's folder.
     pub async fn leave(&self, base: &Base, task: TaskId) -> Result<(), Trouble> {
-        let dir = base.root.join(layout::task_dir(&base.flow, task));
-        remove(&dir)?;
+        // A folder that stays must not keep the inputs too.
+        let removed = remove(&base.root.join(layout::task_dir(&base.flow, task)));
         let mut resident = self.resident.lock().await;
-        copied_inputs(base, task).into_iter().try_for_each(|data| give_back(base, &mut resident, data))
+        let given_back = copied_inputs(base, task).into_iter().map(|data| give_back(base, &mut resident, data));
+        given_back.fold(removed, Result::and)
     }
 
     /// Copies the inputs that are not there yet.

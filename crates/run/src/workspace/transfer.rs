@@ -63,14 +63,25 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Trouble> +
 pub async fn into_pool(base: &Base, host: PathBuf, place: &Path) -> Result<u64, Trouble> {
     let (base, place, runtime) = (base.clone(), place.to_path_buf(), Handle::current());
     blocking(move || {
-        let mut file = File::open(&host).map_err(Trouble::host(&host))?;
-        let mode = file.metadata().map_err(Trouble::host(&host))?.permissions().mode() & 0o777;
+        let mode = fs::metadata(&host).map_err(Trouble::host(&host))?.permissions().mode() & 0o777;
+        let mut file = open_ours(&host, mode).map_err(Trouble::host(&host))?;
         let handle = runtime.block_on(base.create(&place, mode))?;
         let copied = copy_in(&base, &runtime, &mut file, &host, (handle, &place));
         runtime.block_on(base.pool.close(handle)).map_err(Trouble::pool(&place))?;
         copied
     })
     .await
+}
+
+/// Opens a file for reading, also if it is ours and its tool left it unreadable.
+fn open_ours(host: &Path, mode: u32) -> io::Result<File> {
+    match File::open(host) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            fs::set_permissions(host, fs::Permissions::from_mode(mode | 0o400))?;
+            File::open(host)
+        }
+        outcome => outcome,
+    }
 }
 
 fn copy_in(
