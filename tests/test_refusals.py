@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 
 import pytest
 from workbench import Workbench
@@ -91,6 +93,9 @@ FLAGS = {
     "a variable that the script never declares": (["--set", "m=3"], ["m"]),
     "an assignment without a value": (["--set", "n"], ["--set n"]),
     "a size that is none": (["--memory", "lots"], ["lots"]),
+    "a pool too small for anything": (["--memory", "1KiB"], ["--memory", "16 MiB"]),
+    "a report folder below a file": (["--report", "/etc/hostname/r"], ["--report", "/etc/hostname"]),
+    "a regular expression that is none": (["--export", "/(/"], ["--export", "unclosed"]),
     "no slots": (["--slots", "0"], ["0"]),
     "an unknown flag": (["--keeep"], ["--keep"]),
     "a data folder that is not there": (["--data", "/nowhere/at/all"], ["/nowhere/at/all"]),
@@ -156,3 +161,37 @@ def test_check_says_what_run_would_and_show_lists(bench: Workbench) -> None:
     assert json.loads(exported.stdout)["tidemill_flow"] == 1
     bench.script('var d = Data.define("D"); ghost({to: d});')
     assert bench.tidemill("flow", "check", bench.workflow, *flags).returncode == 2
+
+
+@pytest.mark.parametrize("storage", ["mount"])
+@pytest.mark.parametrize("kind", ["fifo", "folder", "dangling link", "nothing"])
+def test_an_input_that_is_no_file_is_refused_without_waiting(bench: Workbench, kind: str) -> None:
+    """A descriptor names its inputs itself, so they may be anything; opening a FIFO would wait for a writer."""
+    bench.script(COPY + "copy({from: a, to: b});")
+    exported = bench.tidemill("flow", "export", bench.workflow, "--data", bench.data, "--tools", bench.tools)
+    odd = bench.data / "odd.txt"
+    make = {"fifo": lambda: os.mkfifo(odd), "folder": odd.mkdir, "dangling link": lambda: odd.symlink_to("gone"), "nothing": lambda: None}
+    make[kind]()
+    flow = bench.root / "flow.json"
+    flow.write_text(exported.stdout.replace("in.txt", "odd.txt"))
+    done = bench.tidemill("run", flow, "--data", bench.data)
+    assert done.returncode == 2
+    assert "odd.txt" in done.stderr
+
+
+@pytest.mark.parametrize("storage", ["mount"])
+def test_a_workflow_without_an_end_is_refused(bench: Workbench) -> None:
+    done = bench.tidemill("run", "/dev/zero")
+    assert done.returncode == 2
+    assert "larger than" in done.stderr
+
+
+@pytest.mark.parametrize("storage", ["mount"])
+def test_a_folder_that_is_gone_is_told(bench: Workbench) -> None:
+    bench.script(COPY + "copy({from: a, to: b});")
+    gone = bench.root / "gone"
+    gone.mkdir()
+    command = f"cd {gone} && rmdir {gone} && {bench.binary} run {bench.workflow} --data {bench.data} --tools {bench.tools}"
+    done = subprocess.run(["bash", "-c", command], env=bench.environment(), capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "the current folder is gone" in done.stderr

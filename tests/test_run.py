@@ -320,3 +320,151 @@ def test_standard_streams_of_the_run_itself_stay_usable(bench: Workbench) -> Non
     assert json.loads(done.stdout)["event"] == "started"
     bench.wait_for((bench.report / "run.json").exists)
     assert (bench.out / "B.txt").exists()
+
+
+CROWD = """
+var d = Data.define("D", 2), f = Data.define("F", 2);
+for (var i = 0; i < 2; i++) {
+    var mine = i, other = 1 - i;
+    shell({script: 'set -e; { head -c 7340032 /dev/zero; touch ROOT/' + mine + '; while [ ! -e ROOT/' + other + ' ]; do sleep 0.01; done;' +
+        'head -c 5242880 /dev/zero; } > "$1"', to: d[i]});
+    measure({from: d[i], to: f[i]});
+}
+"""
+
+
+def test_writers_that_crowd_each_other_out_are_tried_again_alone(bench: Workbench, storage: str) -> None:
+    """Each holds half of the pool and waits for the rest: without another chance both would fail, though one fits after the other."""
+    bench.script(CROWD.replace("ROOT", str(bench.root)))
+    run = bench.run("--memory", "16MiB", "--slots", "2", env={"TIDEMILL_SPACE_WAIT": "0.5"})
+    assert run.code == 0, run.err
+    assert [(bench.out / "F" / f"F_{i}.txt").read_text().strip() for i in range(2)] == [str(12 << 20)] * 2
+    if storage == "mount":  # a staged task writes to the RAM disk first, and one of them may come first then
+        retried = [task for task in run.report["tasks"] if task["attempts"] == 2]
+        assert "pool was full" in retried[0]["earlier"][0]["text"]
+
+
+def test_a_tool_that_ignores_a_full_pool_is_warned_about(bench: Workbench, storage: str) -> None:
+    if storage != "mount":
+        pytest.skip("a staged tool writes to the RAM disk: the pool refuses us, not the tool")
+    bench.script('var d = Data.define("D"); shell({script: \'head -c 64000000 /dev/zero > "$1"; true\', to: d});')
+    run = bench.run("--memory", "32MiB", env={"TIDEMILL_SPACE_WAIT": "0.2"})
+    assert run.code == 0
+    assert "cut short" in run.err
+    assert any("cut short" in warning for warning in run.report["warnings"])
+
+
+def test_a_signal_that_was_ignored_stays_ignored(bench: Workbench) -> None:
+    """`nohup tidemill run` goes on when the terminal hangs up."""
+    go = bench.root / "go"
+    bench.script(f'var d = Data.define("D"); shell({{script: \'while [ ! -e {go} ]; do sleep 0.02; done; echo on > "$1"\', to: d}});')
+    command = ["bash", "-c", "trap '' HUP INT; exec \"$@\"", "bash", *bench.arguments("--json")]
+    process = subprocess.Popen(command, cwd=bench.root, env=bench.environment(), stdout=subprocess.PIPE, text=True)
+    bench.wait_for_event(process, "task_started")
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGINT)
+    bench.last_progress(process)
+    go.touch()
+    assert process.wait(timeout=30) == 0
+    assert (bench.out / "D.txt").read_text() == "on\n"
+
+
+def test_a_second_signal_ends_at_once_and_takes_daemons_along(bench: Workbench) -> None:
+    marker = f"sleep 6{os.getpid()}.25"
+    bench.script(f'var d = Data.define("D"); shell({{script: \'trap "" TERM; setsid {marker} & {marker}; {marker}\', to: d}});')
+    process = bench.start("--json")
+    bench.wait_for_event(process, "task_started")
+    bench.wait_for(lambda: len(bench.processes(marker)) == 2)
+    process.send_signal(signal.SIGTERM)
+    bench.last_progress(process)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=30) == 143
+    bench.wait_for(lambda: not bench.processes(marker))
+    assert bench.mounts() == []
+    assert not list(Path("/dev/shm").glob(f"tidemill-*-{process.pid}"))
+
+
+def test_a_time_out_ends_children_too(bench: Workbench) -> None:
+    marker = f"sleep 5{os.getpid()}.5"
+    with bench.tools.open("a") as tools:
+        tools.write(f'\n[tools.family]\ncommand = ["sh", "-c", "{marker} & {marker}", "sh", "{{to}}"]\ntimeout = "300ms"\noutputs.to = {{}}\n')
+    bench.script('var d = Data.define("D"); family({to: d});')
+    run = bench.run()
+    assert run.report["tasks"][0]["reason"]["kind"] == "timeout"
+    assert bench.processes(marker) == []
+
+
+def test_output_of_a_tool_cannot_command_the_terminal(bench: Workbench) -> None:
+    bench.script('var d = Data.define("D"); shell({script: \'printf "\\\\033[31mred\\\\033[0m\\\\a" >&2; exit 1\', to: d});')
+    run = bench.run()
+    assert "| red" in run.err
+    assert "\x1b" not in run.err
+    assert "\x1b[31m" in run.report["tasks"][0]["reason"]["stderr"]["head"], "the report has all of it"
+
+
+def test_names_of_inputs_may_be_odd(bench: Workbench) -> None:
+    folder = bench.data / "P"
+    folder.mkdir()
+    names = ["-dash.txt", "with space.txt", "quo'te\".txt", "ünï ☂.txt", "$HOME.txt", "{to}.txt"]
+    for name in names:
+        (folder / name).write_text(name)
+    (folder / "empty.txt").touch()
+    (folder / "link.txt").symlink_to(bench.data / "in.txt")
+    bench.script('var p = Data.get(/^P/); var a = Data.define("A"), d = Data.define("Dir"); join_args({from: p, to: a}); join_dir({from: p, to: d});')
+    run = bench.run()
+    assert run.code == 0, run.err
+    joined = (bench.out / "A.txt").read_text()
+    assert all(name in joined for name in names)
+    assert "tide\n" in joined
+    assert set(names) <= set((bench.out / "Dir.txt").read_text().splitlines())
+
+
+def test_a_task_knows_what_it_is(bench: Workbench) -> None:
+    """docs/formats/tools.md lists these variables."""
+    bench.script('var d = Data.define("D"); shell({script: \'env | grep ^TIDEMILL_ > "$1"; pwd >> "$1"\', to: d});')
+    run = bench.run()
+    *variables, folder = (bench.out / "D.txt").read_text().splitlines()
+    said = dict(line.split("=", 1) for line in variables)
+    assert said["TIDEMILL_RUN"] == run.report["id"]
+    assert (said["TIDEMILL_TASK"], said["TIDEMILL_TOOL"], said["TIDEMILL_ATTEMPT"]) == ("0", "shell", "1")
+    assert folder.endswith("/shell.0")
+
+
+def test_what_stands_where_an_output_belongs_is_told(bench: Workbench) -> None:
+    bench.script('var d = Data.define("D", 2); shell({script: \'mkdir "$1"\', to: d[0]}); shell({script: \'ln -s /etc/hostname "$1"\', to: d[1]});')
+    run = bench.run()
+    assert run.code == 1
+    texts = [task["reason"]["text"] for task in run.report["tasks"]]
+    assert "a directory is there" in texts[0]
+    assert "a symbolic link is there" in texts[1]
+
+
+def test_much_output_of_a_tool_is_bounded_in_the_report(bench: Workbench) -> None:
+    bench.script('var d = Data.define("D"); shell({script: \'head -c 50000000 /dev/zero | tr "\\\\0" x; echo the end >&2; exit 1\', to: d});')
+    run = bench.run()
+    reason = run.report["tasks"][0]["reason"]
+    assert reason["stdout"]["bytes"] == 50_000_000
+    assert len(json.dumps(reason)) < 100_000
+    assert "the end" in run.err
+
+
+def test_a_program_that_a_task_writes_stays_executable(bench: Workbench) -> None:
+    bench.script('var d = Data.define("D"); shell({script: \'echo "#!/bin/sh" > "$1"; chmod +x "$1"\', to: d});')
+    assert bench.run().code == 0
+    assert os.access(bench.out / "D.txt", os.X_OK)
+
+
+def test_many_outputs_are_named_up_to_ten_and_counted(bench: Workbench) -> None:
+    bench.script('var a = Data.get("in"); var b = Data.define("B", 12); for (var i = 0; i < 12; i++) copy({from: a, to: b[i]});')
+    run = bench.run()
+    assert run.err.count("wrote /") == 10
+    assert "wrote 2 more; 12 outputs, 60 B" in run.err
+
+
+def test_two_runs_with_one_output_folder_both_write_whole_files(bench: Workbench) -> None:
+    bench.script('var a = Data.get("in"); var b = Data.define("B", 20); for (var i = 0; i < 20; i++) copy({from: a, to: b[i]});')
+    started = [bench.start() for _ in range(2)]
+    assert [process.wait(timeout=60) for process in started] == [0, 0]
+    assert {path.read_text() for path in bench.out.rglob("*.txt")} == {"tide\n"}
+    assert list(bench.root.rglob("*.part")) == []
+    assert json.loads((bench.report / "run.json").read_text())["outcome"] == "done"

@@ -28,6 +28,12 @@ command = ["sh", "-c", "{script}", "sh", "{to}"]
 outputs.to = { extension = ".txt" }
 config.script = { type = "string" }
 
+[tools.measure]
+command = ["sh", "-c", "wc -c < $1", "sh", "{from}"]
+stdout = "{to}"
+inputs.from = {}
+outputs.to = { extension = ".txt" }
+
 [tools.slow]
 command = ["sh", "-c", "sleep 60", "sh", "{to}"]
 timeout = "300ms"
