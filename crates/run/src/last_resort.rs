@@ -54,8 +54,13 @@ mod tests {
         fs::create_dir_all(ram_disk.join("data")).expect("made");
         let id = format!("last-resort-{}", std::process::id());
         let mut tool = Command::new("sleep").arg("600").env("TIDEMILL_RUN", &id).spawn().expect("started");
-        let resort = LastResort::default();
         let mark = format!("TIDEMILL_RUN={id}");
+        // A process has its environment a moment after it has its number.
+        let environment = format!("/proc/{}/environ", tool.id());
+        while !fs::read_to_string(&environment).expect("it lives").contains(&mark) {
+            std::thread::yield_now();
+        }
+        let resort = LastResort::default();
         resort.arm(Some(Remains { unmounter: None, ram_disk: Some(ram_disk.clone()), mark }));
         resort.clone().act();
         assert_eq!(tool.wait().expect("waited").signal(), Some(9));
