@@ -24,7 +24,7 @@ pub enum NotFound {
         path: PathBuf,
     },
     /// No folder has it.
-    #[error("`{name}` is not installed: it is in none of {}", list(.searched))]
+    #[error("`{name}` is not installed: {}", list(.searched))]
     NotInstalled {
         /// The name.
         name: String,
@@ -69,7 +69,8 @@ fn executable(path: PathBuf) -> Result<PathBuf, NotFound> {
 
 fn list(dirs: &[PathBuf]) -> String {
     if dirs.is_empty() {
-        return "no folders (PATH is empty)".into();
+        return "PATH is empty".into();
     }
-    dirs.iter().map(|dir| dir.display().to_string()).collect::<Vec<_>>().join(":")
+    let dirs: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
+    format!("it is in none of {}", dirs.join(":"))
 }

@@ -9,6 +9,7 @@
 use crate::checked::Checked;
 use crate::record::{Failure, Tried};
 use crate::workspace::{Collected, Made, Missing, Trouble, Workspace};
+use base::ByteSize;
 use exec::{Ending, Launch};
 use flow::{Command, DataId, TaskId, ToolId};
 use report::{Captured, ReasonKind};
@@ -23,6 +24,10 @@ use wire::Refusal;
 /// What to do about a full pool.
 const ROOM_HINT: &str =
     "give it more with --memory, run fewer tasks at once with --slots, or leave --keep out so that temporaries go";
+
+/// What to do about a full RAM disk: containers often have a small one.
+const RAM_DISK_HINT: &str = "run fewer tasks at once with --slots, make it larger (mount -o remount,size=8G /dev/shm; \
+     docker run --shm-size 8g), or let the pool be mounted (as root, or with fusermount3)";
 
 /// What all attempts of a run share.
 #[derive(Debug)]
@@ -84,7 +89,7 @@ impl Context {
         };
         tried.refused = self.refusals() > refused_before;
         // Before the folder goes: how full the pool was is part of the story.
-        let outcome = outcome.map_err(|failure| if tried.refused { self.blame_space(failure) } else { failure });
+        let outcome = outcome.map_err(|failure| self.blame_space(failure, tried.refused));
         if let (Err(_), Some(workspace)) = (&outcome, workspace) {
             // What cannot be removed is told by the log; the failure that came first is what the user needs.
             if let Err(trouble) = workspace.discard(task).await {
@@ -194,19 +199,25 @@ impl Context {
         self.workspace.as_ref().map_or(0, |workspace| workspace.usage().refused)
     }
 
-    /// The pool refused space while the task ran: that is why it failed, and what to do about it is said.
-    fn blame_space(&self, failure: Failure) -> Failure {
-        if !matches!(failure.kind, ReasonKind::Exit | ReasonKind::Signal | ReasonKind::MissingOutput) {
-            return failure;
-        }
-        let usage = self.workspace.as_ref().map(Workspace::usage).unwrap_or_default();
-        let text = format!(
-            "{}; the pool was full ({} of {} used): {ROOM_HINT}",
-            failure.text,
-            base::ByteSize(usage.used),
-            base::ByteSize(usage.capacity)
-        );
+    /// If there was no space while the task ran, that is why it failed, and what to do about it is said.
+    fn blame_space(&self, failure: Failure, refused: bool) -> Failure {
+        let own = matches!(failure.kind, ReasonKind::Exit | ReasonKind::Signal | ReasonKind::MissingOutput);
+        let Some(full) = self.what_is_full(refused).filter(|_| own) else { return failure };
+        let text = format!("{}; {full}", failure.text);
         Failure { kind: ReasonKind::NoSpace, text, ..failure }
+    }
+
+    /// The pool if it refused space, or the RAM disk if it is full now.
+    fn what_is_full(&self, refused: bool) -> Option<String> {
+        let workspace = self.workspace.as_ref()?;
+        let told = |what: String, space: wire::Usage, hint: &str| {
+            format!("{what} was full ({} of {} used): {hint}", ByteSize(space.used), ByteSize(space.capacity))
+        };
+        if refused {
+            return Some(told("the pool".into(), workspace.usage(), ROOM_HINT));
+        }
+        let (place, space) = workspace.full_ram_disk()?;
+        Some(told(format!("the RAM disk of {}", place.display()), space, RAM_DISK_HINT))
     }
 }
 
@@ -218,7 +229,7 @@ fn kept(captured: &exec::Captured) -> Option<Captured> {
 fn around(trouble: &Trouble, what: &str) -> Failure {
     match trouble {
         Trouble::Pool { refusal: Refusal::NoSpace(shortage), .. } => {
-            let (used, capacity) = (base::ByteSize(shortage.used), base::ByteSize(shortage.capacity));
+            let (used, capacity) = (ByteSize(shortage.used), ByteSize(shortage.capacity));
             let waited = shortage.waited.as_secs_f64();
             let text = format!("{what}: the pool was full ({used} of {capacity} used) for {waited:.1} s: {ROOM_HINT}");
             Failure::new(ReasonKind::NoSpace, text)
@@ -226,7 +237,7 @@ fn around(trouble: &Trouble, what: &str) -> Failure {
         Trouble::Pool { refusal: Refusal::Interrupted(_), .. } => {
             Failure { retry: false, ..Failure::new(ReasonKind::Cancelled, "the run was ended while it ran") }
         }
-        _ if trouble.is_no_space() => Failure::new(ReasonKind::NoSpace, format!("{what}: {trouble}: {ROOM_HINT}")),
+        _ if trouble.is_no_space() => Failure::new(ReasonKind::NoSpace, format!("{what}: {trouble}: {RAM_DISK_HINT}")),
         _ => Failure::new(ReasonKind::NotStarted, format!("{what}: {trouble}")),
     }
 }

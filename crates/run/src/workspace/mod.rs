@@ -172,6 +172,17 @@ impl Workspace {
         self.base.pool.usage()
     }
 
+    /// The RAM disk's folder and how full it is, if staging has filled it up.
+    pub fn full_ram_disk(&self) -> Option<(&Path, wire::Usage)> {
+        // A writer that was refused leaves less than it wanted, which is rarely more.
+        const LEFT_BYTES_MAX: u64 = 1 << 20;
+        let Form::Staged(_) = self.form else { return None };
+        let disk = rustix::fs::statvfs(&self.base.root).ok()?;
+        let (left, capacity) = (disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize);
+        let usage = wire::Usage { used: capacity.saturating_sub(left), capacity, ..wire::Usage::default() };
+        (left < LEFT_BYTES_MAX).then_some((self.base.root.as_path(), usage))
+    }
+
     /// Waits for what is still being removed.
     pub fn close(&mut self) {
         if let Form::Mounted(mounted) = &mut self.form {

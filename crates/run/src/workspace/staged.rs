@@ -149,3 +149,7 @@ fn remove(path: &Path) -> Result<(), Trouble> {
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+#[path = "staged_test.rs"]
+mod tests;

@@ -1,0 +1,107 @@
+//! Copies on the RAM disk come with their first reader and go with their last, whatever happens to the readers.
+
+use crate::checked::Checked;
+use crate::workspace::{Collected, Workspace};
+use flow::{DataId, TaskId};
+use std::fs;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// `make` writes A; two tasks read A and write B and C.
+const FLOW: &str = r#"{"tidemill_flow": 1, "name": "f",
+    "tools": [
+        {"name": "make", "command": ["make", "{to}"], "params": [{"name": "to", "kind": {"output": {}}}]},
+        {"name": "cp", "command": ["cp", "{from}", "{to}"], "params": [
+            {"name": "from", "kind": {"input": {}}}, {"name": "to", "kind": {"output": {}}}]}],
+    "elements": [{"name": "A"}, {"name": "B"}, {"name": "C"}],
+    "tasks": [{"tool": "make", "files": {"to": "A"}},
+        {"tool": "cp", "files": {"from": "A", "to": "B"}},
+        {"tool": "cp", "files": {"from": "A", "to": "C"}}]}"#;
+
+const A: DataId = DataId(0);
+const B: DataId = DataId(1);
+const MAKE: TaskId = TaskId(0);
+const FIRST: TaskId = TaskId(1);
+const SECOND: TaskId = TaskId(2);
+
+/// A workspace over the model engine, with A written by its task.
+struct Bench {
+    space: Workspace,
+    flow: Arc<Checked>,
+    _disk: tempfile::TempDir,
+}
+
+impl Bench {
+    async fn new() -> Self {
+        let flow = Arc::new(Checked::new(flow::from_json(FLOW, "f.json").unwrap(), None).unwrap());
+        let settings = node::Settings::new(base::ByteSize::mib(32));
+        let engine = store::Model::new(32 << 20, settings.stripe_bytes);
+        let pool = vfs::Vfs::new(client::Client::embedded(node::embedded(settings, Arc::new(engine))));
+        let disk = tempfile::tempdir().unwrap();
+        let space = Workspace::staged(pool, disk.path().to_path_buf(), flow.clone(), CancellationToken::new());
+        let bench = Self { space, flow, _disk: disk };
+        bench.enter(MAKE).await;
+        fs::write(bench.space.path_of(A), "tide").unwrap();
+        assert!(matches!(bench.space.collect(MAKE, false).await.unwrap(), Collected::All(made) if made[0].bytes == 4));
+        bench
+    }
+
+    async fn enter(&self, task: TaskId) {
+        let path_of = |id| self.space.path_of(id).display().to_string();
+        let command = self.flow.command(task, &self.space.dir_of(task), &path_of);
+        self.space.enter(task, &command).await.unwrap();
+    }
+
+    fn copy_of_a(&self) -> bool {
+        self.space.path_of(A).exists()
+    }
+}
+
+#[tokio::test]
+async fn a_copy_goes_with_its_last_reader() {
+    let bench = Bench::new().await;
+    assert!(!bench.copy_of_a(), "after its writer nobody reads it yet");
+    bench.enter(FIRST).await;
+    bench.enter(SECOND).await;
+    bench.space.discard(FIRST).await.unwrap();
+    assert!(bench.copy_of_a(), "the second task still reads it");
+    assert_eq!(fs::read(bench.space.path_of(A)).unwrap(), b"tide");
+    fs::write(bench.space.path_of(DataId(2)), "out").unwrap();
+    assert!(matches!(bench.space.collect(SECOND, false).await.unwrap(), Collected::All(_)));
+    assert!(!bench.copy_of_a());
+    assert!(!bench.space.dir_of(SECOND).exists());
+}
+
+#[tokio::test]
+async fn a_missing_output_keeps_the_folder_until_it_is_discarded_and_then_all_goes() {
+    let bench = Bench::new().await;
+    bench.enter(FIRST).await;
+    let Collected::Missing(missing) = bench.space.collect(FIRST, false).await.unwrap() else {
+        panic!("B was not written")
+    };
+    assert_eq!((missing[0].data, missing[0].found), (B, "nothing is there"));
+    bench.space.discard(FIRST).await.unwrap();
+    assert!(!bench.copy_of_a() && !bench.space.dir_of(FIRST).exists());
+}
+
+#[tokio::test]
+async fn a_failed_attempt_leaves_nothing_in_the_pool() {
+    let bench = Bench::new().await;
+    let before = bench.space.usage().files;
+    bench.enter(FIRST).await;
+    fs::write(bench.space.path_of(B), "half").unwrap();
+    assert!(matches!(bench.space.collect(FIRST, false).await.unwrap(), Collected::All(_)));
+    bench.enter(FIRST).await;
+    bench.space.discard(FIRST).await.unwrap();
+    assert_eq!(bench.space.usage().files, before, "B was brought into the pool, and is gone");
+}
+
+#[tokio::test]
+async fn a_task_that_cannot_have_its_input_holds_nothing() {
+    let bench = Bench::new().await;
+    bench.space.drop_member(A).await.unwrap();
+    let command = bench.flow.command(FIRST, &bench.space.dir_of(FIRST), &|_| String::new());
+    let trouble = bench.space.enter(FIRST, &command).await.unwrap_err();
+    assert!(!trouble.is_no_space());
+    assert!(!bench.copy_of_a() && !bench.space.dir_of(FIRST).exists());
+}

@@ -1,0 +1,120 @@
+//! Whole runs of real `sh` tools over a pool: what is told while they go on, and what the report says afterwards.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use report::{Outcome, ReasonKind, Run, Status};
+use run::{Asked, Checked, Event, LastResort, Order, Storage};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// A tool `sh` that runs a script, with a file to write, and tasks that each run one of `scripts`; each writes its own element.
+fn flow(scripts: &[&str], retries: u32) -> Checked {
+    let tool = serde_json::json!({"name": "sh", "command": ["sh", "-c", "{script}", "sh", "{to}"], "retries": retries, "params": [
+        {"name": "to", "kind": {"output": {}}}, {"name": "script", "kind": {"config": {"type": "string"}}}]});
+    let elements: Vec<_> = (0..scripts.len()).map(|n| serde_json::json!({"name": format!("E{n}")})).collect();
+    let task = |(n, script): (usize, &&str)| serde_json::json!({"tool": "sh", "files": {"to": format!("E{n}")}, "config": {"script": script}});
+    let tasks: Vec<_> = scripts.iter().enumerate().map(task).collect();
+    let text =
+        serde_json::json!({"tidemill_flow": 1, "name": "f", "tools": [tool], "elements": elements, "tasks": tasks});
+    Checked::new(flow::from_json(&text.to_string(), "f.json").unwrap(), None).unwrap()
+}
+
+fn order(flow: Checked, folder: &Path) -> Order {
+    let name = folder.file_name().unwrap().to_string_lossy().replace('.', "");
+    Order {
+        flow,
+        run_id: format!("drive-{name}"),
+        data_dir: folder.to_path_buf(),
+        out_dir: folder.join("out"),
+        asked: Asked::default(),
+        memory: Some(base::ByteSize::mib(32)),
+        slots: 2,
+        storage: Storage::Staging,
+        keep: false,
+        exports: BTreeSet::new(),
+        stage_in: false,
+        fail_fast: false,
+        space_wait: Duration::from_millis(200),
+        grace: Duration::from_millis(200),
+    }
+}
+
+/// Runs it; the report and the events but for progress. `cancel` is given each event.
+fn run(order: Order, mut watch: impl FnMut(&Event, &CancellationToken)) -> (Run, Vec<Event>) {
+    let cancel = CancellationToken::new();
+    let token = cancel.clone();
+    let mut told = Vec::new();
+    let mut tell = |event: &Event| {
+        watch(event, &token);
+        if !matches!(event, Event::Progress(_)) {
+            told.push(event.clone());
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let report = runtime.block_on(run::run(order, &mut tell, cancel, &LastResort::default())).unwrap();
+    (report, told)
+}
+
+fn kinds(events: &[Event]) -> Vec<String> {
+    events.iter().map(|event| event.to_json()["event"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_run_tells_its_start_each_task_its_outputs_and_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let (report, events) = run(order(flow(&["echo tide > $1"], 0), folder.path()), |_, _| ());
+    assert_eq!(report.outcome, Outcome::Done);
+    assert_eq!(kinds(&events), ["started", "task_started", "task_done", "exported", "ended"]);
+    assert_eq!(std::fs::read_to_string(folder.path().join("out/E0")).unwrap(), "tide\n");
+    assert_eq!(report.data[0].hash.as_deref(), Some(blake3::hash(b"tide\n").to_hex().as_str()));
+}
+
+#[test]
+fn a_task_is_tried_again_as_often_as_its_tool_says_and_the_report_has_all_attempts() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "test $TIDEMILL_ATTEMPT = 3 && echo ok > $1";
+    let (report, events) = run(order(flow(&[script], 2), folder.path()), |_, _| ());
+    assert_eq!(report.outcome, Outcome::Done);
+    assert_eq!((report.tasks[0].attempts, report.tasks[0].earlier.len()), (3, 2));
+    assert_eq!(kinds(&events).iter().filter(|kind| *kind == "task_retried").count(), 2);
+}
+
+#[test]
+fn a_failure_stays_with_its_task_and_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let (report, _) = run(order(flow(&["echo oh >&2; exit 4", "echo ok > $1"], 0), folder.path()), |_, _| ());
+    assert_eq!((report.outcome, report.exit_code), (Outcome::Failed, 1));
+    let reason = report.tasks[0].reason.as_ref().unwrap();
+    assert_eq!((reason.kind, reason.text.as_str()), (ReasonKind::Exit, "it ended with exit code 4"));
+    assert_eq!(reason.stderr.as_ref().unwrap().head, "oh\n");
+    assert_eq!(report.tasks[1].status, Status::Done);
+}
+
+#[test]
+fn a_run_that_is_ended_starts_nothing_more_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut order = order(flow(&["sleep 600", "echo never > $1"], 0), folder.path());
+    order.slots = 1;
+    let (report, _) = run(order, |event, cancel| {
+        if matches!(event, Event::TaskStarted { .. }) {
+            cancel.cancel();
+        }
+    });
+    assert_eq!(report.outcome, Outcome::Interrupted);
+    let kinds: Vec<ReasonKind> = report.tasks.iter().map(|task| task.reason.as_ref().unwrap().kind).collect();
+    assert_eq!(kinds, [ReasonKind::Cancelled, ReasonKind::Cancelled]);
+    assert_eq!(report.tasks[1].attempts, 0);
+}
+
+#[test]
+fn an_output_that_is_too_large_for_the_pool_fails_alone_and_says_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let scripts = ["head -c 64000000 /dev/zero > $1", "echo ok > $1"];
+    let (report, _) = run(order(flow(&scripts, 0), folder.path()), |_, _| ());
+    let reason = report.tasks[0].reason.as_ref().unwrap();
+    assert_eq!(reason.kind, ReasonKind::NoSpace);
+    assert!(reason.text.contains("--memory"), "{}", reason.text);
+    assert_eq!(report.tasks[1].status, Status::Done);
+    assert_eq!(std::fs::read_to_string(folder.path().join("out/E1")).unwrap(), "ok\n");
+}
