@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,9 @@ from example_runs import ROOT, Tidemill
 from workbench import Workbench
 
 STORAGES = ("mount", "staging")
+
+# A suite that was started in the background inherits SIGINT as ignored, and `tidemill` would keep it so.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -103,6 +103,7 @@ class Workbench:
         self.binary, self.root, self.storage = binary, root, storage
         self.data, self.out, self.report = root / "data", root / "out", root / "report"
         self.tools, self.workflow, self.runtime = root / "tools.toml", root / "flow.js", root / "runtime"
+        self.copies_before = self.copies()
         self.data.mkdir()
         self.runtime.mkdir(mode=0o700)
         (self.data / "in.txt").write_text("tide\n")
@@ -202,8 +203,13 @@ class Workbench:
         """Whether FUSE can be used by this user."""
         return os.access("/dev/fuse", os.R_OK | os.W_OK) and (os.geteuid() == 0 or shutil.which("fusermount3") is not None)
 
+    @staticmethod
+    def copies() -> set[str]:
+        """Folders of staging runs on the RAM disk, whosoever they are."""
+        return {str(path) for path in Path("/dev/shm").glob("tidemill-*-flow-*")}
+
     def leftovers(self) -> list[str]:
         """What is left of pools in the runtime folder (its lock file may stay) and on the RAM disk."""
-        shm = [str(path) for path in Path("/dev/shm").glob("tidemill-*-flow-*")]
+        shm = sorted(self.copies() - self.copies_before)
         pools = [str(path) for path in self.runtime.rglob("*") if path.is_dir() and path.parent != self.runtime]
         return shm + pools
