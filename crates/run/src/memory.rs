@@ -48,6 +48,13 @@ impl Limits {
         self.available.min(self.group.unwrap_or(u64::MAX))
     }
 
+    /// What a pool finds if staging keeps copies of running tasks' files on a RAM disk beside it: half. Copies have no limit of
+    /// their own but that of the RAM disk.
+    #[must_use]
+    pub fn beside_copies(&self) -> Self {
+        Self { total: self.total, available: self.available / 2, group: self.group.map(|group| group / 2) }
+    }
+
     /// The size of the pool: what was asked for, or half of what is free; in both cases something is left for this process
     /// and its tools, so that a full pool is an error of the run and never the end of it.
     ///
@@ -150,6 +157,13 @@ mod tests {
         let pool = limits.pool(Some(ByteSize(2 << 30))).expect("fits");
         assert_eq!(pool.size, ByteSize(896 << 20), "an eighth stays for tools and ourselves");
         assert!(pool.lowered.expect("said").contains("control group"));
+    }
+
+    #[test]
+    fn copies_on_a_ram_disk_get_their_half() {
+        let limits = Limits { total: 8 << 30, available: 4 << 30, group: Some(1 << 30) };
+        assert_eq!(limits.beside_copies().pool(None).expect("fits").size, ByteSize(256 << 20));
+        assert_eq!(limits.beside_copies().pool(Some(ByteSize(1 << 30))).expect("fits").size, ByteSize(448 << 20));
     }
 
     #[test]

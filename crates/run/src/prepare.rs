@@ -69,6 +69,7 @@ fn needs_pool(flow: &Checked) -> bool {
 fn pool_size(order: &Order, limits: &Limits, choice: Option<&Choice>) -> Result<PoolSize, Problem> {
     match choice {
         Some(Choice { mode: Mode::None, .. }) => Ok(PoolSize { size: ByteSize(0), lowered: None }),
+        Some(Choice { mode: Mode::Staging, .. }) => limits.beside_copies().pool(order.memory),
         _ => limits.pool(order.memory),
     }
 }
