@@ -18,7 +18,7 @@ pub trait Policy: Debug + Send {
 }
 
 /// In the order in which tasks became ready. When the first does not fit, later ones that do may overtake it, but only
-/// [`OVERTAKES_MAX`] times: then the machine empties until the first fits, so a big task is never starved.
+/// `OVERTAKES_MAX` times: then the machine empties until the first fits, so a big task is never starved.
 #[derive(Debug, Default)]
 pub struct Fifo {
     queue: VecDeque<TaskId>,

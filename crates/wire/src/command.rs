@@ -47,7 +47,7 @@ pub enum WritePlace {
     End,
 }
 
-/// What a partition is asked to do. Those of the second half change something and carry a [`Stamp`].
+/// What a partition is asked to do. Those of the second half change something and carry a `Stamp`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
     /// The entry, and its attributes when the inode is here. -> `Found`
