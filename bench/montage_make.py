@@ -28,10 +28,7 @@ def rules(raw: Path) -> str:
     fits = []
     for a, b in plan.find_overlaps(raw):
         pair = f"{Path(a).stem}__{Path(b).stem}"
-        lines.append(
-            f"difference/{pair}.fits: projected/{a} projected/{b}\n"
-            f"\t@mDiff projected/{a} projected/{b} $@ {header}\n"
-        )
+        lines.append(f"difference/{pair}.fits: projected/{a} projected/{b}\n\t@mDiff projected/{a} projected/{b} $@ {header}\n")
         lines.append(f"fit/{pair}.txt: difference/{pair}.fits\n\t@mFitplane -s $@ $<\n")
         fits.append(f"fit/{pair}.txt")
     every = " ".join(fits)
