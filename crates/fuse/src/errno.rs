@@ -25,7 +25,8 @@ fn meaning(refusal: &Refusal) -> (Errno, Level) {
         Refusal::Unsupported { .. } => (Errno::EOPNOTSUPP, Level::DEBUG),
         Refusal::Interrupted(_) => (Errno::EINTR, Level::DEBUG),
         Refusal::ReadOnly(_) => (Errno::EROFS, Level::WARN),
-        Refusal::NoSpace(_) => (Errno::ENOSPC, Level::WARN),
+        // The node has said it, with how full it is and what to do.
+        Refusal::NoSpace(_) => (Errno::ENOSPC, Level::DEBUG),
         Refusal::TooLarge { .. } => (Errno::EFBIG, Level::WARN),
         Refusal::TooManyOpen { .. } => (Errno::ENFILE, Level::WARN),
         Refusal::Busy(_) => (Errno::EBUSY, Level::WARN),
@@ -54,9 +55,9 @@ mod tests {
     use wire::Shortage;
 
     #[test]
-    fn a_full_pool_is_no_space_and_stands_in_the_log() {
+    fn a_full_pool_is_no_space_and_the_node_alone_says_so() {
         let shortage = Shortage { capacity: 1, used: 1, wanted: 1, waited: Duration::ZERO };
-        assert_eq!(meaning(&Refusal::NoSpace(shortage)), (Errno::ENOSPC, Level::WARN));
+        assert_eq!(meaning(&Refusal::NoSpace(shortage)), (Errno::ENOSPC, Level::DEBUG));
     }
 
     #[test]

@@ -38,6 +38,9 @@ impl Unavailable {
     }
 }
 
+/// What was being done when the runtime directory could not be made; its hint depends on it.
+pub(crate) const CREATING_RUNTIME: &str = "creating the runtime directory";
+
 /// A mount, an unmount or the runtime directory failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -154,6 +157,9 @@ impl MountError {
                 Some(format!("unmount it first: tidemill umount {}", point.display()))
             }
             Self::Mounted { .. } => Some("choose an empty directory inside it".to_owned()),
+            Self::Io { action, .. } if *action == CREATING_RUNTIME => {
+                Some("set TMPDIR to a folder that you may write to".to_owned())
+            }
             Self::Untrusted { .. } => Some("set XDG_RUNTIME_DIR or TMPDIR to a directory of your own".to_owned()),
             Self::Taken { .. } => Some("choose another name, or end that pool".to_owned()),
             _ => None,

@@ -24,7 +24,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{error::MountError, owner, owner::Line, sweep};
+use crate::{
+    error::{CREATING_RUNTIME, MountError},
+    owner,
+    owner::Line,
+    sweep,
+};
 
 /// A process holds the directory's lock for as long as removing dead pools takes; one that holds it longer is stuck.
 const LOCK_WAIT: Duration = Duration::from_secs(10);
@@ -41,17 +46,29 @@ pub struct RuntimeDir {
 
 impl RuntimeDir {
     /// The directory of the user who runs this process, made if it is not there: `$XDG_RUNTIME_DIR/tidemill`, for root without
-    /// one `/run/tidemill-0`, otherwise `$TMPDIR/tidemill-UID`. One that belongs to somebody else is refused.
+    /// one `/run/tidemill-0`, and where these cannot be had `$TMPDIR/tidemill-UID`. One that belongs to somebody else is refused.
     pub fn of_user() -> Result<Self, MountError> {
         let uid = rustix::process::geteuid().as_raw();
         let session = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         // sudo may pass on another user's directory: only one of our own counts.
         let session = session.filter(|path| fs::metadata(path).is_ok_and(|meta| meta.is_dir() && meta.uid() == uid));
-        match session {
-            Some(session) => Self::at(session.join("tidemill")),
-            None if uid == 0 && Path::new("/run").is_dir() => Self::at("/run/tidemill-0"),
-            None => Self::at(env::temp_dir().join(format!("tidemill-{uid}"))),
+        let first = match session {
+            Some(session) => Some(session.join("tidemill")),
+            None => (uid == 0).then(|| PathBuf::from("/run/tidemill-0")),
+        };
+        Self::first_of(first.into_iter().chain([env::temp_dir().join(format!("tidemill-{uid}"))]))
+    }
+
+    /// The first of `places` that can be had. A foreign one ends the search: whoever made it waits for us to go elsewhere.
+    fn first_of(places: impl Iterator<Item = PathBuf>) -> Result<Self, MountError> {
+        let mut refused = None;
+        for place in places {
+            match Self::at(&place) {
+                Err(error @ MountError::Io { .. }) => refused = Some(error),
+                settled => return settled,
+            }
         }
+        Err(refused.expect("there is at least one place"))
     }
 
     /// The runtime directory `path`, made with mode 0700 if it is not there. Refused if others own it or may enter it.
@@ -59,7 +76,7 @@ impl RuntimeDir {
         let path = path.into();
         match DirBuilder::new().mode(0o700).create(&path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(MountError::Io { action: "creating the runtime directory", path, source: error });
+                return Err(MountError::Io { action: CREATING_RUNTIME, path, source: error });
             }
             _ => trust(&path)?,
         }
@@ -212,5 +229,33 @@ impl Drop for Claim {
         for (path, reason) in sweep::clear(&self.folder).kept {
             tracing::warn!("{} of pool {} could not be removed: {reason}", path.display(), self.name());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_that_cannot_be_had_gives_way_to_the_next() {
+        let home = tempfile::tempdir().expect("made");
+        let (missing, next) = (home.path().join("missing/tidemill"), home.path().join("next"));
+        let found = RuntimeDir::first_of([missing, next.clone()].into_iter()).expect("the second can be had");
+        assert_eq!(found.path(), next.canonicalize().expect("it was made"));
+    }
+
+    #[test]
+    fn a_place_that_others_may_enter_ends_the_search() {
+        let home = tempfile::tempdir().expect("made");
+        let open = home.path().join("open");
+        DirBuilder::new().mode(0o755).create(&open).expect("made");
+        let refused = RuntimeDir::first_of([open, home.path().join("next")].into_iter());
+        assert!(matches!(refused, Err(MountError::Untrusted { .. })));
+    }
+
+    #[test]
+    fn where_none_can_be_had_the_error_says_what_to_do() {
+        let refused = RuntimeDir::first_of([PathBuf::from("/proc/none/tidemill")].into_iter()).expect_err("no place");
+        assert!(refused.hint().is_some_and(|hint| hint.contains("TMPDIR")), "{refused}");
     }
 }
