@@ -1,7 +1,6 @@
 //! What `check_tool` refuses, and where it says the fault is.
 
 use super::*;
-use crate::tool::Resources;
 
 /// A tool `T` with an input `a`, array inputs `many` (args), `more` (args) and `all` (dir), an optional input `mask`, an
 /// output `out`, and configs `depth` and `fast`, every one used once unless `command` is given.
@@ -23,23 +22,7 @@ fn tool(command: &[&str]) -> Tool {
 }
 
 fn bare(command: Vec<String>) -> Tool {
-    Tool {
-        name: "T".to_owned(),
-        description: String::new(),
-        command,
-        params: vec![],
-        stdin: None,
-        stdout: None,
-        env: vec![],
-        resources: Resources::default(),
-        retries: 0,
-        version: Vec::new(),
-        timeout_ms: None,
-        files: vec![],
-        path: vec![],
-        here: String::new(),
-        workdir: None,
-    }
+    Tool::new("T", command, vec![])
 }
 
 fn param(name: &str, kind: ParamKind) -> Param {

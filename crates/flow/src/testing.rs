@@ -2,7 +2,7 @@
 
 use crate::model::{ConfigBinding, DataId, DataRefs, Element, FileBinding, Source, Task, TaskId, ToolId, Workflow};
 use crate::reference;
-use crate::tool::{ArrayForm, ConfigType, ConfigValue, Param, ParamKind, Resources, Tool};
+use crate::tool::{ArrayForm, ConfigType, ConfigValue, Param, ParamKind, Tool};
 
 /// A workflow that grows; every tool is called before it is used by name.
 #[derive(Default)]
@@ -14,21 +14,8 @@ impl Story {
     /// A tool with a command in words, and parameters such as `input("in")`.
     pub fn tool(mut self, name: &str, command: &str, params: Vec<Param>) -> Self {
         self.workflow.tools.push(Tool {
-            name: name.to_owned(),
-            description: String::new(),
-            command: command.split(' ').map(str::to_owned).collect(),
-            params,
-            stdin: None,
-            stdout: None,
-            env: vec![],
-            resources: Resources::default(),
-            retries: 0,
-            version: Vec::new(),
-            timeout_ms: None,
-            files: vec![],
-            path: vec![],
             here: "/here".to_owned(),
-            workdir: None,
+            ..Tool::new(name, command.split(' ').map(str::to_owned).collect(), params)
         });
         self
     }

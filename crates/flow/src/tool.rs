@@ -171,6 +171,27 @@ pub enum ConfigValue {
 }
 
 impl Tool {
+    /// A tool of one processor with everything else left out.
+    pub fn new(name: impl Into<String>, command: Vec<String>, params: Vec<Param>) -> Self {
+        Self {
+            name: name.into(),
+            description: String::new(),
+            command,
+            params,
+            stdin: None,
+            stdout: None,
+            env: Vec::new(),
+            resources: Resources::default(),
+            retries: 0,
+            timeout_ms: None,
+            files: Vec::new(),
+            path: Vec::new(),
+            here: String::new(),
+            version: Vec::new(),
+            workdir: None,
+        }
+    }
+
     /// The position of the parameter called `name`.
     pub fn param(&self, name: &str) -> Option<usize> {
         self.params.iter().position(|param| param.name == name)

@@ -79,23 +79,7 @@ mod tests {
     }
 
     fn tool_of(resources: Resources, params: Vec<Param>) -> Tool {
-        Tool {
-            name: "T".into(),
-            description: String::new(),
-            command: vec![],
-            params,
-            stdin: None,
-            stdout: None,
-            env: vec![],
-            resources,
-            retries: 0,
-            version: Vec::new(),
-            timeout_ms: None,
-            files: vec![],
-            path: vec![],
-            here: String::new(),
-            workdir: None,
-        }
+        Tool { resources, ..Tool::new("T", vec![], params) }
     }
 
     fn bound(param: u16, data: u32) -> FileBinding {

@@ -1,7 +1,7 @@
 //! How long a script of 100,000 calls takes, and what it weighs: `cargo run --release -p js4cloud --example calls`.
 
 use base::ByteSize;
-use flow::{Catalogue, Param, ParamKind, Resources, Script as Text, Tool};
+use flow::{Catalogue, Param, ParamKind, Script as Text, Tool};
 use js4cloud::{Inputs, Script, evaluate};
 use std::time::Instant;
 
@@ -42,23 +42,7 @@ fn tool(name: &str, reads: bool) -> Tool {
     if reads {
         params.insert(0, Param { name: "in".to_owned(), kind: input });
     }
-    Tool {
-        name: name.to_owned(),
-        description: String::new(),
-        command: vec!["true".to_owned()],
-        params,
-        stdin: None,
-        stdout: None,
-        env: vec![],
-        resources: Resources::default(),
-        retries: 0,
-        version: Vec::new(),
-        timeout_ms: None,
-        files: vec![],
-        path: vec![],
-        here: String::new(),
-        workdir: None,
-    }
+    Tool::new(name, vec!["true".to_owned()], params)
 }
 
 /// Resident bytes of this process, as the kernel counts them; 0 where it does not say.

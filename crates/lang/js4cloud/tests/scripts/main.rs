@@ -17,23 +17,7 @@ pub(crate) fn tool(name: &str, params: &[&str]) -> Tool {
     let params: Vec<Param> = params.iter().map(|text| param(text)).collect();
     let configs = params.iter().filter(|param| matches!(param.kind, ParamKind::Config { .. }));
     let values = configs.map(|param| format!("{{{}}}", param.name));
-    Tool {
-        name: name.to_owned(),
-        description: String::new(),
-        command: std::iter::once("run".to_owned()).chain(values).collect(),
-        params,
-        stdin: None,
-        stdout: None,
-        env: vec![],
-        resources: Resources::default(),
-        retries: 0,
-        version: Vec::new(),
-        timeout_ms: None,
-        files: vec![],
-        path: vec![],
-        here: String::new(),
-        workdir: None,
-    }
+    Tool::new(name, std::iter::once("run".to_owned()).chain(values).collect(), params)
 }
 
 fn param(text: &str) -> Param {
