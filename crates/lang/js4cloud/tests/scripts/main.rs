@@ -8,7 +8,7 @@ mod sets;
 mod told;
 
 use base::Problem;
-use flow::{ArrayForm, Catalogue, ConfigType, ConfigValue, Param, ParamKind, Resources, Tool, Workflow};
+use flow::{ArrayForm, Catalogue, ConfigType, ConfigValue, Param, ParamKind, Tool, Workflow};
 use js4cloud::{Inputs, Script, evaluate};
 
 /// A tool whose parameters are written `<name` for an input, `>name` for an output, `name` for an integer config with a
