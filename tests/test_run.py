@@ -261,8 +261,9 @@ def test_the_report_numbers_agree_with_the_files(bench: Workbench) -> None:
     assert run.report["sets"] == {"n": 4}
     sizes = {member["name"]: member["bytes"] for member in run.report["data"]}
     assert sizes["B[3]"] == (bench.out / "B" / "B_3.txt").stat().st_size
-    tools = {tool["name"] for tool in run.report["provenance"]["tools"]}
-    assert "copy" in tools
+    tools = {tool["name"]: tool for tool in run.report["provenance"]["tools"]}
+    assert tools["copy"]["program_version"].startswith("cp (")
+    assert tools["copy"]["hash"]
     assert all(member["hash"] for member in run.report["data"])
 
 

@@ -20,6 +20,7 @@ version = 1
 
 [tools.copy]
 command = ["cp", "{from}", "{to}"]
+version = ["cp", "--version"]
 inputs.from = {}
 outputs.to = { extension = ".txt" }
 
