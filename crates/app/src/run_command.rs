@@ -76,6 +76,7 @@ fn order(args: &RunArgs, loaded: source::Loaded) -> Result<Order, Vec<Problem>> 
             sets: loaded.sets,
         },
         memory: args.memory,
+        copies: None,
         slots: args.slots.unwrap_or_else(processors),
         storage: match args.storage {
             StorageArg::Auto => Storage::Auto,

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use wire::Refusal;
 
 /// What to do about a full pool.
-const ROOM_HINT: &str =
+pub const ROOM_HINT: &str =
     "give it more with --memory, run fewer tasks at once with --slots, or leave --keep out so that temporaries go";
 
 /// What to do about a full RAM disk: containers often have a small one.
@@ -44,6 +44,8 @@ pub struct Context {
     pub elsewhere: PathBuf,
     /// Time between SIGTERM and SIGKILL.
     pub grace: Duration,
+    /// The most bytes that copies on a RAM disk may take together.
+    pub copies_max: u64,
     /// Whether leftovers stay.
     pub keep: bool,
 }

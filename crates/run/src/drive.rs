@@ -66,6 +66,8 @@ pub struct Driver<'a> {
     leaving: HashMap<DataId, bool>,
     failures: HashMap<TaskId, Failure>,
     crowded: Crowded,
+    /// Tasks that were told to stop since the copies of running tasks took too much memory, and how much that was.
+    evicted: HashMap<TaskId, ByteSize>,
     guess: Guess,
     commands: Vec<Command>,
     ended: bool,
@@ -97,6 +99,7 @@ impl<'a> Driver<'a> {
             leaving: HashMap::new(),
             failures: HashMap::new(),
             crowded: Crowded::default(),
+            evicted: HashMap::new(),
             guess,
             commands: Vec::new(),
             ended: false,
@@ -186,9 +189,34 @@ impl<'a> Driver<'a> {
                 }
                 self.feed(sched::Event::Done(task)).await;
             }
-            Err(failure) => self.attempt_failed(task, failure).await,
+            Err(failure) => {
+                let failure = self.evicted.remove(&task).map_or(failure, |taken| self.eviction(taken));
+                self.record.blame(task, &failure);
+                self.attempt_failed(task, failure).await;
+            }
         }
         self.start_crowded();
+    }
+
+    /// Why a task was stopped that the run itself did not want to end.
+    fn eviction(&self, taken: ByteSize) -> Failure {
+        let limit = ByteSize(self.context.copies_max);
+        let text = format!(
+            "the files of running tasks on the RAM disk took {taken}, more than the {limit} that are left beside the pool: \
+             run fewer tasks at once with --slots, or use the mount"
+        );
+        Failure { retry: false, ..Failure::new(ReasonKind::NoSpace, text) }
+    }
+
+    /// Stops the task with the largest folder when copies take more memory than there is for them: the kernel would stop all.
+    fn evict(&mut self) {
+        let Some(workspace) = &self.context.workspace else { return };
+        let running = self.stops.keys().copied().filter(|task| !self.evicted.contains_key(task));
+        let Some((taken, Some(largest))) = workspace.copies(running) else { return };
+        if taken > self.context.copies_max && self.evicted.is_empty() {
+            self.evicted.insert(largest, ByteSize(taken));
+            self.stops[&largest].cancel();
+        }
     }
 
     async fn attempt_failed(&mut self, task: TaskId, failure: Failure) {
@@ -359,6 +387,7 @@ impl<'a> Driver<'a> {
 
     /// Samples the pool and tells how things stand.
     fn look(&mut self) {
+        self.evict();
         let usage = self.context.workspace.as_ref().map(Workspace::usage);
         if let Some(usage) = usage {
             self.record.sample(usage.used, usage.capacity);

@@ -48,11 +48,21 @@ impl Limits {
         self.available.min(self.group.unwrap_or(u64::MAX))
     }
 
-    /// What a pool finds if staging keeps copies of running tasks' files on a RAM disk beside it: half. Copies have no limit of
-    /// their own but that of the RAM disk.
+    /// What a pool finds if staging keeps copies of running tasks' files on a RAM disk beside it: half.
     #[must_use]
     pub fn beside_copies(&self) -> Self {
         Self { total: self.total, available: self.available / 2, group: self.group.map(|group| group / 2) }
+    }
+
+    /// What copies on a RAM disk may take beside a pool: as much as the largest pool beside them.
+    pub fn copies(&self) -> ByteSize {
+        ByteSize(self.beside_copies().ceiling())
+    }
+
+    /// What is free, without the part that stays free.
+    fn ceiling(&self) -> u64 {
+        let free = self.free();
+        free.saturating_sub((free / RESERVE_PART).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX))
     }
 
     /// The size of the pool: what was asked for, or half of what is free; in both cases something is left for this process
@@ -66,7 +76,7 @@ impl Limits {
             return Err(Problem::new(format!("--memory {asked} is too little")).hint(format!("a pool needs {least}")));
         }
         let free = self.free();
-        let ceiling = free.saturating_sub((free / RESERVE_PART).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX));
+        let ceiling = self.ceiling();
         if ceiling < POOL_BYTES_MIN {
             return Err(Problem::new(format!("{} lets us take only {}", self.tightest(), ByteSize(free)))
                 .hint(format!("a pool needs {least}, and {} beside it", ByteSize(RESERVE_BYTES_MIN))));

@@ -34,6 +34,8 @@ pub struct Order {
     pub asked: Asked,
     /// The most memory the pool takes; none: half of what is free.
     pub memory: Option<ByteSize>,
+    /// The most memory that staging's copies take on the RAM disk; none: as much as the largest pool beside them.
+    pub copies: Option<ByteSize>,
     /// Slots: tasks of one processor that may run at once.
     pub slots: u32,
     /// How tasks see the pool.

@@ -120,6 +120,13 @@ impl Record {
         });
     }
 
+    /// The attempt failed for another reason than its process gave.
+    pub fn blame(&mut self, id: TaskId, failure: &Failure) {
+        if let Some(reason) = &mut self.task(id).reason {
+            (reason.kind, reason.text) = (failure.kind, failure.text.clone());
+        }
+    }
+
     /// The attempt that just failed is followed by another.
     pub fn retried(&mut self, id: TaskId) {
         let task = self.task(id);

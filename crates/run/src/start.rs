@@ -129,6 +129,7 @@ fn context(
         environment: environment(&order.run_id),
         elsewhere: std::env::current_dir().unwrap_or_else(|_| "/".into()),
         grace: order.grace,
+        copies_max: order.copies.unwrap_or_else(|| Limits::read().copies()).0,
         keep: order.keep,
     })
 }

@@ -29,6 +29,7 @@ fn order(flow: Checked, folder: &Path) -> Order {
         out_dir: folder.join("out"),
         asked: Asked::default(),
         memory: Some(base::ByteSize::mib(32)),
+        copies: None,
         slots: 2,
         storage: Storage::Staging,
         keep: false,
@@ -117,4 +118,18 @@ fn an_output_that_is_too_large_for_the_pool_fails_alone_and_says_what_to_do() {
     assert!(reason.text.contains("--memory"), "{}", reason.text);
     assert_eq!(report.tasks[1].status, Status::Done);
     assert_eq!(std::fs::read_to_string(folder.path().join("out/E1")).unwrap(), "ok\n");
+}
+
+#[test]
+fn copies_that_take_more_than_there_is_for_them_end_their_task_and_not_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let hog = "head -c 20000000 /dev/zero > $1; sleep 600";
+    let order =
+        Order { copies: Some(base::ByteSize::mib(8)), ..order(flow(&[hog, "echo tide > $1"], 0), folder.path()) };
+    let (report, _) = run(order, |_, _| ());
+    let reason = report.tasks[0].reason.as_ref().unwrap();
+    assert_eq!(reason.kind, ReasonKind::NoSpace, "{}", reason.text);
+    assert!(reason.text.contains("--slots"), "{}", reason.text);
+    assert_eq!(report.tasks[1].status, Status::Done);
+    assert_eq!(report.outcome, Outcome::Failed);
 }

@@ -20,6 +20,7 @@ fn order(run_id: &str, folder: &Path, storage: Storage) -> Order {
         out_dir: folder.join("out"),
         asked: Asked::default(),
         memory: Some(base::ByteSize::mib(32)),
+        copies: None,
         slots: 1,
         storage,
         keep: false,

@@ -13,6 +13,7 @@
 //! The pool is the truth in both: exports and checks read it. In the mounted form whatever is removed is removed through
 //! the mount, so that the kernel's caches never show what is gone.
 
+mod copies;
 mod janitor;
 mod mounted;
 mod staged;
@@ -165,6 +166,16 @@ impl Workspace {
     /// A member's bytes, for its export.
     pub async fn open(&self, id: DataId) -> Result<PoolFile, Trouble> {
         PoolFile::open(&self.base.pool, &layout::member(&self.base.flow, id)).await
+    }
+
+    /// What all copies on the RAM disk take, in bytes, and who of `running` takes most of it; none with the mount, where
+    /// everything is in the pool.
+    pub fn copies(&self, running: impl Iterator<Item = TaskId>) -> Option<(u64, Option<TaskId>)> {
+        if matches!(self.form, Form::Mounted(_)) {
+            return None;
+        }
+        let largest = running.max_by_key(|task| copies::bytes_below(&self.dir_of(*task)));
+        Some((copies::bytes_below(&self.base.root), largest))
     }
 
     /// How full the pool is.
