@@ -118,8 +118,7 @@ impl Context {
     }
 
     fn program(&self, task: TaskId) -> PathBuf {
-        let tool = self.flow.workflow().tasks[task.0 as usize].tool;
-        self.programs.get(&tool).cloned().unwrap_or_default()
+        self.programs.get(&self.flow.task(task).tool).cloned().unwrap_or_default()
     }
 
     async fn execute(

@@ -66,8 +66,9 @@ pub struct Driver<'a> {
     leaving: HashMap<DataId, bool>,
     failures: HashMap<TaskId, Failure>,
     crowded: Crowded,
-    /// Tasks that were told to stop since the copies of running tasks took too much memory, and how much that was.
-    evicted: HashMap<TaskId, ByteSize>,
+    /// The task that was told to stop since the copies of running tasks took too much memory, and how much that was; until
+    /// it has ended, however it does.
+    evicted: Option<(TaskId, ByteSize)>,
     guess: Guess,
     commands: Vec<Command>,
     ended: bool,
@@ -99,7 +100,7 @@ impl<'a> Driver<'a> {
             leaving: HashMap::new(),
             failures: HashMap::new(),
             crowded: Crowded::default(),
-            evicted: HashMap::new(),
+            evicted: None,
             guess,
             commands: Vec::new(),
             ended: false,
@@ -174,6 +175,7 @@ impl<'a> Driver<'a> {
     async fn attempt_ended(&mut self, tried: Tried) {
         let task = tried.task;
         self.stops.remove(&task);
+        let evicted = self.evicted.take_if(|(stopped, _)| *stopped == task);
         self.record.tried(&tried);
         let seconds = tried.ended.saturating_duration_since(tried.started).as_secs_f64();
         match tried.result {
@@ -181,7 +183,7 @@ impl<'a> Driver<'a> {
                 if let Some(doubt) = tried.refused.then(|| self.record.doubtful(task)).flatten() {
                     (self.tell)(&Event::Warning(doubt));
                 }
-                self.guess.done(&self.context.flow.workflow().tasks[task.0 as usize], seconds);
+                self.guess.done(self.context.flow.task(task), seconds);
                 let tool = self.tool_name(task);
                 (self.tell)(&Event::TaskDone { task, tool, seconds });
                 for made in &made {
@@ -190,31 +192,41 @@ impl<'a> Driver<'a> {
                 self.feed(sched::Event::Done(task)).await;
             }
             Err(failure) => {
-                let failure = self.evicted.remove(&task).map_or(failure, |taken| self.eviction(taken));
-                self.record.blame(task, &failure);
+                let failure = match evicted {
+                    Some((_, taken)) => self.eviction(task, failure, taken),
+                    None => failure,
+                };
                 self.attempt_failed(task, failure).await;
             }
         }
         self.start_crowded();
     }
 
-    /// Why a task was stopped that the run itself did not want to end.
-    fn eviction(&self, taken: ByteSize) -> Failure {
+    /// Why a task failed that was told to stop for its copies: for them, unless it failed by itself or the run is ended.
+    fn eviction(&mut self, task: TaskId, failure: Failure, taken: ByteSize) -> Failure {
+        if failure.kind != ReasonKind::Cancelled || self.cancel.is_cancelled() {
+            return failure;
+        }
         let limit = ByteSize(self.context.copies_max);
         let text = format!(
             "the files of running tasks on the RAM disk took {taken}, more than the {limit} that are left beside the pool: \
              run fewer tasks at once with --slots, or use the mount"
         );
-        Failure { retry: false, ..Failure::new(ReasonKind::NoSpace, text) }
+        let failure = Failure { retry: false, ..Failure::new(ReasonKind::NoSpace, text) };
+        self.record.blame(task, &failure);
+        failure
     }
 
     /// Stops the task with the largest folder when copies take more memory than there is for them: the kernel would stop all.
     fn evict(&mut self) {
         let Some(workspace) = &self.context.workspace else { return };
-        let running = self.stops.keys().copied().filter(|task| !self.evicted.contains_key(task));
-        let Some((taken, Some(largest))) = workspace.copies(running) else { return };
-        if taken > self.context.copies_max && self.evicted.is_empty() {
-            self.evicted.insert(largest, ByteSize(taken));
+        let taken = workspace.copies_bytes();
+        // One at a time: what it leaves may be enough.
+        if taken <= self.context.copies_max || self.evicted.is_some() {
+            return;
+        }
+        if let Some(largest) = workspace.largest(self.stops.keys().copied()) {
+            self.evicted = Some((largest, ByteSize(taken)));
             self.stops[&largest].cancel();
         }
     }
@@ -327,8 +339,7 @@ impl<'a> Driver<'a> {
     }
 
     fn tool_name(&self, task: TaskId) -> String {
-        let workflow = self.context.flow.workflow();
-        workflow.tool_of(&workflow.tasks[task.0 as usize]).name.clone()
+        self.context.flow.tool_of(task).name.clone()
     }
 
     /// Sends a member out, if it is one that goes out.
@@ -374,7 +385,7 @@ impl<'a> Driver<'a> {
     }
 
     async fn remove(&mut self, data: DataId) {
-        // Inputs are bound: they cost nothing, and another run may need their folder in the report.
+        // Inputs stay to the end of the run (docs/SEMANTICS.md): bound ones take no memory.
         let Some(workspace) = self.context.workspace.as_ref().filter(|_| self.context.flow.writer_of(data).is_some())
         else {
             return;

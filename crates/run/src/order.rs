@@ -5,6 +5,7 @@ use base::ByteSize;
 use flow::DataId;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How tasks see the pool.
@@ -23,7 +24,7 @@ pub enum Storage {
 #[derive(Debug)]
 pub struct Order {
     /// The workflow, checked.
-    pub flow: Checked,
+    pub flow: Arc<Checked>,
     /// A name that is unique on this host: names the pool's folder and the default report folder.
     pub run_id: String,
     /// The folder that relative input paths start from, absolute.

@@ -39,7 +39,7 @@ pub async fn run(
     let mut prepared = prepare(&order)?;
     let ground = if prepared.choice.mode == Mode::None { None } else { Some(stand(&order, &mut prepared)?) };
     last_resort.arm(ground.as_ref().map(|ground| ground.remains(&order.run_id)));
-    let flow = Arc::new(order.flow.clone());
+    let flow = order.flow.clone();
     let workspace = ground.as_ref().map(|ground| ground.workspace(flow.clone(), cancel.clone()));
     if let Some(workspace) = &workspace {
         let brought = workspace.bring_inputs(&order.data_dir, order.stage_in).await;

@@ -23,7 +23,7 @@ fn flow(scripts: &[&str], retries: u32) -> Checked {
 fn order(flow: Checked, folder: &Path) -> Order {
     let name = folder.file_name().unwrap().to_string_lossy().replace('.', "");
     Order {
-        flow,
+        flow: flow.into(),
         run_id: format!("drive-{name}"),
         data_dir: folder.to_path_buf(),
         out_dir: folder.join("out"),
@@ -132,4 +132,29 @@ fn copies_that_take_more_than_there_is_for_them_end_their_task_and_not_the_run()
     assert!(reason.text.contains("--slots"), "{}", reason.text);
     assert_eq!(report.tasks[1].status, Status::Done);
     assert_eq!(report.outcome, Outcome::Failed);
+}
+
+#[test]
+fn the_watch_over_copies_goes_on_after_a_task_was_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let hog = "head -c 20000000 /dev/zero > $1; sleep 600";
+    let tasks = flow(&[hog, hog], 0);
+    let order = Order { copies: Some(base::ByteSize::mib(8)), slots: 1, ..order(tasks, folder.path()) };
+    let (report, _) = run(order, |_, _| ());
+    assert!(report.tasks.iter().all(|task| task.reason.as_ref().unwrap().kind == ReasonKind::NoSpace));
+}
+
+#[test]
+fn a_task_that_was_told_to_stop_as_the_user_gave_up_is_cancelled_not_short_of_space() {
+    let folder = tempfile::tempdir().unwrap();
+    let hog = "head -c 20000000 /dev/zero > $1; trap '' TERM; sleep 600";
+    let order = Order { copies: Some(base::ByteSize::mib(8)), ..order(flow(&[hog], 0), folder.path()) };
+    // At the first look that sees the copies the task is told to stop; it ignores that for its grace, and the user gives up.
+    let (report, _) = run(order, |event, cancel| {
+        if matches!(event, Event::Progress(at) if at.elapsed > 0.15) {
+            cancel.cancel();
+        }
+    });
+    assert_eq!(report.tasks[0].reason.as_ref().unwrap().kind, ReasonKind::Cancelled);
+    assert_eq!(report.outcome, Outcome::Interrupted);
 }

@@ -14,7 +14,7 @@ const FLOW: &str = r#"{"tidemill_flow": 1, "name": "sleeper",
 
 fn order(run_id: &str, folder: &Path, storage: Storage) -> Order {
     Order {
-        flow: Checked::new(flow::from_json(FLOW, "sleeper.json").unwrap(), None).unwrap(),
+        flow: Checked::new(flow::from_json(FLOW, "sleeper.json").unwrap(), None).unwrap().into(),
         run_id: run_id.to_owned(),
         data_dir: folder.to_path_buf(),
         out_dir: folder.join("out"),

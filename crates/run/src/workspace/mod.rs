@@ -168,14 +168,17 @@ impl Workspace {
         PoolFile::open(&self.base.pool, &layout::member(&self.base.flow, id)).await
     }
 
-    /// What all copies on the RAM disk take, in bytes, and who of `running` takes most of it; none with the mount, where
-    /// everything is in the pool.
-    pub fn copies(&self, running: impl Iterator<Item = TaskId>) -> Option<(u64, Option<TaskId>)> {
-        if matches!(self.form, Form::Mounted(_)) {
-            return None;
+    /// What all copies on the RAM disk take, in bytes; 0 with the mount, where everything is in the pool.
+    pub fn copies_bytes(&self) -> u64 {
+        match self.form {
+            Form::Mounted(_) => 0,
+            Form::Staged(_) => copies::bytes_below(&self.base.root),
         }
-        let largest = running.max_by_key(|task| copies::bytes_below(&self.dir_of(*task)));
-        Some((copies::bytes_below(&self.base.root), largest))
+    }
+
+    /// Who of `running` has the largest folder.
+    pub fn largest(&self, running: impl Iterator<Item = TaskId>) -> Option<TaskId> {
+        running.max_by_key(|task| copies::bytes_below(&self.dir_of(*task)))
     }
 
     /// How full the pool is.
