@@ -5,7 +5,6 @@ use crate::{run_command, signals};
 use base::Problem;
 use fuse::{Mount, RuntimeDir};
 use run::PoolSize;
-use tokio_util::sync::CancellationToken;
 
 /// Mounts an empty pool and waits until it is unmounted or a signal comes.
 pub fn mount(args: &MountArgs) -> Result<u8, Vec<Problem>> {
@@ -18,12 +17,9 @@ pub fn mount(args: &MountArgs) -> Result<u8, Vec<Problem>> {
     let pool = run::embedded_pool(memory, space_wait).map_err(|problem| vec![problem])?;
     claim.also_mounts(&args.dir).map_err(told)?;
     let mount = Mount::new(pool, &args.dir, &fuse::Options::named(claim.name())).map_err(told)?;
-    let cancel = CancellationToken::new();
-    let unmounter = mount.unmounter();
-    let last = mount.unmounter();
-    let received = signals::watch(cancel.clone(), move || drop(last.unmount()))
+    let (first, last) = (mount.unmounter(), mount.unmounter());
+    let received = signals::watch(move || end(&first), move || drop(last.unmount()))
         .map_err(|error| vec![Problem::new(format!("cannot start: {error}"))])?;
-    watch_for_cancel(cancel, unmounter)?;
     if !args.quiet {
         if let Some(line) = lowered {
             eprintln!("warning: {line}");
@@ -35,23 +31,13 @@ pub fn mount(args: &MountArgs) -> Result<u8, Vec<Problem>> {
     Ok(received.exit_code().unwrap_or(0))
 }
 
-/// The first signal unmounts, which ends the wait.
-fn watch_for_cancel(cancel: CancellationToken, unmounter: fuse::Unmounter) -> Result<(), Vec<Problem>> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .map_err(|error| vec![Problem::new(format!("cannot start: {error}"))])?;
-    let watch = move || {
-        runtime.block_on(cancel.cancelled());
-        match unmounter.unmount() {
-            Ok(fuse::Unmounted::Detached) => {
-                eprintln!("the pool is in use: it is detached, and ends with its last user");
-            }
-            Ok(_) => {}
-            Err(error) => tracing::error!("{error}"),
-        }
-    };
-    let started = std::thread::Builder::new().name("unmount on signal".into()).spawn(watch);
-    started.map(drop).map_err(|error| vec![Problem::new(format!("cannot start: {error}"))])
+/// Unmounting ends the wait of `mount`.
+fn end(unmounter: &fuse::Unmounter) {
+    match unmounter.unmount() {
+        Ok(fuse::Unmounted::Detached) => eprintln!("the pool is in use: it is detached, and ends with its last user"),
+        Ok(_) => {}
+        Err(error) => tracing::error!("{error}"),
+    }
 }
 
 /// Unmounts what `mount` mounted.

@@ -20,8 +20,8 @@ pub fn run(args: &RunArgs) -> Result<u8, Vec<Problem>> {
     let report_dir = report_dir(args, &order.run_id)?;
     let out_of_runtime = |error: std::io::Error| vec![Problem::new(format!("cannot start: {error}"))];
     let (cancel, last_resort) = (CancellationToken::new(), LastResort::default());
-    let resort = last_resort.clone();
-    let received = signals::watch(cancel.clone(), move || resort.act()).map_err(out_of_runtime)?;
+    let (token, resort) = (cancel.clone(), last_resort.clone());
+    let received = signals::watch(move || token.cancel(), move || resort.act()).map_err(out_of_runtime)?;
     // Tools of a run that is killed without a word must not live on; without a keeper the run still works.
     if let Err(error) = exec::protect() {
         tracing::warn!(%error, "if this run is killed with SIGKILL, its tools live on");
@@ -89,7 +89,7 @@ fn order(args: &RunArgs, loaded: source::Loaded) -> Result<Order, Vec<Problem>> 
         fail_fast: args.fail_fast,
         space_wait: space_wait().map_err(|problem| vec![problem])?,
         grace: exec::GRACE,
-        flow: loaded.flow,
+        flow: loaded.flow.into(),
     })
 }
 

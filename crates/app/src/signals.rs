@@ -7,7 +7,6 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
-use tokio_util::sync::CancellationToken;
 
 /// Which signal came first; 0 before any.
 #[derive(Debug, Clone, Default)]
@@ -21,11 +20,11 @@ impl Received {
     }
 }
 
-/// Cancels `token` at the first signal. At the second, `last_resort` runs and the process exits at once.
+/// Runs `first` at the first signal, on a thread of ours. At the second, `last_resort` runs and the process exits at once.
 ///
 /// # Errors
 /// If the kernel refuses the handlers, which is a bug.
-pub fn watch(token: CancellationToken, last_resort: impl Fn() + Send + 'static) -> std::io::Result<Received> {
+pub fn watch(first: impl Fn() + Send + 'static, last_resort: impl Fn() + Send + 'static) -> std::io::Result<Received> {
     let received = Received::default();
     let seen = received.clone();
     let ignored = ignored();
@@ -34,7 +33,7 @@ pub fn watch(token: CancellationToken, last_resort: impl Fn() + Send + 'static) 
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         for signal in signals.forever() {
             if seen.0.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
-                token.cancel();
+                first();
             } else {
                 last_resort();
                 std::process::exit(128 + signal);
