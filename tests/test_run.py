@@ -56,7 +56,7 @@ def test_fail_fast_starts_nothing_after_the_first_failure(bench: Workbench) -> N
 
 
 def test_a_tool_that_does_not_write_its_output_is_told_so(bench: Workbench) -> None:
-    bench.script('var d = Data.define("D", 3); shell({script: "true", to: d[1]});', allow_unwritten=True)
+    bench.script('var d = Data.define("D", 3); shell({script: "true", to: d[1]});')
     run = bench.run()
     assert run.code == 1
     reason = run.report["tasks"][0]["reason"]

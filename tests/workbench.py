@@ -111,9 +111,8 @@ class Workbench:
         self.tools.write_text(TOOLS)
         self.events: dict[int, list[dict]] = {}
 
-    def script(self, text: str, *, allow_unwritten: bool = False) -> None:
-        """Sets the script; `allow_unwritten` is a note to the reader: some members are never written."""
-        del allow_unwritten
+    def script(self, text: str) -> None:
+        """Sets the script."""
         self.workflow.write_text(text)
 
     def environment(self, extra: dict[str, str] | None = None) -> dict[str, str]:
