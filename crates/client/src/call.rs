@@ -94,7 +94,7 @@ pub async fn until_answered(
 /// What a request is about, for messages.
 fn object(body: &Body) -> Object {
     let command = match body {
-        Body::Stripe { file, .. } => return Object::File(*file),
+        Body::Stripe { file, .. } | Body::Extent { file, .. } => return Object::File(*file),
         Body::Meta { command, .. } => command,
         Body::Hello | Body::Usage => return Object::Pool,
     };

@@ -1,7 +1,7 @@
 //! A client: its session, the map it follows, and the way to the node.
 
 use crate::{Connection, InProcess, Patience, numbers::Numbers};
-use node::Node;
+use node::{Backing, Node};
 use parking_lot::{Mutex, RwLock};
 use placement::{Epoch, PartitionId, PartitionMap};
 use std::{
@@ -14,7 +14,7 @@ use std::{
     },
     task::{Context, Poll, Waker},
 };
-use wire::{Answer, Body, Failure, Object, Outcome, Refusal, Request, Session, Usage, Welcome};
+use wire::{Answer, Body, Extent, Failure, Object, Outcome, Refusal, Request, Session, Usage, Welcome};
 
 /// A client of a pool. Cheap to clone; clones are one session.
 #[derive(Clone)]
@@ -78,6 +78,11 @@ impl Client {
     /// The length of a stripe, bytes.
     pub fn stripe_bytes(&self) -> u32 {
         self.0.stripe_bytes
+    }
+
+    /// The descriptor of an extent; none when its node is not in this process.
+    pub fn backing(&self, extent: Extent, write: bool) -> Option<Backing> {
+        self.0.connection.backing(extent, write)
     }
 
     /// How full the pool is: as of now when the node answers at once, else as last known.

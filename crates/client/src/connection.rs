@@ -1,13 +1,19 @@
 //! The way to a node.
 
-use node::{Node, Reply};
+use node::{Backing, Node, Reply};
 use std::{fmt, sync::Arc};
-use wire::Request;
+use wire::{Extent, Request};
 
 /// A way to a node. A call may fail, may be slow, and may have been done although no answer came.
 pub trait Connection: Send + Sync + fmt::Debug {
     /// Sends a request. The reply stands on its own: it may be polled from any thread, or dropped.
     fn call(&self, request: Request) -> Reply;
+
+    /// The descriptor of an extent, when the node is in this process and its bytes are in a file; see [`Node::backing`].
+    fn backing(&self, extent: Extent, write: bool) -> Option<Backing> {
+        let _ = (extent, write);
+        None
+    }
 }
 
 /// The way to a node in this process: its answers are there at once, unless it must wait for space.
@@ -17,5 +23,9 @@ pub struct InProcess(pub Arc<Node>);
 impl Connection for InProcess {
     fn call(&self, request: Request) -> Reply {
         self.0.handle(request)
+    }
+
+    fn backing(&self, extent: Extent, write: bool) -> Option<Backing> {
+        self.0.backing(extent, write)
     }
 }

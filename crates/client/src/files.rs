@@ -10,7 +10,7 @@ use placement::{FileId, StripeNo};
 use std::sync::Arc;
 use wire::{
     Answer, Attributes, Changes, Command, Content, HostFile, INLINE_BYTES_MAX, Object, OpenFlags, Outcome, Refusal,
-    StripeAction, WritePlace,
+    StripeAction, Wish, WritePlace,
 };
 
 /// A write that meets truncations is planned anew, at most so often.
@@ -47,7 +47,8 @@ enum Done {
 impl Client {
     /// Opens a file: it lives until it is closed as often.
     pub async fn open(&self, file: FileId, flags: OpenFlags) -> Outcome<Opened> {
-        match self.change(file.partition(), Command::Open { file, flags }).await? {
+        let whole = if flags.whole && flags.write { Wish::Wanted } else { Wish::No };
+        match self.change(file.partition(), Command::Open { file, flags, whole }).await? {
             Answer::Opened { attributes, host, trim } => {
                 if let Some(trim) = trim {
                     self.finish_trim(file, trim).await?;

@@ -29,4 +29,5 @@ pub mod twin;
 pub use client::Client;
 pub use connection::{Connection, InProcess};
 pub use files::Opened;
+pub use node::Backing;
 pub use retry::Patience;

@@ -4,7 +4,7 @@ use crate::{Client, client::unexpected, files::Opened, route::directory_partitio
 use placement::{FileId, PartitionId};
 use wire::{
     Answer, Attributes, Command, DirEntry, Kind, LIST_ENTRIES_MAX, Name, NewInode, NewKind, Object, Outcome, Owner,
-    Refusal,
+    Refusal, Wish,
 };
 
 /// New directories take this bit, and new inodes the group, of a directory that has it.
@@ -65,8 +65,15 @@ impl Client {
     }
 
     /// Makes an inode beside its entry, and opens it if `open`. One message. For a directory use [`Self::make_directory`].
-    pub async fn create(&self, parent: FileId, name: &Name, inode: NewInode, open: bool) -> Outcome<Opened> {
-        let command = Command::Create { parent, name: name.clone(), inode, open };
+    pub async fn create(
+        &self,
+        parent: FileId,
+        name: &Name,
+        inode: NewInode,
+        open: bool,
+        whole: Wish,
+    ) -> Outcome<Opened> {
+        let command = Command::Create { parent, name: name.clone(), inode, open, whole };
         match self.change(parent.partition(), command).await? {
             Answer::Opened { attributes, host, .. } => Ok(Opened { attributes, host }),
             other => Err(unexpected(&other)),
@@ -78,7 +85,7 @@ impl Client {
         let home = directory_partition(self.0.seed, parent, name, self.0.partitions);
         let inode = NewInode { kind: NewKind::Directory, mode, owner };
         if home == parent.partition() {
-            return Ok(self.create(parent, name, inode, false).await?.attributes);
+            return Ok(self.create(parent, name, inode, false, Wish::No).await?.attributes);
         }
         let probe = Command::Probe { parent, name: name.clone() };
         let above = self.attributes(parent.partition(), probe).await?;

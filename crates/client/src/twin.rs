@@ -1,7 +1,7 @@
 //! Connections for tests: one that misbehaves by a seed, one that counts, one that dies.
 
 use crate::Connection;
-use node::{Reply, sleep_until};
+use node::{Backing, Reply, sleep_until};
 use parking_lot::Mutex;
 use placement::Epoch;
 use std::{
@@ -11,7 +11,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use wire::{Body, Failure, Request};
+use wire::{Body, Extent, Failure, Request};
 
 /// How often what goes wrong, per thousand calls.
 #[derive(Clone, Copy, Debug, Default)]
@@ -93,6 +93,10 @@ impl<C: Connection + 'static> Connection for Lossy<C> {
             inner.call(request)
         }
     }
+
+    fn backing(&self, extent: Extent, write: bool) -> Option<Backing> {
+        self.inner.backing(extent, write)
+    }
 }
 
 /// A connection that counts calls.
@@ -113,6 +117,10 @@ impl<C: Connection> Connection for Counting<C> {
     fn call(&self, request: Request) -> Reply {
         self.calls.fetch_add(1, Relaxed);
         self.inner.call(request)
+    }
+
+    fn backing(&self, extent: Extent, write: bool) -> Option<Backing> {
+        self.inner.backing(extent, write)
     }
 }
 

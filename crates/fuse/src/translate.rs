@@ -89,6 +89,7 @@ pub(crate) fn open_flags(flags: i32) -> OpenFlags {
         append: flags & APPEND != 0,
         truncate: flags & TRUNCATE != 0,
         exclusive: flags & EXCLUSIVE != 0,
+        whole: false,
     }
 }
 

@@ -12,6 +12,7 @@
 //! It knows neither names of paths nor open files; those are `vfs`'s. It needs no async runtime.
 #![forbid(unsafe_code)]
 
+mod backing;
 mod host;
 mod meta;
 mod node;
@@ -20,6 +21,7 @@ mod settings;
 mod space;
 mod timer;
 
+pub use backing::Backing;
 pub use node::{Node, embedded};
 pub use reply::Reply;
 pub use settings::Settings;

@@ -1,7 +1,7 @@
 //! A node: what it holds, and the door through which requests come in.
 
 use crate::{
-    Reply, Settings,
+    Backing, Reply, Settings,
     host::HostFiles,
     meta::{MetaCall, refusal_of},
     space::{Full, Space},
@@ -18,7 +18,7 @@ use std::{
 };
 use store::{Engine, EngineError, Generation, StripeKey};
 use wire::{
-    Answer, Body, Failure, Object, Outcome, Refusal, Request, Session, StripeAction, Timestamp, Usage, Welcome,
+    Answer, Body, Extent, Failure, Object, Outcome, Refusal, Request, Session, StripeAction, Timestamp, Usage, Welcome,
 };
 
 /// A node: the partitions it holds and the engine with their bytes.
@@ -87,6 +87,7 @@ impl Node {
             Body::Hello => Reply::ready(Ok(Answer::Welcome(self.welcome()))),
             Body::Usage => Reply::ready(Ok(Answer::Usage(self.usage()))),
             Body::Meta { stamp, command } => self.meta(MetaCall { partition, stamp, command: Some(command) }),
+            Body::Extent { file, .. } => Reply::ready(Err(Failure::Refused(Refusal::Stale(Object::File(file))))),
             Body::Stripe { file, stripe, action } => self.stripe(file, stripe, action),
         }
     }
@@ -97,6 +98,12 @@ impl Node {
         let (waiting, waited, refused) = self.space.counts();
         let files = self.files.load(Relaxed);
         Usage { capacity: held.capacity, used: held.used, files, stripes: held.stripes, waiting, waited, refused }
+    }
+
+    /// The descriptor of an extent, for a face in this process; none when the extent is no longer what it was, and none to
+    /// write to while the pool is crowded.
+    pub fn backing(&self, _extent: Extent, _write: bool) -> Option<Backing> {
+        None
     }
 
     /// What it was started with.

@@ -12,6 +12,7 @@ use std::{
 use store::Model;
 use wire::{
     Answer, Body, Command, Failure, Name, NewInode, NewKind, Owner, Refusal, Request, Session, Stamp, StripeAction,
+    Wish,
 };
 
 const STRIPE: u32 = 4096;
@@ -93,7 +94,7 @@ fn metadata_counts_against_the_pool_and_is_given_back() {
     };
     let (parent, name) = (FileId::ROOT, Name::new(b"f").unwrap());
     let inode = NewInode { kind: NewKind::File, mode: 0o600, owner: Owner::default() };
-    change(1, Command::Create { parent, name: name.clone(), inode, open: false }).unwrap();
+    change(1, Command::Create { parent, name: name.clone(), inode, open: false, whole: Wish::No }).unwrap();
     let made = node.usage();
     assert!(made.used > before.used && made.files == before.files + 1);
     change(2, Command::Unlink { parent, name }).unwrap();

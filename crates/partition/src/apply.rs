@@ -38,7 +38,7 @@ impl Partition {
     fn perform(&mut self, stamp: Stamp, command: Command, now: Timestamp) -> Outcome<Answer> {
         let session = stamp.session;
         match command {
-            Command::Create { parent, name, inode, open } => {
+            Command::Create { parent, name, inode, open, whole: _ } => {
                 self.create(parent, name, inode, open.then_some(session), now)
             }
             Command::MakeDirectory { parent, inode } => Ok(self.make_directory(parent, &inode, now)),
@@ -68,7 +68,7 @@ impl Partition {
     /// Opens and closes.
     fn hold(&mut self, session: Session, command: &Command, now: Timestamp) -> Outcome<Answer> {
         match *command {
-            Command::Open { file, flags } => self.open(session, file, flags, now),
+            Command::Open { file, flags, whole: _ } => self.open(session, file, flags, now),
             Command::Close { file } => self.close(session, file),
             _ => Err(Refusal::invalid(Object::Pool, "neither an open nor a close")),
         }

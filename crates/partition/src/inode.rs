@@ -120,6 +120,7 @@ impl Inode {
             modified: self.modified,
             changed: self.changed,
             created: self.created,
+            whole: None,
         }
     }
 

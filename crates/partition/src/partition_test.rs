@@ -5,7 +5,7 @@ use bytes::Bytes;
 use placement::{FileId, PartitionId};
 use wire::{
     Answer, Attributes, Changes, Command, Content, Kind, Name, NewInode, NewKind, OpenFlags, Outcome, Owner, Refusal,
-    RenameFrom, RenameMode, RenameTo, Session, Stamp, TimeChange, Timestamp, WritePlace,
+    RenameFrom, RenameMode, RenameTo, Session, Stamp, TimeChange, Timestamp, Wish, WritePlace,
 };
 
 const ROOT: FileId = FileId::ROOT;
@@ -46,7 +46,7 @@ impl Bench {
 
     fn create(&mut self, parent: FileId, text: &str, kind: NewKind) -> Attributes {
         let inode = NewInode { kind, mode: 0o644, owner: Owner { uid: 5, gid: 6 } };
-        match self.apply(Command::Create { parent, name: name(text), inode, open: false }) {
+        match self.apply(Command::Create { parent, name: name(text), inode, open: false, whole: Wish::No }) {
             Answer::Opened { attributes, .. } => attributes,
             other => panic!("{other:?}"),
         }
@@ -232,7 +232,7 @@ fn a_sealed_directory_takes_no_entry_until_it_is_unsealed_or_its_client_is_gone(
     let mut bench = Bench::new();
     let directory = bench.create(ROOT, "d", NewKind::Directory).file;
     let inode = NewInode { kind: NewKind::File, mode: 0, owner: Owner::default() };
-    let create = Command::Create { parent: directory, name: name("f"), inode, open: false };
+    let create = Command::Create { parent: directory, name: name("f"), inode, open: false, whole: Wish::No };
     let Answer::Sealed { mark } = bench.apply(Command::Seal { directory }) else { panic!("it is empty") };
     assert!(matches!(bench.try_to(create.clone()), Err(Refusal::Busy(_))));
     assert!(matches!(bench.try_to(Command::Seal { directory }), Err(Refusal::Busy(_))), "one at a time");
@@ -247,7 +247,7 @@ fn a_sealed_directory_takes_no_entry_until_it_is_unsealed_or_its_client_is_gone(
 fn a_removed_directory_that_is_open_takes_no_entry() {
     let mut bench = Bench::new();
     let directory = bench.create(ROOT, "d", NewKind::Directory).file;
-    bench.apply(Command::Open { file: directory, flags: OpenFlags::READ });
+    bench.apply(Command::Open { file: directory, flags: OpenFlags::READ, whole: Wish::No });
     bench.apply(Command::RemoveDirectory { parent: ROOT, name: name("d") });
     let enter = Command::Enter { parent: directory, name: name("f"), file: ROOT, kind: Kind::File };
     assert!(matches!(bench.try_to(enter), Err(Refusal::NotFound(_))));
@@ -284,7 +284,7 @@ fn random_command(next: &mut impl FnMut(u64) -> u64) -> Command {
     let place = if next(2) == 0 { WritePlace::End } else { WritePlace::At(next(9000)) };
     let size = Some(next(9000));
     match next(18) {
-        0..=3 => Command::Create { parent, name: text(next(6)), inode, open: next(2) == 0 },
+        0..=3 => Command::Create { parent, name: text(next(6)), inode, open: next(2) == 0, whole: Wish::No },
         4 => Command::Unlink { parent, name: text(next(6)) },
         5 => Command::RemoveDirectory { parent, name: text(next(6)) },
         6 => Command::Rename { from, to, mode: RenameMode::Replace, sealed: None },
@@ -294,7 +294,7 @@ fn random_command(next: &mut impl FnMut(u64) -> u64) -> Command {
         11 => Command::Wrote { file, generation: 1, end: next(9000) },
         12 => Command::SpillDone { file, generation: 0 },
         13 => Command::Change { file, changes: Changes { size, ..Changes::default() } },
-        14 => Command::Open { file, flags },
+        14 => Command::Open { file, flags, whole: Wish::No },
         15 => Command::Close { file },
         16 => Command::TrimDone { file, generation: 1 + u32::from(next(2) == 0) },
         _ => Command::MoveOut { from, to, exchange: None },

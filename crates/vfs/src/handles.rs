@@ -9,7 +9,7 @@ use std::{
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
-use wire::{HostFile, Object, OpenFlags, Outcome, Refusal};
+use wire::{Extent, HostFile, Object, OpenFlags, Outcome, Refusal};
 
 /// More files are not open at one time.
 pub const OPEN_FILES_MAX: u64 = 1 << 20;
@@ -26,6 +26,8 @@ pub struct OpenFile {
     pub file: FileId,
     pub flags: OpenFlags,
     pub host: Option<Arc<HostFile>>,
+    /// Where its bytes are, when it was whole as it was opened: it stays so as long as it is open.
+    pub whole: Option<Extent>,
     /// The furthest byte that was written through this handle; 0 when none was.
     pub written: AtomicU64,
 }

@@ -29,6 +29,7 @@ mod open;
 mod paths;
 mod vfs;
 
+pub use client::Backing;
 pub use handles::{Handle, OPEN_FILES_MAX};
 pub use vfs::Vfs;
 

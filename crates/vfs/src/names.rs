@@ -6,7 +6,7 @@ use placement::FileId;
 use std::{fs, os::unix::fs::MetadataExt, path::Path};
 use wire::{
     Attributes, Changes, DirEntry, HostFile, Kind, Name, NewInode, NewKind, Object, Outcome, Owner, Refusal,
-    RenameFrom, RenameMode, RenameTo, TARGET_BYTES_MAX, Timestamp,
+    RenameFrom, RenameMode, RenameTo, TARGET_BYTES_MAX, Timestamp, Wish,
 };
 
 /// Links have no permissions of their own.
@@ -91,7 +91,7 @@ impl Vfs {
         async move {
             let name = name?;
             let (kind, mode, owner) = bound(&host)?;
-            Ok(client.create(parent, &name, NewInode { kind, mode, owner }, false).await?.attributes)
+            Ok(client.create(parent, &name, NewInode { kind, mode, owner }, false, Wish::No).await?.attributes)
         }
     }
 
@@ -106,7 +106,7 @@ impl Vfs {
         let (client, name) = (self.client.clone(), Name::new(name));
         async move {
             let inode = NewInode { kind: kind?, mode, owner };
-            Ok(client.create(parent, &name?, inode, false).await?.attributes)
+            Ok(client.create(parent, &name?, inode, false, Wish::No).await?.attributes)
         }
     }
 

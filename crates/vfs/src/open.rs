@@ -5,14 +5,15 @@ use crate::{
     handles::{Handles, OpenFile},
 };
 use bytes::Bytes;
-use client::Opened;
+use client::{Backing, Opened};
 use placement::FileId;
 use std::{
     path::PathBuf,
     sync::{Arc, atomic::AtomicU64, atomic::Ordering::Relaxed},
 };
 use wire::{
-    Attributes, INLINE_BYTES_MAX, Kind, Name, NewInode, NewKind, Object, OpenFlags, Outcome, Owner, Refusal, WritePlace,
+    Attributes, INLINE_BYTES_MAX, Kind, Name, NewInode, NewKind, Object, OpenFlags, Outcome, Owner, Refusal, Wish,
+    WritePlace,
 };
 
 /// A name that comes and goes while it is created or opened is tried so often.
@@ -39,8 +40,9 @@ impl Vfs {
     }
 
     async fn create_or_open(&self, parent: FileId, name: &Name, inode: NewInode, flags: OpenFlags) -> Outcome<Opened> {
+        let whole = if flags.whole { Wish::Wanted } else { Wish::No };
         for _ in 0..CREATE_TRIES {
-            match self.client.create(parent, name, inode.clone(), true).await {
+            match self.client.create(parent, name, inode.clone(), true, whole).await {
                 Err(Refusal::Exists(_)) if !flags.exclusive => {}
                 made => return made,
             }
@@ -119,6 +121,13 @@ impl Vfs {
         open.host.as_ref().map(|host| host.path.clone())
     }
 
+    /// The descriptor of the file that holds all the bytes of an open whole file, pinned until it is dropped; none for any other
+    /// file, and none for a handle that may write while the pool is so full that its writers had better wait for space.
+    pub fn backing(&self, handle: Handle) -> Option<Backing> {
+        let open = self.handles.get(handle).ok()?;
+        self.client.backing(open.whole?, open.flags.write)
+    }
+
     fn usable(&self, handle: Handle, allowed: impl FnOnce(&OpenFlags) -> bool) -> Outcome<Arc<OpenFile>> {
         let open = self.handles.get(handle)?;
         if allowed(&open.flags) { Ok(open) } else { Err(Refusal::BadHandle(Object::Handle(handle.0))) }
@@ -138,7 +147,7 @@ impl<'a> Room<'a> {
         let handles = self.0;
         std::mem::forget(self);
         let (file, host, written) = (opened.attributes.file, opened.host.clone(), AtomicU64::new(0));
-        handles.insert(OpenFile { file, flags, host, written })
+        handles.insert(OpenFile { file, flags, host, whole: opened.attributes.whole, written })
     }
 }
 

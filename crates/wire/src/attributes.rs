@@ -1,5 +1,6 @@
 //! What is known of a file besides its bytes, and what of it may be changed.
 
+use crate::Extent;
 use placement::FileId;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -100,6 +101,8 @@ pub struct Attributes {
     pub changed: Timestamp,
     /// When it was made.
     pub created: Timestamp,
+    /// Where all its bytes are, when it is whole. Size, `allocated` and times are then what the extent said a moment ago.
+    pub whole: Option<Extent>,
 }
 
 /// A time to set.
@@ -142,11 +145,15 @@ pub struct OpenFlags {
     pub truncate: bool,
     /// `O_EXCL`: creating refuses what exists.
     pub exclusive: bool,
+    /// The caller can use a backing file (`vfs.backing`): a new file, and a small one opened for writing, shall be whole if
+    /// the node has an extent for it.
+    pub whole: bool,
 }
 
 impl OpenFlags {
     /// For reading only.
-    pub const READ: Self = Self { read: true, write: false, append: false, truncate: false, exclusive: false };
+    pub const READ: Self =
+        Self { read: true, write: false, append: false, truncate: false, exclusive: false, whole: false };
     /// For writing only.
     pub const WRITE: Self = Self { read: false, write: true, ..Self::READ };
     /// For reading and writing.

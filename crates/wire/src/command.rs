@@ -1,6 +1,6 @@
 //! What a partition is asked to do: one list of all commands. Names of answers stand behind the arrows.
 
-use crate::{Changes, HostFile, Kind, Name, OpenFlags, Owner, RenameFrom, RenameMode, RenameTo, Session};
+use crate::{Changes, HostFile, Kind, Name, OpenFlags, Owner, RenameFrom, RenameMode, RenameTo, Session, Wish};
 use bytes::Bytes;
 use placement::FileId;
 use serde::{Deserialize, Serialize};
@@ -110,6 +110,8 @@ pub enum Command {
         inode: NewInode,
         /// Whether the client holds it open at once.
         open: bool,
+        /// Whether a file shall be whole.
+        whole: Wish,
     },
     /// -> `Opened`
     Open {
@@ -117,6 +119,8 @@ pub enum Command {
         file: FileId,
         /// How.
         flags: OpenFlags,
+        /// Whether a small file, opened for writing, shall become whole.
+        whole: Wish,
     },
     /// Ends one open of this session. -> `Removed`
     Close {
@@ -130,7 +134,7 @@ pub enum Command {
         /// What.
         changes: Changes,
     },
-    /// Bytes that fit inline come with it and are written; else it is said where they go. -> `Written`, `Stripes`, `Spill`, `TrimFirst`
+    /// Bytes that fit inline come with it and are written; else it is said where they go. -> `Written`, `Put`, `Whole`, `Stripes`, `Spill`, `TrimFirst`
     Write {
         /// The file.
         file: FileId,

@@ -16,6 +16,7 @@
 mod attributes;
 mod command;
 mod entry;
+mod extent;
 mod name;
 mod refusal;
 mod request;
@@ -24,6 +25,7 @@ mod space;
 pub use attributes::{Attributes, Changes, Kind, OpenFlags, Owner, TimeChange, Timestamp};
 pub use command::{Command, FILE_BYTES_MAX, INLINE_BYTES_MAX, LIST_ENTRIES_MAX, NewInode, NewKind, WritePlace};
 pub use entry::{COOKIE_FIRST, DirEntry, RenameFrom, RenameMode, RenameTo};
+pub use extent::{Extent, ExtentAction, Wish};
 pub use name::{NAME_BYTES_MAX, Name, TARGET_BYTES_MAX};
 pub use refusal::{Object, Outcome, Refusal, Shortage};
 pub use request::{

@@ -4,7 +4,10 @@
 //! done again; changes of stripes say the same thing however often they are sent, and the truncate generation keeps late
 //! ones out.
 
-use crate::{Attributes, Command, DirEntry, HostFile, Kind, Refusal, RenameFrom, RenameTo, StripeRuns, Usage};
+use crate::{
+    Attributes, Command, DirEntry, Extent, ExtentAction, HostFile, Kind, Refusal, RenameFrom, RenameTo, StripeRuns,
+    Usage,
+};
 use bytes::Bytes;
 use placement::{Epoch, FileId, PartitionId, PartitionMap, StripeNo};
 use serde::{Deserialize, Serialize};
@@ -49,6 +52,17 @@ pub enum Body {
         stamp: Option<Stamp>,
         /// The command.
         command: Command,
+    },
+    /// Bytes of a whole file, whose inode is in the partition.
+    Extent {
+        /// Present with an append.
+        stamp: Option<Stamp>,
+        /// The file.
+        file: FileId,
+        /// Where its bytes were when this was planned; when they are no longer there, it is refused as stale.
+        extent: Extent,
+        /// What to do.
+        action: ExtentAction,
     },
     /// Bytes of a stripe that lives in the partition.
     Stripe {
@@ -102,6 +116,8 @@ pub enum Content {
     Striped,
     /// In a host file. The node reads it: clients never see this.
     Bound(Arc<HostFile>),
+    /// In an extent. The node reads it: clients never see this.
+    Whole(Extent),
 }
 
 /// A file that is gone, whose stripes are to be removed.
@@ -223,6 +239,15 @@ pub enum Answer {
         generation: u32,
         /// The size until then.
         size: u64,
+    },
+    /// To be written to this extent.
+    Whole(Extent),
+    /// Written to an extent.
+    Put {
+        /// Where it went.
+        offset: u64,
+        /// How many bytes: fewer than given only when the pool is full.
+        length: u32,
     },
     /// First, this belongs into stripe 0.
     Spill {
