@@ -105,6 +105,13 @@ impl Client {
         }
     }
 
+    /// Gives a file one more name.
+    #[expect(clippy::unused_async, reason = "it will ask its partitions")]
+    pub async fn link(&self, file: FileId, parent: FileId, name: &Name) -> Outcome<Attributes> {
+        let _ = (file, parent);
+        Err(Refusal::Unsupported { object: Object::text(name.as_bytes()), what: "a hard link".into() })
+    }
+
     /// Removes the entry of anything but a directory. One message, unless stripes or an inode elsewhere are to be removed.
     pub async fn unlink(&self, parent: FileId, name: &Name) -> Outcome<()> {
         match self.change(parent.partition(), Command::Unlink { parent, name: name.clone() }).await? {

@@ -28,6 +28,7 @@ fn meaning(refusal: &Refusal) -> (Errno, Level) {
         // The node has said it, with how full it is and what to do.
         Refusal::NoSpace(_) => (Errno::ENOSPC, Level::DEBUG),
         Refusal::TooLarge { .. } => (Errno::EFBIG, Level::WARN),
+        Refusal::TooManyLinks { .. } => (Errno::EMLINK, Level::DEBUG),
         Refusal::TooManyOpen { .. } => (Errno::ENFILE, Level::WARN),
         Refusal::Busy(_) => (Errno::EBUSY, Level::WARN),
         Refusal::Stale(_) => (Errno::ESTALE, Level::WARN),

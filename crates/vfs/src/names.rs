@@ -128,6 +128,17 @@ impl Vfs {
         async move { client.remove_directory(parent, &name?).await }
     }
 
+    /// Gives a file one more name. Refused for directories, and for an inode without names unless it was made to be linked.
+    pub fn link(
+        &self,
+        file: FileId,
+        parent: FileId,
+        name: &[u8],
+    ) -> impl Future<Output = Outcome<Attributes>> + Send + use<> {
+        let (client, name) = (self.client.clone(), Name::new(name));
+        async move { client.link(file, parent, &name?).await }
+    }
+
     /// Renames.
     pub fn rename(
         &self,

@@ -17,6 +17,7 @@ mod attributes;
 mod command;
 mod entry;
 mod extent;
+mod intent;
 mod name;
 mod refusal;
 mod request;
@@ -26,6 +27,7 @@ pub use attributes::{Attributes, Changes, Kind, OpenFlags, Owner, TimeChange, Ti
 pub use command::{Command, FILE_BYTES_MAX, INLINE_BYTES_MAX, LIST_ENTRIES_MAX, NewInode, NewKind, WritePlace};
 pub use entry::{COOKIE_FIRST, DirEntry, RenameFrom, RenameMode, RenameTo};
 pub use extent::{Extent, ExtentAction, Wish};
+pub use intent::Intent;
 pub use name::{NAME_BYTES_MAX, Name, TARGET_BYTES_MAX};
 pub use refusal::{Object, Outcome, Refusal, Shortage};
 pub use request::{

@@ -1,6 +1,6 @@
 //! Why something was not done: by meaning, with the object named. Faces map these to errno, status codes, exceptions.
 
-use crate::Name;
+use crate::{Intent, Name};
 use base::ByteSize;
 use placement::FileId;
 use serde::{Deserialize, Serialize};
@@ -146,6 +146,28 @@ pub enum Refusal {
     /// Another change of the same object is under way and did not end in time.
     #[error("{0}: another change of it is under way; try again")]
     Busy(Object),
+    /// A change over several partitions holds it. Clients settle that and go on: faces never see this.
+    #[error("a change over several partitions (number {} of client {}) holds it", .intent.number, .intent.session.0)]
+    Held {
+        /// Which.
+        intent: Intent,
+    },
+    /// The directory's entries are in fragments, or are to be put there first. Clients go there: faces never see this.
+    #[error("the entries of directory {directory} are in {} fragments", 1_u32 << .bits)]
+    Split {
+        /// The directory.
+        directory: FileId,
+        /// How many bits of a name's hash choose its fragment; 0 when it is full and not split yet.
+        bits: u8,
+    },
+    /// The inode has as many names as there may be.
+    #[error("{object}: has {limit} names, more there cannot be")]
+    TooManyLinks {
+        /// The inode.
+        object: Object,
+        /// The most.
+        limit: u32,
+    },
     /// The request speaks of a state that has passed (an older generation, a settled number).
     #[error("{0}: the request speaks of a state that has passed")]
     Stale(Object),
