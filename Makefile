@@ -5,14 +5,17 @@ PYTHON    ?= python3
 BIN       := target/release/tidemill
 VENV      := .venv
 DEMO      := build/demo
+# The programs that the tests use on the mount.
+TESTED_WITH := fuse3 acl attr sqlite3 rsync git build-essential
 # The tests run on real inputs where this folder exists; see examples/*/README.md.
 DATA      ?= ../shared/data
 
-.PHONY: help demo build test test-rust test-python test-web check fix bench clean
+.PHONY: help demo build suites test test-rust test-python test-web soak check fix bench clean
 
 help:
 	@echo "make demo    build, set up what is missing, run the classification workflow, say where the report is"
 	@echo "make test    everything that proves it works"
+	@echo "make soak    what takes hours: a million operations of fsx, long loads of many processes, hundreds of crashes"
 	@echo "make check   formatting, lints, layers, documents; writes nothing"
 	@echo "make fix     formats, and mends what the linters can mend"
 	@echo "make bench   the numbers of bench/RESULTS.md, as JSON"
@@ -49,9 +52,19 @@ test: test-rust test-python test-web
 test-rust:
 	cargo test --workspace --locked
 
-test-python: $(BIN) $(VENV)/.ready examples/.venv/.ready
-	examples/packages.sh montage ncbi-blast+
+test-python: $(BIN) $(VENV)/.ready examples/.venv/.ready suites
+	examples/packages.sh montage ncbi-blast+ $(TESTED_WITH)
 	TIDEMILL=$(abspath $(BIN)) $(VENV)/bin/python -m pytest tests
+
+# pjdfstest and fsx, by which file systems are judged.
+suites:
+	examples/packages.sh build-essential libacl1-dev
+	tests/suites/install.sh
+
+# SOAK_SECONDS is how long the loads of many processes take, each.
+soak: $(BIN) $(VENV)/.ready suites
+	examples/packages.sh $(TESTED_WITH)
+	TIDEMILL=$(abspath $(BIN)) SOAK_SECONDS=$${SOAK_SECONDS:-600} $(VENV)/bin/python -m pytest tests -m soak
 
 test-web: web/node_modules/.ready
 	examples/packages.sh chromium

@@ -16,6 +16,8 @@ command_of() {
         fuse3) echo fusermount3 ;;
         nodejs) echo node ;;
         build-essential) echo cc ;;
+        acl) echo setfacl ;;
+        attr) echo setfattr ;;
         *) echo "$1" ;;
     esac
 }
@@ -23,6 +25,7 @@ command_of() {
 is_there() {
     case $1 in
         python3-venv) python3 -c 'import ensurepip' 2> /dev/null ;;
+        libacl1-dev) [ -e /usr/include/sys/acl.h ] ;;
         *) command -v "$(command_of "$1")" > /dev/null ;;
     esac
 }

@@ -6,19 +6,35 @@ may see the pool (`storage`); TIDEMILL_STORAGE restricts the suite to one.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import shutil
 import signal
+import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
+import hang
+import pools
 import pytest
 from example_runs import ROOT, Tidemill
 from workbench import Workbench
 
 STORAGES = ("mount", "staging")
 
+# At the limit of a test (pytest.ini) the whole run ends. Before that its mounts are aborted, which should fail this test only.
+HANG_SHARE = 0.8
+
 # A suite that was started in the background inherits SIGINT as ignored, and `tidemill` would keep it so.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Gives tests on whole data sets, and soaks, hours."""
+    for item in items:
+        if item.get_closest_marker("full") or item.get_closest_marker("soak"):
+            item.add_marker(pytest.mark.timeout(4 * 3600))
 
 
 @pytest.fixture(scope="session")
@@ -62,3 +78,52 @@ def tidemill(binary: Path, tmp_path: Path, storage: str) -> Tidemill:
 def bench(binary: Path, tmp_path: Path, storage: str) -> Workbench:
     """Data, tools, a script and the binary in a folder of the test."""
     return Workbench(binary, tmp_path, storage)
+
+
+@pytest.fixture(autouse=True)
+def _no_hang(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Aborts the mounts of a test that hangs, so that it fails and ends."""
+    freed: list[str] = []
+    marker = request.node.get_closest_marker("timeout")
+    seconds = HANG_SHARE * float(marker.args[0] if marker else request.config.getini("timeout"))
+
+    def free() -> None:
+        faulthandler.dump_traceback(sys.__stderr__)
+        for folder in (tmp_path_factory.getbasetemp(), *pools.GROUNDS):
+            freed.extend(hang.free(folder))
+
+    timer = threading.Timer(seconds, free)
+    timer.daemon = True
+    timer.start()
+    yield
+    timer.cancel()
+    assert not freed, f"hung for {seconds:.0f} s; aborted: {freed}"
+
+
+@pytest.fixture
+def ground() -> Iterator[Path]:
+    """A folder of the test that any user may pass through."""
+    with pools.ground() as folder:
+        yield folder
+
+
+@pytest.fixture
+def root() -> None:
+    """Skips where the user may neither mount a tmpfs nor become another user."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    if reason := why_no_mount():
+        pytest.skip(reason)
+
+
+@pytest.fixture
+def tmpfs(root: None, ground: Path) -> Iterator[Path]:  # noqa: ARG001 - root is a condition
+    """A tmpfs to compare with."""
+    with pools.tmpfs(ground / "tmpfs") as folder:
+        yield folder
+
+
+@pytest.fixture(params=["passthrough", "ordinary"])
+def way(request: pytest.FixtureRequest) -> list[str]:
+    """The flags of the two ways in which a mount serves bytes."""
+    return [] if request.param == "passthrough" else ["--no-passthrough"]

@@ -1,0 +1,115 @@
+"""What the suites run on: a mounted pool, and a tmpfs beside it to compare with.
+
+Everything lies in a folder of the test that any user may pass through, since the suites switch users.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+MEMORY = "256MiB"
+# A mount and an unmount take milliseconds; whoever waits longer hangs.
+SECONDS_MAX = 30
+# Folders of tests that run now: below them a hanging mount is ours to abort.
+GROUNDS: list[Path] = []
+
+
+class Pool:
+    """A pool that `tidemill mount` mounted, at one directory or at several."""
+
+    def __init__(self, binary: Path, ground: Path, *flags: str, points: int = 1, memory: str = MEMORY) -> None:
+        self.binary = binary
+        self.dirs = [ground / f"pool{number}" for number in range(points)]
+        for folder in self.dirs:
+            with suppress(FileExistsError):  # of a dead mount nothing else can be told
+                folder.mkdir()
+        self.runtime = ground / "runtime"
+        self.runtime.mkdir(mode=0o700, exist_ok=True)
+        self.environment = os.environ | {"XDG_RUNTIME_DIR": str(self.runtime)}
+        command = [str(binary), "mount", *flags, "--memory", memory, *map(str, self.dirs)]
+        self.process = subprocess.Popen(command, env=self.environment, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+        self.said: list[str] = []
+        self.ready = threading.Event()
+        # Read to its end: a pool that cannot log would stop.
+        self.listener = threading.Thread(target=self.listen, daemon=True)
+        self.listener.start()
+        self.ready.wait(SECONDS_MAX)
+        assert any("mounted at" in line for line in self.said), f"{' '.join(command)}: {''.join(self.said)}"
+
+    def listen(self) -> None:
+        """Keeps what the pool says."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.said.append(line)
+            if "mounted at" in line:
+                self.ready.set()
+        self.ready.set()
+
+    @property
+    def dir(self) -> Path:
+        """Where it is mounted, or the first such place."""
+        return self.dirs[0]
+
+    def end(self) -> int:
+        """Unmounts; the exit code of the mount."""
+        for folder in self.dirs:
+            command = [str(self.binary), "umount", str(folder)]
+            subprocess.run(command, env=self.environment, check=True, capture_output=True, timeout=SECONDS_MAX)
+        return self.process.wait(timeout=SECONDS_MAX)
+
+    def close(self) -> None:
+        """Ends it, and makes sure that nothing is left."""
+        try:
+            if self.process.poll() is None:
+                assert self.end() == 0
+        finally:
+            if self.process.poll() is None:
+                self.process.kill()
+                self.process.wait()
+            self.listener.join(SECONDS_MAX)
+        assert not any(os.path.ismount(folder) for folder in self.dirs)
+
+
+@contextmanager
+def ground(prefix: str = "tidemill-test-") -> Iterator[Path]:
+    """A folder that any user may pass through."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    folder.chmod(0o711)
+    GROUNDS.append(folder)
+    try:
+        yield folder
+    finally:
+        # A file system that could not be unmounted is not emptied, it is left behind with its folder.
+        if not any(os.path.ismount(inside) for inside in folder.iterdir()):
+            shutil.rmtree(folder)
+        GROUNDS.remove(folder)
+
+
+@contextmanager
+def tmpfs(at: Path, *options: str) -> Iterator[Path]:
+    """A tmpfs of our own, as the kernel gives it unless asked otherwise."""
+    at.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", *options, "none", str(at)], check=True)
+    at.chmod(0o755)
+    try:
+        yield at
+    finally:
+        subprocess.run(["umount", "--lazy", str(at)], check=True)
+
+
+@contextmanager
+def pool(binary: Path, at: Path, *flags: str, points: int = 1, memory: str = MEMORY) -> Iterator[Pool]:
+    """A mounted pool that is unmounted afterwards."""
+    mounted = Pool(binary, at, *flags, points=points, memory=memory)
+    try:
+        mounted.dir.chmod(0o755)
+        yield mounted
+    finally:
+        mounted.close()
