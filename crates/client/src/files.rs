@@ -128,11 +128,14 @@ impl Client {
     }
 
     /// Writes; says where it went and how many bytes were written. Fewer than given only when the pool is full.
-    pub async fn write(&self, file: FileId, place: WritePlace, data: Bytes) -> Outcome<(u64, u32)> {
+    ///
+    /// `kill_set_id` takes the set-id bits away, for a writer that is not trusted with them.
+    pub async fn write(&self, file: FileId, place: WritePlace, data: Bytes, kill_set_id: bool) -> Outcome<(u64, u32)> {
         let length = length_of(&data, file)?;
         for _ in 0..PLANS_MAX {
             let inline = if length <= INLINE_BYTES_MAX { data.clone() } else { Bytes::new() };
-            match self.change(file.partition(), Command::Write { file, place, length, data: inline }).await? {
+            let command = Command::Write { file, place, length, data: inline, kill_set_id };
+            match self.change(file.partition(), command).await? {
                 Answer::Written { offset } => return Ok((offset, length)),
                 Answer::Spill { generation, head } => self.spill(file, generation, &head).await?,
                 Answer::TrimFirst(trim) => self.finish_trim(file, trim).await?,

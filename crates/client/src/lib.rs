@@ -14,11 +14,13 @@
 //! - Dropping a future is like dying at that point: nothing is left locked, and the tree stays in order.
 #![forbid(unsafe_code)]
 
+mod allocate;
 mod call;
 mod client;
 mod connection;
 mod files;
 mod finish;
+mod inode;
 mod moves;
 mod names;
 mod numbers;

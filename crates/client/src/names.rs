@@ -3,12 +3,9 @@
 use crate::{Client, client::unexpected, files::Opened, route::directory_partition};
 use placement::{FileId, PartitionId};
 use wire::{
-    Answer, Attributes, Command, DirEntry, Kind, LIST_ENTRIES_MAX, Name, NewInode, NewKind, Object, Outcome, Owner,
-    Refusal, Wish,
+    Answer, Attributes, Command, DirEntry, Heritage, Kind, LIST_ENTRIES_MAX, Mode, Name, NewInode, NewKind, Object,
+    Outcome, Owner, Refusal, Wish,
 };
-
-/// New directories take this bit, and new inodes the group, of a directory that has it.
-const SET_GROUP_ID: u32 = 0o2000;
 
 impl Client {
     /// The attributes of an entry: one message, or two when the inode is in another partition.
@@ -81,15 +78,18 @@ impl Client {
     }
 
     /// Makes a directory, in the partition that a hash of its place gives: the inode first, then the entry.
-    pub async fn make_directory(&self, parent: FileId, name: &Name, mode: u32, owner: Owner) -> Outcome<Attributes> {
+    pub async fn make_directory(&self, parent: FileId, name: &Name, mode: Mode, owner: Owner) -> Outcome<Attributes> {
         let home = directory_partition(self.0.seed, parent, name, self.0.partitions);
-        let inode = NewInode { kind: NewKind::Directory, mode, owner };
+        let inode = NewInode::new(NewKind::Directory, mode, owner);
         if home == parent.partition() {
             return Ok(self.create(parent, name, inode, false, Wish::No).await?.attributes);
         }
         let probe = Command::Probe { parent, name: name.clone() };
-        let above = self.attributes(parent.partition(), probe).await?;
-        let made = self.make_inode(home, parent, inherited(inode, &above)).await?;
+        let heritage = match self.ask(parent.partition(), probe).await? {
+            Answer::Heritage(heritage) => heritage,
+            other => return Err(unexpected(&other)),
+        };
+        let made = self.make_inode(home, parent, inode, heritage).await?;
         let entered = Command::Enter { parent, name: name.clone(), file: made.file, kind: Kind::Directory };
         if let Err(refusal) = self.change(parent.partition(), entered).await {
             self.undo(&refusal, home, Command::DropDirectory { directory: made.file }).await;
@@ -98,8 +98,14 @@ impl Client {
         Ok(made)
     }
 
-    async fn make_inode(&self, home: PartitionId, parent: FileId, inode: NewInode) -> Outcome<Attributes> {
-        match self.change(home, Command::MakeDirectory { parent, inode }).await? {
+    async fn make_inode(
+        &self,
+        home: PartitionId,
+        parent: FileId,
+        inode: NewInode,
+        heritage: Heritage,
+    ) -> Outcome<Attributes> {
+        match self.change(home, Command::MakeDirectory { parent, inode, heritage }).await? {
             Answer::Attributes(attributes) => Ok(attributes),
             other => Err(unexpected(&other)),
         }
@@ -154,15 +160,6 @@ impl Client {
             other => Err(unexpected(&other)),
         }
     }
-}
-
-/// What a new directory takes from the one above.
-fn inherited(inode: NewInode, above: &Attributes) -> NewInode {
-    if above.mode & SET_GROUP_ID == 0 {
-        return inode;
-    }
-    let owner = Owner { gid: above.owner.gid, ..inode.owner };
-    NewInode { mode: inode.mode | SET_GROUP_ID, owner, ..inode }
 }
 
 /// Names the entry in a refusal about the inode behind it: one that was removed between two messages, or holds entries.

@@ -24,6 +24,13 @@ fn meaning(refusal: &Refusal) -> (Errno, Level) {
         Refusal::CrossesPools => (Errno::EXDEV, Level::DEBUG),
         Refusal::Unsupported { .. } => (Errno::EOPNOTSUPP, Level::DEBUG),
         Refusal::Interrupted(_) => (Errno::EINTR, Level::DEBUG),
+        Refusal::NoAttribute(_) => (Errno::ENODATA, Level::DEBUG),
+        Refusal::AttributeTooLong { .. } => (Errno::E2BIG, Level::DEBUG),
+        Refusal::TooManyAttributes(_) => (Errno::ENOSPC, Level::WARN),
+        Refusal::Locked(_) => (Errno::EAGAIN, Level::DEBUG),
+        Refusal::Deadlock(_) => (Errno::EDEADLK, Level::DEBUG),
+        Refusal::TooManyLocks { .. } => (Errno::ENOLCK, Level::WARN),
+        Refusal::BeyondEnd(_) => (Errno::ENXIO, Level::DEBUG),
         Refusal::ReadOnly(_) => (Errno::EROFS, Level::WARN),
         // The node has said it, with how full it is and what to do.
         Refusal::NoSpace(_) => (Errno::ENOSPC, Level::DEBUG),

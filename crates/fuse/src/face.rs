@@ -211,6 +211,7 @@ impl Filesystem for Face {
             size,
             accessed: accessed.map(time_change),
             modified: modified.map(time_change),
+            kill_set_id: false,
         };
         self.serve(("change", request), self.vfs.change(file(inode), changes), reply, self.attributes());
     }

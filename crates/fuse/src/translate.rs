@@ -90,6 +90,7 @@ pub(crate) fn open_flags(flags: i32) -> OpenFlags {
         truncate: flags & TRUNCATE != 0,
         exclusive: flags & EXCLUSIVE != 0,
         whole: false,
+        kill_set_id: false,
     }
 }
 

@@ -93,7 +93,7 @@ fn metadata_counts_against_the_pool_and_is_given_back() {
         ask(&node, Epoch::FIRST, 0, Body::Meta { stamp, command })
     };
     let (parent, name) = (FileId::ROOT, Name::new(b"f").unwrap());
-    let inode = NewInode { kind: NewKind::File, mode: 0o600, owner: Owner::default() };
+    let inode = NewInode::new(NewKind::File, 0o600, Owner::default());
     change(1, Command::Create { parent, name: name.clone(), inode, open: false, whole: Wish::No }).unwrap();
     let made = node.usage();
     assert!(made.used > before.used && made.files == before.files + 1);

@@ -41,11 +41,13 @@ impl Partition {
             Command::Create { parent, name, inode, open, whole: _ } => {
                 self.create(parent, name, inode, open.then_some(session), now)
             }
-            Command::MakeDirectory { parent, inode } => Ok(self.make_directory(parent, &inode, now)),
+            Command::MakeDirectory { parent, inode, heritage } => {
+                Ok(self.make_directory(parent, &inode, &heritage, now))
+            }
             Command::Enter { parent, name, file, kind } => self.enter(parent, name, (file, kind), now),
             Command::Open { .. } | Command::Close { .. } => self.hold(session, &command, now),
             Command::Change { file, changes } => self.change(file, &changes, now),
-            Command::Write { file, place, length, data } => self.write(file, place, length, &data, now),
+            Command::Write { file, place, length, data, .. } => self.write(file, place, length, &data, now),
             Command::Wrote { file, generation, end } => self.wrote(file, generation, end, now),
             Command::Abandon { file, generation, offset, length } => {
                 self.abandon(file, generation, offset..offset.saturating_add(length.into()))

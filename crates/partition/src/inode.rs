@@ -93,7 +93,7 @@ impl Inode {
             NewKind::Bound(host) => Body::Bound(Arc::new(host)),
         };
         let modified = if let Body::Bound(host) = &body { host.modified } else { now };
-        let (mode, owner, names, opens) = (new.mode & 0o7777, new.owner, 1, Vec::new());
+        let (mode, owner, names, opens) = (new.mode.bits & 0o7777, new.owner, 1, Vec::new());
         Self { mode, names, owner, accessed: now, modified, changed: now, created: now, opens, body }
     }
 

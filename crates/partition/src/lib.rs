@@ -21,6 +21,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod acl;
 mod answered;
 mod apply;
 mod directory;

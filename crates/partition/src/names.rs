@@ -1,17 +1,16 @@
 //! Names: looking them up, listing them, making them.
 
 use crate::{
-    Partition,
+    Partition, acl,
     directory::{Directory, Entry},
     inode::{Body, Inode},
 };
+use bytes::Bytes;
 use placement::FileId;
 use wire::{
-    Answer, Kind, LIST_ENTRIES_MAX, Name, NewInode, NewKind, Object, Outcome, Owner, Refusal, Session, Timestamp,
+    Answer, Heritage, Kind, LIST_ENTRIES_MAX, Name, NewInode, NewKind, Object, Outcome, Refusal, SET_GROUP_ID, Session,
+    Timestamp,
 };
-
-/// New inodes take the group of a directory with this bit, and new directories the bit.
-const SET_GROUP_ID: u32 = 0o2000;
 
 impl Partition {
     pub(crate) fn lookup(&self, parent: FileId, name: &Name) -> Outcome<Answer> {
@@ -34,7 +33,7 @@ impl Partition {
 
     pub(crate) fn probe(&self, parent: FileId, name: &Name) -> Outcome<Answer> {
         self.check_free(parent, name)?;
-        self.attributes(parent).map(Answer::Attributes)
+        self.heritage(parent).map(Answer::Heritage)
     }
 
     pub(crate) fn create(
@@ -46,7 +45,7 @@ impl Partition {
         now: Timestamp,
     ) -> Outcome<Answer> {
         self.check_free(parent, &name)?;
-        let new = self.inherit(parent, new);
+        let new = acl::inherit(&self.heritage(parent)?, new);
         let mut inode = Inode::new(new, parent, now);
         if let Some(session) = opener {
             inode.opened(session);
@@ -60,8 +59,14 @@ impl Partition {
         self.opened_answer(file, None)
     }
 
-    pub(crate) fn make_directory(&mut self, parent: FileId, new: &NewInode, now: Timestamp) -> Answer {
-        let new = NewInode { kind: NewKind::Directory, mode: new.mode, owner: new.owner };
+    pub(crate) fn make_directory(
+        &mut self,
+        parent: FileId,
+        new: &NewInode,
+        heritage: &Heritage,
+        now: Timestamp,
+    ) -> Answer {
+        let new = acl::inherit(heritage, NewInode::new(NewKind::Directory, new.mode, new.owner));
         let inode = Inode::new(new, parent, now);
         let attributes = inode.attributes(parent, self.stripe_bytes());
         let file = self.add(inode);
@@ -80,11 +85,11 @@ impl Partition {
         Ok(Answer::Done)
     }
 
-    /// The group and the bit that a new inode takes from its directory.
-    fn inherit(&self, parent: FileId, new: NewInode) -> NewInode {
-        let Some(above) = self.inodes.get(&parent).filter(|above| above.mode & SET_GROUP_ID != 0) else { return new };
-        let bit = if matches!(new.kind, NewKind::Directory) { SET_GROUP_ID } else { 0 };
-        NewInode { owner: Owner { gid: above.owner.gid, ..new.owner }, mode: new.mode | bit, ..new }
+    /// What the directory hands down to what is made in it.
+    pub(crate) fn heritage(&self, directory: FileId) -> Outcome<Heritage> {
+        let above = self.inode(directory)?;
+        let group = (above.mode & SET_GROUP_ID != 0).then_some(above.owner.gid);
+        Ok(Heritage { group, default_acl: Bytes::new() })
     }
 
     /// The entry; refused when there is none.

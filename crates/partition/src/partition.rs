@@ -54,7 +54,7 @@ impl Partition {
     /// The first partition of a pool, with the root directory.
     pub fn with_root(settings: Settings, owner: Owner, mode: u32, now: Timestamp) -> Self {
         let mut first = Self::new(PartitionId(0), settings);
-        let file = first.add(Inode::new(NewInode { kind: NewKind::Directory, mode, owner }, FileId::ROOT, now));
+        let file = first.add(Inode::new(NewInode::new(NewKind::Directory, mode, owner), FileId::ROOT, now));
         assert_eq!(file, FileId::ROOT, "the root is the first inode of partition 0");
         first
     }

@@ -45,7 +45,7 @@ impl Bench {
     }
 
     fn create(&mut self, parent: FileId, text: &str, kind: NewKind) -> Attributes {
-        let inode = NewInode { kind, mode: 0o644, owner: Owner { uid: 5, gid: 6 } };
+        let inode = NewInode::new(kind, 0o644, Owner { uid: 5, gid: 6 });
         match self.apply(Command::Create { parent, name: name(text), inode, open: false, whole: Wish::No }) {
             Answer::Opened { attributes, .. } => attributes,
             other => panic!("{other:?}"),
@@ -61,7 +61,7 @@ impl Bench {
 
     fn write(&mut self, file: FileId, place: WritePlace, data: &'static [u8]) -> Answer {
         let length = u32::try_from(data.len()).unwrap();
-        self.apply(Command::Write { file, place, length, data: Bytes::from_static(data) })
+        self.apply(Command::Write { file, place, length, data: Bytes::from_static(data), kill_set_id: false })
     }
 
     fn change(&mut self, file: FileId, changes: Changes) -> Answer {
@@ -100,7 +100,7 @@ fn a_resent_change_is_answered_and_not_done_again() {
     let mut bench = Bench::new();
     let file = bench.create(ROOT, "f", NewKind::File).file;
     let data = Bytes::from_static(b"abc");
-    let command = Command::Write { file, place: WritePlace::End, length: 3, data };
+    let command = Command::Write { file, place: WritePlace::End, length: 3, data, kill_set_id: false };
     let stamp = bench.stamp();
     let answers: Vec<_> = (0..3).map(|_| bench.partition.apply(Some(stamp), command.clone(), at(9))).collect();
     assert_eq!(answers, vec![Ok(Answer::Written { offset: 0 }); 3]);
@@ -181,7 +181,8 @@ fn a_file_spills_once_and_late_copies_of_its_head_are_told_apart() {
     let mut bench = Bench::new();
     let file = bench.create(ROOT, "f", NewKind::File).file;
     bench.write(file, WritePlace::At(0), b"head");
-    let large = Command::Write { file, place: WritePlace::At(5000), length: 9000, data: Bytes::new() };
+    let large =
+        Command::Write { file, place: WritePlace::At(5000), length: 9000, data: Bytes::new(), kill_set_id: false };
     let spill = Answer::Spill { generation: 0, head: Bytes::from_static(b"head") };
     assert_eq!(bench.apply(large.clone()), spill);
     assert_eq!(bench.apply(large.clone()), spill, "whoever comes may do it");
@@ -197,7 +198,7 @@ fn a_file_spills_once_and_late_copies_of_its_head_are_told_apart() {
 fn a_truncated_file_grows_only_after_its_stripes_are_cut() {
     let mut bench = Bench::new();
     let file = bench.create(ROOT, "f", NewKind::File).file;
-    let large = |place| Command::Write { file, place, length: 20_000, data: Bytes::new() };
+    let large = |place| Command::Write { file, place, length: 20_000, data: Bytes::new(), kill_set_id: false };
     assert_eq!(bench.apply(large(WritePlace::End)), Answer::Stripes { offset: 0, generation: 0, size: 0 });
     bench.apply(Command::Wrote { file, generation: 0, end: 20_000 });
     let Answer::Changed { trim: Some(trim), .. } = bench.change(file, Changes { size: Some(10), ..Changes::default() })
@@ -219,7 +220,7 @@ fn a_truncated_file_grows_only_after_its_stripes_are_cut() {
 fn appends_keep_their_places_when_the_size_is_set_to_what_it_is() {
     let mut bench = Bench::new();
     let file = bench.create(ROOT, "f", NewKind::File).file;
-    let append = Command::Write { file, place: WritePlace::End, length: 5000, data: Bytes::new() };
+    let append = Command::Write { file, place: WritePlace::End, length: 5000, data: Bytes::new(), kill_set_id: false };
     assert_eq!(bench.apply(append.clone()), Answer::Stripes { offset: 0, generation: 0, size: 0 });
     bench.change(file, Changes { size: Some(0), ..Changes::default() });
     assert_eq!(bench.apply(append.clone()), Answer::Stripes { offset: 5000, generation: 0, size: 0 });
@@ -231,7 +232,7 @@ fn appends_keep_their_places_when_the_size_is_set_to_what_it_is() {
 fn a_sealed_directory_takes_no_entry_until_it_is_unsealed_or_its_client_is_gone() {
     let mut bench = Bench::new();
     let directory = bench.create(ROOT, "d", NewKind::Directory).file;
-    let inode = NewInode { kind: NewKind::File, mode: 0, owner: Owner::default() };
+    let inode = NewInode::new(NewKind::File, 0, Owner::default());
     let create = Command::Create { parent: directory, name: name("f"), inode, open: false, whole: Wish::No };
     let Answer::Sealed { mark } = bench.apply(Command::Seal { directory }) else { panic!("it is empty") };
     assert!(matches!(bench.try_to(create.clone()), Err(Refusal::Busy(_))));
@@ -280,7 +281,7 @@ fn random_command(next: &mut impl FnMut(u64) -> u64) -> Command {
     let parent = if next(3) == 0 { file } else { ROOT };
     let flags = OpenFlags { truncate: next(3) == 0, ..OpenFlags::READ_WRITE };
     let (from, to) = (RenameFrom { parent, name: text(next(6)) }, RenameTo { parent: ROOT, name: text(next(6)) });
-    let inode = NewInode { kind: next_kind(next(4)), mode: 0o644, owner: Owner::default() };
+    let inode = NewInode::new(next_kind(next(4)), 0o644, Owner::default());
     let place = if next(2) == 0 { WritePlace::End } else { WritePlace::At(next(9000)) };
     let size = Some(next(9000));
     match next(18) {
@@ -289,8 +290,8 @@ fn random_command(next: &mut impl FnMut(u64) -> u64) -> Command {
         5 => Command::RemoveDirectory { parent, name: text(next(6)) },
         6 => Command::Rename { from, to, mode: RenameMode::Replace, sealed: None },
         7 => Command::Rename { from, to, mode: RenameMode::Exchange, sealed: None },
-        8 | 9 => Command::Write { file, place, length: 5, data: Bytes::from_static(b"bytes") },
-        10 => Command::Write { file, place, length: 5000, data: Bytes::new() },
+        8 | 9 => Command::Write { file, place, length: 5, data: Bytes::from_static(b"bytes"), kill_set_id: false },
+        10 => Command::Write { file, place, length: 5000, data: Bytes::new(), kill_set_id: false },
         11 => Command::Wrote { file, generation: 1, end: next(9000) },
         12 => Command::SpillDone { file, generation: 0 },
         13 => Command::Change { file, changes: Changes { size, ..Changes::default() } },

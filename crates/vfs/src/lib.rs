@@ -23,11 +23,15 @@
 //! Permissions are not checked here: the kernel does that for a mount, and users in this process own the pool.
 #![forbid(unsafe_code)]
 
+mod allocate;
 mod handles;
+mod locks;
 mod names;
 mod open;
 mod paths;
+mod unnamed;
 mod vfs;
+mod xattr;
 
 pub use client::Backing;
 pub use handles::{Handle, OPEN_FILES_MAX};

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use placement::FileId;
 use std::{fs, os::unix::fs::MetadataExt, path::Path};
 use wire::{
-    Attributes, Changes, DirEntry, HostFile, Kind, Name, NewInode, NewKind, Object, Outcome, Owner, Refusal,
+    Attributes, Changes, DirEntry, HostFile, Kind, Mode, Name, NewInode, NewKind, Object, Outcome, Owner, Refusal,
     RenameFrom, RenameMode, RenameTo, TARGET_BYTES_MAX, Timestamp, Wish,
 };
 
@@ -38,14 +38,14 @@ impl Vfs {
     }
 
     /// Makes a directory.
-    pub fn make_directory(
+    pub fn make_directory<M: Into<Mode>>(
         &self,
         parent: FileId,
         name: &[u8],
-        mode: u32,
+        mode: M,
         owner: Owner,
-    ) -> impl Future<Output = Outcome<Attributes>> + Send + use<> {
-        let (client, name) = (self.client.clone(), Name::new(name));
+    ) -> impl Future<Output = Outcome<Attributes>> + Send + use<M> {
+        let (client, name, mode) = (self.client.clone(), Name::new(name), mode.into());
         async move { client.make_directory(parent, &name?, mode, owner).await }
     }
 
@@ -58,24 +58,24 @@ impl Vfs {
         owner: Owner,
     ) -> impl Future<Output = Outcome<Attributes>> + Send + use<> {
         let checked = check_target(target).map(|()| NewKind::Symlink(Bytes::copy_from_slice(target)));
-        self.make(parent, name, checked, SYMLINK_MODE, owner)
+        self.make(parent, name, checked, SYMLINK_MODE.into(), owner)
     }
 
     /// Makes a fifo, socket or device.
-    pub fn make_node(
+    pub fn make_node<M: Into<Mode>>(
         &self,
         parent: FileId,
         name: &[u8],
         kind: Kind,
-        mode: u32,
+        mode: M,
         owner: Owner,
-    ) -> impl Future<Output = Outcome<Attributes>> + Send + use<> {
+    ) -> impl Future<Output = Outcome<Attributes>> + Send + use<M> {
         let checked = match kind {
             Kind::File => Ok(NewKind::File),
             Kind::Directory | Kind::Symlink => Err(Refusal::invalid(Object::text(name), "not a kind of node")),
             node => Ok(NewKind::Node(node)),
         };
-        self.make(parent, name, checked, mode, owner)
+        self.make(parent, name, checked, mode.into(), owner)
     }
 
     /// A read-only file whose bytes stay in a file of the host. Mode 0444, or 0555 when the host file may be run.
@@ -91,7 +91,7 @@ impl Vfs {
         async move {
             let name = name?;
             let (kind, mode, owner) = bound(&host)?;
-            Ok(client.create(parent, &name, NewInode { kind, mode, owner }, false, Wish::No).await?.attributes)
+            Ok(client.create(parent, &name, NewInode::new(kind, mode, owner), false, Wish::No).await?.attributes)
         }
     }
 
@@ -100,12 +100,12 @@ impl Vfs {
         parent: FileId,
         name: &[u8],
         kind: Outcome<NewKind>,
-        mode: u32,
+        mode: Mode,
         owner: Owner,
     ) -> impl Future<Output = Outcome<Attributes>> + Send + use<> {
         let (client, name) = (self.client.clone(), Name::new(name));
         async move {
-            let inode = NewInode { kind: kind?, mode, owner };
+            let inode = NewInode { kind: kind?, mode, owner, acls: None };
             Ok(client.create(parent, &name?, inode, false, Wish::No).await?.attributes)
         }
     }

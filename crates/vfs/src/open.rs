@@ -12,8 +12,8 @@ use std::{
     sync::{Arc, atomic::AtomicU64, atomic::Ordering::Relaxed},
 };
 use wire::{
-    Attributes, INLINE_BYTES_MAX, Kind, Name, NewInode, NewKind, Object, OpenFlags, Outcome, Owner, Refusal, Wish,
-    WritePlace,
+    Attributes, INLINE_BYTES_MAX, Kind, Mode, Name, NewInode, NewKind, Object, OpenFlags, Outcome, Owner, Refusal,
+    Wish, WritePlace,
 };
 
 /// A name that comes and goes while it is created or opened is tried so often.
@@ -21,16 +21,16 @@ const CREATE_TRIES: u32 = 16;
 
 impl Vfs {
     /// Makes and opens a file, or opens the one that is there unless `flags.exclusive`.
-    pub fn create(
+    pub fn create<M: Into<Mode>>(
         &self,
         parent: FileId,
         name: &[u8],
-        mode: u32,
+        mode: M,
         owner: Owner,
         flags: OpenFlags,
-    ) -> impl Future<Output = Outcome<(Attributes, Handle)>> + Send + use<> {
+    ) -> impl Future<Output = Outcome<(Attributes, Handle)>> + Send + use<M> {
         let (vfs, name) = (self.clone(), Name::new(name));
-        let inode = NewInode { kind: NewKind::File, mode, owner };
+        let inode = NewInode::new(NewKind::File, mode, owner);
         async move {
             let name = name?;
             let room = Room::take(&vfs.handles, || Object::entry(parent, &name))?;
@@ -104,12 +104,32 @@ impl Vfs {
     ///
     /// Waits while the pool is full, then is refused with `NoSpace`; fewer bytes than given are written only in that case.
     pub fn write(&self, handle: Handle, offset: u64, data: Bytes) -> impl Future<Output = Outcome<u32>> + Send + use<> {
+        self.write_as(handle, offset, data, false)
+    }
+
+    /// Writes as [`Self::write`] does, for a writer that is not trusted with the set-id bits: they go.
+    pub fn write_killing(
+        &self,
+        handle: Handle,
+        offset: u64,
+        data: Bytes,
+    ) -> impl Future<Output = Outcome<u32>> + Send + use<> {
+        self.write_as(handle, offset, data, true)
+    }
+
+    fn write_as(
+        &self,
+        handle: Handle,
+        offset: u64,
+        data: Bytes,
+        kill_set_id: bool,
+    ) -> impl Future<Output = Outcome<u32>> + Send + use<> {
         let open = self.usable(handle, |flags| flags.write);
         let client = self.client.clone();
         async move {
             let open = open?;
             let place = if open.flags.append { WritePlace::End } else { WritePlace::At(offset) };
-            let (offset, written) = client.write(open.file, place, data).await?;
+            let (offset, written) = client.write(open.file, place, data, kill_set_id).await?;
             open.written.fetch_max(offset + u64::from(written), Relaxed);
             Ok(written)
         }
@@ -128,22 +148,22 @@ impl Vfs {
         self.client.backing(open.whole?, open.flags.write)
     }
 
-    fn usable(&self, handle: Handle, allowed: impl FnOnce(&OpenFlags) -> bool) -> Outcome<Arc<OpenFile>> {
+    pub(crate) fn usable(&self, handle: Handle, allowed: impl FnOnce(&OpenFlags) -> bool) -> Outcome<Arc<OpenFile>> {
         let open = self.handles.get(handle)?;
         if allowed(&open.flags) { Ok(open) } else { Err(Refusal::BadHandle(Object::Handle(handle.0))) }
     }
 }
 
 /// Room in the table for a file that is being opened; given back when that does not come about.
-struct Room<'a>(&'a Handles);
+pub(crate) struct Room<'a>(&'a Handles);
 
 impl<'a> Room<'a> {
-    fn take(handles: &'a Handles, object: impl FnOnce() -> Object) -> Outcome<Self> {
+    pub fn take(handles: &'a Handles, object: impl FnOnce() -> Object) -> Outcome<Self> {
         handles.take_room(object)?;
         Ok(Self(handles))
     }
 
-    fn fill(self, opened: &Opened, flags: OpenFlags) -> Handle {
+    pub fn fill(self, opened: &Opened, flags: OpenFlags) -> Handle {
         let handles = self.0;
         std::mem::forget(self);
         let (file, host, written) = (opened.attributes.file, opened.host.clone(), AtomicU64::new(0));

@@ -129,6 +129,8 @@ pub struct Changes {
     pub accessed: Option<TimeChange>,
     /// Last change of the bytes.
     pub modified: Option<TimeChange>,
+    /// Takes the set-user-id bit away, and the set-group-id bit where the group may run it: who asks is not trusted with them.
+    pub kill_set_id: bool,
 }
 
 /// How a file is opened.
@@ -148,12 +150,21 @@ pub struct OpenFlags {
     /// The caller can use a backing file (`vfs.backing`): a new file, and a small one opened for writing, shall be whole if
     /// the node has an extent for it.
     pub whole: bool,
+    /// Truncating by this open takes the set-id bits away, as [`Changes::kill_set_id`] does.
+    pub kill_set_id: bool,
 }
 
 impl OpenFlags {
     /// For reading only.
-    pub const READ: Self =
-        Self { read: true, write: false, append: false, truncate: false, exclusive: false, whole: false };
+    pub const READ: Self = Self {
+        read: true,
+        write: false,
+        append: false,
+        truncate: false,
+        exclusive: false,
+        whole: false,
+        kill_set_id: false,
+    };
     /// For writing only.
     pub const WRITE: Self = Self { read: false, write: true, ..Self::READ };
     /// For reading and writing.

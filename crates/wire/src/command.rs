@@ -1,6 +1,9 @@
 //! What a partition is asked to do: one list of all commands. Names of answers stand behind the arrows.
 
-use crate::{Changes, HostFile, Kind, Name, OpenFlags, Owner, RenameFrom, RenameMode, RenameTo, Session, Wish};
+use crate::{
+    Acls, AllocateMode, Changes, Heritage, HostFile, Kind, Lock, Mode, Name, OpenFlags, Owner, RenameFrom, RenameMode,
+    RenameTo, SeekTo, Session, Wish, XattrMode,
+};
 use bytes::Bytes;
 use placement::FileId;
 use serde::{Deserialize, Serialize};
@@ -32,10 +35,19 @@ pub enum NewKind {
 pub struct NewInode {
     /// What it is.
     pub kind: NewKind,
-    /// Permission bits, 07777.
-    pub mode: u32,
+    /// Permission bits; the partition that makes it decides whether the umask counts.
+    pub mode: Mode,
     /// Whose it is; the group gives way to the directory's where that has its set-group-id bit.
     pub owner: Owner,
+    /// What it has inherited, filled in by the partition that makes it.
+    pub acls: Option<Box<Acls>>,
+}
+
+impl NewInode {
+    /// One that has inherited nothing yet.
+    pub fn new(kind: NewKind, mode: impl Into<Mode>, owner: Owner) -> Self {
+        Self { kind, mode: mode.into(), owner, acls: None }
+    }
 }
 
 /// Where a write goes.
@@ -81,7 +93,7 @@ pub enum Command {
         /// The directory.
         directory: FileId,
     },
-    /// Whether the name is free in the directory, and what new inodes inherit. -> `Attributes` of the directory
+    /// Whether the name is free in the directory, and what new inodes inherit. -> `Heritage`
     Probe {
         /// The directory.
         parent: FileId,
@@ -99,6 +111,37 @@ pub enum Command {
     },
     /// What crashed clients have left unfinished. -> `Leftovers`
     Leftovers,
+    // Of one inode: asked.
+    /// The value of an extended attribute. -> `Xattr`
+    Xattr {
+        /// The file.
+        file: FileId,
+        /// Of the attribute, with its namespace.
+        name: Bytes,
+    },
+    /// The names of all extended attributes. -> `Xattrs`
+    Xattrs {
+        /// The file.
+        file: FileId,
+    },
+    /// A lock that stands in the way of this one, if any. -> `Conflict`
+    TestLock {
+        /// The file.
+        file: FileId,
+        /// Who asks.
+        session: Session,
+        /// What would be set.
+        lock: Lock,
+    },
+    /// Where data or a hole begins. -> `Offset`
+    Seek {
+        /// The file.
+        file: FileId,
+        /// From here on.
+        offset: u64,
+        /// What is looked for.
+        to: SeekTo,
+    },
 
     /// A new inode and its entry. -> `Opened`
     Create {
@@ -144,6 +187,8 @@ pub enum Command {
         length: u32,
         /// They themselves, when `length` is at most [`INLINE_BYTES_MAX`].
         data: Bytes,
+        /// Takes the set-id bits away, as [`Changes::kill_set_id`] does.
+        kill_set_id: bool,
     },
     /// Stripes hold the bytes up to `end`: publishes the size. -> `Done`
     Wrote {
@@ -190,6 +235,8 @@ pub enum Command {
         parent: FileId,
         /// What is made.
         inode: NewInode,
+        /// What that directory hands down.
+        heritage: Heritage,
     },
     /// An entry for an inode elsewhere: the second step. -> `Done`
     Enter {
@@ -301,7 +348,57 @@ pub enum Command {
         /// The one above.
         parent: FileId,
     },
-    /// The session has ended: its opens and seals end here. -> `Closed`
+    // Of one inode: changed.
+    /// A file without a name, open for the client. -> `Opened`
+    CreateUnnamed {
+        /// The directory whose heritage it has.
+        parent: FileId,
+        /// What is made.
+        inode: NewInode,
+        /// Whether it may get a name later.
+        linkable: bool,
+    },
+    /// -> `Done`
+    SetXattr {
+        /// The file.
+        file: FileId,
+        /// Of the attribute, with its namespace.
+        name: Bytes,
+        /// What it will hold.
+        value: Bytes,
+        /// What of one that is there.
+        mode: XattrMode,
+        /// An ACL that takes the set-group-id bit away, because its setter is not of the group.
+        kill_set_group_id: bool,
+    },
+    /// -> `Done`
+    RemoveXattr {
+        /// The file.
+        file: FileId,
+        /// Of the attribute, with its namespace.
+        name: Bytes,
+    },
+    /// Sets or ends a lock of this session; the partition never waits. -> `Done`
+    Lock {
+        /// The file.
+        file: FileId,
+        /// Which.
+        lock: Lock,
+        /// Whether the node waits until it can be set.
+        wait: bool,
+    },
+    /// Takes or gives back space of a range. -> `Allocated`, `Stripes`, `Spill`, `TrimFirst`
+    Allocate {
+        /// The file.
+        file: FileId,
+        /// Where.
+        offset: u64,
+        /// How much, bytes.
+        length: u64,
+        /// What is done.
+        mode: AllocateMode,
+    },
+    /// The session has ended: its opens, locks and seals end here. -> `Closed`
     CloseSession {
         /// Which.
         session: Session,
@@ -322,6 +419,10 @@ impl Command {
                 | Self::Probe { .. }
                 | Self::Read { .. }
                 | Self::Leftovers
+                | Self::Xattr { .. }
+                | Self::Xattrs { .. }
+                | Self::TestLock { .. }
+                | Self::Seek { .. }
         )
     }
 }

@@ -13,24 +13,34 @@
 //! What it is not: a codec. Frames and byte order come with the first transport that leaves the process.
 #![forbid(unsafe_code)]
 
+mod allocate;
 mod attributes;
 mod command;
 mod entry;
 mod extent;
 mod intent;
+mod lock;
+mod mode;
 mod name;
 mod refusal;
 mod request;
 mod space;
+mod xattr;
 
+pub use allocate::{AllocateMode, SeekTo};
 pub use attributes::{Attributes, Changes, Kind, OpenFlags, Owner, TimeChange, Timestamp};
 pub use command::{Command, FILE_BYTES_MAX, INLINE_BYTES_MAX, LIST_ENTRIES_MAX, NewInode, NewKind, WritePlace};
 pub use entry::{COOKIE_FIRST, DirEntry, RenameFrom, RenameMode, RenameTo};
 pub use extent::{Extent, ExtentAction, Wish};
 pub use intent::Intent;
+pub use lock::{Lock, LockKind, LockStyle};
+pub use mode::{Acls, Heritage, Mode, SET_GROUP_ID};
 pub use name::{NAME_BYTES_MAX, Name, TARGET_BYTES_MAX};
 pub use refusal::{Object, Outcome, Refusal, Shortage};
 pub use request::{
     Answer, Body, Content, Failure, Gone, Leftovers, Move, Request, Session, Stamp, StripeAction, Trim, Welcome,
 };
 pub use space::{HostFile, StripeRuns, Usage};
+pub use xattr::{
+    ACL_ACCESS, ACL_DEFAULT, XATTR_LIST_BYTES_MAX, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX, XattrMode,
+};

@@ -184,6 +184,37 @@ pub enum Refusal {
         /// What was seen last.
         why: Cow<'static, str>,
     },
+    /// The inode has no such extended attribute.
+    #[error("{0}: no such attribute")]
+    NoAttribute(Object),
+    /// A name or value of an extended attribute that is too long.
+    #[error("{object}: attribute too long, at most {limit} bytes")]
+    AttributeTooLong {
+        /// Whose attribute.
+        object: Object,
+        /// The most that it may have, bytes.
+        limit: usize,
+    },
+    /// The names of an inode's extended attributes would not fit in one list.
+    #[error("{0}: too many attributes, their names take at most 64 KiB together")]
+    TooManyAttributes(Object),
+    /// A lock of somebody else is in the way.
+    #[error("{0}: locked by another owner")]
+    Locked(Object),
+    /// Whoever holds the lock waits, maybe by others, for who asked.
+    #[error("{0}: waiting for this lock would never end")]
+    Deadlock(Object),
+    /// The file has as many locks as it may have, or the node as many who wait for one.
+    #[error("{object}: too many locks, at most {limit}")]
+    TooManyLocks {
+        /// The file.
+        object: Object,
+        /// The most that there may be.
+        limit: u64,
+    },
+    /// There is no data behind this offset.
+    #[error("{0}: nothing there, the offset is at or behind the end")]
+    BeyondEnd(Object),
     /// It took longer than allowed.
     #[error("{0}: took too long")]
     TimedOut(Object),

@@ -5,8 +5,8 @@
 //! ones out.
 
 use crate::{
-    Attributes, Command, DirEntry, Extent, ExtentAction, HostFile, Kind, Refusal, RenameFrom, RenameTo, StripeRuns,
-    Usage,
+    Attributes, Command, DirEntry, Extent, ExtentAction, Heritage, HostFile, Kind, Lock, Refusal, RenameFrom, RenameTo,
+    StripeRuns, Usage,
 };
 use bytes::Bytes;
 use placement::{Epoch, FileId, PartitionId, PartitionMap, StripeNo};
@@ -296,6 +296,24 @@ pub enum Answer {
     Closed(Vec<Gone>),
     /// Bytes of a stripe.
     Bytes(Bytes),
+    // Of one inode.
+    /// What a directory hands down.
+    Heritage(Heritage),
+    /// The value of an extended attribute.
+    Xattr(Bytes),
+    /// The names of extended attributes.
+    Xattrs(Vec<Bytes>),
+    /// A lock in the way.
+    Conflict(Option<Lock>),
+    /// Where it is, bytes.
+    Offset(u64),
+    /// The range is as it was to be; these stripes are to be cut or filled with zeros.
+    Allocated {
+        /// To be sent with each.
+        generation: u32,
+        /// What is done to them.
+        stripes: StripeRuns,
+    },
 }
 
 /// Why a call brought no answer.

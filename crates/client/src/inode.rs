@@ -1,0 +1,65 @@
+//! One inode: extended attributes, locks, files without a name. Each is one message to the inode's partition.
+
+use crate::{Client, client::unexpected, files::Opened};
+use bytes::Bytes;
+use placement::FileId;
+use wire::{Answer, Command, Lock, NewInode, Outcome, XattrMode};
+
+impl Client {
+    /// The value of an extended attribute.
+    pub async fn xattr(&self, file: FileId, name: Bytes) -> Outcome<Bytes> {
+        match self.ask(file.partition(), Command::Xattr { file, name }).await? {
+            Answer::Xattr(value) => Ok(value),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The names of all extended attributes.
+    pub async fn xattrs(&self, file: FileId) -> Outcome<Vec<Bytes>> {
+        match self.ask(file.partition(), Command::Xattrs { file }).await? {
+            Answer::Xattrs(names) => Ok(names),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Sets an extended attribute; an access ACL sets the permission bits too.
+    pub async fn set_xattr(
+        &self,
+        file: FileId,
+        name: Bytes,
+        value: Bytes,
+        mode: XattrMode,
+        kill_set_group_id: bool,
+    ) -> Outcome<()> {
+        let command = Command::SetXattr { file, name, value, mode, kill_set_group_id };
+        self.change(file.partition(), command).await.map(drop)
+    }
+
+    /// Removes an extended attribute.
+    pub async fn remove_xattr(&self, file: FileId, name: Bytes) -> Outcome<()> {
+        self.change(file.partition(), Command::RemoveXattr { file, name }).await.map(drop)
+    }
+
+    /// A lock that stands in the way of this one, if any.
+    pub async fn test_lock(&self, file: FileId, lock: Lock) -> Outcome<Option<Lock>> {
+        let session = self.session();
+        match self.ask(file.partition(), Command::TestLock { file, session, lock }).await? {
+            Answer::Conflict(lock) => Ok(lock),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Sets or ends a lock. With `wait` it comes when it can; dropped before, it leaves nothing.
+    pub async fn lock(&self, file: FileId, lock: Lock, wait: bool) -> Outcome<()> {
+        self.change(file.partition(), Command::Lock { file, lock, wait }).await.map(drop)
+    }
+
+    /// Makes and opens a file without a name, with what `parent` hands down.
+    pub async fn create_unnamed(&self, parent: FileId, inode: NewInode, linkable: bool) -> Outcome<Opened> {
+        let command = Command::CreateUnnamed { parent, inode, linkable };
+        match self.change(parent.partition(), command).await? {
+            Answer::Opened { attributes, host, .. } => Ok(Opened { attributes, host }),
+            other => Err(unexpected(&other)),
+        }
+    }
+}

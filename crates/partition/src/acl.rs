@@ -1,0 +1,218 @@
+//! POSIX access control lists as acl(5) and the kernel know them: pure, in the kernel's own encoding, version 2.
+//!
+//! An ACL of a file and its permission bits say the same thing twice, so one follows the other: setting an ACL sets the bits,
+//! chmod sets the entries of the owner, the mask (or the group, where there is no mask) and the others. What can be said by
+//! bits alone is not kept as an ACL. A directory's default ACL is what new inodes in it begin with, in place of the umask.
+//!
+//! It does not decide who may do what: the kernel does, from what it is told here.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use wire::{Acls, Heritage, Mode, NewInode, NewKind, Owner, SET_GROUP_ID};
+
+/// What the encoding begins with.
+const VERSION: u32 = 2;
+const HEADER_BYTES: usize = 4;
+const ENTRY_BYTES: usize = 8;
+/// The id of entries that name nobody.
+const NOBODY: u32 = u32::MAX;
+/// Read, write, execute of one class.
+const PERMISSIONS: u16 = 0o7;
+/// The permission bits of all classes.
+const ALL: u32 = 0o777;
+
+/// Who an entry is about, in the order in which entries stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tag {
+    Owner,
+    User,
+    OwningGroup,
+    Group,
+    Mask,
+    Other,
+}
+
+impl Tag {
+    const CODES: [(Self, u16); 6] = [
+        (Self::Owner, 0x01),
+        (Self::User, 0x02),
+        (Self::OwningGroup, 0x04),
+        (Self::Group, 0x08),
+        (Self::Mask, 0x10),
+        (Self::Other, 0x20),
+    ];
+
+    fn of(code: u16) -> Option<Self> {
+        Self::CODES.iter().find(|(_, known)| *known == code).map(|(tag, _)| *tag)
+    }
+
+    fn code(self) -> u16 {
+        Self::CODES[self as usize].1
+    }
+
+    fn names_somebody(self) -> bool {
+        matches!(self, Self::User | Self::Group)
+    }
+
+    /// Whether an entry of this tag may stand behind one of the tag `last`; none is before the first.
+    fn may_follow(self, last: Option<Self>) -> bool {
+        let Some(last) = last else { return self == Self::Owner };
+        match self {
+            Self::Owner => false,
+            Self::User => matches!(last, Self::Owner | Self::User),
+            Self::OwningGroup => matches!(last, Self::Owner | Self::User),
+            Self::Group => matches!(last, Self::OwningGroup | Self::Group),
+            Self::Mask => matches!(last, Self::OwningGroup | Self::Group),
+            Self::Other => matches!(last, Self::OwningGroup | Self::Group | Self::Mask),
+        }
+    }
+}
+
+/// One line of an ACL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    tag: Tag,
+    permissions: u16,
+    id: u32,
+}
+
+/// A valid ACL: owner, named users, owning group, named groups, mask, others, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Acl(Vec<Entry>);
+
+/// Why bytes are no ACL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    /// Of another version of the encoding.
+    Version,
+    /// Not an encoding, or of an ACL that acl(5) does not allow.
+    Form,
+}
+
+impl Acl {
+    /// Decodes and checks. None when there is no entry: that asks to remove the ACL.
+    pub fn decode(mut bytes: &[u8]) -> Result<Option<Self>, Wrong> {
+        if bytes.len() < HEADER_BYTES || !(bytes.len() - HEADER_BYTES).is_multiple_of(ENTRY_BYTES) {
+            return Err(Wrong::Form);
+        }
+        if bytes.get_u32_le() != VERSION {
+            return Err(Wrong::Version);
+        }
+        let mut entries = Vec::with_capacity(bytes.len() / ENTRY_BYTES);
+        while bytes.has_remaining() {
+            entries.push(decode_entry(&mut bytes).ok_or(Wrong::Form)?);
+        }
+        if entries.is_empty() {
+            return Ok(None);
+        }
+        let acl = Self(entries);
+        if acl.is_valid() { Ok(Some(acl)) } else { Err(Wrong::Form) }
+    }
+
+    /// In the kernel's encoding.
+    pub fn encode(&self) -> Bytes {
+        let mut bytes = BytesMut::with_capacity(HEADER_BYTES + self.0.len() * ENTRY_BYTES);
+        bytes.put_u32_le(VERSION);
+        for entry in &self.0 {
+            bytes.put_u16_le(entry.tag.code());
+            bytes.put_u16_le(entry.permissions);
+            bytes.put_u32_le(entry.id);
+        }
+        bytes.freeze()
+    }
+
+    /// One of each that must be, in order, and a mask where somebody is named.
+    fn is_valid(&self) -> bool {
+        let mut last = None;
+        let in_order = self.0.iter().all(|entry| entry.tag.may_follow(last.replace(entry.tag)));
+        let named = self.0.iter().any(|entry| entry.tag.names_somebody());
+        in_order && last == Some(Tag::Other) && (!named || self.has(Tag::Mask))
+    }
+
+    fn has(&self, tag: Tag) -> bool {
+        self.0.iter().any(|entry| entry.tag == tag)
+    }
+
+    /// The entry that the group's permission bits stand for.
+    fn group_class(&self) -> Tag {
+        if self.has(Tag::Mask) { Tag::Mask } else { Tag::OwningGroup }
+    }
+
+    fn permissions(&self, tag: Tag) -> u32 {
+        self.0.iter().find(|entry| entry.tag == tag).map_or(0, |entry| entry.permissions.into())
+    }
+
+    /// The permission bits that say the same, as far as bits can.
+    pub fn bits(&self) -> u32 {
+        self.permissions(Tag::Owner) << 6 | self.permissions(self.group_class()) << 3 | self.permissions(Tag::Other)
+    }
+
+    /// Whether bits alone say all of it.
+    pub fn is_only_bits(&self) -> bool {
+        self.0.iter().all(|entry| matches!(entry.tag, Tag::Owner | Tag::OwningGroup | Tag::Other))
+    }
+
+    /// After a chmod.
+    pub fn with_bits(self, bits: u32) -> Self {
+        self.changed(|_, class| class_of(bits, class))
+    }
+
+    /// For something new that is to have at most these bits.
+    fn at_most(self, bits: u32) -> Self {
+        self.changed(|had, class| had & class_of(bits, class))
+    }
+
+    /// Changes the entries that permission bits stand for; `change` gets what one allows and how far its bits are shifted.
+    fn changed(mut self, change: impl Fn(u16, u32) -> u16) -> Self {
+        let group_class = self.group_class();
+        for entry in &mut self.0 {
+            let shift = match entry.tag {
+                Tag::Owner => 6,
+                Tag::Other => 0,
+                tag if tag == group_class => 3,
+                _ => continue,
+            };
+            entry.permissions = change(entry.permissions, shift);
+        }
+        self
+    }
+}
+
+fn decode_entry(bytes: &mut &[u8]) -> Option<Entry> {
+    let (tag, permissions, id) = (Tag::of(bytes.get_u16_le())?, bytes.get_u16_le(), bytes.get_u32_le());
+    let id = if tag.names_somebody() { id } else { NOBODY };
+    let possible = permissions & !PERMISSIONS == 0 && (!tag.names_somebody() || id != NOBODY);
+    possible.then_some(Entry { tag, permissions, id })
+}
+
+/// The three bits of a class, from the mode.
+fn class_of(bits: u32, shift: u32) -> u16 {
+    let class = (bits >> shift) & u32::from(PERMISSIONS);
+    u16::try_from(class).expect("three bits")
+}
+
+/// What a new inode is, made in a directory with this heritage: group and set-group-id bit, default ACL or else umask.
+///
+/// Its mode carries no umask afterwards.
+pub fn inherit(heritage: &Heritage, new: NewInode) -> NewInode {
+    let directory = matches!(new.kind, NewKind::Directory);
+    let owner = Owner { gid: heritage.group.unwrap_or(new.owner.gid), ..new.owner };
+    let bit = if directory && heritage.group.is_some() { SET_GROUP_ID } else { 0 };
+    let (mode, acls) = match &new.kind {
+        NewKind::Symlink(_) => (new.mode.bits, None),
+        _ => permissions(&heritage.default_acl, new.mode, directory),
+    };
+    NewInode { mode: Mode::from(mode | bit), owner, acls, ..new }
+}
+
+/// The bits and ACLs that a directory's default ACL gives, or the bits that the umask leaves.
+fn permissions(default_acl: &Bytes, mode: Mode, directory: bool) -> (u32, Option<Box<Acls>>) {
+    let Ok(Some(default)) = Acl::decode(default_acl) else { return (mode.bits & !(mode.umask & ALL), None) };
+    let access = default.at_most(mode.bits);
+    let bits = mode.bits & !ALL | access.bits();
+    let acls = Acls {
+        access: if access.is_only_bits() { Bytes::new() } else { access.encode() },
+        default: if directory { default_acl.clone() } else { Bytes::new() },
+    };
+    let some = !acls.access.is_empty() || !acls.default.is_empty();
+    (bits, some.then(|| Box::new(acls)))
+}

@@ -1,0 +1,26 @@
+//! Files without a name (`O_TMPFILE`).
+
+use crate::{Handle, Vfs, open::Room};
+use placement::FileId;
+use wire::{Attributes, Mode, NewInode, NewKind, Object, OpenFlags, Outcome, Owner};
+
+impl Vfs {
+    /// Makes and opens a file that has no name and is gone after its last close, unless it is given one before; `linkable`
+    /// says whether it may be. It inherits from `parent` as a file made there would.
+    pub fn create_unnamed<M: Into<Mode>>(
+        &self,
+        parent: FileId,
+        mode: M,
+        owner: Owner,
+        flags: OpenFlags,
+        linkable: bool,
+    ) -> impl Future<Output = Outcome<(Attributes, Handle)>> + Send + use<M> {
+        let vfs = self.clone();
+        let inode = NewInode::new(NewKind::File, mode, owner);
+        async move {
+            let room = Room::take(&vfs.handles, || Object::File(parent))?;
+            let opened = vfs.client.create_unnamed(parent, inode, linkable).await?;
+            Ok((opened.attributes, room.fill(&opened, flags)))
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Locks of programs on files: fcntl(2), open file descriptions, flock(2).
+
+use serde::{Deserialize, Serialize};
+
+/// What a lock allows to others, or that it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum LockKind {
+    /// Others may have read locks.
+    Read,
+    /// Others may have none.
+    Write,
+    /// Ends what the owner has there.
+    Unlock,
+}
+
+/// Which locks meet each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum LockStyle {
+    /// Of a range of bytes: `fcntl` and open file descriptions. They differ only in who the owner is.
+    Range {
+        /// The first byte.
+        start: u64,
+        /// The last byte; of a lock to the end of the file `i64::MAX` or above.
+        end: u64,
+    },
+    /// Of the whole file: `flock`. It never meets a lock of a range.
+    Whole,
+}
+
+impl LockStyle {
+    /// All locks of ranges.
+    pub const EVERYWHERE: Self = Self::Range { start: 0, end: u64::MAX };
+}
+
+/// A lock that is wanted, held or ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Lock {
+    /// Whose: a number that the session gives, which means nothing to others.
+    pub owner: u64,
+    /// What it allows.
+    pub kind: LockKind,
+    /// Where, and which others it meets.
+    pub style: LockStyle,
+    /// The process that asked, as `F_GETLK` tells it.
+    pub pid: u32,
+}

@@ -1,0 +1,26 @@
+//! Extended attributes: names to bytes, with the limits of Linux.
+
+use serde::{Deserialize, Serialize};
+
+/// The longest name of an extended attribute, bytes (`XATTR_NAME_MAX`).
+pub const XATTR_NAME_BYTES_MAX: usize = 255;
+/// The longest value of an extended attribute, bytes (`XATTR_SIZE_MAX`).
+pub const XATTR_VALUE_BYTES_MAX: usize = 64 << 10;
+/// The longest list of all names of an inode, each with its NUL, bytes (`XATTR_LIST_MAX`).
+pub const XATTR_LIST_BYTES_MAX: usize = 64 << 10;
+/// The attribute that holds who may use a file, as the kernel encodes it.
+pub const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
+/// The attribute of a directory that holds what it hands down to what is made in it.
+pub const ACL_DEFAULT: &[u8] = b"system.posix_acl_default";
+
+/// What setting an extended attribute does with one that is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum XattrMode {
+    /// Makes or replaces it.
+    #[default]
+    Set,
+    /// Refuses with `Exists` (`XATTR_CREATE`).
+    Create,
+    /// Refuses with `NoAttribute` where there is none (`XATTR_REPLACE`).
+    Replace,
+}
