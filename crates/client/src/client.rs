@@ -45,7 +45,8 @@ impl Client {
 
     /// Says hello over a connection. Refused as `Unavailable` when no answer comes.
     pub async fn connect(connection: Arc<dyn Connection>, patience: Patience) -> Outcome<Self> {
-        let request = Request { epoch: Epoch::FIRST, partition: PartitionId(0), body: Body::Hello };
+        let request =
+            Request { epoch: Epoch::FIRST, session: Session::NONE, partition: PartitionId(0), body: Body::Hello };
         let answer = crate::call::until_answered(&*connection, patience, || request.clone()).await?;
         let Answer::Welcome(welcome) = answer else { return Err(unexpected(&answer)) };
         Ok(Self::welcomed(connection, patience, welcome))
@@ -87,7 +88,8 @@ impl Client {
 
     /// How full the pool is: as of now when the node answers at once, else as last known.
     pub fn usage(&self) -> Usage {
-        let request = Request { epoch: self.0.epoch(), partition: PartitionId(0), body: Body::Usage };
+        let request =
+            Request { epoch: self.0.epoch(), session: self.0.session, partition: PartitionId(0), body: Body::Usage };
         let answer = at_once(self.0.connection.call(request));
         if let Some(Err(Failure::StaleMap(map))) = &answer {
             self.0.follow(map.clone());

@@ -1,8 +1,8 @@
 //! The way to a node.
 
-use node::{Backing, Node, Reply};
+use node::{Backing, Hear, Node, Reply};
 use std::{fmt, sync::Arc};
-use wire::{Extent, Request};
+use wire::{Extent, Object, Outcome, Refusal, Request, Session};
 
 /// A way to a node. A call may fail, may be slow, and may have been done although no answer came.
 pub trait Connection: Send + Sync + fmt::Debug {
@@ -13,6 +13,17 @@ pub trait Connection: Send + Sync + fmt::Debug {
     fn backing(&self, extent: Extent, write: bool) -> Option<Backing> {
         let _ = (extent, write);
         None
+    }
+
+    /// Lets a session keep what it is answered; `hear` is told what to forget. Refused where the way back is not there.
+    fn watch(&self, session: Session, hear: Hear) -> Outcome<()> {
+        let _ = (session, hear);
+        Err(Refusal::Unsupported { object: Object::Pool, what: "watching over this connection".into() })
+    }
+
+    /// The session has ended: it is told nothing any more.
+    fn unwatch(&self, session: Session) {
+        let _ = session;
     }
 }
 
@@ -27,5 +38,13 @@ impl Connection for InProcess {
 
     fn backing(&self, extent: Extent, write: bool) -> Option<Backing> {
         self.0.backing(extent, write)
+    }
+
+    fn watch(&self, session: Session, hear: Hear) -> Outcome<()> {
+        self.0.watch(session, hear)
+    }
+
+    fn unwatch(&self, session: Session) {
+        self.0.unwatch(session);
     }
 }

@@ -27,9 +27,10 @@ mod numbers;
 mod retry;
 mod route;
 pub mod twin;
+mod watch;
 
 pub use client::Client;
 pub use connection::{Connection, InProcess};
 pub use files::Opened;
-pub use node::Backing;
+pub use node::{Backing, Hear};
 pub use retry::Patience;

@@ -1,7 +1,7 @@
 //! Connections for tests: one that misbehaves by a seed, one that counts, one that dies.
 
 use crate::Connection;
-use node::{Backing, Reply, sleep_until};
+use node::{Backing, Hear, Reply, sleep_until};
 use parking_lot::Mutex;
 use placement::Epoch;
 use std::{
@@ -11,7 +11,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use wire::{Body, Extent, Failure, Request};
+use wire::{Body, Extent, Failure, Outcome, Request, Session};
 
 /// How often what goes wrong, per thousand calls.
 #[derive(Clone, Copy, Debug, Default)]
@@ -97,6 +97,14 @@ impl<C: Connection + 'static> Connection for Lossy<C> {
     fn backing(&self, extent: Extent, write: bool) -> Option<Backing> {
         self.inner.backing(extent, write)
     }
+
+    fn watch(&self, session: Session, hear: Hear) -> Outcome<()> {
+        self.inner.watch(session, hear)
+    }
+
+    fn unwatch(&self, session: Session) {
+        self.inner.unwatch(session);
+    }
 }
 
 /// A connection that counts calls.
@@ -121,6 +129,14 @@ impl<C: Connection> Connection for Counting<C> {
 
     fn backing(&self, extent: Extent, write: bool) -> Option<Backing> {
         self.inner.backing(extent, write)
+    }
+
+    fn watch(&self, session: Session, hear: Hear) -> Outcome<()> {
+        self.inner.watch(session, hear)
+    }
+
+    fn unwatch(&self, session: Session) {
+        self.inner.unwatch(session);
     }
 }
 

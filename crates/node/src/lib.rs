@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod backing;
+mod clock;
 mod host;
 mod meta;
 mod node;
@@ -20,12 +21,14 @@ mod reply;
 mod settings;
 mod space;
 mod timer;
+mod watch;
 
 pub use backing::Backing;
 pub use node::{Node, embedded};
 pub use reply::Reply;
 pub use settings::Settings;
 pub use timer::{Sleep, sleep_until};
+pub use watch::Hear;
 
 #[cfg(test)]
 mod node_test;

@@ -1,12 +1,12 @@
 //! A command for a partition: space reserved before, what was not needed given back after.
 
-use crate::{Node, space::Full};
+use crate::{Node, clock, space::Full};
 use bytes::Bytes;
 use partition::Partition;
 use placement::{FileId, PartitionId};
 use std::sync::atomic::Ordering::Relaxed;
 use store::{Engine, EngineError};
-use wire::{Answer, Command, Content, Object, Outcome, Refusal, Stamp, Timestamp};
+use wire::{Answer, Command, Content, Object, Outcome, Refusal, Stamp};
 
 /// A command on its way, kept until there is space for it.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Node {
         wanted: u64,
     ) -> (Outcome<Answer>, u64) {
         let (bytes, files) = (partition.bytes(), partition.files());
-        let answer = partition.apply(stamp, command, Timestamp::now());
+        let answer = partition.apply(stamp, command, clock::now());
         let delta = partition.files().wrapping_sub(files);
         if delta != 0 {
             self.files.fetch_add(delta, Relaxed);

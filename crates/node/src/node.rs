@@ -1,7 +1,7 @@
 //! A node: what it holds, and the door through which requests come in.
 
 use crate::{
-    Backing, Reply, Settings,
+    Backing, Reply, Settings, clock,
     host::HostFiles,
     meta::{MetaCall, refusal_of},
     space::{Full, Space},
@@ -17,9 +17,7 @@ use std::{
     },
 };
 use store::{Engine, EngineError, Generation, StripeKey};
-use wire::{
-    Answer, Body, Extent, Failure, Object, Outcome, Refusal, Request, Session, StripeAction, Timestamp, Usage, Welcome,
-};
+use wire::{Answer, Body, Extent, Failure, Object, Outcome, Refusal, Request, Session, StripeAction, Usage, Welcome};
 
 /// A node: the partitions it holds and the engine with their bytes.
 pub struct Node {
@@ -62,7 +60,7 @@ pub fn embedded(settings: Settings, engine: Arc<dyn Engine>) -> Arc<Node> {
 /// All partitions, the first with the root directory.
 fn partitions(settings: &Settings) -> Box<[Mutex<Partition>]> {
     let shared = partition::Settings::new(settings.seed, settings.stripe_bytes);
-    let first = Partition::with_root(shared, settings.owner, settings.root_mode, Timestamp::now());
+    let first = Partition::with_root(shared, settings.owner, settings.root_mode, clock::now());
     let last = u16::try_from(settings.partitions - 1).expect("checked with the map");
     let others = (1..=last).map(|id| Partition::new(PartitionId(id), shared));
     std::iter::once(first).chain(others).map(Mutex::new).collect()
@@ -79,7 +77,7 @@ struct StripeWrite {
 impl Node {
     /// Answers a request: at once, unless it must wait for space.
     pub fn handle(self: &Arc<Self>, request: Request) -> Reply {
-        let Request { epoch, partition, body } = request;
+        let Request { epoch, session: _, partition, body } = request;
         if !matches!(body, Body::Hello) && epoch != self.epoch() {
             return Reply::ready(Err(Failure::StaleMap(self.map.read().clone())));
         }

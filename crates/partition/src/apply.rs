@@ -31,6 +31,7 @@ impl Partition {
             Command::Probe { parent, name } => self.probe(parent, &name),
             Command::Read { file, offset, length } => self.read(file, offset, length, now),
             Command::Leftovers => Ok(Answer::Leftovers(self.leftovers())),
+            Command::Forgotten { .. } => Ok(Answer::Removed { gone: None, elsewhere: None }),
             _ => Err(Refusal::invalid(Object::Pool, "a change came without session and number")),
         }
     }

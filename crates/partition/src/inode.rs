@@ -121,6 +121,7 @@ impl Inode {
             changed: self.changed,
             created: self.created,
             whole: None,
+            lasting: false,
         }
     }
 

@@ -31,9 +31,10 @@ mod open;
 mod paths;
 mod unnamed;
 mod vfs;
+mod watch;
 mod xattr;
 
-pub use client::Backing;
+pub use client::{Backing, Hear};
 pub use handles::{Handle, OPEN_FILES_MAX};
 pub use vfs::Vfs;
 

@@ -43,13 +43,6 @@ pub struct Timestamp {
     pub nanos: u32,
 }
 
-impl Timestamp {
-    /// The wall clock now. Only shells (nodes, faces) ask; deciders are told.
-    pub fn now() -> Self {
-        SystemTime::now().into()
-    }
-}
-
 impl From<SystemTime> for Timestamp {
     fn from(time: SystemTime) -> Self {
         match time.duration_since(UNIX_EPOCH) {
@@ -103,6 +96,8 @@ pub struct Attributes {
     pub created: Timestamp,
     /// Where all its bytes are, when it is whole. Size, `allocated` and times are then what the extent said a moment ago.
     pub whole: Option<Extent>,
+    /// Whoever asked may keep them until they are recalled.
+    pub lasting: bool,
 }
 
 /// A time to set.

@@ -142,6 +142,11 @@ pub enum Command {
         /// What is looked for.
         to: SeekTo,
     },
+    /// The kernel of the session that asks knows the inode no more; says the same however often it is sent. -> `Removed`
+    Forgotten {
+        /// The file.
+        file: FileId,
+    },
 
     /// A new inode and its entry. -> `Opened`
     Create {
@@ -423,6 +428,7 @@ impl Command {
                 | Self::Xattrs { .. }
                 | Self::TestLock { .. }
                 | Self::Seek { .. }
+                | Self::Forgotten { .. }
         )
     }
 }

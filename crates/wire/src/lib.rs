@@ -22,6 +22,7 @@ mod intent;
 mod lock;
 mod mode;
 mod name;
+mod recall;
 mod refusal;
 mod request;
 mod space;
@@ -36,6 +37,7 @@ pub use intent::Intent;
 pub use lock::{Lock, LockKind, LockStyle};
 pub use mode::{Acls, Heritage, Mode, SET_GROUP_ID};
 pub use name::{NAME_BYTES_MAX, Name, TARGET_BYTES_MAX};
+pub use recall::Recall;
 pub use refusal::{Object, Outcome, Refusal, Shortage};
 pub use request::{
     Answer, Body, Content, Failure, Gone, Leftovers, Move, Request, Session, Stamp, StripeAction, Trim, Welcome,

@@ -17,6 +17,11 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Session(pub u64);
 
+impl Session {
+    /// Nobody's: sessions are counted from 1.
+    pub const NONE: Self = Self(0);
+}
+
 /// Which change of which client this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
@@ -33,6 +38,8 @@ pub struct Stamp {
 pub struct Request {
     /// The age of the map by which the client chose the node.
     pub epoch: Epoch,
+    /// Who asks; with `Hello`, nobody yet.
+    pub session: Session,
     /// The partition that it is about.
     pub partition: PartitionId,
     /// What is asked.

@@ -1,0 +1,36 @@
+//! Sessions that keep what they are answered.
+
+use crate::{Client, client::unexpected};
+use node::Hear;
+use placement::FileId;
+use wire::{Answer, Command, Outcome};
+
+impl Client {
+    /// Another session over the same connection.
+    pub async fn another(&self) -> Outcome<Self> {
+        Self::connect(self.0.connection.clone(), self.0.patience).await
+    }
+
+    /// From now on this session may keep what it is answered, until `hear` is told to forget it.
+    pub fn watch(&self, hear: Hear) -> Outcome<()> {
+        self.0.connection.watch(self.0.session, hear)
+    }
+
+    /// The session's kernel knows the inode no more.
+    pub async fn forgotten(&self, file: FileId) -> Outcome<()> {
+        match self.ask(file.partition(), Command::Forgotten { file }).await? {
+            Answer::Removed { gone, .. } => {
+                self.purge(gone).await;
+                Ok(())
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Ends this session, and with it what it holds and what it was granted.
+    pub async fn end(&self) -> Outcome<()> {
+        let closed = self.close().await;
+        self.0.connection.unwatch(self.0.session);
+        closed
+    }
+}
