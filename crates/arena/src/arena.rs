@@ -14,10 +14,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use base::ByteSize;
 use bytes::Bytes;
 use parking_lot::RwLock;
-use store::{Engine, EngineError, FreedHook, Generation, StripeKey, Usage};
+use store::{Engine, EngineError, Extents, FreedHook, Generation, StripeKey, Usage};
 
 use crate::PAGE_BYTES;
 use crate::block::Pool;
+use crate::extents::Slots;
 use crate::stripe::{Stripe, Write};
 
 /// Parts of the index: many more than the threads of a node, so that two rarely want the same one.
@@ -33,12 +34,14 @@ pub struct Options {
     pub capacity: u64,
     /// The longest stripe and the largest block, in bytes: a power of two, at least 4096.
     pub stripe_bytes: u32,
+    /// Whether whole files are kept too, where this process may make a file system for them (`CAP_SYS_ADMIN`).
+    pub whole: bool,
 }
 
 impl Options {
     /// An arena of `capacity` bytes for stripes of 1 MiB.
     pub fn of_capacity(capacity: u64) -> Self {
-        Self { capacity, stripe_bytes: 1 << 20 }
+        Self { capacity, stripe_bytes: 1 << 20, whole: true }
     }
 }
 
@@ -67,6 +70,8 @@ pub struct Arena {
     stripe_bytes: u32,
     shards: Vec<Shard>,
     stripes: AtomicU64,
+    /// Whole files; none where we may not have them.
+    extents: Option<Arc<Slots>>,
 }
 
 type Shard = RwLock<HashMap<StripeKey, Arc<Stripe>>>;
@@ -74,14 +79,15 @@ type Shard = RwLock<HashMap<StripeKey, Arc<Stripe>>>;
 impl Arena {
     /// An empty arena. Takes address space, not memory.
     pub fn new(options: Options) -> Result<Self, ArenaRefused> {
-        let Options { capacity, stripe_bytes } = options;
+        let Options { capacity, stripe_bytes, whole } = options;
         if !stripe_bytes.is_power_of_two() || !(PAGE_BYTES..=STRIPE_BYTES_MAX).contains(&stripe_bytes) {
             return Err(ArenaRefused::StripeBytes(stripe_bytes));
         }
         let pool =
             Pool::new(capacity, top_order(stripe_bytes)).map_err(|source| ArenaRefused::Memory { capacity, source })?;
         let shards = (0..SHARDS).map(|_| Shard::default()).collect();
-        Ok(Self { pool, stripe_bytes, shards, stripes: AtomicU64::new(0) })
+        let extents = if whole { Slots::new(&pool).ok().map(Arc::new) } else { None };
+        Ok(Self { pool, stripe_bytes, shards, stripes: AtomicU64::new(0), extents })
     }
 
     /// How much memory the arena has from the system, by its own count, in bytes: what is used and what is kept for reuse.
@@ -208,6 +214,10 @@ impl Engine for Arena {
         Usage { capacity, used, reserved, stripes: self.stripes.load(Ordering::Relaxed) }
     }
 
+    fn extents(&self) -> Option<Arc<dyn Extents>> {
+        self.extents.clone().map(|slots| slots as Arc<dyn Extents>)
+    }
+
     fn on_freed(&self, hook: FreedHook) {
         self.pool.set_hook(hook);
     }
@@ -235,13 +245,13 @@ mod tests {
 
     /// Room for that many stripes of 64 KiB.
     fn small(stripes: u64) -> Arena {
-        Arena::new(Options { capacity: stripes << 16, stripe_bytes: 1 << 16 }).unwrap()
+        Arena::new(Options { stripe_bytes: 1 << 16, ..Options::of_capacity(stripes << 16) }).unwrap()
     }
 
     #[test]
     fn a_stripe_size_that_cannot_be_is_refused_by_its_number() {
         for stripe_bytes in [0, 1, 2048, 4097, 3 << 20, 1 << 31] {
-            let refused = Arena::new(Options { capacity: 1 << 20, stripe_bytes }).unwrap_err();
+            let refused = Arena::new(Options { stripe_bytes, ..Options::of_capacity(1 << 20) }).unwrap_err();
             assert!(refused.to_string().contains(&stripe_bytes.to_string()), "{refused}");
         }
     }

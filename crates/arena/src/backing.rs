@@ -11,14 +11,12 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use memmap2::{MmapOptions, MmapRaw};
-use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, fallocate, memfd_create, openat};
-use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen,
-};
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
+
+use crate::tmpfs::Tmpfs;
 
 /// Zeros are written in pieces of this many bytes.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -47,7 +45,8 @@ impl Backing {
     pub fn new(units: u64, unit_bytes: u64) -> io::Result<Self> {
         let too_large = |_| io::Error::from(io::ErrorKind::OutOfMemory);
         let len = usize::try_from(units.div_ceil(FILES as u64) * unit_bytes).map_err(too_large)?;
-        let home = private_tmpfs();
+        // The ledger bounds what is used; a bound of tmpfs's own would only come in its way.
+        let home = Tmpfs::unbounded();
         let files = (0..FILES).map(|_| Mapped::new(&home, len)).collect::<io::Result<_>>()?;
         Ok(Self { files, unit_bytes: usize::try_from(unit_bytes).map_err(too_large)? })
     }
@@ -91,34 +90,15 @@ impl Backing {
 
 impl Mapped {
     /// A file of `len` zeros in `home`, or in the system's own memory file system where we may not have one.
-    fn new(home: &io::Result<OwnedFd>, len: usize) -> io::Result<Self> {
+    fn new(home: &io::Result<Tmpfs>, len: usize) -> io::Result<Self> {
         let file = match home {
-            Ok(home) => nameless_file(home)?,
+            Ok(home) => home.nameless_file()?,
             Err(_) => memory_file()?,
         };
         file.set_len(len as u64)?;
         let map = MmapOptions::new().len(len).map_raw(&file)?;
         Ok(Self { file, map })
     }
-}
-
-/// A tmpfs of our own, attached nowhere.
-fn private_tmpfs() -> io::Result<OwnedFd> {
-    let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    // The ledger bounds what is used; a bound of tmpfs's own (half of the memory) would only come in its way.
-    fsconfig_set_string(&context, "size", "0")?;
-    fsconfig_set_string(&context, "huge", "within_size")?;
-    // Older kernels do not know it; there the pool may be swapped out, as any memory may.
-    let _ = fsconfig_set_flag(&context, "noswap");
-    fsconfig_create(&context)?;
-    let attributes =
-        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
-}
-
-fn nameless_file(home: &OwnedFd) -> io::Result<File> {
-    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    Ok(openat(home, ".", flags, Mode::RUSR | Mode::WUSR)?.into())
 }
 
 fn memory_file() -> io::Result<File> {

@@ -8,8 +8,8 @@
 
 use std::fmt;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -18,11 +18,16 @@ use store::{EngineError, FreedHook};
 use crate::PAGE_BYTES;
 use crate::backing::Backing;
 use crate::buddy::{Buddy, Span};
+use crate::grant::Room;
 use crate::ledger::{Ledger, NoRoom};
+use crate::tmpfs::Tmpfs;
 
 /// Address space per byte of capacity: room for large blocks while all that is free is scattered. Four times is more than any
 /// mix of sizes was seen to need; where even that is used up, the arena is full early.
 const ADDRESS_FACTOR: u64 = 4;
+
+/// Taking back what whole files do not use is tried so often while they use ever more.
+const TAKE_BACK_TRIES: u32 = 16;
 
 /// The memory of an arena, and who holds what of it.
 pub struct Pool {
@@ -30,6 +35,8 @@ pub struct Pool {
     capacity: u64,
     ledger: Mutex<Ledger>,
     hook: RwLock<Option<FreedHook>>,
+    /// Where whole files lie, when there are any.
+    whole: OnceLock<Tmpfs>,
 }
 
 impl Pool {
@@ -50,13 +57,15 @@ impl Pool {
             .or_else(|_| Backing::new(tops_least, top_bytes).map(|memory| (memory, tops_least)))?;
         let buddy = Buddy::new(u32::try_from(tops).expect("at most tops_most"), top);
         let ledger = Mutex::new(Ledger::new(capacity, buddy, discards));
-        Ok(Arc::new(Self { memory, capacity, ledger, hook: RwLock::default() }))
+        Ok(Arc::new(Self { memory, capacity, ledger, hook: RwLock::default(), whole: OnceLock::new() }))
     }
 
     /// A block of `order`, its bytes unspecified.
     pub fn take(self: &Arc<Self>, order: u8) -> Result<Block, EngineError> {
         let mut ledger = self.ledger.lock();
-        let span = ledger.take(order).map_err(|no_room| self.full(no_room, u64::from(PAGE_BYTES) << order))?;
+        let bytes = u64::from(PAGE_BYTES) << order;
+        self.make_room(&mut ledger, bytes);
+        let span = ledger.take(order).map_err(|no_room| self.full(no_room, bytes))?;
         self.settle(ledger);
         let extent = Extent { pool: Arc::clone(self), first: span.first, order: AtomicU8::new(order) };
         Ok(Block { extent: Arc::new(extent), viewed_end: 0 })
@@ -65,6 +74,7 @@ impl Pool {
     /// Counts `bytes` that are kept elsewhere.
     pub fn reserve(&self, bytes: u64) -> Result<(), EngineError> {
         let mut ledger = self.ledger.lock();
+        self.make_room(&mut ledger, bytes);
         ledger.reserve(bytes).map_err(|no_room| self.full(no_room, bytes))?;
         self.settle(ledger);
         Ok(())
@@ -79,7 +89,7 @@ impl Pool {
     /// Capacity, bytes used and bytes reserved.
     pub fn account(&self) -> (u64, u64, u64) {
         let ledger = self.ledger.lock();
-        (self.capacity, ledger.used(), ledger.reserved())
+        (self.capacity, ledger.kept() + self.used_by_whole(&ledger), ledger.reserved())
     }
 
     /// Bytes of blocks that are held or warm.
@@ -104,12 +114,80 @@ impl Pool {
         }
     }
 
+    /// Whole files shall lie in this tmpfs from now on.
+    pub fn keep_whole_files_in(&self, home: Tmpfs) {
+        let kept = self.whole.set(home).is_ok();
+        assert!(kept, "a pool keeps its whole files in one place");
+    }
+
+    /// Where whole files lie.
+    pub fn home(&self) -> &Tmpfs {
+        self.whole.get().expect("only who keeps whole files asks where")
+    }
+
+    /// How the space is dealt now.
+    pub fn room(&self) -> Room {
+        self.room_of(&self.ledger.lock())
+    }
+
+    /// Changes the grant of whole files as `decide` says; tells whether it is larger now. A larger one has room by its decision,
+    /// a smaller one is at least what is used.
+    pub fn regrant(&self, decide: impl Fn(&Room) -> u64) -> bool {
+        let mut ledger = self.ledger.lock();
+        let granted = ledger.granted();
+        let wanted = decide(&self.room_of(&ledger));
+        if wanted > granted {
+            ledger.grant(wanted);
+            self.give_back_excess(&mut ledger);
+            if self.home().resize(wanted).is_err() {
+                ledger.grant(granted);
+            }
+        }
+        ledger.granted() > granted
+    }
+
+    /// Takes back from the grant of whole files what they do not use, where others need it.
+    fn make_room(&self, ledger: &mut Ledger, wanted: u64) {
+        if ledger.granted() == 0 {
+            return;
+        }
+        // Writers past us may use more between the look and the cut, which is refused then; each turn sees more used.
+        for _ in 0..TAKE_BACK_TRIES {
+            if ledger.check_room(wanted).is_ok() {
+                return;
+            }
+            let left = self.room_of(ledger).when_short(wanted);
+            if left >= ledger.granted() {
+                return;
+            }
+            if self.home().resize(left).is_ok() {
+                ledger.grant(left);
+            }
+        }
+    }
+
+    fn room_of(&self, ledger: &Ledger) -> Room {
+        let used = self.used_by_whole(ledger);
+        Room { capacity: self.capacity, kept: ledger.kept(), granted: ledger.granted(), used }
+    }
+
+    /// What whole files hold. Where the system does not tell, all that they may hold.
+    fn used_by_whole(&self, ledger: &Ledger) -> u64 {
+        let granted = ledger.granted();
+        let used = || self.whole.get().map_or(Ok(0), Tmpfs::used);
+        if granted == 0 { 0 } else { used().unwrap_or(granted).min(granted) }
+    }
+
     fn full(&self, NoRoom { used }: NoRoom, wanted: u64) -> EngineError {
         EngineError::Full { capacity: self.capacity, used, wanted }
     }
 
     /// Gives back to the system what is too much, then lets others at the ledger.
     fn settle(&self, mut ledger: MutexGuard<'_, Ledger>) {
+        self.give_back_excess(&mut ledger);
+    }
+
+    fn give_back_excess(&self, ledger: &mut Ledger) {
         while let Some(span) = ledger.excess() {
             let (start, len) = (offset_of(span.first), bytes_of(span.order) as usize);
             // The span is free, and stays so while the ledger is locked: no block and no view refers to it (fact 1). If the
@@ -230,6 +308,8 @@ impl Block {
     /// Makes room for `2^order` pages where it stands; false when others are in the way.
     pub fn grow(&mut self, order: u8) -> bool {
         let mut ledger = self.extent.pool.ledger.lock();
+        let added = u64::from(bytes_of(order) - self.bytes());
+        self.extent.pool.make_room(&mut ledger, added);
         let grown = ledger.grow(self.extent.span(), order);
         if grown {
             self.extent.order.store(order, Ordering::Relaxed);

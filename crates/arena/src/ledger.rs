@@ -3,6 +3,8 @@
 //! The arena has more address space than capacity, because free pages that are scattered can make no large block. When a large
 //! block must come from cold memory, as much warm free memory is given back to the system first, so fragmentation costs a few
 //! system calls and never room: **touched memory plus reservations stay within the capacity, as what is used does.**
+//!
+//! Whole files take their memory themselves, out of a grant: it counts as used here, whatever of it they have.
 
 use crate::PAGE_BYTES;
 use crate::buddy::{Buddy, Span};
@@ -11,6 +13,8 @@ use crate::buddy::{Buddy, Span};
 pub struct Ledger {
     capacity: u64,
     reserved: u64,
+    /// What whole files may take by themselves, without asking here.
+    granted: u64,
     held_pages: u64,
     buddy: Buddy,
     /// Whether memory can be given back to the system block by block.
@@ -26,12 +30,28 @@ pub struct NoRoom {
 impl Ledger {
     /// All of `capacity` bytes free, over the address space of `buddy`.
     pub fn new(capacity: u64, buddy: Buddy, discards: bool) -> Self {
-        Self { capacity, reserved: 0, held_pages: 0, buddy, discards }
+        Self { capacity, reserved: 0, granted: 0, held_pages: 0, buddy, discards }
     }
 
     /// Blocks held plus reservations, in bytes.
-    pub fn used(&self) -> u64 {
+    pub fn kept(&self) -> u64 {
         self.held_pages * u64::from(PAGE_BYTES) + self.reserved
+    }
+
+    /// What nobody else may have: blocks held, reservations and the grant, in bytes.
+    pub fn used(&self) -> u64 {
+        self.kept() + self.granted
+    }
+
+    /// What whole files may take, in bytes.
+    pub fn granted(&self) -> u64 {
+        self.granted
+    }
+
+    /// Lets whole files take so much, which must have room.
+    pub fn grant(&mut self, bytes: u64) {
+        assert!(self.kept() + bytes <= self.capacity, "a grant of {bytes} bytes beside {} kept ones", self.kept());
+        self.granted = bytes;
     }
 
     /// Bytes reserved.
@@ -92,13 +112,14 @@ impl Ledger {
     ///
     /// To be asked, and obeyed, under the same lock after every call that takes, gives or reserves.
     pub fn excess(&mut self) -> Option<Span> {
-        if !self.discards || self.touched() + self.reserved <= self.capacity {
+        if !self.discards || self.touched() + self.reserved + self.granted <= self.capacity {
             return None;
         }
         self.buddy.cool()
     }
 
-    fn check_room(&self, bytes: u64) -> Result<(), NoRoom> {
+    /// Whether so many bytes are free.
+    pub fn check_room(&self, bytes: u64) -> Result<(), NoRoom> {
         let used = self.used();
         if bytes <= self.capacity - used { Ok(()) } else { Err(NoRoom { used }) }
     }

@@ -11,10 +11,15 @@
 //! backing  the memory: a file that nobody can name, written by pwrite, read through its mapping
 //! ledger   who may have how much: capacity, reservations, what of the mapping is touched
 //! buddy    which pages are free: power-of-two blocks, split and joined
+//! extents  whole files: a stock of nameless files in a tmpfs of their own
+//! grant    how much of the capacity that tmpfs may have: numbers in, a number out
+//! tmpfs    the private file system: made, sized, asked how full it is
+//! lease    whether anybody else has a file open or mapped
 //! ```
 //!
 //! Invariants:
-//! - Blocks held plus reservations never exceed the capacity, and neither does touched memory plus reservations.
+//! - Blocks held, reservations and the grant of whole files never exceed the capacity together, and neither does touched memory
+//!   with reservations and the grant. The kernel keeps whole files within the grant, whoever writes them.
 //! - Bytes that a view can see are never written: a stripe that would change them moves to another block.
 //! - Locks are taken downwards: index shard, then nothing below it; stripe, then ledger. Bytes are copied under the
 //!   stripe's own lock only, and nobody is called back under any.
@@ -28,8 +33,13 @@ mod backing;
 #[allow(unsafe_code, reason = "the one file that touches raw memory; each block says why it is sound")]
 mod block;
 mod buddy;
+mod extents;
+mod grant;
+#[allow(unsafe_code, reason = "leases have no safe call; each block says why it is sound")]
+mod lease;
 mod ledger;
 mod stripe;
+mod tmpfs;
 
 pub use arena::{Arena, ArenaRefused, Options};
 

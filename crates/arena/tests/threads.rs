@@ -13,7 +13,8 @@ const FIRST: Generation = Generation(0);
 
 fn arena(stripes: u64) -> Arena {
     let capacity = stripes * u64::from(STRIPE_BYTES);
-    Arena::new(Options { capacity, stripe_bytes: STRIPE_BYTES }).expect("a few MiB of address space")
+    Arena::new(Options { stripe_bytes: STRIPE_BYTES, ..Options::of_capacity(capacity) })
+        .expect("a few MiB of address space")
 }
 
 fn key(stripe: u64) -> StripeKey {

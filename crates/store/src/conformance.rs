@@ -3,12 +3,20 @@
 //! Each takes a fresh engine; those about space want one with room for exactly [`ROOM_STRIPES`] whole stripes. An engine's
 //! tests run them all with [`crate::conformance_tests!`].
 
+mod extents;
 mod random;
 mod sharing;
 mod space;
 
 use placement::{FileId, StripeNo};
 
+pub use extents::{
+    a_cut_extent_never_shows_what_was_cut, a_given_back_slot_is_empty_and_its_space_is_free,
+    a_hole_reads_as_zeros_and_holds_nothing, a_punched_range_is_zeros_and_free,
+    a_read_of_an_extent_is_short_at_its_end, a_seek_finds_data_and_holes, a_set_time_stays_until_the_next_change,
+    an_allocated_range_has_space_and_zeros, an_append_goes_to_the_end, extents_and_stripes_share_the_capacity,
+    random_calls_agree_with_a_plain_file, slots_are_given_once, what_was_put_into_an_extent_is_read,
+};
 pub use random::{Step, random_calls_agree_with_the_model, run, steps};
 pub use sharing::{
     a_dropped_view_gives_back_its_space_and_calls_the_hook, a_view_stays_the_same_bytes,
@@ -67,6 +75,46 @@ macro_rules! conformance_tests {
                     let make = $make;
                     let engine = make($crate::conformance::ROOM_STRIPES);
                     $crate::conformance::$promise(&engine);
+                }
+            )+
+        }
+    };
+}
+
+/// How many bytes fit in the engine that the promises about whole files are tried on.
+pub const ROOM_BYTES: u64 = 4 << 20;
+
+/// Makes a test of each promise about whole files, in a module `extents_conformance`; the argument makes a box with an engine
+/// that keeps them, with room for that many bytes.
+#[macro_export]
+macro_rules! extents_conformance_tests {
+    ($make:expr) => {
+        $crate::extents_conformance_tests!($make;
+            what_was_put_into_an_extent_is_read
+            a_hole_reads_as_zeros_and_holds_nothing
+            a_read_of_an_extent_is_short_at_its_end
+            a_cut_extent_never_shows_what_was_cut
+            an_append_goes_to_the_end
+            slots_are_given_once
+            a_given_back_slot_is_empty_and_its_space_is_free
+            extents_and_stripes_share_the_capacity
+            a_punched_range_is_zeros_and_free
+            an_allocated_range_has_space_and_zeros
+            a_seek_finds_data_and_holes
+            a_set_time_stays_until_the_next_change
+            random_calls_agree_with_a_plain_file
+        );
+    };
+    ($make:expr; $($promise:ident)+) => {
+        mod extents_conformance {
+            #[allow(unused_imports, reason = "the engine's maker may name anything around it")]
+            use super::*;
+            $(
+                #[test]
+                fn $promise() {
+                    let make = $make;
+                    let engine = make($crate::conformance::ROOM_BYTES);
+                    $crate::conformance::$promise(&*engine);
                 }
             )+
         }

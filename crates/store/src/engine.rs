@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use placement::{FileId, StripeNo};
 
-use crate::EngineError;
+use crate::{EngineError, Extents};
 
 /// Names a stripe: a fixed-size piece of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -38,7 +38,7 @@ impl fmt::Display for Generation {
 pub struct Usage {
     /// What it may hold at most.
     pub capacity: u64,
-    /// Blocks held, viewed ones included, and what is reserved.
+    /// Blocks held, viewed ones included, whole files, and what is reserved.
     pub used: u64,
     /// The part of `used` that was reserved by [`Engine::reserve`].
     pub reserved: u64,
@@ -94,6 +94,11 @@ pub trait Engine: Send + Sync + fmt::Debug {
 
     /// What is held now; cheap.
     fn usage(&self) -> Usage;
+
+    /// Its whole files; none when it keeps none.
+    fn extents(&self) -> Option<Arc<dyn Extents>> {
+        None
+    }
 
     /// From now on calls `hook` whenever space was given back, by whatever way, the last drop of a view included. A second
     /// hook replaces the first.

@@ -4,7 +4,7 @@ use std::io;
 
 use base::ByteSize;
 
-use crate::{Generation, StripeKey};
+use crate::{Generation, Slot, StripeKey};
 
 /// Why an engine did not do what it was asked. The stripe is as it was.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +42,16 @@ pub enum EngineError {
         end: u64,
         /// The longest stripe.
         limit: u32,
+    },
+    /// The device or the operating system failed on an extent, or cannot do this to it.
+    #[error("{slot}: {action} failed: {source}")]
+    Extent {
+        /// The extent.
+        slot: Slot,
+        /// What was tried, for example `write`.
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
     },
     /// The device or the operating system failed.
     #[error("{key}: {action} failed: {source}")]

@@ -1,11 +1,12 @@
 //! The failing twin: an engine that does what another does, except when a rule says that the world breaks.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-use crate::{Engine, EngineError, FreedHook, Generation, StripeKey, Usage};
+use crate::{Engine, EngineError, Extents, FreedHook, Generation, StripeKey, Usage};
 
 /// Which verb of [`Engine`] was called. `usage`, `release` and the hook never fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -132,6 +133,10 @@ impl<E: Engine> Engine for Failing<E> {
 
     fn usage(&self) -> Usage {
         self.engine.usage()
+    }
+
+    fn extents(&self) -> Option<Arc<dyn Extents>> {
+        self.engine.extents()
     }
 
     fn on_freed(&self, hook: FreedHook) {

@@ -3,16 +3,19 @@
 //! An [`Engine`] keeps the bytes of stripes and nothing else: it knows no names, no networks and no clocks. Beside the
 //! trait stands all that an engine, or a user of one, needs for its tests: the promises as functions ([`conformance`]; every
 //! engine runs them by [`conformance_tests!`]), an engine that is right by reading it ([`Model`]) and one that breaks on
-//! demand ([`Failing`]).
+//! demand ([`Failing`]). An engine may also keep whole files, each in a file of its own: [`Extents`].
 #![forbid(unsafe_code)]
 
 pub mod conformance;
 mod engine;
 mod error;
+mod extents;
 mod failing;
 mod model;
+mod model_extents;
 
 pub use engine::{Engine, FreedHook, Generation, StripeKey, Usage};
 pub use error::EngineError;
+pub use extents::{Allocate, ExtentState, Extents, Put, SeekTo, Slot};
 pub use failing::{Call, Failing, Rule, Verb};
 pub use model::Model;

@@ -9,22 +9,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 
-use crate::{Engine, EngineError, FreedHook, Generation, StripeKey, Usage};
+use crate::model_extents::{Files, ModelExtents};
+use crate::{Engine, EngineError, Extents, FreedHook, Generation, StripeKey, Usage};
 
 /// An engine over a `BTreeMap`, for tests of who uses an engine and as the measure of other engines.
 pub struct Model {
-    capacity: u64,
+    pub(crate) capacity: u64,
     stripe_bytes: u32,
-    state: Mutex<State>,
-    hook: Arc<Mutex<Option<FreedHook>>>,
+    pub(crate) state: Arc<Mutex<State>>,
+    pub(crate) hook: Hook,
+    whole: bool,
 }
 
+/// What is called when space was given back.
+pub type Hook = Arc<Mutex<Option<FreedHook>>>;
+
 #[derive(Default)]
-struct State {
+pub struct State {
     stripes: BTreeMap<StripeKey, Stripe>,
     /// Contents that were replaced or removed while they were viewed: used until the last view is dropped.
     departed: Vec<Weak<Vec<u8>>>,
     reserved: u64,
+    pub(crate) extents: Files,
 }
 
 #[derive(Default)]
@@ -41,13 +47,18 @@ struct View {
     content: Option<Arc<Vec<u8>>>,
     start: usize,
     end: usize,
-    hook: Arc<Mutex<Option<FreedHook>>>,
+    hook: Hook,
 }
 
 impl Model {
     /// An empty engine of `capacity` bytes for stripes of at most `stripe_bytes` bytes.
     pub fn new(capacity: u64, stripe_bytes: u32) -> Self {
-        Self { capacity, stripe_bytes, state: Mutex::default(), hook: Arc::default() }
+        Self { capacity, stripe_bytes, state: Arc::default(), hook: Arc::default(), whole: false }
+    }
+
+    /// An empty engine that keeps whole files too.
+    pub fn with_extents(capacity: u64, stripe_bytes: u32) -> Self {
+        Self { whole: true, ..Self::new(capacity, stripe_bytes) }
     }
 
     fn freed(&self) {
@@ -150,6 +161,11 @@ impl Engine for Model {
         Usage { capacity: self.capacity, used: state.used(), reserved: state.reserved, stripes }
     }
 
+    fn extents(&self) -> Option<Arc<dyn Extents>> {
+        let (capacity, state, hook) = (self.capacity, Arc::clone(&self.state), Arc::clone(&self.hook));
+        self.whole.then(|| Arc::new(ModelExtents { capacity, state, hook }) as Arc<dyn Extents>)
+    }
+
     fn on_freed(&self, hook: FreedHook) {
         *locked(&self.hook) = Some(hook);
     }
@@ -170,10 +186,10 @@ impl State {
         self.departed.retain(|content| content.strong_count() > 0);
     }
 
-    fn used(&self) -> u64 {
+    pub(crate) fn used(&self) -> u64 {
         let held = self.stripes.values().map(|stripe| stripe.content.len());
         let viewed = self.departed.iter().filter_map(Weak::upgrade).map(|content| content.len());
-        self.reserved + held.chain(viewed).sum::<usize>() as u64
+        self.reserved + self.extents.held() + held.chain(viewed).sum::<usize>() as u64
     }
 }
 
@@ -224,7 +240,7 @@ fn written(mut bytes: Vec<u8>, offset: usize, data: &[u8]) -> Vec<u8> {
 }
 
 /// Calls the hook without holding its lock, so that it may set another.
-fn call(hook: &Mutex<Option<FreedHook>>) {
+pub fn call(hook: &Mutex<Option<FreedHook>>) {
     let hook = locked(hook).clone();
     if let Some(hook) = hook {
         hook();
@@ -232,7 +248,7 @@ fn call(hook: &Mutex<Option<FreedHook>>) {
 }
 
 /// A test that panicked with the lock held has failed already; the others go on.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -241,4 +257,5 @@ mod tests {
     use super::*;
 
     crate::conformance_tests!(|stripes: u64| Model::new(stripes * 16384, 16384));
+    crate::extents_conformance_tests!(|bytes: u64| Box::new(Model::with_extents(bytes, 16384)));
 }

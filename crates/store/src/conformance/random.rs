@@ -173,7 +173,7 @@ fn meaning(answer: &Result<(), EngineError>) -> &'static str {
         Err(EngineError::Full { .. }) => "full",
         Err(EngineError::Stale { .. }) => "stale",
         Err(EngineError::TooLong { .. }) => "too long",
-        Err(EngineError::Io { .. }) => "io",
+        Err(EngineError::Io { .. } | EngineError::Extent { .. }) => "io",
     }
 }
 

@@ -1,0 +1,350 @@
+//! Whole files: a stock of nameless files in a private tmpfs, which may together take what is granted to them.
+//!
+//! A slot's file is made once and stays open as long as the arena: its next life is the same file, emptied. So most files of
+//! the pool are made without making a file here, and who keeps something by descriptor (a kernel) keeps it by slot.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use rustix::fs::{FallocateFlags, SeekFrom, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, fallocate, futimens, seek};
+use rustix::io::{Errno, ReadWriteFlags, pread, pwritev2};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use store::{Allocate, EngineError, ExtentState, Extents, Put, SeekTo, Slot};
+
+use crate::PAGE_BYTES;
+use crate::block::Pool;
+use crate::lease;
+use crate::tmpfs::Tmpfs;
+
+/// Slots are kept in pieces of this many, made when they are first needed.
+const PIECE_SLOTS: usize = 1024;
+/// More slots are never made: each costs a kernel a little more than 1 KiB, also in the stock.
+const SLOTS_MAX: usize = 65_536;
+/// Locks for appends; two slots may share one.
+const APPEND_LOCKS: usize = 64;
+/// What `stat` counts blocks in, whatever the file system.
+const STAT_BLOCK_BYTES: u64 = 512;
+/// Room is asked for so often while a call finds none.
+const ROOM_TRIES: u32 = 4;
+
+/// Files of neighbouring slots.
+type Piece = Box<[OnceLock<File>]>;
+
+/// All slots of an arena.
+pub struct Slots {
+    pool: Arc<Pool>,
+    files: Box<[OnceLock<Piece>]>,
+    stock: Mutex<Stock>,
+    /// Our own appends share a file's one position, which tells where they went.
+    appends: [Mutex<()>; APPEND_LOCKS],
+}
+
+/// Which slots may be taken.
+struct Stock {
+    free: Vec<u32>,
+    made: u32,
+    /// At most so many may be made.
+    limit: u32,
+    /// Those whose times were set: the next life must not start with them.
+    timed: HashSet<u32>,
+}
+
+impl Slots {
+    /// An empty stock; fails where we may not have a tmpfs of our own.
+    ///
+    /// Raises this process's soft limit of open files to the hard one: each whole file is one. A quarter is left to others.
+    pub fn new(pool: &Arc<Pool>) -> io::Result<Self> {
+        pool.keep_whole_files_in(Tmpfs::bounded(PAGE_BYTES.into())?);
+        let limit = usize::try_from(descriptors() / 4 * 3).unwrap_or(SLOTS_MAX).min(SLOTS_MAX);
+        let files = (0..limit.div_ceil(PIECE_SLOTS)).map(|_| OnceLock::new()).collect();
+        let limit = u32::try_from(limit).expect("at most SLOTS_MAX");
+        let stock = Mutex::new(Stock { free: Vec::new(), made: 0, limit, timed: HashSet::new() });
+        Ok(Self { pool: Arc::clone(pool), files, stock, appends: [const { Mutex::new(()) }; APPEND_LOCKS] })
+    }
+
+    fn file(&self, slot: Slot) -> &File {
+        let (piece, within) = (slot.0 as usize / PIECE_SLOTS, slot.0 as usize % PIECE_SLOTS);
+        let piece = self.files.get(piece).and_then(OnceLock::get);
+        piece.and_then(|piece| piece[within].get()).expect("a slot that was taken")
+    }
+
+    /// One more slot; none when there are as many as may be.
+    fn make(&self, stock: &mut Stock) -> Option<u32> {
+        if stock.made >= stock.limit {
+            return None;
+        }
+        let file = self.pool.home().nameless_file().ok()?;
+        let slot = stock.made as usize;
+        let piece = self.files[slot / PIECE_SLOTS].get_or_init(|| (0..PIECE_SLOTS).map(|_| OnceLock::new()).collect());
+        piece[slot % PIECE_SLOTS].set(file).expect("a slot is made once");
+        stock.made += 1;
+        Some(stock.made - 1)
+    }
+
+    fn full(&self, wanted: u64) -> EngineError {
+        let (capacity, used, _) = self.pool.account();
+        EngineError::Full { capacity, used, wanted }
+    }
+
+    /// Does something that takes space, asking for `wanted` bytes more as long as there are some and it finds none.
+    fn with_room<T>(
+        &self,
+        slot: Slot,
+        action: &'static str,
+        wanted: u64,
+        attempt: impl Fn() -> rustix::io::Result<T>,
+    ) -> Result<T, EngineError> {
+        for _ in 0..ROOM_TRIES {
+            match attempt() {
+                Err(Errno::NOSPC) if !self.pool.regrant(|room| room.when_written(wanted)) => break,
+                Err(Errno::NOSPC | Errno::INTR) => {}
+                done => return done.map_err(|errno| EngineError::Extent { slot, action, source: errno.into() }),
+            }
+        }
+        Err(self.full(wanted))
+    }
+
+    fn give_space(&self, slot: Slot, range: &Range<u64>, keep_size: bool) -> Result<(), EngineError> {
+        let flags = if keep_size { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
+        let len = range.end - range.start;
+        self.with_room(slot, "allocate", len, || fallocate(self.file(slot), flags, range.start, len))
+    }
+
+    fn punch(&self, slot: Slot, range: &Range<u64>) -> Result<(), EngineError> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        fallocate(self.file(slot), flags, range.start, range.end - range.start)
+            .map_err(|errno| EngineError::Extent { slot, action: "punch", source: errno.into() })?;
+        self.pool.notify();
+        Ok(())
+    }
+}
+
+impl Extents for Slots {
+    fn take(&self) -> Option<Slot> {
+        if self.is_crowded() {
+            return None;
+        }
+        self.make_way();
+        let mut stock = self.stock.lock();
+        let slot = match stock.free.pop() {
+            Some(slot) => slot,
+            None => self.make(&mut stock)?,
+        };
+        Some(Slot(slot))
+    }
+
+    fn give_back(&self, slot: Slot) {
+        let file = self.file(slot);
+        // Cutting a file of ours to nothing takes nothing; should the system refuse all the same, its life just goes on unused.
+        if file.set_len(0).is_err() {
+            return;
+        }
+        let mut stock = self.stock.lock();
+        if stock.timed.remove(&slot.0) {
+            let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+            let _ = futimens(file, &Timestamps { last_access: now, last_modification: now });
+        }
+        debug_assert!(!stock.free.contains(&slot.0), "{slot} was given back twice");
+        stock.free.push(slot.0);
+        drop(stock);
+        self.pool.notify();
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.pool.room().is_crowded()
+    }
+
+    fn make_way(&self) {
+        self.pool.regrant(crate::grant::Room::when_opened);
+    }
+
+    fn fd(&self, slot: Slot) -> Option<BorrowedFd<'_>> {
+        Some(self.file(slot).as_fd())
+    }
+
+    fn state(&self, slot: Slot) -> Result<ExtentState, EngineError> {
+        let told = self.file(slot).metadata().map_err(|source| EngineError::Extent { slot, action: "stat", source })?;
+        Ok(ExtentState {
+            length: told.len(),
+            allocated: told.blocks() * STAT_BLOCK_BYTES,
+            accessed: moment(told.atime(), told.atime_nsec()),
+            modified: moment(told.mtime(), told.mtime_nsec()),
+            changed: moment(told.ctime(), told.ctime_nsec()),
+        })
+    }
+
+    fn read_at(&self, slot: Slot, offset: u64, len: u32) -> Result<Bytes, EngineError> {
+        let mut bytes = Vec::with_capacity(len as usize);
+        while bytes.len() < len as usize {
+            let at = offset + bytes.len() as u64;
+            match pread(self.file(slot), rustix::buffer::spare_capacity(&mut bytes), at) {
+                Ok(0) => break,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(EngineError::Extent { slot, action: "read", source: errno.into() }),
+            }
+        }
+        bytes.truncate(len as usize);
+        Ok(bytes.into())
+    }
+
+    fn write_at(&self, slot: Slot, offset: u64, data: &[u8]) -> Result<Put, EngineError> {
+        let mut done = 0;
+        while done < data.len() {
+            let (at, rest) = (offset + done as u64, &data[done..]);
+            let attempt = || rustix::io::pwrite(self.file(slot), rest, at);
+            match self.with_room(slot, "write", rest.len() as u64, attempt) {
+                Ok(put) => done += put,
+                Err(EngineError::Full { .. }) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Put { offset, length: length(done) })
+    }
+
+    fn append(&self, slot: Slot, data: &[u8]) -> Result<Put, EngineError> {
+        let file = self.file(slot);
+        let _alone = self.appends[slot.0 as usize % APPEND_LOCKS].lock();
+        // All at once or not: what is put in two parts may have somebody else's between them.
+        self.pool.regrant(|room| {
+            if room.granted - room.used < data.len() as u64 {
+                room.when_written(data.len() as u64)
+            } else {
+                room.granted
+            }
+        });
+        // At its own position, which the call moves to the end, and which so tells where the end was.
+        let put = self.with_room(slot, "append", data.len() as u64, || {
+            pwritev2(file, &[IoSlice::new(data)], u64::MAX, ReadWriteFlags::APPEND)
+        })?;
+        let end = seek(file, SeekFrom::Current(0)).map_err(|errno| EngineError::Extent {
+            slot,
+            action: "append",
+            source: errno.into(),
+        })?;
+        Ok(Put { offset: end - put as u64, length: length(put) })
+    }
+
+    fn truncate(&self, slot: Slot, length: u64) -> Result<(), EngineError> {
+        self.file(slot).set_len(length).map_err(|source| EngineError::Extent { slot, action: "truncate", source })?;
+        self.pool.notify();
+        Ok(())
+    }
+
+    fn allocate(&self, slot: Slot, range: Range<u64>, how: Allocate) -> Result<(), EngineError> {
+        match how {
+            Allocate::Extend => self.give_space(slot, &range, false),
+            Allocate::KeepSize => self.give_space(slot, &range, true),
+            Allocate::PunchHole => self.punch(slot, &range),
+            Allocate::ZeroRange | Allocate::ZeroRangeKeepSize => {
+                // The first call is the one that may be refused, before anything has changed.
+                self.give_space(slot, &range, true)?;
+                self.punch(slot, &range)?;
+                self.give_space(slot, &range, how == Allocate::ZeroRangeKeepSize)
+            }
+        }
+    }
+
+    fn seek(&self, slot: Slot, offset: u64, target: SeekTo) -> Result<Option<u64>, EngineError> {
+        let _alone = self.appends[slot.0 as usize % APPEND_LOCKS].lock();
+        let from = match target {
+            SeekTo::Data => SeekFrom::Data(offset),
+            SeekTo::Hole => SeekFrom::Hole(offset),
+        };
+        match seek(self.file(slot), from) {
+            Ok(found) => Ok(Some(found)),
+            Err(Errno::NXIO) => Ok(None),
+            Err(errno) => Err(EngineError::Extent { slot, action: "seek", source: errno.into() }),
+        }
+    }
+
+    fn set_times(
+        &self,
+        slot: Slot,
+        accessed: Option<SystemTime>,
+        modified: Option<SystemTime>,
+    ) -> Result<(), EngineError> {
+        self.stock.lock().timed.insert(slot.0);
+        let times = Timestamps { last_access: timespec(accessed), last_modification: timespec(modified) };
+        futimens(self.file(slot), &times).map_err(|errno| EngineError::Extent {
+            slot,
+            action: "set times",
+            source: errno.into(),
+        })
+    }
+
+    fn is_quiet(&self, slot: Slot) -> bool {
+        lease::is_quiet(self.file(slot).as_fd())
+    }
+
+    fn slots(&self) -> (u64, u64) {
+        let stock = self.stock.lock();
+        (stock.made.into(), stock.free.len() as u64)
+    }
+}
+
+impl fmt::Debug for Slots {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Slots").field("slots", &self.slots()).finish_non_exhaustive()
+    }
+}
+
+/// How many descriptors this process may have, after asking for as many as it may.
+fn descriptors() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    // No limit at all is as good as any number.
+    if raised.is_ok() { limit.maximum } else { limit.current }.unwrap_or(u64::MAX)
+}
+
+fn length(put: usize) -> u32 {
+    u32::try_from(put).expect("a call puts at most 2 GiB")
+}
+
+/// A time of `stat`; before 1970 the seconds are negative and the nanoseconds still count forward.
+fn moment(secs: i64, nanos: i64) -> SystemTime {
+    let whole = Duration::from_secs(secs.unsigned_abs());
+    let base = if secs < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
+    base.and_then(|base| base.checked_add(Duration::from_nanos(nanos.unsigned_abs()))).unwrap_or(UNIX_EPOCH)
+}
+
+fn timespec(time: Option<SystemTime>) -> Timespec {
+    let Some(time) = time else { return Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT } };
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => Timespec { tv_sec: after.as_secs().cast_signed(), tv_nsec: after.subsec_nanos().into() },
+        Err(before) => {
+            let back = before.duration();
+            let borrowed = i64::from(back.subsec_nanos() > 0);
+            let nanos = (1_000_000_000 - back.subsec_nanos()) % 1_000_000_000;
+            Timespec { tv_sec: -back.as_secs().cast_signed() - borrowed, tv_nsec: nanos.into() }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Arena, Options};
+    use store::{Engine, Model};
+
+    store::extents_conformance_tests!(with_extents);
+
+    /// Without `CAP_SYS_ADMIN` there is nothing to try: the model stands in.
+    fn with_extents(bytes: u64) -> Box<dyn Engine> {
+        let arena = Arena::new(Options { stripe_bytes: 1 << 16, ..Options::of_capacity(bytes) }).unwrap();
+        if arena.extents().is_some() { Box::new(arena) } else { Box::new(Model::with_extents(bytes, 1 << 16)) }
+    }
+
+    #[test]
+    fn without_the_right_or_the_wish_there_are_no_whole_files() {
+        let arena = Arena::new(Options { whole: false, ..Options::of_capacity(1 << 20) }).unwrap();
+        assert!(arena.extents().is_none());
+    }
+}

@@ -1,0 +1,52 @@
+//! Whether anybody else has a file open or mapped: a write lease is granted only then.
+//!
+//! A file that a kernel opened for a passthrough mount counts as open as long as it is open there or a mapping made through it
+//! lives, also after its handle was released. Mappings of the asked descriptor itself do not count.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Whether `fd` is the only way to its file. Not for memfds: their file system knows no leases.
+pub fn is_quiet(fd: BorrowedFd<'_>) -> bool {
+    let granted = set(fd, libc::F_WRLCK);
+    if granted {
+        // Given back at once: it only told what is so.
+        set(fd, libc::F_UNLCK);
+    }
+    granted
+}
+
+fn set(fd: BorrowedFd<'_>, lease: libc::c_int) -> bool {
+    // SAFETY: the call takes two integers and touches no memory of ours; the descriptor is borrowed, so it is open.
+    unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETLEASE, lease) == 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tmpfs::Tmpfs;
+    use memmap2::MmapOptions;
+    use std::fs::File;
+    use std::os::fd::AsFd;
+
+    /// Opens a file once more, as a kernel does for a mount.
+    fn again(file: &File, write: bool) -> File {
+        File::options().read(true).write(write).open(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap()
+    }
+
+    #[test]
+    fn an_open_file_is_not_quiet_and_neither_is_a_mapping_that_outlives_it() {
+        let Ok(home) = Tmpfs::unbounded() else { return };
+        let file = home.nameless_file().unwrap();
+        file.set_len(4096).unwrap();
+        assert!(is_quiet(file.as_fd()));
+        for write in [false, true] {
+            let other = again(&file, write);
+            assert!(!is_quiet(file.as_fd()), "open, write {write}");
+            let map = MmapOptions::new().len(4096).map_raw_read_only(&other).unwrap();
+            drop(other);
+            assert!(!is_quiet(file.as_fd()), "mapped, write {write}");
+            drop(map);
+            assert!(is_quiet(file.as_fd()), "write {write}");
+        }
+    }
+}

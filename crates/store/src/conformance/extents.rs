@@ -1,0 +1,267 @@
+//! Promises about whole files.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
+
+use super::{ROOM_BYTES, key, pattern};
+use crate::{Allocate, Engine, EngineError, Extents, Generation, SeekTo, Slot};
+
+const PAGE: u64 = 4096;
+
+fn extents(engine: &dyn Engine) -> Arc<dyn Extents> {
+    engine.extents().expect("an engine that keeps whole files")
+}
+
+fn taken(engine: &dyn Engine) -> (Arc<dyn Extents>, Slot) {
+    let extents = extents(engine);
+    let slot = extents.take().expect("an empty engine is not crowded");
+    (extents, slot)
+}
+
+fn put(extents: &dyn Extents, slot: Slot, offset: u64, data: &[u8]) {
+    let put = extents.write_at(slot, offset, data).expect("there is room");
+    assert_eq!((put.offset, put.length as usize), (offset, data.len()));
+}
+
+fn content(extents: &dyn Extents, slot: Slot) -> Vec<u8> {
+    extents.read_at(slot, 0, 8 << 20).expect("readable").to_vec()
+}
+
+fn allocated(extents: &dyn Extents, slot: Slot) -> u64 {
+    extents.state(slot).expect("it is there").allocated
+}
+
+/// What was put is read, at any offset, and counted.
+pub fn what_was_put_into_an_extent_is_read(engine: &dyn Engine) {
+    let (extents, slot) = taken(engine);
+    let data = pattern(1, 300_000);
+    put(&*extents, slot, 0, &data);
+    put(&*extents, slot, 777, b"tide");
+    let mut expected = data;
+    expected[777..781].copy_from_slice(b"tide");
+    assert_eq!(content(&*extents, slot), expected);
+    assert_eq!(extents.read_at(slot, 299_990, 5).expect("readable"), &expected[299_990..299_995]);
+    assert_eq!(extents.state(slot).expect("it is there").length, 300_000);
+    assert!((300_000..=ROOM_BYTES).contains(&engine.usage().used), "{:?}", engine.usage());
+    put(&*extents, slot, 5, b"");
+}
+
+/// A hole reads as zeros and holds nothing.
+pub fn a_hole_reads_as_zeros_and_holds_nothing(engine: &dyn Engine) {
+    let (extents, slot) = taken(engine);
+    put(&*extents, slot, 1 << 40, b"far");
+    assert_eq!(extents.read_at(slot, (1 << 40) - 2, 9).expect("readable"), &b"\0\0far"[..]);
+    assert!(extents.read_at(slot, 10, 100_000).expect("readable").iter().all(|byte| *byte == 0));
+    assert!(allocated(&*extents, slot) <= PAGE);
+}
+
+/// A read is short at the end, and empty behind it.
+pub fn a_read_of_an_extent_is_short_at_its_end(engine: &dyn Engine) {
+    let (extents, slot) = taken(engine);
+    let read = |offset, len| extents.read_at(slot, offset, len).expect("readable").to_vec();
+    assert!(read(0, 10).is_empty());
+    put(&*extents, slot, 0, b"0123456789");
+    assert_eq!(read(7, 100), b"789");
+    for (offset, len) in [(10, 1), (1 << 50, 5), (3, 0)] {
+        assert!(read(offset, len).is_empty());
+    }
+}
+
+/// What was cut never comes back.
+pub fn a_cut_extent_never_shows_what_was_cut(engine: &dyn Engine) {
+    let (extents, slot) = taken(engine);
+    for kept in [0, 1, 5000, 8192, 20_000] {
+        let data = pattern(2, 20_000);
+        put(&*extents, slot, 0, &data);
+        extents.truncate(slot, kept).expect("a truncation needs no room");
+        extents.truncate(slot, 20_000).expect("nor does a hole");
+        let mut expected = data[..usize::try_from(kept).expect("small")].to_vec();
+        expected.resize(20_000, 0);
+        assert_eq!(content(&*extents, slot), expected, "cut to {kept}");
+    }
+}
+
+/// Appends go to the end, whoever comes first.
+pub fn an_append_goes_to_the_end(engine: &dyn Engine) {
+    let (extents, slot) = taken(engine);
+    put(&*extents, slot, 0, b"ab");
+    assert_eq!(extents.append(slot, b"cd").expect("room").offset, 2);
+    extents.truncate(slot, 10).expect("a hole");
+    let put = extents.append(slot, b"ef").expect("room");
+    assert_eq!((put.offset, put.length), (10, 2));
+    assert_eq!(content(&*extents, slot), b"abcd\0\0\0\0\0\0ef");
+}
+
+/// A slot that is taken is given to nobody else.
+pub fn slots_are_given_once(engine: &dyn Engine) {
+    let extents = extents(engine);
+    let mut slots: Vec<Slot> = (0..50).map(|_| extents.take().expect("not crowded")).collect();
+    extents.give_back(slots.swap_remove(20));
+    slots.push(extents.take().expect("not crowded"));
+    for slot in &slots {
+        put(&*extents, *slot, 0, slot.to_string().as_bytes());
+    }
+    for slot in &slots {
+        assert_eq!(content(&*extents, *slot), slot.to_string().as_bytes());
+    }
+}
+
+/// A slot that was given back is empty when it is taken again; its space is free at once, and that is told.
+pub fn a_given_back_slot_is_empty_and_its_space_is_free(engine: &dyn Engine) {
+    let extents = extents(engine);
+    let told = Arc::new(AtomicU64::new(0));
+    let tell = Arc::clone(&told);
+    engine.on_freed(Arc::new(move || {
+        tell.fetch_add(1, Ordering::SeqCst);
+    }));
+    for _ in 0..20 {
+        let slot = extents.take().expect("not crowded");
+        assert_eq!((extents.state(slot).expect("there").length, content(&*extents, slot)), (0, Vec::new()));
+        put(&*extents, slot, 0, &pattern(3, 1 << 20));
+        let before = told.load(Ordering::SeqCst);
+        extents.give_back(slot);
+        assert!(told.load(Ordering::SeqCst) > before);
+        assert_eq!(engine.usage().used, 0);
+    }
+    assert_eq!(extents.slots().0, extents.slots().1, "all are in the stock");
+}
+
+/// Extents, stripes and reservations share the capacity: none gets what another has, and all get what is free.
+pub fn extents_and_stripes_share_the_capacity(engine: &dyn Engine) {
+    let (extents, slot) = taken(engine);
+    engine.reserve(ROOM_BYTES / 2).expect("room");
+    let put = extents.write_at(slot, 0, &pattern(4, 4 << 20)).expect("some of it has room");
+    assert!(u64::from(put.length) <= ROOM_BYTES / 2 && u64::from(put.length) >= ROOM_BYTES / 2 - 8 * PAGE, "{put:?}");
+    assert!(engine.usage().used <= ROOM_BYTES);
+    let refused = extents
+        .write_at(slot, ROOM_BYTES, &pattern(5, 100_000))
+        .and_then(|_| extents.write_at(slot, 2 * ROOM_BYTES, &pattern(5, 100_000)));
+    assert!(matches!(refused, Err(EngineError::Full { .. })), "{refused:?}");
+    assert!(engine.write(key(0), Generation(0), 0, &pattern(6, engine.stripe_bytes())).is_err());
+    assert!(extents.is_crowded() && extents.take().is_none());
+    engine.release(ROOM_BYTES / 2);
+    engine.write(key(0), Generation(0), 0, &pattern(6, engine.stripe_bytes())).expect("room for a stripe now");
+    extents.write_at(slot, 2 * ROOM_BYTES, &pattern(5, 1000)).expect("and for the extent");
+    extents.give_back(slot);
+    engine.remove(key(0)).expect("removable");
+    assert_eq!(engine.usage().used, 0);
+    engine.reserve(ROOM_BYTES - PAGE).expect("all that an extent had is free for others, but a page");
+    engine.release(ROOM_BYTES - PAGE);
+}
+
+/// A punched range reads as zeros, and its whole pages are free.
+pub fn a_punched_range_is_zeros_and_free(engine: &dyn Engine) {
+    let (extents, slot) = taken(engine);
+    let mut expected = pattern(7, 100_000);
+    put(&*extents, slot, 0, &expected);
+    let before = allocated(&*extents, slot);
+    extents.allocate(slot, 10_000..60_000, Allocate::PunchHole).expect("it needs no room");
+    extents.allocate(slot, 99_000..300_000, Allocate::PunchHole).expect("nor behind the end");
+    expected[10_000..60_000].fill(0);
+    expected[99_000..].fill(0);
+    assert_eq!(content(&*extents, slot), expected);
+    assert!(allocated(&*extents, slot) <= before - 11 * PAGE);
+}
+
+/// An allocated range has space; what was there stays, unless zeros were asked for.
+pub fn an_allocated_range_has_space_and_zeros(engine: &dyn Engine) {
+    let (extents, slot) = taken(engine);
+    put(&*extents, slot, 0, &[7; 5000]);
+    let length = || extents.state(slot).expect("it is there").length;
+    extents.allocate(slot, 0..100_000, Allocate::KeepSize).expect("room");
+    assert_eq!((length(), content(&*extents, slot)), (5000, vec![7; 5000]));
+    assert!(allocated(&*extents, slot) >= 100_000);
+    extents.allocate(slot, 0..50_000, Allocate::Extend).expect("room");
+    assert_eq!(length(), 50_000);
+    extents.allocate(slot, 1000..2000, Allocate::ZeroRangeKeepSize).expect("room");
+    extents.allocate(slot, 2000..60_000, Allocate::ZeroRange).expect("room");
+    let mut expected = vec![0; 60_000];
+    expected[..1000].fill(7);
+    assert_eq!(content(&*extents, slot), expected);
+    assert!(allocated(&*extents, slot) >= 60_000);
+    let refused = extents.allocate(slot, 0..10 * ROOM_BYTES, Allocate::Extend);
+    assert!(matches!(refused, Err(EngineError::Full { .. })), "{refused:?}");
+    assert_eq!(length(), 60_000, "a refused one changes no length");
+}
+
+/// Data and holes are found by seeking, to the page.
+pub fn a_seek_finds_data_and_holes(engine: &dyn Engine) {
+    let (extents, slot) = taken(engine);
+    put(&*extents, slot, 0, &[1; 4096]);
+    put(&*extents, slot, 1 << 30, &[1; 4096]);
+    extents.truncate(slot, 1 << 31).expect("a hole");
+    let seek = |offset, target| extents.seek(slot, offset, target).expect("it can");
+    assert_eq!(seek(0, SeekTo::Data), Some(0));
+    assert_eq!(seek(5, SeekTo::Hole), Some(4096));
+    assert_eq!(seek(4096, SeekTo::Data), Some(1 << 30));
+    assert_eq!(seek(1 << 30, SeekTo::Hole), Some((1 << 30) + 4096));
+    assert_eq!(seek((1 << 30) + 4096, SeekTo::Data), None, "only a hole follows");
+    assert_eq!(seek((1 << 30) + 5000, SeekTo::Hole), Some((1 << 30) + 5000));
+    assert_eq!((seek(1 << 31, SeekTo::Data), seek(1 << 31, SeekTo::Hole)), (None, None));
+    extents.truncate(slot, 4096).expect("cut");
+    assert_eq!(seek(0, SeekTo::Hole), Some(4096), "there is one at the end");
+}
+
+/// A time that was set stays until the next change; a slot's next life starts with none of it.
+pub fn a_set_time_stays_until_the_next_change(engine: &dyn Engine) {
+    let (extents, slot) = taken(engine);
+    let state = || extents.state(slot).expect("it is there");
+    let past = UNIX_EPOCH + Duration::new(1000, 5);
+    let future = UNIX_EPOCH + Duration::from_secs(1 << 33);
+    extents.set_times(slot, Some(past), Some(past)).expect("it can");
+    assert_eq!((state().accessed, state().modified), (past, past));
+    extents.set_times(slot, Some(future), None).expect("it can");
+    assert_eq!((state().accessed, state().modified), (future, past));
+    assert!(state().changed > past);
+    put(&*extents, slot, 0, b"x");
+    assert!(state().modified > past);
+    extents.set_times(slot, Some(future), Some(future)).expect("it can");
+    extents.give_back(slot);
+    let again = std::iter::from_fn(|| extents.take()).take(1000).find(|taken| *taken == slot).expect("it comes again");
+    let state = extents.state(again).expect("it is there");
+    assert!(state.accessed < future && state.modified < future, "{state:?}");
+}
+
+/// Random calls leave the same bytes as in a plain vector.
+pub fn random_calls_agree_with_a_plain_file(engine: &dyn Engine) {
+    let (extents, slot) = taken(engine);
+    let mut state = 11_u64;
+    let mut next = move |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let mut plain: Vec<u8> = Vec::new();
+    for seed in 0..400 {
+        let (offset, len) = (next(50_000), next(20_000));
+        let (at, end) = (usize::try_from(offset).expect("small"), usize::try_from(offset + len).expect("small"));
+        let data = pattern(seed, u32::try_from(len).expect("small"));
+        match next(5) {
+            0 => {
+                extents.truncate(slot, offset).expect("it can");
+                plain.resize(at, 0);
+            }
+            1 if len > 0 => {
+                extents.allocate(slot, offset..offset + len, Allocate::PunchHole).expect("it can");
+                let (at, end) = (at.min(plain.len()), end.min(plain.len()));
+                plain[at..end].fill(0);
+            }
+            2 => {
+                extents.append(slot, &data).expect("room");
+                plain.extend_from_slice(&data);
+            }
+            _ if len > 0 => {
+                put(&*extents, slot, offset, &data);
+                plain.resize(plain.len().max(end), 0);
+                plain[at..end].copy_from_slice(&data);
+            }
+            _ => {}
+        }
+        if plain.len() > 200_000 {
+            extents.truncate(slot, 0).expect("it can");
+            plain.clear();
+        }
+        assert_eq!(extents.state(slot).expect("it is there").length, plain.len() as u64);
+        assert!(content(&*extents, slot) == plain, "after step {seed}");
+    }
+}
