@@ -83,7 +83,7 @@ mod tests {
 
     fn check(room: &Room, grant: u64) {
         assert!(room.used <= grant && grant <= room.capacity - room.kept, "{grant} of {room:?}");
-        assert!(grant == room.granted || grant > 0 && grant % PAGE == 0, "{grant} of {room:?}");
+        assert!(grant == room.granted || grant > 0 && grant.is_multiple_of(PAGE), "{grant} of {room:?}");
     }
 
     /// What happens to a pool, in any order.
