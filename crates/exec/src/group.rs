@@ -22,9 +22,9 @@ pub struct Group {
 }
 
 impl Group {
-    /// The group that `leader`, our own child, leads.
-    pub fn led_by(leader: Pid) -> Self {
-        Self { leader, reaped: false, _record: Record::of(leader) }
+    /// The group that `leader`, our own child, leads, and its line in the keeper's list.
+    pub fn led_by(leader: Pid, record: Option<Record>) -> Self {
+        Self { leader, reaped: false, _record: record }
     }
 
     /// Sends a signal to all of it. Only while the leader is not reaped, so that the number cannot be another's.

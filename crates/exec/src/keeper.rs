@@ -1,17 +1,18 @@
 //! The keeper: a small process that kills our tools if we die without a word (SIGKILL, out of memory).
 //!
 //! ```text
-//! we ---- list of our process groups (a memory file; one write per start and end of a task) ----> keeper
+//! we ---- list of our process groups (a memory file; each enters itself before it runs its program) ----> keeper
 //!    ---- a pipe that only we hold open: its end wakes the keeper, which kills the groups on the list
 //! ```
 //! The kernel's own `PR_SET_PDEATHSIG` needs a fork for every task (see the crate's page) and forgets grandchildren; this
-//! costs one shell for each run. What is left to chance: the microseconds between a start and its entry in the list, and
-//! processes that left their group (`runaway` finds those at the next start).
+//! costs one shell for each run. A group is in the list before its program runs, since the child writes its line itself
+//! (`stage`). What is left to chance: processes that left their group (`runaway` finds those at the next start).
 
+use crate::stage::Register;
 use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::process::Pid;
 use std::fs::File;
 use std::io::{self, PipeWriter};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -23,6 +24,9 @@ while read -r group; do [ -n \"$group\" ] && kill -s KILL -- \"-$group\"; done <
 
 /// An entry is a number of at most 10 digits, padded with blanks, and a newline.
 const LINE_BYTES: usize = 11;
+
+/// A line that is free.
+const BLANK: [u8; LINE_BYTES] = *b"          \n";
 
 static KEEPER: OnceLock<Keeper> = OnceLock::new();
 
@@ -63,11 +67,11 @@ impl Keeper {
         Ok(Self { list, lines: Mutex::default(), _pipe: ours })
     }
 
-    fn write(&self, line: u64, text: &str) {
-        let text = format!("{text:width$}\n", width = LINE_BYTES - 1);
-        // The memory file can only be refused memory; then the tool is unprotected, which is no reason to fail it.
-        if let Err(error) = self.list.write_all_at(text.as_bytes(), line * LINE_BYTES as u64) {
-            tracing::warn!(%error, "a task's processes will outlive this process if it is killed");
+    /// Empties a line.
+    fn clear(&self, line: u64) {
+        // What was written there can be written over: the memory is there.
+        if let Err(error) = self.list.write_all_at(&BLANK, line * LINE_BYTES as u64) {
+            tracing::warn!(%error, "the list of running tasks is not in order");
         }
     }
 
@@ -76,7 +80,7 @@ impl Keeper {
     }
 }
 
-/// A group's entry in the list, for as long as it lives.
+/// A group's line in the list, for as long as it lives.
 #[derive(Debug)]
 pub struct Record {
     keeper: &'static Keeper,
@@ -84,20 +88,38 @@ pub struct Record {
 }
 
 impl Record {
-    /// Enters the group, if there is a keeper.
-    pub fn of(group: Pid) -> Option<Self> {
+    /// A line for a group that is about to start, if there is a keeper.
+    pub fn new() -> Option<Self> {
         let keeper = KEEPER.get()?;
         let line = keeper.lines().take();
-        keeper.write(line, &group.as_raw_nonzero().to_string());
         Some(Self { keeper, line })
+    }
+
+    /// Where the child enters itself.
+    pub fn register(&self) -> Register<'_> {
+        let offset = i64::try_from(self.line * LINE_BYTES as u64).expect("a list of running tasks is short");
+        Register { list: self.keeper.list.as_fd(), offset }
     }
 }
 
 impl Drop for Record {
     fn drop(&mut self) {
-        self.keeper.write(self.line, "");
+        self.keeper.clear(self.line);
         self.keeper.lines().freed.push(self.line);
     }
+}
+
+/// The line of a group. For the child before its program: no allocation, no panic.
+pub fn line_of(group: i32) -> [u8; LINE_BYTES] {
+    let (mut line, mut rest) = (BLANK, group.unsigned_abs());
+    for digit in line.iter_mut().take(LINE_BYTES - 1).rev() {
+        *digit = b"0123456789"[(rest % 10) as usize];
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    line
 }
 
 impl Lines {
@@ -106,5 +128,19 @@ impl Lines {
             self.count += 1;
             self.count - 1
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_the_number_of_its_group() {
+        for group in [1, 10, 4711, i32::MAX] {
+            let line = line_of(group);
+            assert_eq!(std::str::from_utf8(&line).expect("digits").trim(), group.to_string());
+            assert_eq!(line[LINE_BYTES - 1], b'\n');
+        }
     }
 }

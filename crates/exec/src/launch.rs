@@ -1,6 +1,7 @@
 //! What is started, and what is told when it has ended.
 
 use crate::capture::Captured;
+use crate::tool_path::ToolPath;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
@@ -20,11 +21,11 @@ pub struct Launch {
     /// Its whole environment: nothing is inherited.
     pub env: Vec<(OsString, OsString)>,
     /// Its working directory.
-    pub cwd: PathBuf,
+    pub cwd: ToolPath,
     /// The file on its standard input; None: empty.
-    pub stdin: Option<PathBuf>,
+    pub stdin: Option<ToolPath>,
     /// The file that its standard output is written to, made or emptied first; None: captured.
-    pub stdout: Option<PathBuf>,
+    pub stdout: Option<ToolPath>,
     /// How long it may run.
     pub timeout: Option<Duration>,
     /// How long it may take to end after SIGTERM.
@@ -33,7 +34,7 @@ pub struct Launch {
 
 impl Launch {
     /// The program alone: no arguments, an empty environment, no time-out.
-    pub fn new(program: impl Into<PathBuf>, cwd: impl Into<PathBuf>) -> Self {
+    pub fn new(program: impl Into<PathBuf>, cwd: impl Into<ToolPath>) -> Self {
         Self {
             program: program.into(),
             args: Vec::new(),

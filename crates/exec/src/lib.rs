@@ -5,25 +5,31 @@
 //! even when we are killed by SIGKILL, and [`sweep`] finds those that left their group.
 //!
 //! Invariants: when `run` returns, nothing of the process group is alive; no wait is without a bound once a process was
-//! asked to end; output beyond the bound is counted, not kept. What it does not do: decide, retry, or know what a task is.
+//! asked to end; output beyond the bound is counted, not kept; this process itself never touches a [`ToolPath`]. What it
+//! does not do: decide, retry, or know what a task is.
 //!
-//! Processes are started by `posix_spawn` (through std), since a fork copies our page tables: 10 % slower than it for a
-//! small process, and far slower for one that holds a pool. So nothing here may use `pre_exec`.
+//! Processes are started as `posix_spawn` does it (`stage`), since a fork copies our page tables: 10 % slower than it for a
+//! small process, and far slower for one that holds a pool.
 #![deny(unsafe_code)]
 
 mod capture;
+mod files;
 mod group;
 mod keeper;
 mod launch;
 mod process;
 mod runaway;
+mod stage;
 mod start;
 mod sys;
+mod tool_path;
 mod which;
 
 pub use capture::{Captured, KEPT_BYTES_MAX};
+pub use files::raise_open_files;
 pub use keeper::protect;
 pub use launch::{Ending, GRACE, Launch, Report, Usage};
 pub use process::run;
 pub use runaway::sweep;
+pub use tool_path::ToolPath;
 pub use which::{NotFound, search_dirs, which};

@@ -1,16 +1,19 @@
 //! From a launch to a running process, or to a reason that tells what to do.
 
+use crate::files;
 use crate::group::Group;
+use crate::keeper::Record;
 use crate::launch::{Ending, Launch};
+use crate::stage::{self, Failed, NOTHING, Output, Plan, Step};
 use crate::sys;
-use rustix::process::Pid;
+use crate::tool_path::ToolPath;
+use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, PipeReader, Read};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe::Receiver;
 
@@ -24,81 +27,110 @@ pub struct Started {
     pub stderr: Option<Receiver>,
 }
 
-/// The files that the launch names, open.
-#[derive(Debug, Default)]
-struct Files {
-    stdin: Option<File>,
-    stdout: Option<File>,
+/// A process that was just born, and the ends of its pipes.
+struct Born {
+    group: Group,
+    leader: rustix::process::Pid,
+    stdout: Option<PipeReader>,
+    stderr: PipeReader,
 }
 
 /// Starts it; the error is an `Ending::NotStarted`.
 pub async fn start(launch: &Launch) -> Result<Started, Ending> {
-    let files = open_files(launch).await.map_err(|error| not_started(launch, error))?;
-    spawn(launch, files).map_err(|error| not_started(launch, error))
-}
-
-/// Opens on a thread of its own, since a file in a full pool may keep us waiting.
-async fn open_files(launch: &Launch) -> io::Result<Files> {
-    if launch.stdin.is_none() && launch.stdout.is_none() {
-        return Ok(Files::default());
-    }
-    let (stdin, stdout) = (launch.stdin.clone(), launch.stdout.clone());
-    let open = move || {
-        let stdin = stdin.map(|path| File::open(&path).map_err(|error| named("standard input", &path, &error)));
-        let stdout = stdout.map(|path| File::create(&path).map_err(|error| named("standard output", &path, &error)));
-        Ok(Files { stdin: stdin.transpose()?, stdout: stdout.transpose()? })
+    // The thread waits until the program runs. Opening files may take long (a file in a full pool), so another waits for that.
+    let born = if launch.stdin.is_none() && launch.stdout.is_none() {
+        bear(launch)
+    } else {
+        let launch = launch.clone();
+        let borne = tokio::task::spawn_blocking(move || bear(&launch));
+        borne.await.unwrap_or_else(|panic| Err(birth(io::Error::other(panic))))
     };
-    tokio::task::spawn_blocking(open).await.map_err(io::Error::other)?
+    let watched = born.and_then(|born| watch(born).map_err(birth));
+    watched.map_err(|failed| not_started(launch, failed))
 }
 
-fn named(stream: &str, path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{stream} `{}`: {error}", path.display()))
+fn birth(error: io::Error) -> Failed {
+    Failed { step: Step::Birth, error }
 }
 
-fn spawn(launch: &Launch, files: Files) -> io::Result<Started> {
-    let (stderr, stderr_writer) = io::pipe()?;
-    let mut stdout = None;
-    let stdout_stdio = match files.stdout {
-        Some(file) => Stdio::from(file),
-        None => captured(&mut stdout)?,
+/// Gives life to the process; its program runs when this returns.
+fn bear(launch: &Launch) -> Result<Born, Failed> {
+    let (stderr, stderr_writer) = io::pipe().map_err(birth)?;
+    let (stdout, output) = if let Some(path) = &launch.stdout {
+        (None, Output::File(for_child(path)?))
+    } else {
+        let (reader, writer) = io::pipe().map_err(birth)?;
+        (Some(reader), Output::Pipe(writer.into()))
     };
-    let mut command = Command::new(&launch.program);
-    command.args(&launch.args).env_clear().envs(launch.env.iter().map(|(name, value)| (name, value)));
-    command.current_dir(&launch.cwd).process_group(0);
-    command.stdin(files.stdin.map_or_else(Stdio::null, Stdio::from)).stdout(stdout_stdio).stderr(stderr_writer);
-    let child = command.spawn()?;
-    let leader = Pid::from_child(&child);
-    let group = Group::led_by(leader);
-    Ok(Started {
-        group,
-        end: sys::end_of(leader)?,
-        stdout: stdout.map(receiver).transpose()?,
-        stderr: Some(receiver(stderr)?),
-    })
+    let record = Record::new();
+    let plan = Plan {
+        program: c_string(launch.program.as_os_str())?,
+        args: std::iter::once(launch.program.as_os_str())
+            .chain(launch.args.iter().map(OsString::as_os_str))
+            .map(c_string)
+            .collect::<Result<_, _>>()?,
+        env: launch.env.iter().map(|(name, value)| variable(name, value)).collect::<Result<_, _>>()?,
+        cwd: for_child(&launch.cwd)?,
+        stdin: launch.stdin.as_ref().map_or_else(|| Ok(NOTHING.to_owned()), for_child)?,
+        stdout: output,
+        stderr: stderr_writer.into(),
+        files_max: files::of_tools(),
+        register: record.as_ref().map(Record::register),
+    };
+    let leader = stage::spawn(&plan)?;
+    Ok(Born { group: Group::led_by(leader, record), leader, stdout, stderr })
 }
 
-/// The writing end of a new pipe; the other end goes to `reader`.
-fn captured(reader: &mut Option<PipeReader>) -> io::Result<Stdio> {
-    let (ours, theirs) = io::pipe()?;
-    *reader = Some(ours);
-    Ok(theirs.into())
+fn watch(born: Born) -> io::Result<Started> {
+    let Born { group, leader, stdout, stderr } = born;
+    let end = sys::end_of(leader)?;
+    Ok(Started { group, end, stdout: stdout.map(receiver).transpose()?, stderr: Some(receiver(stderr)?) })
+}
+
+fn variable(name: &OsStr, value: &OsStr) -> Result<CString, Failed> {
+    let text = [name.as_bytes(), b"=", value.as_bytes()].concat();
+    c_string(&OsString::from_vec(text))
+}
+
+fn c_string(text: &OsStr) -> Result<CString, Failed> {
+    CString::new(text.as_bytes()).map_err(|error| birth(error.into()))
+}
+
+fn for_child(path: &ToolPath) -> Result<CString, Failed> {
+    path.for_child().map_err(|error| birth(error.into()))
 }
 
 fn receiver(pipe: PipeReader) -> io::Result<Receiver> {
     Receiver::from_owned_fd(pipe.into())
 }
 
-fn not_started(launch: &Launch, error: io::Error) -> Ending {
-    let hint = hint(launch, &error);
+fn not_started(launch: &Launch, failed: Failed) -> Ending {
+    let hint = hint(launch, &failed);
+    let Failed { step, error } = failed;
+    let named = |stream: &str, path: &ToolPath| io::Error::new(error.kind(), format!("{stream} `{path}`: {error}"));
+    let error = match (step, &launch.stdin, &launch.stdout) {
+        (Step::Input, Some(path), _) => named("standard input", path),
+        (Step::Output, _, Some(path)) => named("standard output", path),
+        _ => error,
+    };
     Ending::NotStarted { program: launch.program.clone(), error, hint }
 }
 
 /// What to do about an error of the start: the system's own words name neither the file nor the reason.
-fn hint(launch: &Launch, error: &io::Error) -> String {
-    let Some(code) = error.raw_os_error() else { return String::new() };
+///
+/// The program lies on the host; the other paths are not ours to look at.
+fn hint(launch: &Launch, failed: &Failed) -> String {
+    let Some(code) = failed.error.raw_os_error() else { return String::new() };
     let program = &launch.program;
+    match (failed.step, code) {
+        (Step::Directory, libc::ENOENT | libc::ENOTDIR) => {
+            return format!("the working directory `{}` is gone", launch.cwd);
+        }
+        (Step::Directory, _) => return format!("the working directory `{}` cannot be entered", launch.cwd),
+        (Step::Input | Step::Output, _) => return String::new(),
+        (Step::Birth | Step::Program, _) => {}
+    }
     match code {
-        libc::ENOENT if !launch.cwd.is_dir() => format!("the working directory `{}` is gone", launch.cwd.display()),
         libc::ENOENT if !program.exists() => "there is no such file; install it, or correct `command` or `path` of the tool".into(),
         libc::ENOENT => missing_interpreter(program),
         libc::EACCES if !is_executable(program) => format!("it is not executable; try: chmod +x {}", program.display()),

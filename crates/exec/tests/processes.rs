@@ -173,7 +173,7 @@ async fn standard_input_is_empty_unless_a_file_is_given() {
     assert_eq!(ran(shell(&dir, "wc -c")).await.stdout.to_string().trim(), "0");
     fs::write(dir.path().join("words"), "five.").unwrap();
     let mut launch = shell(&dir, "wc -c");
-    launch.stdin = Some(dir.path().join("words"));
+    launch.stdin = Some(dir.path().join("words").into());
     assert_eq!(ran(launch).await.stdout.to_string().trim(), "5");
 }
 
@@ -183,11 +183,63 @@ async fn standard_output_goes_to_a_file_that_is_emptied_first() {
     let path = dir.path().join("result");
     fs::write(&path, "something longer than before").unwrap();
     let mut launch = shell(&dir, "echo short; echo err >&2");
-    launch.stdout = Some(path.clone());
+    launch.stdout = Some(path.clone().into());
     let report = ran(launch).await;
     assert_eq!(fs::read_to_string(path).unwrap(), "short\n");
     assert!(report.stdout.is_empty());
     assert_eq!(report.stderr.to_string(), "err\n");
+}
+
+/// The children of this process, with their open descriptors.
+fn children() -> Vec<(String, usize)> {
+    let ours = format!(" {} ", std::process::id());
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let is_ours = |stat: &str| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest[1..].starts_with(&ours));
+    processes
+        .filter(|process| fs::read_to_string(process.path().join("stat")).is_ok_and(|stat| is_ours(&stat)))
+        .map(|process| (process.path().display().to_string(), count(&process.path().join("fd"))))
+        .collect()
+}
+
+fn count(folder: &Path) -> usize {
+    fs::read_dir(folder).map_or(0, Iterator::count)
+}
+
+/// Its folder and files may lie in a mount that we serve: who waits there must not hold the mount's device open.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_that_waits_for_a_file_holds_nothing_else_of_ours() {
+    let dir = dir();
+    named_pipe(&dir, "input");
+    let mut launch = shell(&dir, "cat");
+    let value = format!("{}", dir.path().display());
+    launch.stdin = Some(dir.path().join("input").into());
+    let before: Vec<String> = children().into_iter().map(|(pid, _)| pid).collect();
+    let task = tokio::spawn(ran(launch));
+    let waits = async {
+        let only_standard = |(pid, open): &(String, usize)| !before.contains(pid) && *open == 3;
+        while !children().iter().any(only_standard) {
+            tokio::task::yield_now().await;
+        }
+    };
+    // Standard input, which it waits for, is still what we have: so 0, 1 and 2.
+    let closed = tokio::time::timeout(LONG, waits).await;
+    fs::write(dir.path().join("input"), &value).unwrap();
+    closed.expect("the child closes what it was born with");
+    assert_eq!(task.await.unwrap().stdout.to_string(), value);
+}
+
+#[tokio::test]
+async fn a_tool_starts_with_three_descriptors_and_the_signals_of_a_shell() {
+    let report = ran(shell(&dir(), "ls /proc/$$/fd; grep -E 'Sig(Blk|Ign|Cgt)' /proc/$$/status")).await;
+    let said = report.stdout.to_string();
+    // The shell itself opens no other; 255 is bash's.
+    assert!(said.starts_with("0\n1\n2\nSig") || said.starts_with("0\n1\n2\n255\nSig"), "{said}");
+    let mask = |name: &str| {
+        let line = said.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        u64::from_str_radix(line.trim(), 16).unwrap()
+    };
+    assert_eq!(mask("SigBlk:"), 0);
+    assert_eq!(mask("SigIgn:") & (1 << 12), 0, "SIGPIPE ends a tool");
 }
 
 #[tokio::test]
