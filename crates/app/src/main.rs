@@ -27,6 +27,9 @@ fn main() -> ExitCode {
     // clap ends the process with code 2 when flags are wrong, and with 0 for --help and --version.
     let cli = Cli::parse();
     start_log();
+    if let Err(error) = exec::raise_open_files() {
+        tracing::warn!(%error, "the limit of open files stays as it is; see `ulimit -n`");
+    }
     let outcome = match cli.command {
         Command::Run(args) => run_command::run(&args),
         Command::Mount(args) => mount_command::mount(&args),

@@ -10,12 +10,12 @@ use crate::checked::Checked;
 use crate::record::{Failure, Tried};
 use crate::workspace::{Collected, Made, Missing, Trouble, Workspace};
 use base::ByteSize;
-use exec::{Ending, Launch};
+use exec::{Ending, Launch, ToolPath};
 use flow::{Command, DataId, TaskId, ToolId};
 use report::{Captured, ReasonKind};
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
@@ -103,10 +103,10 @@ impl Context {
 
     fn expand(&self, task: TaskId) -> Command {
         match &self.workspace {
-            None => self.flow.command(task, Path::new(""), &|_: DataId| String::new()),
+            None => self.flow.command(task, "", &|_: DataId| String::new()),
             Some(workspace) => {
-                let path_of = |id| workspace.path_of(id).to_string_lossy().into_owned();
-                self.flow.command(task, &workspace.dir_of(task), &path_of)
+                let path_of = |id| workspace.path_of(id).text();
+                self.flow.command(task, &workspace.dir_of(task).text(), &path_of)
             }
         }
     }
@@ -135,9 +135,9 @@ impl Context {
             program: self.program(tried.task),
             args: command.args.iter().map(OsString::from).collect(),
             env: self.environment_of(tool, command, tried.task, attempt),
-            cwd: cwd.unwrap_or_else(|| self.elsewhere.clone()),
-            stdin: command.stdin.as_ref().map(PathBuf::from),
-            stdout: command.stdout.as_ref().map(PathBuf::from),
+            cwd: cwd.unwrap_or_else(|| self.elsewhere.clone().into()),
+            stdin: command.stdin.as_ref().map(ToolPath::from),
+            stdout: command.stdout.as_ref().map(ToolPath::from),
             timeout: tool.timeout_ms.map(Duration::from_millis),
             grace: self.grace,
         };
@@ -188,7 +188,7 @@ impl Context {
         let named = missing
             .iter()
             .take(NAMED_MAX)
-            .map(|one| format!("{} ({}: {})", workflow.data_name(one.data), one.path.display(), one.found));
+            .map(|one| format!("{} ({}: {})", workflow.data_name(one.data), one.path, one.found));
         let more = missing.len().saturating_sub(NAMED_MAX);
         let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
         let list: Vec<String> = named.collect();

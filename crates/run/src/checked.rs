@@ -2,7 +2,6 @@
 
 use base::Problem;
 use flow::{Command, DataId, ParamKind, Plan, Script, Task, TaskId, Workflow};
-use std::path::Path;
 
 /// A workflow that was proved whole.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,7 +70,7 @@ impl Checked {
     }
 
     /// The command of a task that runs in `dir`, with members where `path_of` says.
-    pub fn command(&self, id: TaskId, dir: &Path, path_of: &dyn Fn(DataId) -> String) -> Command {
-        self.plan.command(&self.workflow, id, &dir.to_string_lossy(), path_of)
+    pub fn command(&self, id: TaskId, dir: &str, path_of: &dyn Fn(DataId) -> String) -> Command {
+        self.plan.command(&self.workflow, id, dir, path_of)
     }
 }

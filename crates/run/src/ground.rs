@@ -1,7 +1,7 @@
 //! What a run stands on: an embedded pool, and the mount or RAM disk through which tasks see it.
 //!
-//! The parts are dropped in the order of the fields, which is the order that leaves nothing behind: first the workspace
-//! (its removals go through the mount), then the mount, then the claim with its folder.
+//! The parts are dropped in the order of the fields, which is the order that leaves nothing behind: first the mount, then the
+//! claim with its folder.
 
 use crate::checked::Checked;
 use crate::last_resort::Remains;
@@ -59,35 +59,26 @@ impl Ground {
     ///
     /// A mount that is refused although it looked possible (containers do that) becomes staging if the form was ours to
     /// choose; `choice` then says so.
-    pub fn prepare(order: &Order, choice: &mut Choice, memory: ByteSize) -> Result<Self, Problem> {
+    pub async fn prepare(order: &Order, choice: &mut Choice, memory: ByteSize) -> Result<Self, Problem> {
         let runtime = RuntimeDir::of_user()?;
         clear_the_dead(&runtime)?;
         let mut claim = runtime.claim(&order.run_id)?;
         let pool = embedded_pool(memory, order.space_wait)?;
-        let mounted = match choice.mode {
-            Mode::Mount => Some(Mount::new(pool.clone(), claim.mount_point(), &fuse::Options::named(claim.name()))),
+        let mount = match choice.mode {
+            Mode::Mount => mount(&pool, &claim, order, choice).await?,
             _ => None,
-        };
-        let mount = match mounted {
-            Some(Err(error)) if order.storage == Storage::Auto => {
-                *choice = Choice { mode: Mode::Staging, line: format!("RAM-disk staging, since {error}") };
-                None
-            }
-            mounted => mounted.transpose()?,
         };
         let ram_disk = if mount.is_some() { None } else { Some(make_ram_disk(&mut claim)?) };
         Ok(Self { pool, mount, ram_disk, claim })
     }
 
-    /// The folder below which tasks find everything.
-    pub fn root(&self) -> &Path {
-        self.ram_disk.as_deref().unwrap_or_else(|| self.claim.mount_point())
-    }
-
     /// The pool as tasks see it.
     pub fn workspace(&self, flow: Arc<Checked>, cancel: CancellationToken) -> Workspace {
-        let form = if self.mount.is_some() { Workspace::mounted } else { Workspace::staged };
-        form(self.pool.clone(), self.root().to_path_buf(), flow, cancel)
+        let pool = self.pool.clone();
+        match &self.ram_disk {
+            Some(ram_disk) => Workspace::staged(pool, ram_disk.clone(), flow, cancel),
+            None => Workspace::mounted(pool, self.claim.mount_point().into(), flow, cancel),
+        }
     }
 
     /// What a process that must end at once has to clear.
@@ -101,6 +92,21 @@ impl Ground {
         let unmounted = self.mount.map_or(Ok(()), |mount| mount.unmount().map(drop).map_err(|error| error.to_string()));
         drop(self.claim);
         unmounted
+    }
+}
+
+/// Mounts the pool; none if the mount was refused and the form was ours to choose.
+async fn mount(pool: &Vfs, claim: &Claim, order: &Order, choice: &mut Choice) -> Result<Option<Mount>, Problem> {
+    // Another session than ours, so that its kernel is told what we change.
+    let session = pool.another().await.map_err(|refusal| Problem::new(format!("the pool: {refusal}")))?;
+    // What a failed attempt left is removed beside the mount, and the next attempt must not see it.
+    let options = fuse::Options { cache_for: Duration::ZERO, ..fuse::Options::named(claim.name()) };
+    match Mount::new(session, claim.mount_point(), &options) {
+        Err(error) if order.storage == Storage::Auto => {
+            *choice = Choice { mode: Mode::Staging, line: format!("RAM-disk staging, since {error}") };
+            Ok(None)
+        }
+        mounted => Ok(Some(mounted?)),
     }
 }
 

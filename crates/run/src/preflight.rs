@@ -27,7 +27,7 @@ pub fn programs(flow: &Checked) -> Result<HashMap<ToolId, PathBuf>, Vec<Problem>
     let (mut found, mut problems) = (HashMap::new(), Vec::new());
     for (id, tool) in (0..).map(ToolId).zip(&workflow.tools) {
         let Some(first) = called.get(&id) else { continue };
-        let program = flow.command(*first, Path::new(""), &|_| String::new()).program;
+        let program = flow.command(*first, "", &|_| String::new()).program;
         let here = Path::new(&tool.here);
         let dirs = exec::search_dirs(&tool.path, here, path.as_deref());
         match exec::which(OsStr::new(&program), &dirs, here) {

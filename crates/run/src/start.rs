@@ -37,7 +37,7 @@ pub async fn run(
 ) -> Result<Run, Vec<Problem>> {
     let begun = Instant::now();
     let mut prepared = prepare(&order)?;
-    let ground = if prepared.choice.mode == Mode::None { None } else { Some(stand(&order, &mut prepared)?) };
+    let ground = if prepared.choice.mode == Mode::None { None } else { Some(stand(&order, &mut prepared).await?) };
     last_resort.arm(ground.as_ref().map(|ground| ground.remains(&order.run_id)));
     let flow = order.flow.clone();
     let workspace = ground.as_ref().map(|ground| ground.workspace(flow.clone(), cancel.clone()));
@@ -73,8 +73,8 @@ pub async fn run(
 }
 
 /// The pool, and the way to it.
-fn stand(order: &Order, prepared: &mut Prepared) -> Result<Ground, Vec<Problem>> {
-    Ground::prepare(order, &mut prepared.choice, prepared.memory).map_err(|problem| vec![problem])
+async fn stand(order: &Order, prepared: &mut Prepared) -> Result<Ground, Vec<Problem>> {
+    Ground::prepare(order, &mut prepared.choice, prepared.memory).await.map_err(|problem| vec![problem])
 }
 
 /// The report before anything ran.

@@ -1,11 +1,12 @@
-//! Removes paths in the background, so that no task waits for the end of another's files.
+//! Removes paths of the pool in the background, so that no task waits for the end of another's files.
 
-use std::fs;
-use std::io;
-use std::os::unix::fs::PermissionsExt;
+use super::transfer::bytes_of;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
+use tokio::runtime::Handle;
+use vfs::Vfs;
+use wire::{Outcome, Refusal};
 
 /// A thread that removes what it is told to, in order.
 ///
@@ -18,13 +19,14 @@ pub struct Janitor {
 }
 
 impl Janitor {
-    /// Starts the thread.
-    pub fn new() -> Self {
+    /// Starts the thread. Must be called within a tokio runtime.
+    pub fn new(pool: Vfs) -> Self {
         let (queue, told) = channel::<PathBuf>();
+        let runtime = Handle::current();
         let work = move || {
-            for path in told {
-                if let Err(error) = remove(&path) {
-                    tracing::warn!(path = %path.display(), %error, "a file that is no longer needed stays in the pool");
+            for place in told {
+                if let Err(refusal) = runtime.block_on(remove(&pool, &place)) {
+                    tracing::warn!(path = %place.display(), %refusal, "a file that is no longer needed stays in the pool");
                 }
             }
         };
@@ -32,15 +34,11 @@ impl Janitor {
         Self { queue: Some(queue), thread }
     }
 
-    /// Asks for `path` to be removed, with all that is in it, and its folder too if that is then empty.
-    pub fn remove(&self, path: PathBuf) {
-        let refused = match &self.queue {
-            Some(queue) => queue.send(path).err().map(|refused| refused.0),
-            None => Some(path),
-        };
-        // Without its thread the janitor does the work at once.
-        if let Some(path) = refused {
-            let _ = remove(&path);
+    /// Asks for `place` below the pool's root to be removed, with all that is in it, and its folder too if that is then empty.
+    pub fn remove(&self, place: PathBuf) {
+        // Without its thread nothing is removed before the end of the run, when the pool goes.
+        if let Some(Err(left)) = self.queue.as_ref().map(|queue| queue.send(place)) {
+            tracing::warn!(path = %left.0.display(), "a file that is no longer needed stays in the pool");
         }
     }
 
@@ -59,48 +57,16 @@ impl Drop for Janitor {
     }
 }
 
-fn remove(path: &Path) -> io::Result<()> {
-    match remove_any(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+async fn remove(pool: &Vfs, place: &Path) -> Outcome<()> {
+    match pool.remove_tree(bytes_of(place)).await {
+        Err(Refusal::NotFound(_)) => return Ok(()),
         outcome => outcome?,
     }
     // The folder goes with its last file; while there are others this is refused, as it should be.
-    if let Some(folder) = path.parent() {
-        let _ = fs::remove_dir(folder);
-    }
-    Ok(())
-}
-
-/// Most paths are files, so that is tried first: one call instead of two.
-pub(crate) fn remove_any(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() == io::ErrorKind::IsADirectory => remove_folder(path),
-        outcome => outcome,
-    }
-}
-
-/// Tools leave folders that even their owner may not enter or change; those are opened first.
-fn remove_folder(path: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            open_folders(path)?;
-            fs::remove_dir_all(path)
-        }
-        outcome => outcome,
-    }
-}
-
-/// Gives the owner all rights on a folder and those below it. Links are not followed.
-fn open_folders(top: &Path) -> io::Result<()> {
-    let mut folders = vec![top.to_path_buf()];
-    while let Some(folder) = folders.pop() {
-        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700))?;
-        for entry in fs::read_dir(&folder)? {
-            let entry = entry?;
-            if entry.file_type()?.is_dir() {
-                folders.push(entry.path());
-            }
-        }
+    let folder = place.parent().and_then(|folder| Some((folder.parent()?, folder.file_name()?)));
+    if let Some((above, name)) = folder {
+        let above = pool.resolve(bytes_of(above)).await?.file;
+        let _ = pool.remove_directory(above, bytes_of(name.as_ref())).await;
     }
     Ok(())
 }
@@ -108,34 +74,26 @@ fn open_folders(top: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
 
-    #[test]
-    fn folders_that_nobody_may_enter_go_too() {
-        let root = tempfile::tempdir().unwrap();
-        let top = root.path().join("scratch");
-        fs::create_dir_all(top.join("deep/er")).unwrap();
-        fs::write(top.join("deep/file"), "x").unwrap();
-        for folder in ["deep/er", "deep", ""] {
-            fs::set_permissions(top.join(folder), fs::Permissions::from_mode(0o000)).unwrap();
+    #[tokio::test(flavor = "multi_thread")]
+    async fn files_go_and_their_folder_with_the_last() {
+        let settings = node::Settings::new(base::ByteSize::mib(32));
+        let engine = store::Model::new(32 << 20, settings.stripe_bytes);
+        let pool = Vfs::new(client::Client::embedded(node::embedded(settings, Arc::new(engine))));
+        for folder in ["t.1/scratch", "t.2"] {
+            pool.make_directories(folder.as_bytes()).await.unwrap();
         }
-        remove_any(&top).unwrap();
-        assert!(!top.exists());
-    }
-
-    #[test]
-    fn files_go_and_their_folder_with_the_last() {
-        let root = tempfile::tempdir().unwrap();
-        let folder = root.path().join("t.1");
-        fs::create_dir(&folder).unwrap();
-        fs::write(folder.join("a"), "a").unwrap();
-        fs::create_dir(folder.join("scratch")).unwrap();
-        fs::write(folder.join("scratch/b"), "b").unwrap();
-        let mut janitor = Janitor::new();
-        for name in ["a", "never-there", "scratch"] {
-            janitor.remove(folder.join(name));
+        for file in ["t.1/a", "t.1/scratch/b", "t.2/a", "t.2/kept"] {
+            pool.write_file(file.as_bytes(), b"x").await.unwrap();
         }
-        janitor.close();
-        assert!(!folder.exists());
-        assert!(root.path().exists(), "only the folder that held the files goes");
+        let mut janitor = Janitor::new(pool.clone());
+        for place in ["t.1/a", "t.1/never-there", "t.1/scratch", "t.2/a"] {
+            janitor.remove(place.into());
+        }
+        tokio::task::spawn_blocking(move || janitor.close()).await.unwrap();
+        assert!(matches!(pool.resolve(b"t.1").await, Err(Refusal::NotFound(_))));
+        assert_eq!(pool.read_file(b"t.2/kept").await.unwrap(), b"x");
+        assert!(matches!(pool.resolve(b"t.2/a").await, Err(Refusal::NotFound(_))));
     }
 }

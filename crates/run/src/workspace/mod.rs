@@ -7,13 +7,14 @@
 //! root         the mount of the pool                  a folder on a RAM disk
 //! enter        folder made in the pool                folder made; inputs copied from the pool, once for all who read
 //! collect      outputs looked up, leftovers removed   outputs copied into the pool, the folder removed
-//! drop         removed through the mount              removed in the pool
+//! drop         removed in the pool, soon              removed in the pool
 //! ```
 //!
-//! The pool is the truth in both: exports and checks read it. In the mounted form whatever is removed is removed through
-//! the mount, so that the kernel's caches never show what is gone.
+//! The pool is the truth in both: exports and checks read it. In the mounted form nothing here touches the mount: this process
+//! serves it, and would wait for itself ([`exec::ToolPath`] keeps that so).
 
 mod copies;
+mod host;
 mod janitor;
 mod mounted;
 mod staged;
@@ -25,6 +26,7 @@ pub use trouble::Trouble;
 
 use crate::checked::Checked;
 use crate::layout;
+use exec::ToolPath;
 use flow::{Command, DataId, TaskId};
 use mounted::Mounted;
 use staged::Staged;
@@ -44,7 +46,6 @@ pub struct Workspace {
 #[derive(Debug, Clone)]
 pub(crate) struct Base {
     pool: Vfs,
-    root: PathBuf,
     flow: Arc<Checked>,
     owner: wire::Owner,
     /// Fires when the run is ended: copies that wait for space give up.
@@ -81,32 +82,39 @@ pub struct Missing {
     /// The member.
     pub data: DataId,
     /// Where it was expected.
-    pub path: PathBuf,
+    pub path: ToolPath,
     /// What was found there: nothing, a directory, a link.
     pub found: &'static str,
 }
 
 impl Workspace {
-    /// The form in which the mount at `root` shows the pool.
-    pub fn mounted(pool: Vfs, root: PathBuf, flow: Arc<Checked>, cancel: CancellationToken) -> Self {
-        let base = Base { pool, root, flow, owner: current_owner(), cancel };
-        Self { base, form: Form::Mounted(Mounted::new()) }
+    /// The form in which the mount at `root` shows the pool. Must be called within a tokio runtime.
+    pub fn mounted(pool: Vfs, root: ToolPath, flow: Arc<Checked>, cancel: CancellationToken) -> Self {
+        let form = Form::Mounted(Mounted::new(pool.clone(), root));
+        Self { base: Base { pool, flow, owner: current_owner(), cancel }, form }
     }
 
     /// The form with copies in `root`, a folder on a RAM disk.
     pub fn staged(pool: Vfs, root: PathBuf, flow: Arc<Checked>, cancel: CancellationToken) -> Self {
-        let base = Base { pool, root, flow, owner: current_owner(), cancel };
-        Self { base, form: Form::Staged(Staged::default()) }
+        let form = Form::Staged(Staged::new(root));
+        Self { base: Base { pool, flow, owner: current_owner(), cancel }, form }
     }
 
     /// The absolute path by which tasks know member `id`.
-    pub fn path_of(&self, id: DataId) -> PathBuf {
-        self.base.root.join(layout::member(&self.base.flow, id))
+    pub fn path_of(&self, id: DataId) -> ToolPath {
+        self.below_root(layout::member(&self.base.flow, id))
     }
 
     /// The absolute path of a task's folder.
-    pub fn dir_of(&self, task: TaskId) -> PathBuf {
-        self.base.root.join(layout::task_dir(&self.base.flow, task))
+    pub fn dir_of(&self, task: TaskId) -> ToolPath {
+        self.below_root(layout::task_dir(&self.base.flow, task))
+    }
+
+    fn below_root(&self, place: impl AsRef<Path>) -> ToolPath {
+        match &self.form {
+            Form::Mounted(mounted) => mounted.root.join(place),
+            Form::Staged(staged) => staged.root.join(place).into(),
+        }
     }
 
     /// Shows the inputs below `data`: bound read-only, or copied into the pool with `stage_in`. Paths that are relative
@@ -123,7 +131,7 @@ impl Workspace {
             match &self.form {
                 _ if stage_in => transfer::into_pool(&self.base, host, &place).await.map(drop)?,
                 Form::Mounted(_) => self.base.bind(&host, &place).await?,
-                Form::Staged(_) => staged::link_input(&self.base, &host, &place)?,
+                Form::Staged(staged) => staged.link_input(&host, &place)?,
             }
         }
         Ok(())
@@ -132,7 +140,7 @@ impl Workspace {
     /// Makes the task's folder with its lists and links, and brings its inputs where they are looked for.
     pub async fn enter(&self, task: TaskId, command: &Command) -> Result<(), Trouble> {
         match &self.form {
-            Form::Mounted(_) => mounted::enter(&self.base, task, command).await,
+            Form::Mounted(mounted) => mounted.enter(&self.base, task, command).await,
             Form::Staged(staged) => staged.enter(&self.base, task, command).await,
         }
     }
@@ -157,7 +165,7 @@ impl Workspace {
     pub async fn drop_member(&self, id: DataId) -> Result<(), Trouble> {
         let place = layout::member(&self.base.flow, id);
         match &self.form {
-            Form::Mounted(mounted) => mounted.remove(self.base.root.join(place)),
+            Form::Mounted(mounted) => mounted.remove(place),
             Form::Staged(_) => self.base.remove(&place).await?,
         }
         Ok(())
@@ -170,15 +178,17 @@ impl Workspace {
 
     /// What all copies on the RAM disk take, in bytes; 0 with the mount, where everything is in the pool.
     pub fn copies_bytes(&self) -> u64 {
-        match self.form {
+        match &self.form {
             Form::Mounted(_) => 0,
-            Form::Staged(_) => copies::bytes_below(&self.base.root),
+            Form::Staged(staged) => copies::bytes_below(&staged.root),
         }
     }
 
-    /// Who of `running` has the largest folder.
+    /// Who of `running` has the largest folder on the RAM disk.
     pub fn largest(&self, running: impl Iterator<Item = TaskId>) -> Option<TaskId> {
-        running.max_by_key(|task| copies::bytes_below(&self.dir_of(*task)))
+        let Form::Staged(staged) = &self.form else { return None };
+        let folder = |task| staged.root.join(layout::task_dir(&self.base.flow, task));
+        running.max_by_key(|task| copies::bytes_below(&folder(*task)))
     }
 
     /// How full the pool is.
@@ -190,11 +200,11 @@ impl Workspace {
     pub fn full_ram_disk(&self) -> Option<(&Path, wire::Usage)> {
         // A writer that was refused leaves less than it wanted, which is rarely more.
         const LEFT_BYTES_MAX: u64 = 1 << 20;
-        let Form::Staged(_) = self.form else { return None };
-        let disk = rustix::fs::statvfs(&self.base.root).ok()?;
+        let Form::Staged(staged) = &self.form else { return None };
+        let disk = rustix::fs::statvfs(&staged.root).ok()?;
         let (left, capacity) = (disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize);
         let usage = wire::Usage { used: capacity.saturating_sub(left), capacity, ..wire::Usage::default() };
-        (left < LEFT_BYTES_MAX).then_some((self.base.root.as_path(), usage))
+        (left < LEFT_BYTES_MAX).then_some((staged.root.as_path(), usage))
     }
 
     /// Waits for what is still being removed.

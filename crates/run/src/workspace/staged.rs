@@ -1,28 +1,34 @@
 //! The staged form: copies on a RAM disk around each task (paper 001, section 4.2.3, "RAM disk as generic storage buffer").
 
-use super::janitor::remove_any;
-use super::{Base, Collected, Made, Missing, Trouble, transfer};
+use super::host::remove_any;
+use super::{Base, Collected, Made, Missing, Trouble, mounted, transfer};
 use crate::layout;
 use flow::{Command, DataId, TaskId};
 use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Which members lie on the RAM disk now, and how many running tasks read each.
-///
-/// One lock over all: while a member is copied, a second task that reads it waits for the copy instead of making another.
-#[derive(Debug, Default)]
+/// The RAM disk's folder, and which members lie there now.
+#[derive(Debug)]
 pub struct Staged {
+    /// Where tasks find everything: host files, which we may touch.
+    pub root: PathBuf,
+    /// How many running tasks read each member. One lock over all: while a member is copied, a second task that reads it waits
+    /// for the copy instead of making another.
     resident: tokio::sync::Mutex<HashMap<DataId, u32>>,
 }
 
 impl Staged {
+    pub fn new(root: PathBuf) -> Self {
+        Self { root, resident: tokio::sync::Mutex::default() }
+    }
+
     /// All or nothing: if this fails, the task holds no input and has no folder.
     pub async fn enter(&self, base: &Base, task: TaskId, command: &Command) -> Result<(), Trouble> {
         self.bring(base, task).await?;
-        if let Err(trouble) = furnish(base, task, command) {
+        if let Err(trouble) = self.furnish(base, task, command) {
             self.leave(base, task).await?;
             return Err(trouble);
         }
@@ -33,9 +39,9 @@ impl Staged {
         let (mut made, mut missing) = (Vec::new(), Vec::new());
         for data in base.outputs(task) {
             let place = layout::member(&base.flow, data);
-            let path = base.root.join(&place);
+            let path = self.root.join(&place);
             match not_a_file(&path) {
-                Some(found) => missing.push(Missing { data, path, found }),
+                Some(found) => missing.push(Missing { data, path: path.into(), found }),
                 None if missing.is_empty() => {
                     made.push(Made { data, bytes: transfer::into_pool(base, path, &place).await? });
                 }
@@ -52,20 +58,16 @@ impl Staged {
     /// Removes what the attempt left on the RAM disk, and what it already had brought into the pool.
     pub async fn discard(&self, base: &Base, task: TaskId) -> Result<(), Trouble> {
         let left = self.leave(base, task).await;
-        let dir = layout::task_dir(&base.flow, task);
-        let removed = match base.find(Path::new(&dir)).await? {
-            Some(_) => base.remove(Path::new(&dir)).await,
-            None => Ok(()),
-        };
-        left.and(removed)
+        left.and(mounted::discard(base, task).await)
     }
 
     /// Gives back the inputs and removes the task's folder.
     pub async fn leave(&self, base: &Base, task: TaskId) -> Result<(), Trouble> {
         // A folder that stays must not keep the inputs too.
-        let removed = remove(&base.root.join(layout::task_dir(&base.flow, task)));
+        let removed = remove(&self.root.join(layout::task_dir(&base.flow, task)));
         let mut resident = self.resident.lock().await;
-        let given_back = copied_inputs(base, task).into_iter().map(|data| give_back(base, &mut resident, data));
+        let given_back =
+            self.copied_inputs(base, task).into_iter().map(|data| self.give_back(base, &mut resident, data));
         given_back.fold(removed, Result::and)
     }
 
@@ -73,12 +75,12 @@ impl Staged {
     async fn bring(&self, base: &Base, task: TaskId) -> Result<(), Trouble> {
         let mut resident = self.resident.lock().await;
         let mut brought = Vec::new();
-        for data in copied_inputs(base, task) {
+        for data in self.copied_inputs(base, task) {
             let place = layout::member(&base.flow, data);
             if !resident.contains_key(&data)
-                && let Err(trouble) = transfer::out_of_pool(base, &place, base.root.join(&place)).await
+                && let Err(trouble) = transfer::out_of_pool(base, &place, self.root.join(&place)).await
             {
-                brought.into_iter().try_for_each(|data| give_back(base, &mut resident, data))?;
+                brought.into_iter().try_for_each(|data| self.give_back(base, &mut resident, data))?;
                 return Err(trouble);
             }
             *resident.entry(data).or_default() += 1;
@@ -86,42 +88,50 @@ impl Staged {
         }
         Ok(())
     }
-}
 
-/// One reader less; the copy goes with the last.
-fn give_back(base: &Base, resident: &mut HashMap<DataId, u32>, data: DataId) -> Result<(), Trouble> {
-    let readers = resident.get_mut(&data).expect("a task gives back only what it was brought");
-    *readers -= 1;
-    if *readers > 0 {
-        return Ok(());
-    }
-    resident.remove(&data);
-    remove(&base.root.join(layout::member(&base.flow, data)))
-}
-
-/// Makes the task's folder with its lists and links.
-fn furnish(base: &Base, task: TaskId, command: &Command) -> Result<(), Trouble> {
-    let dir = base.root.join(layout::task_dir(&base.flow, task));
-    fs::create_dir_all(&dir).map_err(Trouble::host(dir))?;
-    for (path, text) in &command.lists {
-        fs::write(path, text).map_err(Trouble::host(path))?;
-    }
-    for dir in &command.dirs {
-        fs::create_dir_all(&dir.path).map_err(Trouble::host(&dir.path))?;
-        for (name, target) in &dir.links {
-            symlink(target, Path::new(&dir.path).join(name)).map_err(Trouble::host(&dir.path))?;
+    /// One reader less; the copy goes with the last.
+    fn give_back(&self, base: &Base, resident: &mut HashMap<DataId, u32>, data: DataId) -> Result<(), Trouble> {
+        let readers = resident.get_mut(&data).expect("a task gives back only what it was brought");
+        *readers -= 1;
+        if *readers > 0 {
+            return Ok(());
         }
+        resident.remove(&data);
+        remove(&self.root.join(layout::member(&base.flow, data)))
     }
-    Ok(())
-}
 
-/// The inputs of a task that lie in the pool, each once; bound ones are links that were made at the start.
-fn copied_inputs(base: &Base, task: TaskId) -> Vec<DataId> {
-    let mut inputs: Vec<DataId> = base.flow.inputs(task).collect();
-    inputs.sort_unstable();
-    inputs.dedup();
-    inputs.retain(|id| !base.root.join(layout::member(&base.flow, *id)).is_symlink());
-    inputs
+    /// Makes the task's folder with its lists and links.
+    fn furnish(&self, base: &Base, task: TaskId, command: &Command) -> Result<(), Trouble> {
+        let dir = self.root.join(layout::task_dir(&base.flow, task));
+        fs::create_dir_all(&dir).map_err(Trouble::host(dir))?;
+        for (path, text) in &command.lists {
+            fs::write(path, text).map_err(Trouble::host(path))?;
+        }
+        for dir in &command.dirs {
+            fs::create_dir_all(&dir.path).map_err(Trouble::host(&dir.path))?;
+            for (name, target) in &dir.links {
+                symlink(target, Path::new(&dir.path).join(name)).map_err(Trouble::host(&dir.path))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// An input stays on the host's disk: a link leads to it.
+    pub fn link_input(&self, host: &Path, place: &Path) -> Result<(), Trouble> {
+        let link = self.root.join(place);
+        let folder = link.parent().map(Path::to_path_buf).unwrap_or_default();
+        fs::create_dir_all(&folder).map_err(Trouble::host(folder))?;
+        symlink(host, &link).map_err(Trouble::host(link))
+    }
+
+    /// The inputs of a task that lie in the pool, each once; bound ones are links that were made at the start.
+    fn copied_inputs(&self, base: &Base, task: TaskId) -> Vec<DataId> {
+        let mut inputs: Vec<DataId> = base.flow.inputs(task).collect();
+        inputs.sort_unstable();
+        inputs.dedup();
+        inputs.retain(|id| !self.root.join(layout::member(&base.flow, *id)).is_symlink());
+        inputs
+    }
 }
 
 /// What stands where an output should be, if it is no regular file.
@@ -133,14 +143,6 @@ fn not_a_file(path: &Path) -> Option<&'static str> {
         Ok(metadata) if metadata.is_symlink() => Some("a symbolic link is there, and the pool keeps files"),
         Ok(_) => Some("something is there that is no regular file"),
     }
-}
-
-/// An input stays on the host's disk: a link leads to it.
-pub fn link_input(base: &Base, host: &Path, place: &Path) -> Result<(), Trouble> {
-    let link = base.root.join(place);
-    let folder = link.parent().map(Path::to_path_buf).unwrap_or_default();
-    fs::create_dir_all(&folder).map_err(Trouble::host(folder))?;
-    symlink(host, &link).map_err(Trouble::host(link))
 }
 
 fn remove(path: &Path) -> Result<(), Trouble> {

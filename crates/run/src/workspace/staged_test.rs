@@ -1,9 +1,11 @@
 //! Copies on the RAM disk come with their first reader and go with their last, whatever happens to the readers.
 
 use crate::checked::Checked;
+use crate::layout;
 use crate::workspace::{Collected, Workspace};
 use flow::{DataId, TaskId};
 use std::fs;
+use std::path::PathBuf;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -28,7 +30,7 @@ const SECOND: TaskId = TaskId(2);
 struct Bench {
     space: Workspace,
     flow: Arc<Checked>,
-    _disk: tempfile::TempDir,
+    disk: tempfile::TempDir,
 }
 
 impl Bench {
@@ -39,21 +41,30 @@ impl Bench {
         let pool = vfs::Vfs::new(client::Client::embedded(node::embedded(settings, Arc::new(engine))));
         let disk = tempfile::tempdir().unwrap();
         let space = Workspace::staged(pool, disk.path().to_path_buf(), flow.clone(), CancellationToken::new());
-        let bench = Self { space, flow, _disk: disk };
+        let bench = Self { space, flow, disk };
         bench.enter(MAKE).await;
-        fs::write(bench.space.path_of(A), "tide").unwrap();
+        fs::write(bench.path_of(A), "tide").unwrap();
         assert!(matches!(bench.space.collect(MAKE, false).await.unwrap(), Collected::All(made) if made[0].bytes == 4));
         bench
     }
 
     async fn enter(&self, task: TaskId) {
-        let path_of = |id| self.space.path_of(id).display().to_string();
-        let command = self.flow.command(task, &self.space.dir_of(task), &path_of);
+        let path_of = |id| self.space.path_of(id).text();
+        let command = self.flow.command(task, &self.space.dir_of(task).text(), &path_of);
         self.space.enter(task, &command).await.unwrap();
     }
 
+    /// Where a member lies on the RAM disk.
+    fn path_of(&self, id: DataId) -> PathBuf {
+        self.disk.path().join(layout::member(&self.flow, id))
+    }
+
+    fn dir_of(&self, task: TaskId) -> PathBuf {
+        self.disk.path().join(layout::task_dir(&self.flow, task))
+    }
+
     fn copy_of_a(&self) -> bool {
-        self.space.path_of(A).exists()
+        self.path_of(A).exists()
     }
 }
 
@@ -65,11 +76,11 @@ async fn a_copy_goes_with_its_last_reader() {
     bench.enter(SECOND).await;
     bench.space.discard(FIRST).await.unwrap();
     assert!(bench.copy_of_a(), "the second task still reads it");
-    assert_eq!(fs::read(bench.space.path_of(A)).unwrap(), b"tide");
-    fs::write(bench.space.path_of(DataId(2)), "out").unwrap();
+    assert_eq!(fs::read(bench.path_of(A)).unwrap(), b"tide");
+    fs::write(bench.path_of(DataId(2)), "out").unwrap();
     assert!(matches!(bench.space.collect(SECOND, false).await.unwrap(), Collected::All(_)));
     assert!(!bench.copy_of_a());
-    assert!(!bench.space.dir_of(SECOND).exists());
+    assert!(!bench.dir_of(SECOND).exists());
 }
 
 #[tokio::test]
@@ -81,7 +92,7 @@ async fn a_missing_output_keeps_the_folder_until_it_is_discarded_and_then_all_go
     };
     assert_eq!((missing[0].data, missing[0].found), (B, "nothing is there"));
     bench.space.discard(FIRST).await.unwrap();
-    assert!(!bench.copy_of_a() && !bench.space.dir_of(FIRST).exists());
+    assert!(!bench.copy_of_a() && !bench.dir_of(FIRST).exists());
 }
 
 #[tokio::test]
@@ -89,7 +100,7 @@ async fn a_failed_attempt_leaves_nothing_in_the_pool() {
     let bench = Bench::new().await;
     let before = bench.space.usage().files;
     bench.enter(FIRST).await;
-    fs::write(bench.space.path_of(B), "half").unwrap();
+    fs::write(bench.path_of(B), "half").unwrap();
     assert!(matches!(bench.space.collect(FIRST, false).await.unwrap(), Collected::All(_)));
     bench.enter(FIRST).await;
     bench.space.discard(FIRST).await.unwrap();
@@ -100,8 +111,8 @@ async fn a_failed_attempt_leaves_nothing_in_the_pool() {
 async fn a_task_that_cannot_have_its_input_holds_nothing() {
     let bench = Bench::new().await;
     bench.space.drop_member(A).await.unwrap();
-    let command = bench.flow.command(FIRST, &bench.space.dir_of(FIRST), &|_| String::new());
+    let command = bench.flow.command(FIRST, &bench.space.dir_of(FIRST).text(), &|_| String::new());
     let trouble = bench.space.enter(FIRST, &command).await.unwrap_err();
     assert!(!trouble.is_no_space());
-    assert!(!bench.copy_of_a() && !bench.space.dir_of(FIRST).exists());
+    assert!(!bench.copy_of_a() && !bench.dir_of(FIRST).exists());
 }

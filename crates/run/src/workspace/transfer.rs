@@ -135,17 +135,13 @@ fn copy_out(source: &mut PoolFile, host: &Path) -> io::Result<()> {
     }
 }
 
-fn bytes_of(path: &Path) -> &[u8] {
+/// A path of the pool, as the pool takes it.
+pub fn bytes_of(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
 }
 
 /// The pool by path: what both forms need of it.
 impl Base {
-    /// A path of the pool for an absolute one below the root.
-    pub(super) fn below_root<'a>(&self, path: &'a Path) -> &'a Path {
-        path.strip_prefix(&self.root).unwrap_or(path)
-    }
-
     pub(super) async fn make_dir(&self, place: &Path) -> Result<(), Trouble> {
         self.pool.make_directories(bytes_of(place)).await.map(drop).map_err(Trouble::pool(place))
     }

@@ -1,0 +1,58 @@
+//! Removing on the host what tools left there: copies on the RAM disk, with all that lies beside them.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// Most paths are files, so that is tried first: one call instead of two.
+pub(crate) fn remove_any(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => remove_folder(path),
+        outcome => outcome,
+    }
+}
+
+/// Tools leave folders that even their owner may not enter or change; those are opened first.
+fn remove_folder(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            open_folders(path)?;
+            fs::remove_dir_all(path)
+        }
+        outcome => outcome,
+    }
+}
+
+/// Gives the owner all rights on a folder and those below it. Links are not followed.
+fn open_folders(top: &Path) -> io::Result<()> {
+    let mut folders = vec![top.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700))?;
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                folders.push(entry.path());
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_that_nobody_may_enter_go_too() {
+        let root = tempfile::tempdir().unwrap();
+        let top = root.path().join("scratch");
+        fs::create_dir_all(top.join("deep/er")).unwrap();
+        fs::write(top.join("deep/file"), "x").unwrap();
+        for folder in ["deep/er", "deep", ""] {
+            fs::set_permissions(top.join(folder), fs::Permissions::from_mode(0o000)).unwrap();
+        }
+        remove_any(&top).unwrap();
+        assert!(!top.exists());
+    }
+}
