@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""Runs edge cases in a folder, each in an empty one of its own, and prints their outcomes as JSON.
+
+Usage: run.py TOPIC DIR. An outcome that begins with "broken" is a fault of the case itself.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import shutil
+import signal
+import sys
+import traceback
+from pathlib import Path
+
+from calls import EDGES, outcome
+
+SECONDS_MAX = 20
+
+
+def run(name: str, place: Path) -> object:
+    """The outcome of one case, which may not take long."""
+    place.mkdir()
+    os.chdir(place)
+    os.umask(0o022)
+    signal.alarm(SECONDS_MAX)
+    try:
+        return outcome(EDGES[name], place)
+    except Exception:  # noqa: BLE001 - the case is broken; the others may still be run
+        return "broken: " + traceback.format_exc()
+    finally:
+        signal.alarm(0)
+        os.chdir(place.parent)
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def slow(_number: int, _frame: object) -> None:
+    """A case that waits for ever ends with what it waited in."""
+    raise TimeoutError(f"waited for {SECONDS_MAX} s")
+
+
+def main() -> None:
+    """Runs the cases of a topic."""
+    topic, folder = sys.argv[1], Path(sys.argv[2])
+    importlib.import_module(topic)
+    signal.signal(signal.SIGALRM, slow)
+    # A call that is refused for a limit is an error number, not a signal.
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    print(json.dumps({name: run(name, folder / f"case{number}") for number, name in enumerate(EDGES)}))
+
+
+if __name__ == "__main__":
+    main()

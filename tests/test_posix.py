@@ -1,0 +1,122 @@
+"""The suites that file systems are judged by: pjdfstest and fsx, on the mount as on tmpfs.
+
+`tests/suites/install.sh` builds them; their configurations lie beside it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import pools
+import pytest
+
+SUITES = Path(__file__).parent / "suites"
+PROGRAMS = Path(__file__).parent.parent / "build/suites/bin"
+FSX_OPERATIONS = 20_000
+FSX_SECONDS_MAX = 200
+SOAK_OPERATIONS, SOAK_SEEDS = 1_000_000, range(1, 6)
+
+
+def program(name: str) -> str:
+    """The path of a suite."""
+    path = PROGRAMS / name
+    assert path.is_file(), f"{path} is not there: tests/suites/install.sh builds it"
+    return str(path)
+
+
+def pjdfstest(ground: Path, folder: Path) -> dict[str, str]:
+    """The verdict on each test, with what a failed one said."""
+    secondary = ground / f"beside-{folder.name}"
+    with pools.tmpfs(secondary):
+        command = [program("pjdfstest"), "-c", str(SUITES / "pjdfstest.toml"), "-p", str(folder), "-s", str(secondary)]
+        # Some tests try to leave files in the current folder.
+        environment = os.environ | {"NO_COLOR": "1", "RUST_BACKTRACE": "0"}
+        done = subprocess.run(command, cwd=ground, env=environment, capture_output=True, text=True, errors="replace", timeout=200, check=False)
+    assert "Summary" in done.stdout, done.stdout[-2000:] + done.stderr[-2000:]
+    verdicts = re.findall(r"^(\S+::\S+) +(ok|skipped|FAILED)\n((?:\t.*\n)*)", done.stdout, re.MULTILINE)
+    return {name: verdict + said.rstrip() if verdict == "FAILED" else verdict for name, verdict, said in verdicts}
+
+
+def test_pjdfstest_passes_on_the_mount_what_it_passes_on_tmpfs(binary: Path, ground: Path, tmpfs: Path, way: list[str]) -> None:
+    wanted = pjdfstest(ground, tmpfs)
+    assert list(wanted.values()).count("ok") >= 384, wanted
+    with pools.pool(binary, ground, "--shared", *way) as pool:
+        got = pjdfstest(ground, pool.dir)
+    differ = [f"{name}: tmpfs {verdict}, mount {got.get(name, 'missing')}" for name, verdict in sorted(wanted.items()) if got.get(name) != verdict]
+    assert not differ, f"{len(differ)} of {len(wanted)}:\n" + "\n".join(differ)
+
+
+@dataclass(frozen=True)
+class Fsx:
+    """What fsx does: which mix of operations (a configuration in suites/), from which seed, how many."""
+
+    mix: str
+    seed: int
+    operations: int
+
+    def run(self, ground: Path, file: Path) -> None:
+        """Runs it on a file; its last words are in the message if it finds a fault."""
+        numbers = ["-N", str(self.operations), "-S", str(self.seed)]
+        command = [program("fsx"), *numbers, "-P", str(ground), "-f", str(SUITES / f"{self.mix}.toml"), str(file)]
+        limit = FSX_SECONDS_MAX * max(1, self.operations // FSX_OPERATIONS)
+        environment = os.environ | {"RUST_BACKTRACE": "0"}
+        done = subprocess.run(command, cwd=ground, env=environment, capture_output=True, text=True, timeout=limit, check=False)
+        assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+
+    def run_on_pool(self, binary: Path, ground: Path, way: list[str], mounts: int) -> None:
+        """Runs it on the first mount; the others read the same file all the while, and see the same in the end."""
+        with ExitStack() as stack:
+            pool = stack.enter_context(pools.pool(binary, ground, *way, points=mounts))
+            (pool.dir / "fsx").touch()
+            readers = [stack.enter_context(Reader(folder / "fsx")) for folder in pool.dirs[1:]]
+            self.run(ground, pool.dir / "fsx")
+            for reader in readers:
+                reader.end()
+            assert len({(folder / "fsx").read_bytes() for folder in pool.dirs}) == 1
+            assert len({(folder / "fsx").stat().st_size for folder in pool.dirs}) == 1
+
+
+class Reader:
+    """Another process that reads a file over and over, until it is told to end."""
+
+    def __init__(self, file: Path) -> None:
+        command = [sys.executable, str(SUITES / "reader.py"), str(file)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self) -> Self:
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "reading\n"
+        return self
+
+    def end(self) -> None:
+        """Tells it to end; it must have met no error."""
+        _, said = self.process.communicate(timeout=60)
+        assert self.process.returncode == 0, said
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate()
+
+
+@pytest.mark.parametrize("mix", ["fsx", "fsx-unmapped"])
+@pytest.mark.parametrize("mounts", [1, 2])
+@pytest.mark.usefixtures("root")
+def test_fsx_finds_no_fault(binary: Path, ground: Path, way: list[str], mounts: int, mix: str) -> None:
+    seed = 1 + ["fsx", "fsx-unmapped"].index(mix) + 2 * mounts
+    Fsx(mix, seed, FSX_OPERATIONS).run_on_pool(binary, ground, way, mounts)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", SOAK_SEEDS)
+@pytest.mark.parametrize("mounts", [1, 2])
+@pytest.mark.usefixtures("root")
+def test_fsx_finds_no_fault_in_a_million_operations(binary: Path, ground: Path, way: list[str], mounts: int, seed: int) -> None:
+    Fsx("fsx", seed, SOAK_OPERATIONS).run_on_pool(binary, ground, way, mounts)

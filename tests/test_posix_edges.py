@@ -1,0 +1,56 @@
+"""Single calls with their edge cases: what comes of each on the mount is what comes of it on tmpfs, value or error number.
+
+The cases are in `edges/`, a file for each topic. Where a mount differs on purpose it stands in DIFFERENCES, with the outcome
+that SEMANTICS promises.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pools
+import pytest
+
+EDGES = Path(__file__).parent / "edges"
+TOPICS = sorted(path.stem for path in EDGES.glob("*.py") if path.stem not in ("calls", "run"))
+# The name of a case, and what comes of it on a mount instead.
+DIFFERENCES: dict[str, object] = {}
+SECONDS_MAX = 200
+SHOWN = 30
+
+
+def outcomes(topic: str, folder: Path) -> dict[str, object]:
+    """What came of each case of a topic in a folder."""
+    inside = folder / "edges"
+    inside.mkdir(mode=0o755)
+    command = [sys.executable, str(EDGES / "run.py"), topic, str(inside)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    came = json.loads(done.stdout)
+    broken = {name: said for name, said in came.items() if str(said).startswith("broken")}
+    assert not broken, f"at {folder}: {broken}"
+    return came
+
+
+def differences(wanted: dict[str, object], got: dict[str, object]) -> list[str]:
+    """A line for each case that came out otherwise, beginning where the two part."""
+    lines = []
+    for name, want in wanted.items():
+        if got[name] != DIFFERENCES.get(name, want):
+            one, other = json.dumps(want), json.dumps(got[name])
+            at = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+            start = max(0, at - 80)
+            lines.append(f"{name}: wanted ...{one[start : at + 120]}, got ...{other[start : at + 120]}")
+    return lines
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_edge_cases_end_as_on_tmpfs(binary: Path, ground: Path, tmpfs: Path, way: list[str], topic: str) -> None:
+    wanted = outcomes(topic, tmpfs)
+    with pools.pool(binary, ground, "--shared", *way) as pool:
+        got = outcomes(topic, pool.dir)
+    wrong = differences(wanted, got)
+    assert not wrong, f"{len(wrong)} of {len(wanted)}:\n" + "\n".join(wrong[:SHOWN])
