@@ -1,6 +1,6 @@
 //! Commands to verbs: the one door into a partition.
 
-use crate::Partition;
+use crate::{Partition, locks::Holder};
 use wire::{Answer, Command, Object, Outcome, Refusal, Session, Stamp, Timestamp};
 
 impl Partition {
@@ -13,8 +13,10 @@ impl Partition {
             return answer;
         }
         let leaving = matches!(command, Command::CloseSession { session } if session == stamp.session);
+        let waits = matches!(command, Command::Lock { wait: true, .. });
         let answer = self.perform(stamp, command, now);
-        if !leaving {
+        let comes_again = waits && matches!(answer, Err(Refusal::Locked(_)));
+        if !leaving && !comes_again {
             self.answered.keep(stamp, answer.clone());
         }
         answer
@@ -30,6 +32,12 @@ impl Partition {
             Command::Parent { directory } => Ok(Answer::Parent(self.directory(directory)?.parent)),
             Command::Probe { parent, name } => self.probe(parent, &name),
             Command::Read { file, offset, length } => self.read(file, offset, length, now),
+            Command::Xattr { file, name } => self.xattr(file, &name),
+            Command::Xattrs { file } => self.xattrs(file),
+            Command::TestLock { file, session, lock } => {
+                self.test_lock(Holder { session, owner: lock.owner }, file, &lock)
+            }
+            Command::Seek { file, offset, to } => self.seek(file, offset, to),
             Command::Leftovers => Ok(Answer::Leftovers(self.leftovers())),
             Command::Forgotten { .. } => Ok(Answer::Removed { gone: None, elsewhere: None }),
             _ => Err(Refusal::invalid(Object::Pool, "a change came without session and number")),
@@ -48,7 +56,9 @@ impl Partition {
             Command::Enter { parent, name, file, kind } => self.enter(parent, name, (file, kind), now),
             Command::Open { .. } | Command::Close { .. } => self.hold(session, &command, now),
             Command::Change { file, changes } => self.change(file, &changes, now),
-            Command::Write { file, place, length, data, .. } => self.write(file, place, length, &data, now),
+            Command::Write { file, place, length, data, kill_set_id } => {
+                self.write(file, place, length, (&data, kill_set_id), now)
+            }
             Command::Wrote { file, generation, end } => self.wrote(file, generation, end, now),
             Command::Abandon { file, generation, offset, length } => {
                 self.abandon(file, generation, offset..offset.saturating_add(length.into()))
@@ -64,6 +74,23 @@ impl Partition {
             Command::RemoveEntry { parent, name, directory } => self.remove_entry(parent, &name, directory, now),
             Command::DropDirectory { directory } => self.drop_directory(directory, now),
             Command::CloseSession { session } => Ok(self.close_session(session)),
+            other => self.perform_on_inode(session, other, now),
+        }
+    }
+
+    /// What concerns one inode besides its bytes and names.
+    fn perform_on_inode(&mut self, session: Session, command: Command, now: Timestamp) -> Outcome<Answer> {
+        match command {
+            Command::CreateUnnamed { parent, inode, linkable } => {
+                self.create_unnamed(parent, inode, linkable, session, now)
+            }
+            Command::SetXattr { file, name, value, mode, kill_set_group_id } => {
+                self.set_xattr(file, (name, value), mode, kill_set_group_id, now)
+            }
+            Command::RemoveXattr { file, name } => self.remove_xattr(file, &name, now),
+            Command::Lock { file, lock, .. } => self.lock(Holder { session, owner: lock.owner }, file, &lock),
+            Command::Allocate { file, offset, length, mode } => self.allocate(file, (offset, length), mode, now),
+            Command::Punched { file, generation } => self.punched(file, generation),
             moving => self.perform_move(session, moving, now),
         }
     }

@@ -30,6 +30,7 @@ impl Partition {
             let mut trim = None;
             if flags.truncate {
                 trim = inode.file_mut(file)?.resize(0, stripe_bytes).trim();
+                inode.lose_privileges(flags.kill_set_id);
                 inode.touch(now);
             }
             inode.opened(session);
@@ -56,7 +57,12 @@ impl Partition {
             Resized::Done(trim) => trim,
         };
         self.edit(file, |inode| {
-            inode.mode = changes.mode.map_or(inode.mode, |mode| mode & 0o7777);
+            if changes.uid.or(changes.gid).is_some() || changes.size.is_some() || changes.kill_set_id {
+                inode.lose_privileges(changes.kill_set_id);
+            }
+            if let Some(mode) = changes.mode {
+                inode.set_mode(mode);
+            }
             inode.owner.uid = changes.uid.unwrap_or(inode.owner.uid);
             inode.owner.gid = changes.gid.unwrap_or(inode.owner.gid);
             inode.accessed = changes.accessed.map_or(inode.accessed, |change| moment(change, now));
@@ -97,7 +103,7 @@ impl Partition {
         file: FileId,
         place: WritePlace,
         length: u32,
-        data: &Bytes,
+        (data, kill_set_id): (&Bytes, bool),
         now: Timestamp,
     ) -> Outcome<Answer> {
         if length <= INLINE_BYTES_MAX && data.len() != length as usize {
@@ -112,7 +118,8 @@ impl Partition {
             };
             let end = check_end(file, offset.checked_add(length.into()))?;
             let answer = body.write(offset..end, data, place == WritePlace::End, stripe_bytes);
-            if matches!(answer, Answer::Written { .. } | Answer::Stripes { .. }) {
+            if length > 0 && matches!(answer, Answer::Written { .. } | Answer::Stripes { .. }) {
+                inode.lose_privileges(kill_set_id);
                 inode.touch(now);
             }
             Ok(answer)
@@ -150,7 +157,8 @@ impl Partition {
                 && body.generation == generation
             {
                 let planned = head.len() as u64;
-                body.place = Place::Striped(Striped { stripes: first_stripe(), planned, trim: None });
+                body.place =
+                    Place::Striped(Box::new(Striped { stripes: first_stripe(), planned, ..Striped::default() }));
                 body.generation += 1;
             }
             Ok(Answer::Done)
@@ -158,6 +166,7 @@ impl Partition {
     }
 
     pub(crate) fn trim_done(&mut self, file: FileId, generation: u32) -> Outcome<Answer> {
+        let stripe_bytes = self.stripe_bytes();
         self.edit(file, |inode| {
             let body = inode.file_mut(file)?;
             if let Place::Striped(striped) = &mut body.place
@@ -165,6 +174,7 @@ impl Partition {
                 && let Some(length) = striped.trim.take()
             {
                 striped.planned = length;
+                striped.cut_from(length.div_ceil(stripe_bytes));
             }
             Ok(Answer::Done)
         })
@@ -176,7 +186,8 @@ impl FileBody {
     fn content(&self, offset: u64, length: u32) -> Content {
         let (Place::Inline(bytes) | Place::Spilling(bytes)) = &self.place else { return Content::Striped };
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
-        let end = start.saturating_add(length as usize).min(bytes.len());
+        let size = usize::try_from(self.size).unwrap_or(usize::MAX);
+        let end = start.saturating_add(length as usize).min(bytes.len()).min(size.max(start));
         Content::Here(Bytes::copy_from_slice(&bytes[start..end]))
     }
 
@@ -191,27 +202,17 @@ impl FileBody {
                 self.size = self.size.max(range.end);
                 return Answer::Written { offset: range.start };
             }
-            self.place = match std::mem::take(bytes) {
-                empty if empty.is_empty() => Place::Striped(Striped::default()),
-                head => Place::Spilling(head),
-            };
         }
-        match &mut self.place {
-            Place::Inline(bytes) | Place::Spilling(bytes) => {
-                Answer::Spill { generation: self.generation, head: Bytes::copy_from_slice(bytes) }
-            }
-            Place::Striped(Striped { trim: Some(length), stripes, .. }) => {
-                let mut stripes = stripes.clone();
-                let stripes = stripes.split_off(*length / stripe_bytes);
-                Answer::TrimFirst(Trim { generation: self.generation, length: *length, stripes })
-            }
-            Place::Striped(striped) => {
-                striped.stripes.insert(range.start / stripe_bytes, range.end.div_ceil(stripe_bytes));
-                striped.planned = striped.planned.max(range.end);
-                self.reserved = if append { range.end } else { self.reserved };
-                Answer::Stripes { offset: range.start, generation: self.generation, size: self.size }
-            }
+        if let Some(first) = self.to_stripes(stripe_bytes) {
+            return first;
         }
+        let (offset, generation, size) = (range.start, self.generation, self.size);
+        if let Place::Striped(striped) = &mut self.place {
+            striped.plan(range.start / stripe_bytes..range.end.div_ceil(stripe_bytes));
+            striped.planned = striped.planned.max(range.end);
+            self.reserved = if append { range.end } else { self.reserved };
+        }
+        Answer::Stripes { offset, generation, size }
     }
 
     /// Sets the size; what is cut never comes back.
@@ -227,11 +228,13 @@ impl FileBody {
                 Some(_) if size > old => return self.trim_first(old, stripe_bytes),
                 None if size > old && striped.planned > old => {
                     striped.trim = Some(old);
+                    striped.kept = striped.kept.min(old);
                     self.outdate_plans();
                     return self.trim_first(old, stripe_bytes);
                 }
                 _ if size < old => {
                     striped.trim = Some(size);
+                    striped.kept = striped.kept.min(size);
                     self.outdate_plans();
                     return Resized::Done(self.trim(stripe_bytes));
                 }
@@ -242,7 +245,7 @@ impl FileBody {
     }
 
     /// Writes that were planned before are refused from now on, and what appends have reserved is free again.
-    fn outdate_plans(&mut self) {
+    pub(crate) fn outdate_plans(&mut self) {
         self.generation += 1;
         self.reserved = 0;
     }
@@ -254,7 +257,7 @@ impl FileBody {
     }
 
     /// The truncation that is to be done to the stripes.
-    fn trim(&self, stripe_bytes: u64) -> Option<Trim> {
+    pub(crate) fn trim(&self, stripe_bytes: u64) -> Option<Trim> {
         let Place::Striped(striped) = &self.place else { return None };
         let length = striped.trim?;
         let stripes = striped.stripes.clone().split_off(length / stripe_bytes);
@@ -287,7 +290,7 @@ fn put(bytes: &mut Vec<u8>, range: &Range<u64>, data: &[u8]) {
     bytes[at(range.start)..at(range.end)].copy_from_slice(data);
 }
 
-fn check_end(file: FileId, end: Option<u64>) -> Outcome<u64> {
+pub(crate) fn check_end(file: FileId, end: Option<u64>) -> Outcome<u64> {
     let limit = FILE_BYTES_MAX;
     end.filter(|end| *end <= limit).ok_or(Refusal::TooLarge { object: Object::File(file), limit })
 }

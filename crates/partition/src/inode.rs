@@ -1,17 +1,17 @@
 //! An inode: attributes, who holds it open, and what it is.
 
-use crate::{directory::Directory, weight};
+use crate::{directory::Directory, extra::Extra, weight};
 use bytes::Bytes;
 use placement::FileId;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 use wire::{
-    Attributes, HostFile, INLINE_BYTES_MAX, Kind, NewInode, NewKind, Object, Outcome, Owner, Refusal, Session,
-    StripeRuns, Timestamp, WritePlace,
+    ACL_ACCESS, ACL_DEFAULT, Attributes, HostFile, INLINE_BYTES_MAX, Kind, NewInode, NewKind, Object, Outcome, Owner,
+    Refusal, Session, StripeRuns, Timestamp, WritePlace,
 };
 
 /// Bytes of a small file and of the tail of a striped one are counted in pages of this length.
-const PAGE_BYTES: u64 = 4096;
+pub const PAGE_BYTES: u64 = 4096;
 /// What `st_blocks` counts in.
 const BLOCK_BYTES: u64 = 512;
 /// `relatime`: a last read older than this is moved by any read.
@@ -30,6 +30,10 @@ pub struct Inode {
     pub created: Timestamp,
     /// How often each session has it open. Few.
     pub opens: Vec<(Session, u32)>,
+    /// Without a name, and may get one.
+    pub linkable: bool,
+    /// What few have.
+    pub extra: Option<Box<Extra>>,
     pub body: Body,
 }
 
@@ -62,7 +66,8 @@ pub enum Place {
     Inline(Vec<u8>),
     /// Still here, and being copied to stripe 0.
     Spilling(Vec<u8>),
-    Striped(Striped),
+    /// Apart, so that the many small files do not carry its room.
+    Striped(Box<Striped>),
 }
 
 /// Bytes in stripes.
@@ -74,6 +79,19 @@ pub struct Striped {
     pub planned: u64,
     /// A truncation to this length that is not yet done to the stripes. The size is at most this.
     pub trim: Option<u64>,
+    /// Stripes that were cut to nothing and not written since.
+    pub holes: StripeRuns,
+    /// Stripes that are being cut to nothing; empty as soon as one of them may be written.
+    pub cutting: Range<u64>,
+    /// The end of the space that was taken beforehand; 0 when none was.
+    pub kept: u64,
+}
+
+impl Place {
+    /// Stripes, none yet.
+    pub fn striped() -> Self {
+        Self::Striped(Box::default())
+    }
 }
 
 impl Default for Place {
@@ -94,7 +112,14 @@ impl Inode {
         };
         let modified = if let Body::Bound(host) = &body { host.modified } else { now };
         let (mode, owner, names, opens) = (new.mode.bits & 0o7777, new.owner, 1, Vec::new());
-        Self { mode, names, owner, accessed: now, modified, changed: now, created: now, opens, body }
+        let (linkable, extra) = (false, None);
+        let (accessed, changed, created) = (now, now, now);
+        let mut inode = Self { mode, names, owner, accessed, modified, changed, created, opens, linkable, extra, body };
+        if let Some(acls) = new.acls {
+            let both = [(ACL_ACCESS, acls.access), (ACL_DEFAULT, acls.default)];
+            both.into_iter().filter(|(_, acl)| !acl.is_empty()).for_each(|(name, acl)| inode.put_xattr(name, acl));
+        }
+        inode
     }
 
     pub fn kind(&self) -> Kind {
@@ -185,6 +210,7 @@ impl Inode {
     /// Bytes that it counts for in the pool.
     pub fn weight(&self) -> u64 {
         weight::INODE_BYTES
+            + self.extra.as_ref().map_or(0, |extra| extra.weight())
             + match &self.body {
                 Body::File(body) => body.weight(),
                 Body::Directory(directory) => directory.weight(),
@@ -215,12 +241,13 @@ impl Inode {
     pub fn is_held_by(&self, session: Session) -> bool {
         let sealed =
             matches!(&self.body, Body::Directory(entries) if entries.seal.is_some_and(|seal| seal.0 == session));
-        sealed || self.opens.iter().any(|(holder, _)| *holder == session)
+        sealed || self.is_locked_by(session) || self.opens.iter().any(|(holder, _)| *holder == session)
     }
 
     /// The session is no more.
     pub fn released_by(&mut self, session: Session) {
         self.opens.retain(|(holder, _)| *holder != session);
+        self.unlocked_by(session);
         if let Body::Directory(entries) = &mut self.body {
             entries.seal = entries.seal.filter(|seal| seal.0 != session);
         }
@@ -243,8 +270,8 @@ impl FileBody {
     fn weight(&self) -> u64 {
         match &self.place {
             Place::Inline(bytes) => bytes.len() as u64,
-            Place::Spilling(bytes) => bytes.len() as u64 + weight::RUN_BYTES,
-            Place::Striped(striped) => weight::runs(&striped.stripes),
+            Place::Spilling(bytes) => bytes.len() as u64 + 2 * weight::RUN_BYTES,
+            Place::Striped(striped) => striped.weight(),
         }
     }
 
@@ -257,11 +284,11 @@ impl FileBody {
         let end = offset.saturating_add(length.into());
         match &self.place {
             Place::Inline(bytes) if end <= INLINE_BYTES_MAX.into() => end.saturating_sub(bytes.len() as u64),
-            Place::Inline(_) => weight::RUN_BYTES,
+            Place::Inline(_) => 2 * weight::RUN_BYTES,
             Place::Spilling(_) => 0,
             Place::Striped(striped) => {
                 let (first, end) = (offset / stripe_bytes, end.div_ceil(stripe_bytes));
-                striped.stripes.runs_added(first, end) as u64 * weight::RUN_BYTES
+                striped.plan_weight(first..end)
             }
         }
     }
@@ -286,14 +313,4 @@ pub fn first_stripe() -> StripeRuns {
     let mut stripes = StripeRuns::new();
     stripes.insert(0, 1);
     stripes
-}
-
-impl Striped {
-    /// Whole stripes below the size, and the pages of the last one.
-    fn allocated(&self, size: u64, stripe_bytes: u64) -> u64 {
-        let last = size / stripe_bytes;
-        let whole = self.stripes.count_below(last);
-        let tail = self.stripes.count_below(last + 1) > whole;
-        whole * stripe_bytes + if tail { (size % stripe_bytes).next_multiple_of(PAGE_BYTES) } else { 0 }
-    }
 }

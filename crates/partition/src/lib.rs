@@ -22,18 +22,23 @@
 #![forbid(unsafe_code)]
 
 mod acl;
+mod allocate;
 mod answered;
 mod apply;
 mod directory;
+mod extra;
 mod files;
 mod hasher;
 mod inode;
+mod locks;
 mod moves;
 mod names;
 mod partition;
 mod removal;
 mod weight;
+mod xattr;
 
+pub use locks::{Holder, LOCKS_MAX};
 pub use partition::{Partition, Settings};
 pub use weight::{ENTRY_BYTES, INODE_BYTES};
 

@@ -5,11 +5,10 @@ use crate::{
     directory::{Directory, Entry},
     inode::{Body, Inode},
 };
-use bytes::Bytes;
 use placement::FileId;
 use wire::{
-    Answer, Heritage, Kind, LIST_ENTRIES_MAX, Name, NewInode, NewKind, Object, Outcome, Refusal, SET_GROUP_ID, Session,
-    Timestamp,
+    ACL_DEFAULT, Answer, Heritage, Kind, LIST_ENTRIES_MAX, Name, NewInode, NewKind, Object, Outcome, Refusal,
+    SET_GROUP_ID, Session, Timestamp,
 };
 
 impl Partition {
@@ -59,6 +58,24 @@ impl Partition {
         self.opened_answer(file, None)
     }
 
+    /// A file that has no name, open for the session.
+    pub(crate) fn create_unnamed(
+        &mut self,
+        parent: FileId,
+        new: NewInode,
+        linkable: bool,
+        opener: Session,
+        now: Timestamp,
+    ) -> Outcome<Answer> {
+        self.open_directory(parent)?;
+        let new = acl::inherit(&self.heritage(parent)?, NewInode { kind: NewKind::File, ..new });
+        let mut inode = Inode::new(new, parent, now);
+        (inode.names, inode.linkable) = (0, linkable);
+        inode.opened(opener);
+        let file = self.add(inode);
+        self.opened_answer(file, None)
+    }
+
     pub(crate) fn make_directory(
         &mut self,
         parent: FileId,
@@ -89,7 +106,8 @@ impl Partition {
     pub(crate) fn heritage(&self, directory: FileId) -> Outcome<Heritage> {
         let above = self.inode(directory)?;
         let group = (above.mode & SET_GROUP_ID != 0).then_some(above.owner.gid);
-        Ok(Heritage { group, default_acl: Bytes::new() })
+        let default_acl = above.xattr(ACL_DEFAULT).cloned().unwrap_or_default();
+        Ok(Heritage { group, default_acl })
     }
 
     /// The entry; refused when there is none.

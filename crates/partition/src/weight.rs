@@ -2,9 +2,12 @@
 //!
 //! The amounts are those of the structures in memory, rounded up; they are promises to the pool's limit, not measurements.
 
-use crate::{Partition, inode::Body};
+use crate::{
+    Partition,
+    inode::{Body, FileBody},
+};
 use placement::FileId;
-use wire::{Command, HostFile, NewInode, NewKind, StripeRuns};
+use wire::{ACL_ACCESS, ACL_DEFAULT, Command, Heritage, HostFile, NewInode, NewKind, StripeRuns};
 
 /// An inode, bytes.
 pub const INODE_BYTES: u64 = 384;
@@ -12,6 +15,12 @@ pub const INODE_BYTES: u64 = 384;
 pub const ENTRY_BYTES: u64 = 96;
 /// One run of stripes, bytes.
 pub const RUN_BYTES: u64 = 48;
+/// What an inode with extended attributes or locks has besides, bytes.
+pub const EXTRA_BYTES: u64 = 64;
+/// An extended attribute besides its name and value, bytes: the room that a list and two shared values take.
+pub const XATTR_BYTES: u64 = 192;
+/// One lock, bytes.
+pub const LOCK_BYTES: u64 = 112;
 
 const _: () = assert!(INODE_BYTES >= (size_of::<FileId>() + size_of::<crate::inode::Inode>()) as u64);
 
@@ -30,6 +39,17 @@ pub fn host_file(host: &HostFile) -> u64 {
     (size_of::<HostFile>() + host.path.as_os_str().len()) as u64
 }
 
+/// An extended attribute.
+pub fn xattr(name: &[u8], value: &[u8]) -> u64 {
+    XATTR_BYTES + name.len() as u64 + value.len() as u64
+}
+
+/// The ACLs that a new inode may inherit, each as long as the default ACL that it comes from.
+pub fn inherited(heritage: &Heritage) -> u64 {
+    let acl = &heritage.default_acl;
+    if acl.is_empty() { 0 } else { EXTRA_BYTES + xattr(ACL_ACCESS, acl) + xattr(ACL_DEFAULT, acl) }
+}
+
 fn new_inode(inode: &NewInode) -> u64 {
     INODE_BYTES
         + match &inode.kind {
@@ -45,8 +65,10 @@ impl Partition {
     /// For what is done often it is exact, so that what was reserved need not be given back.
     pub fn new_bytes_max(&self, command: &Command) -> u64 {
         match command {
-            Command::Create { name, inode, .. } => new_inode(inode) + entry(name),
-            Command::MakeDirectory { inode, .. } => new_inode(inode),
+            Command::Create { parent, name, inode, .. } => {
+                new_inode(inode) + entry(name) + self.inherited_weight(*parent)
+            }
+            Command::MakeDirectory { inode, heritage, .. } => new_inode(inode) + inherited(heritage),
             Command::Enter { name, .. } => entry(name),
             Command::MoveIn { to, .. } => entry(&to.name),
             Command::Rename { from, to, .. } => entry(&to.name).saturating_sub(entry(&from.name)),
@@ -54,7 +76,31 @@ impl Partition {
                 Some(Body::File(body)) => body.write_weight(*place, *length, self.stripe_bytes()),
                 _ => 0,
             },
+            other => self.new_inode_bytes_max(other),
+        }
+    }
+
+    /// The same, for commands about one inode.
+    fn new_inode_bytes_max(&self, command: &Command) -> u64 {
+        let body = |file| match self.inodes.get(file).map(|inode| &inode.body) {
+            Some(Body::File(body)) => Some(body),
+            _ => None,
+        };
+        match command {
+            Command::CreateUnnamed { parent, inode, .. } => new_inode(inode) + self.inherited_weight(*parent),
+            Command::SetXattr { name, value, .. } => EXTRA_BYTES + xattr(name, value),
+            Command::Allocate { file, offset, length, mode } => body(file).map_or(0, |body| {
+                body.allocate_weight(*offset..offset.saturating_add(*length), *mode, self.stripe_bytes())
+            }),
+            Command::Lock { file, lock, .. } => self.lock_weight(*file, lock),
+            Command::Punched { file, .. } => body(file).map_or(0, FileBody::punched_weight),
             _ => 0,
         }
+    }
+
+    /// What a new inode may inherit from a directory that is here.
+    fn inherited_weight(&self, parent: FileId) -> u64 {
+        let extra = self.inodes.get(&parent).is_some_and(|parent| parent.extra.is_some());
+        if extra { self.heritage(parent).map_or(0, |heritage| inherited(&heritage)) } else { 0 }
     }
 }

@@ -1,1 +1,235 @@
-//! Extended attributes of an inode.
+//! Extended attributes of an inode, ACLs among them.
+//!
+//! An access ACL and the permission bits are kept in step here. The kernel itself checks who may set what, and that `user.`
+//! attributes stand on files and directories only; it is checked again for callers in this process.
+
+use crate::{
+    Partition,
+    acl::{Acl, Wrong},
+    inode::Inode,
+    weight,
+};
+use bytes::Bytes;
+use placement::FileId;
+use serde::{Deserialize, Serialize};
+use wire::{
+    ACL_ACCESS, ACL_DEFAULT, Answer, Kind, Object, Outcome, Refusal, SET_GROUP_ID, Timestamp, XATTR_LIST_BYTES_MAX,
+    XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX, XattrMode,
+};
+
+/// What a program may do beyond its user; Linux takes it away when the bytes or the owner change.
+const CAPABILITY: &[u8] = b"security.capability";
+/// The permission bits that an ACL speaks of.
+const ACL_BITS: u32 = 0o777;
+
+/// Names to values, ordered by name. Few.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Xattrs(Vec<(Bytes, Bytes)>);
+
+impl Xattrs {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn get(&self, name: &[u8]) -> Option<&Bytes> {
+        self.find(name).ok().map(|at| &self.0[at].1)
+    }
+
+    pub fn put(&mut self, name: Bytes, value: Bytes) {
+        match self.find(&name) {
+            Ok(at) => self.0[at].1 = value,
+            Err(at) => self.0.insert(at, (name, value)),
+        }
+    }
+
+    /// Says whether it was there.
+    pub fn remove(&mut self, name: &[u8]) -> bool {
+        self.find(name).is_ok_and(|at| {
+            self.0.remove(at);
+            true
+        })
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &Bytes> {
+        self.0.iter().map(|(name, _)| name)
+    }
+
+    /// What they count for in the pool, bytes.
+    pub fn weight(&self) -> u64 {
+        self.0.iter().map(|(name, value)| weight::xattr(name, value)).sum()
+    }
+
+    fn find(&self, name: &[u8]) -> Result<usize, usize> {
+        self.0.binary_search_by(|(held, _)| held.as_ref().cmp(name))
+    }
+}
+
+/// What a name stands for.
+enum Meaning {
+    Plain,
+    Access,
+    Default,
+}
+
+/// Refuses names that no inode can have.
+fn meaning(file: FileId, name: &[u8]) -> Outcome<Meaning> {
+    let object = || Object::File(file);
+    if name.len() > XATTR_NAME_BYTES_MAX {
+        return Err(Refusal::AttributeTooLong { object: object(), limit: XATTR_NAME_BYTES_MAX });
+    }
+    let plain = |space: &&[u8]| name.len() > space.len() && name.starts_with(space) && !name.contains(&0);
+    match name {
+        ACL_ACCESS => Ok(Meaning::Access),
+        ACL_DEFAULT => Ok(Meaning::Default),
+        _ if [&b"user."[..], b"trusted.", b"security."].iter().any(plain) => Ok(Meaning::Plain),
+        _ => Err(Refusal::Unsupported { object: object(), what: "an attribute of this namespace".into() }),
+    }
+}
+
+impl Partition {
+    pub(crate) fn xattr(&self, file: FileId, name: &[u8]) -> Outcome<Answer> {
+        let inode = self.inode(file)?;
+        meaning(file, name)?;
+        let value = inode.xattr(name).cloned();
+        value.map(Answer::Xattr).ok_or(Refusal::NoAttribute(Object::File(file)))
+    }
+
+    pub(crate) fn xattrs(&self, file: FileId) -> Outcome<Answer> {
+        let held = self.inode(file)?.extra.as_ref();
+        Ok(Answer::Xattrs(held.map(|extra| extra.xattrs.names().cloned().collect()).unwrap_or_default()))
+    }
+
+    pub(crate) fn set_xattr(
+        &mut self,
+        file: FileId,
+        (name, value): (Bytes, Bytes),
+        mode: XattrMode,
+        kill_set_group_id: bool,
+        now: Timestamp,
+    ) -> Outcome<Answer> {
+        self.edit(file, |inode| {
+            match meaning(file, &name)? {
+                Meaning::Plain => inode.set_plain(file, name, value, mode)?,
+                Meaning::Access => inode.set_access_acl(file, &value, kill_set_group_id)?,
+                Meaning::Default => inode.set_default_acl(file, &value)?,
+            }
+            inode.changed = now;
+            Ok(Answer::Done)
+        })
+    }
+
+    pub(crate) fn remove_xattr(&mut self, file: FileId, name: &[u8], now: Timestamp) -> Outcome<Answer> {
+        self.edit(file, |inode| {
+            let acl = !matches!(meaning(file, name)?, Meaning::Plain);
+            if inode.remove_xattr(name) {
+                inode.changed = now;
+            } else if !acl {
+                return Err(Refusal::NoAttribute(Object::File(file)));
+            }
+            Ok(Answer::Done)
+        })
+    }
+}
+
+impl Inode {
+    pub fn xattr(&self, name: &[u8]) -> Option<&Bytes> {
+        self.extra.as_ref()?.xattrs.get(name)
+    }
+
+    pub fn put_xattr(&mut self, name: &'static [u8], value: Bytes) {
+        self.extra_mut().xattrs.put(Bytes::from_static(name), value);
+    }
+
+    fn remove_xattr(&mut self, name: &[u8]) -> bool {
+        let removed = self.extra.as_mut().is_some_and(|extra| extra.xattrs.remove(name));
+        self.tidy_extra();
+        removed
+    }
+
+    fn set_plain(&mut self, file: FileId, name: Bytes, value: Bytes, mode: XattrMode) -> Outcome<()> {
+        let object = || Object::File(file);
+        if name.starts_with(b"user.") && !matches!(self.kind(), Kind::File | Kind::Directory) {
+            return Err(Refusal::NotPermitted(object()));
+        }
+        if value.len() > XATTR_VALUE_BYTES_MAX {
+            return Err(Refusal::AttributeTooLong { object: object(), limit: XATTR_VALUE_BYTES_MAX });
+        }
+        match (mode, self.xattr(&name).is_some()) {
+            (XattrMode::Create, true) => return Err(Refusal::Exists(object())),
+            (XattrMode::Replace, false) => return Err(Refusal::NoAttribute(object())),
+            (_, false) if self.xattr_list_bytes() + name.len() + 1 > XATTR_LIST_BYTES_MAX => {
+                return Err(Refusal::TooManyAttributes(object()));
+            }
+            _ => {}
+        }
+        self.extra_mut().xattrs.put(name, value);
+        Ok(())
+    }
+
+    /// What a listing of the names takes, each with its NUL.
+    fn xattr_list_bytes(&self) -> usize {
+        self.extra.iter().flat_map(|extra| extra.xattrs.names()).map(|name| name.len() + 1).sum()
+    }
+
+    fn set_access_acl(&mut self, file: FileId, value: &[u8], kill_set_group_id: bool) -> Outcome<()> {
+        let acl = self.decoded(file, value)?;
+        if let Some(acl) = &acl {
+            self.mode = self.mode & !ACL_BITS | acl.bits();
+            self.mode &= if kill_set_group_id { !SET_GROUP_ID } else { !0 };
+        }
+        match acl.filter(|acl| !acl.is_only_bits()) {
+            Some(acl) => self.put_xattr(ACL_ACCESS, acl.encode()),
+            None => drop(self.remove_xattr(ACL_ACCESS)),
+        }
+        Ok(())
+    }
+
+    fn set_default_acl(&mut self, file: FileId, value: &[u8]) -> Outcome<()> {
+        match self.decoded(file, value)? {
+            Some(_) if self.kind() != Kind::Directory => Err(Refusal::NotPermitted(Object::File(file))),
+            Some(acl) => {
+                self.put_xattr(ACL_DEFAULT, acl.encode());
+                Ok(())
+            }
+            None => {
+                self.remove_xattr(ACL_DEFAULT);
+                Ok(())
+            }
+        }
+    }
+
+    fn decoded(&self, file: FileId, value: &[u8]) -> Outcome<Option<Acl>> {
+        let unsupported = |what: &'static str| Refusal::Unsupported { object: Object::File(file), what: what.into() };
+        if self.kind() == Kind::Symlink {
+            return Err(unsupported("an ACL of a symbolic link"));
+        }
+        if value.len() > XATTR_VALUE_BYTES_MAX {
+            return Err(Refusal::AttributeTooLong { object: Object::File(file), limit: XATTR_VALUE_BYTES_MAX });
+        }
+        Acl::decode(value).map_err(|wrong| match wrong {
+            Wrong::Version => unsupported("this version of ACLs"),
+            Wrong::Form => Refusal::invalid(Object::File(file), "not a valid access control list"),
+        })
+    }
+
+    /// New permission bits; an access ACL follows them.
+    pub fn set_mode(&mut self, bits: u32) {
+        self.mode = bits & 0o7777;
+        let acl = self.xattr(ACL_ACCESS).and_then(|value| Acl::decode(value).ok().flatten());
+        if let Some(acl) = acl {
+            self.put_xattr(ACL_ACCESS, acl.with_bits(bits).encode());
+        }
+    }
+
+    /// Its bytes or its owner change: privileges that it gave to whoever runs it go. The set-id bits only when `set_id` says
+    /// so, and the set-group-id bit only where the group may run it (else it means mandatory locks).
+    pub fn lose_privileges(&mut self, set_id: bool) {
+        if self.extra.is_some() {
+            self.remove_xattr(CAPABILITY);
+        }
+        if set_id && self.kind() != Kind::Directory {
+            let group = if self.mode & 0o010 == 0 { 0 } else { SET_GROUP_ID };
+            self.mode &= !(0o4000 | group);
+        }
+    }
+}

@@ -392,7 +392,14 @@ pub enum Command {
         /// Whether the node waits until it can be set.
         wait: bool,
     },
-    /// Takes or gives back space of a range. -> `Allocated`, `Stripes`, `Spill`, `TrimFirst`
+    /// The stripes that a punch cut to nothing are: it is noted that they hold no bytes. -> `Done`
+    Punched {
+        /// The file.
+        file: FileId,
+        /// As planned.
+        generation: u32,
+    },
+    /// Takes space of a range, or gives it back. What fills it with zeros is both, one after the other. -> `Allocated`, `Spill`, `TrimFirst`
     Allocate {
         /// The file.
         file: FileId,

@@ -2,7 +2,7 @@
 
 use crate::Timestamp;
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, ops::Range, path::PathBuf};
 
 /// A file of the host whose bytes a bound file shows. Length and time are those of the moment when it was bound.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +71,26 @@ impl StripeRuns {
         Self { runs: tail }
     }
 
+    /// Takes out the stripes from `first` to the one before `end`.
+    pub fn remove(&mut self, first: u64, end: u64) {
+        if first < end {
+            let mut tail = self.split_off(first);
+            self.runs.append(&mut tail.split_off(end).runs);
+        }
+    }
+
+    /// Those of the range.
+    #[must_use]
+    pub fn within(&self, range: Range<u64>) -> Self {
+        let met = self.runs.range(..range.end).filter(|(_, stop)| **stop > range.start);
+        Self { runs: met.map(|(start, stop)| (range.start.max(*start), range.end.min(*stop))).collect() }
+    }
+
+    /// Every run, in order.
+    pub fn ranges(&self) -> impl DoubleEndedIterator<Item = Range<u64>> + '_ {
+        self.runs.iter().map(|(start, stop)| *start..*stop)
+    }
+
     /// How many stripes there are below `end`.
     pub fn count_below(&self, end: u64) -> u64 {
         self.runs.range(..end).map(|(start, stop)| stop.min(&end) - start).sum()
@@ -116,11 +136,16 @@ mod tests {
         let (mut runs, mut model) = (StripeRuns::new(), BTreeSet::new());
         for _ in 0..3000 {
             let first = next(60);
+            let end = first + next(6);
+            let within: Vec<u64> = runs.within(first..end).iter().collect();
+            assert_eq!(within, model.range(first..end).copied().collect::<Vec<_>>());
             if next(4) == 0 {
+                runs.remove(first, end);
+                (first..end).for_each(|stripe| drop(model.remove(&stripe)));
+            } else if next(4) == 0 {
                 let cut: Vec<u64> = runs.split_off(first).iter().collect();
                 assert_eq!(cut, model.split_off(&first).into_iter().collect::<Vec<_>>());
             } else {
-                let end = first + next(6);
                 let (before, most) = (runs.runs(), runs.runs_added(first, end));
                 runs.insert(first, end);
                 assert!(runs.runs() <= before + most);

@@ -1,0 +1,267 @@
+//! Space of a range: taken beforehand, given back, filled with zeros, looked for.
+//!
+//! A small file does it at once. Of a striped file the partition says which stripes are to be changed, as it does for a write;
+//! what a punched stripe was is forgotten only when it has been cut ([`Partition::punched`]), and not where a write was planned
+//! meanwhile: a stripe that is told to be a hole has no bytes.
+
+use crate::{
+    Partition,
+    files::check_end,
+    inode::{Body, FileBody, PAGE_BYTES, Place, Striped},
+    weight,
+};
+use placement::FileId;
+use std::ops::Range;
+use wire::{AllocateMode, Answer, INLINE_BYTES_MAX, Object, Outcome, Refusal, SeekTo, StripeRuns, Timestamp};
+
+impl Partition {
+    pub(crate) fn allocate(
+        &mut self,
+        file: FileId,
+        (offset, length): (u64, u64),
+        mode: AllocateMode,
+        now: Timestamp,
+    ) -> Outcome<Answer> {
+        if length == 0 {
+            return Err(Refusal::invalid(Object::File(file), "a range of no bytes"));
+        }
+        if matches!(mode, AllocateMode::ZeroRange | AllocateMode::ZeroRangeKeepSize) {
+            return Err(Refusal::invalid(Object::File(file), "a client punches the range and then takes its space"));
+        }
+        let range = offset..check_end(file, offset.checked_add(length))?;
+        let stripe_bytes = self.stripe_bytes();
+        self.edit(file, |inode| {
+            let body = inode.file_mut(file)?;
+            let answer = body.allocate(range, mode, stripe_bytes);
+            if matches!(answer, Answer::Allocated { .. }) {
+                inode.touch(now);
+            }
+            Ok(answer)
+        })
+    }
+
+    /// The stripes from `first` to the one before `end` were cut to nothing, as planned.
+    pub(crate) fn punched(&mut self, file: FileId, generation: u32) -> Outcome<Answer> {
+        self.edit(file, |inode| {
+            let body = inode.file_mut(file)?;
+            if let Place::Striped(striped) = &mut body.place
+                && body.generation == generation
+            {
+                striped.settle_holes();
+            }
+            Ok(Answer::Done)
+        })
+    }
+
+    pub(crate) fn seek(&self, file: FileId, offset: u64, to: SeekTo) -> Outcome<Answer> {
+        let found = match &self.inode(file)?.body {
+            Body::File(body) => body.seek(offset, to, self.stripe_bytes()),
+            Body::Bound(host) => seek_in(std::iter::once(0..host.size), host.size, offset, to),
+            _ => return Err(Refusal::invalid(Object::File(file), "it has no bytes")),
+        };
+        found.map(Answer::Offset).ok_or(Refusal::BeyondEnd(Object::File(file)))
+    }
+}
+
+impl FileBody {
+    /// Does it inline, or says what is to be done with stripes.
+    fn allocate(&mut self, range: Range<u64>, mode: AllocateMode, stripe_bytes: u64) -> Answer {
+        let takes = mode != AllocateMode::PunchHole;
+        if let Place::Inline(bytes) = &mut self.place
+            && (!takes || range.end <= INLINE_BYTES_MAX.into())
+        {
+            allocate_inline(bytes, &range, takes);
+            if mode == AllocateMode::Extend {
+                self.size = self.size.max(range.end);
+            }
+            return Answer::Allocated { generation: self.generation, stripes: StripeRuns::new() };
+        }
+        if let Some(first) = self.to_stripes(stripe_bytes) {
+            return first;
+        }
+        let stripes = range.start / stripe_bytes..range.end.div_ceil(stripe_bytes);
+        if !takes {
+            self.outdate_plans();
+        }
+        let generation = self.generation;
+        let Place::Striped(striped) = &mut self.place else { unreachable!("it was made striped, or that is answered") };
+        if takes {
+            striped.plan(stripes.clone());
+            striped.kept = striped.kept.max(range.end);
+            return Answer::Allocated { generation, stripes: runs(stripes) };
+        }
+        striped.cutting = range.start.div_ceil(stripe_bytes)..range.end / stripe_bytes;
+        Answer::Allocated { generation, stripes: striped.stripes.within(stripes) }
+    }
+
+    /// What taking or giving back this range adds to the weight, at most.
+    pub fn allocate_weight(&self, range: Range<u64>, mode: AllocateMode, stripe_bytes: u64) -> u64 {
+        match &self.place {
+            _ if mode == AllocateMode::PunchHole => 0,
+            Place::Inline(bytes) if range.end <= INLINE_BYTES_MAX.into() => {
+                range.end.saturating_sub(bytes.len() as u64)
+            }
+            Place::Inline(_) => 2 * weight::RUN_BYTES,
+            Place::Spilling(_) => 0,
+            Place::Striped(striped) => {
+                striped.plan_weight(range.start / stripe_bytes..range.end.div_ceil(stripe_bytes))
+            }
+        }
+    }
+
+    /// What noting the cut stripes adds to the weight, at most.
+    pub fn punched_weight(&self) -> u64 {
+        if let Place::Striped(striped) = &self.place { striped.holes_weight() } else { 0 }
+    }
+
+    /// Makes it striped, or says what must be done before: what a write that does not fit inline meets too.
+    pub(crate) fn to_stripes(&mut self, stripe_bytes: u64) -> Option<Answer> {
+        if let Place::Inline(bytes) = &mut self.place {
+            self.place = match std::mem::take(bytes) {
+                empty if empty.is_empty() => Place::striped(),
+                head => Place::Spilling(head),
+            };
+        }
+        match &self.place {
+            Place::Inline(bytes) | Place::Spilling(bytes) => {
+                Some(Answer::Spill { generation: self.generation, head: bytes.clone().into() })
+            }
+            Place::Striped(_) => self.trim(stripe_bytes).map(Answer::TrimFirst),
+        }
+    }
+
+    fn seek(&self, offset: u64, to: SeekTo, stripe_bytes: u64) -> Option<u64> {
+        match &self.place {
+            Place::Inline(bytes) | Place::Spilling(bytes) => {
+                let end = (bytes.len() as u64).min(self.size);
+                seek_in(std::iter::once(0..end), self.size, offset, to)
+            }
+            Place::Striped(striped) => {
+                let data = striped.data_runs();
+                let bytes = |run: Range<u64>| run.start * stripe_bytes..run.end.saturating_mul(stripe_bytes);
+                seek_in(data.ranges().map(bytes), self.size, offset, to)
+            }
+        }
+    }
+}
+
+/// Fills the range with zeros; where it reaches the end, the bytes end before it, unless it is to take its space.
+fn allocate_inline(bytes: &mut Vec<u8>, range: &Range<u64>, takes: bool) {
+    let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX).min(INLINE_BYTES_MAX as usize);
+    let (start, end) = (at(range.start), at(range.end));
+    if takes {
+        bytes.resize(bytes.len().max(end), 0);
+    } else if end >= bytes.len() {
+        bytes.truncate(start);
+    } else {
+        bytes[start..end].fill(0);
+    }
+}
+
+fn runs(stripes: Range<u64>) -> StripeRuns {
+    let mut runs = StripeRuns::new();
+    runs.insert(stripes.start, stripes.end);
+    runs
+}
+
+/// Looks through runs of data, ascending, which end at `size` at the latest; the end of the file counts as a hole.
+fn seek_in(data: impl Iterator<Item = Range<u64>>, size: u64, offset: u64, to: SeekTo) -> Option<u64> {
+    if offset >= size {
+        return None;
+    }
+    let mut data = data.map(|run| run.start..run.end.min(size)).filter(|run| run.end > offset && !run.is_empty());
+    match to {
+        SeekTo::Data => data.next().map(|run| run.start.max(offset)),
+        SeekTo::Hole => {
+            let mut hole = offset;
+            for run in data {
+                if run.start > hole {
+                    break;
+                }
+                hole = run.end;
+            }
+            Some(hole)
+        }
+    }
+}
+
+impl Striped {
+    /// These stripes may have bytes from now on.
+    pub fn plan(&mut self, stripes: Range<u64>) {
+        self.stripes.insert(stripes.start, stripes.end);
+        if !self.holes.is_empty() {
+            self.holes.remove(stripes.start, stripes.end);
+        }
+        if stripes.start < self.cutting.end && self.cutting.start < stripes.end {
+            self.cutting = 0..0;
+        }
+    }
+
+    /// What was being cut has no bytes now.
+    fn settle_holes(&mut self) {
+        let cut = std::mem::take(&mut self.cutting);
+        self.holes.insert(cut.start, cut.end);
+    }
+
+    /// All stripes from this one on are cut to nothing. Not noted where that would take memory that nobody has reserved.
+    pub fn cut_from(&mut self, first: u64) {
+        let end = self.stripes.ranges().last().map_or(0, |run| run.end);
+        let room = self.stripes.runs().saturating_sub(self.holes.runs());
+        if room >= self.holes.runs_added(first, end) {
+            self.holes.insert(first, end);
+        }
+    }
+
+    /// What settling holes adds to the weight, at most.
+    pub fn holes_weight(&self) -> u64 {
+        self.holes.runs_added(self.cutting.start, self.cutting.end) as u64 * weight::RUN_BYTES
+    }
+
+    /// What the runs count for in the pool, bytes: as many holes as runs are reserved from the start.
+    pub fn weight(&self) -> u64 {
+        let (runs, holes) = (self.stripes.runs() as u64, self.holes.runs() as u64);
+        (runs + runs.max(holes)) * weight::RUN_BYTES
+    }
+
+    /// What planning these stripes adds to the weight, at most.
+    pub fn plan_weight(&self, stripes: Range<u64>) -> u64 {
+        let (added, split) = (self.stripes.runs_added(stripes.start, stripes.end), usize::from(!self.holes.is_empty()));
+        (2 * added + split) as u64 * weight::RUN_BYTES
+    }
+
+    /// Bytes that its stripes hold, about: whole ones, and the pages of the one with the end.
+    pub fn allocated(&self, size: u64, stripe_bytes: u64) -> u64 {
+        let end = size.max(self.kept);
+        let last = end / stripe_bytes;
+        let (whole, with_last) = match self.holes.is_empty() {
+            true => (self.stripes.count_below(last), self.stripes.count_below(last + 1)),
+            false => (self.data_runs().count_below(last), self.data_runs().count_below(last + 1)),
+        };
+        let tail = if with_last > whole { (end % stripe_bytes).next_multiple_of(PAGE_BYTES) } else { 0 };
+        whole * stripe_bytes + tail
+    }
+
+    /// Runs of stripes that may have bytes.
+    fn data_runs(&self) -> StripeRuns {
+        let mut data = self.stripes.clone();
+        self.holes.ranges().for_each(|hole| data.remove(hole.start, hole.end));
+        data
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_and_holes_are_found_as_in_a_plain_map_of_bytes() {
+        let data = [2..4_u64, 4..5, 8..20];
+        let (size, is_data) = (12, |at: u64| data.iter().any(|run| run.contains(&at)));
+        for offset in 0..15 {
+            let of = |wanted: bool| (offset..size).find(|at| is_data(*at) == wanted);
+            assert_eq!(seek_in(data.iter().cloned(), size, offset, SeekTo::Data), of(true), "data from {offset}");
+            let hole = (offset < size).then(|| of(false).unwrap_or(size));
+            assert_eq!(seek_in(data.iter().cloned(), size, offset, SeekTo::Hole), hole, "hole from {offset}");
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! The locks of one file: who has which range, and who stands in whose way. Pure; waiting is the node's.
+//!
+//! A lock of a range replaces what its owner has there, whatever kind that is: so ranges are split, shortened and merged as
+//! fcntl(2) says, and an owner never has two locks on one byte. A lock of the whole file (`flock`) lives in a world of its own
+//! and follows the same rules with one range. What Linux does not do atomically is not atomic here either: an owner that asks
+//! for another kind of `flock` and must wait has lost the old one, or two such would wait for each other for ever.
+
+use crate::{Partition, inode::Inode, weight};
+use placement::FileId;
+use serde::{Deserialize, Serialize};
+use wire::{Answer, Lock, LockKind, LockStyle, Object, Outcome, Refusal, Session};
+
+/// A file has at most so many locks; `TooManyLocks` then (`ENOLCK`).
+pub const LOCKS_MAX: usize = 16_384;
+
+/// Who has a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Holder {
+    /// The client.
+    pub session: Session,
+    /// The number that it gave.
+    pub owner: u64,
+}
+
+/// All locks of one file, by where they start.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Locks(Vec<Held>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Held {
+    holder: Holder,
+    /// Of the whole file: meets only its like.
+    whole: bool,
+    write: bool,
+    start: u64,
+    /// The last byte.
+    end: u64,
+    pid: u32,
+}
+
+impl Held {
+    fn new(holder: Holder, lock: &Lock) -> Self {
+        let (whole, start, end) = match lock.style {
+            LockStyle::Whole => (true, 0, u64::MAX),
+            LockStyle::Range { start, end } => (false, start, end),
+        };
+        Self { holder, whole, write: lock.kind == LockKind::Write, start, end, pid: lock.pid }
+    }
+
+    fn told(&self) -> Lock {
+        let kind = if self.write { LockKind::Write } else { LockKind::Read };
+        let style = if self.whole { LockStyle::Whole } else { LockStyle::Range { start: self.start, end: self.end } };
+        Lock { owner: self.holder.owner, kind, style, pid: self.pid }
+    }
+
+    /// Whether both are of one owner and one style.
+    fn is_akin(&self, other: &Self) -> bool {
+        self.holder == other.holder && self.whole == other.whole
+    }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        self.start <= other.end && other.start <= self.end
+    }
+
+    /// Whether both make one range without a gap.
+    fn joins(&self, other: &Self) -> bool {
+        self.start <= other.end.saturating_add(1) && other.start <= self.end.saturating_add(1)
+    }
+
+    fn stands_in_the_way_of(&self, wanted: &Self) -> bool {
+        let others = self.holder != wanted.holder && self.whole == wanted.whole;
+        others && (self.write || wanted.write) && self.overlaps(wanted)
+    }
+}
+
+impl Locks {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What they count for in the pool, bytes.
+    pub fn weight(&self) -> u64 {
+        self.0.len() as u64 * weight::LOCK_BYTES
+    }
+
+    fn conflicts(&self, holder: Holder, lock: &Lock) -> impl Iterator<Item = &Held> {
+        let wanted = Held::new(holder, lock);
+        let unlocks = lock.kind == LockKind::Unlock;
+        self.0.iter().filter(move |held| !unlocks && held.stands_in_the_way_of(&wanted))
+    }
+
+    /// Sets or ends a lock that nobody stands in the way of.
+    fn set(&mut self, holder: Holder, lock: &Lock) {
+        let unlocks = lock.kind == LockKind::Unlock;
+        let mut wanted = Held::new(holder, lock);
+        let mut kept = Vec::with_capacity(self.0.len() + 2);
+        for held in self.0.drain(..) {
+            match () {
+                () if !held.is_akin(&wanted) => kept.push(held),
+                () if !unlocks && held.write == wanted.write && held.joins(&wanted) => {
+                    (wanted.start, wanted.end) = (wanted.start.min(held.start), wanted.end.max(held.end));
+                }
+                () if held.overlaps(&wanted) => kept.extend(around(held, &wanted)),
+                () => kept.push(held),
+            }
+        }
+        if !unlocks {
+            kept.push(wanted);
+        }
+        kept.sort_by_key(|held| (held.start, held.holder, held.whole));
+        self.0 = kept;
+    }
+
+    /// How many locks there will be more, at most, when this one is set or ended.
+    pub fn added_by(&self, holder: Holder, lock: &Lock) -> usize {
+        let wanted = Held::new(holder, lock);
+        let around = self.0.iter().filter(|held| held.is_akin(&wanted) && held.overlaps(&wanted));
+        let left: usize = around.map(|held| self::around(*held, &wanted).count()).sum::<usize>();
+        let replaced = self.0.iter().filter(|held| held.is_akin(&wanted) && held.overlaps(&wanted)).count();
+        (left + usize::from(lock.kind != LockKind::Unlock)).saturating_sub(replaced)
+    }
+
+    /// Whether there is a range that reaches beyond this one at both ends, whoever has it.
+    fn are_split_by(&self, lock: &Lock) -> bool {
+        let cut = Held::new(Holder { session: Session(0), owner: 0 }, lock);
+        self.0.iter().any(|held| held.whole == cut.whole && held.start < cut.start && held.end > cut.end)
+    }
+
+    pub fn has_any_of(&self, holder: Holder) -> bool {
+        self.0.iter().any(|held| held.holder == holder)
+    }
+
+    pub fn has_any_of_session(&self, session: Session) -> bool {
+        self.0.iter().any(|held| held.holder.session == session)
+    }
+
+    pub fn end_session(&mut self, session: Session) {
+        self.0.retain(|held| held.holder.session != session);
+    }
+}
+
+/// What is left of a range before and behind another.
+fn around(held: Held, cut: &Held) -> impl Iterator<Item = Held> {
+    let before = (held.start < cut.start).then(|| Held { end: cut.start - 1, ..held });
+    let behind = (held.end > cut.end).then(|| Held { start: cut.end + 1, ..held });
+    before.into_iter().chain(behind)
+}
+
+impl Inode {
+    fn locks(&self) -> Option<&Locks> {
+        self.extra.as_ref().map(|extra| &extra.locks)
+    }
+
+    fn set_lock(&mut self, holder: Holder, lock: &Lock) {
+        self.extra_mut().locks.set(holder, lock);
+        self.tidy_extra();
+    }
+
+    /// Whether the session has locks on it.
+    pub fn is_locked_by(&self, session: Session) -> bool {
+        self.locks().is_some_and(|locks| locks.has_any_of_session(session))
+    }
+
+    /// The session is no more.
+    pub fn unlocked_by(&mut self, session: Session) {
+        if let Some(extra) = &mut self.extra {
+            extra.locks.end_session(session);
+        }
+        self.tidy_extra();
+    }
+}
+
+impl Partition {
+    pub(crate) fn test_lock(&self, holder: Holder, file: FileId, lock: &Lock) -> Outcome<Answer> {
+        check(file, lock)?;
+        let found = self.inode(file)?.locks().and_then(|locks| locks.conflicts(holder, lock).next());
+        Ok(Answer::Conflict(found.map(Held::told)))
+    }
+
+    /// Sets or ends a lock. Refused with `Locked` when somebody stands in the way; a `flock` has lost the old one then.
+    pub(crate) fn lock(&mut self, holder: Holder, file: FileId, lock: &Lock) -> Outcome<Answer> {
+        check(file, lock)?;
+        self.edit(file, |inode| {
+            let Some(locks) = inode.locks() else {
+                if lock.kind != LockKind::Unlock {
+                    inode.set_lock(holder, lock);
+                }
+                return Ok(Answer::Done);
+            };
+            let (added, limit) = (locks.added_by(holder, lock), LOCKS_MAX as u64);
+            let in_the_way = locks.conflicts(holder, lock).next().is_some();
+            if added > 0 && locks.0.len() + added > LOCKS_MAX {
+                return Err(Refusal::TooManyLocks { object: Object::File(file), limit });
+            }
+            if in_the_way {
+                if lock.style == LockStyle::Whole {
+                    inode.set_lock(holder, &Lock { kind: LockKind::Unlock, ..*lock });
+                }
+                return Err(Refusal::Locked(Object::File(file)));
+            }
+            inode.set_lock(holder, lock);
+            Ok(Answer::Done)
+        })
+    }
+
+    /// Who stands in the way of a lock, each once. Nobody, when the file is not here.
+    pub fn lock_blockers(&self, holder: Holder, file: FileId, lock: &Lock) -> Vec<Holder> {
+        let locks = self.inodes.get(&file).and_then(Inode::locks);
+        let mut holders: Vec<Holder> =
+            locks.into_iter().flat_map(|locks| locks.conflicts(holder, lock)).map(|held| held.holder).collect();
+        holders.sort_unstable();
+        holders.dedup();
+        holders
+    }
+
+    /// Whether somebody has locks on a file.
+    pub fn has_locks(&self, holder: Holder, file: FileId) -> bool {
+        self.inodes.get(&file).and_then(Inode::locks).is_some_and(|locks| locks.has_any_of(holder))
+    }
+
+    /// What a lock adds to the weight, at most.
+    pub(crate) fn lock_weight(&self, file: FileId, lock: &Lock) -> u64 {
+        let splits = self.inodes.get(&file).and_then(Inode::locks).is_some_and(|locks| locks.are_split_by(lock));
+        let split = if splits { weight::LOCK_BYTES } else { 0 };
+        split + if lock.kind == LockKind::Unlock { 0 } else { weight::EXTRA_BYTES + weight::LOCK_BYTES }
+    }
+}
+
+fn check(file: FileId, lock: &Lock) -> Outcome<()> {
+    match lock.style {
+        LockStyle::Range { start, end } if start > end => {
+            Err(Refusal::invalid(Object::File(file), "the range of a lock ends before it starts"))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes that the model knows; the last stands for all behind it.
+    const BYTES: u64 = 12;
+
+    /// A lock on each byte of each holder: none, read or write.
+    type Model = [[Option<bool>; BYTES as usize]; 3];
+
+    fn holder(number: usize) -> Holder {
+        Holder { session: Session(number as u64 % 2), owner: number as u64 / 2 }
+    }
+
+    fn range(start: u64, last: u64) -> LockStyle {
+        let end = if last == BYTES - 1 { u64::MAX } else { last };
+        LockStyle::Range { start, end }
+    }
+
+    fn lock(kind: LockKind, style: LockStyle) -> Lock {
+        Lock { owner: 0, kind, style, pid: 7 }
+    }
+
+    /// What the table says of each byte.
+    fn seen(locks: &Locks) -> Model {
+        let mut model = Model::default();
+        for held in locks.0.iter().filter(|held| !held.whole) {
+            let who = (0..3).find(|number| holder(*number) == held.holder).unwrap();
+            for byte in held.start..=held.end.min(BYTES - 1) {
+                let place = &mut model[who][usize::try_from(byte).unwrap()];
+                assert!(place.replace(held.write).is_none(), "one lock on a byte: {locks:?}");
+            }
+        }
+        model
+    }
+
+    /// Ranges of one owner and kind neither meet nor touch.
+    fn check_merged(locks: &Locks) {
+        for (at, first) in locks.0.iter().enumerate() {
+            let akin = |second: &&Held| second.is_akin(first) && second.write == first.write;
+            assert!(!locks.0[at + 1..].iter().filter(akin).any(|second| second.joins(first)), "{locks:?}");
+        }
+    }
+
+    #[test]
+    fn ranges_are_split_and_merged_as_bytes_would_be() {
+        let mut state = 11_u64;
+        let mut next = move |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        let (mut locks, mut model) = (Locks::default(), Model::default());
+        let (mut granted, mut refused) = (0, 0);
+        for _ in 0..20_000 {
+            let (who, start) = (usize::try_from(next(3)).unwrap(), next(BYTES));
+            let last = start + next(BYTES - start);
+            let kind = [LockKind::Read, LockKind::Write, LockKind::Unlock][usize::try_from(next(3)).unwrap()];
+            let wanted = lock(kind, range(start, last));
+            let bytes = usize::try_from(start).unwrap()..=usize::try_from(last).unwrap();
+            let blocks = |other: &usize| {
+                let meets = |had: &Option<bool>| had.is_some_and(|write| write || kind == LockKind::Write);
+                *other != who && kind != LockKind::Unlock && model[*other][bytes.clone()].iter().any(meets)
+            };
+            let mut blockers: Vec<Holder> = (0..3).filter(blocks).map(holder).collect();
+            blockers.sort_unstable();
+            let mut told: Vec<Holder> = locks.conflicts(holder(who), &wanted).map(|held| held.holder).collect();
+            told.sort_unstable();
+            told.dedup();
+            assert_eq!(told, blockers);
+            if !blockers.is_empty() {
+                refused += 1;
+                continue;
+            }
+            let (before, most) = (locks.0.len(), locks.added_by(holder(who), &wanted));
+            locks.set(holder(who), &wanted);
+            assert!(locks.0.len() <= before + most, "it adds no more than it said");
+            model[who][bytes].fill((kind != LockKind::Unlock).then_some(kind == LockKind::Write));
+            granted += 1;
+            assert_eq!(seen(&locks), model);
+            check_merged(&locks);
+        }
+        assert!(granted > 5000 && refused > 1000, "{granted} {refused}");
+    }
+
+    #[test]
+    fn locks_of_ranges_and_of_whole_files_never_meet() {
+        let mut locks = Locks::default();
+        locks.set(holder(0), &lock(LockKind::Write, LockStyle::EVERYWHERE));
+        assert_eq!(locks.conflicts(holder(1), &lock(LockKind::Write, LockStyle::Whole)).count(), 0);
+        locks.set(holder(1), &lock(LockKind::Write, LockStyle::Whole));
+        assert_eq!(locks.conflicts(holder(2), &lock(LockKind::Read, LockStyle::Whole)).count(), 1);
+        assert_eq!(locks.conflicts(holder(2), &lock(LockKind::Read, range(0, 3))).count(), 1);
+        locks.set(holder(1), &lock(LockKind::Unlock, LockStyle::Whole));
+        locks.end_session(holder(0).session);
+        assert!(locks.is_empty());
+    }
+}
