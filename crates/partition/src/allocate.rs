@@ -55,6 +55,7 @@ impl Partition {
 
     pub(crate) fn seek(&self, file: FileId, offset: u64, to: SeekTo) -> Outcome<Answer> {
         let found = match &self.inode(file)?.body {
+            Body::File(FileBody { place: Place::Whole(extent), .. }) => return Ok(Answer::Whole(*extent)),
             Body::File(body) => body.seek(offset, to, self.stripe_bytes()),
             Body::Bound(host) => seek_in(std::iter::once(0..host.size), host.size, offset, to),
             _ => return Err(Refusal::invalid(Object::File(file), "it has no bytes")),
@@ -102,7 +103,7 @@ impl FileBody {
                 range.end.saturating_sub(bytes.len() as u64)
             }
             Place::Inline(_) => 2 * weight::RUN_BYTES,
-            Place::Spilling(_) => 0,
+            Place::Spilling(_) | Place::Whole(_) => 0,
             Place::Striped(striped) => {
                 striped.plan_weight(range.start / stripe_bytes..range.end.div_ceil(stripe_bytes))
             }
@@ -114,7 +115,8 @@ impl FileBody {
         if let Place::Striped(striped) = &self.place { striped.holes_weight() } else { 0 }
     }
 
-    /// Makes it striped, or says what must be done before: what a write that does not fit inline meets too.
+    /// Makes it striped, or says what must be done before, or where all its bytes are instead: what a write that does not fit
+    /// inline meets too.
     pub(crate) fn to_stripes(&mut self, stripe_bytes: u64) -> Option<Answer> {
         if let Place::Inline(bytes) = &mut self.place {
             self.place = match std::mem::take(bytes) {
@@ -127,11 +129,13 @@ impl FileBody {
                 Some(Answer::Spill { generation: self.generation, head: bytes.clone().into() })
             }
             Place::Striped(_) => self.trim(stripe_bytes).map(Answer::TrimFirst),
+            Place::Whole(extent) => Some(Answer::Whole(*extent)),
         }
     }
 
     fn seek(&self, offset: u64, to: SeekTo, stripe_bytes: u64) -> Option<u64> {
         match &self.place {
+            Place::Whole(_) => None,
             Place::Inline(bytes) | Place::Spilling(bytes) => {
                 let end = (bytes.len() as u64).min(self.size);
                 seek_in(std::iter::once(0..end), self.size, offset, to)

@@ -51,6 +51,14 @@ impl Answered {
         kept.answers.push((stamp.number, answer));
     }
 
+    /// Keeps this answer in place of the one that was kept, if there was one.
+    pub fn amend(&mut self, stamp: Stamp, answer: Outcome<Answer>) {
+        if let Some(kept) = self.sessions.get_mut(&stamp.session) {
+            kept.answers.retain(|(number, _)| *number != stamp.number);
+        }
+        self.keep(stamp, answer);
+    }
+
     /// The session has ended.
     pub fn forget(&mut self, session: Session) {
         self.sessions.remove(&session);

@@ -47,8 +47,8 @@ impl Partition {
     fn perform(&mut self, stamp: Stamp, command: Command, now: Timestamp) -> Outcome<Answer> {
         let session = stamp.session;
         match command {
-            Command::Create { parent, name, inode, open, whole: _ } => {
-                self.create(parent, name, inode, open.then_some(session), now)
+            Command::Create { parent, name, inode, open, whole } => {
+                self.create(parent, name, inode, (open.then_some(session), whole), now)
             }
             Command::MakeDirectory { parent, inode, heritage } => {
                 Ok(self.make_directory(parent, &inode, &heritage, now))
@@ -65,6 +65,7 @@ impl Partition {
             }
             Command::SpillDone { file, generation } => self.spill_done(file, generation),
             Command::TrimDone { file, generation } => self.trim_done(file, generation),
+            Command::Fold { file, extent, bytes, times } => self.fold(file, extent, &bytes, times),
             Command::Purged { file } => Ok(self.purged(file)),
             Command::Unlink { parent, name } => self.unlink(parent, &name, now),
             Command::DropLink { file } => Ok(self.drop_link(file, now)),
@@ -98,7 +99,7 @@ impl Partition {
     /// Opens and closes.
     fn hold(&mut self, session: Session, command: &Command, now: Timestamp) -> Outcome<Answer> {
         match *command {
-            Command::Open { file, flags, whole: _ } => self.open(session, file, flags, now),
+            Command::Open { file, flags, whole } => self.open(session, file, (flags, whole), now),
             Command::Close { file } => self.close(session, file),
             _ => Err(Refusal::invalid(Object::Pool, "neither an open nor a close")),
         }

@@ -9,7 +9,7 @@ use placement::FileId;
 use std::ops::Range;
 use wire::{
     Answer, Changes, Content, FILE_BYTES_MAX, INLINE_BYTES_MAX, Object, OpenFlags, Outcome, Refusal, Session,
-    TimeChange, Timestamp, Trim, WritePlace,
+    TimeChange, Timestamp, Trim, Wish, WritePlace,
 };
 
 /// What a truncation found.
@@ -21,7 +21,13 @@ enum Resized {
 }
 
 impl Partition {
-    pub(crate) fn open(&mut self, session: Session, file: FileId, flags: OpenFlags, now: Timestamp) -> Outcome<Answer> {
+    pub(crate) fn open(
+        &mut self,
+        session: Session,
+        file: FileId,
+        (flags, whole): (OpenFlags, Wish),
+        now: Timestamp,
+    ) -> Outcome<Answer> {
         let stripe_bytes = self.stripe_bytes();
         let trim = self.edit(file, |inode| {
             if flags.write || flags.truncate {
@@ -33,6 +39,7 @@ impl Partition {
                 inode.lose_privileges(flags.kill_set_id);
                 inode.touch(now);
             }
+            inode.become_whole(whole);
             inode.opened(session);
             Ok(trim)
         })?;
@@ -68,6 +75,7 @@ impl Partition {
             inode.accessed = changes.accessed.map_or(inode.accessed, |change| moment(change, now));
             inode.modified = changes.modified.map_or(inode.modified, |change| moment(change, now));
             inode.changed = if *changes == Changes::default() { inode.changed } else { now };
+            inode.forget_times(changes);
             Ok(())
         })?;
         Ok(Answer::Changed { attributes: self.attributes(file)?, trim })
@@ -93,8 +101,14 @@ impl Partition {
             Body::Directory(_) => return Err(Refusal::IsDirectory(Object::File(file))),
             Body::Symlink(_) | Body::Node(_) => return Err(Refusal::invalid(Object::File(file), "it has no bytes")),
         };
-        inode.read_at(now);
-        let length = u64::from(length).min(size.saturating_sub(offset));
+        if inode.extent().is_none() {
+            inode.read_at(now);
+        }
+        let length = match content {
+            // Its node knows where it ends.
+            Content::Whole(_) => length.into(),
+            _ => u64::from(length).min(size.saturating_sub(offset)),
+        };
         Ok(Answer::Content { length: u32::try_from(length).expect("at most what was asked for"), content })
     }
 
@@ -184,7 +198,11 @@ impl Partition {
 impl FileBody {
     /// What of the range is here; a truncation of stripes may be under way, but the size never reaches beyond it.
     fn content(&self, offset: u64, length: u32) -> Content {
-        let (Place::Inline(bytes) | Place::Spilling(bytes)) = &self.place else { return Content::Striped };
+        let bytes = match &self.place {
+            Place::Inline(bytes) | Place::Spilling(bytes) => bytes,
+            Place::Striped(_) => return Content::Striped,
+            Place::Whole(extent) => return Content::Whole(*extent),
+        };
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
         let size = usize::try_from(self.size).unwrap_or(usize::MAX);
         let end = start.saturating_add(length as usize).min(bytes.len()).min(size.max(start));
@@ -220,6 +238,7 @@ impl FileBody {
         let old = std::mem::replace(&mut self.size, size);
         match &mut self.place {
             Place::Inline(bytes) => bytes.truncate(usize::try_from(size).unwrap_or(usize::MAX)),
+            Place::Whole(_) => {}
             Place::Spilling(head) => {
                 head.truncate(usize::try_from(size).unwrap_or(usize::MAX));
                 self.outdate_plans();

@@ -6,8 +6,8 @@ use placement::FileId;
 use serde::{Deserialize, Serialize};
 use std::{ops::Range, sync::Arc};
 use wire::{
-    ACL_ACCESS, ACL_DEFAULT, Attributes, HostFile, INLINE_BYTES_MAX, Kind, NewInode, NewKind, Object, Outcome, Owner,
-    Refusal, Session, StripeRuns, Timestamp, WritePlace,
+    ACL_ACCESS, ACL_DEFAULT, Attributes, Extent, HostFile, INLINE_BYTES_MAX, Kind, NewInode, NewKind, Object, Outcome,
+    Owner, Refusal, Session, StripeRuns, Timestamp, WritePlace,
 };
 
 /// Bytes of a small file and of the tail of a striped one are counted in pages of this length.
@@ -68,6 +68,8 @@ pub enum Place {
     Spilling(Vec<u8>),
     /// Apart, so that the many small files do not carry its room.
     Striped(Box<Striped>),
+    /// All of them in one extent of a node, which knows the size too.
+    Whole(Extent),
 }
 
 /// Bytes in stripes.
@@ -145,7 +147,7 @@ impl Inode {
             modified: self.modified,
             changed: self.changed,
             created: self.created,
-            whole: None,
+            whole: self.extent(),
             lasting: false,
         }
     }
@@ -264,6 +266,7 @@ impl FileBody {
         match &self.place {
             Place::Inline(bytes) | Place::Spilling(bytes) => (bytes.len() as u64).next_multiple_of(BLOCK_BYTES),
             Place::Striped(striped) => striped.allocated(self.size, stripe_bytes),
+            Place::Whole(_) => 0,
         }
     }
 
@@ -272,6 +275,7 @@ impl FileBody {
             Place::Inline(bytes) => bytes.len() as u64,
             Place::Spilling(bytes) => bytes.len() as u64 + 2 * weight::RUN_BYTES,
             Place::Striped(striped) => striped.weight(),
+            Place::Whole(_) => weight::EXTENT_BYTES,
         }
     }
 
@@ -285,7 +289,7 @@ impl FileBody {
         match &self.place {
             Place::Inline(bytes) if end <= INLINE_BYTES_MAX.into() => end.saturating_sub(bytes.len() as u64),
             Place::Inline(_) => 2 * weight::RUN_BYTES,
-            Place::Spilling(_) => 0,
+            Place::Spilling(_) | Place::Whole(_) => 0,
             Place::Striped(striped) => {
                 let (first, end) = (offset / stripe_bytes, end.div_ceil(stripe_bytes));
                 striped.plan_weight(first..end)
@@ -301,7 +305,7 @@ impl FileBody {
     /// What may exist in an engine.
     pub fn stripes(&mut self) -> StripeRuns {
         match &mut self.place {
-            Place::Inline(_) => StripeRuns::new(),
+            Place::Inline(_) | Place::Whole(_) => StripeRuns::new(),
             Place::Spilling(_) => first_stripe(),
             Place::Striped(striped) => std::mem::take(&mut striped.stripes),
         }

@@ -12,7 +12,7 @@
 //! - A resent change (same session, same number) is answered with the kept answer and not done again.
 //! - Stripes are noted with the inode before they are written, and forgotten after they are removed: none is ever lost.
 //!
-//! A file's bytes are in one of three places, and only go right:
+//! A file's bytes are in one of three places, and only go right (those of a `whole` file are in a fourth, see there):
 //!
 //! ```text
 //!   Inline  --a write beyond 4 KiB-->  Spilling  --SpillDone-->  Striped
@@ -36,11 +36,13 @@ mod names;
 mod partition;
 mod removal;
 mod weight;
+mod whole;
 mod xattr;
 
 pub use locks::{Holder, LOCKS_MAX};
 pub use partition::{Partition, Settings};
 pub use weight::{ENTRY_BYTES, INODE_BYTES};
+pub use whole::{Head, Told};
 
 #[cfg(test)]
 mod partition_test;

@@ -8,7 +8,7 @@ use crate::{
 use placement::FileId;
 use wire::{
     ACL_DEFAULT, Answer, Heritage, Kind, LIST_ENTRIES_MAX, Name, NewInode, NewKind, Object, Outcome, Refusal,
-    SET_GROUP_ID, Session, Timestamp,
+    SET_GROUP_ID, Session, Timestamp, Wish,
 };
 
 impl Partition {
@@ -40,12 +40,13 @@ impl Partition {
         parent: FileId,
         name: Name,
         new: NewInode,
-        opener: Option<Session>,
+        (opener, whole): (Option<Session>, Wish),
         now: Timestamp,
     ) -> Outcome<Answer> {
         self.check_free(parent, &name)?;
         let new = acl::inherit(&self.heritage(parent)?, new);
         let mut inode = Inode::new(new, parent, now);
+        inode.become_whole(whole);
         if let Some(session) = opener {
             inode.opened(session);
         }

@@ -5,6 +5,7 @@ use crate::{
     directory::{Directory, HASH_BITS, NameHash},
     hasher::BuildFileHasher,
     inode::Inode,
+    whole::Told,
 };
 use placement::{FileId, PartitionId};
 use serde::{Deserialize, Serialize};
@@ -42,13 +43,15 @@ pub struct Partition {
     pub(crate) answered: Answered,
     /// What all this counts for, bytes.
     pub(crate) bytes: u64,
+    /// What the node has not yet asked for.
+    pub(crate) told: Told,
 }
 
 impl Partition {
     /// An empty partition.
     pub fn new(id: PartitionId, settings: Settings) -> Self {
         let (inodes, gone, answered) = (HashMap::default(), BTreeMap::new(), Answered::default());
-        Self { id, settings, made: 0, inodes, gone, answered, bytes: 0 }
+        Self { id, settings, made: 0, inodes, gone, answered, bytes: 0, told: Told::default() }
     }
 
     /// The first partition of a pool, with the root directory.
@@ -72,6 +75,11 @@ impl Partition {
     /// What was answered to this change, when it was done before: it needs no space to be answered again.
     pub fn recall(&self, stamp: Stamp) -> Option<Outcome<Answer>> {
         self.answered.recall(stamp)
+    }
+
+    /// Keeps another answer than was given: for what a node did itself, once.
+    pub fn keep(&mut self, stamp: Stamp, answer: Outcome<Answer>) {
+        self.answered.amend(stamp, answer);
     }
 
     pub(crate) fn names(&self) -> NameHash {

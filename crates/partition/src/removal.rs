@@ -40,6 +40,7 @@ impl Partition {
         let mut inode = self.inodes.remove(&file)?;
         self.bytes -= inode.weight();
         let crate::inode::Body::File(body) = &mut inode.body else { return None };
+        self.told.freed.extend(body.extent());
         let stripes = body.stripes();
         if stripes.is_empty() {
             return None;
@@ -61,7 +62,11 @@ impl Partition {
         if !inode.closed(session) {
             return Err(Refusal::BadHandle(Object::File(file)));
         }
-        let gone = if inode.is_unused() { self.remove_inode(file) } else { None };
+        let (unused, last) = (inode.is_unused(), inode.opens.is_empty());
+        let gone = if unused { self.remove_inode(file) } else { None };
+        if last {
+            self.note_closed(file);
+        }
         Ok(Answer::Removed { gone, elsewhere: None })
     }
 
@@ -136,7 +141,12 @@ impl Partition {
     fn release(&mut self, file: FileId, session: Session) -> Option<Gone> {
         let inode = self.inodes.get_mut(&file)?;
         inode.released_by(session);
-        if inode.is_unused() { self.remove_inode(file) } else { None }
+        let (unused, last) = (inode.is_unused(), inode.opens.is_empty());
+        let gone = if unused { self.remove_inode(file) } else { None };
+        if last {
+            self.note_closed(file);
+        }
+        gone
     }
 
     /// What clients that are no more may have left: marked entries, stripes of files that are gone.

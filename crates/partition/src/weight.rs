@@ -7,12 +7,14 @@ use crate::{
     inode::{Body, FileBody},
 };
 use placement::FileId;
-use wire::{ACL_ACCESS, ACL_DEFAULT, Command, Heritage, HostFile, NewInode, NewKind, StripeRuns};
+use wire::{ACL_ACCESS, ACL_DEFAULT, Command, Heritage, HostFile, NewInode, NewKind, StripeRuns, Wish};
 
 /// An inode, bytes.
 pub const INODE_BYTES: u64 = 384;
 /// An entry besides its name, bytes.
 pub const ENTRY_BYTES: u64 = 96;
+/// What a whole file costs beside its bytes: what a kernel keeps for a file in memory, bytes.
+pub const EXTENT_BYTES: u64 = 1280;
 /// One run of stripes, bytes.
 pub const RUN_BYTES: u64 = 48;
 /// What an inode with extended attributes or locks has besides, bytes.
@@ -59,15 +61,22 @@ fn new_inode(inode: &NewInode) -> u64 {
         }
 }
 
+/// What an extent adds where it is given.
+fn given(whole: Wish) -> u64 {
+    if matches!(whole, Wish::Given(_)) { EXTENT_BYTES } else { 0 }
+}
+
 impl Partition {
     /// The most bytes that a command can add to this partition. 0 for all that removes: it works in a full pool too.
     ///
     /// For what is done often it is exact, so that what was reserved need not be given back.
     pub fn new_bytes_max(&self, command: &Command) -> u64 {
         match command {
-            Command::Create { parent, name, inode, .. } => {
-                new_inode(inode) + entry(name) + self.inherited_weight(*parent)
+            Command::Create { parent, name, inode, whole, .. } => {
+                new_inode(inode) + entry(name) + self.inherited_weight(*parent) + given(*whole)
             }
+            Command::Open { whole, .. } => given(*whole),
+            Command::Fold { bytes, .. } => Self::fold_bytes_max(bytes.len() as u64),
             Command::MakeDirectory { inode, heritage, .. } => new_inode(inode) + inherited(heritage),
             Command::Enter { name, .. } => entry(name),
             Command::MoveIn { to, .. } => entry(&to.name),

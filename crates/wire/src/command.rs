@@ -1,8 +1,8 @@
 //! What a partition is asked to do: one list of all commands. Names of answers stand behind the arrows.
 
 use crate::{
-    Acls, AllocateMode, Changes, Heritage, HostFile, Kind, Lock, Mode, Name, OpenFlags, Owner, RenameFrom, RenameMode,
-    RenameTo, SeekTo, Session, Wish, XattrMode,
+    Acls, AllocateMode, Changes, Extent, Heritage, HostFile, Kind, Lock, Mode, Name, OpenFlags, Owner, RenameFrom,
+    RenameMode, RenameTo, SeekTo, Session, Times, Wish, XattrMode,
 };
 use bytes::Bytes;
 use placement::FileId;
@@ -228,6 +228,17 @@ pub enum Command {
         file: FileId,
         /// As planned.
         generation: u32,
+    },
+    /// The bytes of a small whole file that nobody has open come back to its inode. Only nodes say so. -> `Done`
+    Fold {
+        /// The file.
+        file: FileId,
+        /// Where they were.
+        extent: Extent,
+        /// They.
+        bytes: Bytes,
+        /// The times that the file had there.
+        times: Times,
     },
     /// The stripes of a file that is gone are removed. -> `Done`
     Purged {

@@ -1,5 +1,6 @@
 //! Whole files: one extent of one node holds all the bytes.
 
+use crate::Timestamp;
 use bytes::Bytes;
 use placement::NodeId;
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,17 @@ pub struct Extent {
     pub slot: u32,
     /// Which of its lives: one for each file that it has held.
     pub generation: u32,
+}
+
+/// The times of a file that change with its use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Times {
+    /// Last read.
+    pub accessed: Timestamp,
+    /// Last change of the bytes.
+    pub modified: Timestamp,
+    /// Last change of anything.
+    pub changed: Timestamp,
 }
 
 /// Whether a file that is made or opened shall be whole.

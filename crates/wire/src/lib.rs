@@ -32,7 +32,7 @@ pub use allocate::{AllocateMode, SeekTo};
 pub use attributes::{Attributes, Changes, Kind, OpenFlags, Owner, TimeChange, Timestamp};
 pub use command::{Command, FILE_BYTES_MAX, INLINE_BYTES_MAX, LIST_ENTRIES_MAX, NewInode, NewKind, WritePlace};
 pub use entry::{COOKIE_FIRST, DirEntry, RenameFrom, RenameMode, RenameTo};
-pub use extent::{Extent, ExtentAction, Wish};
+pub use extent::{Extent, ExtentAction, Times, Wish};
 pub use intent::Intent;
 pub use lock::{Lock, LockKind, LockStyle};
 pub use mode::{Acls, Heritage, Mode, SET_GROUP_ID};
