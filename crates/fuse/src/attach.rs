@@ -14,7 +14,7 @@
 
 use std::{
     ffi::CString,
-    fs::OpenOptions,
+    fs::{self, OpenOptions},
     io::{self, IoSliceMut},
     mem::MaybeUninit,
     os::{
@@ -35,7 +35,7 @@ use rustix::{
 use crate::{
     availability::{Way, find_helper},
     error::MountError,
-    mountinfo::KIND,
+    mountinfo::{self, KIND},
 };
 
 /// A helper that has not answered by then never will.
@@ -160,6 +160,21 @@ pub(crate) fn detach(point: &Path) -> io::Result<Unmounted> {
         }
     }
     detach_once(point, true).map(|()| Unmounted::Detached)
+}
+
+/// Ends the kernel's connection to whoever serves a mount: all who wait for an answer get an error, now and later. Whether
+/// the mount is gone with it.
+pub(crate) fn abort(entry: &mountinfo::Entry) -> io::Result<bool> {
+    let minor = entry.device.rsplit(':').next().unwrap_or_default();
+    // The control files belong to who mounted it; where they are not shown, root has another way.
+    if fs::write(format!("/sys/fs/fuse/connections/{minor}/abort"), "1").is_ok() {
+        return Ok(false);
+    }
+    match unmount(&entry.point, UnmountFlags::NOFOLLOW | UnmountFlags::FORCE) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::BUSY) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn detach_once(point: &Path, lazily: bool) -> io::Result<()> {

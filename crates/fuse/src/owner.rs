@@ -23,11 +23,35 @@ pub(crate) struct Process {
     pub(crate) began: u64,
 }
 
+/// What is known of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It is there and works.
+    Lives,
+    /// It was killed and has not ended: its threads are gone or about to go, all that do not hang in the kernel.
+    Dying,
+    /// It is not there, as far as this process can see.
+    Gone,
+}
+
 impl Process {
-    /// Whether it is still there, as far as this process can see.
-    pub(crate) fn lives(self) -> bool {
-        began(&format!("/proc/{}/stat", self.pid)).is_ok_and(|began| began == self.began)
+    pub(crate) fn fate(self) -> Fate {
+        let folder = format!("/proc/{}", self.pid);
+        if began(&format!("{folder}/stat")).ok() != Some(self.began) {
+            return Fate::Gone;
+        }
+        let status = fs::read_to_string(format!("{folder}/status")).unwrap_or_default();
+        if is_dying(&status) { Fate::Dying } else { Fate::Lives }
     }
+}
+
+/// Whether a status file is that of a zombie, or of a process for which a SIGKILL is pending: a thread that hangs in the kernel
+/// does not take it.
+fn is_dying(status: &str) -> bool {
+    const KILL: u64 = 1 << 8;
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map_or("", str::trim);
+    let pending = |name: &str| u64::from_str_radix(field(name), 16).unwrap_or(0) & KILL != 0;
+    field("State:").starts_with(['Z', 'X']) || pending("SigPnd:") || pending("ShdPnd:")
 }
 
 /// Something that belongs to a pool.
@@ -143,7 +167,7 @@ mod tests {
         let text = header().unwrap() + "mount /a\nremove /b%20c\nfuture thing\nmount relative\nmount /half";
         let owner = Owner::decode(&text);
         assert_eq!(owner.lines, [Line::Mount("/a".into()), Line::Remove("/b c".into())]);
-        assert!(owner.process.unwrap().lives());
+        assert_eq!(owner.process.unwrap().fate(), Fate::Lives);
     }
 
     #[test]
@@ -155,7 +179,19 @@ mod tests {
     #[test]
     fn a_process_with_a_reused_number_is_another() {
         let ours = Process { pid: std::process::id(), began: began("/proc/self/stat").unwrap() };
-        assert!(ours.lives());
-        assert!(!Process { began: ours.began + 1, ..ours }.lives());
+        assert_eq!(ours.fate(), Fate::Lives);
+        assert_eq!(Process { began: ours.began + 1, ..ours }.fate(), Fate::Gone);
+    }
+
+    #[test]
+    fn zombies_and_who_has_not_yet_taken_his_sigkill_are_dying() {
+        let status = |state: &str, own: &str, shared: &str| {
+            format!("Name:\tx\nState:\t{state}\nSigPnd:\t{own}\nShdPnd:\t{shared}\n")
+        };
+        let none = "0000000000000000";
+        assert!(!is_dying(&status("D (disk sleep)", "0000000000000002", none)));
+        assert!(is_dying(&status("Z (zombie)", none, none)));
+        assert!(is_dying(&status("D (disk sleep)", "0000000000000100", none)));
+        assert!(is_dying(&status("R (running)", none, "0000000000000100")));
     }
 }

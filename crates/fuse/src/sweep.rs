@@ -2,22 +2,37 @@
 //!
 //! Used for pools whose process died and for one that ends in good order, so both ways of ending are one piece of code.
 //! Nothing is removed through a mount: a folder in which something is still mounted stays, and is reported.
+//!
+//! A killed process may not have ended: a thread that waits for an answer of its own mount waits for threads that are gone, and
+//! holds the lock as long. Ending the kernel's connection answers it:
+//!
+//! ```text
+//! lock free --------------------------------------------------> take, clear
+//! lock held, process lives ----> leave alone
+//! lock held, process is dying -> abort its connections -> wait -> take, clear
+//! ```
 
 use std::{
-    ffi::OsStr,
     fs::{self, File, TryLockError},
     io::{self, Read},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
 };
 
 use crate::{
-    attach::{Unmounted, detach},
+    attach::{self, Unmounted, detach},
     error::MountError,
     mountinfo::{self, KIND},
-    owner::{self, Line, Owner},
+    owner::{self, Fate, Line, Owner},
     runtime::open_for_lock,
 };
+
+/// A killed process that nothing holds any more gives back its memory and is gone: a second for tens of GiB.
+const END_WAIT: Duration = Duration::from_secs(5);
+/// How often it is looked at.
+const END_PAUSE: Duration = Duration::from_millis(5);
 
 /// What a sweep did.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -47,7 +62,7 @@ pub(crate) fn sweep(root: &Path) -> Result<Swept, MountError> {
 
 fn sweep_pool(folder: &Path, swept: &mut Swept) {
     let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    match take_over(folder) {
+    match take_over(folder, &mut swept.unmounted) {
         Ok(Some(_lock)) => {
             let cleared = clear(folder);
             if cleared.kept.is_empty() {
@@ -61,20 +76,66 @@ fn sweep_pool(folder: &Path, swept: &mut Swept) {
     }
 }
 
-/// The lock of a dead pool; none if it lives.
+/// The lock of a dead pool; none if it lives. What must be unmounted to have it goes to `unmounted`.
 ///
 /// A folder without an owner file died while it was made, which only happens under the directory's lock, which we hold.
-fn take_over(folder: &Path) -> io::Result<Option<File>> {
+fn take_over(folder: &Path, unmounted: &mut Vec<PathBuf>) -> io::Result<Option<File>> {
     let path = folder.join(owner::FILE_NAME);
     let file = open_for_lock(&path, true)?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Ok(None),
-        Err(TryLockError::Error(error)) => return Err(error),
+    let owner = read_owner(&path);
+    let fate = owner.process.map(owner::Process::fate);
+    match (file.try_lock(), fate) {
+        // Locks that a file system only pretends to keep must not cost a running pool its mount.
+        (Ok(()), Some(Fate::Lives)) => Ok(None),
+        (Ok(()), _) => {
+            free(&owner, folder, unmounted);
+            Ok(Some(file))
+        }
+        (Err(TryLockError::Error(error)), _) => Err(error),
+        (Err(TryLockError::WouldBlock), Some(Fate::Dying)) => {
+            free(&owner, folder, unmounted);
+            wait_for(&file)?;
+            Ok(Some(file))
+        }
+        (Err(TryLockError::WouldBlock), _) => Ok(None),
     }
-    // Locks that a file system only pretends to keep must not cost a running pool its mount.
-    let lives = read_owner(&path).process.is_some_and(owner::Process::lives);
-    Ok((!lives).then_some(file))
+}
+
+/// Answers all who wait for the mounts of a dead pool, itself among them, with an error.
+fn free(owner: &Owner, folder: &Path, unmounted: &mut Vec<PathBuf>) {
+    let points = owner.lines.iter().filter_map(|line| if let Line::Mount(point) = line { Some(point) } else { None });
+    for point in points {
+        let Ok(Some(entry)) = mountinfo::at(point) else { continue };
+        if !is_ours(&entry, folder) {
+            continue;
+        }
+        match attach::abort(&entry) {
+            Ok(true) => unmounted.push(point.clone()),
+            Ok(false) => {}
+            // What still hangs is told by who waits for its end.
+            Err(error) => tracing::debug!("the connection of {} cannot be ended: {error}", point.display()),
+        }
+    }
+}
+
+/// Waits until the lock is ours.
+fn wait_for(file: &File) -> io::Result<()> {
+    let end = Instant::now() + END_WAIT;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if Instant::now() < end => thread::sleep(END_PAUSE),
+            Err(TryLockError::WouldBlock) => {
+                return Err(io::Error::other("its process was killed and hangs in the kernel"));
+            }
+        }
+    }
+}
+
+/// Whether it is a mount of the pool of `folder`.
+fn is_ours(entry: &mountinfo::Entry, folder: &Path) -> bool {
+    entry.kind == KIND && Some(entry.source.as_os_str()) == folder.file_name()
 }
 
 fn read_owner(path: &Path) -> Owner {
@@ -94,10 +155,9 @@ pub(crate) struct Cleared {
 /// Unmounts and removes all that belongs to the pool of `folder`, and the folder. The caller holds the pool's lock.
 pub(crate) fn clear(folder: &Path) -> Cleared {
     let mut cleared = Cleared::default();
-    let pool = folder.file_name().unwrap_or_default();
     for line in read_owner(&folder.join(owner::FILE_NAME)).lines {
         match line {
-            Line::Mount(point) => clear_mount(&point, pool, &mut cleared),
+            Line::Mount(point) => clear_mount(&point, folder, &mut cleared),
             Line::Remove(dir) => clear_folder(&dir, &mut cleared),
         }
     }
@@ -108,10 +168,9 @@ pub(crate) fn clear(folder: &Path) -> Cleared {
 }
 
 /// Unmounts `point` if this very pool is mounted there. Another pool may use the same directory by now.
-fn clear_mount(point: &Path, pool: &OsStr, cleared: &mut Cleared) {
-    let ours = |entry: &mountinfo::Entry| entry.kind == KIND && entry.source == pool;
+fn clear_mount(point: &Path, folder: &Path, cleared: &mut Cleared) {
     let outcome = match mountinfo::at(point) {
-        Ok(Some(entry)) if ours(&entry) => detach(point),
+        Ok(Some(entry)) if is_ours(&entry, folder) => detach(point),
         Ok(_) => Ok(Unmounted::Already),
         Err(error) => Err(error),
     };

@@ -214,6 +214,45 @@ fn child() {
     thread::sleep(std::time::Duration::from_mins(10));
 }
 
+/// Not a test of its own: a process of ours that does what we never do, waits for its own mount.
+#[test]
+fn child_that_waits_for_itself() {
+    let Some(root) = std::env::var_os(STUCK_CHILD).map(PathBuf::from) else { return };
+    let claim = RuntimeDir::at(root.join("run")).unwrap().claim("stuck").unwrap();
+    let vfs = common::small_pool(std::time::Duration::from_mins(10));
+    let options = fuse::Options::named(claim.name());
+    let mount = Mount::new(vfs.clone(), claim.mount_point(), &options).unwrap();
+    let file = mount.point().join("file");
+    // More than there is room for: the writer waits for space, for longer than this test.
+    thread::spawn(move || fs::write(file, vec![1; 100 << 20]));
+    while vfs.usage().waiting == 0 {
+        thread::yield_now();
+    }
+    println!("\nready");
+    thread::sleep(std::time::Duration::from_mins(10));
+}
+
+/// As `CHILD`.
+const STUCK_CHILD: &str = "FUSE_TEST_STUCK_CHILD";
+
+#[test]
+fn a_killed_process_that_hangs_in_its_own_mount_is_freed_by_the_next_start() {
+    needs_fuse!();
+    let root = tempfile::tempdir().unwrap();
+    let runtime = RuntimeDir::at(root.path().join("run")).unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "child_that_waits_for_itself", "--nocapture"]).env(STUCK_CHILD, root.path());
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.map_while(Result::ok).any(|line| line == "ready"), "the child failed");
+    assert_eq!(runtime.sweep().unwrap().alive, ["stuck"], "while it lives it may wait as it likes");
+    child.kill().unwrap();
+    let swept = runtime.sweep().unwrap();
+    assert_eq!(swept.removed, ["stuck"], "{swept:?}");
+    assert!(kinds_at(&runtime.path().join("stuck/mnt")).is_empty());
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&child.wait().unwrap()), Some(9));
+}
+
 /// A process with a pool mounted at `run/victim/mnt` and `user`, and staging data.
 fn mounting_child(root: &Path) -> Child {
     fs::create_dir(root.join("user")).unwrap();
