@@ -14,6 +14,7 @@
 
 mod backing;
 mod clock;
+mod grants;
 mod host;
 mod meta;
 mod node;

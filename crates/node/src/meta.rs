@@ -1,20 +1,29 @@
 //! A command for a partition: space reserved before, what was not needed given back after.
 
-use crate::{Node, clock, space::Full};
+use crate::{Node, clock, space::Full, watch::Hearing};
 use bytes::Bytes;
-use partition::Partition;
+use partition::{Asker, Partition};
 use placement::{FileId, PartitionId};
 use std::sync::atomic::Ordering::Relaxed;
 use store::{Engine, EngineError};
-use wire::{Answer, Command, Content, Object, Outcome, Refusal, Stamp};
+use wire::{Answer, Command, Content, Object, Outcome, Refusal, Session, Stamp};
 
 /// A command on its way, kept until there is space for it.
 #[derive(Debug)]
 pub struct MetaCall {
-    pub partition: PartitionId,
-    pub stamp: Option<Stamp>,
+    session: Session,
+    partition: PartitionId,
+    stamp: Option<Stamp>,
     /// Taken when it is done.
-    pub command: Option<Command>,
+    command: Option<Command>,
+    /// When it is done: what its answer waits for.
+    pub hearing: Option<Hearing>,
+}
+
+impl MetaCall {
+    pub fn new(session: Session, partition: PartitionId, stamp: Option<Stamp>, command: Command) -> Self {
+        Self { session, partition, stamp, command: Some(command), hearing: None }
+    }
 }
 
 impl Node {
@@ -25,7 +34,12 @@ impl Node {
         };
         let mut partition = partition.lock();
         let wanted = call.command.as_ref().map_or(0, |command| partition.new_bytes_max(command));
-        if let Some(answer) = call.stamp.filter(|_| wanted > 0).and_then(|stamp| partition.recall(stamp)) {
+        let asker = self.watches.asker(call.session);
+        if let Some(stamp) = call.stamp.filter(|_| wanted > 0 || !asker.others.is_empty())
+            && let Some(answer) = partition.recall(stamp)
+        {
+            // What it recalled when it was done may not have been heard yet.
+            call.hearing = self.watches.pending(asker);
             return Ok(answer);
         }
         if let Some(refusal) = reserve(&*self.engine, wanted)? {
@@ -33,8 +47,11 @@ impl Node {
         }
         let command = call.command.take().expect("a command is done once");
         let read = bound_read(&command);
-        let (answer, unneeded) = self.apply(&mut partition, call.stamp, command, wanted);
+        let (answer, unneeded) = self.apply(&mut partition, asker, call.stamp, command, wanted);
+        let hearing = self.watches.tell(asker, &partition.take_notes());
         drop(partition);
+        // A kernel reads with pages locked that another's hearing may wait for: a read waits for nobody.
+        call.hearing = hearing.filter(|_| read.is_none());
         if unneeded > 0 {
             self.engine.release(unneeded);
         }
@@ -45,12 +62,13 @@ impl Node {
     fn apply(
         &self,
         partition: &mut Partition,
+        asker: Asker,
         stamp: Option<Stamp>,
         command: Command,
         wanted: u64,
     ) -> (Outcome<Answer>, u64) {
         let (bytes, files) = (partition.bytes(), partition.files());
-        let answer = partition.apply(stamp, command, clock::now());
+        let answer = partition.apply_for(asker, stamp, command, clock::now());
         let delta = partition.files().wrapping_sub(files);
         if delta != 0 {
             self.files.fetch_add(delta, Relaxed);

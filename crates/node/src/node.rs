@@ -2,6 +2,7 @@
 
 use crate::{
     Backing, Reply, Settings, clock,
+    grants::Watches,
     host::HostFiles,
     meta::{MetaCall, refusal_of},
     space::{Full, Space},
@@ -28,6 +29,7 @@ pub struct Node {
     pub(crate) partitions: Box<[Mutex<Partition>]>,
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) hosts: HostFiles,
+    pub(crate) watches: Watches,
     space: Arc<Space>,
     sessions: AtomicU64,
     pub(crate) files: AtomicU64,
@@ -51,6 +53,7 @@ pub fn embedded(settings: Settings, engine: Arc<dyn Engine>) -> Arc<Node> {
         partitions,
         engine,
         hosts: HostFiles::default(),
+        watches: Watches::default(),
         space,
         sessions: AtomicU64::new(0),
         files: AtomicU64::new(1),
@@ -77,14 +80,14 @@ struct StripeWrite {
 impl Node {
     /// Answers a request: at once, unless it must wait for space.
     pub fn handle(self: &Arc<Self>, request: Request) -> Reply {
-        let Request { epoch, session: _, partition, body } = request;
+        let Request { epoch, session, partition, body } = request;
         if !matches!(body, Body::Hello) && epoch != self.epoch() {
             return Reply::ready(Err(Failure::StaleMap(self.map.read().clone())));
         }
         match body {
             Body::Hello => Reply::ready(Ok(Answer::Welcome(self.welcome()))),
             Body::Usage => Reply::ready(Ok(Answer::Usage(self.usage()))),
-            Body::Meta { stamp, command } => self.meta(MetaCall { partition, stamp, command: Some(command) }),
+            Body::Meta { stamp, command } => self.meta(MetaCall::new(session, partition, stamp, command)),
             Body::Extent { file, .. } => Reply::ready(Err(Failure::Refused(Refusal::Stale(Object::File(file))))),
             Body::Stripe { file, stripe, action } => self.stripe(file, stripe, action),
         }
@@ -128,9 +131,27 @@ impl Node {
 
     fn meta(self: &Arc<Self>, mut call: MetaCall) -> Reply {
         match self.try_meta(&mut call) {
-            Ok(outcome) => Reply::ready(outcome.map_err(Failure::Refused)),
-            Err(_) => self.wait(move |node| node.try_meta(&mut call)),
+            Ok(outcome) => match call.hearing.take() {
+                None => Reply::ready(outcome.map_err(Failure::Refused)),
+                Some(hearing) => Reply::later(async move {
+                    hearing.heard().await;
+                    outcome.map_err(Failure::Refused)
+                }),
+            },
+            Err(_) => self.meta_later(call),
         }
+    }
+
+    /// Waits for space, then until all have heard.
+    fn meta_later(self: &Arc<Self>, mut call: MetaCall) -> Reply {
+        let node = self.clone();
+        Reply::later(async move {
+            let outcome = node.space.wait_for(|| node.try_meta(&mut call)).await;
+            if let Some(hearing) = call.hearing.take() {
+                hearing.heard().await;
+            }
+            outcome.and_then(|outcome| outcome).map_err(Failure::Refused)
+        })
     }
 
     fn stripe(self: &Arc<Self>, file: FileId, stripe: StripeNo, action: StripeAction) -> Reply {

@@ -48,6 +48,7 @@ impl Partition {
                 && body.generation == generation
             {
                 striped.settle_holes();
+                inode.granted.touch();
             }
             Ok(Answer::Done)
         })

@@ -39,7 +39,7 @@ impl Partition {
             }
             Command::Seek { file, offset, to } => self.seek(file, offset, to),
             Command::Leftovers => Ok(Answer::Leftovers(self.leftovers())),
-            Command::Forgotten { .. } => Ok(Answer::Removed { gone: None, elsewhere: None }),
+            Command::Forgotten { file } => Ok(self.forgotten(file)),
             _ => Err(Refusal::invalid(Object::Pool, "a change came without session and number")),
         }
     }

@@ -41,6 +41,9 @@ impl Partition {
             }
             inode.become_whole(whole);
             inode.opened(session);
+            if flags.write && inode.extent().is_some() {
+                inode.granted.touch(); // from now on it is written unseen
+            }
             Ok(trim)
         })?;
         self.opened_answer(file, trim)
@@ -94,15 +97,16 @@ impl Partition {
     }
 
     pub(crate) fn read(&mut self, file: FileId, offset: u64, length: u32, now: Timestamp) -> Outcome<Answer> {
-        let inode = self.inodes.get_mut(&file).ok_or(Refusal::NotFound(Object::File(file)))?;
+        let inode = self.inodes.get_mut(&file).filter(|inode| !self.grants.hides(file, inode));
+        let inode = inode.ok_or(Refusal::NotFound(Object::File(file)))?;
         let (size, content) = match &inode.body {
             Body::File(body) => (body.size, body.content(offset, length)),
             Body::Bound(host) => (host.size, Content::Bound(host.clone())),
             Body::Directory(_) => return Err(Refusal::IsDirectory(Object::File(file))),
             Body::Symlink(_) | Body::Node(_) => return Err(Refusal::invalid(Object::File(file), "it has no bytes")),
         };
-        if inode.extent().is_none() {
-            inode.read_at(now);
+        if inode.extent().is_none() && inode.read_at(now) {
+            self.grants.was_read(file, inode);
         }
         let length = match content {
             // Its node knows where it ends.

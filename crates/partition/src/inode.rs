@@ -1,6 +1,6 @@
 //! An inode: attributes, who holds it open, and what it is.
 
-use crate::{directory::Directory, extra::Extra, weight};
+use crate::{directory::Directory, extra::Extra, grants::Granted, weight};
 use bytes::Bytes;
 use placement::FileId;
 use serde::{Deserialize, Serialize};
@@ -34,6 +34,8 @@ pub struct Inode {
     pub linkable: bool,
     /// What few have.
     pub extra: Option<Box<Extra>>,
+    /// Who may keep what of it.
+    pub granted: Granted,
     pub body: Body,
 }
 
@@ -114,14 +116,29 @@ impl Inode {
         };
         let modified = if let Body::Bound(host) = &body { host.modified } else { now };
         let (mode, owner, names, opens) = (new.mode.bits & 0o7777, new.owner, 1, Vec::new());
-        let (linkable, extra) = (false, None);
+        let (linkable, extra, granted) = (false, None, Granted::default());
         let (accessed, changed, created) = (now, now, now);
-        let mut inode = Self { mode, names, owner, accessed, modified, changed, created, opens, linkable, extra, body };
+        let mut inode =
+            Self { mode, names, owner, accessed, modified, changed, created, opens, linkable, extra, granted, body };
         if let Some(acls) = new.acls {
             let both = [(ACL_ACCESS, acls.access), (ACL_DEFAULT, acls.default)];
             both.into_iter().filter(|(_, acl)| !acl.is_empty()).for_each(|(name, acl)| inode.put_xattr(name, acl));
         }
         inode
+    }
+
+    pub fn is_file(&self) -> bool {
+        matches!(self.body, Body::File(_))
+    }
+
+    /// Whether nobody but this session may change it unseen: what is whole is written past its node by whoever has it open.
+    pub fn attributes_last_for(&self, session: Session) -> bool {
+        self.extent().is_none() || self.opens.iter().all(|(holder, _)| *holder == session)
+    }
+
+    /// What decides who may do what with it.
+    pub fn access(&self) -> (u32, Owner) {
+        (self.mode, self.owner)
     }
 
     pub fn kind(&self) -> Kind {
@@ -199,14 +216,18 @@ impl Inode {
     pub fn touch(&mut self, now: Timestamp) {
         self.modified = now;
         self.changed = now;
+        self.granted.touch();
     }
 
     /// It was read: moves the time as `relatime` does, only when it is not newer than the last change, or a day old.
-    pub fn read_at(&mut self, now: Timestamp) {
+    /// Says whether it did.
+    pub fn read_at(&mut self, now: Timestamp) -> bool {
         let old = now.secs.saturating_sub(self.accessed.secs) > ACCESSED_SECONDS_MAX;
-        if old || self.accessed <= self.modified || self.accessed <= self.changed {
+        let moved = old || self.accessed <= self.modified || self.accessed <= self.changed;
+        if moved {
             self.accessed = now;
         }
+        moved
     }
 
     /// Bytes that it counts for in the pool.

@@ -28,6 +28,7 @@ mod apply;
 mod directory;
 mod extra;
 mod files;
+mod grants;
 mod hasher;
 mod inode;
 mod locks;
@@ -39,6 +40,7 @@ mod weight;
 mod whole;
 mod xattr;
 
+pub use grants::{Asker, Note, Watcher, Watchers};
 pub use locks::{Holder, LOCKS_MAX};
 pub use partition::{Partition, Settings};
 pub use weight::{ENTRY_BYTES, INODE_BYTES};

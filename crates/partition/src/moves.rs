@@ -74,11 +74,14 @@ impl Partition {
 
     /// An inode that may be here stands in another directory now.
     fn has_moved(&mut self, file: FileId, parent: FileId, now: Timestamp) {
-        let Some(inode) = self.inodes.get_mut(&file) else { return };
-        inode.changed = now;
-        if let Ok(entries) = inode.directory_mut(file) {
-            entries.parent = parent;
-        }
+        let moved = self.edit(file, |inode| {
+            inode.changed = now;
+            if let Ok(entries) = inode.directory_mut(file) {
+                entries.parent = parent;
+            }
+            Ok(())
+        });
+        drop(moved); // it may be elsewhere
     }
 
     /// Lets the new name refer to what moves.

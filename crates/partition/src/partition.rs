@@ -3,6 +3,7 @@
 use crate::{
     answered::Answered,
     directory::{Directory, HASH_BITS, NameHash},
+    grants::Grants,
     hasher::BuildFileHasher,
     inode::Inode,
     whole::Told,
@@ -41,6 +42,7 @@ pub struct Partition {
     /// Files that are gone, whose stripes may still be there.
     pub(crate) gone: BTreeMap<FileId, StripeRuns>,
     pub(crate) answered: Answered,
+    pub(crate) grants: Grants,
     /// What all this counts for, bytes.
     pub(crate) bytes: u64,
     /// What the node has not yet asked for.
@@ -51,7 +53,8 @@ impl Partition {
     /// An empty partition.
     pub fn new(id: PartitionId, settings: Settings) -> Self {
         let (inodes, gone, answered) = (HashMap::default(), BTreeMap::new(), Answered::default());
-        Self { id, settings, made: 0, inodes, gone, answered, bytes: 0, told: Told::default() }
+        let (grants, told) = (Grants::default(), Told::default());
+        Self { id, settings, made: 0, inodes, gone, answered, grants, bytes: 0, told }
     }
 
     /// The first partition of a pool, with the root directory.
@@ -96,7 +99,8 @@ impl Partition {
     }
 
     pub(crate) fn inode(&self, file: FileId) -> Outcome<&Inode> {
-        self.inodes.get(&file).ok_or(Refusal::NotFound(Object::File(file)))
+        let inode = self.inodes.get(&file).filter(|inode| !self.grants.hides(file, inode));
+        inode.ok_or(Refusal::NotFound(Object::File(file)))
     }
 
     pub(crate) fn directory(&self, file: FileId) -> Outcome<&Directory> {
@@ -116,12 +120,15 @@ impl Partition {
         file
     }
 
-    /// Changes an inode, and keeps count of what it weighs.
+    /// Changes an inode, keeps count of what it weighs, and takes back what kernels keep of what has changed.
     pub(crate) fn edit<R>(&mut self, file: FileId, change: impl FnOnce(&mut Inode) -> Outcome<R>) -> Outcome<R> {
-        let inode = self.inodes.get_mut(&file).ok_or(Refusal::NotFound(Object::File(file)))?;
-        let before = inode.weight();
+        let stripe_bytes = self.stripe_bytes();
+        let inode = self.inodes.get_mut(&file).filter(|inode| !self.grants.hides(file, inode));
+        let inode = inode.ok_or(Refusal::NotFound(Object::File(file)))?;
+        let (before, shown) = (inode.weight(), self.grants.shown(inode, stripe_bytes));
         let outcome = change(inode);
         self.bytes = self.bytes + inode.weight() - before;
+        self.grants.changed(file, inode, &shown, stripe_bytes);
         outcome
     }
 
@@ -137,6 +144,11 @@ impl Partition {
             let result = change(inode.directory_mut(directory)?, names)?;
             inode.touch(now);
             Ok(result)
+        })
+        .inspect(|_| {
+            if let Some(inode) = self.inodes.get_mut(&directory) {
+                self.grants.entries_changed(directory, inode);
+            }
         })
     }
 }

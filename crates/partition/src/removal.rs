@@ -29,10 +29,20 @@ impl Partition {
 
     /// One name less; the inode goes with its last name, or with its last close after that.
     pub(crate) fn drop_name(&mut self, file: FileId, now: Timestamp) -> Option<Gone> {
-        let inode = self.inodes.get_mut(&file)?;
-        inode.names = inode.names.saturating_sub(1);
-        inode.changed = now;
-        if inode.is_unused() { self.remove_inode(file) } else { None }
+        self.edit(file, |inode| {
+            inode.names = inode.names.saturating_sub(1);
+            inode.changed = now;
+            Ok(())
+        })
+        .ok()?;
+        self.keep_if_known(file);
+        self.remove_if_unused(file)
+    }
+
+    /// Removes an inode to which nothing refers any more.
+    pub(crate) fn remove_if_unused(&mut self, file: FileId) -> Option<Gone> {
+        let unused = self.inodes.get(&file)?.is_unused() && !self.grants.keeps(file);
+        if unused { self.remove_inode(file) } else { None }
     }
 
     /// Removes an inode; its stripes, if it may have some, are noted until they are removed.
@@ -62,8 +72,8 @@ impl Partition {
         if !inode.closed(session) {
             return Err(Refusal::BadHandle(Object::File(file)));
         }
-        let (unused, last) = (inode.is_unused(), inode.opens.is_empty());
-        let gone = if unused { self.remove_inode(file) } else { None };
+        let last = inode.opens.is_empty();
+        let gone = self.remove_if_unused(file);
         if last {
             self.note_closed(file);
         }
@@ -133,7 +143,9 @@ impl Partition {
     pub(crate) fn close_session(&mut self, session: Session) -> Answer {
         let mut held: Vec<FileId> =
             self.inodes.iter().filter(|(_, inode)| inode.is_held_by(session)).map(|(file, _)| *file).collect();
+        held.extend(self.grants.let_go(session));
         held.sort_unstable();
+        held.dedup();
         self.answered.forget(session);
         Answer::Closed(held.into_iter().filter_map(|file| self.release(file, session)).collect())
     }
@@ -141,8 +153,8 @@ impl Partition {
     fn release(&mut self, file: FileId, session: Session) -> Option<Gone> {
         let inode = self.inodes.get_mut(&file)?;
         inode.released_by(session);
-        let (unused, last) = (inode.is_unused(), inode.opens.is_empty());
-        let gone = if unused { self.remove_inode(file) } else { None };
+        let last = inode.opens.is_empty();
+        let gone = self.remove_if_unused(file);
         if last {
             self.note_closed(file);
         }

@@ -114,6 +114,7 @@ impl Partition {
                 Meaning::Default => inode.set_default_acl(file, &value)?,
             }
             inode.changed = now;
+            inode.granted.rule();
             Ok(Answer::Done)
         })
     }
@@ -123,6 +124,7 @@ impl Partition {
             let acl = !matches!(meaning(file, name)?, Meaning::Plain);
             if inode.remove_xattr(name) {
                 inode.changed = now;
+                inode.granted.rule();
             } else if !acl {
                 return Err(Refusal::NoAttribute(Object::File(file)));
             }

@@ -1,0 +1,126 @@
+//! Who watches: sessions to small numbers, and what partitions noted to those who must hear it.
+//!
+//! While nobody but the asker watches, all this costs a look at one word.
+
+use crate::{
+    Hear, Node,
+    watch::{Hearing, Watch},
+};
+use parking_lot::RwLock;
+use partition::{Asker, Note, Watcher, Watchers};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use wire::{Object, Outcome, Refusal, Session};
+
+/// All watchers of a node.
+#[derive(Debug, Default)]
+pub struct Watches {
+    /// A bit for each that is there: a look without a lock.
+    live: AtomicU32,
+    sessions: [AtomicU64; Watcher::MAX],
+    table: RwLock<[Option<Watch>; Watcher::MAX]>,
+}
+
+impl Watches {
+    /// The session, as partitions know it. To be asked under the lock of the partition, so that nobody is granted anything there
+    /// after [`Node::unwatch`] has been through.
+    pub fn asker(&self, session: Session) -> Asker {
+        match self.live.load(SeqCst) {
+            0 => Asker::alone(session),
+            live => self.among(live, session),
+        }
+    }
+
+    fn among(&self, live: u32, session: Session) -> Asker {
+        let mut asker = Asker::alone(session);
+        for watcher in (0..Watcher::MAX).filter(|number| live & 1 << number != 0).filter_map(Watcher::new) {
+            if self.sessions[watcher.number()].load(SeqCst) == session.0 {
+                asker.watcher = Some(watcher);
+            } else {
+                asker.others = asker.others.with(watcher);
+            }
+        }
+        asker
+    }
+
+    /// Has everybody told who must hear of the notes; what their answer waits for. Under the partition's lock, so that whoever
+    /// sees the change finds it told.
+    pub fn tell(&self, asker: Asker, notes: &[Note]) -> Option<Hearing> {
+        if notes.is_empty() {
+            return None;
+        }
+        let table = self.table.read();
+        let mut waits = Vec::new();
+        for note in notes {
+            for watcher in with_all(asker.others, note.tell).iter() {
+                let Some(watch) = &table[watcher.number()] else { continue };
+                let lane = watch.lane(note.recall);
+                let batch = if note.tell.has(watcher) { Some(lane.post(note.recall)) } else { lane.find(note.recall) };
+                waits.extend(batch.map(|batch| (lane.clone(), batch)));
+            }
+        }
+        Hearing::of(waits)
+    }
+
+    /// All that others have not heard yet.
+    pub fn pending(&self, asker: Asker) -> Option<Hearing> {
+        if asker.others.is_empty() {
+            return None;
+        }
+        let table = self.table.read();
+        let watches = asker.others.iter().filter_map(|watcher| table[watcher.number()].as_ref());
+        let lanes = watches.flat_map(Watch::lanes);
+        Hearing::of(lanes.filter_map(|lane| Some((lane.clone(), lane.last()?))).collect())
+    }
+
+    fn add(&self, session: Session, hear: &Hear) -> Outcome<()> {
+        let mut table = self.table.write();
+        if self.asker(session).watcher.is_some() {
+            return Err(Refusal::invalid(Object::Pool, "this session watches already"));
+        }
+        let limit = Watcher::MAX as u64;
+        let free = table.iter().position(Option::is_none).filter(|free| self.live.load(SeqCst) & 1 << free == 0);
+        let free = free.ok_or(Refusal::TooManyOpen { object: Object::Pool, limit })?;
+        let failed = |error: std::io::Error| Refusal::Io {
+            object: Object::Pool,
+            why: format!("no thread for a mount's recalls: {error}").into(),
+        };
+        table[free] = Some(Watch::start(hear).map_err(failed)?);
+        self.sessions[free].store(session.0, SeqCst);
+        self.live.fetch_or(1 << free, SeqCst);
+        Ok(())
+    }
+
+    /// Ends a watcher; its number stays taken until [`Self::free`].
+    fn end(&self, session: Session) -> Option<Watcher> {
+        let mut table = self.table.write();
+        let watcher = self.asker(session).watcher?;
+        self.sessions[watcher.number()].store(Session::NONE.0, SeqCst);
+        table[watcher.number()] = None;
+        Some(watcher)
+    }
+
+    fn free(&self, watcher: Watcher) {
+        self.live.fetch_and(!(1 << watcher.number()), SeqCst);
+    }
+}
+
+fn with_all(some: Watchers, more: Watchers) -> Watchers {
+    more.iter().fold(some, Watchers::with)
+}
+
+impl Node {
+    /// Lets a session keep what it is answered from now on, until `hear` is told to forget it: on threads of the node, before
+    /// the change's answer. At most 16 sessions at one time.
+    pub fn watch(&self, session: Session, hear: Hear) -> Outcome<()> {
+        self.watches.add(session, &hear)
+    }
+
+    /// The session has ended: nothing is granted to it any more, and nobody waits for it.
+    pub fn unwatch(&self, session: Session) {
+        let Some(watcher) = self.watches.end(session) else { return };
+        for partition in &self.partitions {
+            partition.lock().watcher_ended(watcher);
+        }
+        self.watches.free(watcher);
+    }
+}

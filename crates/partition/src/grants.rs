@@ -1,0 +1,404 @@
+//! What kernels keep, and who is to be told when it changes.
+//!
+//! A *watcher* is a session with a kernel behind it that keeps what it is answered. What an answer lets it keep is a **grant**, a
+//! bit beside the inode; a change by anybody else takes the bits of the others back and notes them, and whoever holds the
+//! partition's lock collects the notes ([`Partition::take_notes`]), has the watchers told, and answers the change after that.
+//!
+//! ```text
+//!   answer                               lets the asker keep           taken back by others'
+//!   Found, Attributes, a new Opened      attributes of the inode       Partition::edit, drop_name, has_moved, a moved read time
+//!   Found, NotFound of a Lookup,         names of the directory,       Partition::edit_entries
+//!     Entries, any entry it made           and their absence
+//!   Content, any write                   bytes                         Inode::touch within an edit
+//! ```
+//!
+//! - A kernel knows what it asked for, so its own changes take nothing from it: FUSE drops the times and sizes of directories and
+//!   files it changed, and counts their links. It cannot know that a write took set-id bits away: then its own bit goes too.
+//! - Answers to `Change` and to a link grant nothing: the kernel takes their attributes whatever was recalled since it asked.
+//! - A look notes what it has seen, with no one to tell: where an earlier recall of that is still on its way, the look's answer
+//!   waits for it too, or its reader could then see less through another kernel.
+//! - Bits stay when a kernel forgets by itself. A recall too many costs a message; one too few would be a lie.
+//!
+//! A whole file that somebody has open may be written past the node. So others are granted no attributes of it meanwhile, and
+//! opening it for writing takes back what they had. What its opener's own kernel may keep is known to its face, which knows how
+//! it was opened.
+//!
+//! The same bits tell which kernel *knows* an inode. One that loses its last name by a session whose kernel knows it is **kept**
+//! until that kernel has forgotten it, so that whoever looked it up a moment before can still open it. For others it is gone.
+//!
+//! What it does not do: tell anybody, wait, or know kernels.
+
+use crate::{Partition, inode::Inode};
+use placement::FileId;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use wire::{Answer, Attributes, Command, Outcome, Owner, Recall, Refusal, Session};
+
+/// A session that keeps what it is answered, as a small number: below [`Watcher::MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watcher(u8);
+
+impl Watcher {
+    /// How many there may be at one time.
+    pub const MAX: usize = 16;
+
+    /// The watcher of this number, if there may be one.
+    pub fn new(number: usize) -> Option<Self> {
+        let number = u8::try_from(number).ok()?;
+        (usize::from(number) < Self::MAX).then_some(Self(number))
+    }
+
+    /// Its number.
+    pub fn number(self) -> usize {
+        self.0.into()
+    }
+}
+
+/// Some watchers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Watchers(u16);
+
+const _: () = assert!(Watcher::MAX <= u16::BITS as usize);
+
+impl Watchers {
+    /// Nobody.
+    pub const NONE: Self = Self(0);
+    /// All that there may be.
+    pub const ALL: Self = Self(u16::MAX);
+
+    /// Whether there is none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether this one is among them.
+    pub fn has(self, watcher: Watcher) -> bool {
+        self.0 & Self::of(watcher).0 != 0
+    }
+
+    /// These and one more.
+    #[must_use]
+    pub fn with(self, watcher: Watcher) -> Self {
+        Self(self.0 | Self::of(watcher).0)
+    }
+
+    /// These but that one.
+    #[must_use]
+    pub fn without(self, watcher: Watcher) -> Self {
+        Self(self.0 & !Self::of(watcher).0)
+    }
+
+    /// Each of them.
+    pub fn iter(self) -> impl Iterator<Item = Watcher> {
+        (0..Watcher::MAX).filter_map(Watcher::new).filter(move |watcher| self.has(*watcher))
+    }
+
+    fn of(watcher: Watcher) -> Self {
+        Self(1 << watcher.0)
+    }
+
+    /// Takes those among `others` out, and says which they were.
+    fn take(&mut self, others: Self) -> Self {
+        let taken = Self(self.0 & others.0);
+        self.0 &= !others.0;
+        taken
+    }
+}
+
+/// Who asks, as far as grants are concerned.
+#[derive(Clone, Copy, Debug)]
+pub struct Asker {
+    /// The session.
+    pub session: Session,
+    /// When it keeps what it is answered.
+    pub watcher: Option<Watcher>,
+    /// All others that do.
+    pub others: Watchers,
+}
+
+impl Asker {
+    /// A session where nobody watches.
+    pub fn alone(session: Session) -> Self {
+        Self { session, watcher: None, others: Watchers::NONE }
+    }
+}
+
+impl Default for Asker {
+    fn default() -> Self {
+        Self::alone(Session::NONE)
+    }
+}
+
+/// Something that changed, or that a look has seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// What.
+    pub recall: Recall,
+    /// Who had been granted it, and is to be told.
+    pub tell: Watchers,
+}
+
+/// Who may keep what of an inode, or knows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Granted {
+    attributes: Watchers,
+    /// Bytes of a file, names of a directory.
+    content: Watchers,
+    /// Whose kernel knows the inode, or did not long ago.
+    known: Watchers,
+    /// Bytes or entries were touched in the edit that is under way,
+    touched: bool,
+    /// or access rules, which `stat` does not show.
+    ruled: bool,
+}
+
+impl Granted {
+    /// Access rules change: kernels keep them with the attributes.
+    pub fn rule(&mut self) {
+        self.ruled = true;
+    }
+
+    /// Bytes or entries change.
+    pub fn touch(&mut self) {
+        self.touched = true;
+    }
+}
+
+/// A partition's part in this.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Grants {
+    /// Inodes without names that are there only because this session's kernel knows them.
+    kept: BTreeMap<FileId, Session>,
+    /// Whose command is being done.
+    #[serde(skip)]
+    asker: Asker,
+    /// Whether that is to change mode or owner, so that its kernel knows.
+    #[serde(skip)]
+    access_asked: bool,
+    #[serde(skip)]
+    notes: Vec<Note>,
+}
+
+/// What an inode showed before a change, as far as it matters.
+pub struct Shown {
+    access: (u32, Owner),
+    /// When others may keep them.
+    attributes: Option<Attributes>,
+}
+
+impl Grants {
+    /// What an inode shows, before it is changed.
+    pub fn shown(&self, inode: &Inode, stripe_bytes: u64) -> Shown {
+        let attributes = (!self.asker.others.is_empty()).then(|| inode.attributes(FileId::ROOT, stripe_bytes));
+        Shown { access: inode.access(), attributes }
+    }
+
+    /// An inode has changed, if it shows anything else than before.
+    pub fn changed(&mut self, file: FileId, inode: &mut Inode, before: &Shown, stripe_bytes: u64) {
+        let Asker { watcher, others, .. } = self.asker;
+        let touched = std::mem::take(&mut inode.granted.touched);
+        let ruled = std::mem::take(&mut inode.granted.ruled);
+        let unexpected = !self.access_asked && before.access != inode.access();
+        if let Some(own) = watcher.filter(|_| unexpected) {
+            let tell = inode.granted.attributes.take(Watchers::NONE.with(own));
+            self.notes.push(Note { recall: Recall::Attributes(file), tell });
+        }
+        let Some(attributes) = &before.attributes else { return };
+        if touched || ruled || inode.attributes(FileId::ROOT, stripe_bytes) != *attributes {
+            self.notes.push(Note { recall: Recall::Attributes(file), tell: inode.granted.attributes.take(others) });
+        }
+        if touched && inode.is_file() {
+            self.notes.push(Note { recall: Recall::Bytes(file), tell: inode.granted.content.take(others) });
+        }
+    }
+
+    /// A read has moved the time of the last read.
+    pub fn was_read(&mut self, file: FileId, inode: &mut Inode) {
+        let tell = inode.granted.attributes.take(self.asker.others);
+        if !tell.is_empty() {
+            self.notes.push(Note { recall: Recall::Attributes(file), tell });
+        }
+    }
+
+    /// Entries of a directory have changed. Whoever changed them keeps what it made.
+    pub fn entries_changed(&mut self, directory: FileId, inode: &mut Inode) {
+        let Asker { watcher, others, .. } = self.asker;
+        if !others.is_empty() {
+            self.notes.push(Note { recall: Recall::Names(directory), tell: inode.granted.content.take(others) });
+        }
+        if let Some(watcher) = watcher {
+            inode.granted.content = inode.granted.content.with(watcher);
+        }
+    }
+
+    /// Whether an inode is kept for a kernel.
+    pub fn keeps(&self, file: FileId) -> bool {
+        !self.kept.is_empty() && self.kept.contains_key(&file)
+    }
+
+    /// Whether an inode without names is there for another session's kernel only.
+    pub fn hides(&self, file: FileId, inode: &Inode) -> bool {
+        inode.names == 0
+            && inode.opens.is_empty()
+            && self.kept.get(&file).is_some_and(|session| *session != self.asker.session)
+    }
+
+    /// What was kept for a session.
+    pub fn let_go(&mut self, session: Session) -> Vec<FileId> {
+        let kept: Vec<FileId> =
+            self.kept.iter().filter(|(_, keeper)| **keeper == session).map(|(file, _)| *file).collect();
+        self.kept.retain(|_, keeper| *keeper != session);
+        kept
+    }
+
+    /// A look has seen this: what was told of it before must be heard before the answer is.
+    fn seen(&mut self, recall: Recall) {
+        if !self.asker.others.is_empty() {
+            self.notes.push(Note { recall, tell: Watchers::NONE });
+        }
+    }
+}
+
+/// What a command asks for that may be kept.
+#[derive(Clone, Copy)]
+enum Subject {
+    Nothing,
+    /// The attributes of an inode.
+    Inode,
+    /// Names of this directory, and attributes of what it finds.
+    Names(FileId),
+    /// A new inode.
+    New,
+    /// Bytes of this file.
+    Bytes(FileId),
+}
+
+impl Subject {
+    fn of(command: &Command) -> Self {
+        match command {
+            Command::Stat { .. } => Self::Inode,
+            Command::Lookup { parent, .. } => Self::Names(*parent),
+            Command::List { directory, .. } => Self::Names(*directory),
+            Command::Create { .. } => Self::New,
+            Command::Read { file, .. } | Command::Write { file, .. } => Self::Bytes(*file),
+            _ => Self::Nothing,
+        }
+    }
+}
+
+impl Partition {
+    /// Does a command for a session that may be granted what it is answered, and takes back what others were. Followed by
+    /// [`Self::take_notes`].
+    pub fn apply_for(
+        &mut self,
+        asker: Asker,
+        stamp: Option<wire::Stamp>,
+        command: Command,
+        now: wire::Timestamp,
+    ) -> Outcome<Answer> {
+        let subject =
+            if asker.watcher.is_none() && asker.others.is_empty() { Subject::Nothing } else { Subject::of(&command) };
+        self.grants.asker = asker;
+        self.grants.access_asked = matches!(command, Command::Change { .. } | Command::SetXattr { .. });
+        let mut outcome = self.apply(stamp, command, now);
+        self.grant(subject, &mut outcome);
+        self.grants.asker = Asker::default();
+        outcome
+    }
+
+    /// What the commands since the last time have changed or seen.
+    pub fn take_notes(&mut self) -> Vec<Note> {
+        std::mem::take(&mut self.grants.notes)
+    }
+
+    /// A watcher is no more: its number may be given to another.
+    pub fn watcher_ended(&mut self, watcher: Watcher) {
+        for inode in self.inodes.values_mut() {
+            let granted = &mut inode.granted;
+            granted.attributes = granted.attributes.without(watcher);
+            granted.content = granted.content.without(watcher);
+            granted.known = granted.known.without(watcher);
+        }
+    }
+
+    /// Keeps an inode that has lost its last name, when the kernel of the session that did it knows it.
+    pub(crate) fn keep_if_known(&mut self, file: FileId) {
+        let Asker { session, watcher: Some(watcher), .. } = self.grants.asker else { return };
+        if self.inodes.get(&file).is_some_and(|inode| inode.names == 0 && inode.granted.known.has(watcher)) {
+            self.grants.kept.insert(file, session);
+        }
+    }
+
+    /// The kernel of the session that asks knows the inode no more.
+    pub(crate) fn forgotten(&mut self, file: FileId) -> Answer {
+        let Asker { session, watcher, .. } = self.grants.asker;
+        if let (Some(watcher), Some(inode)) = (watcher, self.inodes.get_mut(&file)) {
+            inode.granted.known = inode.granted.known.without(watcher);
+        }
+        let kept = self.grants.kept.get(&file).is_some_and(|keeper| *keeper == session);
+        let gone = if kept {
+            self.grants.kept.remove(&file);
+            self.remove_if_unused(file)
+        } else {
+            None
+        };
+        Answer::Removed { gone, elsewhere: None }
+    }
+
+    fn grant(&mut self, subject: Subject, outcome: &mut Outcome<Answer>) {
+        match (subject, outcome) {
+            (Subject::Inode, Ok(Answer::Attributes(attributes))) => {
+                self.grants.seen(Recall::Attributes(attributes.file));
+                attributes.lasting = self.grant_attributes(attributes.file);
+            }
+            (Subject::New, Ok(Answer::Opened { attributes, .. })) => {
+                // A kept answer may be older than what was recalled since.
+                let fresh = self.attributes(attributes.file).is_ok_and(|now| now == *attributes);
+                attributes.lasting = fresh && self.grant_attributes(attributes.file);
+            }
+            (Subject::Names(directory), found) => {
+                self.grants.seen(Recall::Names(directory));
+                if let Ok(Answer::Found { attributes: Some(attributes), .. }) = found {
+                    self.grants.seen(Recall::Attributes(attributes.file));
+                    attributes.lasting = self.grant_attributes(attributes.file);
+                }
+                if matches!(found, Ok(_) | Err(Refusal::NotFound(_))) {
+                    self.grant_content(directory);
+                }
+            }
+            (Subject::Bytes(file), Ok(_)) => self.grant_content(file),
+            _ => {}
+        }
+    }
+
+    /// The bytes of a whole file were written by a request of their own.
+    pub fn extent_written(&mut self, asker: Asker, file: FileId) {
+        self.grants.asker = asker;
+        let touched = self.edit(file, |inode| {
+            inode.granted.touch();
+            Ok(())
+        });
+        drop(touched); // it may be gone by now
+        self.grant_content(file);
+        self.grants.asker = Asker::default();
+    }
+
+    fn grant_content(&mut self, file: FileId) {
+        let Some(watcher) = self.grants.asker.watcher else { return };
+        if let Some(inode) = self.inodes.get_mut(&file) {
+            inode.granted.content = inode.granted.content.with(watcher);
+        }
+    }
+
+    /// Whether the asker may keep the attributes; it knows the inode in any case.
+    fn grant_attributes(&mut self, file: FileId) -> bool {
+        let Some(watcher) = self.grants.asker.watcher else { return false };
+        let Some(inode) = self.inodes.get_mut(&file) else { return false };
+        inode.granted.known = inode.granted.known.with(watcher);
+        let lasting = inode.attributes_last_for(self.grants.asker.session);
+        if lasting {
+            inode.granted.attributes = inode.granted.attributes.with(watcher);
+        }
+        lasting
+    }
+}
