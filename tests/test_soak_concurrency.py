@@ -1,0 +1,41 @@
+"""Eight processes in random operations on one pool, through one mount and through two: the model and the invariants hold.
+
+SOAK_SECONDS is how long each runs; the seed is told when one fails, and SOAK_SEED runs it again.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pools
+import pytest
+
+RUN = Path(__file__).parent / "soak/run.py"
+SECONDS = float(os.environ.get("SOAK_SECONDS", "5"))
+SEED = int(os.environ.get("SOAK_SEED", "1"))
+PROCESSES = 8
+
+
+def soak(binary: Path, ground: Path, way: list[str], mounts: int, seconds: float, seed: int) -> None:  # noqa: PLR0913, PLR0917 - a row of a matrix
+    """Runs the processes on a fresh pool."""
+    with pools.pool(binary, ground, *way, points=mounts, memory="512MiB") as pool:
+        command = [sys.executable, str(RUN), str(seconds), str(seed), str(PROCESSES), *map(str, pool.dirs)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds * 3 + 120, check=False)
+        assert done.returncode == 0, f"seed {seed}:\n{done.stderr[-6000:]}"
+
+
+@pytest.mark.parametrize("mounts", [1, 2])
+@pytest.mark.usefixtures("root")
+def test_eight_processes_find_one_truth(binary: Path, ground: Path, way: list[str], mounts: int) -> None:
+    soak(binary, ground, way, mounts, SECONDS, SEED)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(10, 14))
+@pytest.mark.parametrize("mounts", [1, 2])
+@pytest.mark.usefixtures("root")
+def test_eight_processes_find_one_truth_for_long(binary: Path, ground: Path, way: list[str], mounts: int, seed: int) -> None:
+    soak(binary, ground, way, mounts, max(SECONDS, 60), seed)
