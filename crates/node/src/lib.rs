@@ -16,6 +16,7 @@ mod backing;
 mod clock;
 mod grants;
 mod host;
+mod locks;
 mod meta;
 mod node;
 mod reply;

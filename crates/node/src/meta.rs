@@ -12,10 +12,10 @@ use wire::{Answer, Command, Content, Object, Outcome, Refusal, Session, Stamp};
 #[derive(Debug)]
 pub struct MetaCall {
     session: Session,
-    partition: PartitionId,
-    stamp: Option<Stamp>,
+    pub partition: PartitionId,
+    pub stamp: Option<Stamp>,
     /// Taken when it is done.
-    command: Option<Command>,
+    pub command: Option<Command>,
     /// When it is done: what its answer waits for.
     pub hearing: Option<Hearing>,
 }

@@ -4,6 +4,7 @@ use crate::{
     Backing, Reply, Settings, clock,
     grants::Watches,
     host::HostFiles,
+    locks::Locks,
     meta::{MetaCall, refusal_of},
     space::{Full, Space},
 };
@@ -18,7 +19,9 @@ use std::{
     },
 };
 use store::{Engine, EngineError, Generation, StripeKey};
-use wire::{Answer, Body, Extent, Failure, Object, Outcome, Refusal, Request, Session, StripeAction, Usage, Welcome};
+use wire::{
+    Answer, Body, Command, Extent, Failure, Object, Outcome, Refusal, Request, Session, StripeAction, Usage, Welcome,
+};
 
 /// A node: the partitions it holds and the engine with their bytes.
 pub struct Node {
@@ -30,7 +33,8 @@ pub struct Node {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) hosts: HostFiles,
     pub(crate) watches: Watches,
-    space: Arc<Space>,
+    pub(crate) space: Arc<Space>,
+    pub(crate) locks: Locks,
     sessions: AtomicU64,
     pub(crate) files: AtomicU64,
 }
@@ -54,6 +58,7 @@ pub fn embedded(settings: Settings, engine: Arc<dyn Engine>) -> Arc<Node> {
         engine,
         hosts: HostFiles::default(),
         watches: Watches::default(),
+        locks: Locks::default(),
         space,
         sessions: AtomicU64::new(0),
         files: AtomicU64::new(1),
@@ -129,7 +134,20 @@ impl Node {
         Welcome { session, map: self.map.read().clone(), seed, stripe_bytes }
     }
 
-    fn meta(self: &Arc<Self>, mut call: MetaCall) -> Reply {
+    fn meta(self: &Arc<Self>, call: MetaCall) -> Reply {
+        match call.command {
+            Some(Command::Lock { .. }) => self.lock(&call),
+            Some(Command::CloseSession { session }) => {
+                self.locks.end_session(session);
+                let reply = self.meta_at_once(call);
+                self.locks.wake_all();
+                reply
+            }
+            _ => self.meta_at_once(call),
+        }
+    }
+
+    fn meta_at_once(self: &Arc<Self>, mut call: MetaCall) -> Reply {
         match self.try_meta(&mut call) {
             Ok(outcome) => match call.hearing.take() {
                 None => Reply::ready(outcome.map_err(Failure::Refused)),

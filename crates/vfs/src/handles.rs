@@ -1,5 +1,6 @@
 //! The table of open files, in shards so that handles of different files do not meet at one lock.
 
+use crate::lockers::Lockers;
 use parking_lot::RwLock;
 use placement::FileId;
 use std::{
@@ -38,6 +39,8 @@ type Shard = RwLock<HashMap<u64, Arc<OpenFile>>>;
 #[derive(Debug)]
 pub struct Handles {
     shards: Box<[Shard]>,
+    /// Who locked through which handle.
+    pub lockers: Lockers,
     given: AtomicU64,
     open: AtomicU64,
 }
@@ -45,7 +48,7 @@ pub struct Handles {
 impl Default for Handles {
     fn default() -> Self {
         let shards = (0..SHARDS).map(|_| RwLock::default()).collect();
-        Self { shards, given: AtomicU64::new(0), open: AtomicU64::new(0) }
+        Self { shards, lockers: Lockers::default(), given: AtomicU64::new(0), open: AtomicU64::new(0) }
     }
 }
 

@@ -25,6 +25,7 @@
 
 mod allocate;
 mod handles;
+mod lockers;
 mod locks;
 mod names;
 mod open;
@@ -42,6 +43,8 @@ pub use vfs::Vfs;
 mod bind_test;
 #[cfg(test)]
 mod crash_test;
+#[cfg(test)]
+mod locks_test;
 #[cfg(test)]
 mod message_test;
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! costs no message when one of its descriptors is closed.
 
 use crate::{Handle, Vfs};
+use client::Client;
 use placement::FileId;
 use wire::{Lock, LockKind, LockStyle, Outcome};
 
@@ -17,8 +18,14 @@ impl Vfs {
     /// Sets a lock, changes what the owner has there, or ends it. Where another owner's lock is in the way it is refused with
     /// `Locked`, or with `wait` set once it can be. A waiting future that is dropped leaves nothing.
     pub fn lock(&self, handle: Handle, lock: Lock, wait: bool) -> impl Future<Output = Outcome<()>> + Send + use<> {
-        let (client, open) = (self.client.clone(), self.handles.get(handle));
-        async move { client.lock(open?.file, lock, wait).await }
+        let (vfs, open) = (self.clone(), self.handles.get(handle));
+        async move {
+            let file = open?.file;
+            if lock.kind != LockKind::Unlock {
+                vfs.handles.lockers.note(file, handle, lock.owner, lock.style);
+            }
+            vfs.client.lock(file, lock, wait).await
+        }
     }
 
     /// Ends all locks of the style that an owner has on a file: what closing any descriptor of it does to a process's locks.
@@ -30,8 +37,23 @@ impl Vfs {
         style: LockStyle,
     ) -> impl Future<Output = Outcome<()>> + Send + use<> {
         let client = self.client.clone();
-        let style = if style == LockStyle::Whole { style } else { LockStyle::EVERYWHERE };
-        let lock = Lock { owner, kind: LockKind::Unlock, style, pid: 0 };
-        async move { client.lock(file, lock, false).await }
+        let locked = self.handles.lockers.forget(file, owner, style);
+        async move { if locked { unlock(&client, file, owner, style).await } else { Ok(()) } }
     }
+
+    /// Ends all locks that were made through a handle which is closed.
+    pub(crate) async fn unlock_closed(&self, file: FileId, handle: Handle) {
+        for (owner, style) in self.handles.lockers.close(file, handle) {
+            if let Err(error) = unlock(&self.client, file, owner, style).await {
+                tracing::warn!(%error, %file, "the locks of a closed file last until its session ends");
+            }
+        }
+    }
+}
+
+/// Ends all locks of an owner, of one style.
+async fn unlock(client: &Client, file: FileId, owner: u64, style: LockStyle) -> Outcome<()> {
+    let style = if style == LockStyle::Whole { style } else { LockStyle::EVERYWHERE };
+    let lock = Lock { owner, kind: LockKind::Unlock, style, pid: 0 };
+    client.lock(file, lock, false).await
 }

@@ -74,9 +74,10 @@ impl Vfs {
 
     /// Ends an open; what was unlinked meanwhile is gone after its last close. The handle is gone even when this is refused.
     pub fn close(&self, handle: Handle) -> impl Future<Output = Outcome<()>> + Send + use<> {
-        let (client, removed) = (self.client.clone(), self.handles.remove(handle));
+        let (vfs, client, removed) = (self.clone(), self.client.clone(), self.handles.remove(handle));
         async move {
             let open = removed?;
+            vfs.unlock_closed(open.file, handle).await;
             let written = open.written.load(Relaxed);
             if written > INLINE_BYTES_MAX.into()
                 && let Err(error) = client.fit(open.file, written).await

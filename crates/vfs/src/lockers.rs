@@ -1,0 +1,67 @@
+//! Who locked which file through which handle: so that closing a descriptor ends what it must, and costs nothing where nobody
+//! ever locked.
+
+use crate::Handle;
+use parking_lot::Mutex;
+use placement::FileId;
+use std::{
+    collections::HashMap,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
+use wire::LockStyle;
+
+/// Owners of locks, by file.
+#[derive(Debug, Default)]
+pub struct Lockers {
+    files: Mutex<HashMap<FileId, Vec<Locker>>>,
+    /// How many files there are, for a look without the lock.
+    known: AtomicUsize,
+}
+
+/// One owner of locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Locker {
+    handle: Handle,
+    owner: u64,
+    whole: bool,
+}
+
+impl Lockers {
+    /// The owner may have locks of this style on the file, made through the handle.
+    pub fn note(&self, file: FileId, handle: Handle, owner: u64, style: LockStyle) {
+        let locker = Locker { handle, owner, whole: style == LockStyle::Whole };
+        let mut files = self.files.lock();
+        let lockers = files.entry(file).or_default();
+        if !lockers.contains(&locker) {
+            lockers.push(locker);
+        }
+        self.known.store(files.len(), Relaxed);
+    }
+
+    /// Forgets the owner's locks of this style on the file, and says whether it may have had any.
+    pub fn forget(&self, file: FileId, owner: u64, style: LockStyle) -> bool {
+        let whole = style == LockStyle::Whole;
+        !self.take(file, |locker| locker.owner == owner && locker.whole == whole).is_empty()
+    }
+
+    /// Forgets who locked through the handle: owners and styles.
+    pub fn close(&self, file: FileId, handle: Handle) -> Vec<(u64, LockStyle)> {
+        let taken = self.take(file, |locker| locker.handle == handle);
+        let style = |locker: &Locker| if locker.whole { LockStyle::Whole } else { LockStyle::EVERYWHERE };
+        taken.iter().map(|locker| (locker.owner, style(locker))).collect()
+    }
+
+    fn take(&self, file: FileId, chosen: impl Fn(&Locker) -> bool) -> Vec<Locker> {
+        if self.known.load(Relaxed) == 0 {
+            return Vec::new();
+        }
+        let mut files = self.files.lock();
+        let Some(lockers) = files.get_mut(&file) else { return Vec::new() };
+        let taken = lockers.extract_if(.., |locker| chosen(locker)).collect();
+        if lockers.is_empty() {
+            files.remove(&file);
+        }
+        self.known.store(files.len(), Relaxed);
+        taken
+    }
+}

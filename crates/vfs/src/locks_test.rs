@@ -1,0 +1,197 @@
+//! Locks between owners and sessions: waiting, order, and how they end.
+
+use crate::{Handle, Vfs, pool_test::*};
+use client::{Client, twin::Counting};
+use placement::FileId;
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+use wire::{Lock, LockKind, LockStyle, OpenFlags, Outcome, Refusal};
+
+type Waiting = Pin<Box<dyn Future<Output = Outcome<()>> + Send>>;
+
+/// Two sessions that have one file open.
+struct Bench {
+    vfs: [Vfs; 2],
+    handles: [Handle; 2],
+    file: FileId,
+}
+
+impl Bench {
+    async fn new() -> Self {
+        let node = node(8 << 20, Duration::ZERO);
+        let vfs = [Vfs::new(Client::embedded(node.clone())), Vfs::new(Client::embedded(node))];
+        let file = vfs[0].write_file(b"f", b"bytes").await.unwrap().file;
+        let open = |vfs: &Vfs| vfs.open(file, OpenFlags::READ_WRITE);
+        let handles = [open(&vfs[0]).await.unwrap(), open(&vfs[1]).await.unwrap()];
+        Self { vfs, handles, file }
+    }
+
+    async fn now(&self, session: usize, lock: Lock) -> Outcome<()> {
+        self.vfs[session].lock(self.handles[session], lock, false).await
+    }
+
+    /// A lock that is waited for; polled once.
+    fn wait(&self, session: usize, lock: Lock) -> Waiting {
+        let mut waiting: Waiting = Box::pin(self.vfs[session].lock(self.handles[session], lock, true));
+        assert_eq!(poll(&mut waiting), None, "it waits");
+        waiting
+    }
+}
+
+fn poll(waiting: &mut Waiting) -> Option<Outcome<()>> {
+    match waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(outcome) => Some(outcome),
+        Poll::Pending => None,
+    }
+}
+
+fn range(owner: u64, kind: LockKind, start: u64, end: u64) -> Lock {
+    Lock { owner, kind, style: LockStyle::Range { start, end }, pid: 77 }
+}
+
+fn read(owner: u64) -> Lock {
+    range(owner, LockKind::Read, 0, 9)
+}
+
+fn write(owner: u64) -> Lock {
+    range(owner, LockKind::Write, 0, 9)
+}
+
+fn unlock(owner: u64) -> Lock {
+    range(owner, LockKind::Unlock, 0, 9)
+}
+
+fn flock(owner: u64, kind: LockKind) -> Lock {
+    Lock { owner, kind, style: LockStyle::Whole, pid: 77 }
+}
+
+#[tokio::test]
+async fn a_lock_that_is_taken_is_refused_told_and_waited_for() {
+    let bench = Bench::new().await;
+    bench.now(0, write(1)).await.unwrap();
+    assert!(matches!(bench.now(1, read(1)).await, Err(Refusal::Locked(_))), "the same number of another session");
+    let told = bench.vfs[1].test_lock(bench.handles[1], range(1, LockKind::Read, 5, 50)).await.unwrap();
+    assert_eq!(told, Some(write(1)));
+    assert_eq!(bench.vfs[1].test_lock(bench.handles[1], range(1, LockKind::Write, 10, 50)).await, Ok(None));
+    let mut waiting = bench.wait(1, read(1));
+    bench.now(0, range(1, LockKind::Unlock, 0, 4)).await.unwrap();
+    assert_eq!(poll(&mut waiting), None, "a part of it is held still");
+    bench.now(0, range(1, LockKind::Read, 5, 9)).await.unwrap();
+    assert_eq!(poll(&mut waiting), Some(Ok(())), "readers are among themselves");
+}
+
+#[tokio::test]
+async fn who_waits_first_is_served_first_and_newcomers_do_not_overtake() {
+    let bench = Bench::new().await;
+    bench.now(0, read(1)).await.unwrap();
+    let mut writer = bench.wait(1, write(2));
+    let mut newcomer = bench.wait(0, read(3));
+    bench.now(0, unlock(1)).await.unwrap();
+    assert_eq!(poll(&mut newcomer), None, "the writer came before");
+    assert_eq!(poll(&mut writer), Some(Ok(())));
+    bench.now(1, unlock(2)).await.unwrap();
+    assert_eq!(poll(&mut newcomer), Some(Ok(())));
+}
+
+#[tokio::test]
+async fn who_holds_a_lock_goes_past_those_who_wait() {
+    let bench = Bench::new().await;
+    bench.now(0, read(1)).await.unwrap();
+    let mut writer = bench.wait(1, range(2, LockKind::Write, 0, 20));
+    let more = bench.vfs[0].lock(bench.handles[0], range(1, LockKind::Read, 10, 20), true).await;
+    assert_eq!(more, Ok(()), "the writer waits for him: he must not wait for the writer");
+    bench.vfs[0].unlock_all(bench.file, 1, LockStyle::EVERYWHERE).await.unwrap();
+    assert_eq!(poll(&mut writer), Some(Ok(())));
+}
+
+#[tokio::test]
+async fn who_is_dropped_while_waiting_leaves_nothing() {
+    let bench = Bench::new().await;
+    bench.now(0, read(1)).await.unwrap();
+    let writer = bench.wait(1, write(2));
+    let mut reader = bench.wait(1, read(3));
+    drop(writer);
+    assert_eq!(poll(&mut reader), Some(Ok(())), "nobody waits before him any more");
+    bench.now(0, unlock(1)).await.unwrap();
+    bench.now(1, unlock(3)).await.unwrap();
+    assert_eq!(bench.now(0, write(4)).await, Ok(()), "the dropped one holds nothing");
+}
+
+#[tokio::test]
+async fn whoever_closes_a_circle_of_waiting_is_told() {
+    let bench = Bench::new().await;
+    let part = |owner, start| range(owner, LockKind::Write, start, start);
+    for owner in 1..=3 {
+        bench.now(0, part(owner, owner)).await.unwrap();
+    }
+    let mut first = bench.wait(0, part(1, 2));
+    let second = bench.wait(0, part(2, 3));
+    let last = bench.vfs[0].lock(bench.handles[0], part(3, 1), true).await;
+    assert!(matches!(last, Err(Refusal::Deadlock(_))), "{last:?}");
+    drop(second);
+    bench.now(0, range(2, LockKind::Unlock, 2, 2)).await.unwrap();
+    assert_eq!(poll(&mut first), Some(Ok(())), "the others go on");
+}
+
+#[tokio::test]
+async fn closing_ends_the_locks_that_were_made_through_the_handle() {
+    let bench = Bench::new().await;
+    bench.now(0, flock(1, LockKind::Write)).await.unwrap();
+    bench.now(0, write(1)).await.unwrap();
+    bench.vfs[0].close(bench.handles[0]).await.unwrap();
+    bench.now(1, flock(2, LockKind::Write)).await.unwrap();
+    bench.now(1, write(2)).await.unwrap();
+    bench.vfs[1].unlock_all(bench.file, 2, LockStyle::EVERYWHERE).await.unwrap();
+    let other = bench.vfs[0].open(bench.file, OpenFlags::READ).await.unwrap();
+    assert_eq!(bench.vfs[0].lock(other, write(1), false).await, Ok(()));
+    let whole = bench.vfs[0].lock(other, flock(1, LockKind::Read), false).await;
+    assert!(matches!(whole, Err(Refusal::Locked(_))), "the other style stays");
+}
+
+#[tokio::test]
+async fn an_owner_that_never_locked_costs_no_message_when_it_closes() {
+    let calls = Arc::new(AtomicU64::new(0));
+    let node = node(8 << 20, Duration::ZERO);
+    let vfs = over(Counting::new(direct(&node), calls.clone()), client::Patience::default()).await;
+    let file = vfs.write_file(b"f", b"").await.unwrap().file;
+    let handle = vfs.open(file, OpenFlags::WRITE).await.unwrap();
+    vfs.lock(handle, write(1), false).await.unwrap();
+    let before = calls.load(Relaxed);
+    vfs.unlock_all(file, 2, LockStyle::EVERYWHERE).await.unwrap();
+    vfs.unlock_all(file, 1, LockStyle::Whole).await.unwrap();
+    assert_eq!(calls.load(Relaxed), before);
+    vfs.unlock_all(file, 1, LockStyle::EVERYWHERE).await.unwrap();
+    vfs.unlock_all(file, 1, LockStyle::EVERYWHERE).await.unwrap();
+    assert_eq!(calls.load(Relaxed), before + 1, "once, when it did");
+}
+
+#[tokio::test]
+async fn a_session_takes_its_locks_and_its_waiters_with_it() {
+    let bench = Bench::new().await;
+    bench.now(0, write(1)).await.unwrap();
+    let mut heir = bench.wait(1, write(2));
+    let mut own = bench.wait(0, write(3));
+    bench.vfs[0].client.close().await.unwrap();
+    assert!(matches!(poll(&mut own), Some(Err(Refusal::Interrupted(_)))));
+    assert_eq!(poll(&mut heir), Some(Ok(())));
+}
+
+#[tokio::test]
+async fn who_changes_the_kind_of_a_flock_and_must_wait_has_lost_the_old_one() {
+    let bench = Bench::new().await;
+    bench.now(0, flock(1, LockKind::Read)).await.unwrap();
+    bench.now(1, flock(2, LockKind::Read)).await.unwrap();
+    let mut first = bench.wait(0, flock(1, LockKind::Write));
+    let second = bench.vfs[1].lock(bench.handles[1], flock(2, LockKind::Write), true);
+    let mut second: Waiting = Box::pin(second);
+    let (one, two) = (poll(&mut second), poll(&mut first));
+    assert!(one.is_some() != two.is_some(), "one of them has it: {one:?} {two:?}");
+}
