@@ -22,7 +22,7 @@ pub struct Cli {
 pub enum Command {
     /// Run a workflow: a JS4Cloud script or a JSON descriptor
     Run(Box<RunArgs>),
-    /// Mount an empty pool at a directory, until it is unmounted
+    /// Mount an empty pool at one or more directories, until it is unmounted
     Mount(MountArgs),
     /// Unmount a pool that `tidemill mount` mounted
     Umount(UmountArgs),
@@ -82,6 +82,9 @@ pub struct RunArgs {
     /// How tasks see the pool
     #[arg(long, value_name = "HOW", value_enum, default_value_t, env = "TIDEMILL_STORAGE")]
     pub storage: StorageArg,
+    /// Let all bytes of files go through this process; otherwise the kernel moves those of large files itself, where it may
+    #[arg(long)]
+    pub no_passthrough: bool,
     /// Print nothing but errors
     #[arg(long, short)]
     pub quiet: bool,
@@ -105,11 +108,18 @@ pub enum StorageArg {
 /// `tidemill mount`.
 #[derive(Debug, Args)]
 pub struct MountArgs {
-    /// An empty directory
-    pub dir: PathBuf,
+    /// An empty directory; all that are given show the same pool
+    #[arg(value_name = "DIR", required = true)]
+    pub dirs: Vec<PathBuf>,
     /// The most memory the pool takes [default: half of the free memory]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<ByteSize>,
+    /// Let other users of the machine in, as far as permissions allow (FUSE's allow_other)
+    #[arg(long)]
+    pub shared: bool,
+    /// Let all bytes of files go through this process; otherwise the kernel moves those of large files itself, where it may
+    #[arg(long)]
+    pub no_passthrough: bool,
     /// Print nothing but errors
     #[arg(long, short)]
     pub quiet: bool,

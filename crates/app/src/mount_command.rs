@@ -3,36 +3,136 @@
 use crate::args::{MountArgs, UmountArgs};
 use crate::{run_command, signals};
 use base::Problem;
-use fuse::{Mount, RuntimeDir};
+use fuse::{Claim, Mount, MountError, Options, RuntimeDir, Undo, Unmounter};
 use run::PoolSize;
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// Mounts an empty pool and waits until it is unmounted or a signal comes.
+/// Mounts an empty pool at all directories and waits until it is unmounted everywhere or a signal comes.
 pub fn mount(args: &MountArgs) -> Result<u8, Vec<Problem>> {
-    let PoolSize { size: memory, lowered } = run::Limits::read().pool(args.memory).map_err(|problem| vec![problem])?;
-    let told = |error: fuse::MountError| vec![Problem::from(error)];
-    let runtime = RuntimeDir::of_user().map_err(told)?;
-    runtime.sweep().map_err(told)?;
-    let mut claim = runtime.claim(&format!("mount-{}", std::process::id())).map_err(told)?;
-    let space_wait = run_command::space_wait().map_err(|problem| vec![problem])?;
-    let pool = run::embedded_pool(memory, space_wait).map_err(|problem| vec![problem])?;
-    claim.also_mounts(&args.dir).map_err(told)?;
-    let mount = Mount::new(pool, &args.dir, &fuse::Options::named(claim.name())).map_err(told)?;
-    let (first, last) = (mount.unmounter(), mount.unmounter());
-    let received = signals::watch(move || end(&first), move || drop(last.unmount()))
-        .map_err(|error| vec![Problem::new(format!("cannot start: {error}"))])?;
+    let ending = Ending::default();
+    let (first, last) = (ending.clone(), ending.clone());
+    // Before there is anything to unmount, so that there is no moment at which a signal would leave it.
+    let received = signals::watch(move || first.begin(), move || last.at_once()).map_err(cannot_start)?;
+    let PoolSize { size: memory, lowered } = run::Limits::read().pool(args.memory).map_err(one)?;
+    let claim = claim(args).map_err(told)?;
+    ending.clears(claim.undo());
+    let mounts = mount_all(args, memory, &claim, &ending)?;
     if !args.quiet {
         if let Some(line) = lowered {
             eprintln!("warning: {line}");
         }
-        eprintln!("a pool of {memory} is mounted at {}; `tidemill umount {0}` or Ctrl-C ends it", args.dir.display());
+        let dirs: Vec<String> = args.dirs.iter().map(|dir| dir.display().to_string()).collect();
+        let (all, each) = (dirs.join(", "), dirs.join("`, `tidemill umount "));
+        eprintln!("a pool of {memory} is mounted at {all}; `tidemill umount {each}` or Ctrl-C ends it");
     }
-    mount.wait();
+    mounts.iter().for_each(Mount::wait);
+    drop(mounts);
     drop(claim);
     Ok(received.exit_code().unwrap_or(0))
 }
 
-/// Unmounting ends the wait of `mount`.
-fn end(unmounter: &fuse::Unmounter) {
+fn one(problem: Problem) -> Vec<Problem> {
+    vec![problem]
+}
+
+fn told(error: MountError) -> Vec<Problem> {
+    one(error.into())
+}
+
+fn cannot_start(error: std::io::Error) -> Vec<Problem> {
+    one(Problem::new(format!("cannot start: {error}")))
+}
+
+/// The pool's folder, with all mount points noted, after the dead were swept and every directory was found fit.
+fn claim(args: &MountArgs) -> Result<Claim, MountError> {
+    fuse::availability()?;
+    let runtime = RuntimeDir::of_user()?;
+    for (path, why) in runtime.sweep()?.kept {
+        tracing::warn!("{} is left of a dead pool and could not be removed: {why}", path.display());
+    }
+    fuse::check_points(&args.dirs)?;
+    let mut claim = runtime.claim(&format!("mount-{}", std::process::id()))?;
+    args.dirs.iter().try_for_each(|dir| claim.also_mounts(dir))?;
+    Ok(claim)
+}
+
+/// One mount for each directory, each with a session of its own.
+fn mount_all(
+    args: &MountArgs,
+    memory: base::ByteSize,
+    claim: &Claim,
+    ending: &Ending,
+) -> Result<Vec<Mount>, Vec<Problem>> {
+    let pool = run::embedded_pool(memory, run_command::space_wait().map_err(one)?).map_err(one)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot_start)?;
+    let options = Options {
+        shared: args.shared,
+        passthrough: !args.no_passthrough,
+        // Programs of one mount meet in its kernel.
+        pool_locks: args.dirs.len() > 1,
+        ..Options::named(claim.name())
+    };
+    let mut mounts = Vec::new();
+    for dir in &args.dirs {
+        let session = runtime.block_on(pool.another());
+        let session = session.map_err(|refusal| one(Problem::new(format!("the pool: {refusal}"))))?;
+        let mount = Mount::new(session, dir, &options).map_err(told)?;
+        ending.unmounts(mount.unmounter());
+        mounts.push(mount);
+    }
+    Ok(mounts)
+}
+
+/// How the pool ends when a signal comes, at whatever moment of its start.
+#[derive(Debug, Clone, Default)]
+struct Ending(Arc<Mutex<Known>>);
+
+/// What is known so far.
+#[derive(Debug, Default)]
+struct Known {
+    begun: bool,
+    unmounters: Vec<Unmounter>,
+    undo: Option<Undo>,
+}
+
+impl Ending {
+    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is to be removed if the process must end at once.
+    fn clears(&self, undo: Undo) {
+        self.known().undo = Some(undo);
+    }
+
+    /// One mount more to unmount; at once if the end has begun.
+    fn unmounts(&self, unmounter: Unmounter) {
+        let mut known = self.known();
+        if known.begun {
+            drop(known);
+            unmount(&unmounter);
+        } else {
+            known.unmounters.push(unmounter);
+        }
+    }
+
+    /// Unmounting ends the waits of `mount`.
+    fn begin(&self) {
+        let unmounters = {
+            let mut known = self.known();
+            known.begun = true;
+            std::mem::take(&mut known.unmounters)
+        };
+        unmounters.iter().for_each(unmount);
+    }
+
+    fn at_once(&self) {
+        let undo = self.known().undo.clone();
+        undo.iter().for_each(Undo::act);
+    }
+}
+
+fn unmount(unmounter: &Unmounter) {
     match unmounter.unmount() {
         Ok(fuse::Unmounted::Detached) => eprintln!("the pool is in use: it is detached, and ends with its last user"),
         Ok(_) => {}
@@ -42,7 +142,6 @@ fn end(unmounter: &fuse::Unmounter) {
 
 /// Unmounts what `mount` mounted.
 pub fn umount(args: &UmountArgs) -> Result<u8, Vec<Problem>> {
-    let told = |error: fuse::MountError| vec![Problem::from(error)];
     let unmounted = fuse::unmount_path(&args.dir).map_err(told)?;
     if unmounted == fuse::Unmounted::Detached {
         eprintln!("{} is in use: it is detached, and gone with its last user", args.dir.display());

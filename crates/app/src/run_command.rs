@@ -83,6 +83,7 @@ fn order(args: &RunArgs, loaded: source::Loaded) -> Result<Order, Vec<Problem>> 
             StorageArg::Mount => Storage::Mount,
             StorageArg::Staging => Storage::Staging,
         },
+        passthrough: !args.no_passthrough,
         keep: args.keep,
         exports,
         stage_in: args.stage_in,

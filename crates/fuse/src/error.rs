@@ -74,6 +74,20 @@ pub enum MountError {
         /// The mounted file system's type, as in `mount`.
         kind: String,
     },
+    /// One directory is named twice, perhaps by two paths.
+    #[error("mount point {} is named twice", .point.display())]
+    Twice {
+        /// Its second name as given.
+        point: PathBuf,
+    },
+    /// A mount point would be hidden by another.
+    #[error("mount point {} lies inside {}, which would hide it", .inner.display(), .outer.display())]
+    Nested {
+        /// The one inside, as given.
+        inner: PathBuf,
+        /// The one that holds it, as given.
+        outer: PathBuf,
+    },
     /// The caller may not use the mount point.
     #[error("mount point {} must be readable and writable by this user", .point.display())]
     NotPermitted {
@@ -152,6 +166,7 @@ impl MountError {
         match self {
             Self::Unavailable(reason) => Some(reason.hint().to_owned()),
             Self::Missing { point } => Some(format!("make it first: mkdir -p {}", point.display())),
+            Self::Nested { .. } => Some("choose directories beside each other".to_owned()),
             Self::NotDirectory { .. } | Self::NotEmpty { .. } => Some("choose an empty directory".to_owned()),
             Self::Mounted { point, kind } if kind.starts_with("fuse") => {
                 Some(format!("unmount it first: tidemill umount {}", point.display()))

@@ -44,6 +44,7 @@ const END_WAIT: Duration = Duration::from_secs(2);
 
 /// How a pool is mounted.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own, named where it is made")]
 pub struct Options {
     /// Shown as the mount's source; the sweep knows the pool by it, so it must be the name of the [`Claim`](crate::Claim).
     pub name: String,
@@ -57,6 +58,11 @@ pub struct Options {
     /// Whether files opened only for writing bypass the page cache: no second copy in memory, no copy into it; the first read
     /// afterwards comes from the pool.
     pub direct_writes: bool,
+    /// Whether the kernel may read and write whole files and bound inputs past us, where it can (`CAP_SYS_ADMIN`).
+    pub passthrough: bool,
+    /// Whether locks of programs are the pool's, so that the processes of all its mounts meet in them; each close then tells us.
+    /// Without it they are the kernel's own, which is right where the pool has one mount.
+    pub pool_locks: bool,
 }
 
 impl Default for Options {
@@ -68,6 +74,8 @@ impl Default for Options {
             threads: processors.clamp(THREADS_MIN, THREADS_MAX),
             cache_for: Duration::from_secs(1),
             direct_writes: true,
+            passthrough: true,
+            pool_locks: true,
         }
     }
 }

@@ -15,13 +15,42 @@ use crate::{
 
 /// Checks that `point` can become a mount point and returns its absolute path without links.
 pub(crate) fn check(point: &Path) -> Result<PathBuf, MountError> {
+    let real = free_place(point)?;
+    check_directory(point, &real)?;
+    Ok(real)
+}
+
+/// The absolute path without links of `point`, at which nothing is mounted.
+fn free_place(point: &Path) -> Result<PathBuf, MountError> {
     let named = resolve(point).map_err(|error| unreachable_point(point, error))?;
     check_free(point, &named)?;
     // Only now is it safe to follow the last component: it is no mount, dead or alive.
     let real = named.canonicalize().map_err(|error| unreachable_point(point, error))?;
     check_free(point, &real)?;
-    check_directory(point, &real)?;
     Ok(real)
+}
+
+/// Checks that all `points` can become mount points of one pool, before the first is one. Afterwards such a look would be a
+/// system call on our own mount if one lay in another.
+pub fn check_points(points: &[PathBuf]) -> Result<(), MountError> {
+    let real = points.iter().map(|point| free_place(point)).collect::<Result<Vec<_>, _>>()?;
+    for (at, point) in real.iter().enumerate() {
+        for (before, earlier) in real[..at].iter().enumerate() {
+            if point == earlier {
+                return Err(MountError::Twice { point: points[at].clone() });
+            }
+            let nested = |inner: usize, outer: usize| {
+                Err(MountError::Nested { inner: points[inner].clone(), outer: points[outer].clone() })
+            };
+            if point.starts_with(earlier) {
+                return nested(at, before);
+            }
+            if earlier.starts_with(point) {
+                return nested(before, at);
+            }
+        }
+    }
+    points.iter().zip(&real).try_for_each(|(point, real)| check_directory(point, real))
 }
 
 fn check_free(point: &Path, named: &Path) -> Result<(), MountError> {

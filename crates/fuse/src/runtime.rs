@@ -201,6 +201,11 @@ impl Claim {
         self.folder.file_name().and_then(|name| name.to_str()).expect("names are checked to be ASCII")
     }
 
+    /// What takes all of this pool away, from any thread, for a process that must end at once.
+    pub fn undo(&self) -> Undo {
+        Undo { folder: self.folder.clone() }
+    }
+
     /// Notes that this pool is about to be mounted at `point` too, so that it is unmounted after a crash.
     pub fn also_mounts(&mut self, point: &Path) -> Result<(), MountError> {
         let point = crate::point::resolve(point).map_err(MountError::io("reaching", point))?;
@@ -223,11 +228,24 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
+        self.undo().act();
+    }
+}
+
+/// Unmounts and removes whatever of a claimed pool is there, mounts that are only just being made among it.
+#[derive(Debug, Clone)]
+pub struct Undo {
+    folder: PathBuf,
+}
+
+impl Undo {
+    /// Does it; a second time there is nothing left to do. What cannot be removed is logged, and the next sweep tries again.
+    pub fn act(&self) {
         // A sweep at this moment must see all of the folder or nothing. Without the lock we go on: our own lock still protects it.
         let root = self.folder.parent().map(|path| RuntimeDir { path: path.to_owned() });
         let _lock = root.and_then(|root| root.lock().ok());
         for (path, reason) in sweep::clear(&self.folder).kept {
-            tracing::warn!("{} of pool {} could not be removed: {reason}", path.display(), self.name());
+            tracing::warn!("{} of pool {} could not be removed: {reason}", path.display(), self.folder.display());
         }
     }
 }

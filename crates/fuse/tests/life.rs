@@ -124,6 +124,40 @@ fn a_mount_point_that_does_not_fit_is_refused_by_what_is_wrong() {
 }
 
 #[test]
+fn directories_of_one_pool_stand_beside_each_other() {
+    needs_fuse!();
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for name in ["a", "b", "c"] {
+        fs::create_dir(at(name)).unwrap();
+    }
+    std::os::unix::fs::symlink(at("a"), at("link")).unwrap();
+    let refused = |names: &[&str]| fuse::check_points(&names.iter().map(|name| at(name)).collect::<Vec<_>>());
+    refused(&["a", "b", "c"]).unwrap();
+    assert!(matches!(refused(&["a", "b", "a"]), Err(MountError::Twice { .. })));
+    assert!(matches!(refused(&["a", "link"]), Err(MountError::Twice { .. })));
+    assert!(matches!(refused(&["a", "none"]), Err(MountError::Missing { .. })));
+    for nested in [[".", "a"], ["a", "."], ["b", "link/.."]] {
+        assert!(matches!(refused(&nested), Err(MountError::Nested { .. })), "{nested:?}");
+    }
+    assert!(matches!(refused(&["."]), Err(MountError::NotEmpty { .. })));
+}
+
+#[test]
+fn a_pool_is_undone_from_any_thread_with_what_is_mounted_just_then() {
+    needs_fuse!();
+    let root = tempfile::tempdir().unwrap();
+    let runtime = RuntimeDir::at(root.path().join("run")).unwrap();
+    let claim = runtime.claim("short").unwrap();
+    let undo = claim.undo();
+    let mount = Mount::new(pool(), claim.mount_point(), &fuse::Options::named("short")).unwrap();
+    thread::spawn(move || undo.act()).join().unwrap();
+    assert!(kinds_at(mount.point()).is_empty());
+    assert!(!runtime.path().join("short").exists());
+    mount.wait();
+}
+
+#[test]
 fn a_claim_is_gone_without_a_trace_when_dropped() {
     let root = tempfile::tempdir().unwrap();
     let runtime = RuntimeDir::at(root.path().join("run")).unwrap();

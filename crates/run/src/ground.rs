@@ -4,7 +4,7 @@
 //! claim with its folder.
 
 use crate::checked::Checked;
-use crate::last_resort::Remains;
+use crate::last_resort::{LastResort, Remains};
 use crate::order::{Order, Storage};
 use crate::workspace::Workspace;
 use base::{ByteSize, Problem};
@@ -59,10 +59,17 @@ impl Ground {
     ///
     /// A mount that is refused although it looked possible (containers do that) becomes staging if the form was ours to
     /// choose; `choice` then says so.
-    pub async fn prepare(order: &Order, choice: &mut Choice, memory: ByteSize) -> Result<Self, Problem> {
+    /// From the first trace on that it leaves, `last_resort` knows what to remove.
+    pub async fn prepare(
+        order: &Order,
+        choice: &mut Choice,
+        memory: ByteSize,
+        last_resort: &LastResort,
+    ) -> Result<Self, Problem> {
         let runtime = RuntimeDir::of_user()?;
         clear_the_dead(&runtime)?;
         let mut claim = runtime.claim(&order.run_id)?;
+        last_resort.arm(Some(Remains { undo: claim.undo(), mark: mark(&order.run_id) }));
         let pool = embedded_pool(memory, order.space_wait)?;
         let mount = match choice.mode {
             Mode::Mount => mount(&pool, &claim, order, choice).await?,
@@ -81,12 +88,6 @@ impl Ground {
         }
     }
 
-    /// What a process that must end at once has to clear.
-    pub fn remains(&self, run_id: &str) -> Remains {
-        let unmounter = self.mount.as_ref().map(Mount::unmounter);
-        Remains { unmounter, ram_disk: self.ram_disk.clone(), mark: mark(run_id) }
-    }
-
     /// Unmounts and removes; the error says what could not be.
     pub fn close(self) -> Result<(), String> {
         let unmounted = self.mount.map_or(Ok(()), |mount| mount.unmount().map(drop).map_err(|error| error.to_string()));
@@ -100,7 +101,13 @@ async fn mount(pool: &Vfs, claim: &Claim, order: &Order, choice: &mut Choice) ->
     // Another session than ours, so that its kernel is told what we change.
     let session = pool.another().await.map_err(|refusal| Problem::new(format!("the pool: {refusal}")))?;
     // What a failed attempt left is removed beside the mount, and the next attempt must not see it.
-    let options = fuse::Options { cache_for: Duration::ZERO, ..fuse::Options::named(claim.name()) };
+    let options = fuse::Options {
+        cache_for: Duration::ZERO,
+        passthrough: order.passthrough,
+        // The one mount's kernel sees all locks of tools.
+        pool_locks: false,
+        ..fuse::Options::named(claim.name())
+    };
     match Mount::new(session, claim.mount_point(), &options) {
         Err(error) if order.storage == Storage::Auto => {
             *choice = Choice { mode: Mode::Staging, line: format!("RAM-disk staging, since {error}") };

@@ -1,16 +1,13 @@
 //! What must still be done if the process has to end at once: nothing of the run may stay behind.
 
-use std::fs;
-use std::path::PathBuf;
+use fuse::Undo;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a run has outside of this process, to be cleared from any thread.
 #[derive(Debug)]
 pub(crate) struct Remains {
-    /// The mount.
-    pub unmounter: Option<fuse::Unmounter>,
-    /// Where staging keeps its copies.
-    pub ram_disk: Option<PathBuf>,
+    /// Its mount, and the folder where staging keeps its copies.
+    pub undo: Undo,
     /// What every process of the run has in its environment.
     pub mark: String,
 }
@@ -24,12 +21,7 @@ impl LastResort {
     pub fn act(&self) {
         let Some(remains) = self.slot().take() else { return };
         exec::sweep(&remains.mark);
-        if let Some(unmounter) = remains.unmounter {
-            let _ = unmounter.unmount();
-        }
-        if let Some(ram_disk) = remains.ram_disk {
-            let _ = fs::remove_dir_all(ram_disk);
-        }
+        remains.undo.act();
     }
 
     pub(crate) fn arm(&self, remains: Option<Remains>) {
@@ -44,6 +36,7 @@ impl LastResort {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::os::unix::process::ExitStatusExt;
     use std::process::Command;
 
@@ -51,6 +44,9 @@ mod tests {
     fn the_last_resort_ends_tools_and_removes_copies_once() {
         let root = tempfile::tempdir().expect("made");
         let ram_disk = root.path().join("copies");
+        let mut claim =
+            fuse::RuntimeDir::at(root.path().join("run")).and_then(|dir| dir.claim("last-resort")).expect("claimed");
+        claim.also_removes(&ram_disk).expect("noted");
         fs::create_dir_all(ram_disk.join("data")).expect("made");
         let id = format!("last-resort-{}", std::process::id());
         let mut tool = Command::new("sleep").arg("600").env("TIDEMILL_RUN", &id).spawn().expect("started");
@@ -61,7 +57,7 @@ mod tests {
             std::thread::yield_now();
         }
         let resort = LastResort::default();
-        resort.arm(Some(Remains { unmounter: None, ram_disk: Some(ram_disk.clone()), mark }));
+        resort.arm(Some(Remains { undo: claim.undo(), mark }));
         resort.clone().act();
         assert_eq!(tool.wait().expect("waited").signal(), Some(9));
         assert!(!ram_disk.exists());

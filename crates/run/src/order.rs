@@ -22,6 +22,7 @@ pub enum Storage {
 
 /// A checked workflow with everything that its run needs to know.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of the user")]
 pub struct Order {
     /// The workflow, checked.
     pub flow: Arc<Checked>,
@@ -41,6 +42,8 @@ pub struct Order {
     pub slots: u32,
     /// How tasks see the pool.
     pub storage: Storage,
+    /// Whether the kernel may read and write files of the mount past us, where it can.
+    pub passthrough: bool,
     /// Nothing is deleted before the end, and everything is exported.
     pub keep: bool,
     /// Members to export beside the outputs that nobody reads.

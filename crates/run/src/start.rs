@@ -37,8 +37,8 @@ pub async fn run(
 ) -> Result<Run, Vec<Problem>> {
     let begun = Instant::now();
     let mut prepared = prepare(&order)?;
-    let ground = if prepared.choice.mode == Mode::None { None } else { Some(stand(&order, &mut prepared).await?) };
-    last_resort.arm(ground.as_ref().map(|ground| ground.remains(&order.run_id)));
+    let ground =
+        if prepared.choice.mode == Mode::None { None } else { Some(stand(&order, &mut prepared, last_resort).await?) };
     let flow = order.flow.clone();
     let workspace = ground.as_ref().map(|ground| ground.workspace(flow.clone(), cancel.clone()));
     if let Some(workspace) = &workspace {
@@ -73,8 +73,9 @@ pub async fn run(
 }
 
 /// The pool, and the way to it.
-async fn stand(order: &Order, prepared: &mut Prepared) -> Result<Ground, Vec<Problem>> {
-    Ground::prepare(order, &mut prepared.choice, prepared.memory).await.map_err(|problem| vec![problem])
+async fn stand(order: &Order, prepared: &mut Prepared, last_resort: &LastResort) -> Result<Ground, Vec<Problem>> {
+    let ground = Ground::prepare(order, &mut prepared.choice, prepared.memory, last_resort);
+    ground.await.map_err(|problem| vec![problem])
 }
 
 /// The report before anything ran.

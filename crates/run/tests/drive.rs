@@ -32,6 +32,7 @@ fn order(flow: Checked, folder: &Path) -> Order {
         copies: None,
         slots: 2,
         storage: Storage::Staging,
+        passthrough: true,
         keep: false,
         exports: BTreeSet::new(),
         stage_in: false,

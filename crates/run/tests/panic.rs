@@ -23,6 +23,7 @@ fn order(run_id: &str, folder: &Path, storage: Storage) -> Order {
         copies: None,
         slots: 1,
         storage,
+        passthrough: true,
         keep: false,
         exports: BTreeSet::new(),
         stage_in: false,
