@@ -41,7 +41,7 @@ impl Client {
     pub(crate) fn change_without_waiting(&self, partition: PartitionId, command: Command) {
         let Some(number) = self.0.numbers.begin(self.0.session, partition) else { return };
         let body = Body::Meta { stamp: Some(number.stamp()), command };
-        let request = Request { epoch: self.0.epoch(), session: self.0.session, partition, body };
+        let request = Request { epoch: self.0.epoch(), session: self.0.session, hurried: true, partition, body };
         if !matches!(at_once(self.0.connection.call(request)), Some(Ok(_))) {
             tracing::debug!("a change that nobody waits for was not answered at once");
         }
@@ -57,7 +57,13 @@ impl Client {
         let inner = &self.0;
         let mut retry = Retry::new(inner.patience);
         loop {
-            let request = Request { epoch: inner.epoch(), session: inner.session, partition, body: body.clone() };
+            let request = Request {
+                epoch: inner.epoch(),
+                session: inner.session,
+                hurried: self.1,
+                partition,
+                body: body.clone(),
+            };
             let failure = match inner.connection.call(request).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,

@@ -18,7 +18,11 @@ use wire::{Answer, Body, Extent, Failure, Object, Outcome, Refusal, Request, Ses
 
 /// A client of a pool. Cheap to clone; clones are one session.
 #[derive(Clone)]
-pub struct Client(pub(crate) Arc<Inner>);
+pub struct Client(
+    pub(crate) Arc<Inner>,
+    /// Whether its changes are answered before others have heard of them.
+    pub(crate) bool,
+);
 
 pub(crate) struct Inner {
     /// The way to the pool's one node. A second node brings a connection for each.
@@ -45,8 +49,13 @@ impl Client {
 
     /// Says hello over a connection. Refused as `Unavailable` when no answer comes.
     pub async fn connect(connection: Arc<dyn Connection>, patience: Patience) -> Outcome<Self> {
-        let request =
-            Request { epoch: Epoch::FIRST, session: Session::NONE, partition: PartitionId(0), body: Body::Hello };
+        let request = Request {
+            epoch: Epoch::FIRST,
+            session: Session::NONE,
+            hurried: false,
+            partition: PartitionId(0),
+            body: Body::Hello,
+        };
         let answer = crate::call::until_answered(&*connection, patience, || request.clone()).await?;
         let Answer::Welcome(welcome) = answer else { return Err(unexpected(&answer)) };
         Ok(Self::welcomed(connection, patience, welcome))
@@ -57,18 +66,28 @@ impl Client {
         let partitions = map.partitions();
         let (numbers, epoch, usage) = (Numbers::new(partitions), AtomicU64::new(map.epoch().0), Mutex::default());
         let map = RwLock::new(map);
-        Self(Arc::new(Inner {
-            connection,
-            session,
-            seed,
-            stripe_bytes,
-            partitions,
-            patience,
-            numbers,
-            map,
-            epoch,
-            usage,
-        }))
+        Self(
+            Arc::new(Inner {
+                connection,
+                session,
+                seed,
+                stripe_bytes,
+                partitions,
+                patience,
+                numbers,
+                map,
+                epoch,
+                usage,
+            }),
+            false,
+        )
+    }
+
+    /// The same client for writes that a kernel makes of its own accord, while it holds what others' hearing may wait for: they are
+    /// answered before others have heard of them.
+    #[must_use]
+    pub fn hurried(&self) -> Self {
+        Self(self.0.clone(), true)
     }
 
     /// This client, as nodes know it.
@@ -88,8 +107,13 @@ impl Client {
 
     /// How full the pool is: as of now when the node answers at once, else as last known.
     pub fn usage(&self) -> Usage {
-        let request =
-            Request { epoch: self.0.epoch(), session: self.0.session, partition: PartitionId(0), body: Body::Usage };
+        let request = Request {
+            epoch: self.0.epoch(),
+            session: self.0.session,
+            hurried: false,
+            partition: PartitionId(0),
+            body: Body::Usage,
+        };
         let answer = at_once(self.0.connection.call(request));
         if let Some(Err(Failure::StaleMap(map))) = &answer {
             self.0.follow(map.clone());

@@ -23,6 +23,8 @@ pub struct Opened {
     pub attributes: Attributes,
     /// Where the bytes of a bound file are.
     pub host: Option<Arc<HostFile>>,
+    /// Another session has it open too.
+    pub shared: bool,
 }
 
 /// Where a write goes, as its partition planned it.
@@ -49,11 +51,11 @@ impl Client {
     pub async fn open(&self, file: FileId, flags: OpenFlags) -> Outcome<Opened> {
         let whole = if flags.whole && flags.write { Wish::Wanted } else { Wish::No };
         match self.change(file.partition(), Command::Open { file, flags, whole }).await? {
-            Answer::Opened { attributes, host, trim } => {
+            Answer::Opened { attributes, host, trim, shared } => {
                 if let Some(trim) = trim {
                     self.finish_trim(file, trim).await?;
                 }
-                Ok(Opened { attributes, host })
+                Ok(Opened { attributes, host, shared })
             }
             other => Err(unexpected(&other)),
         }

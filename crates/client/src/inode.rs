@@ -58,7 +58,7 @@ impl Client {
     pub async fn create_unnamed(&self, parent: FileId, inode: NewInode, linkable: bool) -> Outcome<Opened> {
         let command = Command::CreateUnnamed { parent, inode, linkable };
         match self.change(parent.partition(), command).await? {
-            Answer::Opened { attributes, host, .. } => Ok(Opened { attributes, host }),
+            Answer::Opened { attributes, host, shared, .. } => Ok(Opened { attributes, host, shared }),
             other => Err(unexpected(&other)),
         }
     }

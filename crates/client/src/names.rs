@@ -72,7 +72,7 @@ impl Client {
     ) -> Outcome<Opened> {
         let command = Command::Create { parent, name: name.clone(), inode, open, whole };
         match self.change(parent.partition(), command).await? {
-            Answer::Opened { attributes, host, .. } => Ok(Opened { attributes, host }),
+            Answer::Opened { attributes, host, shared, .. } => Ok(Opened { attributes, host, shared }),
             other => Err(unexpected(&other)),
         }
     }

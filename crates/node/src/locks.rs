@@ -126,7 +126,7 @@ impl Node {
         }
         let Asked { partition, stamp, file, lock, wait } = *asked;
         let command = Command::Lock { file, lock, wait };
-        let mut call = MetaCall::new(stamp.session, partition, Some(stamp), command);
+        let mut call = MetaCall::of(stamp, partition, command);
         let outcome = self.try_meta(&mut call).map_err(Stuck::Full)?;
         let lost = self.note_held(asked);
         if outcome.is_ok() || lost {

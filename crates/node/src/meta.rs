@@ -11,7 +11,8 @@ use wire::{Answer, Command, Content, Object, Outcome, Refusal, Session, Stamp};
 /// A command on its way, kept until there is space for it.
 #[derive(Debug)]
 pub struct MetaCall {
-    session: Session,
+    pub session: Session,
+    pub hurried: bool,
     pub partition: PartitionId,
     pub stamp: Option<Stamp>,
     /// Taken when it is done.
@@ -21,8 +22,10 @@ pub struct MetaCall {
 }
 
 impl MetaCall {
-    pub fn new(session: Session, partition: PartitionId, stamp: Option<Stamp>, command: Command) -> Self {
-        Self { session, partition, stamp, command: Some(command), hearing: None }
+    /// A change by a session.
+    pub fn of(stamp: Stamp, partition: PartitionId, command: Command) -> Self {
+        let (session, stamp, command) = (stamp.session, Some(stamp), Some(command));
+        Self { session, hurried: false, partition, stamp, command, hearing: None }
     }
 }
 
@@ -39,7 +42,7 @@ impl Node {
             && let Some(answer) = partition.recall(stamp)
         {
             // What it recalled when it was done may not have been heard yet.
-            call.hearing = self.watches.pending(asker);
+            call.hearing = self.watches.pending(asker).filter(|_| !call.hurried);
             return Ok(answer);
         }
         if let Some(refusal) = reserve(&*self.engine, wanted)? {
@@ -51,7 +54,7 @@ impl Node {
         let hearing = self.watches.tell(asker, &partition.take_notes());
         drop(partition);
         // A kernel reads with pages locked that another's hearing may wait for: a read waits for nobody.
-        call.hearing = hearing.filter(|_| read.is_none());
+        call.hearing = hearing.filter(|_| read.is_none() && !call.hurried);
         if unneeded > 0 {
             self.engine.release(unneeded);
         }

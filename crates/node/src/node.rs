@@ -85,14 +85,17 @@ struct StripeWrite {
 impl Node {
     /// Answers a request: at once, unless it must wait for space.
     pub fn handle(self: &Arc<Self>, request: Request) -> Reply {
-        let Request { epoch, session, partition, body } = request;
+        let Request { epoch, session, hurried, partition, body } = request;
         if !matches!(body, Body::Hello) && epoch != self.epoch() {
             return Reply::ready(Err(Failure::StaleMap(self.map.read().clone())));
         }
         match body {
             Body::Hello => Reply::ready(Ok(Answer::Welcome(self.welcome()))),
             Body::Usage => Reply::ready(Ok(Answer::Usage(self.usage()))),
-            Body::Meta { stamp, command } => self.meta(MetaCall::new(session, partition, stamp, command)),
+            Body::Meta { stamp, command } => {
+                let command = Some(command);
+                self.meta(MetaCall { session, hurried, partition, stamp, command, hearing: None })
+            }
             Body::Extent { file, .. } => Reply::ready(Err(Failure::Refused(Refusal::Stale(Object::File(file))))),
             Body::Stripe { file, stripe, action } => self.stripe(file, stripe, action),
         }

@@ -23,7 +23,8 @@ fn node() -> Arc<Node> {
 }
 
 fn ask(node: &Arc<Node>, epoch: Epoch, partition: u16, body: Body) -> Result<Answer, Failure> {
-    let mut reply = node.handle(Request { epoch, session: Session(1), partition: PartitionId(partition), body });
+    let mut reply =
+        node.handle(Request { epoch, session: Session(1), hurried: false, partition: PartitionId(partition), body });
     match Pin::new(&mut reply).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => answer,
         Poll::Pending => panic!("it has no reason to wait"),

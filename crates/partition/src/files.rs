@@ -54,7 +54,8 @@ impl Partition {
             Body::Bound(host) => Some(host.clone()),
             _ => None,
         };
-        Ok(Answer::Opened { attributes: self.attributes(file)?, host, trim })
+        let shared = self.is_held_by_another(file);
+        Ok(Answer::Opened { attributes: self.attributes(file)?, host, trim, shared })
     }
 
     pub(crate) fn change(&mut self, file: FileId, changes: &Changes, now: Timestamp) -> Outcome<Answer> {

@@ -383,6 +383,12 @@ impl Partition {
         self.grants.asker = Asker::default();
     }
 
+    /// Whether another session than the asker's has it open.
+    pub(crate) fn is_held_by_another(&self, file: FileId) -> bool {
+        let asker = self.grants.asker.session;
+        self.inodes.get(&file).is_some_and(|inode| inode.opens.iter().any(|(holder, _)| *holder != asker))
+    }
+
     fn grant_content(&mut self, file: FileId) {
         let Some(watcher) = self.grants.asker.watcher else { return };
         if let Some(inode) = self.inodes.get_mut(&file) {

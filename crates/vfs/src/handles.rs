@@ -29,6 +29,8 @@ pub struct OpenFile {
     pub host: Option<Arc<HostFile>>,
     /// Where its bytes are, when it was whole as it was opened: it stays so as long as it is open.
     pub whole: Option<Extent>,
+    /// Another session had it open when it was opened.
+    pub shared: bool,
     /// The furthest byte that was written through this handle; 0 when none was.
     pub written: AtomicU64,
 }

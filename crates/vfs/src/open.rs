@@ -5,7 +5,7 @@ use crate::{
     handles::{Handles, OpenFile},
 };
 use bytes::Bytes;
-use client::{Backing, Opened};
+use client::{Backing, Client, Opened};
 use placement::FileId;
 use std::{
     path::PathBuf,
@@ -105,7 +105,7 @@ impl Vfs {
     ///
     /// Waits while the pool is full, then is refused with `NoSpace`; fewer bytes than given are written only in that case.
     pub fn write(&self, handle: Handle, offset: u64, data: Bytes) -> impl Future<Output = Outcome<u32>> + Send + use<> {
-        self.write_as(handle, offset, data, false)
+        self.write_as(&self.client, handle, (offset, data), false)
     }
 
     /// Writes as [`Self::write`] does, for a writer that is not trusted with the set-id bits: they go.
@@ -115,18 +115,29 @@ impl Vfs {
         offset: u64,
         data: Bytes,
     ) -> impl Future<Output = Outcome<u32>> + Send + use<> {
-        self.write_as(handle, offset, data, true)
+        self.write_as(&self.client, handle, (offset, data), true)
     }
 
-    fn write_as(
+    /// Writes what a kernel writes back of its own accord (pages of a mapping): it does not wait until other mounts have heard of
+    /// it, for their hearing may wait for pages that wait for this.
+    pub fn write_back(
         &self,
         handle: Handle,
         offset: u64,
         data: Bytes,
+    ) -> impl Future<Output = Outcome<u32>> + Send + use<> {
+        self.write_as(&self.client.hurried(), handle, (offset, data), false)
+    }
+
+    fn write_as(
+        &self,
+        client: &Client,
+        handle: Handle,
+        (offset, data): (u64, Bytes),
         kill_set_id: bool,
     ) -> impl Future<Output = Outcome<u32>> + Send + use<> {
         let open = self.usable(handle, |flags| flags.write);
-        let client = self.client.clone();
+        let client = client.clone();
         async move {
             let open = open?;
             let place = if open.flags.append { WritePlace::End } else { WritePlace::At(offset) };
@@ -134,6 +145,11 @@ impl Vfs {
             open.written.fetch_max(offset + u64::from(written), Relaxed);
             Ok(written)
         }
+    }
+
+    /// Whether another session had the file open when it was opened: then a kernel keeps no bytes of it through this handle.
+    pub fn shared(&self, handle: Handle) -> bool {
+        self.handles.get(handle).is_ok_and(|open| open.shared)
     }
 
     /// Where the bytes of an open bound file are on this host.
@@ -168,7 +184,7 @@ impl<'a> Room<'a> {
         let handles = self.0;
         std::mem::forget(self);
         let (file, host, written) = (opened.attributes.file, opened.host.clone(), AtomicU64::new(0));
-        handles.insert(OpenFile { file, flags, host, whole: opened.attributes.whole, written })
+        handles.insert(OpenFile { file, flags, host, whole: opened.attributes.whole, shared: opened.shared, written })
     }
 }
 

@@ -40,6 +40,8 @@ pub struct Request {
     pub epoch: Epoch,
     /// Who asks; with `Hello`, nobody yet.
     pub session: Session,
+    /// The answer does not wait until others have heard of the change: its asker holds what their hearing may wait for.
+    pub hurried: bool,
     /// The partition that it is about.
     pub partition: PartitionId,
     /// What is asked.
@@ -212,6 +214,8 @@ pub enum Answer {
         host: Option<Arc<HostFile>>,
         /// To be cut.
         trim: Option<Trim>,
+        /// Another session has it open too.
+        shared: bool,
     },
     /// After a change.
     Changed {
