@@ -50,6 +50,11 @@ class Own:
         """The path through one of the mounts."""
         return os.path.normpath(self.numbers.choice(self.mounts) / self.name / path)
 
+    def both(self, one: str, other: str) -> tuple[bytes, bytes]:
+        """Two paths through one mount: between two mounts nothing is linked or renamed."""
+        mount = self.numbers.choice(self.mounts) / self.name
+        return os.fsencode(os.path.normpath(mount / one)), os.fsencode(os.path.normpath(mount / other))
+
     def of_kind(self, kind: type) -> list[str]:
         """Paths of files, links or (NoneType) folders."""
         return [path for path, node in self.tree.items() if isinstance(node, kind)]
@@ -237,7 +242,7 @@ class Own:
         """A further name."""
         if (found := self.file()) and len(self.of_kind(File)) < FILES_MAX:
             path = self.new_path()
-            os.link(self.at(found[0]), self.at(path))
+            os.link(*self.both(found[0], path))
             found[1].names += 1
             self.tree[path] = found[1]
 
@@ -294,7 +299,7 @@ class Own:
         node, target = self.tree[old], self.tree.get(new)
         if new in self.tree and ((node is None) != (target is None) or self.below(new)):
             return
-        os.rename(self.at(old), self.at(new))
+        os.rename(*self.both(old, new))
         if node is target and isinstance(node, File):  # two names of one file: nothing is done
             return
         if isinstance(target, File):
@@ -307,7 +312,8 @@ class Own:
         one, other = self.numbers.choice(list(self.tree)), self.numbers.choice(list(self.tree))
         if "." in (one, other) or (one + "/").startswith(other + "/") or (other + "/").startswith(one + "/"):
             return
-        done = LIBC.renameat2(-100, os.fsencode(self.at(one)), -100, os.fsencode(self.at(other)), EXCHANGE)
+        first_path, second_path = self.both(one, other)
+        done = LIBC.renameat2(-100, first_path, -100, second_path, EXCHANGE)
         assert done == 0, f"{one}, {other}: {os.strerror(ctypes.get_errno())}"
         first = {path[len(one) :]: self.tree.pop(path) for path in [one, *self.below(one)]}
         second = {path[len(other) :]: self.tree.pop(path) for path in [other, *self.below(other)]}
