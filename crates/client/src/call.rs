@@ -53,7 +53,7 @@ impl Client {
         self.send(partition, Body::Stripe { file, stripe, action }).await
     }
 
-    async fn send(&self, partition: PartitionId, body: Body) -> Outcome<Answer> {
+    pub(crate) async fn send(&self, partition: PartitionId, body: Body) -> Outcome<Answer> {
         let inner = &self.0;
         let mut retry = Retry::new(inner.patience);
         loop {

@@ -139,6 +139,12 @@ impl Client {
             let command = Command::Write { file, place, length, data: inline, kill_set_id };
             match self.change(file.partition(), command).await? {
                 Answer::Written { offset } => return Ok((offset, length)),
+                Answer::Put { offset, length } => return Ok((offset, length)),
+                Answer::Whole(extent) => {
+                    if let Some(written) = self.write_whole(file, extent, place, &data).await? {
+                        return Ok(written);
+                    }
+                }
                 Answer::Spill { generation, head } => self.spill(file, generation, &head).await?,
                 Answer::TrimFirst(trim) => self.finish_trim(file, trim).await?,
                 Answer::Stripes { offset, generation, size } => {

@@ -28,6 +28,7 @@ mod retry;
 mod route;
 pub mod twin;
 mod watch;
+mod whole;
 
 pub use client::Client;
 pub use connection::{Connection, InProcess};

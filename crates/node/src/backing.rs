@@ -1,25 +1,35 @@
 //! What a face may hand to the kernel: the descriptor of a whole file's extent, pinned.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use crate::whole::{Pin, Wholes};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use wire::Extent;
 
 /// The descriptor of a whole file's extent. As long as it lives, the extent is neither given to another file nor folded.
+///
+/// A kernel that opened its file holds it too, until nothing that was opened or mapped through it is left. Who maps the
+/// descriptor itself must keep this as long as the mapping.
 #[derive(Debug)]
 pub struct Backing {
-    extent: Extent,
-    file: Arc<OwnedFd>,
+    pin: Pin<Arc<Wholes>>,
 }
 
 impl Backing {
+    /// Of an extent whose bytes are in a file.
+    pub(crate) fn new(wholes: &Arc<Wholes>, extent: Extent) -> Option<Self> {
+        let pin = Wholes::pin(wholes.clone(), extent)?;
+        wholes.fd(extent)?;
+        Some(Self { pin })
+    }
+
     /// Which extent of the node: the descriptor behind a number is the same for the node's life.
     pub fn slot(&self) -> u64 {
-        self.extent.slot.into()
+        self.pin.extent().slot.into()
     }
 }
 
 impl AsFd for Backing {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+        self.pin.wholes().fd(self.pin.extent()).expect("it had one when this was made")
     }
 }

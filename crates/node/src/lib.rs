@@ -14,6 +14,7 @@
 
 mod backing;
 mod clock;
+mod fold;
 mod grants;
 mod host;
 mod locks;
@@ -24,6 +25,8 @@ mod settings;
 mod space;
 mod timer;
 mod watch;
+mod whole;
+mod whole_calls;
 
 pub use backing::Backing;
 pub use node::{Node, embedded};

@@ -144,12 +144,12 @@ impl Node {
             match self.try_lock(&asked, ticket.number) {
                 Ok(outcome) => return outcome,
                 Err(Stuck::Full(_)) => {
-                    let attempt = || match self.try_lock(&asked, ticket.number) {
+                    let attempt = |_: &Self| match self.try_lock(&asked, ticket.number) {
                         Err(Stuck::Full(full)) => Err(full),
                         Err(Stuck::Taken) => Ok(None),
                         Ok(outcome) => Ok(Some(outcome)),
                     };
-                    if let Some(outcome) = self.space.wait_for(attempt).await? {
+                    if let Some(outcome) = self.wait_for_space(attempt).await? {
                         return outcome;
                     }
                 }

@@ -1,12 +1,18 @@
 //! A command for a partition: space reserved before, what was not needed given back after.
 
-use crate::{Node, clock, space::Full, watch::Hearing};
+use crate::{
+    Node, clock,
+    space::Full,
+    watch::Hearing,
+    whole::{Pin, Wholes},
+    whole_calls::Todo,
+};
 use bytes::Bytes;
 use partition::{Asker, Partition};
 use placement::{FileId, PartitionId};
 use std::sync::atomic::Ordering::Relaxed;
 use store::{Engine, EngineError};
-use wire::{Answer, Command, Content, Object, Outcome, Refusal, Session, Stamp};
+use wire::{Answer, Command, Content, Extent, Object, Outcome, Refusal, Session, Stamp};
 
 /// A command on its way, kept until there is space for it.
 #[derive(Debug)]
@@ -19,13 +25,15 @@ pub struct MetaCall {
     pub command: Option<Command>,
     /// When it is done: what its answer waits for.
     pub hearing: Option<Hearing>,
+    /// What of it is still to be done to a whole file, by this answer, when that found no space.
+    pub rest: Option<(Todo, Answer)>,
 }
 
 impl MetaCall {
     /// A change by a session.
     pub fn of(stamp: Stamp, partition: PartitionId, command: Command) -> Self {
         let (session, stamp, command) = (stamp.session, Some(stamp), Some(command));
-        Self { session, hurried: false, partition, stamp, command, hearing: None }
+        Self { session, hurried: false, partition, stamp, command, hearing: None, rest: None }
     }
 }
 
@@ -36,21 +44,33 @@ impl Node {
             return Ok(Err(Refusal::invalid(Object::Pool, "the pool has no such partition")));
         };
         let mut partition = partition.lock();
-        let wanted = call.command.as_ref().map_or(0, |command| partition.new_bytes_max(command));
+        if let Some((todo, answer)) = call.rest.take() {
+            return self.settle(&mut partition, call, Some(todo), Ok(answer));
+        }
         let asker = self.watches.asker(call.session);
-        if let Some(stamp) = call.stamp.filter(|_| wanted > 0 || !asker.others.is_empty())
-            && let Some(answer) = partition.recall(stamp)
-        {
+        if let Some(answer) = call.stamp.and_then(|stamp| partition.recall(stamp)) {
             // What it recalled when it was done may not have been heard yet.
             call.hearing = self.watches.pending(asker).filter(|_| !call.hurried);
-            return Ok(answer);
+            return Ok(answer.and_then(|answer| self.fill_whole(&partition, answer)));
         }
-        if let Some(refusal) = reserve(&*self.engine, wanted)? {
-            return Ok(Err(refusal));
+        let given = call.command.as_mut().and_then(|command| self.grant_wish(&partition, command));
+        let wanted = call.command.as_ref().map_or(0, |command| partition.new_bytes_max(command));
+        match reserve(&*self.engine, wanted) {
+            Ok(None) => {}
+            refused => {
+                drop(partition);
+                self.revoke_wish(call.command.as_mut(), given);
+                return refused.map(|refusal| Err(refusal.expect("else it was granted")));
+            }
         }
         let command = call.command.take().expect("a command is done once");
-        let read = bound_read(&command);
+        let read = file_read(&command);
+        let todo = if self.whole.any() { Todo::of(&command) } else { None };
         let (answer, unneeded) = self.apply(&mut partition, asker, call.stamp, command, wanted);
+        let unused = given.filter(|extent| !uses(&answer, *extent));
+        let told = partition.told();
+        let answer = self.settle(&mut partition, call, todo, answer);
+        let pin = if let Ok(Ok(answer)) = &answer { self.pin_read(answer) } else { None };
         let hearing = self.watches.tell(asker, &partition.take_notes());
         drop(partition);
         // A kernel reads with pages locked that another's hearing may wait for: a read waits for nobody.
@@ -58,7 +78,34 @@ impl Node {
         if unneeded > 0 {
             self.engine.release(unneeded);
         }
-        Ok(answer.and_then(|answer| self.fill_bound(answer, read)))
+        if let Some(extent) = unused {
+            self.whole.free(extent);
+        }
+        if let Some(told) = told {
+            self.heed(told);
+        }
+        Ok(answer?.and_then(|answer| self.fill_bytes(answer, read, pin)))
+    }
+
+    /// What is left to do under the partition's lock: that of whole files. What finds no space is kept with the call.
+    fn settle(
+        &self,
+        partition: &mut Partition,
+        call: &mut MetaCall,
+        todo: Option<Todo>,
+        answer: Outcome<Answer>,
+    ) -> Result<Outcome<Answer>, Full> {
+        let (Some(todo), Ok(planned)) = (todo, &answer) else {
+            return Ok(answer.and_then(|answer| self.fill_whole(partition, answer)));
+        };
+        match self.finish_whole(partition, call.stamp, &todo, planned) {
+            Ok(None) => Ok(answer.and_then(|answer| self.fill_whole(partition, answer))),
+            Ok(Some(done)) => Ok(done),
+            Err(full) => {
+                call.rest = Some((todo, planned.clone()));
+                Err(full)
+            }
+        }
     }
 
     /// Applies, and says how much of the reservation is over.
@@ -80,23 +127,32 @@ impl Node {
         (answer, unneeded.expect("a command never adds more than it said"))
     }
 
-    /// Reads the bytes of a bound file into the answer that names it.
-    fn fill_bound(&self, answer: Answer, read: Option<(FileId, u64)>) -> Outcome<Answer> {
+    /// Reads the bytes of a bound or a whole file into the answer that names it.
+    fn fill_bytes(&self, answer: Answer, read: Option<(FileId, u64)>, pin: Option<Pin<&Wholes>>) -> Outcome<Answer> {
         match (answer, read) {
             (Answer::Content { length, content: Content::Bound(host) }, Some((file, offset))) => {
                 let bytes = if length == 0 { Vec::new() } else { self.hosts.read(file, &host, offset, length)? };
                 Ok(Answer::Content { length, content: Content::Here(Bytes::from(bytes)) })
+            }
+            (Answer::Content { length, content: Content::Whole(_) }, Some((file, offset))) => {
+                let pin = pin.ok_or(Refusal::Stale(Object::File(file)))?;
+                self.read_whole(&pin, Object::File(file), offset, length)
             }
             (answer, _) => Ok(answer),
         }
     }
 }
 
-fn bound_read(command: &Command) -> Option<(FileId, u64)> {
+fn file_read(command: &Command) -> Option<(FileId, u64)> {
     match command {
         Command::Read { file, offset, .. } => Some((*file, *offset)),
         _ => None,
     }
+}
+
+/// Whether the file that was made or opened has this extent.
+fn uses(answer: &Outcome<Answer>, extent: Extent) -> bool {
+    matches!(answer, Ok(Answer::Opened { attributes, .. }) if attributes.whole == Some(extent))
 }
 
 /// Reserves; gives the refusal when the engine failed.

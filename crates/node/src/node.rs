@@ -2,11 +2,14 @@
 
 use crate::{
     Backing, Reply, Settings, clock,
+    fold::Folds,
     grants::Watches,
     host::HostFiles,
     locks::Locks,
     meta::{MetaCall, refusal_of},
     space::{Full, Space},
+    whole::Wholes,
+    whole_calls::{Appends, ExtentCall},
 };
 use parking_lot::{Mutex, RwLock};
 use partition::Partition;
@@ -17,11 +20,15 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    time::Duration,
 };
 use store::{Engine, EngineError, Generation, StripeKey};
 use wire::{
     Answer, Body, Command, Extent, Failure, Object, Outcome, Refusal, Request, Session, StripeAction, Usage, Welcome,
 };
+
+/// While somebody waits for space, extents of removed files that a kernel still holds are looked at so often.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// A node: the partitions it holds and the engine with their bytes.
 pub struct Node {
@@ -33,6 +40,9 @@ pub struct Node {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) hosts: HostFiles,
     pub(crate) watches: Watches,
+    pub(crate) whole: Arc<Wholes>,
+    pub(crate) appends: Appends,
+    pub(crate) folds: Folds,
     pub(crate) space: Arc<Space>,
     pub(crate) locks: Locks,
     sessions: AtomicU64,
@@ -50,6 +60,7 @@ pub fn embedded(settings: Settings, engine: Arc<dyn Engine>) -> Arc<Node> {
     let hook = space.clone();
     engine.on_freed(Arc::new(move || hook.freed()));
     let partitions = partitions(&settings);
+    let whole = Wholes::new(NodeId(1), engine.extents());
     Arc::new(Node {
         settings,
         epoch: AtomicU64::new(map.epoch().0),
@@ -58,6 +69,9 @@ pub fn embedded(settings: Settings, engine: Arc<dyn Engine>) -> Arc<Node> {
         engine,
         hosts: HostFiles::default(),
         watches: Watches::default(),
+        whole,
+        appends: Appends::default(),
+        folds: Folds::default(),
         locks: Locks::default(),
         space,
         sessions: AtomicU64::new(0),
@@ -94,15 +108,18 @@ impl Node {
             Body::Usage => Reply::ready(Ok(Answer::Usage(self.usage()))),
             Body::Meta { stamp, command } => {
                 let command = Some(command);
-                self.meta(MetaCall { session, hurried, partition, stamp, command, hearing: None })
+                self.meta(MetaCall { session, hurried, partition, stamp, command, hearing: None, rest: None })
             }
-            Body::Extent { file, .. } => Reply::ready(Err(Failure::Refused(Refusal::Stale(Object::File(file))))),
+            Body::Extent { stamp, file, extent, action } => {
+                self.extent(ExtentCall { partition, stamp, file, extent, action })
+            }
             Body::Stripe { file, stripe, action } => self.stripe(file, stripe, action),
         }
     }
 
     /// How full the pool is, and who waits.
     pub fn usage(&self) -> Usage {
+        self.whole.sweep();
         let held = self.engine.usage();
         let (waiting, waited, refused) = self.space.counts();
         let files = self.files.load(Relaxed);
@@ -111,8 +128,15 @@ impl Node {
 
     /// The descriptor of an extent, for a face in this process; none when the extent is no longer what it was, and none to
     /// write to while the pool is crowded.
-    pub fn backing(&self, _extent: Extent, _write: bool) -> Option<Backing> {
-        None
+    pub fn backing(&self, extent: Extent, write: bool) -> Option<Backing> {
+        let backing = Backing::new(&self.whole, extent)?;
+        if write {
+            if self.whole.extents().is_crowded() {
+                return None;
+            }
+            self.whole.extents().make_way();
+        }
+        Some(backing)
     }
 
     /// What it was started with.
@@ -167,12 +191,19 @@ impl Node {
     fn meta_later(self: &Arc<Self>, mut call: MetaCall) -> Reply {
         let node = self.clone();
         Reply::later(async move {
-            let outcome = node.space.wait_for(|| node.try_meta(&mut call)).await;
+            let outcome = node.wait_for_space(|node| node.try_meta(&mut call)).await;
             if let Some(hearing) = call.hearing.take() {
                 hearing.heard().await;
             }
             outcome.and_then(|outcome| outcome).map_err(Failure::Refused)
         })
+    }
+
+    fn extent(self: &Arc<Self>, call: ExtentCall) -> Reply {
+        match self.try_extent(&call) {
+            Ok(outcome) => Reply::ready(outcome.map_err(Failure::Refused)),
+            Err(_) => self.wait(move |node| node.try_extent(&call)),
+        }
     }
 
     fn stripe(self: &Arc<Self>, file: FileId, stripe: StripeNo, action: StripeAction) -> Reply {
@@ -205,14 +236,27 @@ impl Node {
         }
     }
 
+    /// Tries until there is space, or the time is over. What can be given back by looking for it is given back before the first
+    /// try, and later again as long as a kernel holds something that is gone.
+    pub(crate) async fn wait_for_space<T>(
+        &self,
+        mut attempt: impl FnMut(&Self) -> Result<T, Full>,
+    ) -> Result<T, Refusal> {
+        let mut look = true;
+        let attempt = || {
+            if look {
+                look = self.relieve();
+            }
+            (attempt(self), look.then_some(LOOK_AGAIN))
+        };
+        self.space.wait_for(attempt).await
+    }
+
     /// Tries again whenever space is freed.
-    fn wait(
-        self: &Arc<Self>,
-        mut attempt: impl FnMut(&Self) -> Result<Outcome<Answer>, Full> + Send + 'static,
-    ) -> Reply {
+    fn wait(self: &Arc<Self>, attempt: impl FnMut(&Self) -> Result<Outcome<Answer>, Full> + Send + 'static) -> Reply {
         let node = self.clone();
         Reply::later(async move {
-            let outcome = node.space.wait_for(|| attempt(&node)).await;
+            let outcome = node.wait_for_space(attempt).await;
             outcome.and_then(|outcome| outcome).map_err(Failure::Refused)
         })
     }

@@ -49,23 +49,28 @@ impl Space {
     }
 
     /// Tries until it works or the time is over.
-    pub async fn wait_for<T>(&self, mut attempt: impl FnMut() -> Result<T, Full>) -> Result<T, Refusal> {
+    ///
+    /// An attempt also says when it is worth another though nothing was announced.
+    pub async fn wait_for<T>(
+        &self,
+        mut attempt: impl FnMut() -> (Result<T, Full>, Option<Duration>),
+    ) -> Result<T, Refusal> {
         let start = Instant::now();
         let waiting = self.enter();
         loop {
             let freed = self.freed.notified();
             tokio::pin!(freed);
             freed.as_mut().enable();
-            let full = match attempt() {
-                Ok(done) => return Ok(done),
-                Err(full) => full,
+            let (full, again) = match attempt() {
+                (Ok(done), _) => return Ok(done),
+                (Err(full), again) => (full, again),
             };
             if waiting.is_none() || start.elapsed() >= self.wait {
                 return Err(self.refuse(full, start.elapsed()));
             }
             tokio::select! {
                 () = freed => {}
-                () = sleep_until(start + self.wait) => {}
+                () = sleep_until(wake(start + self.wait, again)) => {}
             }
         }
     }
@@ -87,6 +92,11 @@ impl Space {
         tracing::warn!("{refusal}");
         refusal
     }
+}
+
+/// When to try again, at the latest.
+fn wake(end: Instant, again: Option<Duration>) -> Instant {
+    again.map_or(end, |again| end.min(Instant::now() + again))
 }
 
 impl Drop for Waiting<'_> {

@@ -36,13 +36,6 @@ pub struct Told {
     pub closed: Vec<(FileId, Extent)>,
 }
 
-impl Told {
-    /// Whether there is nothing to tell.
-    pub fn is_empty(&self) -> bool {
-        self.freed.is_empty() && self.closed.is_empty()
-    }
-}
-
 /// What an extent must hold before a file becomes whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head<'a> {
@@ -61,8 +54,9 @@ impl Partition {
     /// What an extent for this command's wish must hold first; none when the wish has no sense.
     pub fn head(&self, command: &Command) -> Option<Head<'_>> {
         match command {
-            Command::Create { inode, open: true, .. } if matches!(inode.kind, NewKind::File) => {
-                Some(Head { bytes: &[], size: 0 })
+            Command::Create { parent, name, inode, open: true, .. } => {
+                let makes = matches!(inode.kind, NewKind::File) && self.entry(*parent, name).is_err();
+                makes.then_some(Head { bytes: &[], size: 0 })
             }
             Command::Open { file, flags, .. } if flags.write => {
                 let inode = self.inodes.get(file).filter(|inode| inode.opens.is_empty())?;
@@ -73,9 +67,10 @@ impl Partition {
         }
     }
 
-    /// What happened since the last time, for the node.
-    pub fn told(&mut self) -> Told {
-        std::mem::take(&mut self.told)
+    /// What happened since the last time, for the node; none when nothing did.
+    pub fn told(&mut self) -> Option<Told> {
+        let told = !self.told.freed.is_empty() || !self.told.closed.is_empty();
+        told.then(|| std::mem::take(&mut self.told))
     }
 
     /// Whether a file that was whole may be folded: nobody has it open, and it has a name.
@@ -83,7 +78,7 @@ impl Partition {
         self.inodes.get(&file).is_some_and(|inode| inode.opens.is_empty() && inode.extent() == Some(extent))
     }
 
-    /// The bytes of a small whole file come back to its inode.
+    /// The bytes of a small whole file come back to its inode. Its node gives the extent back itself.
     pub(crate) fn fold(&mut self, file: FileId, extent: Extent, bytes: &Bytes, times: Times) -> Outcome<Answer> {
         if bytes.len() > INLINE_BYTES_MAX as usize || !self.is_closed(file, extent) {
             return Err(Refusal::Stale(Object::File(file)));
@@ -94,9 +89,7 @@ impl Partition {
             body.place = Place::Inline(bytes.to_vec());
             (inode.accessed, inode.modified, inode.changed) = (times.accessed, times.modified, times.changed);
             Ok(Answer::Done)
-        })?;
-        self.told.freed.push(extent);
-        Ok(Answer::Done)
+        })
     }
 
     /// Notes that nobody has this file open any more.

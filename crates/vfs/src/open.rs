@@ -80,6 +80,7 @@ impl Vfs {
             vfs.unlock_closed(open.file, handle).await;
             let written = open.written.load(Relaxed);
             if written > INLINE_BYTES_MAX.into()
+                && open.whole.is_none()
                 && let Err(error) = client.fit(open.file, written).await
             {
                 tracing::debug!(%error, "the last stripe keeps its slack");

@@ -1,0 +1,125 @@
+//! Folding: a small whole file that nobody has open any more comes back to its inode, and its extent to the stock.
+//!
+//! Not at once: who makes small files often reads, writes or removes them soon after, and a kernel lets go of what it had open
+//! a moment after it told us. So the files that were closed last wait in a queue, and the one that has waited longest is looked
+//! at when another is closed. One that is not quiet yet goes to the end of the queue.
+
+use crate::{Node, clock};
+use parking_lot::Mutex;
+use partition::{Partition, Told};
+use placement::FileId;
+use std::{
+    collections::VecDeque,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
+use store::Slot;
+use wire::{Answer, Command, Extent, INLINE_BYTES_MAX, Session, Stamp, Times};
+
+/// So many closed files stay whole: enough for the files that a few programs are busy with, 1 MiB at most in all.
+const KEPT: usize = 256;
+
+/// Closed whole files that were small.
+#[derive(Debug, Default)]
+pub struct Folds {
+    queue: Mutex<VecDeque<(FileId, Extent)>>,
+    /// Folds are numbered as the changes of a client are; they are the node's own.
+    number: AtomicU64,
+}
+
+/// What came of looking at a file.
+enum Looked {
+    /// It is folded, or needs not be.
+    Done,
+    /// Somebody still uses it, or there is no space for its bytes.
+    Later,
+}
+
+impl Node {
+    /// Does what a partition told beside its answer. No lock of a partition is held.
+    pub(crate) fn heed(&self, told: Told) {
+        for extent in told.freed {
+            self.whole.free(extent);
+        }
+        let small = |extent: &Extent| {
+            let state = self.whole.extents().state(Slot(extent.slot));
+            state.is_ok_and(|state| state.length <= INLINE_BYTES_MAX.into())
+        };
+        let closed: Vec<_> = told.closed.into_iter().filter(|(_, extent)| small(extent)).collect();
+        for closed in closed {
+            self.folds.queue.lock().push_back(closed);
+            // Two for each that comes: the queue comes down again after many were not quiet.
+            self.fold_beyond(KEPT, 2);
+        }
+    }
+
+    /// Folds what it can, and looks at freed extents again: where space is wanted.
+    pub(crate) fn relieve(&self) -> bool {
+        let loud = self.whole.sweep();
+        let waiting = self.folds.queue.lock().len();
+        self.fold_beyond(0, waiting);
+        loud
+    }
+
+    /// Looks at the `most` files that have waited longest, as long as more than `kept` wait.
+    fn fold_beyond(&self, kept: usize, most: usize) {
+        for _ in 0..most {
+            let oldest = {
+                let mut queue = self.folds.queue.lock();
+                if queue.len() > kept { queue.pop_front() } else { None }
+            };
+            let Some((file, extent)) = oldest else { return };
+            if matches!(self.fold(file, extent), Looked::Later) {
+                self.folds.queue.lock().push_back((file, extent));
+            }
+        }
+    }
+
+    fn fold(&self, file: FileId, extent: Extent) -> Looked {
+        let Some(partition) = self.partitions.get(usize::from(file.partition().0)) else { return Looked::Done };
+        let mut partition = partition.lock();
+        if !partition.is_closed(file, extent) {
+            return Looked::Done;
+        }
+        let Some((length, times)) = self.small(&mut partition, file, extent) else { return Looked::Done };
+        if !self.whole.end_unpinned(extent) {
+            return Looked::Later;
+        }
+        if self.whole.extents().is_quiet(Slot(extent.slot))
+            && self.bring_home(&mut partition, file, extent, length, times)
+        {
+            drop(partition);
+            self.whole.give_back(extent);
+            return Looked::Done;
+        }
+        self.whole.revive(extent);
+        Looked::Later
+    }
+
+    /// Length and times of a whole file, when it is small enough to be folded.
+    fn small(&self, partition: &mut Partition, file: FileId, extent: Extent) -> Option<(u32, Times)> {
+        let Ok(Answer::Attributes(mut found)) = partition.apply(None, Command::Stat { file }, clock::now()) else {
+            return None;
+        };
+        self.fill(&mut found, extent).ok()?;
+        let length = u32::try_from(found.size).ok().filter(|length| *length <= INLINE_BYTES_MAX)?;
+        Some((length, Times { accessed: found.accessed, modified: found.modified, changed: found.changed }))
+    }
+
+    /// Moves the bytes; false when that cannot be done now.
+    fn bring_home(&self, partition: &mut Partition, file: FileId, extent: Extent, length: u32, times: Times) -> bool {
+        let Ok(bytes) = self.whole.extents().read_at(Slot(extent.slot), 0, length) else { return false };
+        let wanted = Partition::fold_bytes_max(length.into());
+        if wanted > 0 && self.engine.reserve(wanted).is_err() {
+            return false;
+        }
+        let before = partition.bytes();
+        let number = self.folds.number.fetch_add(1, Relaxed) + 1;
+        let stamp = Stamp { session: Session::NONE, number, settled: number };
+        let folded = partition.apply(Some(stamp), Command::Fold { file, extent, bytes, times }, clock::now());
+        let unneeded = before + wanted - partition.bytes();
+        if unneeded > 0 {
+            self.engine.release(unneeded);
+        }
+        folded.is_ok()
+    }
+}

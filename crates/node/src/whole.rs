@@ -1,0 +1,247 @@
+//! Lives of extents: which file's bytes are in which slot, who uses it, when it goes back to the stock.
+//!
+//! ```text
+//!   Stock --take--> Live --its file is gone--> Freed --nobody uses it--> Stock
+//! ```
+//!
+//! An extent is used by pins (requests of this node, backings of faces) and by what a kernel has open or mapped. The pins are
+//! counted here; the engine is asked whether it is quiet. One that is not yet quiet is asked again later: whenever somebody
+//! asks how full the pool is or finds no space, and when a file is closed.
+
+use parking_lot::Mutex;
+use placement::NodeId;
+use std::{borrow::Borrow, collections::VecDeque, fmt, os::fd::BorrowedFd, sync::Arc};
+use store::{Extents, Slot};
+use wire::Extent;
+
+/// All extents of a node; none when its engine has none.
+pub struct Wholes {
+    node: NodeId,
+    extents: Option<Arc<dyn Extents>>,
+    lives: Mutex<Vec<Life>>,
+    /// Freed slots that were not quiet.
+    loud: Mutex<VecDeque<u32>>,
+}
+
+/// What a slot is now.
+#[derive(Clone, Copy, Debug)]
+struct Life {
+    generation: u32,
+    pins: u32,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Stock,
+    Live,
+    Freed,
+}
+
+impl Wholes {
+    pub fn new(node: NodeId, extents: Option<Arc<dyn Extents>>) -> Arc<Self> {
+        Arc::new(Self { node, extents, lives: Mutex::default(), loud: Mutex::default() })
+    }
+
+    /// Whether there can be whole files at all.
+    pub fn any(&self) -> bool {
+        self.extents.is_some()
+    }
+
+    /// The engine's.
+    pub fn extents(&self) -> &dyn Extents {
+        self.extents.as_deref().expect("only who has an extent asks")
+    }
+
+    /// A new, empty extent.
+    pub fn take(&self) -> Option<Extent> {
+        let slot = self.extents.as_ref()?.take()?.0;
+        let mut lives = self.lives.lock();
+        if lives.len() <= slot as usize {
+            lives.resize(slot as usize + 1, Life { generation: 0, pins: 0, state: State::Stock });
+        }
+        let life = &mut lives[slot as usize];
+        debug_assert!(life.state == State::Stock && life.pins == 0, "slot {slot} was given twice: {life:?}");
+        *life = Life { generation: life.generation.wrapping_add(1), pins: 0, state: State::Live };
+        Some(Extent { node: self.node, slot, generation: life.generation })
+    }
+
+    /// The file of this extent is gone, or never came to be.
+    pub fn free(&self, extent: Extent) {
+        if self.end(extent, false) {
+            self.retire(extent.slot);
+        }
+    }
+
+    /// Ends the life of an extent if it is not pinned: from now on nobody can pin it. It is freed, or [revived](Self::revive).
+    pub fn end_unpinned(&self, extent: Extent) -> bool {
+        self.end(extent, true)
+    }
+
+    fn end(&self, extent: Extent, unpinned: bool) -> bool {
+        let mut lives = self.lives.lock();
+        let Some(life) = living(&mut lives, extent).filter(|life| !unpinned || life.pins == 0) else { return false };
+        life.state = State::Freed;
+        true
+    }
+
+    /// Its life goes on after all.
+    pub fn revive(&self, extent: Extent) {
+        let life = &mut self.lives.lock()[extent.slot as usize];
+        debug_assert_eq!(
+            (life.generation, life.state),
+            (extent.generation, State::Freed),
+            "only what was ended is revived"
+        );
+        life.state = State::Live;
+    }
+
+    /// Gives an ended extent back that is known to be quiet.
+    pub fn give_back(&self, extent: Extent) {
+        self.lives.lock()[extent.slot as usize].state = State::Stock;
+        self.extents().give_back(Slot(extent.slot));
+    }
+
+    /// Gives a freed slot back, unless it is used; then it is tried again later.
+    fn retire(&self, slot: u32) {
+        {
+            let life = &mut self.lives.lock()[slot as usize];
+            if life.state != State::Freed || life.pins > 0 {
+                return;
+            }
+            // Claimed: nobody else retires it now.
+            life.state = State::Stock;
+        }
+        if self.extents().is_quiet(Slot(slot)) {
+            self.extents().give_back(Slot(slot));
+        } else {
+            self.lives.lock()[slot as usize].state = State::Freed;
+            self.loud.lock().push_back(slot);
+        }
+    }
+
+    /// Looks again at freed slots that were not quiet; says whether some still are not.
+    pub fn sweep(&self) -> bool {
+        let due = self.loud.lock().len();
+        for _ in 0..due {
+            let Some(slot) = self.loud.lock().pop_front() else { break };
+            self.retire(slot);
+        }
+        !self.loud.lock().is_empty()
+    }
+
+    /// Keeps an extent from being given to another file; none when it already was, or its file is gone.
+    pub fn pin<W: Borrow<Self>>(wholes: W, extent: Extent) -> Option<Pin<W>> {
+        living(&mut wholes.borrow().lives.lock(), extent)?.pins += 1;
+        Some(Pin { wholes, extent })
+    }
+
+    fn unpin(&self, extent: Extent) {
+        let free = {
+            let life = &mut self.lives.lock()[extent.slot as usize];
+            life.pins -= 1;
+            life.pins == 0 && life.state == State::Freed
+        };
+        if free {
+            self.retire(extent.slot);
+        }
+    }
+
+    /// The descriptor behind an extent.
+    pub fn fd(&self, extent: Extent) -> Option<BorrowedFd<'_>> {
+        self.extents.as_ref()?.fd(Slot(extent.slot))
+    }
+}
+
+fn living(lives: &mut [Life], extent: Extent) -> Option<&mut Life> {
+    let life = lives.get_mut(extent.slot as usize)?;
+    (life.state == State::Live && life.generation == extent.generation).then_some(life)
+}
+
+/// An extent that stays what it is as long as this lives.
+#[derive(Debug)]
+pub struct Pin<W: Borrow<Wholes>> {
+    wholes: W,
+    extent: Extent,
+}
+
+impl<W: Borrow<Wholes>> Pin<W> {
+    pub fn extent(&self) -> Extent {
+        self.extent
+    }
+
+    pub fn wholes(&self) -> &Wholes {
+        self.wholes.borrow()
+    }
+
+    pub fn slot(&self) -> Slot {
+        Slot(self.extent.slot)
+    }
+}
+
+impl<W: Borrow<Wholes>> Drop for Pin<W> {
+    fn drop(&mut self) {
+        self.wholes.borrow().unpin(self.extent);
+    }
+}
+
+impl fmt::Debug for Wholes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let slots = self.extents.as_ref().map(|extents| extents.slots());
+        f.debug_struct("Wholes").field("slots", &slots).field("loud", &self.loud.lock().len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use store::{Engine, Model};
+
+    fn wholes() -> (Arc<Wholes>, Arc<dyn Extents>) {
+        let extents = Model::with_extents(1 << 20, 4096).extents().unwrap();
+        (Wholes::new(NodeId(1), Some(extents.clone())), extents)
+    }
+
+    fn in_stock(extents: &Arc<dyn Extents>) -> u64 {
+        extents.slots().1
+    }
+
+    #[test]
+    fn a_pinned_extent_goes_back_when_its_last_pin_does() {
+        let (wholes, extents) = wholes();
+        let extent = wholes.take().unwrap();
+        let pins = [Wholes::pin(&*wholes, extent).unwrap(), Wholes::pin(&*wholes, extent).unwrap()];
+        wholes.free(extent);
+        assert!(Wholes::pin(&*wholes, extent).is_none(), "nobody comes to use what is gone");
+        for pin in pins {
+            assert_eq!(in_stock(&extents), 0);
+            drop(pin);
+        }
+        assert_eq!(in_stock(&extents), 1);
+    }
+
+    #[test]
+    fn an_extent_of_an_earlier_life_is_not_the_one_of_the_next() {
+        let (wholes, _) = wholes();
+        let old = wholes.take().unwrap();
+        wholes.free(old);
+        let new = wholes.take().unwrap();
+        assert_eq!((old.slot, old.generation + 1), (new.slot, new.generation));
+        assert!(Wholes::pin(&*wholes, old).is_none() && Wholes::pin(&*wholes, new).is_some());
+        wholes.free(old);
+        assert!(Wholes::pin(&*wholes, new).is_some(), "a second end of the first life is nothing");
+    }
+
+    #[test]
+    fn an_ended_extent_is_pinned_by_nobody_until_it_is_revived() {
+        let (wholes, _) = wholes();
+        let extent = wholes.take().unwrap();
+        let pin = Wholes::pin(&*wholes, extent).unwrap();
+        assert!(!wholes.end_unpinned(extent), "it is pinned");
+        drop(pin);
+        assert!(wholes.end_unpinned(extent));
+        assert!(Wholes::pin(&*wholes, extent).is_none());
+        wholes.revive(extent);
+        assert!(Wholes::pin(&*wholes, extent).is_some());
+    }
+}

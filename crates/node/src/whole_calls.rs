@@ -1,0 +1,292 @@
+//! What is done to extents for commands and requests about whole files.
+//!
+//! A partition never sees bytes of a whole file: it says which extent has them, and its node does the rest here. What changes
+//! the extent together with the inode (cutting, times, small writes) is done under the partition's lock, so that it happens in
+//! the order of the commands; what reads and large writes copy is done without it, under a pin.
+
+use crate::{
+    Node,
+    meta::refusal_of,
+    space::Full,
+    whole::{Pin, Wholes},
+};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use partition::Partition;
+use placement::{FileId, PartitionId};
+use std::time::SystemTime;
+use store::{Allocate, EngineError, Put, Slot};
+use wire::{
+    AllocateMode, Answer, Attributes, Changes, Command, Content, Extent, ExtentAction, Object, Outcome, Refusal,
+    SeekTo, Stamp, StripeRuns, TimeChange, Timestamp, Wish, WritePlace,
+};
+
+/// Appends to one extent wait for each other here, so that one that is sent again is done once; two extents may share a lock.
+const APPEND_LOCKS: usize = 64;
+
+/// Locks for appends, by slot.
+#[derive(Debug)]
+pub struct Appends([Mutex<()>; APPEND_LOCKS]);
+
+impl Default for Appends {
+    fn default() -> Self {
+        Self([const { Mutex::new(()) }; APPEND_LOCKS])
+    }
+}
+
+/// What of a command is done to the extent of a whole file.
+#[derive(Debug)]
+pub enum Todo {
+    Write { place: WritePlace, data: Bytes },
+    Allocate { offset: u64, length: u64, mode: AllocateMode },
+    Seek { offset: u64, target: SeekTo },
+    Change(Changes),
+}
+
+/// A request about an extent, kept until there is space for it.
+#[derive(Debug)]
+pub struct ExtentCall {
+    pub partition: PartitionId,
+    pub stamp: Option<Stamp>,
+    pub file: FileId,
+    pub extent: Extent,
+    pub action: ExtentAction,
+}
+
+impl Todo {
+    /// What a command does to the extent, if its file is whole.
+    pub fn of(command: &Command) -> Option<Self> {
+        Some(match command {
+            Command::Write { place, data, .. } if !data.is_empty() => Self::Write { place: *place, data: data.clone() },
+            Command::Allocate { offset, length, mode, .. } => {
+                Self::Allocate { offset: *offset, length: *length, mode: *mode }
+            }
+            Command::Seek { offset, to, .. } => Self::Seek { offset: *offset, target: *to },
+            Command::Change { changes, .. } => Self::Change(*changes),
+            Command::Open { flags, .. } if flags.truncate => {
+                Self::Change(Changes { size: Some(0), ..Changes::default() })
+            }
+            _ => return None,
+        })
+    }
+}
+
+impl Node {
+    /// Gives a command the extent that it wishes for, with the bytes that it must hold; none where there is none to give.
+    pub(crate) fn grant_wish(&self, partition: &Partition, command: &mut Command) -> Option<Extent> {
+        let wanted = matches!(wish(command), Some(Wish::Wanted));
+        let given = if wanted && self.whole.any() { self.filled_extent(partition, command) } else { None };
+        if let Some(wish) = wish(command) {
+            *wish = given.map_or(Wish::No, Wish::Given);
+        }
+        given
+    }
+
+    fn filled_extent(&self, partition: &Partition, command: &Command) -> Option<Extent> {
+        let head = partition.head(command)?;
+        let extent = self.whole.take()?;
+        let (extents, slot) = (self.whole.extents(), Slot(extent.slot));
+        let put = head.bytes.is_empty()
+            || extents.write_at(slot, 0, head.bytes).is_ok_and(|put| put.length as usize == head.bytes.len());
+        let sized = head.size == head.bytes.len() as u64 || extents.truncate(slot, head.size).is_ok();
+        if !put || !sized {
+            self.whole.free(extent);
+            return None;
+        }
+        Some(extent)
+    }
+
+    /// Takes an extent back that a command was given and cannot use now.
+    pub(crate) fn revoke_wish(&self, command: Option<&mut Command>, given: Option<Extent>) {
+        if let Some(extent) = given {
+            self.whole.free(extent);
+        }
+        if let Some(wish) = command.and_then(wish)
+            && *wish != Wish::No
+        {
+            *wish = Wish::Wanted;
+        }
+    }
+
+    /// Does to the extent what the answer leaves to the node, and gives the answer in place of it; none where there is nothing
+    /// to do, or the answer stands. `Full` when a range finds no space.
+    pub(crate) fn finish_whole(
+        &self,
+        partition: &mut Partition,
+        stamp: Option<Stamp>,
+        todo: &Todo,
+        answer: &Answer,
+    ) -> Result<Option<Outcome<Answer>>, Full> {
+        let done = match (answer, todo) {
+            (Answer::Whole(extent), Todo::Write { place, data }) => self.put_small(*extent, *place, data),
+            (Answer::Whole(extent), Todo::Allocate { offset, length, mode }) => {
+                let range = *offset..offset + length;
+                let allocated = Answer::Allocated { generation: 0, stripes: StripeRuns::new() };
+                self.whole.extents().allocate(Slot(extent.slot), range, how(*mode)).map(|()| Some(allocated))
+            }
+            (Answer::Whole(extent), Todo::Seek { offset, target }) => {
+                return Ok(Some(self.seek(*extent, *offset, *target)));
+            }
+            (Answer::Changed { attributes, .. } | Answer::Opened { attributes, .. }, Todo::Change(changes)) => {
+                attributes.whole.map_or(Ok(()), |extent| self.change_extent(extent, changes)).map(|()| None)
+            }
+            _ => Ok(None),
+        };
+        match done {
+            Ok(Some(answer)) => {
+                if let Some(stamp) = stamp {
+                    partition.keep(stamp, Ok(answer.clone()));
+                }
+                Ok(Some(Ok(answer)))
+            }
+            Ok(None) => Ok(None),
+            Err(error) => refusal_of(error, Object::Pool).map(|refusal| Some(Err(refusal))),
+        }
+    }
+
+    /// Puts a few bytes; when there is no space for them, the client comes again with them and waits.
+    fn put_small(&self, extent: Extent, place: WritePlace, data: &Bytes) -> Result<Option<Answer>, EngineError> {
+        let slot = Slot(extent.slot);
+        let put = match place {
+            WritePlace::At(offset) => self.whole.extents().write_at(slot, offset, data),
+            WritePlace::End => self.whole.extents().append(slot, data),
+        };
+        match put {
+            Ok(Put { offset, length }) => Ok(Some(Answer::Put { offset, length })),
+            Err(EngineError::Full { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn seek(&self, extent: Extent, offset: u64, target: SeekTo) -> Outcome<Answer> {
+        let target = match target {
+            SeekTo::Data => store::SeekTo::Data,
+            SeekTo::Hole => store::SeekTo::Hole,
+        };
+        match self.whole.extents().seek(Slot(extent.slot), offset, target) {
+            Ok(Some(offset)) => Ok(Answer::Offset(offset)),
+            Ok(None) => Err(Refusal::BeyondEnd(Object::Pool)),
+            Err(error) => Err(Refusal::Io { object: Object::Pool, why: error.to_string().into() }),
+        }
+    }
+
+    fn change_extent(&self, extent: Extent, changes: &Changes) -> Result<(), EngineError> {
+        let (extents, slot) = (self.whole.extents(), Slot(extent.slot));
+        if let Some(size) = changes.size {
+            extents.truncate(slot, size)?;
+        }
+        if changes.accessed.is_some() || changes.modified.is_some() {
+            extents.set_times(slot, changes.accessed.map(moment), changes.modified.map(moment))?;
+        }
+        Ok(())
+    }
+
+    /// Fills in what only the extent knows. To be called under the lock of the partition that answered.
+    pub(crate) fn fill_whole(&self, partition: &Partition, mut answer: Answer) -> Outcome<Answer> {
+        let attributes = match &mut answer {
+            Answer::Found { attributes: Some(attributes), .. }
+            | Answer::Attributes(attributes)
+            | Answer::Opened { attributes, .. }
+            | Answer::Changed { attributes, .. } => attributes,
+            _ => return Ok(answer),
+        };
+        match attributes.whole {
+            Some(extent) if partition.extent(attributes.file) == Some(extent) => self.fill(attributes, extent)?,
+            // An answer from before, that is told again.
+            Some(_) => {
+                attributes.whole = None;
+                attributes.modified = attributes.modified.max(attributes.created);
+                attributes.accessed = attributes.accessed.max(attributes.created);
+            }
+            None => {}
+        }
+        Ok(answer)
+    }
+
+    /// Size, space and times of an extent, into the attributes of its file.
+    pub(crate) fn fill(&self, attributes: &mut Attributes, extent: Extent) -> Outcome<()> {
+        let state = self.whole.extents().state(Slot(extent.slot));
+        let object = Object::File(attributes.file);
+        let state = state.map_err(|error| Refusal::Io { object, why: error.to_string().into() })?;
+        // Writers past us tell nobody.
+        attributes.lasting = false;
+        (attributes.size, attributes.allocated) = (state.length, state.allocated);
+        attributes.accessed = attributes.accessed.max(state.accessed.into());
+        attributes.modified = attributes.modified.max(state.modified.into());
+        attributes.changed = attributes.changed.max(state.changed.into());
+        Ok(())
+    }
+
+    /// Pins the extent that a read's answer names.
+    pub(crate) fn pin_read(&self, answer: &Answer) -> Option<Pin<&Wholes>> {
+        match answer {
+            Answer::Content { content: Content::Whole(extent), .. } => Wholes::pin(&*self.whole, *extent),
+            _ => None,
+        }
+    }
+
+    /// Reads a pinned extent.
+    pub(crate) fn read_whole(&self, pin: &Pin<&Wholes>, file: Object, offset: u64, length: u32) -> Outcome<Answer> {
+        let bytes = self.whole.extents().read_at(pin.slot(), offset, length);
+        let bytes = bytes.map_err(|error| Refusal::Io { object: file, why: error.to_string().into() })?;
+        let length = u32::try_from(bytes.len()).expect("at most what was asked for");
+        Ok(Answer::Content { length, content: Content::Here(bytes) })
+    }
+
+    /// Does a request about an extent, unless it finds no space.
+    pub(crate) fn try_extent(&self, call: &ExtentCall) -> Result<Outcome<Answer>, Full> {
+        let object = || Object::File(call.file);
+        let Some(pin) = Wholes::pin(&*self.whole, call.extent) else { return Ok(Err(Refusal::Stale(object()))) };
+        let put = match &call.action {
+            ExtentAction::Write { offset, data } => self.whole.extents().write_at(pin.slot(), *offset, data),
+            ExtentAction::Append { data } => return self.append_once(call, &pin, data),
+        };
+        match put {
+            Ok(Put { offset, length }) => Ok(Ok(Answer::Put { offset, length })),
+            Err(error) => refusal_of(error, object()).map(Err),
+        }
+    }
+
+    /// Appends, unless that was done before.
+    fn append_once(&self, call: &ExtentCall, pin: &Pin<&Wholes>, data: &Bytes) -> Result<Outcome<Answer>, Full> {
+        let (Some(stamp), Some(partition)) = (call.stamp, self.partitions.get(usize::from(call.partition.0))) else {
+            return Ok(Err(Refusal::invalid(Object::File(call.file), "an append came without session and number")));
+        };
+        let _alone = self.appends.0[call.extent.slot as usize % APPEND_LOCKS].lock();
+        if let Some(answer) = partition.lock().recall(stamp) {
+            return Ok(answer);
+        }
+        match self.whole.extents().append(pin.slot(), data) {
+            Ok(Put { offset, length }) => {
+                let answer = Answer::Put { offset, length };
+                partition.lock().keep(stamp, Ok(answer.clone()));
+                Ok(Ok(answer))
+            }
+            Err(error) => refusal_of(error, Object::File(call.file)).map(Err),
+        }
+    }
+}
+
+fn wish(command: &mut Command) -> Option<&mut Wish> {
+    match command {
+        Command::Create { whole, .. } | Command::Open { whole, .. } => Some(whole),
+        _ => None,
+    }
+}
+
+fn how(mode: AllocateMode) -> Allocate {
+    match mode {
+        AllocateMode::Extend => Allocate::Extend,
+        AllocateMode::KeepSize => Allocate::KeepSize,
+        AllocateMode::PunchHole => Allocate::PunchHole,
+        AllocateMode::ZeroRange => Allocate::ZeroRange,
+        AllocateMode::ZeroRangeKeepSize => Allocate::ZeroRangeKeepSize,
+    }
+}
+
+fn moment(change: TimeChange) -> SystemTime {
+    match change {
+        TimeChange::Now => crate::clock::now().into(),
+        TimeChange::At(time) => Timestamp::into(time),
+    }
+}
