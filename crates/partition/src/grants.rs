@@ -366,7 +366,14 @@ impl Partition {
                     self.grant_content(directory);
                 }
             }
-            (Subject::Bytes(file), Ok(_)) => self.grant_content(file),
+            (Subject::Bytes(file), Ok(answer)) => {
+                self.grant_content(file);
+                if let Answer::Stripes { size, .. } = answer
+                    && !self.grants.asker.others.is_empty()
+                {
+                    *size = 0; // others may read, and keep, what is there until it is written: publish it in any case
+                }
+            }
             _ => {}
         }
     }

@@ -44,6 +44,10 @@ mod bind_test;
 #[cfg(test)]
 mod crash_test;
 #[cfg(test)]
+mod grants_test;
+#[cfg(test)]
+mod kernel_twin;
+#[cfg(test)]
 mod locks_test;
 #[cfg(test)]
 mod message_test;

@@ -1,0 +1,386 @@
+//! Several kernels over one node: what each keeps is what is true.
+
+use crate::{Vfs, kernel_twin::Kernel, pool_test::*};
+use placement::FileId;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
+    thread,
+};
+use wire::{Attributes, Changes, OpenFlags, Outcome, Refusal, RenameMode, Timestamp};
+
+const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+const LENGTHS: [u64; 5] = [0, 10, 4096, 70_000, 200_000];
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+
+    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[usize::try_from(self.below(of.len() as u64)).unwrap()]
+    }
+}
+
+/// Kernels, and the truth beside them.
+struct World {
+    truth: Vfs,
+    kernels: Vec<Kernel>,
+    random: Random,
+}
+
+impl World {
+    async fn new(seed: u64) -> Self {
+        let truth = pool();
+        let mut kernels = Vec::new();
+        for _ in 0..3 {
+            kernels.push(Kernel::beside(&truth).await);
+        }
+        Self { truth, kernels, random: Random(seed) }
+    }
+
+    /// The root, and the directories in it.
+    async fn directories(&self) -> Vec<FileId> {
+        let entries = self.truth.list(FileId::ROOT, 0, 100).await.unwrap();
+        let below = entries.iter().filter(|entry| entry.kind == wire::Kind::Directory).map(|entry| entry.file);
+        [FileId::ROOT].into_iter().chain(below).collect()
+    }
+
+    async fn change(&mut self) {
+        let directories = self.directories().await;
+        let (one, other) = (self.random.pick(&directories), self.random.pick(&directories));
+        let (name, target) = (self.random.pick(&NAMES), self.random.pick(&NAMES));
+        let (offset, length) = (self.random.pick(&LENGTHS), self.random.pick(&LENGTHS));
+        let (verb, byte) = (self.random.below(10), u8::try_from(self.random.below(256)).unwrap());
+        let mode = self.random.pick(&[RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange]);
+        let who = usize::try_from(self.random.below(self.kernels.len() as u64)).unwrap();
+        let kernel = &self.kernels[who];
+        let done = match verb {
+            0 | 1 => kernel.create(one, name).await.map(drop),
+            2 => kernel.make_directory(FileId::ROOT, name).await.map(drop),
+            3 => kernel.remove(one, name).await,
+            4 | 5 => kernel.rename((one, name), (other, target), mode).await,
+            verb => match self.truth.lookup(one, name.as_bytes()).await {
+                Ok(found) if found.kind == wire::Kind::File => {
+                    let data = vec![byte; usize::try_from(length).unwrap()];
+                    Self::change_file(kernel, found.file, verb, (offset, data)).await
+                }
+                _ => Ok(()),
+            },
+        };
+        if let Err(Refusal::Io { object, why }) = done {
+            panic!("{object}: {why}");
+        }
+    }
+
+    async fn change_file(kernel: &Kernel, file: FileId, verb: u64, (offset, data): (u64, Vec<u8>)) -> Outcome<()> {
+        match verb {
+            6 => kernel.write(file, offset, data, false).await,
+            7 => kernel.write(file, 0, data, true).await,
+            8 => kernel.change(file, Changes { size: Some(offset), ..Changes::default() }).await,
+            _ => {
+                kernel
+                    .change(file, Changes { mode: Some(0o600 + u32::from(data.is_empty())), ..Changes::default() })
+                    .await
+            }
+        }
+    }
+
+    /// A change by a session that keeps nothing, as the run itself makes.
+    async fn change_beside(&mut self) {
+        let name = self.random.pick(&NAMES);
+        let done = match self.random.below(3) {
+            0 => self.truth.unlink(FileId::ROOT, name.as_bytes()).await,
+            1 => self.truth.write_file(name.as_bytes(), name.as_bytes()).await.map(drop),
+            _ => self.truth.rename(from(FileId::ROOT, name), to(FileId::ROOT, "a"), RenameMode::Replace).await,
+        };
+        drop(done);
+    }
+
+    /// A kernel ends in the middle, and another comes.
+    async fn replace_a_kernel(&mut self) {
+        let who = usize::try_from(self.random.below(self.kernels.len() as u64)).unwrap();
+        let fresh = Kernel::beside(&self.truth).await;
+        let old = std::mem::replace(&mut self.kernels[who], fresh);
+        old.vfs.end().await.unwrap();
+    }
+
+    async fn check(&self) {
+        for directory in self.directories().await {
+            for name in NAMES {
+                let truth = self.truth.lookup(directory, name.as_bytes()).await.ok();
+                for kernel in &self.kernels {
+                    let found = kernel.find(directory, name).await.unwrap();
+                    assert_eq!(found, truth.map(|found| found.file), "`{name}` in {directory}");
+                }
+                if let Some(found) = truth {
+                    self.check_file(found.file).await;
+                }
+            }
+            self.check_file(directory).await;
+        }
+    }
+
+    async fn check_file(&self, file: FileId) {
+        for kernel in &self.kernels {
+            let truth = self.truth.stat(file).await.unwrap();
+            assert_eq!(shown(kernel.stat(file).await.unwrap()), shown(truth));
+            if truth.kind == wire::Kind::File {
+                let handle = self.truth.open(file, OpenFlags::READ).await.unwrap();
+                let bytes = self.truth.read(handle, 0, 1 << 20).await.unwrap();
+                self.truth.close(handle).await.unwrap();
+                assert!(kernel.bytes(file).await.unwrap() == bytes, "the bytes of {file}");
+            }
+        }
+    }
+}
+
+/// Without what need not be as others see it: the time of the last read is told, but nobody waits for that.
+fn shown(attributes: Attributes) -> Attributes {
+    Attributes { accessed: Timestamp::default(), lasting: false, ..attributes }
+}
+
+#[tokio::test]
+async fn what_several_kernels_keep_is_what_is_true() {
+    for seed in 0..6 {
+        let mut world = World::new(seed).await;
+        for step in 0..250 {
+            match step % 25 {
+                7 => world.replace_a_kernel().await,
+                3 | 12 | 19 => world.change_beside().await,
+                _ => world.change().await,
+            }
+            world.check().await;
+        }
+        let asked: u64 = world.kernels.iter().map(|kernel| kernel.asked.load(SeqCst)).sum();
+        let looks = 250 * 3 * 4;
+        assert!(asked > 0 && asked < looks * 6, "they keep what they may: {asked} of far more looks were asked for");
+    }
+}
+
+/// Polls to the end on this thread.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+/// Runs changes on one thread while others look through two kernels: each look must see at least what any answer before has
+/// shown. `change` brings the number of its change about; `look` says the last that it sees, given one that must be there.
+fn storm(steps: u64, change: impl Fn(u64) + Sync, look: impl Fn(&Kernel, u64) -> u64 + Sync, kernels: &[Kernel]) {
+    let (floor, over) = (AtomicU64::new(0), AtomicBool::new(false));
+    thread::scope(|scope| {
+        for kernel in kernels {
+            let (floor, over, look) = (&floor, &over, &look);
+            scope.spawn(move || {
+                while !over.load(SeqCst) {
+                    let least = floor.load(SeqCst);
+                    let seen = look(kernel, least);
+                    assert!(seen >= least, "{seen} is older than {least}, which somebody has seen");
+                    floor.fetch_max(seen, SeqCst);
+                }
+            });
+        }
+        for step in 1..=steps {
+            change(step);
+            floor.fetch_max(step, SeqCst);
+        }
+        over.store(true, SeqCst);
+    });
+}
+
+#[test]
+fn who_looks_after_an_answer_sees_no_less_of_a_file_that_grows() {
+    let truth = pool();
+    let kernels = [(); 3].map(|()| now(Kernel::beside(&truth)));
+    let file = now(kernels[0].create(FileId::ROOT, "f")).unwrap();
+    let change = |_| now(kernels[0].write(file, 0, vec![1], true)).unwrap();
+    storm(1500, change, |kernel, _| now(kernel.stat(file)).unwrap().size, &kernels[1..]);
+}
+
+#[test]
+fn who_looks_after_an_answer_sees_no_less_of_names_that_come_and_go() {
+    let truth = pool();
+    let kernels = [(); 3].map(|()| now(Kernel::beside(&truth)));
+    let file = now(kernels[0].create(FileId::ROOT, "n0")).unwrap();
+    let name = |number: u64| format!("n{number}");
+    let change = |step: u64| {
+        now(kernels[0].rename((FileId::ROOT, &name(step - 1)), (FileId::ROOT, &name(step)), RenameMode::Replace))
+            .unwrap();
+    };
+    let look = |kernel: &Kernel, least: u64| {
+        // It stands at this name or a later one: the one before it has gone for good.
+        if least > 0 {
+            assert_eq!(now(kernel.find(FileId::ROOT, &name(least - 1))).unwrap(), None);
+        }
+        let here = now(kernel.find(FileId::ROOT, &name(least))).unwrap();
+        assert!(here.is_none_or(|found| found == file));
+        if here.is_some() { least } else { least + 1 }
+    };
+    storm(800, change, look, &kernels[1..]);
+}
+
+#[test]
+fn what_was_written_is_read_through_every_kernel_when_the_write_was_answered() {
+    let truth = pool();
+    let kernels = [(); 3].map(|()| now(Kernel::beside(&truth)));
+    let file = now(kernels[0].create(FileId::ROOT, "f")).unwrap();
+    now(kernels[0].write(file, 0, vec![0; 70_000], false)).unwrap();
+    let floor = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for kernel in &kernels[1..] {
+            let floor = &floor;
+            scope.spawn(move || {
+                while floor.load(SeqCst) < 200 {
+                    let least = floor.load(SeqCst);
+                    let bytes = now(kernel.bytes(file)).unwrap();
+                    assert!(u64::from(bytes[69_999]) >= least, "{} is older than {least}", bytes[69_999]);
+                }
+            });
+        }
+        for step in 1..=200_u8 {
+            now(kernels[0].write(file, 60_000, vec![step; 10_000], false)).unwrap();
+            floor.store(step.into(), SeqCst);
+        }
+    });
+}
+
+#[test]
+fn kernels_that_change_and_keep_the_same_tree_all_at_once_never_wait_for_each_other_for_ever() {
+    let truth = pool();
+    let kernels: Vec<Kernel> = (0..4).map(|_| now(Kernel::beside(&truth))).collect();
+    let shared = now(truth.make_directory(FileId::ROOT, b"d", 0o755, OWNER)).unwrap().file;
+    thread::scope(|scope| {
+        for (seed, kernel) in (0..).zip(&kernels) {
+            scope.spawn(move || {
+                let mut random = Random(seed);
+                for _ in 0..400 {
+                    let (name, target) = (random.pick(&NAMES), random.pick(&NAMES));
+                    let done = match random.below(5) {
+                        0 => now(kernel.create(shared, name)).map(drop),
+                        1 => now(kernel.remove(shared, name)),
+                        2 => now(kernel.rename((shared, name), (shared, target), RenameMode::Replace)),
+                        _ => now(kernel.find(shared, name)).map(drop),
+                    };
+                    drop(done);
+                }
+            });
+        }
+    });
+    let kernel = now(Kernel::beside(&truth));
+    for name in NAMES {
+        let file = now(truth.lookup(shared, name.as_bytes())).ok().map(|found| found.file);
+        for kernel in kernels.iter().chain([&kernel]) {
+            assert_eq!(now(kernel.find(shared, name)).unwrap(), file);
+        }
+    }
+}
+
+#[tokio::test]
+async fn nobody_is_told_of_what_it_did_itself_or_does_not_keep() {
+    let truth = pool();
+    let (one, other) = (Kernel::beside(&truth).await, Kernel::beside(&truth).await);
+    let file = one.create(FileId::ROOT, "f").await.unwrap();
+    one.stat(file).await.unwrap();
+    one.write(file, 0, vec![1; 5000], false).await.unwrap();
+    one.rename((FileId::ROOT, "f"), (FileId::ROOT, "g"), RenameMode::Replace).await.unwrap();
+    assert_eq!((one.heard.load(SeqCst), other.heard.load(SeqCst)), (0, 0));
+    other.stat(file).await.unwrap();
+    one.write(file, 0, vec![2; 5000], false).await.unwrap();
+    one.write(file, 0, vec![3; 5000], false).await.unwrap();
+    assert_eq!(other.heard.load(SeqCst), 1, "its attributes, once: it did not ask again, and keeps no bytes");
+}
+
+#[tokio::test]
+async fn a_write_that_takes_set_id_bits_away_is_told_to_its_own_kernel_too() {
+    let truth = pool();
+    let kernel = Kernel::beside(&truth).await;
+    let file = kernel.create(FileId::ROOT, "f").await.unwrap();
+    kernel.change(file, Changes { mode: Some(0o4755), ..Changes::default() }).await.unwrap();
+    assert_eq!(kernel.stat(file).await.unwrap().mode, 0o4755);
+    let handle = kernel.vfs.open(file, OpenFlags::WRITE).await.unwrap();
+    kernel.vfs.write_killing(handle, 0, vec![1].into()).await.unwrap();
+    assert_eq!(kernel.stat(file).await.unwrap().mode, 0o755);
+}
+
+#[tokio::test]
+async fn a_removed_inode_that_its_removers_kernel_knows_is_kept_for_it_alone_until_it_is_forgotten() {
+    let truth = pool();
+    let (one, other) = (Kernel::beside(&truth).await, Kernel::beside(&truth).await);
+    let before = truth.usage();
+    for forgets in [true, false] {
+        let kernel = if forgets { &one } else { &other };
+        let file = kernel.create(FileId::ROOT, "f").await.unwrap();
+        kernel.write(file, 0, vec![7; 100_000], false).await.unwrap();
+        kernel.remove(FileId::ROOT, "f").await.unwrap();
+        let others = if forgets { &other } else { &one };
+        assert!(matches!(others.vfs.stat(file).await, Err(Refusal::NotFound(_))), "it is gone for others");
+        assert!(matches!(others.vfs.open(file, OpenFlags::READ).await, Err(Refusal::NotFound(_))));
+        others.vfs.forgotten(file).await.unwrap();
+        assert_eq!(kernel.bytes(file).await.unwrap().len(), 100_000, "an open on its way still succeeds");
+        assert_eq!(kernel.stat(file).await.unwrap().links, 0);
+        assert!(truth.usage().used > before.used, "its space is counted");
+        if forgets {
+            kernel.vfs.forgotten(file).await.unwrap();
+        } else {
+            kernel.vfs.end().await.unwrap();
+        }
+        assert!(matches!(kernel.vfs.stat(file).await, Err(Refusal::NotFound(_))));
+        assert_eq!((truth.usage().used, truth.usage().files, truth.usage().stripes), (before.used, before.files, 0));
+    }
+}
+
+#[tokio::test]
+async fn what_is_removed_and_unknown_to_its_removers_kernel_goes_at_once() {
+    let truth = pool();
+    let kernel = Kernel::beside(&truth).await;
+    truth.write_file(b"f", b"bytes").await.unwrap();
+    let before = truth.usage().files;
+    kernel.vfs.unlink(FileId::ROOT, b"f").await.unwrap();
+    assert_eq!(truth.usage().files, before - 1);
+}
+
+#[tokio::test]
+async fn nobody_waits_for_a_session_that_has_ended_in_the_middle_of_hearing() {
+    let truth = pool();
+    let deaf = truth.another().await.unwrap();
+    let (entered, held) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(true)));
+    let (enter, hold) = (entered.clone(), held.clone());
+    let hear = move |_: &[wire::Recall]| {
+        enter.store(true, SeqCst);
+        while hold.load(SeqCst) {
+            thread::yield_now();
+        }
+    };
+    deaf.watch(Arc::new(hear)).await.unwrap();
+    deaf.lookup(FileId::ROOT, b"f").await.unwrap_err();
+    let change = tokio::spawn(truth.write_file(b"f", b"bytes"));
+    while !entered.load(SeqCst) {
+        tokio::task::yield_now().await;
+    }
+    assert!(!change.is_finished(), "it is not answered before it was heard");
+    deaf.end().await.unwrap();
+    change.await.unwrap().unwrap();
+    held.store(false, SeqCst);
+}
+
+#[tokio::test]
+async fn as_many_sessions_watch_as_can_be_told_apart_and_their_numbers_are_given_again() {
+    let truth = pool();
+    for _ in 0..3 {
+        let mut kernels = Vec::new();
+        for _ in 0..16 {
+            kernels.push(Kernel::beside(&truth).await);
+        }
+        let one_more = truth.another().await.unwrap();
+        let refused = one_more.watch(Arc::new(|_: &[wire::Recall]| ())).await;
+        assert!(matches!(refused, Err(Refusal::TooManyOpen { limit: 16, .. })), "{refused:?}");
+        assert!(kernels[0].vfs.watch(Arc::new(|_: &[wire::Recall]| ())).await.is_err(), "once for each");
+        for kernel in kernels {
+            kernel.vfs.end().await.unwrap();
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! A model of a kernel that keeps what it is answered: what the mount's is, as far as grants matter.
+//!
+//! It keeps names and their absence, attributes that last, and bytes; it drops what it hears, and what its own changes make old.
+//! As FUSE does, it takes no attributes that were recalled since they were asked for, and no names from before the last epoch.
+
+use crate::{Vfs, pool_test::*};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use placement::FileId;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+use wire::{Attributes, Changes, OpenFlags, Outcome, Recall, Refusal, RenameMode};
+
+/// What is longer is not kept here.
+const BYTES_MAX: u32 = 1 << 20;
+
+/// A kernel with a mount of its own.
+pub struct Kernel {
+    pub vfs: Vfs,
+    memory: Arc<Mutex<Memory>>,
+    /// How often it was told something, and how often it asked.
+    pub heard: Arc<AtomicU64>,
+    pub asked: AtomicU64,
+}
+
+#[derive(Default)]
+struct Memory {
+    names: HashMap<FileId, BTreeMap<String, Option<FileId>>>,
+    attributes: HashMap<FileId, Attributes>,
+    bytes: HashMap<FileId, Bytes>,
+    /// Grows with every recall; when each thing was recalled last.
+    now: u64,
+    epoch: u64,
+    recalled: HashMap<Recall, u64>,
+}
+
+impl Memory {
+    fn hear(&mut self, recalls: &[Recall]) {
+        for recall in recalls {
+            self.now += 1;
+            self.recalled.insert(*recall, self.now);
+            match recall {
+                Recall::Attributes(file) => drop(self.attributes.remove(file)),
+                Recall::Bytes(file) => drop(self.bytes.remove(file)),
+                Recall::Names(_) => {
+                    self.names.clear();
+                    self.epoch = self.now;
+                }
+            }
+        }
+    }
+
+    fn keep_attributes(&mut self, asked: u64, found: &Attributes) {
+        let recalled = self.recalled.get(&Recall::Attributes(found.file)).is_some_and(|at| *at > asked);
+        if found.lasting && !recalled {
+            self.attributes.insert(found.file, *found);
+        }
+    }
+
+    fn keep_name(&mut self, asked: u64, directory: FileId, name: &str, file: Option<FileId>) {
+        if self.epoch <= asked {
+            self.names.entry(directory).or_default().insert(name.to_owned(), file);
+        }
+    }
+
+    fn drop_name(&mut self, directory: FileId, name: &str) {
+        if let Some(names) = self.names.get_mut(&directory) {
+            let removed = names.remove(name).flatten();
+            removed.into_iter().for_each(|file| drop(self.attributes.remove(&file)));
+        }
+        self.attributes.remove(&directory);
+    }
+}
+
+impl Kernel {
+    /// Over a session of its own beside `vfs`.
+    pub async fn beside(vfs: &Vfs) -> Self {
+        let (vfs, memory, heard) =
+            (vfs.another().await.unwrap(), Arc::new(Mutex::new(Memory::default())), Arc::new(AtomicU64::new(0)));
+        let (ear, count) = (memory.clone(), heard.clone());
+        let hear = Arc::new(move |recalls: &[Recall]| {
+            count.fetch_add(recalls.len() as u64, Relaxed);
+            ear.lock().hear(recalls);
+        });
+        vfs.watch(hear).await.unwrap();
+        Self { vfs, memory, heard, asked: AtomicU64::new(0) }
+    }
+
+    fn ask(&self) -> u64 {
+        self.asked.fetch_add(1, Relaxed);
+        self.memory.lock().now
+    }
+
+    /// What a name refers to: kept, or asked for.
+    pub async fn find(&self, directory: FileId, name: &str) -> Outcome<Option<FileId>> {
+        if let Some(kept) = self.memory.lock().names.get(&directory).and_then(|names| names.get(name)) {
+            return Ok(*kept);
+        }
+        let asked = self.ask();
+        let found = match self.vfs.lookup(directory, name.as_bytes()).await {
+            Ok(found) => Some(found),
+            Err(Refusal::NotFound(_)) => None,
+            Err(refusal) => return Err(refusal),
+        };
+        let mut memory = self.memory.lock();
+        found.iter().for_each(|found| memory.keep_attributes(asked, found));
+        memory.keep_name(asked, directory, name, found.map(|found| found.file));
+        Ok(found.map(|found| found.file))
+    }
+
+    /// The attributes of a file: kept, or asked for.
+    pub async fn stat(&self, file: FileId) -> Outcome<Attributes> {
+        if let Some(kept) = self.memory.lock().attributes.get(&file) {
+            return Ok(*kept);
+        }
+        let asked = self.ask();
+        let found = self.vfs.stat(file).await?;
+        self.memory.lock().keep_attributes(asked, &found);
+        Ok(found)
+    }
+
+    /// The bytes of a file: kept, or asked for.
+    pub async fn bytes(&self, file: FileId) -> Outcome<Bytes> {
+        if let Some(kept) = self.memory.lock().bytes.get(&file) {
+            return Ok(kept.clone());
+        }
+        let asked = self.ask();
+        let handle = self.vfs.open(file, OpenFlags::READ).await?;
+        let read = self.vfs.read(handle, 0, BYTES_MAX).await;
+        self.vfs.close(handle).await?;
+        let read = read?;
+        let mut memory = self.memory.lock();
+        // The kernel's pages are locked while they are read: a recall that came meanwhile drops them afterwards.
+        if memory.recalled.get(&Recall::Bytes(file)).is_none_or(|at| *at <= asked) {
+            memory.bytes.insert(file, read.clone());
+        }
+        memory.attributes.remove(&file); // the time of the last read
+        Ok(read)
+    }
+
+    pub async fn create(&self, directory: FileId, name: &str) -> Outcome<FileId> {
+        let asked = self.ask();
+        let flags = OpenFlags { exclusive: true, ..OpenFlags::WRITE };
+        let (found, handle) = self.vfs.create(directory, name.as_bytes(), 0o644, OWNER, flags).await?;
+        self.vfs.close(handle).await?;
+        let mut memory = self.memory.lock();
+        memory.attributes.remove(&directory);
+        memory.keep_attributes(asked, &found);
+        memory.keep_name(asked, directory, name, Some(found.file));
+        Ok(found.file)
+    }
+
+    pub async fn make_directory(&self, directory: FileId, name: &str) -> Outcome<FileId> {
+        let made = self.vfs.make_directory(directory, name.as_bytes(), 0o755, OWNER).await;
+        self.memory.lock().drop_name(directory, name);
+        Ok(made?.file)
+    }
+
+    pub async fn remove(&self, directory: FileId, name: &str) -> Outcome<()> {
+        let removed = match self.vfs.unlink(directory, name.as_bytes()).await {
+            Err(Refusal::IsDirectory(_)) => self.vfs.remove_directory(directory, name.as_bytes()).await,
+            removed => removed,
+        };
+        if removed.is_ok() {
+            self.memory.lock().drop_name(directory, name);
+        }
+        removed
+    }
+
+    pub async fn rename(&self, old: (FileId, &str), new: (FileId, &str), mode: RenameMode) -> Outcome<()> {
+        let renamed = self.vfs.rename(from(old.0, old.1), to(new.0, new.1), mode).await;
+        if renamed.is_ok() {
+            let mut memory = self.memory.lock();
+            memory.drop_name(old.0, old.1);
+            memory.drop_name(new.0, new.1);
+        }
+        renamed
+    }
+
+    pub async fn write(&self, file: FileId, offset: u64, data: Vec<u8>, append: bool) -> Outcome<()> {
+        let handle = self.vfs.open(file, if append { OpenFlags::APPEND } else { OpenFlags::WRITE }).await?;
+        let written = self.vfs.write(handle, offset, Bytes::from(data)).await;
+        self.forget_file(file);
+        self.vfs.close(handle).await?;
+        written.map(drop)
+    }
+
+    pub async fn change(&self, file: FileId, changes: Changes) -> Outcome<()> {
+        let changed = self.vfs.change(file, changes).await;
+        self.forget_file(file);
+        assert!(!changed.as_ref().is_ok_and(|changed| changed.lasting), "a kernel would take it unasked");
+        changed.map(drop)
+    }
+
+    fn forget_file(&self, file: FileId) {
+        let mut memory = self.memory.lock();
+        memory.attributes.remove(&file);
+        memory.bytes.remove(&file);
+    }
+}
