@@ -3,6 +3,7 @@
 use crate::{
     Client, Connection, Patience,
     client::at_once,
+    meet::Meeting,
     retry::{Retry, Step},
 };
 use node::sleep_until;
@@ -11,14 +12,49 @@ use std::time::Instant;
 use wire::{Answer, Body, Command, Object, Outcome, Refusal, Request, StripeAction};
 
 impl Client {
-    /// Asks a partition for something that changes nothing.
+    /// Asks a partition for something that changes nothing. What intents hold is settled first, where they are committed.
     pub(crate) async fn ask(&self, partition: PartitionId, command: Command) -> Outcome<Answer> {
+        match self.ask_once(partition, command.clone()).await {
+            Ok(Answer::Unsettled { .. }) | Err(Refusal::Held { .. }) => {
+                Box::pin(self.ask_settled(partition, command)).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    pub(crate) async fn ask_once(&self, partition: PartitionId, command: Command) -> Outcome<Answer> {
         debug_assert!(!command.changes(), "{command:?} needs a number");
         self.send(partition, Body::Meta { stamp: None, command }).await
     }
 
-    /// Has a partition change something, once. What is busy is tried again for a while.
+    /// Has a partition change something, once. What is busy, or held by another change, is tried again for a while.
     pub(crate) async fn change(&self, partition: PartitionId, command: Command) -> Outcome<Answer> {
+        match self.change_once(partition, command.clone()).await {
+            Err(refusal @ (Refusal::Busy(_) | Refusal::Held { .. })) => {
+                Box::pin(self.change_again(partition, command, refusal)).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn change_again(&self, partition: PartitionId, command: Command, refusal: Refusal) -> Outcome<Answer> {
+        let (mut retry, mut meeting) = (Retry::new(self.0.patience), Meeting::new(self.0.patience));
+        let mut outcome = Err(refusal);
+        loop {
+            match outcome {
+                Err(Refusal::Held { intent }) => self.meet(intent, partition, &mut meeting).await?,
+                Err(Refusal::Busy(_)) => {
+                    let Some(pause) = retry.pause() else { return outcome };
+                    sleep_until(Instant::now() + pause).await;
+                }
+                outcome => return outcome,
+            }
+            outcome = self.change_once(partition, command.clone()).await;
+        }
+    }
+
+    /// The same, without looking after who holds what.
+    pub(crate) async fn change_unheld(&self, partition: PartitionId, command: Command) -> Outcome<Answer> {
         let mut retry = Retry::new(self.0.patience);
         loop {
             let outcome = self.change_once(partition, command.clone()).await;
@@ -107,10 +143,9 @@ fn object(body: &Body) -> Object {
     match command {
         Command::Lookup { parent, name }
         | Command::Create { parent, name, .. }
-        | Command::Enter { parent, name, .. }
         | Command::RemoveDirectory { parent, name }
         | Command::Unlink { parent, name } => Object::entry(*parent, name),
-        Command::Rename { from, .. } | Command::MoveOut { from, .. } => Object::entry(from.parent, &from.name),
+        Command::Rename { from, .. } => Object::entry(from.parent, &from.name),
         Command::Stat { file }
         | Command::Read { file, .. }
         | Command::Write { file, .. }

@@ -1,6 +1,6 @@
 //! A client: its session, the map it follows, and the way to the node.
 
-use crate::{Connection, InProcess, Patience, numbers::Numbers};
+use crate::{Connection, InProcess, Patience, numbers::Numbers, split::Splits};
 use node::{Backing, Node};
 use parking_lot::{Mutex, RwLock};
 use placement::{Epoch, PartitionId, PartitionMap};
@@ -37,6 +37,9 @@ pub(crate) struct Inner {
     /// The map's, for a look without a lock.
     epoch: AtomicU64,
     usage: Mutex<Usage>,
+    /// How many intents were begun.
+    intents: AtomicU64,
+    pub splits: Splits,
 }
 
 impl Client {
@@ -65,6 +68,7 @@ impl Client {
         let Welcome { session, map, seed, stripe_bytes } = welcome;
         let partitions = map.partitions();
         let (numbers, epoch, usage) = (Numbers::new(partitions), AtomicU64::new(map.epoch().0), Mutex::default());
+        let (intents, splits) = (AtomicU64::new(0), Splits::default());
         let map = RwLock::new(map);
         Self(
             Arc::new(Inner {
@@ -78,6 +82,8 @@ impl Client {
                 map,
                 epoch,
                 usage,
+                intents,
+                splits,
             }),
             false,
         )
@@ -129,6 +135,11 @@ impl Client {
 impl Inner {
     pub fn epoch(&self) -> Epoch {
         Epoch(self.epoch.load(Relaxed))
+    }
+
+    /// A number for an intent.
+    pub fn next_intent(&self) -> u64 {
+        self.intents.fetch_add(1, Relaxed) + 1
     }
 
     /// Takes a newer map.

@@ -81,7 +81,11 @@ impl Client {
     /// Changes attributes; a change of the size truncates or extends.
     pub async fn change_attributes(&self, file: FileId, changes: Changes) -> Outcome<Attributes> {
         for _ in 0..PLANS_MAX {
-            match self.change(file.partition(), Command::Change { file, changes }).await? {
+            let outcome = self.change(file.partition(), Command::Change { file, changes }).await;
+            if let Err(Refusal::Split { directory, .. }) = outcome {
+                return Box::pin(self.change_split(directory, changes)).await;
+            }
+            match outcome? {
                 Answer::Changed { attributes, trim } => {
                     if let Some(trim) = trim {
                         self.finish_trim(file, trim).await?;

@@ -1,34 +1,10 @@
-//! Finishing: undoing a step, cutting and removing stripes, and what a dead client left.
+//! Finishing: cutting and removing stripes, and what a dead client left.
 
 use crate::{Client, client::unexpected};
 use placement::{FileId, PartitionId, StripeNo};
-use wire::{Answer, Command, Gone, Kind, Leftovers, Move, Outcome, Refusal, Session, StripeAction, Trim};
+use wire::{Answer, Command, Gone, Leftovers, Outcome, Refusal, Session, StripeAction, Trim};
 
 impl Client {
-    /// Undoes a step after the next one was refused. When it is not known whether that was done, nothing is undone: an
-    /// inode without an entry may stay behind, an entry without an inode must not.
-    pub(crate) async fn undo(&self, refusal: &Refusal, partition: PartitionId, command: Command) {
-        if matches!(refusal, Refusal::Unavailable { .. }) {
-            return;
-        }
-        if let Err(error) = self.change(partition, command).await {
-            tracing::warn!(%error, "a refused change was not undone; it is when this client's session ends");
-        }
-    }
-
-    /// Drops a name of an inode in another partition than its entry was. The entry is gone already, so nobody is refused.
-    pub(crate) async fn drop_elsewhere(&self, file: FileId, kind: Kind) {
-        let command = match kind {
-            Kind::Directory => Command::DropDirectory { directory: file },
-            _ => Command::DropLink { file },
-        };
-        match self.change(file.partition(), command).await {
-            Ok(Answer::Removed { gone, .. }) => self.purge(gone).await,
-            Ok(_) => {}
-            Err(error) => tracing::warn!(%error, %file, "an inode without a name was left behind"),
-        }
-    }
-
     /// Removes the stripes of a file that is gone. What fails is left to [`Self::recover`].
     pub(crate) async fn purge(&self, gone: Option<Gone>) {
         if let Some(gone) = gone
@@ -42,7 +18,7 @@ impl Client {
         for stripe in gone.stripes.iter() {
             self.stripe(gone.file, StripeNo(stripe), StripeAction::Remove).await?;
         }
-        self.change(gone.file.partition(), Command::Purged { file: gone.file }).await?;
+        self.change_unheld(gone.file.partition(), Command::Purged { file: gone.file }).await?;
         Ok(())
     }
 
@@ -74,17 +50,21 @@ impl Client {
         done.map(drop)
     }
 
-    /// Finishes or undoes what a client that is no more has left, and ends its session: its opens, its seals, its moves.
+    /// Finishes or undoes what a client that is no more has left, and ends its session: its opens, its intents.
     pub async fn recover(&self, session: Session) -> Outcome<()> {
+        // First it ends everywhere, so that nothing of it that is still on its way is done any more.
+        for partition in self.partitions() {
+            self.end_session(partition, session).await?;
+        }
         for partition in self.partitions() {
             let left = self.leftovers(partition).await?;
-            for moved in left.moves.into_iter().filter(|moved| moved.session == session) {
-                self.finish_move(moved).await?;
+            let intents = left.prepared.into_iter().chain(left.committed);
+            for intent in intents.filter(|intent| intent.session == session) {
+                self.finish(intent, partition).await?;
             }
             for gone in left.gone {
                 self.remove_stripes(&gone).await?;
             }
-            self.end_session(partition, session).await?;
         }
         Ok(())
     }
@@ -118,32 +98,6 @@ impl Client {
                 Ok(())
             }
             other => Err(unexpected(&other)),
-        }
-    }
-
-    /// The new name tells whether the move had come to its second step.
-    async fn finish_move(&self, moved: Move) -> Outcome<()> {
-        let Move { from, to, file, exchange, .. } = moved;
-        let arrived = matches!(self.find(to.parent, &to.name).await, Ok((found, _, _)) if found == file);
-        let partition = from.parent.partition();
-        if !arrived {
-            self.change(partition, Command::MoveBack { from, file }).await?;
-            return Ok(());
-        }
-        let (source, target) = (from.parent, to.parent);
-        self.change(partition, Command::MoveDone { from, file }).await?;
-        self.set_parent(file, target).await;
-        if let Some((other, Kind::Directory)) = exchange {
-            self.set_parent(other, source).await;
-        }
-        Ok(())
-    }
-
-    /// Tells a directory where it stands now; other files do not know, and refuse.
-    pub(crate) async fn set_parent(&self, directory: FileId, parent: FileId) {
-        match self.change(directory.partition(), Command::SetParent { directory, parent }).await {
-            Ok(_) | Err(Refusal::NotDirectory(_)) => {}
-            Err(error) => tracing::warn!(%error, %directory, "a moved directory does not know where it stands"),
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Layer 3: the client of a pool: routes requests by the partition map, retries, stripes data.
 //!
-//! A [`Client`] knows where everything lives (the map, the hashes) and asks there. What one partition cannot do alone, it
-//! does in steps: each step leaves every partition in order, a refused one is undone, and what a dead client left is found
-//! and finished by [`Client::recover`].
+//! A [`Client`] knows where everything lives (the map, the hashes, which directories are split) and asks there. What one
+//! partition cannot do alone is an intent: prepared at all, decided at one, settled at all. What a dead client left is
+//! finished or undone by whoever meets it, and by [`Client::recover`].
 //!
 //! ```text
-//!   verb -> steps (names, moves, files) -> call: number, route, retry -> Connection -> a node
+//!   verb (names, moves, files) -> intent -> call: number, route, retry -> Connection -> a node
 //! ```
 //!
 //! Invariants:
@@ -21,11 +21,14 @@ mod connection;
 mod files;
 mod finish;
 mod inode;
+mod intent;
+mod meet;
 mod moves;
 mod names;
 mod numbers;
 mod retry;
 mod route;
+mod split;
 pub mod twin;
 mod watch;
 mod whole;

@@ -1,166 +1,188 @@
-//! Renames: one message within a partition, three steps across two.
+//! Renames: one message within a partition, an intent over several.
 //!
-//! That a directory does not move into itself is checked by walking up from its new place before it moves. Two clients that
-//! move two directories into each other at the same moment both pass that check; a mount's kernel does not let its own
-//! programs do so, and between mounts it takes a pool-wide lease, which is not there yet.
+//! A directory that gets another one above it could be moved into itself, also by two clients that move two directories into
+//! each other at the same moment. So such a move takes the pool's one lease of them before it walks up from its new place,
+//! and holds it until it is done.
 
-use crate::{Client, client::unexpected, names::named};
+use crate::{
+    Client,
+    client::unexpected,
+    intent::{Drive, Plan},
+};
 use placement::FileId;
-use wire::{Answer, Command, Gone, Kind, Object, Outcome, Refusal, RenameFrom, RenameMode, RenameTo};
+use wire::{Answer, Command, Kind, Object, Outcome, Part, Refusal, RenameFrom, RenameMode, RenameTo, Target};
 
 /// More directories do not stand in each other; a longer way up is a broken tree.
 const DEPTH_MAX: usize = 4096;
 
-/// What a rename has done.
-struct Renamed {
-    file: FileId,
-    kind: Kind,
-    gone: Option<Gone>,
-    elsewhere: Option<(FileId, Kind)>,
+/// A rename over several partitions, and what its two names refer to.
+struct Rename<'a> {
+    from: &'a RenameFrom,
+    to: &'a RenameTo,
+    mode: RenameMode,
+    moved: Target,
+    taken: Option<Target>,
 }
 
 impl Client {
-    /// Renames. Within one directory it is one message, and atomic.
+    /// Renames. Within one partition it is one message; it is atomic also over several.
     pub async fn rename(&self, from: RenameFrom, to: RenameTo, mode: RenameMode) -> Outcome<()> {
-        if from.parent.partition() != to.parent.partition() {
-            return self.rename_across(from, to, mode).await;
+        match self.until_done(|| Object::entry(from.parent, &from.name), || self.rename_here(&from, &to, mode)).await? {
+            Some(elsewhere) => {
+                self.touch(elsewhere).await;
+                Ok(())
+            }
+            None => Box::pin(self.rename_spread(&from, &to, mode)).await,
         }
-        if from.parent != to.parent {
-            let (file, kind, _) = self.find(from.parent, &from.name).await?;
-            let exchange = self.exchanged(&to, mode).await?;
-            self.check_no_cycles((file, kind), &from, &to, exchange).await?;
-        }
-        let renamed = self
-            .with_sealed(&to, |sealed| {
-                let (from, to) = (from.clone(), to.clone());
-                self.change(from.parent.partition(), Command::Rename { from, to, mode, sealed })
-            })
-            .await?;
-        self.after_rename(renamed, from.parent, to.parent, mode).await;
-        Ok(())
     }
 
-    /// Sends a command that may replace a directory. One whose inode is elsewhere is sealed, and it is sent again.
-    async fn with_sealed<F>(&self, to: &RenameTo, send: impl Fn(Option<FileId>) -> F) -> Outcome<Renamed>
-    where
-        F: Future<Output = Outcome<Answer>>,
-    {
-        let directory = match send(None).await? {
-            Answer::Elsewhere(directory) => directory,
-            other => return renamed(other),
-        };
-        let sealed = self.seal(directory).await;
-        let mark = sealed.map_err(|refusal| named(refusal, to.parent, &to.name))?;
-        let unseal = Command::Unseal { directory, mark };
-        match send(Some(directory)).await.and_then(renamed) {
-            Ok(renamed) if renamed.elsewhere != Some((directory, Kind::Directory)) => {
-                // Another client moved the directory away meanwhile: it was not replaced, and is used on.
-                self.change(directory.partition(), unseal).await?;
-                Ok(renamed)
+    /// Renames when all that it touches is in one partition; gives the inodes elsewhere that have another name now.
+    async fn rename_here(&self, from: &RenameFrom, to: &RenameTo, mode: RenameMode) -> Outcome<Option<Vec<FileId>>> {
+        let (source, target) = (self.slot(from.parent, &from.name), self.slot(to.parent, &to.name));
+        if source.partition() != target.partition() {
+            return Ok(None);
+        }
+        let from = RenameFrom { parent: source, name: from.name.clone() };
+        let to = RenameTo { parent: target, name: to.name.clone() };
+        match self.change(source.partition(), Command::Rename { from, to, mode }).await? {
+            Answer::Renamed { gone, elsewhere } => {
+                self.purge(gone).await;
+                Ok(Some(elsewhere))
             }
-            Ok(renamed) => Ok(renamed),
-            Err(refusal) => {
-                self.undo(&refusal, directory.partition(), unseal).await;
-                Err(refusal)
+            Answer::Spread => Ok(None),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Moves the times of inodes whose entries were renamed in another partition; a time is not worth a refusal.
+    async fn touch(&self, files: Vec<FileId>) {
+        for file in files {
+            if let Err(error) = self.change(file.partition(), Command::Touch { file }).await {
+                tracing::debug!(%error, %file, "a renamed inode does not show when that was");
             }
         }
     }
 
-    async fn rename_across(&self, from: RenameFrom, to: RenameTo, mode: RenameMode) -> Outcome<()> {
-        let exchange = self.exchanged(&to, mode).await?;
-        let source = from.parent.partition();
-        let out = Command::MoveOut { from: from.clone(), to: to.clone(), exchange };
-        let (file, kind) = match self.change(source, out).await? {
-            Answer::Moving { file, kind } => (file, kind),
-            other => return Err(unexpected(&other)),
+    async fn rename_spread(&self, from: &RenameFrom, to: &RenameTo, mode: RenameMode) -> Outcome<()> {
+        let attempt = || self.try_rename(from, to, mode);
+        self.until_done(|| Object::entry(from.parent, &from.name), attempt).await
+    }
+
+    async fn try_rename(&self, from: &RenameFrom, to: &RenameTo, mode: RenameMode) -> Outcome<()> {
+        let (file, kind, _) = self.find(from.parent, &from.name).await?;
+        let taken = match self.find(to.parent, &to.name).await {
+            Ok((file, kind, _)) => Some((file, kind)),
+            Err(Refusal::NotFound(Object::Entry { .. })) => None,
+            Err(refusal) => return Err(refusal),
         };
-        let renamed = match self.move_in((file, kind), &from, &to, mode, exchange).await {
-            Ok(renamed) => renamed,
+        let rename = Rename { from, to, mode, moved: (file, kind), taken };
+        let mut drive = self.intend(rename.coordinator(self));
+        let verdict = match self.judge(&mut drive, &rename).await {
+            Ok(verdict) => verdict,
             Err(refusal) => {
-                self.undo(&refusal, source, Command::MoveBack { from, file }).await;
+                drive.take_back().await;
                 return Err(refusal);
             }
         };
-        let parent = from.parent;
-        self.after_rename(renamed, parent, to.parent, mode).await;
-        self.change(source, Command::MoveDone { from, file }).await?;
-        Ok(())
+        let done = match verdict {
+            Ok(true) => drive.carry_out(self.plan_rename(&rename)).await,
+            // Nothing is to be done, or it cannot be; the two names are held as they are to make sure of that.
+            Ok(false) | Err(_) => drive.carry_out(self.plan_check(&rename)).await,
+        };
+        done.map_err(|refusal| not_empty(refusal, to))?;
+        verdict.map(drop)
     }
 
-    /// The second step.
-    async fn move_in(
-        &self,
-        (file, kind): (FileId, Kind),
-        from: &RenameFrom,
-        to: &RenameTo,
-        mode: RenameMode,
-        exchange: Option<(FileId, Kind)>,
-    ) -> Outcome<Renamed> {
-        self.check_no_cycles((file, kind), from, to, exchange).await?;
-        self.with_sealed(to, |sealed| {
-            let expected = exchange.map(|(other, _)| other).or(sealed);
-            let to = to.clone();
-            self.change(to.parent.partition(), Command::MoveIn { to, file, kind, mode, expected })
-        })
-        .await
-    }
-
-    /// What an exchange puts in the place of what moves.
-    async fn exchanged(&self, to: &RenameTo, mode: RenameMode) -> Outcome<Option<(FileId, Kind)>> {
-        if mode != RenameMode::Exchange {
-            return Ok(None);
+    /// Whether the rename changes anything, or why it cannot be. What directories stand in is sure while the lease is held.
+    async fn judge(&self, drive: &mut Drive<'_>, rename: &Rename<'_>) -> Outcome<Outcome<bool>> {
+        let Rename { from, to, mode, moved, taken } = rename;
+        let missing = taken.is_none() && *mode == RenameMode::Exchange;
+        if from.parent != to.parent && !missing {
+            let exchanged = taken.filter(|_| *mode == RenameMode::Exchange);
+            if moved.1 == Kind::Directory || exchanged.is_some_and(|(_, kind)| kind == Kind::Directory) {
+                drive.prepare(FileId::ROOT.partition(), vec![Part::MoveLease]).await?;
+            }
+            if self.stands_in(to.parent, *moved).await? {
+                return Ok(Err(into_itself(to)));
+            }
+            if let Some(exchanged) = exchanged
+                && self.stands_in(from.parent, exchanged).await?
+            {
+                return Ok(Err(into_itself(to)));
+            }
         }
-        let (file, kind, _) = self.find(to.parent, &to.name).await?;
-        Ok(Some((file, kind)))
+        Ok(mode.judge(*moved, *taken, || Object::entry(to.parent, &to.name)))
     }
 
-    async fn check_no_cycles(
-        &self,
-        (file, kind): (FileId, Kind),
-        from: &RenameFrom,
-        to: &RenameTo,
-        exchange: Option<(FileId, Kind)>,
-    ) -> Outcome<()> {
-        self.check_no_cycle(file, kind, to).await?;
-        let Some((other, kind)) = exchange else { return Ok(()) };
-        let back = RenameTo { parent: from.parent, name: from.name.clone() };
-        self.check_no_cycle(other, kind, &back).await
-    }
-
-    /// A directory cannot be moved into itself or below.
-    async fn check_no_cycle(&self, file: FileId, kind: Kind, to: &RenameTo) -> Outcome<()> {
-        let mut above = to.parent;
+    /// Whether a directory is `above`, or stands somewhere in it.
+    async fn stands_in(&self, directory: FileId, above: Target) -> Outcome<bool> {
+        let mut at = directory;
         for _ in 0..DEPTH_MAX {
-            if kind != Kind::Directory || above == FileId::ROOT && file != FileId::ROOT {
-                return Ok(());
+            if above.1 != Kind::Directory || at == FileId::ROOT && above.0 != FileId::ROOT {
+                return Ok(false);
             }
-            if above == file {
-                break;
+            if at == above.0 {
+                return Ok(true);
             }
-            above = self.parent(above).await?;
+            at = self.parent(at).await?;
         }
-        Err(Refusal::invalid(Object::entry(to.parent, &to.name), "a directory cannot be moved into itself"))
+        Ok(true)
     }
 
-    /// What a rename leaves to do elsewhere. Across partitions this comes before the third step, so that a directory knows
-    /// where it stands before the mark that tells of its move is gone.
-    async fn after_rename(&self, renamed: Renamed, source: FileId, target: FileId, mode: RenameMode) {
-        self.purge(renamed.gone).await;
-        if renamed.kind == Kind::Directory && source != target && renamed.file.partition() != target.partition() {
-            self.set_parent(renamed.file, target).await;
+    fn plan_rename(&self, rename: &Rename<'_>) -> Plan {
+        let Rename { from, to, mode, moved, taken } = rename;
+        let exchanged = taken.filter(|_| *mode == RenameMode::Exchange);
+        let mut plan = Plan::new(rename.coordinator(self));
+        self.plan_ends(&mut plan, rename, exchanged, Some(*moved));
+        plan.add(moved.0.partition(), Part::Moved { file: moved.0, parent: to.parent });
+        match (taken, exchanged) {
+            (_, Some((file, _))) => plan.add(file.partition(), Part::Moved { file, parent: from.parent }),
+            (Some((directory, Kind::Directory)), _) => self.plan_removal(&mut plan, *directory),
+            (Some((file, _)), _) => plan.add(file.partition(), Part::Unname { file: *file }),
+            (None, None) => {}
         }
-        match renamed.elsewhere {
-            Some((file, kind)) if mode != RenameMode::Exchange => self.drop_elsewhere(file, kind).await,
-            Some((file, Kind::Directory)) if source != target => self.set_parent(file, source).await,
-            _ => {}
+        plan
+    }
+
+    /// Holds both names as they are, and changes nothing.
+    fn plan_check(&self, rename: &Rename<'_>) -> Plan {
+        let mut plan = Plan::new(rename.coordinator(self));
+        self.plan_ends(&mut plan, rename, Some(rename.moved), rename.taken);
+        plan
+    }
+
+    /// The parts for the two entries, and what they refer to afterwards.
+    fn plan_ends(&self, plan: &mut Plan, rename: &Rename<'_>, source: Option<Target>, target: Option<Target>) {
+        let Rename { from, to, moved, taken, .. } = rename;
+        let mut add = |parent: FileId, name: &wire::Name, was: Option<Target>, becomes: Option<Target>| {
+            let directory = self.slot(parent, name);
+            plan.add(directory.partition(), Part::Entry { directory, name: name.clone(), was, becomes });
+        };
+        add(from.parent, &from.name, Some(*moved), source);
+        if (from.parent, &from.name) != (to.parent, &to.name) {
+            add(to.parent, &to.name, *taken, target);
         }
     }
 }
 
-fn renamed(answer: Answer) -> Outcome<Renamed> {
-    match answer {
-        Answer::Renamed { file, kind, gone, elsewhere } => Ok(Renamed { file, kind, gone, elsewhere }),
-        Answer::Elsewhere(directory) => Err(Refusal::Busy(Object::File(directory))),
-        other => Err(unexpected(&other)),
+impl Rename<'_> {
+    /// Where the one thing is checked that can be wrong though both names are as expected: a directory's being empty.
+    fn coordinator(&self, client: &Client) -> placement::PartitionId {
+        match self.taken {
+            Some((directory, Kind::Directory)) if self.mode == RenameMode::Replace => directory.partition(),
+            _ => client.slot(self.to.parent, &self.to.name).partition(),
+        }
+    }
+}
+
+fn into_itself(to: &RenameTo) -> Refusal {
+    Refusal::invalid(Object::entry(to.parent, &to.name), "a directory cannot be moved into itself")
+}
+
+/// Names the entry of a directory that is not empty.
+fn not_empty(refusal: Refusal, to: &RenameTo) -> Refusal {
+    match refusal {
+        Refusal::NotEmpty(_) => Refusal::NotEmpty(Object::entry(to.parent, &to.name)),
+        other => other,
     }
 }

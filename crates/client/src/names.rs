@@ -1,10 +1,10 @@
 //! Names: looking up, listing, making and removing, also over two partitions.
 
-use crate::{Client, client::unexpected, files::Opened, route::directory_partition};
+use crate::{Client, client::unexpected, files::Opened, intent::Plan, route::directory_partition};
 use placement::{FileId, PartitionId};
 use wire::{
-    Answer, Attributes, Command, DirEntry, Heritage, Kind, LIST_ENTRIES_MAX, Mode, Name, NewInode, NewKind, Object,
-    Outcome, Owner, Refusal, Wish,
+    Answer, Attributes, Command, DirEntry, Kind, LIST_ENTRIES_MAX, Mode, Name, NewInode, NewKind, Object, Outcome,
+    Owner, Part, Refusal, Target, Wish,
 };
 
 impl Client {
@@ -12,21 +12,25 @@ impl Client {
     pub async fn lookup(&self, parent: FileId, name: &Name) -> Outcome<Attributes> {
         match self.find(parent, name).await? {
             (_, _, Some(attributes)) => Ok(attributes),
-            (file, _, None) => self.stat(file).await.map_err(|refusal| named(refusal, parent, name)),
+            (file, _, None) => Box::pin(self.stat(file)).await.map_err(|refusal| named(refusal, parent, name)),
         }
     }
 
     /// What an entry refers to, with its attributes when they are in the same partition.
     pub(crate) async fn find(&self, parent: FileId, name: &Name) -> Outcome<(FileId, Kind, Option<Attributes>)> {
-        match self.ask(parent.partition(), Command::Lookup { parent, name: name.clone() }).await? {
+        let attempt = |slot: FileId| self.ask(slot.partition(), Command::Lookup { parent: slot, name: name.clone() });
+        match self.in_slot(parent, name, attempt).await? {
             Answer::Found { file, kind, attributes } => Ok((file, kind, attributes)),
             other => Err(unexpected(&other)),
         }
     }
 
-    /// The attributes of a file.
+    /// The attributes of a file: one message, unless it is a directory that is split.
     pub async fn stat(&self, file: FileId) -> Outcome<Attributes> {
-        self.attributes(file.partition(), Command::Stat { file }).await
+        match self.attributes(file.partition(), Command::Stat { file }).await {
+            Err(Refusal::Split { directory, .. }) => Box::pin(self.stat_split(directory)).await,
+            outcome => outcome,
+        }
     }
 
     async fn attributes(&self, partition: PartitionId, command: Command) -> Outcome<Attributes> {
@@ -39,10 +43,17 @@ impl Client {
     /// Entries behind the cookie `after` (0: from the start), at most `max`; none at the end.
     pub async fn list(&self, directory: FileId, after: u64, max: usize) -> Outcome<Vec<DirEntry>> {
         let max = u32::try_from(max).unwrap_or(LIST_ENTRIES_MAX);
-        match self.ask(directory.partition(), Command::List { directory, after, max }).await? {
-            Answer::Entries(entries) => Ok(entries),
-            other => Err(unexpected(&other)),
+        let mut fragments = self.fragments_of(directory);
+        if fragments.is_empty() {
+            match self.ask(directory.partition(), Command::List { directory, after, max }).await {
+                Ok(Answer::Entries(entries)) => return Ok(entries),
+                Ok(other) => return Err(unexpected(&other)),
+                Err(Refusal::Split { directory, bits }) => self.learn_split(directory, bits).await?,
+                Err(refusal) => return Err(refusal),
+            }
+            fragments = self.fragments_of(directory);
         }
+        Box::pin(self.list_split(&fragments, after, max)).await
     }
 
     /// The target of a symbolic link.
@@ -70,96 +81,142 @@ impl Client {
         open: bool,
         whole: Wish,
     ) -> Outcome<Opened> {
-        let command = Command::Create { parent, name: name.clone(), inode, open, whole };
-        match self.change(parent.partition(), command).await? {
+        let attempt = |slot: FileId| {
+            let (name, inode) = (name.clone(), inode.clone());
+            self.change(slot.partition(), Command::Create { parent: slot, name, inode, open, whole })
+        };
+        match self.in_slot(parent, name, attempt).await? {
             Answer::Opened { attributes, host, shared, .. } => Ok(Opened { attributes, host, shared }),
             other => Err(unexpected(&other)),
         }
     }
 
-    /// Makes a directory, in the partition that a hash of its place gives: the inode first, then the entry.
+    /// Makes a directory, in the partition that a hash of its place gives: one message when its entry is there too.
     pub async fn make_directory(&self, parent: FileId, name: &Name, mode: Mode, owner: Owner) -> Outcome<Attributes> {
         let home = directory_partition(self.0.seed, parent, name, self.0.partitions);
         let inode = NewInode::new(NewKind::Directory, mode, owner);
-        if home == parent.partition() {
-            return Ok(self.create(parent, name, inode, false, Wish::No).await?.attributes);
-        }
-        let probe = Command::Probe { parent, name: name.clone() };
-        let heritage = match self.ask(parent.partition(), probe).await? {
-            Answer::Heritage(heritage) => heritage,
-            other => return Err(unexpected(&other)),
-        };
-        let made = self.make_inode(home, parent, inode, heritage).await?;
-        let entered = Command::Enter { parent, name: name.clone(), file: made.file, kind: Kind::Directory };
-        if let Err(refusal) = self.change(parent.partition(), entered).await {
-            self.undo(&refusal, home, Command::DropDirectory { directory: made.file }).await;
-            return Err(refusal);
-        }
-        Ok(made)
+        let object = || Object::entry(parent, name);
+        self.until_done(object, || self.try_make_directory(home, parent, name, inode.clone())).await
     }
 
-    async fn make_inode(
+    async fn try_make_directory(
         &self,
         home: PartitionId,
         parent: FileId,
+        name: &Name,
         inode: NewInode,
-        heritage: Heritage,
     ) -> Outcome<Attributes> {
-        match self.change(home, Command::MakeDirectory { parent, inode, heritage }).await? {
-            Answer::Attributes(attributes) => Ok(attributes),
-            other => Err(unexpected(&other)),
+        let slot = self.slot(parent, name);
+        if home == slot.partition() {
+            return Ok(self.create(parent, name, inode, false, Wish::No).await?.attributes);
         }
+        let heritage = match self.ask(slot.partition(), Command::Probe { parent: slot, name: name.clone() }).await? {
+            Answer::Heritage(heritage) => heritage,
+            other => return Err(unexpected(&other)),
+        };
+        let mut drive = self.intend(slot.partition());
+        let made = drive.prepare(home, vec![Part::Make { parent, inode, heritage }]).await?;
+        let file = *made.first().ok_or_else(|| unexpected(&Answer::Prepared { made: Vec::new() }))?;
+        let becomes = Some((file, Kind::Directory));
+        drive.commit(vec![Part::Entry { directory: slot, name: name.clone(), was: None, becomes }]).await?;
+        self.stat(file).await
     }
 
-    /// Gives a file one more name.
-    #[expect(clippy::unused_async, reason = "it will ask its partitions")]
+    /// Gives a file one more name: one message when its inode is beside the new entry.
     pub async fn link(&self, file: FileId, parent: FileId, name: &Name) -> Outcome<Attributes> {
-        let _ = (file, parent);
-        Err(Refusal::Unsupported { object: Object::text(name.as_bytes()), what: "a hard link".into() })
+        self.until_done(|| Object::entry(parent, name), || self.try_link(file, parent, name)).await
+    }
+
+    async fn try_link(&self, file: FileId, parent: FileId, name: &Name) -> Outcome<Attributes> {
+        let slot = self.slot(parent, name);
+        if file.partition() == slot.partition() {
+            let command = Command::Link { file, parent: slot, name: name.clone() };
+            return match self.change(slot.partition(), command).await? {
+                Answer::Attributes(attributes) => Ok(attributes),
+                other => Err(unexpected(&other)),
+            };
+        }
+        let kind = self.stat(file).await?.kind;
+        let mut plan = Plan::new(slot.partition());
+        plan.add(file.partition(), Part::Name { file });
+        let becomes = Some((file, kind));
+        plan.add(slot.partition(), Part::Entry { directory: slot, name: name.clone(), was: None, becomes });
+        self.intend(slot.partition()).carry_out(plan).await?;
+        self.stat(file).await
     }
 
     /// Removes the entry of anything but a directory. One message, unless stripes or an inode elsewhere are to be removed.
     pub async fn unlink(&self, parent: FileId, name: &Name) -> Outcome<()> {
-        match self.change(parent.partition(), Command::Unlink { parent, name: name.clone() }).await? {
-            Answer::Removed { gone, elsewhere } => {
+        let attempt =
+            |slot: FileId| self.change(slot.partition(), Command::Unlink { parent: slot, name: name.clone() });
+        match self.in_slot(parent, name, attempt).await? {
+            Answer::Removed { gone } => {
                 self.purge(gone).await;
-                if let Some(file) = elsewhere {
-                    self.drop_elsewhere(file, Kind::File).await;
-                }
                 Ok(())
             }
+            Answer::Spread => Box::pin(self.unlink_spread(parent, name)).await,
             other => Err(unexpected(&other)),
         }
     }
 
-    /// Removes an empty directory: one message when its inode is beside its entry, else it is sealed first.
+    /// The inode is in another partition than its entry.
+    async fn unlink_spread(&self, parent: FileId, name: &Name) -> Outcome<()> {
+        let attempt = || async {
+            let (file, kind, _) = self.find(parent, name).await?;
+            if kind == Kind::Directory {
+                return Err(Refusal::IsDirectory(Object::entry(parent, name)));
+            }
+            let slot = self.slot(parent, name);
+            let mut plan = Plan::new(file.partition());
+            plan.add(slot.partition(), removed(slot, name, (file, kind)));
+            plan.add(file.partition(), Part::Unname { file });
+            self.intend(file.partition()).carry_out(plan).await
+        };
+        self.until_done(|| Object::entry(parent, name), attempt).await
+    }
+
+    /// Removes an empty directory: one message when its inode is beside its entry.
     pub async fn remove_directory(&self, parent: FileId, name: &Name) -> Outcome<()> {
-        match self.change(parent.partition(), Command::RemoveDirectory { parent, name: name.clone() }).await? {
+        let attempt =
+            |slot: FileId| self.change(slot.partition(), Command::RemoveDirectory { parent: slot, name: name.clone() });
+        match self.in_slot(parent, name, attempt).await? {
             Answer::Removed { .. } => Ok(()),
-            Answer::Elsewhere(directory) => self.remove_sealed(parent, name, directory).await,
+            Answer::Spread => Box::pin(self.remove_spread(parent, name)).await,
             other => Err(unexpected(&other)),
         }
     }
 
-    /// The directory is sealed, its entry removed, then it is dropped; a refused step unseals it.
-    async fn remove_sealed(&self, parent: FileId, name: &Name, directory: FileId) -> Outcome<()> {
-        let mark = self.seal(directory).await.map_err(|refusal| named(refusal, parent, name))?;
-        let command = Command::RemoveEntry { parent, name: name.clone(), directory };
-        if let Err(refusal) = self.change(parent.partition(), command).await {
-            self.undo(&refusal, directory.partition(), Command::Unseal { directory, mark }).await;
-            return Err(refusal);
-        }
-        self.drop_elsewhere(directory, Kind::Directory).await;
-        Ok(())
+    /// The directory's inode is in another partition than its entry, or it has fragments.
+    async fn remove_spread(&self, parent: FileId, name: &Name) -> Outcome<()> {
+        let attempt = || async {
+            let (file, kind, _) = self.find(parent, name).await?;
+            if kind != Kind::Directory {
+                return Err(Refusal::NotDirectory(Object::entry(parent, name)));
+            }
+            let slot = self.slot(parent, name);
+            // The entry is held before anything is refused for not being empty: it is this directory's refusal.
+            let mut plan = Plan::new(file.partition());
+            plan.add(slot.partition(), removed(slot, name, (file, kind)));
+            self.plan_removal(&mut plan, file);
+            self.intend(file.partition()).carry_out(plan).await
+        };
+        let done = self.until_done(|| Object::entry(parent, name), attempt).await;
+        done.map_err(|refusal| named(refusal, parent, name))
     }
 
-    /// An empty directory takes no more entries.
-    pub(crate) async fn seal(&self, directory: FileId) -> Outcome<u64> {
-        match self.change(directory.partition(), Command::Seal { directory }).await? {
-            Answer::Sealed { mark } => Ok(mark),
-            other => Err(unexpected(&other)),
+    /// The parts that remove a directory and its fragments.
+    pub(crate) fn plan_removal(&self, plan: &mut Plan, directory: FileId) {
+        let fragments = self.fragments_of(directory).to_vec();
+        for fragment in &fragments {
+            plan.add(fragment.partition(), Part::Remove { directory: *fragment, fragments: Vec::new() });
         }
+        plan.add(directory.partition(), Part::Remove { directory, fragments });
     }
+}
+
+/// The part that removes an entry.
+fn removed(slot: FileId, name: &Name, was: Target) -> Part {
+    Part::Entry { directory: slot, name: name.clone(), was: Some(was), becomes: None }
 }
 
 /// Names the entry in a refusal about the inode behind it: one that was removed between two messages, or holds entries.

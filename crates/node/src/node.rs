@@ -81,7 +81,10 @@ pub fn embedded(settings: Settings, engine: Arc<dyn Engine>) -> Arc<Node> {
 
 /// All partitions, the first with the root directory.
 fn partitions(settings: &Settings) -> Box<[Mutex<Partition>]> {
-    let shared = partition::Settings::new(settings.seed, settings.stripe_bytes);
+    let shared = partition::Settings {
+        split_entries: settings.split_entries,
+        ..partition::Settings::new(settings.seed, settings.stripe_bytes)
+    };
     let first = Partition::with_root(shared, settings.owner, settings.root_mode, clock::now());
     let last = u16::try_from(settings.partitions - 1).expect("checked with the map");
     let others = (1..=last).map(|id| Partition::new(PartitionId(id), shared));

@@ -21,6 +21,8 @@ pub struct Settings {
     pub owner: Owner,
     /// Permission bits of the root directory.
     pub root_mode: u32,
+    /// A directory with more entries than this is split over partitions.
+    pub split_entries: u32,
 }
 
 impl Settings {
@@ -41,6 +43,7 @@ impl Default for Settings {
             seed: 0x7469_6465_6d69_6c6c,
             owner,
             root_mode: 0o755,
+            split_entries: partition::SPLIT_ENTRIES,
         }
     }
 }

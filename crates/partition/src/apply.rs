@@ -1,6 +1,7 @@
 //! Commands to verbs: the one door into a partition.
 
-use crate::{Partition, locks::Holder};
+use crate::{Partition, intents::What, locks::Holder, partition::split};
+use placement::FileId;
 use wire::{Answer, Command, Object, Outcome, Refusal, Session, Stamp, Timestamp};
 
 impl Partition {
@@ -11,6 +12,9 @@ impl Partition {
         let Some(stamp) = stamp else { return self.ask(command, now) };
         if let Some(answer) = self.answered.recall(stamp) {
             return answer;
+        }
+        if self.answered.has_ended(stamp.session) && !matches!(command, Command::CloseSession { .. }) {
+            return Err(Refusal::Stale(Object::Pool));
         }
         let leaving = matches!(command, Command::CloseSession { session } if session == stamp.session);
         let waits = matches!(command, Command::Lock { wait: true, .. });
@@ -26,10 +30,12 @@ impl Partition {
     fn ask(&mut self, command: Command, now: Timestamp) -> Outcome<Answer> {
         match command {
             Command::Lookup { parent, name } => self.lookup(parent, &name),
-            Command::Stat { file } => self.attributes(file).map(Answer::Attributes),
+            Command::Stat { file } => self.stat(file),
             Command::List { directory, after, max } => self.list(directory, after, max),
             Command::ReadLink { file } => self.read_link(file),
-            Command::Parent { directory } => Ok(Answer::Parent(self.directory(directory)?.parent)),
+            Command::Parent { directory } => self.parent(directory),
+            Command::Fragments { directory } => self.fragments(directory),
+            Command::Status { intent } => Ok(Answer::Decided(self.decision(intent))),
             Command::Probe { parent, name } => self.probe(parent, &name),
             Command::Read { file, offset, length } => self.read(file, offset, length, now),
             Command::Xattr { file, name } => self.xattr(file, &name),
@@ -50,12 +56,11 @@ impl Partition {
             Command::Create { parent, name, inode, open, whole } => {
                 self.create(parent, name, inode, (open.then_some(session), whole), now)
             }
-            Command::MakeDirectory { parent, inode, heritage } => {
-                Ok(self.make_directory(parent, &inode, &heritage, now))
-            }
-            Command::Enter { parent, name, file, kind } => self.enter(parent, name, (file, kind), now),
             Command::Open { .. } | Command::Close { .. } => self.hold(session, &command, now),
-            Command::Change { file, changes } => self.change(file, &changes, now),
+            Command::Change { file, changes } => {
+                self.check_changeable(file)?;
+                self.change(file, &changes, now)
+            }
             Command::Write { file, place, length, data, kill_set_id } => {
                 self.write(file, place, length, (&data, kill_set_id), now)
             }
@@ -68,12 +73,7 @@ impl Partition {
             Command::Fold { file, extent, bytes, times } => self.fold(file, extent, &bytes, times),
             Command::Purged { file } => Ok(self.purged(file)),
             Command::Unlink { parent, name } => self.unlink(parent, &name, now),
-            Command::DropLink { file } => Ok(self.drop_link(file, now)),
             Command::RemoveDirectory { parent, name } => self.remove_directory(parent, &name, now),
-            Command::Seal { directory } => self.seal(directory, (session, stamp.number)),
-            Command::Unseal { directory, mark } => self.unseal(directory, (session, mark)),
-            Command::RemoveEntry { parent, name, directory } => self.remove_entry(parent, &name, directory, now),
-            Command::DropDirectory { directory } => self.drop_directory(directory, now),
             Command::CloseSession { session } => Ok(self.close_session(session)),
             other => self.perform_on_inode(session, other, now),
         }
@@ -92,7 +92,7 @@ impl Partition {
             Command::Lock { file, lock, .. } => self.lock(Holder { session, owner: lock.owner }, file, &lock),
             Command::Allocate { file, offset, length, mode } => self.allocate(file, (offset, length), mode, now),
             Command::Punched { file, generation } => self.punched(file, generation),
-            moving => self.perform_move(session, moving, now),
+            named => self.perform_named(named, now),
         }
     }
 
@@ -105,16 +105,26 @@ impl Partition {
         }
     }
 
-    /// Renames, whole or in steps.
-    fn perform_move(&mut self, session: Session, command: Command, now: Timestamp) -> Outcome<Answer> {
+    /// Names of inodes that are there, and what is done in several partitions.
+    fn perform_named(&mut self, command: Command, now: Timestamp) -> Outcome<Answer> {
         match command {
-            Command::Rename { from, to, mode, sealed } => self.rename(&from, &to, mode, sealed, now),
-            Command::MoveOut { from, to, exchange } => self.move_out(session, &from, to, exchange),
-            Command::MoveIn { to, file, kind, mode, expected } => self.move_in(&to, (file, kind), mode, expected, now),
-            Command::MoveDone { from, file } => self.move_done(&from, file, now),
-            Command::MoveBack { from, file } => self.move_back(&from, file),
-            Command::SetParent { directory, parent } => self.set_parent(directory, parent, now),
+            Command::Link { file, parent, name } => self.link(file, parent, name, now),
+            Command::Rename { from, to, mode } => self.rename(&from, &to, mode, now),
+            Command::Touch { file } => Ok(self.touch(file, now)),
+            Command::Prepare { intent, parts } => self.prepare(intent, parts),
+            Command::Commit { intent, parts, others } => self.commit(intent, parts, others, now),
+            Command::Settle { intent, commit } => Ok(self.settle(intent, commit, now)),
+            Command::Decide { intent } => self.decide(intent, now),
+            Command::Ended { intent } => Ok(self.ended(intent)),
             asked => self.ask(asked, now),
         }
+    }
+
+    /// Refused for a directory that is split, or that is about to be: fragments have to be changed with it.
+    pub(crate) fn check_changeable(&self, file: FileId) -> Outcome<()> {
+        if self.is_split(file) {
+            return Err(split(file));
+        }
+        self.intents.check(file, What::Shut, None)
     }
 }

@@ -1,17 +1,18 @@
-//! The entries of one directory, ordered by cookie.
+//! The entries of one directory, or of a fragment of one, ordered by cookie.
 //!
 //! A cookie is made of the name's hash and a discriminator among names with the same hash, and stays with the entry. So a
 //! listing goes on where it stopped, whatever came or went in between, and a name is found without a second index.
 
 use crate::weight;
-use placement::FileId;
+use placement::{FileId, name_hash};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use wire::{COOKIE_FIRST, DirEntry, Kind, Name, Object, Outcome, Refusal, RenameTo, Session};
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use wire::{COOKIE_FIRST, DirEntry, Kind, Name, Object, Outcome, Refusal};
 
 /// Bits of a cookie that tell names with one hash apart.
 const DISCRIMINATOR_BITS: u32 = 8;
+/// So many names with one hash can be in a directory.
+pub const HASH_NAMES_MAX: u64 = 1 << DISCRIMINATOR_BITS;
 /// Bits of the hash in a cookie: what is left below [`COOKIE_FIRST`].
 pub const HASH_BITS: u32 = COOKIE_FIRST.trailing_zeros() - DISCRIMINATOR_BITS;
 
@@ -22,8 +23,10 @@ pub struct Directory {
     subdirectories: u32,
     /// The directory above; the root's is itself.
     pub parent: FileId,
-    /// It is being removed by this session; the mark says by which of its tries.
-    pub seal: Option<(Session, u64)>,
+    /// Of a fragment: its directory.
+    pub of: Option<FileId>,
+    /// Of a directory that is split: where its entries are, in the order of hashes. Empty when they are here.
+    fragments: Vec<FileId>,
     /// What the entries count for in the pool.
     bytes: u64,
 }
@@ -34,16 +37,6 @@ pub struct Entry {
     pub name: Name,
     pub file: FileId,
     pub kind: Kind,
-    /// It is on its way to a directory elsewhere.
-    pub moving: Option<Box<Moving>>,
-}
-
-/// Where an entry moves.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Moving {
-    pub session: Session,
-    pub to: RenameTo,
-    pub exchange: Option<(FileId, Kind)>,
 }
 
 /// How names are hashed: the pool's seed, and how many bits are used (few in tests, so that hashes collide).
@@ -56,14 +49,14 @@ pub struct NameHash {
 impl NameHash {
     /// The first cookie that the name may have.
     fn cookie(self, name: &Name) -> u64 {
-        let hash = xxh3_64_with_seed(name.as_bytes(), self.seed) >> (u64::BITS - self.bits);
+        let hash = name_hash(self.seed, name.as_bytes()) >> (u64::BITS - self.bits);
         COOKIE_FIRST | hash << DISCRIMINATOR_BITS
     }
 }
 
 impl Directory {
     pub fn new(parent: FileId) -> Self {
-        Self { entries: BTreeMap::new(), subdirectories: 0, parent, seal: None, bytes: 0 }
+        Self { entries: BTreeMap::new(), subdirectories: 0, parent, of: None, fragments: Vec::new(), bytes: 0 }
     }
 
     pub fn len(&self) -> usize {
@@ -79,7 +72,33 @@ impl Directory {
     }
 
     pub fn weight(&self) -> u64 {
-        self.bytes
+        self.bytes + weight::fragments(&self.fragments)
+    }
+
+    pub fn fragments(&self) -> &[FileId] {
+        &self.fragments
+    }
+
+    /// From now on the entries are in fragments, or, without any, here.
+    pub fn set_fragments(&mut self, fragments: Vec<FileId>) {
+        self.entries.clear();
+        (self.subdirectories, self.bytes, self.fragments) = (0, 0, fragments);
+    }
+
+    /// Makes this a fragment with the entries of its directory, which keep their cookies.
+    pub fn fill(&mut self, directory: FileId, entries: Vec<DirEntry>) {
+        self.of = Some(directory);
+        for DirEntry { name, file, kind, cookie } in entries {
+            self.bytes += weight::entry(&name);
+            self.subdirectories += u32::from(kind == Kind::Directory);
+            self.entries.insert(cookie, Entry { name, file, kind });
+        }
+    }
+
+    /// Whether the name's hash has room for one more name besides those that `held` marks may bring.
+    pub fn has_room(&self, hash: NameHash, name: &Name, held: usize) -> bool {
+        let first = hash.cookie(name);
+        self.entries.range(first..first + (1 << DISCRIMINATOR_BITS)).count() + held < 1 << DISCRIMINATOR_BITS
     }
 
     pub fn get(&self, hash: NameHash, name: &Name) -> Option<&Entry> {
@@ -90,7 +109,7 @@ impl Directory {
             .find(|entry| entry.name == *name)
     }
 
-    pub fn get_mut(&mut self, hash: NameHash, name: &Name) -> Option<&mut Entry> {
+    fn get_mut(&mut self, hash: NameHash, name: &Name) -> Option<&mut Entry> {
         let first = hash.cookie(name);
         let mut candidates = self.entries.range_mut(first..first + (1 << DISCRIMINATOR_BITS));
         candidates.find(|(_, entry)| entry.name == *name).map(|(_, entry)| entry)
@@ -101,7 +120,7 @@ impl Directory {
         let cookie = self.free_cookie(hash.cookie(&name), &name)?;
         self.bytes += weight::entry(&name);
         self.subdirectories += u32::from(kind == Kind::Directory);
-        self.entries.insert(cookie, Entry { name, file, kind, moving: None });
+        self.entries.insert(cookie, Entry { name, file, kind });
         Ok(())
     }
 
@@ -109,7 +128,7 @@ impl Directory {
         let end = first + (1 << DISCRIMINATOR_BITS);
         let taken = self.entries.range(first..end).map(|(cookie, _)| *cookie);
         let free = taken.fold(first, |free, cookie| if cookie == free { free + 1 } else { free });
-        let limit = 1 << DISCRIMINATOR_BITS;
+        let limit = HASH_NAMES_MAX;
         (free < end).then_some(free).ok_or_else(|| Refusal::TooLarge { object: Object::text(name.as_bytes()), limit })
     }
 
@@ -127,7 +146,7 @@ impl Directory {
     pub fn replace(&mut self, hash: NameHash, name: &Name, file: FileId, kind: Kind) {
         let Some(entry) = self.get_mut(hash, name) else { return };
         let was = std::mem::replace(&mut entry.kind, kind);
-        (entry.file, entry.moving) = (file, None);
+        entry.file = file;
         self.subdirectories += u32::from(kind == Kind::Directory);
         self.subdirectories -= u32::from(was == Kind::Directory);
     }
@@ -141,11 +160,6 @@ impl Directory {
             cookie,
         };
         self.entries.range(after.saturating_add(1)..).take(max).map(listed).collect()
-    }
-
-    /// Entries on their way elsewhere.
-    pub fn moving(&self) -> impl Iterator<Item = (&Entry, &Moving)> {
-        self.entries.values().filter_map(|entry| Some((entry, entry.moving.as_deref()?)))
     }
 }
 

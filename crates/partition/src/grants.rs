@@ -193,8 +193,9 @@ impl Grants {
         Shown { access: inode.access(), attributes }
     }
 
-    /// An inode has changed, if it shows anything else than before.
+    /// An inode has changed, if it shows anything else than before. What a fragment shows, its directory does.
     pub fn changed(&mut self, file: FileId, inode: &mut Inode, before: &Shown, stripe_bytes: u64) {
+        let file = inode.directory_of(file);
         let Asker { watcher, others, .. } = self.asker;
         let touched = std::mem::take(&mut inode.granted.touched);
         let ruled = std::mem::take(&mut inode.granted.ruled);
@@ -224,7 +225,8 @@ impl Grants {
     pub fn entries_changed(&mut self, directory: FileId, inode: &mut Inode) {
         let Asker { watcher, others, .. } = self.asker;
         if !others.is_empty() {
-            self.notes.push(Note { recall: Recall::Names(directory), tell: inode.granted.content.take(others) });
+            let recall = Recall::Names(inode.directory_of(directory));
+            self.notes.push(Note { recall, tell: inode.granted.content.take(others) });
         }
         if let Some(watcher) = watcher {
             inode.granted.content = inode.granted.content.with(watcher);
@@ -342,7 +344,7 @@ impl Partition {
         } else {
             None
         };
-        Answer::Removed { gone, elsewhere: None }
+        Answer::Removed { gone }
     }
 
     fn grant(&mut self, subject: Subject, outcome: &mut Outcome<Answer>) {
@@ -357,12 +359,12 @@ impl Partition {
                 attributes.lasting = fresh && self.grant_attributes(attributes.file);
             }
             (Subject::Names(directory), found) => {
-                self.grants.seen(Recall::Names(directory));
+                self.grants.seen(Recall::Names(self.directory_of(directory)));
                 if let Ok(Answer::Found { attributes: Some(attributes), .. }) = found {
                     self.grants.seen(Recall::Attributes(attributes.file));
                     attributes.lasting = self.grant_attributes(attributes.file);
                 }
-                if matches!(found, Ok(_) | Err(Refusal::NotFound(_))) {
+                if matches!(found, Ok(Answer::Found { .. } | Answer::Entries(_)) | Err(Refusal::NotFound(_))) {
                     self.grant_content(directory);
                 }
             }
@@ -394,6 +396,36 @@ impl Partition {
     pub(crate) fn is_held_by_another(&self, file: FileId) -> bool {
         let asker = self.grants.asker.session;
         self.inodes.get(&file).is_some_and(|inode| inode.opens.iter().any(|(holder, _)| *holder != asker))
+    }
+
+    /// An intent holds an inode or an entry: what others keep of it is taken back before it is decided.
+    pub(crate) fn recall_held(&mut self, file: FileId, entry: bool) {
+        let others = self.grants.asker.others;
+        let Some(inode) = self.inodes.get_mut(&file).filter(|_| !others.is_empty()) else { return };
+        let shown = inode.directory_of(file);
+        let tell = inode.granted.attributes.take(others);
+        self.grants.notes.push(Note { recall: Recall::Attributes(shown), tell });
+        if entry {
+            let tell = inode.granted.content.take(others);
+            self.grants.notes.push(Note { recall: Recall::Names(shown), tell });
+        }
+    }
+
+    /// The entries of a directory are in other partitions from now on: who keeps names is known here no more.
+    pub(crate) fn recall_names(&mut self, directory: FileId) {
+        let Some(inode) = self.inodes.get_mut(&directory) else { return };
+        let tell = inode.granted.content.take(Watchers::ALL);
+        if !tell.is_empty() {
+            self.grants.notes.push(Note { recall: Recall::Names(directory), tell });
+        }
+    }
+
+    /// What is done next was asked for by this session. When another one does it, its own kernel does not know either.
+    pub(crate) fn done_for(&mut self, session: Session) {
+        let Asker { session: doer, watcher, others } = self.grants.asker;
+        if let Some(own) = watcher.filter(|_| doer != session) {
+            self.grants.asker = Asker { session: doer, watcher: None, others: others.with(own) };
+        }
     }
 
     fn grant_content(&mut self, file: FileId) {

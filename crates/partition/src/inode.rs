@@ -17,6 +17,9 @@ const BLOCK_BYTES: u64 = 512;
 /// `relatime`: a last read older than this is moved by any read.
 const ACCESSED_SECONDS_MAX: i64 = 24 * 3600;
 
+/// The most names of an inode, as with ext4: enough for any tool, and a loop that only links is stopped.
+pub const LINKS_MAX: u32 = 65_000;
+
 /// Everything about a file but its striped bytes.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Inode {
@@ -260,20 +263,23 @@ impl Inode {
         true
     }
 
-    /// Whether the session has it open, or sealed it.
+    /// The directory whose entries are here: itself, or of a fragment its directory.
+    pub fn directory_of(&self, file: FileId) -> FileId {
+        match &self.body {
+            Body::Directory(entries) => entries.of.unwrap_or(file),
+            _ => file,
+        }
+    }
+
+    /// Whether the session has it open.
     pub fn is_held_by(&self, session: Session) -> bool {
-        let sealed =
-            matches!(&self.body, Body::Directory(entries) if entries.seal.is_some_and(|seal| seal.0 == session));
-        sealed || self.is_locked_by(session) || self.opens.iter().any(|(holder, _)| *holder == session)
+        self.is_locked_by(session) || self.opens.iter().any(|(holder, _)| *holder == session)
     }
 
     /// The session is no more.
     pub fn released_by(&mut self, session: Session) {
         self.opens.retain(|(holder, _)| *holder != session);
         self.unlocked_by(session);
-        if let Body::Directory(entries) = &mut self.body {
-            entries.seal = entries.seal.filter(|seal| seal.0 != session);
-        }
     }
 
     /// Whether nothing refers to it any more.

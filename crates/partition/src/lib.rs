@@ -31,10 +31,13 @@ mod files;
 mod grants;
 mod hasher;
 mod inode;
+mod intent;
+mod intents;
 mod locks;
 mod moves;
 mod names;
 mod partition;
+mod parts;
 mod removal;
 mod weight;
 mod whole;
@@ -42,7 +45,7 @@ mod xattr;
 
 pub use grants::{Asker, Note, Watcher, Watchers};
 pub use locks::{Holder, LOCKS_MAX};
-pub use partition::{Partition, Settings};
+pub use partition::{Partition, SPLIT_ENTRIES, Settings};
 pub use weight::{ENTRY_BYTES, INODE_BYTES};
 pub use whole::{Head, Told};
 

@@ -2,25 +2,68 @@
 
 use crate::{
     Partition, acl,
-    directory::{Directory, Entry},
-    inode::{Body, Inode},
+    directory::{Directory, Entry, HASH_NAMES_MAX},
+    inode::{Body, Inode, LINKS_MAX},
+    intents::What,
+    partition::split,
 };
 use placement::FileId;
 use wire::{
-    ACL_DEFAULT, Answer, Heritage, Kind, LIST_ENTRIES_MAX, Name, NewInode, NewKind, Object, Outcome, Refusal,
-    SET_GROUP_ID, Session, Timestamp, Wish,
+    ACL_DEFAULT, Answer, Heritage, Intent, Kind, LIST_ENTRIES_MAX, Name, NewInode, NewKind, Object, Outcome, Refusal,
+    SET_GROUP_ID, Session, Target, Timestamp, Wish,
 };
 
 impl Partition {
     pub(crate) fn lookup(&self, parent: FileId, name: &Name) -> Outcome<Answer> {
-        let entry = self.entry(parent, name)?;
-        let attributes = self.attributes(entry.file).ok();
-        Ok(Answer::Found { file: entry.file, kind: entry.kind, attributes })
+        let answer = match self.entry(parent, name) {
+            Ok(Entry { file, kind, .. }) => {
+                Answer::Found { file: *file, kind: *kind, attributes: self.whole_attributes(*file).ok() }
+            }
+            Err(Refusal::NotFound(Object::Entry { .. })) if !self.intents.is_empty() => Answer::NoEntry,
+            Err(refusal) => return Err(refusal),
+        };
+        if self.intents.is_empty() {
+            return Ok(answer);
+        }
+        match self.intents.holder(parent, What::Entry(name.clone())) {
+            None if answer == Answer::NoEntry => Err(Refusal::NotFound(Object::entry(parent, name))),
+            held => Ok(Self::unsettled(held.into_iter().collect(), answer)),
+        }
+    }
+
+    /// Attributes that need nothing from fragments elsewhere, and that nobody is about to change.
+    fn whole_attributes(&self, file: FileId) -> Outcome<wire::Attributes> {
+        match self.stat(file)? {
+            Answer::Attributes(attributes) => Ok(attributes),
+            _ => Err(Refusal::Stale(Object::File(file))),
+        }
+    }
+
+    pub(crate) fn stat(&self, file: FileId) -> Outcome<Answer> {
+        let attributes = self.attributes(file)?;
+        if self.is_split(file) {
+            return Err(split(file));
+        }
+        Ok(Self::unsettled(self.intents.holders(file), Answer::Attributes(attributes)))
+    }
+
+    pub(crate) fn fragments(&self, directory: FileId) -> Outcome<Answer> {
+        let (attributes, heritage) = (self.attributes(directory)?, self.heritage(directory)?);
+        let fragments = self.directory(directory)?.fragments().to_vec();
+        let held = self.intents.holder(directory, What::Inode);
+        Ok(Self::unsettled(held.into_iter().collect(), Answer::Fragments { attributes, heritage, fragments }))
+    }
+
+    pub(crate) fn parent(&self, directory: FileId) -> Outcome<Answer> {
+        let answer = Answer::Parent(self.directory(directory)?.parent);
+        let held = self.intents.holder(directory, What::Inode);
+        Ok(Self::unsettled(held.into_iter().collect(), answer))
     }
 
     pub(crate) fn list(&self, directory: FileId, after: u64, max: u32) -> Outcome<Answer> {
         let max = max.min(LIST_ENTRIES_MAX) as usize;
-        Ok(Answer::Entries(self.directory(directory)?.list(after, max)))
+        let answer = Answer::Entries(self.entries_of(directory)?.list(after, max));
+        Ok(Self::unsettled(self.intents.entry_holders(directory), answer))
     }
 
     pub(crate) fn read_link(&self, file: FileId) -> Outcome<Answer> {
@@ -45,7 +88,7 @@ impl Partition {
     ) -> Outcome<Answer> {
         self.check_free(parent, &name)?;
         let new = acl::inherit(&self.heritage(parent)?, new);
-        let mut inode = Inode::new(new, parent, now);
+        let mut inode = Inode::new(new, self.directory_of(parent), now);
         inode.become_whole(whole);
         if let Some(session) = opener {
             inode.opened(session);
@@ -68,7 +111,7 @@ impl Partition {
         opener: Session,
         now: Timestamp,
     ) -> Outcome<Answer> {
-        self.open_directory(parent)?;
+        self.check_takes_inodes(parent)?;
         let new = acl::inherit(&self.heritage(parent)?, NewInode { kind: NewKind::File, ..new });
         let mut inode = Inode::new(new, parent, now);
         (inode.names, inode.linkable) = (0, linkable);
@@ -77,30 +120,40 @@ impl Partition {
         self.opened_answer(file, None)
     }
 
-    pub(crate) fn make_directory(
-        &mut self,
-        parent: FileId,
-        new: &NewInode,
-        heritage: &Heritage,
-        now: Timestamp,
-    ) -> Answer {
-        let new = acl::inherit(heritage, NewInode::new(NewKind::Directory, new.mode, new.owner));
-        let inode = Inode::new(new, parent, now);
-        let attributes = inode.attributes(parent, self.stripe_bytes());
-        let file = self.add(inode);
-        Answer::Attributes(wire::Attributes { file, ..attributes })
+    /// Whether a directory, be it split, is not removed.
+    fn check_takes_inodes(&self, directory: FileId) -> Outcome<()> {
+        match self.inode(directory)?.names {
+            0 => Err(Refusal::NotFound(Object::File(directory))),
+            _ => self.directory(directory).map(drop),
+        }
     }
 
-    pub(crate) fn enter(
-        &mut self,
-        parent: FileId,
-        name: Name,
-        (file, kind): (FileId, Kind),
-        now: Timestamp,
-    ) -> Outcome<Answer> {
+    pub(crate) fn link(&mut self, file: FileId, parent: FileId, name: Name, now: Timestamp) -> Outcome<Answer> {
+        self.check_linkable(file, None)?;
         self.check_free(parent, &name)?;
+        let kind = self.inode(file)?.kind();
         self.edit_entries(parent, now, |entries, hash| entries.insert(hash, name, file, kind))?;
-        Ok(Answer::Done)
+        self.add_name(file, now)?;
+        self.attributes(file).map(Answer::Attributes)
+    }
+
+    pub(crate) fn add_name(&mut self, file: FileId, now: Timestamp) -> Outcome<()> {
+        self.edit(file, |inode| {
+            (inode.names, inode.linkable, inode.changed) = (inode.names + 1, false, now);
+            Ok(())
+        })
+    }
+
+    /// Whether an inode here may have one more name.
+    pub(crate) fn check_linkable(&self, file: FileId, own: Option<Intent>) -> Outcome<()> {
+        self.intents.check(file, What::Inode, own)?;
+        let (inode, object) = (self.inode(file)?, Object::File(file));
+        match inode.names {
+            _ if inode.kind() == Kind::Directory => Err(Refusal::NotPermitted(object)),
+            0 if !inode.linkable => Err(Refusal::NotFound(object)),
+            LINKS_MAX.. => Err(Refusal::TooManyLinks { object, limit: LINKS_MAX }),
+            _ => Ok(()),
+        }
     }
 
     /// What the directory hands down to what is made in it.
@@ -113,36 +166,59 @@ impl Partition {
 
     /// The entry; refused when there is none.
     pub(crate) fn entry(&self, parent: FileId, name: &Name) -> Outcome<&Entry> {
-        let found = self.directory(parent)?.get(self.names(), name);
+        let found = self.entries_of(parent)?.get(self.names(), name);
         found.ok_or_else(|| Refusal::NotFound(Object::entry(parent, name)))
     }
 
-    /// The entry, when it may be changed now: not while it is on its way elsewhere.
-    pub(crate) fn settled_entry(&self, parent: FileId, name: &Name) -> Outcome<(FileId, Kind)> {
+    /// The entry, when it may be changed now: no intent holds it.
+    pub(crate) fn settled_entry(&self, parent: FileId, name: &Name) -> Outcome<Target> {
+        self.check_entry_free(parent, name, None)?;
         let entry = self.entry(parent, name)?;
-        if entry.moving.is_some() {
-            return Err(Refusal::Busy(Object::entry(parent, name)));
-        }
         Ok((entry.file, entry.kind))
     }
 
-    /// The directory, when it takes entries: it is not removed, and not about to be.
+    /// Refused when another intent than `own` holds the entry, or its whole directory.
+    pub(crate) fn check_entry_free(&self, parent: FileId, name: &Name, own: Option<Intent>) -> Outcome<()> {
+        if self.intents.is_empty() {
+            return Ok(());
+        }
+        self.intents.check(parent, What::Shut, own)?;
+        self.intents.check(parent, What::Entry(name.clone()), own)
+    }
+
+    /// The directory, when it takes entries: it is not removed, nor about to be, and its entries are here.
     pub(crate) fn open_directory(&self, directory: FileId) -> Outcome<&Directory> {
-        let inode = self.inode(directory)?;
-        let entries = inode.directory(directory)?;
-        if inode.names == 0 {
+        self.open_directory_for(directory, None)
+    }
+
+    /// The same for an intent, which may have shut it itself.
+    pub(crate) fn open_directory_for(&self, directory: FileId, own: Option<Intent>) -> Outcome<&Directory> {
+        let entries = self.entries_of(directory)?;
+        if self.inode(directory)?.names == 0 {
             return Err(Refusal::NotFound(Object::File(directory)));
         }
-        if entries.seal.is_some() {
-            return Err(Refusal::Busy(Object::File(directory)));
-        }
+        self.intents.check(directory, What::Shut, own)?;
         Ok(entries)
     }
 
     fn check_free(&self, parent: FileId, name: &Name) -> Outcome<()> {
-        match self.open_directory(parent)?.get(self.names(), name) {
+        let entries = self.open_directory(parent)?;
+        self.check_entry_free(parent, name, None)?;
+        match entries.get(self.names(), name) {
             Some(_) => Err(Refusal::Exists(Object::entry(parent, name))),
-            None => Ok(()),
+            None => self.check_room(parent, name),
         }
+    }
+
+    /// Refused when the directory is to be split before it takes one more entry, or the name's hash has no room.
+    pub(crate) fn check_room(&self, directory: FileId, name: &Name) -> Outcome<()> {
+        let (entries, held) = (self.entries_of(directory)?, self.intents.entries_held(directory));
+        if entries.of.is_none() && entries.len() + held >= self.split_entries() {
+            return Err(Refusal::Split { directory, bits: 0 });
+        }
+        if entries.has_room(self.names(), name, held) {
+            return Ok(());
+        }
+        Err(Refusal::TooLarge { object: Object::text(name.as_bytes()), limit: HASH_NAMES_MAX })
     }
 }

@@ -6,12 +6,17 @@ use crate::{
     grants::Grants,
     hasher::BuildFileHasher,
     inode::Inode,
+    intents::{Intents, What},
     whole::Told,
 };
-use placement::{FileId, PartitionId};
+use placement::{FRAGMENT_BITS, FileId, PartitionId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use wire::{Answer, Attributes, NewInode, NewKind, Object, Outcome, Owner, Refusal, Stamp, StripeRuns, Timestamp};
+
+/// A directory with more entries is split, unless the settings say otherwise: above this, one partition would be most of a
+/// large directory's load, and below it one message less is worth more.
+pub const SPLIT_ENTRIES: u32 = 4096;
 
 /// What all partitions of a pool share.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -22,12 +27,14 @@ pub struct Settings {
     pub stripe_bytes: u32,
     /// How many bits of a name's hash are used, 1 to 54; fewer only in tests, so that hashes collide.
     pub name_bits: u32,
+    /// A directory with more entries than this is split.
+    pub split_entries: u32,
 }
 
 impl Settings {
     /// The usual ones.
     pub fn new(seed: u64, stripe_bytes: u32) -> Self {
-        Self { seed, stripe_bytes, name_bits: HASH_BITS }
+        Self { seed, stripe_bytes, name_bits: HASH_BITS, split_entries: SPLIT_ENTRIES }
     }
 }
 
@@ -43,6 +50,7 @@ pub struct Partition {
     pub(crate) gone: BTreeMap<FileId, StripeRuns>,
     pub(crate) answered: Answered,
     pub(crate) grants: Grants,
+    pub(crate) intents: Intents,
     /// What all this counts for, bytes.
     pub(crate) bytes: u64,
     /// What the node has not yet asked for.
@@ -53,8 +61,8 @@ impl Partition {
     /// An empty partition.
     pub fn new(id: PartitionId, settings: Settings) -> Self {
         let (inodes, gone, answered) = (HashMap::default(), BTreeMap::new(), Answered::default());
-        let (grants, told) = (Grants::default(), Told::default());
-        Self { id, settings, made: 0, inodes, gone, answered, grants, bytes: 0, told }
+        let (grants, told, intents) = (Grants::default(), Told::default(), Intents::default());
+        Self { id, settings, made: 0, inodes, gone, answered, grants, intents, bytes: 0, told }
     }
 
     /// The first partition of a pool, with the root directory.
@@ -100,31 +108,69 @@ impl Partition {
 
     pub(crate) fn inode(&self, file: FileId) -> Outcome<&Inode> {
         let inode = self.inodes.get(&file).filter(|inode| !self.grants.hides(file, inode));
-        inode.ok_or(Refusal::NotFound(Object::File(file)))
+        inode.ok_or_else(|| self.missing(file))
+    }
+
+    /// Why an inode is not here: it is gone, or made by an intent that is not settled yet.
+    fn missing(&self, file: FileId) -> Refusal {
+        match self.intents.holder(file, What::Inode) {
+            Some(intent) => Refusal::Held { intent },
+            None => Refusal::NotFound(Object::File(file)),
+        }
     }
 
     pub(crate) fn directory(&self, file: FileId) -> Outcome<&Directory> {
         self.inode(file)?.directory(file)
     }
 
+    /// A directory or fragment whose entries are here; refused as `Split` when they are in fragments.
+    pub(crate) fn entries_of(&self, file: FileId) -> Outcome<&Directory> {
+        let directory = self.directory(file)?;
+        if directory.fragments().is_empty() { Ok(directory) } else { Err(split(file)) }
+    }
+
+    /// Whether it is a directory here whose entries are in fragments.
+    pub(crate) fn is_split(&self, file: FileId) -> bool {
+        self.directory(file).is_ok_and(|directory| !directory.fragments().is_empty())
+    }
+
+    /// The directory that a fragment belongs to; anything else is itself.
+    pub fn directory_of(&self, file: FileId) -> FileId {
+        self.inodes.get(&file).map_or(file, |inode| inode.directory_of(file))
+    }
+
+    pub(crate) fn split_entries(&self) -> usize {
+        self.settings.split_entries as usize
+    }
+
     pub(crate) fn attributes(&self, file: FileId) -> Outcome<Attributes> {
         Ok(self.inode(file)?.attributes(file, self.stripe_bytes()))
     }
 
+    /// An id that was never given.
+    pub(crate) fn next_id(&mut self) -> FileId {
+        self.made += 1;
+        FileId::new(self.id, self.made)
+    }
+
     /// Gives a new inode its id.
     pub(crate) fn add(&mut self, inode: Inode) -> FileId {
-        self.made += 1;
-        let file = FileId::new(self.id, self.made);
+        let file = self.next_id();
+        self.insert_inode(file, inode);
+        file
+    }
+
+    /// Adds an inode whose id was given before.
+    pub(crate) fn insert_inode(&mut self, file: FileId, inode: Inode) {
         self.bytes += inode.weight();
         self.inodes.insert(file, inode);
-        file
     }
 
     /// Changes an inode, keeps count of what it weighs, and takes back what kernels keep of what has changed.
     pub(crate) fn edit<R>(&mut self, file: FileId, change: impl FnOnce(&mut Inode) -> Outcome<R>) -> Outcome<R> {
         let stripe_bytes = self.stripe_bytes();
         let inode = self.inodes.get_mut(&file).filter(|inode| !self.grants.hides(file, inode));
-        let inode = inode.ok_or(Refusal::NotFound(Object::File(file)))?;
+        let Some(inode) = inode else { return Err(self.missing(file)) };
         let (before, shown) = (inode.weight(), self.grants.shown(inode, stripe_bytes));
         let outcome = change(inode);
         self.bytes = self.bytes + inode.weight() - before;
@@ -151,4 +197,9 @@ impl Partition {
             }
         })
     }
+}
+
+/// What a client is told that looks for entries in a directory which is split.
+pub fn split(directory: FileId) -> Refusal {
+    Refusal::Split { directory, bits: u8::try_from(FRAGMENT_BITS).expect("a few bits") }
 }

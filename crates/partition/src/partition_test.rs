@@ -4,8 +4,8 @@ use crate::{Partition, Settings};
 use bytes::Bytes;
 use placement::{FileId, PartitionId};
 use wire::{
-    Answer, Attributes, Changes, Command, Content, Kind, Name, NewInode, NewKind, OpenFlags, Outcome, Owner, Refusal,
-    RenameFrom, RenameMode, RenameTo, Session, Stamp, TimeChange, Timestamp, Wish, WritePlace,
+    Answer, Attributes, Changes, Command, Content, Heritage, Intent, Kind, Name, NewInode, NewKind, OpenFlags, Outcome,
+    Owner, Part, Refusal, RenameFrom, RenameMode, RenameTo, Session, Stamp, TimeChange, Timestamp, Wish, WritePlace,
 };
 
 const ROOT: FileId = FileId::ROOT;
@@ -82,6 +82,10 @@ impl Bench {
     }
 }
 
+pub fn intent(number: u64) -> Intent {
+    Intent { number, session: Session(1), coordinator: PartitionId(0) }
+}
+
 fn at(secs: i64) -> Timestamp {
     Timestamp { secs, nanos: 0 }
 }
@@ -92,7 +96,7 @@ fn name(text: &str) -> Name {
 
 fn rename(source: &str, target: &str) -> Command {
     let (from, to) = (RenameFrom { parent: ROOT, name: name(source) }, RenameTo { parent: ROOT, name: name(target) });
-    Command::Rename { from, to, mode: RenameMode::Replace, sealed: None }
+    Command::Rename { from, to, mode: RenameMode::Replace }
 }
 
 #[test]
@@ -229,28 +233,13 @@ fn appends_keep_their_places_when_the_size_is_set_to_what_it_is() {
 }
 
 #[test]
-fn a_sealed_directory_takes_no_entry_until_it_is_unsealed_or_its_client_is_gone() {
-    let mut bench = Bench::new();
-    let directory = bench.create(ROOT, "d", NewKind::Directory).file;
-    let inode = NewInode::new(NewKind::File, 0, Owner::default());
-    let create = Command::Create { parent: directory, name: name("f"), inode, open: false, whole: Wish::No };
-    let Answer::Sealed { mark } = bench.apply(Command::Seal { directory }) else { panic!("it is empty") };
-    assert!(matches!(bench.try_to(create.clone()), Err(Refusal::Busy(_))));
-    assert!(matches!(bench.try_to(Command::Seal { directory }), Err(Refusal::Busy(_))), "one at a time");
-    bench.apply(Command::Unseal { directory, mark: mark + 1 });
-    assert!(bench.try_to(create.clone()).is_err(), "the seal of another try stays");
-    bench.apply(Command::CloseSession { session: Session(1) });
-    bench.apply(create);
-    assert!(matches!(bench.try_to(Command::Seal { directory }), Err(Refusal::NotEmpty(_))));
-}
-
-#[test]
 fn a_removed_directory_that_is_open_takes_no_entry() {
     let mut bench = Bench::new();
     let directory = bench.create(ROOT, "d", NewKind::Directory).file;
     bench.apply(Command::Open { file: directory, flags: OpenFlags::READ, whole: Wish::No });
     bench.apply(Command::RemoveDirectory { parent: ROOT, name: name("d") });
-    let enter = Command::Enter { parent: directory, name: name("f"), file: ROOT, kind: Kind::File };
+    let enter = Part::Entry { directory, name: name("f"), was: None, becomes: Some((ROOT, Kind::File)) };
+    let enter = Command::Prepare { intent: intent(1), parts: vec![enter] };
     assert!(matches!(bench.try_to(enter), Err(Refusal::NotFound(_))));
     assert_eq!(bench.stat(directory).links, 0);
     bench.apply(Command::Close { file: directory });
@@ -284,12 +273,12 @@ fn random_command(next: &mut impl FnMut(u64) -> u64) -> Command {
     let inode = NewInode::new(next_kind(next(4)), 0o644, Owner::default());
     let place = if next(2) == 0 { WritePlace::End } else { WritePlace::At(next(9000)) };
     let size = Some(next(9000));
-    match next(18) {
+    match next(22) {
         0..=3 => Command::Create { parent, name: text(next(6)), inode, open: next(2) == 0, whole: Wish::No },
         4 => Command::Unlink { parent, name: text(next(6)) },
         5 => Command::RemoveDirectory { parent, name: text(next(6)) },
-        6 => Command::Rename { from, to, mode: RenameMode::Replace, sealed: None },
-        7 => Command::Rename { from, to, mode: RenameMode::Exchange, sealed: None },
+        6 => Command::Rename { from, to, mode: RenameMode::Replace },
+        7 => Command::Rename { from, to, mode: RenameMode::Exchange },
         8 | 9 => Command::Write { file, place, length: 5, data: Bytes::from_static(b"bytes"), kill_set_id: false },
         10 => Command::Write { file, place, length: 5000, data: Bytes::new(), kill_set_id: false },
         11 => Command::Wrote { file, generation: 1, end: next(9000) },
@@ -298,7 +287,33 @@ fn random_command(next: &mut impl FnMut(u64) -> u64) -> Command {
         14 => Command::Open { file, flags, whole: Wish::No },
         15 => Command::Close { file },
         16 => Command::TrimDone { file, generation: 1 + u32::from(next(2) == 0) },
-        _ => Command::MoveOut { from, to, exchange: None },
+        _ => random_step(next, parent, file),
+    }
+}
+
+/// A step of one of few intents, about the same names and files.
+fn random_step(next: &mut impl FnMut(u64) -> u64, parent: FileId, file: FileId) -> Command {
+    let intent = intent(next(6));
+    match next(8) {
+        0..=3 => Command::Prepare { intent, parts: vec![random_part(next, parent, file)] },
+        4 => Command::Commit { intent, parts: vec![random_part(next, parent, file)], others: vec![PartitionId(1)] },
+        5 => Command::Settle { intent, commit: next(2) == 0 },
+        6 => Command::Decide { intent },
+        _ => Command::Ended { intent },
+    }
+}
+
+fn random_part(next: &mut impl FnMut(u64) -> u64, parent: FileId, file: FileId) -> Part {
+    let mut target = || (next(2) == 0).then_some((file, Kind::File));
+    let (was, becomes) = (target(), target());
+    let inode = NewInode::new(NewKind::Directory, 0o755, Owner::default());
+    match next(9) {
+        0..=3 => Part::Entry { directory: parent, name: name(&format!("n{}", next(6))), was, becomes },
+        4 => Part::Name { file },
+        5 => Part::Unname { file },
+        6 => Part::Make { parent, inode, heritage: Heritage::default() },
+        7 => Part::Remove { directory: file, fragments: Vec::new() },
+        _ => Part::Shut { directory: parent },
     }
 }
 
@@ -331,6 +346,7 @@ fn what_is_counted_is_what_is_there() {
         }
         let inodes: u64 = bench.partition.inodes.values().map(crate::inode::Inode::weight).sum();
         let gone: u64 = bench.partition.gone.values().map(crate::weight::runs).sum();
-        assert_eq!(bench.partition.bytes(), inodes + gone, "seed {seed}");
+        let reserved: u64 = bench.partition.intents.prepared.values().map(|prepared| prepared.reserved).sum();
+        assert_eq!(bench.partition.bytes(), inodes + gone + reserved, "seed {seed}");
     }
 }

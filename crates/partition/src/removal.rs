@@ -1,8 +1,12 @@
 //! Removing: names, inodes, directories, sessions, and what is left for others to finish.
 
-use crate::{Partition, weight};
+use crate::{
+    Partition,
+    intents::{Decided, What},
+    weight,
+};
 use placement::FileId;
-use wire::{Answer, Gone, Kind, Leftovers, Move, Name, Object, Outcome, Refusal, RenameFrom, Session, Timestamp};
+use wire::{Answer, Gone, Intent, Kind, Leftovers, Name, Object, Outcome, Refusal, Session, Timestamp};
 
 impl Partition {
     pub(crate) fn unlink(&mut self, parent: FileId, name: &Name, now: Timestamp) -> Outcome<Answer> {
@@ -10,21 +14,12 @@ impl Partition {
         if kind == Kind::Directory {
             return Err(Refusal::IsDirectory(Object::entry(parent, name)));
         }
-        self.edit_entries(parent, now, |entries, hash| Ok(entries.remove(hash, name)))?;
-        Ok(self.drop_or_point(file, now))
-    }
-
-    /// Drops a name of an inode that is here, or says that it is elsewhere.
-    fn drop_or_point(&mut self, file: FileId, now: Timestamp) -> Answer {
-        if self.is_home_of(file) {
-            self.drop_link(file, now)
-        } else {
-            Answer::Removed { gone: None, elsewhere: Some(file) }
+        if !self.is_home_of(file) {
+            return Ok(Answer::Spread);
         }
-    }
-
-    pub(crate) fn drop_link(&mut self, file: FileId, now: Timestamp) -> Answer {
-        Answer::Removed { gone: self.drop_name(file, now), elsewhere: None }
+        self.intents.check(file, What::Inode, None)?;
+        self.edit_entries(parent, now, |entries, hash| Ok(entries.remove(hash, name)))?;
+        Ok(Answer::Removed { gone: self.drop_name(file, now) })
     }
 
     /// One name less; the inode goes with its last name, or with its last close after that.
@@ -39,9 +34,10 @@ impl Partition {
         self.remove_if_unused(file)
     }
 
-    /// Removes an inode to which nothing refers any more.
+    /// Removes an inode to which nothing refers: no name, no open, no kernel, no intent that may give it a name.
     pub(crate) fn remove_if_unused(&mut self, file: FileId) -> Option<Gone> {
-        let unused = self.inodes.get(&file)?.is_unused() && !self.grants.keeps(file);
+        let held = self.grants.keeps(file) || self.intents.holder(file, What::Inode).is_some();
+        let unused = self.inodes.get(&file)?.is_unused() && !held;
         if unused { self.remove_inode(file) } else { None }
     }
 
@@ -77,7 +73,7 @@ impl Partition {
         if last {
             self.note_closed(file);
         }
-        Ok(Answer::Removed { gone, elsewhere: None })
+        Ok(Answer::Removed { gone })
     }
 
     pub(crate) fn remove_directory(&mut self, parent: FileId, name: &Name, now: Timestamp) -> Outcome<Answer> {
@@ -85,58 +81,19 @@ impl Partition {
         if kind != Kind::Directory {
             return Err(Refusal::NotDirectory(Object::entry(parent, name)));
         }
-        if !self.is_home_of(file) {
-            return Ok(Answer::Elsewhere(file));
+        if !self.is_home_of(file) || self.is_split(file) {
+            return Ok(Answer::Spread);
         }
         self.check_removable(file)?;
         self.edit_entries(parent, now, |entries, hash| Ok(entries.remove(hash, name)))?;
-        Ok(self.drop_link(file, now))
+        Ok(Answer::Removed { gone: self.drop_name(file, now) })
     }
 
-    /// Whether a directory is empty and nobody else removes it.
+    /// Whether a directory is empty, and no intent holds anything of it.
     pub(crate) fn check_removable(&self, directory: FileId) -> Outcome<()> {
+        self.intents.check_all(directory, None)?;
         let empty = self.open_directory(directory)?.is_empty();
         if empty { Ok(()) } else { Err(Refusal::NotEmpty(Object::File(directory))) }
-    }
-
-    pub(crate) fn seal(&mut self, directory: FileId, seal: (Session, u64)) -> Outcome<Answer> {
-        self.check_removable(directory)?;
-        self.edit(directory, |inode| {
-            inode.directory_mut(directory)?.seal = Some(seal);
-            Ok(Answer::Sealed { mark: seal.1 })
-        })
-    }
-
-    pub(crate) fn unseal(&mut self, directory: FileId, seal: (Session, u64)) -> Outcome<Answer> {
-        self.edit(directory, |inode| {
-            let entries = inode.directory_mut(directory)?;
-            entries.seal = entries.seal.filter(|held| *held != seal);
-            Ok(Answer::Done)
-        })
-    }
-
-    pub(crate) fn remove_entry(
-        &mut self,
-        parent: FileId,
-        name: &Name,
-        directory: FileId,
-        now: Timestamp,
-    ) -> Outcome<Answer> {
-        let (file, _) = self.settled_entry(parent, name)?;
-        if file != directory {
-            return Err(Refusal::NotFound(Object::entry(parent, name)));
-        }
-        self.edit_entries(parent, now, |entries, hash| Ok(entries.remove(hash, name)))?;
-        Ok(Answer::Done)
-    }
-
-    pub(crate) fn drop_directory(&mut self, directory: FileId, now: Timestamp) -> Outcome<Answer> {
-        let Ok(entries) = self.directory(directory) else { return Ok(Answer::Done) };
-        if !entries.is_empty() {
-            return Err(Refusal::NotEmpty(Object::File(directory)));
-        }
-        self.drop_name(directory, now);
-        Ok(Answer::Done)
     }
 
     /// Ends all that a session holds; says which files went with it.
@@ -146,7 +103,8 @@ impl Partition {
         held.extend(self.grants.let_go(session));
         held.sort_unstable();
         held.dedup();
-        self.answered.forget(session);
+        self.answered.end(session);
+        self.intents.forget_aborted(session);
         Answer::Closed(held.into_iter().filter_map(|file| self.release(file, session)).collect())
     }
 
@@ -161,23 +119,17 @@ impl Partition {
         gone
     }
 
-    /// What clients that are no more may have left: marked entries, stripes of files that are gone.
+    /// What clients that are no more may have left: intents, stripes of files that are gone.
     pub(crate) fn leftovers(&self) -> Leftovers {
-        let mut moves: Vec<Move> = self.inodes.keys().flat_map(|directory| self.moves_of(*directory)).collect();
-        moves.sort_by_key(|moved| moved.file);
+        let committed = |(intent, decided): (&Intent, &Decided)| match decided {
+            Decided::Committed(_) => Some(*intent),
+            Decided::Aborted => None,
+        };
         let gone = self.gone.iter().map(|(file, stripes)| Gone { file: *file, stripes: stripes.clone() }).collect();
-        Leftovers { moves, gone }
-    }
-
-    fn moves_of(&self, parent: FileId) -> Vec<Move> {
-        let Ok(entries) = self.directory(parent) else { return Vec::new() };
-        let told = entries.moving().map(|(entry, moving)| Move {
-            session: moving.session,
-            from: RenameFrom { parent, name: entry.name.clone() },
-            to: moving.to.clone(),
-            file: entry.file,
-            exchange: moving.exchange,
-        });
-        told.collect()
+        Leftovers {
+            prepared: self.intents.prepared.keys().copied().collect(),
+            committed: self.intents.decided.iter().filter_map(committed).collect(),
+            gone,
+        }
     }
 }

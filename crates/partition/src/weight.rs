@@ -7,7 +7,7 @@ use crate::{
     inode::{Body, FileBody},
 };
 use placement::FileId;
-use wire::{ACL_ACCESS, ACL_DEFAULT, Command, Heritage, HostFile, NewInode, NewKind, StripeRuns, Wish};
+use wire::{ACL_ACCESS, ACL_DEFAULT, Command, Heritage, HostFile, NewInode, NewKind, Part, StripeRuns, Wish};
 
 /// An inode, bytes.
 pub const INODE_BYTES: u64 = 384;
@@ -34,6 +34,24 @@ pub fn runs(stripes: &StripeRuns) -> u64 {
 /// An entry of this name.
 pub fn entry(name: &wire::Name) -> u64 {
     ENTRY_BYTES + name.as_bytes().len() as u64
+}
+
+/// Where the fragments of a directory are.
+pub fn fragments(fragments: &[FileId]) -> u64 {
+    size_of_val(fragments) as u64
+}
+
+/// What a part of an intent may add, at most.
+pub fn part(part: &Part) -> u64 {
+    match part {
+        Part::Entry { was: None, becomes: Some(_), name, .. } => entry(name),
+        Part::Make { inode, heritage, .. } => new_inode(inode) + inherited(heritage),
+        Part::Fragment { inode, entries, .. } => {
+            new_inode(inode) + entries.iter().map(|listed| entry(&listed.name)).sum::<u64>()
+        }
+        Part::Divide { fragments: ids, .. } => fragments(ids),
+        _ => 0,
+    }
 }
 
 /// What is kept of a host file.
@@ -77,9 +95,8 @@ impl Partition {
             }
             Command::Open { whole, .. } => given(*whole),
             Command::Fold { bytes, .. } => Self::fold_bytes_max(bytes.len() as u64),
-            Command::MakeDirectory { inode, heritage, .. } => new_inode(inode) + inherited(heritage),
-            Command::Enter { name, .. } => entry(name),
-            Command::MoveIn { to, .. } => entry(&to.name),
+            Command::Link { name, .. } => entry(name),
+            Command::Prepare { parts, .. } | Command::Commit { parts, .. } => parts.iter().map(part).sum(),
             Command::Rename { from, to, .. } => entry(&to.name).saturating_sub(entry(&from.name)),
             Command::Write { file, place, length, .. } => match self.inodes.get(file).map(|inode| &inode.body) {
                 Some(Body::File(body)) => body.write_weight(*place, *length, self.stripe_bytes()),

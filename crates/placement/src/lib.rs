@@ -7,10 +7,12 @@
 #![forbid(unsafe_code)]
 
 mod file;
+mod fragment;
 mod map;
 mod stripe;
 
 pub use file::{FileId, FileIdRefused};
+pub use fragment::{FRAGMENT_BITS, FRAGMENTS, fragment_of, fragment_partition, name_hash};
 pub use map::{Epoch, NodeId, PartitionCountRefused, PartitionId, PartitionMap};
 pub use stripe::{StripeNo, stripe_partition};
 

@@ -1,11 +1,11 @@
 //! What a partition is asked to do: one list of all commands. Names of answers stand behind the arrows.
 
 use crate::{
-    Acls, AllocateMode, Changes, Extent, Heritage, HostFile, Kind, Lock, Mode, Name, OpenFlags, Owner, RenameFrom,
+    Acls, AllocateMode, Changes, Extent, HostFile, Intent, Kind, Lock, Mode, Name, OpenFlags, Owner, Part, RenameFrom,
     RenameMode, RenameTo, SeekTo, Session, Times, Wish, XattrMode,
 };
 use bytes::Bytes;
-use placement::FileId;
+use placement::{FileId, PartitionId};
 use serde::{Deserialize, Serialize};
 
 /// Files up to this length live with their inode, bytes.
@@ -147,6 +147,16 @@ pub enum Command {
         /// The file.
         file: FileId,
     },
+    /// What became of an intent, at its coordinator. -> `Decided`
+    Status {
+        /// Which.
+        intent: Intent,
+    },
+    /// Where the entries of a directory are, and what it hands down. -> `Fragments`
+    Fragments {
+        /// The directory.
+        directory: FileId,
+    },
 
     /// A new inode and its entry. -> `Opened`
     Create {
@@ -245,72 +255,30 @@ pub enum Command {
         /// The file.
         file: FileId,
     },
-    /// The inode of a directory whose entry will be elsewhere: the first step of two. -> `Attributes`
-    MakeDirectory {
-        /// Where its entry will be.
-        parent: FileId,
-        /// What is made.
-        inode: NewInode,
-        /// What that directory hands down.
-        heritage: Heritage,
-    },
-    /// An entry for an inode elsewhere: the second step. -> `Done`
-    Enter {
-        /// The directory.
-        parent: FileId,
-        /// The name.
-        name: Name,
-        /// The inode.
-        file: FileId,
-        /// What it is.
-        kind: Kind,
-    },
-    /// Removes the entry of anything but a directory, and its link. -> `Removed`
+    /// Removes the entry of anything but a directory, and its link. -> `Removed`, `Spread`
     Unlink {
         /// The directory.
         parent: FileId,
         /// The name.
         name: Name,
     },
-    /// One name less for an inode whose entry was elsewhere. -> `Removed`
-    DropLink {
-        /// The file.
-        file: FileId,
-    },
-    /// Removes an empty directory whose inode is here too. -> `Removed`, else `Elsewhere`
+    /// Removes an empty directory. -> `Removed`, `Spread`
     RemoveDirectory {
         /// The directory above.
         parent: FileId,
         /// The name.
         name: Name,
     },
-    /// An empty directory takes no more entries, until it is dropped or unsealed. -> `Sealed`
-    Seal {
+    /// Gives an inode that is here one more name. -> `Attributes`
+    Link {
+        /// The inode.
+        file: FileId,
         /// The directory.
-        directory: FileId,
-    },
-    /// Undoes the seal with this mark. -> `Done`
-    Unseal {
-        /// The directory.
-        directory: FileId,
-        /// From `Sealed`.
-        mark: u64,
-    },
-    /// Removes the entry of a directory that is sealed elsewhere. -> `Done`
-    RemoveEntry {
-        /// The directory above.
         parent: FileId,
         /// The name.
         name: Name,
-        /// What it must still refer to.
-        directory: FileId,
     },
-    /// Removes a directory's inode that has no entry: sealed, or never entered. -> `Done`
-    DropDirectory {
-        /// The directory.
-        directory: FileId,
-    },
-    /// Both directories are here. `sealed` names a directory elsewhere that may be replaced. -> `Renamed`, `Elsewhere`
+    /// Both directories are here. -> `Renamed`, `Spread`
     Rename {
         /// What.
         from: RenameFrom,
@@ -318,51 +286,27 @@ pub enum Command {
         to: RenameTo,
         /// What of a taken name.
         mode: RenameMode,
-        /// The target, sealed.
-        sealed: Option<FileId>,
     },
-    /// Marks an entry as moving to a directory elsewhere: the first step of three. -> `Moving`
-    MoveOut {
-        /// What.
-        from: RenameFrom,
-        /// Where to.
-        to: RenameTo,
-        /// What takes its place, in an exchange.
-        exchange: Option<(FileId, Kind)>,
-    },
-    /// Puts the moving entry at its new place: the second step. -> `Renamed`, `Elsewhere`
-    MoveIn {
-        /// Where to.
-        to: RenameTo,
-        /// What moves.
-        file: FileId,
-        /// What that is.
-        kind: Kind,
-        /// What of a taken name.
-        mode: RenameMode,
-        /// What must be there, in an exchange; else the target directory, sealed.
-        expected: Option<FileId>,
-    },
-    /// Removes the marked entry, or gives it what it was exchanged with: the third step. -> `Done`
-    MoveDone {
-        /// What moved.
-        from: RenameFrom,
-        /// What it referred to.
+    /// The inode has got another name elsewhere: moves the time of its last change. -> `Done`
+    Touch {
+        /// The inode.
         file: FileId,
     },
-    /// Takes the mark away. -> `Done`
-    MoveBack {
-        /// What did not move.
-        from: RenameFrom,
-        /// What it refers to.
-        file: FileId,
+    /// Adds parts to an intent: checks and marks, and sets space aside. -> `Prepared`
+    Prepare {
+        /// Which.
+        intent: Intent,
+        /// What it will do here.
+        parts: Vec<Part>,
     },
-    /// A moved directory stands in another one. -> `Done`
-    SetParent {
-        /// The directory.
-        directory: FileId,
-        /// The one above.
-        parent: FileId,
+    /// To the coordinator: adds parts, and does all that the intent does here. -> `Settled`
+    Commit {
+        /// Which.
+        intent: Intent,
+        /// What it does here, besides what is prepared.
+        parts: Vec<Part>,
+        /// The other partitions that are prepared.
+        others: Vec<PartitionId>,
     },
     // Of one inode: changed.
     /// A file without a name, open for the client. -> `Opened`
@@ -421,7 +365,24 @@ pub enum Command {
         /// What is done.
         mode: AllocateMode,
     },
-    /// The session has ended: its opens, locks and seals end here. -> `Closed`
+    /// Does what is prepared here, or drops it. -> `Settled`
+    Settle {
+        /// Which.
+        intent: Intent,
+        /// As its coordinator decided.
+        commit: bool,
+    },
+    /// To the coordinator: unless it is committed, it never will be. -> `Decided`
+    Decide {
+        /// Which.
+        intent: Intent,
+    },
+    /// To the coordinator: it is settled everywhere. -> `Done`
+    Ended {
+        /// Which.
+        intent: Intent,
+    },
+    /// The session has ended: its opens and locks end here, and it changes nothing more. -> `Closed`
     CloseSession {
         /// Which.
         session: Session,
@@ -447,6 +408,8 @@ impl Command {
                 | Self::TestLock { .. }
                 | Self::Seek { .. }
                 | Self::Forgotten { .. }
+                | Self::Status { .. }
+                | Self::Fragments { .. }
         )
     }
 }

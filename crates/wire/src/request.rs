@@ -5,7 +5,7 @@
 //! ones out.
 
 use crate::{
-    Attributes, Command, DirEntry, Extent, ExtentAction, Heritage, HostFile, Kind, Lock, Refusal, RenameFrom, RenameTo,
+    Attributes, Command, Decision, DirEntry, Extent, ExtentAction, Heritage, HostFile, Intent, Kind, Lock, Refusal,
     StripeRuns, Usage,
 };
 use bytes::Bytes;
@@ -149,26 +149,13 @@ pub struct Trim {
     pub stripes: StripeRuns,
 }
 
-/// An entry marked as moving.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Move {
-    /// Who moves it.
-    pub session: Session,
-    /// From here.
-    pub from: RenameFrom,
-    /// To there.
-    pub to: RenameTo,
-    /// What it refers to.
-    pub file: FileId,
-    /// What takes its place, in an exchange.
-    pub exchange: Option<(FileId, Kind)>,
-}
-
 /// What was left unfinished in a partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leftovers {
-    /// Entries marked as moving.
-    pub moves: Vec<Move>,
+    /// Intents that are prepared and not settled.
+    pub prepared: Vec<Intent>,
+    /// Intents that were committed here and have not ended.
+    pub committed: Vec<Intent>,
     /// Files gone whose stripes may still be there.
     pub gone: Vec<Gone>,
 }
@@ -273,33 +260,45 @@ pub enum Answer {
     Removed {
         /// Its stripes are to be removed.
         gone: Option<Gone>,
-        /// The inode, when it is in another partition.
-        elsewhere: Option<FileId>,
     },
-    /// The inode of this directory is in another partition: seal it first.
-    Elsewhere(FileId),
-    /// The directory is sealed.
-    Sealed {
-        /// To unseal with.
-        mark: u64,
-    },
-    /// The entry is marked.
-    Moving {
-        /// What it refers to.
-        file: FileId,
-        /// What that is.
-        kind: Kind,
-    },
+    /// Not done: it touches other partitions too, and needs an intent.
+    Spread,
     /// What the new name referred to has lost a name.
     Renamed {
-        /// What moved.
-        file: FileId,
-        /// What that is.
-        kind: Kind,
         /// The replaced file's stripes are to be removed.
         gone: Option<Gone>,
-        /// What was replaced, when its inode is in another partition.
-        elsewhere: Option<(FileId, Kind)>,
+        /// What got another name and has its inode in another partition: to be touched.
+        elsewhere: Vec<FileId>,
+    },
+    /// The parts are checked and marked.
+    Prepared {
+        /// New inodes, in the order of the parts that make some.
+        made: Vec<FileId>,
+    },
+    /// The parts are done, or dropped.
+    Settled {
+        /// Files that went: their stripes are to be removed.
+        gone: Vec<Gone>,
+    },
+    /// Of an intent.
+    Decided(Decision),
+    /// This is right unless one of these intents is committed; then it is to be settled, and asked again.
+    Unsettled {
+        /// Those that hold something of it.
+        held: Vec<Intent>,
+        /// What is right without them.
+        answer: Box<Answer>,
+    },
+    /// There is no such entry; only in `Unsettled`, else it is a refusal.
+    NoEntry,
+    /// Of a directory.
+    Fragments {
+        /// Its own, without what its fragments hold.
+        attributes: Attributes,
+        /// What it hands down.
+        heritage: Heritage,
+        /// In the order of hashes; none when it is not split.
+        fragments: Vec<FileId>,
     },
     /// What was left unfinished.
     Leftovers(Leftovers),

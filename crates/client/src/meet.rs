@@ -1,0 +1,173 @@
+//! Meeting intents of others: waiting for them a little, then having them decided, and settling what was decided.
+
+use crate::{Client, Patience, client::unexpected};
+use node::sleep_until;
+use placement::PartitionId;
+use std::time::{Duration, Instant};
+use wire::{Answer, Command, Decision, Intent, Object, Outcome, Refusal};
+
+/// Who drives an intent is given so many pauses, each twice as long as the one before, until it counts as dead. Should it
+/// live, it begins anew; nothing is lost.
+const PAUSES_MAX: u32 = 8;
+/// The first pause is this part of a first pause between tries at a node: an intent takes as long as a few messages.
+const PAUSE_SHARE: u32 = 8;
+/// So many intents are met in one call until it is refused as busy.
+const MEETINGS_MAX: u32 = 1000;
+
+/// How one call has met intents so far.
+#[derive(Debug)]
+pub struct Meeting {
+    pause_first: Duration,
+    met: u32,
+    last: Option<Intent>,
+    pauses: u32,
+}
+
+/// What to do about an intent that is not decided.
+#[derive(Debug, PartialEq, Eq)]
+enum Patient {
+    Wait(Duration),
+    Decide,
+    GiveUp,
+}
+
+impl Meeting {
+    pub fn new(patience: Patience) -> Self {
+        Self { pause_first: patience.pause_first / PAUSE_SHARE, met: 0, last: None, pauses: 0 }
+    }
+
+    fn on(&mut self, intent: Intent) -> Patient {
+        self.met += 1;
+        self.pauses = if self.last == Some(intent) { self.pauses + 1 } else { 1 };
+        self.last = Some(intent);
+        match self.pauses {
+            _ if self.met > MEETINGS_MAX => Patient::GiveUp,
+            PAUSES_MAX.. => Patient::Decide,
+            pauses => Patient::Wait(self.pause_first.saturating_mul(1 << (pauses - 1))),
+        }
+    }
+}
+
+impl Client {
+    /// Asks again until the answer is right: no intent that holds some of it was committed when the answer was given.
+    pub(crate) async fn ask_settled(&self, partition: PartitionId, command: Command) -> Outcome<Answer> {
+        let mut meeting = Meeting::new(self.0.patience);
+        // Those that were found open while they held what was asked. If one holds it still, it had not ended in between, so
+        // what is right without it was right at that moment.
+        let mut open: Vec<Intent> = Vec::new();
+        loop {
+            match self.ask_once(partition, command.clone()).await {
+                Ok(Answer::Unsettled { held, answer }) if held.iter().all(|intent| open.contains(intent)) => {
+                    return settled(*answer, &command);
+                }
+                Ok(Answer::Unsettled { held, .. }) => {
+                    for intent in held {
+                        self.look_at(intent, partition, &mut open).await?;
+                    }
+                }
+                Err(Refusal::Held { intent }) => self.meet(intent, partition, &mut meeting).await?,
+                outcome => return outcome,
+            }
+        }
+    }
+
+    async fn look_at(&self, intent: Intent, partition: PartitionId, open: &mut Vec<Intent>) -> Outcome<()> {
+        if open.len() >= MEETINGS_MAX as usize {
+            return Err(Refusal::Busy(Object::Pool));
+        }
+        match self.status(intent).await? {
+            Decision::Committed { others } => self.settle_everywhere(intent, others).await,
+            Decision::Aborted => self.settle(intent, partition, false).await,
+            Decision::Open => {
+                open.push(intent);
+                Ok(())
+            }
+        }
+    }
+
+    /// Waits for an intent that holds something in a partition, or has it decided and settles it.
+    pub(crate) async fn meet(&self, intent: Intent, partition: PartitionId, meeting: &mut Meeting) -> Outcome<()> {
+        match (self.status(intent).await?, meeting.on(intent)) {
+            (_, Patient::GiveUp) => Err(Refusal::Busy(Object::Pool)),
+            (Decision::Committed { others }, _) => self.settle_everywhere(intent, others).await,
+            (Decision::Aborted, _) => self.settle(intent, partition, false).await,
+            (Decision::Open, Patient::Wait(pause)) => {
+                sleep_until(Instant::now() + pause).await;
+                Ok(())
+            }
+            (Decision::Open, Patient::Decide) => self.finish(intent, partition).await,
+        }
+    }
+
+    /// Has an intent decided, and settles it: everywhere when it is committed, else in this partition.
+    pub(crate) async fn finish(&self, intent: Intent, partition: PartitionId) -> Outcome<()> {
+        match decided(self.change_unheld(intent.coordinator, Command::Decide { intent }).await?)? {
+            Decision::Committed { others } => self.settle_everywhere(intent, others).await,
+            Decision::Aborted | Decision::Open => self.settle(intent, partition, false).await,
+        }
+    }
+
+    async fn status(&self, intent: Intent) -> Outcome<Decision> {
+        decided(self.ask_once(intent.coordinator, Command::Status { intent }).await?)
+    }
+
+    /// Tells all others that an intent is committed, and then its coordinator that they know.
+    pub(crate) async fn settle_everywhere(&self, intent: Intent, others: Vec<PartitionId>) -> Outcome<()> {
+        for other in others {
+            self.settle(intent, other, true).await?;
+        }
+        self.change_unheld(intent.coordinator, Command::Ended { intent }).await.map(drop)
+    }
+
+    pub(crate) async fn settle(&self, intent: Intent, partition: PartitionId, commit: bool) -> Outcome<()> {
+        match self.change_unheld(partition, Command::Settle { intent, commit }).await? {
+            Answer::Settled { gone } => {
+                for gone in gone {
+                    self.purge(Some(gone)).await;
+                }
+                Ok(())
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+fn decided(answer: Answer) -> Outcome<Decision> {
+    match answer {
+        Answer::Decided(decision) => Ok(decision),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// The answer itself; that there is no entry is a refusal.
+fn settled(answer: Answer, command: &Command) -> Outcome<Answer> {
+    match (answer, command) {
+        (Answer::NoEntry, Command::Lookup { parent, name }) => Err(Refusal::NotFound(Object::entry(*parent, name))),
+        (answer, _) => Ok(answer),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::Session;
+
+    #[test]
+    fn an_intent_is_waited_for_a_little_and_then_decided() {
+        let mut meeting = Meeting::new(Patience { pause_first: Duration::from_millis(8), ..Patience::default() });
+        let intent = Intent { number: 1, session: Session(1), coordinator: PartitionId(0) };
+        assert_eq!(meeting.on(intent), Patient::Wait(Duration::from_millis(1)));
+        assert_eq!(meeting.on(intent), Patient::Wait(Duration::from_millis(2)));
+        let other = Intent { number: 2, ..intent };
+        assert_eq!(meeting.on(other), Patient::Wait(Duration::from_millis(1)), "each has its time");
+        let waits = (0..100).take_while(|_| meeting.on(other) != Patient::Decide).count();
+        assert_eq!(waits, 6);
+    }
+
+    #[test]
+    fn a_call_that_meets_ever_new_intents_ends() {
+        let mut meeting = Meeting::new(Patience::default());
+        let intent = |number| Intent { number, session: Session(1), coordinator: PartitionId(0) };
+        assert!((0..2 * u64::from(MEETINGS_MAX)).any(|number| meeting.on(intent(number)) == Patient::GiveUp));
+    }
+}

@@ -1,0 +1,258 @@
+//! Directories that are split: where a name's entry is, splitting one, and what asks all fragments.
+//!
+//! Fragments are directories of their own in other partitions, with ids that only clients know: whoever looks for an entry in
+//! a directory that is split is refused `Split`, asks where the fragments are, and remembers. A directory is split once and
+//! stays so; what is remembered is never wrong, at worst of a directory that is gone.
+
+use crate::{
+    Client,
+    client::unexpected,
+    intent::{Drive, PLANS_MAX, Plan},
+};
+use parking_lot::RwLock;
+use placement::{FRAGMENTS, FileId, PartitionId, fragment_of, fragment_partition, name_hash};
+use std::{
+    collections::HashMap,
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+use wire::{
+    Acls, Answer, Attributes, Changes, Command, DirEntry, LIST_ENTRIES_MAX, Name, NewInode, NewKind, Object, Outcome,
+    Part, Refusal, fragment_of_cookie,
+};
+
+/// More directories are not remembered as split; then all are forgotten, and asked for again.
+const SPLITS_MAX: usize = 65_536;
+
+/// The directories that are known to be split.
+#[derive(Debug, Default)]
+pub struct Splits {
+    /// Whether there is any: most clients never look further.
+    any: AtomicBool,
+    known: RwLock<HashMap<FileId, Arc<[FileId]>>>,
+}
+
+impl Splits {
+    fn get(&self, directory: FileId) -> Option<Arc<[FileId]>> {
+        if !self.any.load(Relaxed) {
+            return None;
+        }
+        self.known.read().get(&directory).cloned()
+    }
+
+    fn learn(&self, directory: FileId, fragments: Arc<[FileId]>) {
+        let mut known = self.known.write();
+        if known.len() >= SPLITS_MAX {
+            known.clear();
+        }
+        known.insert(directory, fragments);
+        self.any.store(true, Relaxed);
+    }
+
+    fn forget(&self, directory: FileId) {
+        self.known.write().remove(&directory);
+    }
+}
+
+impl Client {
+    /// Where the entry is, as far as is known: the directory, or its fragment.
+    pub(crate) fn slot(&self, directory: FileId, name: &Name) -> FileId {
+        match self.0.splits.get(directory) {
+            Some(fragments) => fragments[fragment_of(name_hash(self.0.seed, name.as_bytes()))],
+            None => directory,
+        }
+    }
+
+    /// The fragments of a directory that is known to be split; else none.
+    pub(crate) fn fragments_of(&self, directory: FileId) -> Arc<[FileId]> {
+        self.0.splits.get(directory).unwrap_or_default()
+    }
+
+    /// Does something where the entry is; learns of a split on the way, or makes it.
+    pub(crate) async fn in_slot<T, F>(
+        &self,
+        directory: FileId,
+        name: &Name,
+        attempt: impl Fn(FileId) -> F,
+    ) -> Outcome<T>
+    where
+        F: Future<Output = Outcome<T>>,
+    {
+        for _ in 0..PLANS_MAX {
+            match attempt(self.slot(directory, name)).await {
+                Err(Refusal::Split { directory, bits }) => self.learn_split(directory, bits).await?,
+                outcome => return outcome,
+            }
+        }
+        Err(Refusal::Busy(Object::entry(directory, name)))
+    }
+
+    /// What to do when a directory is said to be split, or to be full.
+    pub(crate) async fn learn_split(&self, directory: FileId, bits: u8) -> Outcome<()> {
+        match bits {
+            0 => Box::pin(self.split(directory)).await,
+            _ => Box::pin(self.ask_fragments(directory)).await.map(drop),
+        }
+    }
+
+    async fn ask_fragments(&self, directory: FileId) -> Outcome<(Attributes, Arc<[FileId]>)> {
+        match self.ask(directory.partition(), Command::Fragments { directory }).await? {
+            Answer::Fragments { attributes, fragments, .. } => {
+                let fragments: Arc<[FileId]> = fragments.into();
+                if fragments.len() == FRAGMENTS {
+                    self.0.splits.learn(directory, fragments.clone());
+                } else {
+                    self.0.splits.forget(directory);
+                }
+                Ok((attributes, fragments))
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Splits a full directory: it is shut, its entries are copied to fragments, and with the commit they are there.
+    async fn split(&self, directory: FileId) -> Outcome<()> {
+        self.until_done(|| Object::File(directory), || self.try_split(directory)).await
+    }
+
+    async fn try_split(&self, directory: FileId) -> Outcome<()> {
+        if self.0.splits.get(directory).is_some() {
+            return Ok(());
+        }
+        let mut drive = self.intend(directory.partition());
+        drive.prepare(directory.partition(), vec![Part::Shut { directory }]).await?;
+        let fragments = match self.copy_to_fragments(&mut drive, directory).await {
+            Ok(fragments) => fragments,
+            Err(refusal) => {
+                drive.take_back().await;
+                return Err(refusal);
+            }
+        };
+        let known: Arc<[FileId]> = fragments.clone().into();
+        drive.commit(vec![Part::Divide { directory, fragments }]).await?;
+        self.0.splits.learn(directory, known);
+        Ok(())
+    }
+
+    async fn copy_to_fragments(&self, drive: &mut Drive<'_>, directory: FileId) -> Outcome<Vec<FileId>> {
+        let inode = self.heirs_of(directory).await?;
+        let mut shares: Vec<Vec<DirEntry>> = vec![Vec::new(); FRAGMENTS];
+        for entry in self.all_entries(directory).await? {
+            shares[fragment_of_cookie(entry.cookie)].push(entry);
+        }
+        let mut fragments = vec![directory; FRAGMENTS];
+        for (partition, numbers) in self.homes_of_fragments(directory) {
+            let part = |number: &usize| {
+                let entries = std::mem::take(&mut shares[*number]);
+                Part::Fragment { directory, inode: inode.clone(), entries }
+            };
+            let made = drive.prepare(partition, numbers.iter().map(part).collect()).await?;
+            numbers.iter().zip(made).for_each(|(number, made)| fragments[*number] = made);
+        }
+        Ok(fragments)
+    }
+
+    /// What of a directory its fragments need: what new inodes inherit.
+    async fn heirs_of(&self, directory: FileId) -> Outcome<NewInode> {
+        let (above, heritage) = match self.ask(directory.partition(), Command::Fragments { directory }).await? {
+            Answer::Fragments { attributes, heritage, .. } => (attributes, heritage),
+            other => return Err(unexpected(&other)),
+        };
+        let inode = NewInode::new(NewKind::Directory, above.mode, above.owner);
+        let default = heritage.default_acl;
+        let acls = (!default.is_empty()).then(|| Box::new(Acls { default, ..Acls::default() }));
+        Ok(NewInode { acls, ..inode })
+    }
+
+    async fn all_entries(&self, directory: FileId) -> Outcome<Vec<DirEntry>> {
+        let (mut all, mut after, max) = (Vec::new(), 0, LIST_ENTRIES_MAX);
+        loop {
+            match self.ask(directory.partition(), Command::List { directory, after, max }).await? {
+                Answer::Entries(page) if page.is_empty() => return Ok(all),
+                Answer::Entries(page) => all.extend(page),
+                other => return Err(unexpected(&other)),
+            }
+            after = all.last().map_or(0, |entry| entry.cookie);
+        }
+    }
+
+    /// Which fragments go where.
+    fn homes_of_fragments(&self, directory: FileId) -> Vec<(PartitionId, Vec<usize>)> {
+        let mut homes: Vec<(PartitionId, Vec<usize>)> = Vec::new();
+        for number in 0..FRAGMENTS {
+            let home = fragment_partition(self.0.seed, directory, number, self.0.partitions);
+            match homes.iter_mut().find(|(partition, _)| *partition == home) {
+                Some((_, numbers)) => numbers.push(number),
+                None => homes.push((home, vec![number])),
+            }
+        }
+        homes
+    }
+
+    /// The attributes of a directory that is split: its own, and what its fragments hold.
+    pub(crate) async fn stat_split(&self, directory: FileId) -> Outcome<Attributes> {
+        let (mut whole, fragments) = self.ask_fragments(directory).await?;
+        for fragment in fragments.iter() {
+            match self.ask(fragment.partition(), Command::Stat { file: *fragment }).await {
+                Ok(Answer::Attributes(part)) => add(&mut whole, &part),
+                Ok(other) => return Err(unexpected(&other)),
+                // The directory is being removed.
+                Err(Refusal::NotFound(_)) => {}
+                Err(refusal) => return Err(refusal),
+            }
+        }
+        Ok(whole)
+    }
+
+    /// A page of a directory that is split: of the first fragment that has entries behind `after`.
+    pub(crate) async fn list_split(&self, fragments: &[FileId], after: u64, max: u32) -> Outcome<Vec<DirEntry>> {
+        let first = if after == 0 { 0 } else { fragment_of_cookie(after) };
+        for fragment in fragments.iter().skip(first) {
+            let command = Command::List { directory: *fragment, after, max };
+            match self.ask(fragment.partition(), command).await {
+                Ok(Answer::Entries(page)) if page.is_empty() => {}
+                Ok(Answer::Entries(page)) => return Ok(page),
+                Ok(other) => return Err(unexpected(&other)),
+                // The directory is removed: it has no entries.
+                Err(Refusal::NotFound(_)) => {}
+                Err(refusal) => return Err(refusal),
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Changes attributes of a directory that is split: its fragments hand them down, so they change with it.
+    pub(crate) async fn change_split(&self, directory: FileId, changes: Changes) -> Outcome<Attributes> {
+        if changes.size.is_some() {
+            return Err(Refusal::IsDirectory(Object::File(directory)));
+        }
+        let part = |directory| Part::Change { directory, changes };
+        self.on_all_parts(directory, part).await?;
+        self.stat_split(directory).await
+    }
+
+    /// Does the same with a directory that is split and all its fragments, at once.
+    async fn on_all_parts(&self, directory: FileId, part: impl Fn(FileId) -> Part) -> Outcome<()> {
+        self.ask_fragments(directory).await?;
+        let attempt = || async {
+            let mut plan = Plan::new(directory.partition());
+            plan.add(directory.partition(), part(directory));
+            for fragment in self.fragments_of(directory).iter() {
+                plan.add(fragment.partition(), part(*fragment));
+            }
+            self.intend(directory.partition()).carry_out(plan).await
+        };
+        self.until_done(|| Object::File(directory), attempt).await
+    }
+}
+
+/// Adds what a fragment holds.
+fn add(whole: &mut Attributes, part: &Attributes) {
+    whole.size += part.size;
+    whole.links += part.links.saturating_sub(2);
+    whole.modified = whole.modified.max(part.modified);
+    whole.changed = whole.changed.max(part.changed);
+}

@@ -1,0 +1,143 @@
+//! Intents: what a partition does with its part of a change over several.
+//!
+//! Everything is checked, marked and paid for when it is prepared, so that settling cannot fail. What is marked takes no other
+//! change ([`wire::Refusal::Held`]); who only looks is told how it is without the intent, and whose mark that was
+//! ([`wire::Answer::Unsettled`]). The coordinator's commit is the decision; a partition never decides for another.
+
+use crate::{
+    Partition,
+    intents::{Decided, Prepared, What},
+    weight,
+};
+use placement::{FileId, PartitionId};
+use wire::{Answer, Decision, Gone, Intent, Object, Outcome, Part, Refusal, Timestamp};
+
+/// More intents are not prepared in one partition at one time: each is one call of a client.
+const PREPARED_MAX: usize = 1024;
+/// More decisions are not remembered: each stands for a client that was slow, or died.
+const DECIDED_MAX: usize = 65_536;
+
+impl Partition {
+    pub(crate) fn prepare(&mut self, intent: Intent, parts: Vec<Part>) -> Outcome<Answer> {
+        if matches!(self.intents.decided.get(&intent), Some(Decided::Aborted)) {
+            return Err(Refusal::Stale(Object::Pool));
+        }
+        if self.intents.prepared.len() >= PREPARED_MAX && !self.intents.prepared.contains_key(&intent) {
+            return Err(Refusal::Busy(Object::Pool));
+        }
+        parts.iter().try_for_each(|part| self.check_part(intent, part))?;
+        let reserved = parts.iter().map(weight::part).sum::<u64>();
+        let parts: Vec<_> = parts.into_iter().map(|part| self.mark_part(intent, part)).collect();
+        let made = parts.iter().filter_map(|(_, made)| *made).collect();
+        let prepared = self.intents.prepared.entry(intent).or_default();
+        prepared.parts.extend(parts);
+        prepared.reserved += reserved;
+        self.bytes += reserved;
+        Ok(Answer::Prepared { made })
+    }
+
+    pub(crate) fn commit(
+        &mut self,
+        intent: Intent,
+        parts: Vec<Part>,
+        others: Vec<PartitionId>,
+        now: Timestamp,
+    ) -> Outcome<Answer> {
+        if !others.is_empty() && self.intents.decided.len() >= DECIDED_MAX {
+            return Err(Refusal::Busy(Object::Pool));
+        }
+        self.prepare(intent, parts)?;
+        if !others.is_empty() {
+            self.intents.decided.insert(intent, Decided::Committed(others));
+        }
+        Ok(self.settle(intent, true, now))
+    }
+
+    /// Does what is prepared, or drops it. What is not here was settled before.
+    pub(crate) fn settle(&mut self, intent: Intent, commit: bool, now: Timestamp) -> Answer {
+        let Some(Prepared { parts, reserved }) = self.intents.take(intent) else {
+            return Answer::Settled { gone: Vec::new() };
+        };
+        self.bytes -= reserved;
+        self.done_for(intent.session);
+        let named: Vec<FileId> = parts.iter().filter_map(|(part, _)| named_by(part)).collect();
+        let mut gone: Vec<Gone> = Vec::new();
+        if commit {
+            gone.extend(parts.into_iter().filter_map(|(part, made)| self.do_part(part, made, now)));
+        }
+        gone.extend(named.into_iter().filter_map(|file| self.remove_if_unused(file)));
+        Answer::Settled { gone }
+    }
+
+    pub(crate) fn decide(&mut self, intent: Intent, now: Timestamp) -> Outcome<Answer> {
+        match self.decision(intent) {
+            Decision::Open => {}
+            decided => return Ok(Answer::Decided(decided)),
+        }
+        if !self.answered.has_ended(intent.session) {
+            if self.intents.decided.len() >= DECIDED_MAX {
+                return Err(Refusal::Busy(Object::Pool));
+            }
+            self.intents.decided.insert(intent, Decided::Aborted);
+        }
+        self.settle(intent, false, now);
+        Ok(Answer::Decided(Decision::Aborted))
+    }
+
+    pub(crate) fn decision(&self, intent: Intent) -> Decision {
+        match self.intents.decided.get(&intent) {
+            Some(Decided::Committed(others)) => Decision::Committed { others: others.clone() },
+            Some(Decided::Aborted) => Decision::Aborted,
+            None => Decision::Open,
+        }
+    }
+
+    pub(crate) fn ended(&mut self, intent: Intent) -> Answer {
+        self.intents.decided.remove(&intent);
+        Answer::Done
+    }
+
+    /// What is right while none of the holders is committed.
+    pub(crate) fn unsettled(held: Vec<Intent>, answer: Answer) -> Answer {
+        if held.is_empty() { answer } else { Answer::Unsettled { held, answer: Box::new(answer) } }
+    }
+
+    /// Sets a part's marks, and gives the inode that it makes its id.
+    fn mark_part(&mut self, intent: Intent, part: Part) -> (Part, Option<FileId>) {
+        let mut made = None;
+        match &part {
+            Part::Entry { directory, name, .. } => self.mark(*directory, What::Entry(name.clone()), intent),
+            Part::Name { file } | Part::Unname { file } | Part::Moved { file, .. } => {
+                self.mark(*file, What::Inode, intent);
+            }
+            Part::Remove { directory, .. } | Part::Change { directory, .. } => {
+                self.mark(*directory, What::Inode, intent);
+                self.mark(*directory, What::Shut, intent);
+            }
+            Part::MoveLease => self.mark(FileId::ROOT, What::Moves, intent),
+            Part::Shut { directory } | Part::Divide { directory, .. } => self.mark(*directory, What::Shut, intent),
+            Part::Make { .. } | Part::Fragment { .. } => {
+                let file = self.next_id();
+                self.mark(file, What::Inode, intent);
+                made = Some(file);
+            }
+        }
+        (part, made)
+    }
+
+    fn mark(&mut self, file: FileId, what: What, intent: Intent) {
+        if what != What::Moves {
+            self.recall_held(file, matches!(what, What::Entry(_)));
+        }
+        self.intents.mark(file, what, intent);
+    }
+}
+
+/// An inode whose names a part may change: it may be without any when that is settled.
+fn named_by(part: &Part) -> Option<FileId> {
+    match part {
+        Part::Name { file } | Part::Unname { file } => Some(*file),
+        Part::Remove { directory, .. } => Some(*directory),
+        _ => None,
+    }
+}

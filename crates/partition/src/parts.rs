@@ -1,0 +1,165 @@
+//! The parts of intents: what each asks for before, and what it does.
+
+use crate::{Partition, acl, inode::Inode, intents::What, partition::split};
+use placement::FileId;
+use wire::{DirEntry, Gone, Intent, Kind, Name, NewInode, NewKind, Object, Outcome, Part, Refusal, Target, Timestamp};
+
+const CHECKED: &str = "what a part needs was checked and marked when it was prepared";
+
+impl Partition {
+    /// Whether a part can be done here, now and later.
+    pub(crate) fn check_part(&self, intent: Intent, part: &Part) -> Outcome<()> {
+        let own = Some(intent);
+        match part {
+            Part::Entry { directory, name, was, becomes } => {
+                self.check_entry_part(own, *directory, name, *was, *becomes)
+            }
+            Part::Name { file } => self.check_linkable(*file, own),
+            Part::Unname { file } => self.check_unname(*file, own),
+            Part::Moved { file, .. } => {
+                self.intents.check(*file, What::Inode, own)?;
+                self.here_or_stale(*file).map(drop)
+            }
+            Part::Remove { directory, fragments } => self.check_remove(*directory, fragments, own),
+            Part::Shut { directory } => {
+                self.intents.check_all(*directory, own)?;
+                self.open_directory_for(*directory, own).map(drop)
+            }
+            Part::Divide { directory, .. } => match self.intents.holder(*directory, What::Shut) {
+                held if held == own => Ok(()),
+                _ => Err(Refusal::Stale(Object::File(*directory))),
+            },
+            Part::Change { directory, .. } => {
+                self.intents.check_all(*directory, own)?;
+                match self.here_or_stale(*directory)?.names {
+                    0 => Err(Refusal::Stale(Object::File(*directory))),
+                    _ => self.directory(*directory).map(drop),
+                }
+            }
+            Part::MoveLease => self.intents.check(FileId::ROOT, What::Moves, own),
+            Part::Make { .. } | Part::Fragment { .. } => Ok(()),
+        }
+    }
+
+    fn check_entry_part(
+        &self,
+        own: Option<Intent>,
+        directory: FileId,
+        name: &Name,
+        was: Option<Target>,
+        becomes: Option<Target>,
+    ) -> Outcome<()> {
+        self.check_entry_free(directory, name, own)?;
+        if becomes.is_some() {
+            self.open_directory_for(directory, own)?;
+        }
+        let found = self.entries_of(directory)?.get(self.names(), name).map(|entry| (entry.file, entry.kind));
+        match (was, found) {
+            (None, Some(_)) => Err(Refusal::Exists(Object::entry(directory, name))),
+            (was, found) if was != found => Err(Refusal::Stale(Object::entry(directory, name))),
+            (None, None) if becomes.is_some() => self.check_room(directory, name),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_unname(&self, file: FileId, own: Option<Intent>) -> Outcome<()> {
+        self.intents.check(file, What::Inode, own)?;
+        match self.here_or_stale(file)?.names {
+            0 => Err(Refusal::Stale(Object::File(file))),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_remove(&self, directory: FileId, fragments: &[FileId], own: Option<Intent>) -> Outcome<()> {
+        self.intents.check_all(directory, own)?;
+        let inode = self.here_or_stale(directory)?;
+        let entries = inode.directory(directory)?;
+        if inode.names == 0 {
+            return Err(Refusal::Stale(Object::File(directory)));
+        }
+        if entries.fragments() != fragments {
+            return Err(split(directory));
+        }
+        if entries.is_empty() { Ok(()) } else { Err(Refusal::NotEmpty(Object::File(directory))) }
+    }
+
+    fn here_or_stale(&self, file: FileId) -> Outcome<&Inode> {
+        self.inodes.get(&file).ok_or(Refusal::Stale(Object::File(file)))
+    }
+
+    /// Does a part. Cannot fail.
+    pub(crate) fn do_part(&mut self, part: Part, made: Option<FileId>, now: Timestamp) -> Option<Gone> {
+        match part {
+            Part::Entry { directory, name, was, becomes } => self.do_entry(directory, name, was, becomes, now),
+            Part::Name { file } => self.add_name(file, now).expect(CHECKED),
+            Part::Unname { file } => return self.drop_name(file, now),
+            Part::Make { parent, inode, heritage } => {
+                let inode = acl::inherit(&heritage, NewInode::new(NewKind::Directory, inode.mode, inode.owner));
+                self.insert_inode(made.expect(CHECKED), Inode::new(inode, parent, now));
+            }
+            Part::Remove { directory, .. } => return self.remove_whole(directory, now),
+            Part::Moved { file, parent } => self.has_moved(file, parent, now),
+            Part::Divide { directory, fragments } => self.divide(directory, fragments),
+            Part::Fragment { directory, inode, entries } => {
+                self.insert_inode(made.expect(CHECKED), fragment(directory, inode, entries));
+            }
+            Part::Change { directory, changes } => drop(self.change(directory, &changes, now).expect(CHECKED)),
+            Part::MoveLease | Part::Shut { .. } => {}
+        }
+        None
+    }
+
+    fn do_entry(
+        &mut self,
+        directory: FileId,
+        name: Name,
+        was: Option<Target>,
+        becomes: Option<Target>,
+        now: Timestamp,
+    ) {
+        if was == becomes {
+            return;
+        }
+        let done = self.edit_entries(directory, now, |entries, hash| match (was, becomes) {
+            (None, Some((file, kind))) => entries.insert(hash, name, file, kind),
+            (_, Some((file, kind))) => {
+                entries.replace(hash, &name, file, kind);
+                Ok(())
+            }
+            (_, None) => {
+                entries.remove(hash, &name);
+                Ok(())
+            }
+        });
+        done.expect(CHECKED);
+    }
+
+    /// Removes an empty directory; that it was split does not matter any more.
+    fn remove_whole(&mut self, directory: FileId, now: Timestamp) -> Option<Gone> {
+        self.edit(directory, |inode| {
+            inode.directory_mut(directory)?.set_fragments(Vec::new());
+            Ok(())
+        })
+        .expect(CHECKED);
+        self.drop_name(directory, now)
+    }
+
+    fn divide(&mut self, directory: FileId, fragments: Vec<FileId>) {
+        self.recall_names(directory);
+        self.edit(directory, |inode| {
+            inode.directory_mut(directory)?.set_fragments(fragments);
+            Ok(())
+        })
+        .expect(CHECKED);
+    }
+}
+
+/// A fragment's inode. Its times say nothing until it changes: until then its directory's count.
+fn fragment(directory: FileId, new: NewInode, entries: Vec<DirEntry>) -> Inode {
+    let mut inode = Inode::new(NewInode { kind: NewKind::Directory, ..new }, directory, Timestamp::default());
+    if let Ok(body) = inode.directory_mut(directory) {
+        body.fill(directory, entries);
+    }
+    debug_assert_eq!(inode.kind(), Kind::Directory);
+    inode
+}
