@@ -1,10 +1,14 @@
+#!/usr/bin/env python3
 """How much memory a node takes: its own pages, the nameless files that it holds open, and what the kernel keeps for it.
 
 Pages of nameless files (memfd, private tmpfs) are counted by their blocks, each file once, and so not as pages that are mapped.
+As root, since caches are dropped. Usage: bench/memory.py PROCESS prints it as JSON.
 """
 
 from __future__ import annotations
 
+import json
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -48,3 +52,7 @@ def taken_by(process: int) -> dict[str, int]:
     """Bytes, by where they are; the slab is that of the whole machine, so only its growth says something."""
     kernel = slab()
     return {"node": own_pages(process), "nameless": nameless_files(process), "slab": kernel}
+
+
+if __name__ == "__main__":
+    print(json.dumps(taken_by(int(sys.argv[1]))))

@@ -1,0 +1,60 @@
+"""What was removed is free: after thousands of files came and went, a pool takes the memory that it took before."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pools
+import pytest
+
+MEMORY = Path(__file__).parent.parent / "bench/memory.py"
+MIB = 1 << 20
+# What allocators and tables keep for the next time; a single byte left of each name would be more in the long run.
+SLACK = 12 * MIB
+
+
+def taken(pool: pools.Pool) -> int:
+    """Bytes in the node and in its nameless files, after the kernel has let go of what it kept."""
+    done = subprocess.run([sys.executable, str(MEMORY), str(pool.process.pid)], capture_output=True, text=True, check=True)
+    parts = json.loads(done.stdout)
+    return parts["node"] + parts["nameless"]
+
+
+def come_and_go(folder: Path, names: int, large: int) -> None:
+    """Makes and removes so many empty and small files, a thousand at a time, and so many of 1 MiB."""
+    for start in range(0, names, 1000):
+        files = [folder / f"{number}" for number in range(start, start + 1000)]
+        for number, file in enumerate(files):
+            file.write_bytes(b"x" * (number % 3 * 500))
+        for file in files:
+            file.unlink()
+    content = bytes(MIB)
+    for number in range(large):
+        (folder / f"large{number % 7}").write_bytes(content)
+        (folder / f"large{number % 7}").unlink()
+
+
+def memory_returns(binary: Path, ground: Path, way: list[str], names: int, large: int) -> None:
+    """A first turn fills what is kept for the next time; a ten times longer one must not take more."""
+    with pools.pool(binary, ground, *way) as pool:
+        before = taken(pool)
+        come_and_go(pool.dir, names // 10, large // 10)
+        first = taken(pool)
+        come_and_go(pool.dir, names, large)
+        last = taken(pool)
+        assert list(pool.dir.iterdir()) == []
+        assert last - first <= SLACK, f"{before >> 20} MiB at the start, {first >> 20} MiB after a tenth, {last >> 20} MiB after all"
+
+
+@pytest.mark.usefixtures("root")
+def test_memory_returns_when_files_have_come_and_gone(binary: Path, ground: Path, way: list[str]) -> None:
+    memory_returns(binary, ground, way, 10_000, 500)
+
+
+@pytest.mark.soak
+@pytest.mark.usefixtures("root")
+def test_memory_returns_when_very_many_files_have_come_and_gone(binary: Path, ground: Path, way: list[str]) -> None:
+    memory_returns(binary, ground, way, 100_000, 10_000)
