@@ -13,8 +13,8 @@ impl Partition {
         if let Some(answer) = self.answered.recall(stamp) {
             return answer;
         }
-        if self.answered.has_ended(stamp.session) && !matches!(command, Command::CloseSession { .. }) {
-            return Err(Refusal::Stale(Object::Pool));
+        if self.answered.has_ended(stamp.session) {
+            return self.perform_late(stamp, command, now);
         }
         let leaving = matches!(command, Command::CloseSession { session } if session == stamp.session);
         let waits = matches!(command, Command::Lock { wait: true, .. });
@@ -24,6 +24,14 @@ impl Partition {
             self.answered.keep(stamp, answer.clone());
         }
         answer
+    }
+
+    /// A session that has ended may end again, and clear away what went with it; nothing else.
+    fn perform_late(&mut self, stamp: Stamp, command: Command, now: Timestamp) -> Outcome<Answer> {
+        match command {
+            Command::CloseSession { .. } | Command::Purged { .. } => self.perform(stamp, command, now),
+            _ => Err(Refusal::Stale(Object::Pool)),
+        }
     }
 
     /// Commands that change nothing.
