@@ -114,7 +114,7 @@ pub struct MountArgs {
     /// The most memory the pool takes [default: half of the free memory]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<ByteSize>,
-    /// Let other users of the machine in, as far as permissions allow (FUSE's allow_other)
+    /// Let other users of the machine in, as far as permissions allow
     #[arg(long)]
     pub shared: bool,
     /// Let all bytes of files go through this process; otherwise the kernel moves those of large files itself, where it may

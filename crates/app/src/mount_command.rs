@@ -12,7 +12,8 @@ pub fn mount(args: &MountArgs) -> Result<u8, Vec<Problem>> {
     let ending = Ending::default();
     let (first, last) = (ending.clone(), ending.clone());
     // Before there is anything to unmount, so that there is no moment at which a signal would leave it.
-    let received = signals::watch(move || first.begin(), move || last.at_once()).map_err(cannot_start)?;
+    let received =
+        signals::watch(move || first.begin(), move || last.at_once()).map_err(|error| cannot_start(&error))?;
     let PoolSize { size: memory, lowered } = run::Limits::read().pool(args.memory).map_err(one)?;
     let claim = claim(args).map_err(told)?;
     ending.clears(claim.undo());
@@ -39,7 +40,7 @@ fn told(error: MountError) -> Vec<Problem> {
     one(error.into())
 }
 
-fn cannot_start(error: std::io::Error) -> Vec<Problem> {
+fn cannot_start(error: &std::io::Error) -> Vec<Problem> {
     one(Problem::new(format!("cannot start: {error}")))
 }
 
@@ -64,7 +65,8 @@ fn mount_all(
     ending: &Ending,
 ) -> Result<Vec<Mount>, Vec<Problem>> {
     let pool = run::embedded_pool(memory, run_command::space_wait().map_err(one)?).map_err(one)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot_start)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| cannot_start(&error))?;
     let options = Options {
         shared: args.shared,
         passthrough: !args.no_passthrough,
