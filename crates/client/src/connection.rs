@@ -16,7 +16,7 @@ pub trait Connection: Send + Sync + fmt::Debug {
     }
 
     /// Lets a session keep what it is answered; `hear` is told what to forget. Refused where the way back is not there.
-    fn watch(&self, session: Session, hear: Hear) -> Outcome<()> {
+    fn watch(&self, session: Session, hear: &Hear) -> Outcome<()> {
         let _ = (session, hear);
         Err(Refusal::Unsupported { object: Object::Pool, what: "watching over this connection".into() })
     }
@@ -40,7 +40,7 @@ impl Connection for InProcess {
         self.0.backing(extent, write)
     }
 
-    fn watch(&self, session: Session, hear: Hear) -> Outcome<()> {
+    fn watch(&self, session: Session, hear: &Hear) -> Outcome<()> {
         self.0.watch(session, hear)
     }
 

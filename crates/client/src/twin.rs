@@ -98,7 +98,7 @@ impl<C: Connection + 'static> Connection for Lossy<C> {
         self.inner.backing(extent, write)
     }
 
-    fn watch(&self, session: Session, hear: Hear) -> Outcome<()> {
+    fn watch(&self, session: Session, hear: &Hear) -> Outcome<()> {
         self.inner.watch(session, hear)
     }
 
@@ -131,7 +131,7 @@ impl<C: Connection> Connection for Counting<C> {
         self.inner.backing(extent, write)
     }
 
-    fn watch(&self, session: Session, hear: Hear) -> Outcome<()> {
+    fn watch(&self, session: Session, hear: &Hear) -> Outcome<()> {
         self.inner.watch(session, hear)
     }
 

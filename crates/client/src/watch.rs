@@ -12,7 +12,7 @@ impl Client {
     }
 
     /// From now on this session may keep what it is answered, until `hear` is told to forget it.
-    pub fn watch(&self, hear: Hear) -> Outcome<()> {
+    pub fn watch(&self, hear: &Hear) -> Outcome<()> {
         self.0.connection.watch(self.0.session, hear)
     }
 

@@ -111,8 +111,8 @@ fn with_all(some: Watchers, more: Watchers) -> Watchers {
 impl Node {
     /// Lets a session keep what it is answered from now on, until `hear` is told to forget it: on threads of the node, before
     /// the change's answer. At most 16 sessions at one time.
-    pub fn watch(&self, session: Session, hear: Hear) -> Outcome<()> {
-        self.watches.add(session, &hear)
+    pub fn watch(&self, session: Session, hear: &Hear) -> Outcome<()> {
+        self.watches.add(session, hear)
     }
 
     /// The session has ended: nothing is granted to it any more, and nobody waits for it.

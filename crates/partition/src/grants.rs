@@ -19,9 +19,8 @@
 //!   waits for it too, or its reader could then see less through another kernel.
 //! - Bits stay when a kernel forgets by itself. A recall too many costs a message; one too few would be a lie.
 //!
-//! A whole file that somebody has open may be written past the node. So others are granted no attributes of it meanwhile, and
-//! opening it for writing takes back what they had. What its opener's own kernel may keep is known to its face, which knows how
-//! it was opened.
+//! A whole file is written past the node by whoever has it open or mapped. So no attributes of it are granted, and what was granted
+//! of a small one is taken back when it becomes whole. Its bytes no kernel keeps: faces read it through its backing, or directly.
 //!
 //! The same bits tell which kernel *knows* an inode. One that loses its last name by a session whose kernel knows it is **kept**
 //! until that kernel has forgotten it, so that whoever looked it up a moment before can still open it. For others it is gone.
@@ -380,18 +379,6 @@ impl Partition {
         }
     }
 
-    /// The bytes of a whole file were written by a request of their own.
-    pub fn extent_written(&mut self, asker: Asker, file: FileId) {
-        self.grants.asker = asker;
-        let touched = self.edit(file, |inode| {
-            inode.granted.touch();
-            Ok(())
-        });
-        drop(touched); // it may be gone by now
-        self.grant_content(file);
-        self.grants.asker = Asker::default();
-    }
-
     /// Whether another session than the asker's has it open.
     pub(crate) fn is_held_by_another(&self, file: FileId) -> bool {
         let asker = self.grants.asker.session;
@@ -440,7 +427,7 @@ impl Partition {
         let Some(watcher) = self.grants.asker.watcher else { return false };
         let Some(inode) = self.inodes.get_mut(&file) else { return false };
         inode.granted.known = inode.granted.known.with(watcher);
-        let lasting = inode.attributes_last_for(self.grants.asker.session);
+        let lasting = inode.attributes_last();
         if lasting {
             inode.granted.attributes = inode.granted.attributes.with(watcher);
         }

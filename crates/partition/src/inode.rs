@@ -134,9 +134,9 @@ impl Inode {
         matches!(self.body, Body::File(_))
     }
 
-    /// Whether nobody but this session may change it unseen: what is whole is written past its node by whoever has it open.
-    pub fn attributes_last_for(&self, session: Session) -> bool {
-        self.extent().is_none() || self.opens.iter().all(|(holder, _)| *holder == session)
+    /// Whether its attributes change only by commands: what is whole is written past its node.
+    pub fn attributes_last(&self) -> bool {
+        self.extent().is_none()
     }
 
     /// What decides who may do what with it.

@@ -1,6 +1,9 @@
 //! Several kernels over one node: what each keeps is what is true.
 
 use crate::{Vfs, kernel_twin::Kernel, pool_test::*};
+use arena::{Arena, Options};
+use client::Client;
+use node::Settings;
 use placement::FileId;
 use std::{
     sync::{
@@ -35,8 +38,7 @@ struct World {
 }
 
 impl World {
-    async fn new(seed: u64) -> Self {
-        let truth = pool();
+    async fn new(truth: Vfs, seed: u64) -> Self {
         let mut kernels = Vec::new();
         for _ in 0..3 {
             kernels.push(Kernel::beside(&truth).await);
@@ -148,19 +150,32 @@ fn shown(attributes: Attributes) -> Attributes {
 #[tokio::test]
 async fn what_several_kernels_keep_is_what_is_true() {
     for seed in 0..6 {
-        let mut world = World::new(seed).await;
-        for step in 0..250 {
-            match step % 25 {
-                7 => world.replace_a_kernel().await,
-                3 | 12 | 19 => world.change_beside().await,
-                _ => world.change().await,
-            }
-            world.check().await;
-        }
-        let asked: u64 = world.kernels.iter().map(|kernel| kernel.asked.load(SeqCst)).sum();
-        let looks = 250 * 3 * 4;
-        assert!(asked > 0 && asked < looks * 6, "they keep what they may: {asked} of far more looks were asked for");
+        live(pool(), seed).await;
     }
+}
+
+#[tokio::test]
+async fn what_several_kernels_keep_is_what_is_true_of_whole_files_too() {
+    let settings = Settings { partitions: 64, stripe_bytes: STRIPE, owner: OWNER, ..Settings::default() };
+    for seed in 10..13 {
+        let engine = Arc::new(Arena::new(Options::of_capacity(256 << 20)).unwrap());
+        live(Vfs::new(Client::embedded(node::embedded(settings.clone(), engine))), seed).await;
+    }
+}
+
+async fn live(truth: Vfs, seed: u64) {
+    let mut world = World::new(truth, seed).await;
+    for step in 0..250 {
+        match step % 25 {
+            7 => world.replace_a_kernel().await,
+            3 | 12 | 19 => world.change_beside().await,
+            _ => world.change().await,
+        }
+        world.check().await;
+    }
+    let asked: u64 = world.kernels.iter().map(|kernel| kernel.asked.load(SeqCst)).sum();
+    let looks = 250 * 3 * 4;
+    assert!(asked > 0 && asked < looks * 6, "they keep what they may: {asked} of far more looks were asked for");
 }
 
 /// Polls to the end on this thread.

@@ -45,8 +45,12 @@ impl Memory {
             self.now += 1;
             self.recalled.insert(*recall, self.now);
             match recall {
-                Recall::Attributes(file) => drop(self.attributes.remove(file)),
-                Recall::Bytes(file) => drop(self.bytes.remove(file)),
+                Recall::Attributes(file) => {
+                    self.attributes.remove(file);
+                }
+                Recall::Bytes(file) => {
+                    self.bytes.remove(file);
+                }
                 Recall::Names(_) => {
                     self.names.clear();
                     self.epoch = self.now;
@@ -71,7 +75,9 @@ impl Memory {
     fn drop_name(&mut self, directory: FileId, name: &str) {
         if let Some(names) = self.names.get_mut(&directory) {
             let removed = names.remove(name).flatten();
-            removed.into_iter().for_each(|file| drop(self.attributes.remove(&file)));
+            if let Some(file) = removed {
+                self.attributes.remove(&file);
+            }
         }
         self.attributes.remove(&directory);
     }
@@ -108,7 +114,9 @@ impl Kernel {
             Err(refusal) => return Err(refusal),
         };
         let mut memory = self.memory.lock();
-        found.iter().for_each(|found| memory.keep_attributes(asked, found));
+        if let Some(found) = &found {
+            memory.keep_attributes(asked, found);
+        }
         memory.keep_name(asked, directory, name, found.map(|found| found.file));
         Ok(found.map(|found| found.file))
     }
@@ -132,11 +140,14 @@ impl Kernel {
         let asked = self.ask();
         let handle = self.vfs.open(file, OpenFlags::READ).await?;
         let read = self.vfs.read(handle, 0, BYTES_MAX).await;
+        let whole = self.vfs.stat(file).await.map(|found| found.whole);
         self.vfs.close(handle).await?;
-        let read = read?;
+        let (read, whole) = (read?, whole?);
         let mut memory = self.memory.lock();
         // The kernel's pages are locked while they are read: a recall that came meanwhile drops them afterwards.
-        if memory.recalled.get(&Recall::Bytes(file)).is_none_or(|at| *at <= asked) {
+        let recalled = memory.recalled.get(&Recall::Bytes(file)).is_some_and(|at| *at > asked);
+        // Faces keep no bytes of a whole file: its pages are those of its backing.
+        if !recalled && whole.is_none() {
             memory.bytes.insert(file, read.clone());
         }
         memory.attributes.remove(&file); // the time of the last read
@@ -145,7 +156,7 @@ impl Kernel {
 
     pub async fn create(&self, directory: FileId, name: &str) -> Outcome<FileId> {
         let asked = self.ask();
-        let flags = OpenFlags { exclusive: true, ..OpenFlags::WRITE };
+        let flags = OpenFlags { exclusive: true, whole: true, ..OpenFlags::WRITE };
         let (found, handle) = self.vfs.create(directory, name.as_bytes(), 0o644, OWNER, flags).await?;
         self.vfs.close(handle).await?;
         let mut memory = self.memory.lock();
@@ -183,7 +194,7 @@ impl Kernel {
     }
 
     pub async fn write(&self, file: FileId, offset: u64, data: Vec<u8>, append: bool) -> Outcome<()> {
-        let handle = self.vfs.open(file, if append { OpenFlags::APPEND } else { OpenFlags::WRITE }).await?;
+        let handle = self.vfs.open(file, OpenFlags { append, whole: true, ..OpenFlags::WRITE }).await?;
         let written = self.vfs.write(handle, offset, Bytes::from(data)).await;
         self.forget_file(file);
         self.vfs.close(handle).await?;

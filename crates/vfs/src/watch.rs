@@ -22,7 +22,7 @@ impl Vfs {
     /// Refused with `TooManyOpen` when as many sessions watch as can be told apart.
     pub fn watch(&self, hear: Hear) -> impl Future<Output = Outcome<()>> + Send + use<> {
         let client = self.client.clone();
-        async move { client.watch(hear) }
+        async move { client.watch(&hear) }
     }
 
     /// The kernel of this session knows the inode no more: one that was removed meanwhile goes now.
