@@ -1,0 +1,88 @@
+//! What is wished of the kernel, and what it agreed to.
+
+/// The most that one request may carry: 256 pages, the kernel's own limit unless its administrator raised it.
+pub(crate) const REQUEST_BYTES_MAX: u32 = 256 * PAGE;
+/// The unit of `max_pages`.
+pub(crate) const PAGE: u32 = 4096;
+
+/// What is wished; the kernel may grant less.
+#[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a wish of its own")]
+pub struct Config {
+    /// Threads that read requests, at least one.
+    pub threads: usize,
+    /// The most bytes of a single read or write; between one page and 1 MiB, rounded down to pages.
+    pub request_bytes_max: u32,
+    /// How many requests the kernel may have under way by itself (read ahead, direct I/O that does not wait).
+    pub background_max: u16,
+    /// How far the kernel reads ahead; it never does more than its own default (128 KiB) unless told in `/sys/class/bdi`.
+    pub read_ahead_bytes: u32,
+    /// Whether files may be read and written past us, through `Backings`.
+    pub passthrough: bool,
+    /// The kernel checks permissions by mode and POSIX ACLs, and asks for the ACL attributes.
+    pub posix_acl: bool,
+    /// Cached bytes stay until the `Notifier` drops them, whatever times and sizes say; else a changed time drops them.
+    pub explicit_invalidation: bool,
+    /// Whether requests travel over `io_uring` instead of reads of the device.
+    pub uring: Uring,
+}
+
+/// The wish for `io_uring`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Uring {
+    /// Where the kernel has it.
+    Auto,
+    /// Never.
+    #[default]
+    Off,
+    /// Else the session does not start.
+    On,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            threads: 2,
+            request_bytes_max: REQUEST_BYTES_MAX,
+            background_max: 64,
+            read_ahead_bytes: REQUEST_BYTES_MAX,
+            passthrough: true,
+            posix_acl: true,
+            explicit_invalidation: false,
+            uring: Uring::default(),
+        }
+    }
+}
+
+impl Config {
+    /// The wished length of requests within its limits.
+    pub(crate) fn request_bytes(&self) -> u32 {
+        self.request_bytes_max.clamp(PAGE, REQUEST_BYTES_MAX) / PAGE * PAGE
+    }
+}
+
+/// What the kernel agreed to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an agreement of its own")]
+pub struct Granted {
+    /// The minor version that both speak.
+    pub minor: u32,
+    /// The most bytes of a single read or write.
+    pub request_bytes_max: u32,
+    /// Files may be read and written past us.
+    pub passthrough: bool,
+    /// The kernel checks POSIX ACLs.
+    pub posix_acl: bool,
+    /// Who clears set-id bits on writes, truncation and changes of the owner: true says we, as requests tell (`kill_set_id`).
+    pub kill_set_id: bool,
+    /// Cached bytes stay until they are dropped by the `Notifier`.
+    pub explicit_invalidation: bool,
+    /// Shared mappings of files that are open for direct I/O are allowed.
+    pub direct_mappings: bool,
+    /// `Notifier::new_epoch` has an effect.
+    pub epochs: bool,
+    /// `Notifier::prune` has an effect.
+    pub pruning: bool,
+    /// Requests travel over `io_uring`.
+    pub uring: bool,
+}

@@ -1,0 +1,187 @@
+//! Values as the bytes that the kernel reads: arrays of fixed length, built on the stack.
+
+use std::time::Duration;
+
+use crate::{
+    abi::fopen,
+    values::{Attributes, Entry, Lock, LockKind, Opened, Statfs, Statx, Time},
+};
+
+/// Length of an entry.
+pub(crate) const ENTRY: usize = 128;
+/// Length of an opened file.
+pub(crate) const OPENED: usize = 16;
+/// Length of attributes with how long they are valid.
+pub(crate) const ATTRIBUTES: usize = 104;
+/// Length of statfs.
+pub(crate) const STATFS: usize = 80;
+/// Length of a lock.
+pub(crate) const LOCK: usize = 24;
+/// Length of statx.
+pub(crate) const STATX: usize = 288;
+
+/// Bits of statx's mask: all that stat(2) tells, and the time of birth.
+const STATX_BASIC: u32 = 0x7ff;
+const STATX_BORN: u32 = 0x800;
+
+/// An array that is filled from the front; what is not put stays zero.
+pub(crate) struct Bytes<const N: usize> {
+    bytes: [u8; N],
+    length: usize,
+}
+
+impl<const N: usize> Bytes<N> {
+    pub(crate) const fn new() -> Self {
+        Self { bytes: [0; N], length: 0 }
+    }
+
+    pub(crate) fn put(mut self, value: &[u8]) -> Self {
+        self.bytes[self.length..self.length + value.len()].copy_from_slice(value);
+        self.length += value.len();
+        self
+    }
+
+    pub(crate) fn u16(self, value: u16) -> Self {
+        self.put(&value.to_ne_bytes())
+    }
+
+    pub(crate) fn u32(self, value: u32) -> Self {
+        self.put(&value.to_ne_bytes())
+    }
+
+    pub(crate) fn i32(self, value: i32) -> Self {
+        self.put(&value.to_ne_bytes())
+    }
+
+    pub(crate) fn u64(self, value: u64) -> Self {
+        self.put(&value.to_ne_bytes())
+    }
+
+    pub(crate) fn i64(self, value: i64) -> Self {
+        self.put(&value.to_ne_bytes())
+    }
+
+    /// The whole array, also what was not put.
+    pub(crate) fn done(self) -> [u8; N] {
+        self.bytes
+    }
+}
+
+/// The header of an answer of this length; a notification has its code as the error, and no unique number.
+pub(crate) fn header(length: u32, error: i32, unique: u64) -> [u8; 16] {
+    Bytes::new().u32(length).i32(error).u64(unique).done()
+}
+
+pub(crate) fn entry(value: &Entry) -> [u8; ENTRY] {
+    put_attributes(put_entry(Bytes::new(), value), &value.attributes).done()
+}
+
+pub(crate) fn created(value: &Entry, opened_as: &Opened) -> [u8; ENTRY + OPENED] {
+    put_attributes(put_entry(Bytes::new(), value), &value.attributes).put(&opened(opened_as)).done()
+}
+
+fn put_entry<const N: usize>(to: Bytes<N>, value: &Entry) -> Bytes<N> {
+    to.u64(value.inode)
+        .u64(value.generation)
+        .u64(value.entry_valid.as_secs())
+        .u64(value.attributes_valid.as_secs())
+        .u32(value.entry_valid.subsec_nanos())
+        .u32(value.attributes_valid.subsec_nanos())
+}
+
+pub(crate) fn attributes(value: &Attributes, valid: Duration) -> [u8; ATTRIBUTES] {
+    put_attributes(Bytes::new().u64(valid.as_secs()).u32(valid.subsec_nanos()).u32(0), value).done()
+}
+
+#[expect(clippy::cast_sign_loss, reason = "the kernel reads seconds before 1970 back as negative")]
+fn put_attributes<const N: usize>(to: Bytes<N>, value: &Attributes) -> Bytes<N> {
+    to.u64(value.inode)
+        .u64(value.size)
+        .u64(value.blocks)
+        .u64(value.accessed.seconds as u64)
+        .u64(value.modified.seconds as u64)
+        .u64(value.changed.seconds as u64)
+        .u32(value.accessed.nanoseconds)
+        .u32(value.modified.nanoseconds)
+        .u32(value.changed.nanoseconds)
+        .u32(value.mode)
+        .u32(value.links)
+        .u32(value.uid)
+        .u32(value.gid)
+        .u32(value.device)
+        .u32(value.block_size)
+        .u32(0)
+}
+
+pub(crate) fn opened(value: &Opened) -> [u8; OPENED] {
+    let flags = [
+        (value.direct, fopen::DIRECT_IO),
+        (value.keep_cache, fopen::KEEP_CACHE),
+        (value.not_seekable, fopen::NONSEEKABLE),
+        (value.cache_dir, fopen::CACHE_DIR),
+        (value.stream, fopen::STREAM),
+        (value.no_flush, fopen::NOFLUSH),
+        (value.parallel_direct_writes, fopen::PARALLEL_DIRECT_WRITES),
+        (value.backing.is_some(), fopen::PASSTHROUGH),
+    ];
+    let flags = flags.iter().filter(|(set, _)| *set).fold(0, |all, (_, flag)| all | flag);
+    Bytes::new().u64(value.handle).u32(flags).u32(value.backing.map_or(0, |backing| backing.0)).done()
+}
+
+pub(crate) fn statfs(value: &Statfs) -> [u8; STATFS] {
+    Bytes::new()
+        .u64(value.blocks)
+        .u64(value.blocks_free)
+        .u64(value.blocks_available)
+        .u64(value.files)
+        .u64(value.files_free)
+        .u32(value.block_size)
+        .u32(value.name_bytes_max)
+        .u32(value.fragment_size)
+        .done()
+}
+
+pub(crate) fn lock(value: &Lock) -> [u8; LOCK] {
+    Bytes::new().u64(value.start).u64(value.end).u32(lock_number(value.kind)).u32(value.pid).done()
+}
+
+/// `F_RDLCK`, `F_WRLCK`, `F_UNLCK`.
+fn lock_number(kind: LockKind) -> u32 {
+    match kind {
+        LockKind::Read => 0,
+        LockKind::Write => 1,
+        LockKind::Unlock => 2,
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "a mode has 16 bits")]
+pub(crate) fn statx(value: &Statx, valid: Duration) -> [u8; STATX] {
+    let told = &value.attributes;
+    let mask = STATX_BASIC | if value.born.is_some() { STATX_BORN } else { 0 };
+    let to = Bytes::new().u64(valid.as_secs()).u32(valid.subsec_nanos()).u32(0).u64(0).u64(0);
+    let to = to.u32(mask).u32(told.block_size).u64(value.flags).u32(told.links).u32(told.uid).u32(told.gid);
+    let to = to.u16(told.mode as u16).u16(0).u64(told.inode).u64(told.size).u64(told.blocks).u64(value.flags_mask);
+    [told.accessed, value.born.unwrap_or_default(), told.changed, told.modified]
+        .iter()
+        .fold(to, put_time)
+        .u32(device_major(told.device))
+        .u32(device_minor(told.device))
+        .done()
+}
+
+fn put_time<const N: usize>(to: Bytes<N>, time: &Time) -> Bytes<N> {
+    to.i64(time.seconds).u32(time.nanoseconds).u32(0)
+}
+
+/// Device numbers travel as the kernel's 32 bits: 12 for the major one, 20 for the minor one in two pieces.
+fn device_major(device: u32) -> u32 {
+    (device >> 8) & 0xfff
+}
+
+fn device_minor(device: u32) -> u32 {
+    (device & 0xff) | ((device >> 12) & 0xf_ff00)
+}
+
+#[cfg(test)]
+#[path = "encode_test.rs"]
+mod tests;

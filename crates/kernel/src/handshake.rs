@@ -1,0 +1,169 @@
+//! The first request of a connection: INIT, where both sides say what they speak.
+//!
+//! Pure: the kernel's offer and our wish in, the answer's bytes and what is agreed out.
+
+use crate::{
+    abi::{MAJOR, MINOR, MINOR_EPOCH, MINOR_MIN, MINOR_PASSTHROUGH, MINOR_PRUNE, init},
+    config::{Config, Granted, PAGE, Uring},
+    decode::Fields,
+    encode::Bytes,
+};
+
+/// Length of the answer to INIT.
+pub(crate) const ANSWER: usize = 64;
+/// Nanoseconds: times are told exactly.
+const TIME_GRANULARITY: u32 = 1;
+/// How many layers of file systems a backing file may lie on; 1 allows those that lie on a device or in memory.
+const STACK_DEPTH: u32 = 1;
+
+/// What is asked for wherever the kernel has it.
+const ALWAYS: u64 = init::ASYNC_READ
+    | init::POSIX_LOCKS
+    | init::ATOMIC_O_TRUNC
+    | init::BIG_WRITES
+    | init::DONT_MASK
+    | init::FLOCK_LOCKS
+    | init::DO_READDIRPLUS
+    | init::READDIRPLUS_AUTO
+    | init::ASYNC_DIO
+    | init::PARALLEL_DIROPS
+    | init::MAX_PAGES
+    | init::CACHE_SYMLINKS
+    | init::NO_OPENDIR_SUPPORT
+    | init::HANDLE_KILLPRIV_V2
+    | init::SETXATTR_EXT
+    | init::INIT_EXT
+    | init::DIRECT_IO_ALLOW_MMAP;
+/// Without these, requests would look other than they are read here: kernels since 5.12 have them.
+const NEEDED: u64 = init::MAX_PAGES | init::SETXATTR_EXT;
+
+/// What the kernel offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Offer {
+    pub(crate) major: u32,
+    pub(crate) minor: u32,
+    read_ahead_bytes: u32,
+    flags: u64,
+}
+
+impl Offer {
+    /// Reads an offer; older kernels send a shorter one.
+    pub(crate) fn read(body: &[u8]) -> Option<Self> {
+        let mut from = Fields(body);
+        let (major, minor) = (from.u32()?, from.u32()?);
+        let (read_ahead_bytes, low) = (from.u32().unwrap_or(0), from.u32().unwrap_or(0));
+        let high = if u64::from(low) & init::INIT_EXT == 0 { 0 } else { from.u32().unwrap_or(0) };
+        Some(Self { major, minor, read_ahead_bytes, flags: u64::from(low) | u64::from(high) << 32 })
+    }
+
+    /// Whether requests of this kernel can be understood.
+    pub(crate) fn is_spoken(&self) -> bool {
+        self.major == MAJOR && self.minor >= MINOR_MIN && self.flags & NEEDED == NEEDED
+    }
+
+    /// What both want.
+    fn flags(&self, config: &Config) -> u64 {
+        let keeping = if config.explicit_invalidation { init::EXPLICIT_INVAL_DATA } else { init::AUTO_INVAL_DATA };
+        let wished = [
+            (config.passthrough && self.minor >= MINOR_PASSTHROUGH, init::PASSTHROUGH),
+            (config.posix_acl, init::POSIX_ACL),
+            (config.uring != Uring::Off, init::OVER_IO_URING),
+        ];
+        wished.iter().filter(|(wish, _)| *wish).fold(ALWAYS | keeping, |all, (_, flag)| all | flag) & self.flags
+    }
+
+    /// The answer's bytes, and what is agreed by it.
+    pub(crate) fn answer(&self, config: &Config) -> ([u8; ANSWER], Granted) {
+        let flags = self.flags(config);
+        let has = |flag: u64| flags & flag != 0;
+        let granted = Granted {
+            minor: self.minor.min(MINOR),
+            request_bytes_max: config.request_bytes(),
+            passthrough: has(init::PASSTHROUGH),
+            posix_acl: has(init::POSIX_ACL),
+            kill_set_id: has(init::HANDLE_KILLPRIV_V2),
+            explicit_invalidation: has(init::EXPLICIT_INVAL_DATA),
+            direct_mappings: has(init::DIRECT_IO_ALLOW_MMAP),
+            epochs: self.minor >= MINOR_EPOCH,
+            pruning: self.minor >= MINOR_PRUNE,
+            uring: has(init::OVER_IO_URING),
+        };
+        (self.bytes(config, &granted, flags), granted)
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "flags travel in two halves; at most 256 pages")]
+    fn bytes(&self, config: &Config, granted: &Granted, flags: u64) -> [u8; ANSWER] {
+        let background = config.background_max.max(1);
+        Bytes::new()
+            .u32(MAJOR)
+            .u32(MINOR)
+            .u32(config.read_ahead_bytes.min(self.read_ahead_bytes))
+            .u32(flags as u32)
+            .u16(background)
+            .u16((background - background / 4).max(1))
+            .u32(granted.request_bytes_max)
+            .u32(TIME_GRANULARITY)
+            .u16((granted.request_bytes_max / PAGE) as u16)
+            .u16(0)
+            .u32((flags >> 32) as u32)
+            .u32(if granted.passthrough { STACK_DEPTH } else { 0 })
+            .done()
+    }
+}
+
+/// The answer to a kernel that offers a newer major version: it then asks again with ours.
+pub(crate) fn other_major() -> [u8; ANSWER] {
+    Bytes::new().u32(MAJOR).u32(MINOR).done()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer(minor: u32, flags: u64) -> Offer {
+        let low = u32::try_from(flags & u64::from(u32::MAX)).expect("the low half");
+        let high = u32::try_from(flags >> 32).expect("the high half");
+        let bytes: [u8; 64] = Bytes::new().u32(7).u32(minor).u32(131_072).u32(low).u32(high).done();
+        Offer::read(&bytes).expect("an offer")
+    }
+
+    #[test]
+    fn only_what_both_want_is_agreed() {
+        let all = offer(45, u64::MAX);
+        let config = Config { passthrough: false, explicit_invalidation: true, ..Config::default() };
+        let (bytes, granted) = all.answer(&config);
+        assert!(!granted.passthrough && granted.explicit_invalidation && granted.posix_acl && !granted.uring);
+        assert_eq!(bytes[12..16], ((ALWAYS | init::EXPLICIT_INVAL_DATA | init::POSIX_ACL) as u32).to_ne_bytes());
+        assert_eq!(bytes[32..36], ((init::DIRECT_IO_ALLOW_MMAP >> 32) as u32).to_ne_bytes());
+        let (_, few) = offer(28, NEEDED).answer(&Config::default());
+        assert!(!few.passthrough && !few.posix_acl && !few.kill_set_id && !few.epochs);
+    }
+
+    #[test]
+    fn the_answer_lies_where_the_kernel_reads_it() {
+        let config = Config { request_bytes_max: 70_000, background_max: 12, ..Config::default() };
+        let (bytes, granted) = offer(45, u64::MAX).answer(&config);
+        let expected: [u8; 28] = Bytes::new()
+            .u32(7)
+            .u32(45)
+            .u32(131_072)
+            .put(&bytes[12..16])
+            .u16(12)
+            .u16(9)
+            .u32(69_632)
+            .u32(1)
+            .done();
+        assert_eq!(bytes[..28], expected);
+        assert_eq!(bytes[28..32], [17, 0, 0, 0]);
+        assert_eq!(bytes[36..40], 1u32.to_ne_bytes(), "one layer below passthrough");
+        assert_eq!(granted.request_bytes_max, 69_632);
+    }
+
+    #[test]
+    fn kernels_that_cannot_be_understood_are_seen() {
+        assert!(offer(45, u64::MAX).is_spoken());
+        assert!(!offer(27, u64::MAX).is_spoken());
+        assert!(!offer(45, init::MAX_PAGES).is_spoken(), "its SETXATTR has another form");
+        assert_eq!(Offer::read(&[7, 0, 0]), None);
+    }
+}

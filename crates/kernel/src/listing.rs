@@ -1,0 +1,104 @@
+//! The answer to a reading of a directory: entries one after the other, as many as the kernel has room for.
+
+use crate::{
+    encode::{self, Bytes, ENTRY},
+    values::Entry,
+};
+
+/// Before each name: inode, offset, length of the name, type.
+const BEFORE_NAME: usize = 24;
+/// Entries begin at multiples of this.
+const ALIGNMENT: usize = 8;
+
+/// One entry of a directory.
+#[derive(Debug, Clone, Copy)]
+pub struct Name<'a> {
+    /// The inode that it names.
+    pub inode: u64,
+    /// Where the listing goes on behind it: comes back as the `offset` of the next `Readdir`.
+    pub next: u64,
+    /// The inode's mode; only its type counts.
+    pub mode: u32,
+    /// The name itself.
+    pub name: &'a [u8],
+}
+
+/// A listing that grows up to the size that was asked for.
+#[derive(Debug)]
+pub struct Listing {
+    bytes: Vec<u8>,
+    bytes_max: usize,
+}
+
+impl Listing {
+    /// An empty one, which ends the directory if it stays so; `size` is that of the `Readdir`.
+    pub fn new(size: u32) -> Self {
+        Self { bytes: Vec::new(), bytes_max: size as usize }
+    }
+
+    /// Adds an entry to a plain listing; `false` says that there is no room, and nothing was added.
+    #[must_use]
+    pub fn push(&mut self, name: Name<'_>) -> bool {
+        self.add(&[], name)
+    }
+
+    /// Adds an entry to a `plus` listing. One with an inode other than 0 counts as a lookup; 0 leaves the kernel to look it up.
+    #[must_use]
+    pub fn push_with_entry(&mut self, name: Name<'_>, entry: &Entry) -> bool {
+        self.add(&encode::entry(entry), name)
+    }
+
+    /// Whether nothing was added.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// The bytes as they go to the kernel.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn add(&mut self, before: &[u8], name: Name<'_>) -> bool {
+        debug_assert!(before.is_empty() || before.len() == ENTRY, "an entry or none");
+        let length = (before.len() + BEFORE_NAME + name.name.len()).next_multiple_of(ALIGNMENT);
+        let Ok(name_length) = u32::try_from(name.name.len()) else { return false };
+        if self.bytes.len() + length > self.bytes_max {
+            return false;
+        }
+        let end = self.bytes.len() + length;
+        let head: [u8; BEFORE_NAME] =
+            Bytes::new().u64(name.inode).u64(name.next).u32(name_length).u32((name.mode & 0o170_000) >> 12).done();
+        self.bytes.extend_from_slice(before);
+        self.bytes.extend_from_slice(&head);
+        self.bytes.extend_from_slice(name.name);
+        self.bytes.resize(end, 0);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAME: Name<'_> = Name { inode: 7, next: 9, mode: 0o100_644, name: b"abc" };
+
+    #[test]
+    fn entries_are_padded_to_eight_bytes_and_carry_the_type() {
+        let mut listing = Listing::new(64);
+        assert!(listing.push(NAME));
+        let mut expected = [7u64.to_ne_bytes(), 9u64.to_ne_bytes()].concat();
+        expected.extend([3u32.to_ne_bytes(), 8u32.to_ne_bytes()].concat());
+        expected.extend(b"abc\0\0\0\0\0");
+        assert_eq!(listing.bytes(), expected);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_not_added() {
+        let mut listing = Listing::new(63);
+        assert!(listing.push(NAME));
+        assert!(!listing.push(NAME));
+        assert_eq!(listing.bytes().len(), 32);
+        assert!(!Listing::new(159).push_with_entry(NAME, &Entry::default()));
+        assert!(Listing::new(160).push_with_entry(NAME, &Entry::default()));
+    }
+}
