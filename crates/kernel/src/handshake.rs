@@ -143,16 +143,8 @@ mod tests {
     fn the_answer_lies_where_the_kernel_reads_it() {
         let config = Config { request_bytes_max: 70_000, background_max: 12, ..Config::default() };
         let (bytes, granted) = offer(45, u64::MAX).answer(&config);
-        let expected: [u8; 28] = Bytes::new()
-            .u32(7)
-            .u32(45)
-            .u32(131_072)
-            .put(&bytes[12..16])
-            .u16(12)
-            .u16(9)
-            .u32(69_632)
-            .u32(1)
-            .done();
+        let expected: [u8; 28] =
+            Bytes::new().u32(7).u32(45).u32(131_072).put(&bytes[12..16]).u16(12).u16(9).u32(69_632).u32(1).done();
         assert_eq!(bytes[..28], expected);
         assert_eq!(bytes[28..32], [17, 0, 0, 0]);
         assert_eq!(bytes[36..40], 1u32.to_ne_bytes(), "one layer below passthrough");

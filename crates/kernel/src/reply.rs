@@ -46,9 +46,9 @@ impl Reply {
         self.send(&[]);
     }
 
-    /// A name's inode.
-    pub fn entry(self, entry: &Entry) {
-        self.send(&[&encode::entry(entry)]);
+    /// A name's inode. False when the kernel did not take it, as its caller was gone: then it did not count as a lookup.
+    pub fn entry(self, entry: &Entry) -> bool {
+        self.send(&[&encode::entry(entry)])
     }
 
     /// Attributes, and how long they may be believed.
@@ -56,14 +56,14 @@ impl Reply {
         self.send(&[&encode::attributes(attributes, valid)]);
     }
 
-    /// A file or directory is open.
-    pub fn opened(self, opened: Opened) {
-        self.send(&[&encode::opened(&opened)]);
+    /// A file or directory is open. False when the kernel did not take it: no `Release` will come.
+    pub fn opened(self, opened: Opened) -> bool {
+        self.send(&[&encode::opened(&opened)])
     }
 
-    /// A file was made and opened.
-    pub fn created(self, entry: &Entry, opened: Opened) {
-        self.send(&[&encode::created(entry, &opened)]);
+    /// A file was made and opened. False when the kernel did not take it: no lookup, and no open, was counted.
+    pub fn created(self, entry: &Entry, opened: Opened) -> bool {
+        self.send(&[&encode::created(entry, &opened)])
     }
 
     /// Bytes: of a file, a link's target, an attribute's value, a list of names.
@@ -84,11 +84,11 @@ impl Reply {
     /// So many bytes were copied; what an older kernel cannot hear in 32 bits is told as less.
     pub fn copied(self, bytes: u64) {
         if self.opcode == op::COPY_FILE_RANGE_64 {
-            return self.send(&[&bytes.to_ne_bytes()]);
+            self.send(&[&bytes.to_ne_bytes()]);
+            return;
         }
-        let bytes = u64::from(u32::try_from(bytes).unwrap_or(u32::MAX));
-        let [count, padding] = [bytes as u32, 0].map(u32::to_ne_bytes);
-        self.send(&[&count, &padding]);
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.send(&[&bytes.to_ne_bytes(), &[0; 4]]);
     }
 
     /// How full it is.
@@ -111,9 +111,9 @@ impl Reply {
         self.send(&[&offset.to_ne_bytes()]);
     }
 
-    /// Entries of a directory.
-    pub fn listing(self, listing: &Listing) {
-        self.send(&[listing.bytes()]);
+    /// Entries of a directory. False when the kernel did not take it: none of them counted as a lookup.
+    pub fn listing(self, listing: &Listing) -> bool {
+        self.send(&[listing.bytes()])
     }
 
     /// What statx(2) tells, and how long it may be believed.
@@ -131,12 +131,14 @@ impl Reply {
         self.send(&[&result.to_ne_bytes(), &[0; 12], data]);
     }
 
-    fn send(mut self, parts: &[&[u8]]) {
+    /// Whether the kernel took it.
+    fn send(mut self, parts: &[&[u8]]) -> bool {
         self.answered = true;
         let sent = self.line.send(self.unique, 0, parts);
-        if sent.is_err_and(|error| error.raw_os_error() != Some(Errno::NOENT.raw_os_error())) {
+        if sent.as_ref().is_err_and(|error| error.raw_os_error() != Some(Errno::NOENT.raw_os_error())) {
             self.fail(errno::EIO);
         }
+        sent.is_ok()
     }
 
     /// Nobody is there to hear that an error could not be told: the request, or the whole connection, is gone.

@@ -27,7 +27,10 @@ pub struct Request<'a> {
 
 /// What is to be done. `flags` of opens are those of open(2).
 #[derive(Debug)]
-#[expect(missing_docs, reason = "fields are named as in the manual pages of the calls; what differs is said at the variant")]
+#[expect(
+    missing_docs,
+    reason = "fields are named as in the manual pages of the calls; what differs is said at the variant"
+)]
 pub enum Operation<'a> {
     /// Which inode has this name? Answered by `entry`, which counts as one lookup.
     Lookup { name: &'a [u8] },
@@ -60,7 +63,15 @@ pub enum Operation<'a> {
     /// `flags` are those of the open file now. Answered by `data`; shorter than asked means end of file.
     Read { handle: u64, offset: u64, size: u32, lock_owner: Option<u64>, flags: u32 },
     /// `from_cache`: the kernel writes back pages of a mapping, and the handle is a guess. Answered by `written`.
-    Write { handle: u64, offset: u64, data: &'a [u8], lock_owner: Option<u64>, flags: u32, kill_set_id: bool, from_cache: bool },
+    Write {
+        handle: u64,
+        offset: u64,
+        data: &'a [u8],
+        lock_owner: Option<u64>,
+        flags: u32,
+        kill_set_id: bool,
+        from_cache: bool,
+    },
     /// The last user of the handle is gone. Answered by `done`; nobody hears an error.
     Release { handle: u64, flags: u32, lock_owner: u64, flush: bool, flock_unlock: bool },
     /// One descriptor of the handle was closed: locks of this owner go. Answered by `done`.
@@ -96,7 +107,15 @@ pub enum Operation<'a> {
     /// Only data and holes are asked for. Answered by `offset`.
     Lseek { handle: u64, offset: u64, whence: u32 },
     /// Answered by `copied`.
-    CopyFileRange { handle: u64, offset: u64, new_inode: u64, new_handle: u64, new_offset: u64, length: u64, flags: u64 },
+    CopyFileRange {
+        handle: u64,
+        offset: u64,
+        new_inode: u64,
+        new_handle: u64,
+        new_offset: u64,
+        length: u64,
+        flags: u64,
+    },
     /// `flags` and `mask` are those of statx(2). Answered by `statx`, or by ENOSYS: then the kernel asks by `Getattr`.
     Statx { handle: Option<u64>, flags: u32, mask: u32 },
     /// Answered by `done`.

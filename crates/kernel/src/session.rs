@@ -106,10 +106,13 @@ fn shake_hands(line: &Line, config: &Config) -> io::Result<Granted> {
     loop {
         let message = match line.hear(buffer.bytes_mut())? {
             Heard::Nothing => continue,
-            Heard::End => return Err(io::Error::new(io::ErrorKind::NotConnected, "the kernel let go before it was greeted")),
+            Heard::End => {
+                return Err(io::Error::new(io::ErrorKind::NotConnected, "the kernel let go before it was greeted"));
+            }
             Heard::Request(length) => &buffer.bytes_mut()[..length],
         };
-        let (header, body) = Header::split(message).filter(|(header, _)| header.opcode == op::INIT).ok_or_else(unknown)?;
+        let (header, body) =
+            Header::split(message).filter(|(header, _)| header.opcode == op::INIT).ok_or_else(unknown)?;
         let offer = Offer::read(body).ok_or_else(unknown)?;
         if offer.major > MAJOR {
             line.send(header.unique, 0, &[&other_major()])?;
@@ -130,5 +133,8 @@ fn shake_hands(line: &Line, config: &Config) -> io::Result<Granted> {
 }
 
 fn unknown() -> io::Error {
-    io::Error::new(io::ErrorKind::Unsupported, "the kernel speaks a FUSE that is not understood (Linux 5.12 or newer is needed)")
+    io::Error::new(
+        io::ErrorKind::Unsupported,
+        "the kernel speaks a FUSE that is not understood (Linux 5.12 or newer is needed)",
+    )
 }

@@ -120,7 +120,11 @@ fn hand_out(line: &Arc<Line>, serve: &dyn Serve, header: Header, body: &[u8]) {
     match header.request(body) {
         Some(request) => guard(|| serve.serve(request, reply)),
         None => {
-            tracing::error!(opcode = header.opcode, bytes = body.len(), "the kernel sent a request that is not understood");
+            tracing::error!(
+                opcode = header.opcode,
+                bytes = body.len(),
+                "the kernel sent a request that is not understood"
+            );
             reply.error(errno::EIO);
         }
     }
