@@ -1,6 +1,6 @@
 //! Folding: a small whole file that nobody has open any more comes back to its inode, and its extent to the stock.
 //!
-//! Not at once: who makes small files often reads, writes or removes them soon after, and a kernel lets go of what it had open
+//! Not at once ([`Settings::closed_kept`](crate::Settings)): who makes small files often reads, writes or removes them soon after, and a kernel lets go of what it had open
 //! a moment after it told us. So the files that were closed last wait in a queue, and the one that has waited longest is looked
 //! at when another is closed. One that is not quiet yet goes to the end of the queue.
 
@@ -14,9 +14,6 @@ use std::{
 };
 use store::Slot;
 use wire::{Answer, Command, Extent, INLINE_BYTES_MAX, Session, Stamp, Times};
-
-/// So many closed files stay whole: enough for the files that a few programs are busy with, 1 MiB at most in all.
-const KEPT: usize = 256;
 
 /// Closed whole files that were small.
 #[derive(Debug, Default)]
@@ -48,7 +45,7 @@ impl Node {
         for closed in closed {
             self.folds.queue.lock().push_back(closed);
             // Two for each that comes: the queue comes down again after many were not quiet.
-            self.fold_beyond(KEPT, 2);
+            self.fold_beyond(self.settings().closed_kept, 2);
         }
     }
 

@@ -142,6 +142,11 @@ impl Node {
         Some(backing)
     }
 
+    /// Whether there can be whole files: the engine keeps them.
+    pub fn keeps_whole_files(&self) -> bool {
+        self.whole.any()
+    }
+
     /// What it was started with.
     pub fn settings(&self) -> &Settings {
         &self.settings

@@ -23,6 +23,8 @@ pub struct Settings {
     pub root_mode: u32,
     /// A directory with more entries than this is split over partitions.
     pub split_entries: u32,
+    /// So many small whole files that were closed stay whole before the first of them is folded.
+    pub closed_kept: usize,
 }
 
 impl Settings {
@@ -44,6 +46,8 @@ impl Default for Settings {
             owner,
             root_mode: 0o755,
             split_entries: partition::SPLIT_ENTRIES,
+            // Enough for the files that a few programs are busy with: 1 MiB at most in all.
+            closed_kept: 256,
         }
     }
 }

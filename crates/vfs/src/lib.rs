@@ -65,3 +65,5 @@ mod space_test;
 mod threads_test;
 #[cfg(test)]
 mod vfs_test;
+#[cfg(test)]
+mod whole_test;

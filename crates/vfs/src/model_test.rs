@@ -2,15 +2,13 @@
 //! perfect connection and over one that loses, doubles and delays; over the model engine and over the arena.
 
 use crate::{Vfs, pool_test::*};
-use arena::{Arena, Options};
 use bytes::Bytes;
 use client::{
-    InProcess, Patience,
+    Client, InProcess, Patience,
     twin::{Lossy, Troubles},
 };
-use node::Settings;
 use placement::FileId;
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 use wire::{Changes, Kind, OpenFlags, Refusal, RenameMode};
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
@@ -172,15 +170,17 @@ impl Random {
 struct Pair {
     plain: Plain,
     vfs: Vfs,
+    /// Another client of the same pool; the two take turns as the dice fall.
+    other: Vfs,
     /// Plain numbers to ids.
     ids: BTreeMap<usize, FileId>,
     random: Random,
 }
 
 impl Pair {
-    fn new(vfs: Vfs, seed: u64) -> Self {
+    fn new(vfs: Vfs, other: Vfs, seed: u64) -> Self {
         let plain = Plain(vec![Node::Directory { entries: BTreeMap::new(), parent: 0 }]);
-        Self { plain, vfs, ids: [(0, FileId::ROOT)].into(), random: Random(seed) }
+        Self { plain, vfs, other, ids: [(0, FileId::ROOT)].into(), random: Random(seed) }
     }
 
     fn place(&mut self) -> (usize, FileId, &'static str) {
@@ -190,6 +190,9 @@ impl Pair {
     }
 
     async fn step(&mut self) {
+        if self.random.below(2) == 0 {
+            std::mem::swap(&mut self.vfs, &mut self.other);
+        }
         match self.random.below(12) {
             0 | 1 => self.create().await,
             2 => self.make_directory().await,
@@ -209,7 +212,7 @@ impl Pair {
     async fn create(&mut self) {
         let (directory, id, name) = self.place();
         let plain = self.plain.make(directory, name, Node::File(Vec::new()));
-        let flags = OpenFlags { exclusive: true, ..OpenFlags::READ_WRITE };
+        let flags = OpenFlags { exclusive: true, whole: self.random.below(2) == 0, ..OpenFlags::READ_WRITE };
         let real = self.vfs.create(id, name.as_bytes(), 0o644, OWNER, flags).await;
         Self::agree(&plain, &real);
         if let (Ok(number), Ok((attributes, handle))) = (plain, real) {
@@ -269,11 +272,15 @@ impl Pair {
         let (start, length) = (self.random.pick(&LENGTHS), self.random.pick(&LENGTHS));
         let data: Vec<u8> = (0..length).map(|_| self.random.byte()).collect();
         let flags = if append { OpenFlags::APPEND } else { OpenFlags::WRITE };
+        let flags = OpenFlags { whole: self.random.below(3) == 0, truncate: self.random.below(8) == 0, ..flags };
         let handle = self.vfs.open(id, flags).await.unwrap();
         let written = self.vfs.write(handle, start as u64, Bytes::from(data.clone())).await.unwrap();
         assert_eq!(written as usize, length);
         self.vfs.close(handle).await.unwrap();
         let bytes = self.bytes(file);
+        if flags.truncate {
+            bytes.clear();
+        }
         let start = if append { bytes.len() } else { start };
         if length > 0 {
             bytes.resize(bytes.len().max(start + length), 0);
@@ -317,15 +324,10 @@ impl Pair {
     }
 }
 
-/// How full the pool is; over a bad connection it is asked until an answer comes.
-fn usage(vfs: &Vfs) -> wire::Usage {
-    let answers = (0..1000).map(|_| vfs.usage());
-    answers.into_iter().find(|usage| usage.files > 0).expect("some answer comes")
-}
-
-async fn compare(vfs: Vfs, seed: u64, steps: usize) {
-    let mut pair = Pair::new(vfs, seed);
-    let before = usage(&pair.vfs);
+/// `judge` sees the same pool, over a perfect connection.
+async fn compare(judge: Vfs, [vfs, other]: [Vfs; 2], seed: u64, steps: usize) {
+    let mut pair = Pair::new(vfs, other, seed);
+    let before = judge.usage();
     for _ in 0..steps {
         pair.step().await;
     }
@@ -335,33 +337,34 @@ async fn compare(vfs: Vfs, seed: u64, steps: usize) {
             Err(refusal) => panic!("{refusal}"),
         }
     }
-    let after = usage(&pair.vfs);
+    let after = judge.usage();
     assert_eq!((after.used, after.files), (before.used, before.files), "nothing is left when all is removed");
 }
 
 #[tokio::test]
 async fn the_pool_does_what_a_plain_file_system_does() {
     for seed in 0..12 {
-        compare(pool(), seed, 1500).await;
+        let pool = pool();
+        compare(pool.clone(), [pool.clone(), pool], seed, 1500).await;
     }
 }
 
 #[tokio::test]
-async fn the_pool_does_the_same_over_the_arena() {
-    for seed in 100..104 {
-        let settings = Settings { partitions: 64, stripe_bytes: STRIPE, owner: OWNER, ..Settings::default() };
-        let engine = Arc::new(Arena::new(Options::of_capacity(256 << 20)).unwrap());
-        let node = node::embedded(settings, engine);
-        compare(Vfs::new(client::Client::embedded(node)), seed, 1500).await;
+async fn two_clients_see_one_file_system_of_inline_striped_and_whole_files() {
+    for seed in 100..106 {
+        let node = arena_node(256 << 20, Duration::ZERO);
+        let [one, other] = [(); 2].map(|()| Vfs::new(Client::embedded(node.clone())));
+        compare(one.clone(), [one, other], seed, 1500).await;
     }
 }
 
 #[tokio::test]
 async fn lost_doubled_and_late_messages_change_nothing() {
     let patience = Patience { tries: 60, pause_first: Duration::ZERO, pause_max: Duration::ZERO };
-    for seed in 200..206 {
-        let node = node(256 << 20, Duration::ZERO);
-        let lossy = Lossy::new(InProcess(node.clone()), Troubles::MANY, seed);
-        compare(over(lossy, patience).await, seed, 800).await;
+    for seed in 200..208 {
+        let node = if seed % 2 == 0 { node(256 << 20, Duration::ZERO) } else { arena_node(256 << 20, Duration::ZERO) };
+        let lossy = || Lossy::new(InProcess(node.clone()), Troubles::MANY, seed);
+        let clients = [over(lossy(), patience).await, over(lossy(), patience).await];
+        compare(Vfs::new(Client::embedded(node.clone())), clients, seed, 800).await;
     }
 }

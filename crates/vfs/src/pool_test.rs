@@ -1,6 +1,7 @@
 //! Pools for tests.
 
 use crate::Vfs;
+use arena::{Arena, Options};
 use client::{Client, Connection, InProcess, Patience};
 use node::{Node, Settings};
 use std::{sync::Arc, time::Duration};
@@ -15,6 +16,22 @@ pub const STRIPE: u32 = 64 << 10;
 pub fn node(memory: u64, space_wait: Duration) -> Arc<Node> {
     let settings = Settings { partitions: 64, stripe_bytes: STRIPE, space_wait, owner: OWNER, ..Settings::default() };
     node::embedded(settings, Arc::new(Model::new(memory, STRIPE)))
+}
+
+/// A node over an arena, which has whole files where this process may have them. Closed small ones are folded at once.
+pub fn arena_node(memory: u64, space_wait: Duration) -> Arc<Node> {
+    let settings = Settings {
+        partitions: 64,
+        stripe_bytes: STRIPE,
+        space_wait,
+        owner: OWNER,
+        closed_kept: 0,
+        ..Settings::default()
+    };
+    node::embedded(
+        settings,
+        Arc::new(Arena::new(Options { stripe_bytes: STRIPE, ..Options::of_capacity(memory) }).unwrap()),
+    )
 }
 
 /// A pool with plenty of memory.
