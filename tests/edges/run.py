@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs edge cases in a folder, each in an empty one of its own, and prints their outcomes as JSON.
 
-Usage: run.py TOPIC DIR. An outcome that begins with "broken" is a fault of the case itself.
+Usage: run.py TOPIC DIR [USER], as that user if one is given. An outcome that begins with "broken" is a fault of the case itself.
 """
 
 from __future__ import annotations
@@ -45,6 +45,10 @@ def main() -> None:
     """Runs the cases of a topic."""
     topic, folder = sys.argv[1], Path(sys.argv[2])
     importlib.import_module(topic)
+    if len(sys.argv) > 3:
+        os.setgroups([])
+        os.setgid(int(sys.argv[3]))
+        os.setuid(int(sys.argv[3]))
     signal.signal(signal.SIGALRM, slow)
     # A call that is refused for a limit is an error number, not a signal.
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
