@@ -12,9 +12,12 @@ use std::{
     },
     thread,
 };
+use store::Model;
 use wire::{Attributes, Changes, OpenFlags, Outcome, Refusal, RenameMode, Timestamp};
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+/// Enough for a directory that splits above eight.
+const MANY: [&str; 14] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n"];
 const LENGTHS: [u64; 5] = [0, 10, 4096, 70_000, 200_000];
 
 struct Random(u64);
@@ -35,15 +38,16 @@ struct World {
     truth: Vfs,
     kernels: Vec<Kernel>,
     random: Random,
+    names: &'static [&'static str],
 }
 
 impl World {
-    async fn new(truth: Vfs, seed: u64) -> Self {
+    async fn new(truth: Vfs, names: &'static [&'static str], seed: u64) -> Self {
         let mut kernels = Vec::new();
         for _ in 0..3 {
             kernels.push(Kernel::beside(&truth).await);
         }
-        Self { truth, kernels, random: Random(seed) }
+        Self { truth, kernels, random: Random(seed), names }
     }
 
     /// The root, and the directories in it.
@@ -56,15 +60,16 @@ impl World {
     async fn change(&mut self) {
         let directories = self.directories().await;
         let (one, other) = (self.random.pick(&directories), self.random.pick(&directories));
-        let (name, target) = (self.random.pick(&NAMES), self.random.pick(&NAMES));
+        let (name, target) = (self.random.pick(self.names), self.random.pick(self.names));
         let (offset, length) = (self.random.pick(&LENGTHS), self.random.pick(&LENGTHS));
         let (verb, byte) = (self.random.below(10), u8::try_from(self.random.below(256)).unwrap());
         let mode = self.random.pick(&[RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange]);
         let who = usize::try_from(self.random.below(self.kernels.len() as u64)).unwrap();
+        let top = self.random.pick(&NAMES[..2]);
         let kernel = &self.kernels[who];
         let done = match verb {
             0 | 1 => kernel.create(one, name).await.map(drop),
-            2 => kernel.make_directory(FileId::ROOT, name).await.map(drop),
+            2 => kernel.make_directory(FileId::ROOT, top).await.map(drop),
             3 => kernel.remove(one, name).await,
             4 | 5 => kernel.rename((one, name), (other, target), mode).await,
             verb => match self.truth.lookup(one, name.as_bytes()).await {
@@ -114,7 +119,7 @@ impl World {
 
     async fn check(&self) {
         for directory in self.directories().await {
-            for name in NAMES {
+            for name in self.names {
                 let truth = self.truth.lookup(directory, name.as_bytes()).await.ok();
                 for kernel in &self.kernels {
                     let found = kernel.find(directory, name).await.unwrap();
@@ -150,7 +155,7 @@ fn shown(attributes: Attributes) -> Attributes {
 #[tokio::test]
 async fn what_several_kernels_keep_is_what_is_true() {
     for seed in 0..6 {
-        live(pool(), seed).await;
+        live(pool(), &NAMES, 250, seed).await;
     }
 }
 
@@ -159,13 +164,22 @@ async fn what_several_kernels_keep_is_what_is_true_of_whole_files_too() {
     let settings = Settings { partitions: 64, stripe_bytes: STRIPE, owner: OWNER, ..Settings::default() };
     for seed in 10..13 {
         let engine = Arc::new(Arena::new(Options::of_capacity(256 << 20)).unwrap());
-        live(Vfs::new(Client::embedded(node::embedded(settings.clone(), engine))), seed).await;
+        live(Vfs::new(Client::embedded(node::embedded(settings.clone(), engine))), &NAMES, 250, seed).await;
     }
 }
 
-async fn live(truth: Vfs, seed: u64) {
-    let mut world = World::new(truth, seed).await;
-    for step in 0..250 {
+#[tokio::test]
+async fn what_several_kernels_keep_is_what_is_true_of_directories_that_split() {
+    let settings = Settings { split_entries: 8, stripe_bytes: STRIPE, owner: OWNER, ..Settings::default() };
+    for seed in 20..23 {
+        let node = node::embedded(settings.clone(), Arc::new(Model::new(64 << 20, STRIPE)));
+        live(Vfs::new(Client::embedded(node)), &MANY, 120, seed).await;
+    }
+}
+
+async fn live(truth: Vfs, names: &'static [&'static str], steps: u64, seed: u64) {
+    let mut world = World::new(truth, names, seed).await;
+    for step in 0..steps {
         match step % 25 {
             7 => world.replace_a_kernel().await,
             3 | 12 | 19 => world.change_beside().await,
@@ -174,7 +188,7 @@ async fn live(truth: Vfs, seed: u64) {
         world.check().await;
     }
     let asked: u64 = world.kernels.iter().map(|kernel| kernel.asked.load(SeqCst)).sum();
-    let looks = 250 * 3 * 4;
+    let looks = steps * 3 * names.len() as u64;
     assert!(asked > 0 && asked < looks * 6, "they keep what they may: {asked} of far more looks were asked for");
 }
 
