@@ -6,10 +6,12 @@ use client::Client;
 use node::Settings;
 use placement::FileId;
 use std::{
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
+    task::{Context, Waker},
     thread,
 };
 use store::Model;
@@ -372,28 +374,86 @@ async fn what_is_removed_and_unknown_to_its_removers_kernel_goes_at_once() {
     assert_eq!(truth.usage().files, before - 1);
 }
 
+/// A session whose kernel takes its time to forget.
+struct Slow {
+    vfs: Vfs,
+    entered: Arc<AtomicBool>,
+    held: Arc<AtomicBool>,
+}
+
+impl Slow {
+    async fn beside(vfs: &Vfs) -> Self {
+        let (entered, held) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(true)));
+        let (enter, hold) = (entered.clone(), held.clone());
+        let hear = move |_: &[wire::Recall]| {
+            enter.store(true, SeqCst);
+            while hold.load(SeqCst) {
+                thread::yield_now();
+            }
+        };
+        let vfs = vfs.another().await.unwrap();
+        vfs.watch(Arc::new(hear)).await.unwrap();
+        Self { vfs, entered, held }
+    }
+
+    async fn is_told(&self) {
+        while !self.entered.load(SeqCst) {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn forgets(&self) {
+        self.held.store(false, SeqCst);
+    }
+}
+
+/// Whether it has nothing to say yet.
+fn waits<T>(future: &mut (impl Future<Output = T> + Unpin)) -> bool {
+    Pin::new(future).poll(&mut Context::from_waker(Waker::noop())).is_pending()
+}
+
+#[tokio::test]
+async fn who_sees_a_change_that_others_have_not_heard_of_is_answered_when_they_have() {
+    let truth = pool();
+    truth.write_file(b"f", b"old").await.unwrap();
+    let slow = Slow::beside(&truth).await;
+    let file = slow.vfs.lookup(FileId::ROOT, b"f").await.unwrap().file;
+    let reader = truth.another().await.unwrap();
+    let handle = reader.open(file, OpenFlags::READ).await.unwrap();
+    let change = tokio::spawn(truth.change(file, Changes { size: Some(1), ..Changes::default() }));
+    slow.is_told().await;
+    let (mut stat, mut find) = (Box::pin(reader.stat(file)), Box::pin(reader.lookup(FileId::ROOT, b"f")));
+    assert!(waits(&mut stat) && waits(&mut find), "else its caller could see the old size there");
+    assert_eq!(reader.read(handle, 0, 10).await.unwrap().as_ref(), b"o", "a read waits for nobody");
+    reader.stat(FileId::ROOT).await.unwrap();
+    slow.forgets();
+    assert_eq!((stat.await.unwrap().size, find.await.unwrap().size), (1, 1));
+    change.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn what_a_kernel_writes_of_its_own_accord_waits_for_nobody() {
+    let truth = pool();
+    truth.write_file(b"f", b"old").await.unwrap();
+    let slow = Slow::beside(&truth).await;
+    let file = slow.vfs.lookup(FileId::ROOT, b"f").await.unwrap().file;
+    let handle = truth.open(file, OpenFlags::WRITE).await.unwrap();
+    assert_eq!(truth.write_back(handle, 0, b"new"[..].into()).await.unwrap(), 3);
+    slow.is_told().await;
+    slow.forgets();
+}
+
 #[tokio::test]
 async fn nobody_waits_for_a_session_that_has_ended_in_the_middle_of_hearing() {
     let truth = pool();
-    let deaf = truth.another().await.unwrap();
-    let (entered, held) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(true)));
-    let (enter, hold) = (entered.clone(), held.clone());
-    let hear = move |_: &[wire::Recall]| {
-        enter.store(true, SeqCst);
-        while hold.load(SeqCst) {
-            thread::yield_now();
-        }
-    };
-    deaf.watch(Arc::new(hear)).await.unwrap();
-    deaf.lookup(FileId::ROOT, b"f").await.unwrap_err();
+    let slow = Slow::beside(&truth).await;
+    slow.vfs.lookup(FileId::ROOT, b"f").await.unwrap_err();
     let change = tokio::spawn(truth.write_file(b"f", b"bytes"));
-    while !entered.load(SeqCst) {
-        tokio::task::yield_now().await;
-    }
+    slow.is_told().await;
     assert!(!change.is_finished(), "it is not answered before it was heard");
-    deaf.end().await.unwrap();
+    slow.vfs.end().await.unwrap();
     change.await.unwrap().unwrap();
-    held.store(false, SeqCst);
+    slow.forgets();
 }
 
 #[tokio::test]
