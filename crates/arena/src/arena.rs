@@ -185,6 +185,45 @@ impl Engine for Arena {
         }
     }
 
+    fn zero(&self, key: StripeKey, generation: Generation, offset: u32, len: u32) -> Result<(), EngineError> {
+        let (top, range) = (top_order(self.stripe_bytes), offset..offset.saturating_add(len));
+        loop {
+            let Some(stripe) = self.find(key) else {
+                if self.insert(key, Stripe::truncated(generation)) {
+                    return Ok(());
+                }
+                continue;
+            };
+            let zeroed = stripe.lock().map(|mut state| state.zero(&self.pool, key, generation, range.clone(), top));
+            if let Some(answer) = zeroed {
+                let (_replaced, gave_back) = answer?;
+                if gave_back {
+                    self.pool.notify();
+                }
+                return Ok(());
+            }
+        }
+    }
+
+    fn extend(&self, key: StripeKey, generation: Generation, len: u32) -> Result<(), EngineError> {
+        if len > self.stripe_bytes {
+            return Err(EngineError::TooLong { key, end: len.into(), limit: self.stripe_bytes });
+        }
+        let top = top_order(self.stripe_bytes);
+        loop {
+            let Some(stripe) = self.find(key) else {
+                if len == 0 || self.insert(key, Stripe::extended(&self.pool, key, generation, len, top)?) {
+                    return Ok(());
+                }
+                continue;
+            };
+            let extended = stripe.lock().map(|mut state| state.extend(&self.pool, key, generation, len, top));
+            if let Some(answer) = extended {
+                return answer.map(drop);
+            }
+        }
+    }
+
     fn remove(&self, key: StripeKey) -> Result<(), EngineError> {
         if let Some(stripe) = self.take_out(key) {
             drop(stripe.remove());

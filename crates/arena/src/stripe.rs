@@ -4,6 +4,7 @@
 //! It grows by powers of two, and early to a whole block once it is clearly being filled from front to back.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -73,6 +74,19 @@ impl Stripe {
         Self { state: Mutex::new(State { seen: generation, len: 0, block: None, removed: false }) }
     }
 
+    /// A new stripe of zeros.
+    pub fn extended(
+        pool: &Arc<Pool>,
+        key: StripeKey,
+        generation: Generation,
+        len: u32,
+        top: u8,
+    ) -> Result<Self, EngineError> {
+        let mut state = State { seen: generation, len: 0, block: None, removed: false };
+        state.extend(pool, key, generation, len, top)?;
+        Ok(Self { state: Mutex::new(state) })
+    }
+
     /// The state, locked; none when the stripe was removed.
     pub fn lock(&self) -> Option<MutexGuard<'_, State>> {
         let state = self.state.lock();
@@ -129,6 +143,40 @@ impl State {
         }
         self.len = len;
         Ok(if len == 0 { (self.block.take(), false) } else { (None, self.fit()) })
+    }
+
+    /// Fills what is there of the range with zeros, and cuts it off where it reaches the end; says as `truncate` does.
+    pub fn zero(
+        &mut self,
+        pool: &Arc<Pool>,
+        key: StripeKey,
+        generation: Generation,
+        range: Range<u32>,
+        top: u8,
+    ) -> Result<(Replaced, bool), EngineError> {
+        if range.is_empty() || range.end >= self.len {
+            return self.truncate(key, generation, if range.is_empty() { u32::MAX } else { range.start });
+        }
+        let zeros = vec![0; range.len()];
+        let write = Write { key, generation, offset: range.start, data: &zeros, top };
+        self.write(pool, write).map(|replaced| (replaced, false))
+    }
+
+    /// Makes it at least `len` bytes long, by zeros.
+    pub fn extend(
+        &mut self,
+        pool: &Arc<Pool>,
+        key: StripeKey,
+        generation: Generation,
+        len: u32,
+        top: u8,
+    ) -> Result<Replaced, EngineError> {
+        self.check_generation(key, generation)?;
+        if len <= self.len {
+            return Ok(None);
+        }
+        let zeros = vec![0; (len - self.len) as usize];
+        self.write(pool, Write { key, generation, offset: self.len, data: &zeros, top })
     }
 
     /// Gives back what of the block is behind the bytes and not viewed; says whether there was any.

@@ -1,13 +1,33 @@
 //! Space of a range: taken beforehand, given back, looked for.
+//!
+//! Filling with zeros is giving back and then taking: who reads in between sees zeros too.
 
-use crate::{Client, client::unexpected};
-use placement::FileId;
-use wire::{AllocateMode, Answer, Command, Object, Outcome, Refusal, SeekTo};
+use crate::{Client, client::unexpected, files::PLANS_MAX};
+use placement::{FileId, StripeNo};
+use std::{ops::Range, time::Duration};
+use wire::{AllocateMode, Answer, Command, Object, Outcome, Refusal, SeekTo, Shortage, StripeAction, StripeRuns};
+
+/// What a partition planned for a range.
+struct Plan {
+    file: FileId,
+    range: Range<u64>,
+    mode: AllocateMode,
+    generation: u32,
+}
 
 impl Client {
-    /// Takes or gives back the space of a range, or fills it with zeros.
-    pub async fn allocate(&self, file: FileId, _offset: u64, _length: u64, _mode: AllocateMode) -> Outcome<()> {
-        Err(Refusal::Unsupported { object: Object::File(file), what: "allocating space".into() })
+    /// Takes or gives back the space of a range, or fills it with zeros. Where there is not enough space, what was taken stays.
+    pub async fn allocate(&self, file: FileId, offset: u64, length: u64, mode: AllocateMode) -> Outcome<()> {
+        let takes = match mode {
+            AllocateMode::Extend | AllocateMode::KeepSize => mode,
+            AllocateMode::PunchHole => return self.allocate_once(file, offset, length, mode).await,
+            AllocateMode::ZeroRange | AllocateMode::ZeroRangeKeepSize => {
+                self.allocate_once(file, offset, length, AllocateMode::PunchHole).await?;
+                if mode == AllocateMode::ZeroRange { AllocateMode::Extend } else { AllocateMode::KeepSize }
+            }
+        };
+        self.check_possible(length)?;
+        self.allocate_once(file, offset, length, takes).await
     }
 
     /// Where data or a hole begins, at `offset` or behind. Refused with `BeyondEnd` when there is none.
@@ -15,6 +35,95 @@ impl Client {
         match self.ask(file.partition(), Command::Seek { file, offset, to }).await? {
             Answer::Offset(offset) => Ok(offset),
             other => Err(unexpected(&other)),
+        }
+    }
+
+    /// More than the pool may hold at all is refused before anything is taken.
+    fn check_possible(&self, wanted: u64) -> Outcome<()> {
+        let usage = self.usage();
+        if wanted <= usage.capacity {
+            return Ok(());
+        }
+        let (capacity, used, waited) = (usage.capacity, usage.used, Duration::ZERO);
+        Err(Refusal::NoSpace(Shortage { capacity, used, wanted, waited }))
+    }
+
+    async fn allocate_once(&self, file: FileId, offset: u64, length: u64, mode: AllocateMode) -> Outcome<()> {
+        for _ in 0..PLANS_MAX {
+            match self.change(file.partition(), Command::Allocate { file, offset, length, mode }).await? {
+                Answer::Allocated { generation, stripes } => {
+                    let plan = Plan { file, range: offset..offset + length, mode, generation };
+                    if self.allocate_planned(&plan, &stripes).await? {
+                        return Ok(());
+                    }
+                }
+                Answer::Spill { generation, head } => self.spill(file, generation, &head).await?,
+                Answer::TrimFirst(trim) => self.finish_trim(file, trim).await?,
+                other => return Err(unexpected(&other)),
+            }
+        }
+        Err(Refusal::Busy(Object::File(file)))
+    }
+
+    /// Does it to the stripes, then tells the partition; false when the file was truncated or punched meanwhile.
+    async fn allocate_planned(&self, plan: &Plan, stripes: &StripeRuns) -> Outcome<bool> {
+        for stripe in stripes.iter() {
+            match self.stripe(plan.file, StripeNo(stripe), plan.action(stripe, self.0.stripe_bytes)).await {
+                Ok(_) => {}
+                Err(Refusal::Stale(_)) => return Ok(false),
+                Err(refusal) => {
+                    self.give_up(plan, stripe).await;
+                    return Err(refusal);
+                }
+            }
+        }
+        let Some(last) = plan.last_command(stripes) else { return Ok(true) };
+        match self.change(plan.file.partition(), last).await {
+            Ok(_) => Ok(true),
+            Err(Refusal::Stale(_)) => Ok(false),
+            Err(refusal) => {
+                if matches!(refusal, Refusal::NotFound(_)) {
+                    self.forget(plan.file, stripes.iter()).await;
+                }
+                Err(refusal)
+            }
+        }
+    }
+
+    async fn give_up(&self, plan: &Plan, stripe: u64) {
+        if plan.mode == AllocateMode::PunchHole {
+            return;
+        }
+        let command = Command::GaveUp { file: plan.file, generation: plan.generation, stripe };
+        if let Err(error) = self.change(plan.file.partition(), command).await {
+            tracing::debug!(%error, "a file seems to hold space that it did not get");
+        }
+    }
+}
+
+impl Plan {
+    /// What is done to a stripe of the range.
+    fn action(&self, stripe: u64, stripe_bytes: u32) -> StripeAction {
+        let (start, generation) = (stripe * u64::from(stripe_bytes), self.generation);
+        let within = |offset: u64| {
+            let inside = offset.saturating_sub(start).min(stripe_bytes.into());
+            u32::try_from(inside).expect("at most the length of a stripe")
+        };
+        let (offset, end) = (within(self.range.start), within(self.range.end));
+        match self.mode {
+            AllocateMode::PunchHole => StripeAction::Zero { generation, offset, length: end - offset },
+            _ => StripeAction::Extend { generation, length: end },
+        }
+    }
+
+    /// What the partition is told when the stripes are done, if anything.
+    fn last_command(&self, stripes: &StripeRuns) -> Option<Command> {
+        let (file, generation, end) = (self.file, self.generation, self.range.end);
+        match self.mode {
+            _ if stripes.is_empty() => None,
+            AllocateMode::PunchHole => Some(Command::Punched { file, generation }),
+            AllocateMode::Extend => Some(Command::Wrote { file, generation, end }),
+            _ => None,
         }
     }
 }

@@ -14,7 +14,7 @@ use wire::{
 };
 
 /// A write that meets truncations is planned anew, at most so often.
-const PLANS_MAX: u32 = 64;
+pub(crate) const PLANS_MAX: u32 = 64;
 
 /// A file that was opened, or made.
 #[derive(Clone, Debug)]
@@ -165,7 +165,7 @@ impl Client {
 
     /// Copies a small file's bytes to stripe 0, padded to all that it may ever have held inline: whatever an older copy left
     /// there is overwritten.
-    async fn spill(&self, file: FileId, generation: u32, head: &[u8]) -> Outcome<()> {
+    pub(crate) async fn spill(&self, file: FileId, generation: u32, head: &[u8]) -> Outcome<()> {
         let mut data = BytesMut::zeroed(INLINE_BYTES_MAX as usize);
         data[..head.len()].copy_from_slice(head);
         let action = StripeAction::Write { generation, offset: 0, data: data.freeze() };

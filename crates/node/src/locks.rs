@@ -110,13 +110,11 @@ impl Node {
             let refusal = Refusal::invalid(Object::Pool, "a lock came without session and number");
             return Reply::ready(Err(Failure::Refused(refusal)));
         };
-        match self.try_lock(&asked, u64::MAX) {
-            Ok(outcome) => Reply::ready(outcome.map_err(Failure::Refused)),
-            Err(_) => {
-                let node = self.clone();
-                Reply::later(async move { node.wait_for_lock(asked).await.map_err(Failure::Refused) })
-            }
+        if let Ok(outcome) = self.try_lock(&asked, u64::MAX) {
+            return Reply::ready(outcome.map_err(Failure::Refused));
         }
+        let node = self.clone();
+        Reply::later(async move { node.wait_for_lock(asked).await.map_err(Failure::Refused) })
     }
 
     /// Tries as the holder of this ticket, or as a newcomer.
@@ -242,7 +240,9 @@ impl Locks {
         let state = self.state.lock();
         let woken: Vec<_> = state.tickets.values().filter(|w| chosen(w)).map(|w| w.woken.clone()).collect();
         drop(state);
-        woken.iter().for_each(|woken| woken.notify_one());
+        for waiter in woken {
+            waiter.notify_one();
+        }
     }
 
     /// The session is about to end: whoever of it waits for a lock waits no more. Followed by [`Self::wake_all`].

@@ -91,12 +91,18 @@ fn partitions(settings: &Settings) -> Box<[Mutex<Partition>]> {
     std::iter::once(first).chain(others).map(Mutex::new).collect()
 }
 
-/// A write of stripe bytes, kept until there is space for it.
-struct StripeWrite {
+/// A change of a stripe that may need space, kept until there is some.
+struct StripeChange {
     key: StripeKey,
     generation: Generation,
-    offset: u32,
-    data: bytes::Bytes,
+    what: What,
+}
+
+/// What is done to the stripe.
+enum What {
+    Write { offset: u32, data: bytes::Bytes },
+    Zero { offset: u32, length: u32 },
+    Extend { length: u32 },
 }
 
 impl Node {
@@ -216,9 +222,16 @@ impl Node {
 
     fn stripe(self: &Arc<Self>, file: FileId, stripe: StripeNo, action: StripeAction) -> Reply {
         let key = StripeKey { file, stripe };
+        let change = |generation, what| StripeChange { key, generation: Generation(generation), what };
         let done = match action {
             StripeAction::Write { generation, offset, data } => {
-                return self.write(StripeWrite { key, generation: Generation(generation), offset, data });
+                return self.change_stripe(change(generation, What::Write { offset, data }));
+            }
+            StripeAction::Zero { generation, offset, length } => {
+                return self.change_stripe(change(generation, What::Zero { offset, length }));
+            }
+            StripeAction::Extend { generation, length } => {
+                return self.change_stripe(change(generation, What::Extend { length }));
             }
             StripeAction::Read { offset, length } => self.engine.read(key, offset, length).map(Answer::Bytes),
             StripeAction::Truncate { generation, length } => {
@@ -230,17 +243,23 @@ impl Node {
         Reply::ready(done.map_err(|error| Failure::Refused(never_full(error, key))))
     }
 
-    fn write(self: &Arc<Self>, write: StripeWrite) -> Reply {
-        match self.try_write(&write) {
+    fn change_stripe(self: &Arc<Self>, change: StripeChange) -> Reply {
+        match self.try_stripe(&change) {
             Ok(outcome) => Reply::ready(outcome.map_err(Failure::Refused)),
-            Err(_) => self.wait(move |node| node.try_write(&write)),
+            Err(_) => self.wait(move |node| node.try_stripe(&change)),
         }
     }
 
-    fn try_write(&self, write: &StripeWrite) -> Result<Outcome<Answer>, Full> {
-        match self.engine.write(write.key, write.generation, write.offset, &write.data) {
+    fn try_stripe(&self, change: &StripeChange) -> Result<Outcome<Answer>, Full> {
+        let StripeChange { key, generation, what } = change;
+        let done = match what {
+            What::Write { offset, data } => self.engine.write(*key, *generation, *offset, data),
+            What::Zero { offset, length } => self.engine.zero(*key, *generation, *offset, *length),
+            What::Extend { length } => self.engine.extend(*key, *generation, *length),
+        };
+        match done {
             Ok(()) => Ok(Ok(Answer::Done)),
-            Err(error) => refusal_of(error, Object::File(write.key.file)).map(Err),
+            Err(error) => refusal_of(error, Object::File(key.file)).map(Err),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::{
     weight,
 };
 use placement::FileId;
-use std::ops::Range;
+use std::{borrow::Cow, ops::Range};
 use wire::{AllocateMode, Answer, INLINE_BYTES_MAX, Object, Outcome, Refusal, SeekTo, StripeRuns, Timestamp};
 
 impl Partition {
@@ -40,7 +40,7 @@ impl Partition {
         })
     }
 
-    /// The stripes from `first` to the one before `end` were cut to nothing, as planned.
+    /// What was to be cut to nothing is.
     pub(crate) fn punched(&mut self, file: FileId, generation: u32) -> Outcome<Answer> {
         self.edit(file, |inode| {
             let body = inode.file_mut(file)?;
@@ -49,6 +49,22 @@ impl Partition {
             {
                 striped.settle_holes();
                 inode.granted.touch();
+            }
+            Ok(Answer::Done)
+        })
+    }
+
+    /// What was to be taken from this stripe on was not.
+    pub(crate) fn gave_up(&mut self, file: FileId, generation: u32, stripe: u64) -> Outcome<Answer> {
+        let stripe_bytes = self.stripe_bytes();
+        self.edit(file, |inode| {
+            let body = inode.file_mut(file)?;
+            if let Place::Striped(striped) = &mut body.place
+                && body.generation == generation
+            {
+                let missing = std::mem::take(&mut striped.cutting);
+                striped.note_empty(stripe.max(missing.start), missing.end);
+                striped.kept = striped.kept.min(stripe * stripe_bytes);
             }
             Ok(Answer::Done)
         })
@@ -78,7 +94,7 @@ impl FileBody {
             }
             return Answer::Allocated { generation: self.generation, stripes: StripeRuns::new() };
         }
-        if let Some(first) = self.to_stripes(stripe_bytes) {
+        if let Some(first) = self.go_striped(stripe_bytes) {
             return first;
         }
         let stripes = range.start / stripe_bytes..range.end.div_ceil(stripe_bytes);
@@ -88,7 +104,10 @@ impl FileBody {
         let generation = self.generation;
         let Place::Striped(striped) = &mut self.place else { unreachable!("it was made striped, or that is answered") };
         if takes {
+            let had =
+                striped.data_runs().within(stripes.clone()).ranges().next_back().map_or(stripes.start, |run| run.end);
             striped.plan(stripes.clone());
+            striped.cutting = had..stripes.end;
             striped.kept = striped.kept.max(range.end);
             return Answer::Allocated { generation, stripes: runs(stripes) };
         }
@@ -118,7 +137,7 @@ impl FileBody {
 
     /// Makes it striped, or says what must be done before, or where all its bytes are instead: what a write that does not fit
     /// inline meets too.
-    pub(crate) fn to_stripes(&mut self, stripe_bytes: u64) -> Option<Answer> {
+    pub(crate) fn go_striped(&mut self, stripe_bytes: u64) -> Option<Answer> {
         if let Place::Inline(bytes) = &mut self.place {
             self.place = match std::mem::take(bytes) {
                 empty if empty.is_empty() => Place::striped(),
@@ -208,9 +227,14 @@ impl Striped {
         self.holes.insert(cut.start, cut.end);
     }
 
-    /// All stripes from this one on are cut to nothing. Not noted where that would take memory that nobody has reserved.
+    /// All stripes from this one on are cut to nothing.
     pub fn cut_from(&mut self, first: u64) {
-        let end = self.stripes.ranges().last().map_or(0, |run| run.end);
+        let end = self.stripes.ranges().next_back().map_or(0, |run| run.end);
+        self.note_empty(first, end);
+    }
+
+    /// These have no bytes. Not noted where that would take memory that nobody has reserved.
+    fn note_empty(&mut self, first: u64, end: u64) {
         let room = self.stripes.runs().saturating_sub(self.holes.runs());
         if room >= self.holes.runs_added(first, end) {
             self.holes.insert(first, end);
@@ -238,10 +262,8 @@ impl Striped {
     pub fn allocated(&self, size: u64, stripe_bytes: u64) -> u64 {
         let end = size.max(self.kept);
         let last = end / stripe_bytes;
-        let (whole, with_last) = match self.holes.is_empty() {
-            true => (self.stripes.count_below(last), self.stripes.count_below(last + 1)),
-            false => (self.data_runs().count_below(last), self.data_runs().count_below(last + 1)),
-        };
+        let data = if self.holes.is_empty() { Cow::Borrowed(&self.stripes) } else { Cow::Owned(self.data_runs()) };
+        let (whole, with_last) = (data.count_below(last), data.count_below(last + 1));
         let tail = if with_last > whole { (end % stripe_bytes).next_multiple_of(PAGE_BYTES) } else { 0 };
         whole * stripe_bytes + tail
     }

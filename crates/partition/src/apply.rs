@@ -100,6 +100,7 @@ impl Partition {
             Command::Lock { file, lock, .. } => self.lock(Holder { session, owner: lock.owner }, file, &lock),
             Command::Allocate { file, offset, length, mode } => self.allocate(file, (offset, length), mode, now),
             Command::Punched { file, generation } => self.punched(file, generation),
+            Command::GaveUp { file, generation, stripe } => self.gave_up(file, generation, stripe),
             named => self.perform_named(named, now),
         }
     }

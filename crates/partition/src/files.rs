@@ -219,14 +219,14 @@ impl FileBody {
         if range.is_empty() {
             return Answer::Written { offset: range.start };
         }
-        if let Place::Inline(bytes) = &mut self.place {
-            if range.end <= INLINE_BYTES_MAX.into() {
-                put(bytes, &range, data);
-                self.size = self.size.max(range.end);
-                return Answer::Written { offset: range.start };
-            }
+        if let Place::Inline(bytes) = &mut self.place
+            && range.end <= INLINE_BYTES_MAX.into()
+        {
+            put(bytes, &range, data);
+            self.size = self.size.max(range.end);
+            return Answer::Written { offset: range.start };
         }
-        if let Some(first) = self.to_stripes(stripe_bytes) {
+        if let Some(first) = self.go_striped(stripe_bytes) {
             return first;
         }
         let (offset, generation, size) = (range.start, self.generation, self.size);

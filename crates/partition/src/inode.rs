@@ -88,7 +88,7 @@ pub struct Striped {
     pub trim: Option<u64>,
     /// Stripes that were cut to nothing and not written since.
     pub holes: StripeRuns,
-    /// Stripes that are being cut to nothing; empty as soon as one of them may be written.
+    /// Stripes that had no bytes and are being extended, or are being cut to nothing; empty as soon as one of them may be written.
     pub cutting: Range<u64>,
     /// The end of the space that was taken beforehand; 0 when none was.
     pub kept: u64,

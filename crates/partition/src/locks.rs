@@ -243,7 +243,7 @@ mod tests {
     const BYTES: u64 = 12;
 
     /// A lock on each byte of each holder: none, read or write.
-    type Model = [[Option<bool>; BYTES as usize]; 3];
+    type Model = [[Option<bool>; 12]; 3];
 
     fn holder(number: usize) -> Holder {
         Holder { session: Session(number as u64 % 2), owner: number as u64 / 2 }

@@ -77,11 +77,14 @@ fn meaning(file: FileId, name: &[u8]) -> Outcome<Meaning> {
     if name.len() > XATTR_NAME_BYTES_MAX {
         return Err(Refusal::AttributeTooLong { object: object(), limit: XATTR_NAME_BYTES_MAX });
     }
-    let plain = |space: &&[u8]| name.len() > space.len() && name.starts_with(space) && !name.contains(&0);
+    let spaces = [&b"user."[..], b"trusted.", b"security."];
     match name {
         ACL_ACCESS => Ok(Meaning::Access),
         ACL_DEFAULT => Ok(Meaning::Default),
-        _ if [&b"user."[..], b"trusted.", b"security."].iter().any(plain) => Ok(Meaning::Plain),
+        _ if spaces.contains(&name) || name.contains(&0) => {
+            Err(Refusal::invalid(object(), "an attribute needs a name"))
+        }
+        _ if spaces.iter().any(|space| name.starts_with(space)) => Ok(Meaning::Plain),
         _ => Err(Refusal::Unsupported { object: object(), what: "an attribute of this namespace".into() }),
     }
 }
@@ -107,6 +110,9 @@ impl Partition {
         kill_set_group_id: bool,
         now: Timestamp,
     ) -> Outcome<Answer> {
+        if value.len() > XATTR_VALUE_BYTES_MAX {
+            return Err(Refusal::AttributeTooLong { object: Object::File(file), limit: XATTR_VALUE_BYTES_MAX });
+        }
         self.edit(file, |inode| {
             match meaning(file, &name)? {
                 Meaning::Plain => inode.set_plain(file, name, value, mode)?,
@@ -152,9 +158,6 @@ impl Inode {
         let object = || Object::File(file);
         if name.starts_with(b"user.") && !matches!(self.kind(), Kind::File | Kind::Directory) {
             return Err(Refusal::NotPermitted(object()));
-        }
-        if value.len() > XATTR_VALUE_BYTES_MAX {
-            return Err(Refusal::AttributeTooLong { object: object(), limit: XATTR_VALUE_BYTES_MAX });
         }
         match (mode, self.xattr(&name).is_some()) {
             (XattrMode::Create, true) => return Err(Refusal::Exists(object())),
@@ -204,9 +207,6 @@ impl Inode {
         let unsupported = |what: &'static str| Refusal::Unsupported { object: Object::File(file), what: what.into() };
         if self.kind() == Kind::Symlink {
             return Err(unsupported("an ACL of a symbolic link"));
-        }
-        if value.len() > XATTR_VALUE_BYTES_MAX {
-            return Err(Refusal::AttributeTooLong { object: Object::File(file), limit: XATTR_VALUE_BYTES_MAX });
         }
         Acl::decode(value).map_err(|wrong| match wrong {
             Wrong::Version => unsupported("this version of ACLs"),

@@ -24,8 +24,9 @@ pub use sharing::{
 };
 pub use space::{
     a_fitted_stripe_keeps_its_bytes_and_may_grow_again, a_full_engine_leaves_the_stripe_as_it_was,
-    every_way_of_giving_back_calls_the_hook, exactly_the_capacity_fits, reservations_share_the_capacity,
-    what_is_removed_is_free_at_once,
+    an_extended_stripe_takes_writes_in_a_full_engine, every_way_of_giving_back_calls_the_hook,
+    exactly_the_capacity_fits, reservations_share_the_capacity, what_is_removed_is_free_at_once,
+    zeros_at_the_end_are_free_and_those_before_it_are_zeros,
 };
 
 use crate::{Engine, EngineError, Generation, StripeKey};
@@ -59,6 +60,8 @@ macro_rules! conformance_tests {
             exactly_the_capacity_fits
             a_full_engine_leaves_the_stripe_as_it_was
             what_is_removed_is_free_at_once
+            zeros_at_the_end_are_free_and_those_before_it_are_zeros
+            an_extended_stripe_takes_writes_in_a_full_engine
             reservations_share_the_capacity
             a_fitted_stripe_keeps_its_bytes_and_may_grow_again
             every_way_of_giving_back_calls_the_hook

@@ -80,6 +80,18 @@ pub trait Engine: Send + Sync + fmt::Debug {
     /// write is [`EngineError::Stale`]. Never [`EngineError::Full`].
     fn truncate(&self, key: StripeKey, generation: Generation, len: u32) -> Result<(), EngineError>;
 
+    /// Fills what the stripe has of the range with zeros, and never makes it longer: a range that reaches its end is cut off. The
+    /// generation is remembered as by [`Engine::truncate`].
+    ///
+    /// [`EngineError::Full`], which leaves the stripe as it was, only where a view must keep what is in the middle of it.
+    fn zero(&self, key: StripeKey, generation: Generation, offset: u32, len: u32) -> Result<(), EngineError>;
+
+    /// Makes the stripe at least `len` bytes long, by zeros. Later writes there take no new space, unless a view must keep what
+    /// they overwrite.
+    ///
+    /// Errors: [`EngineError::Full`], [`EngineError::Stale`] and [`EngineError::TooLong`] leave the stripe as it was.
+    fn extend(&self, key: StripeKey, generation: Generation, len: u32) -> Result<(), EngineError>;
+
     /// Forgets the stripe and its generation. An absent one is fine.
     fn remove(&self, key: StripeKey) -> Result<(), EngineError>;
 

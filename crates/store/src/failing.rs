@@ -11,11 +11,11 @@ use crate::{Engine, EngineError, Extents, FreedHook, Generation, StripeKey, Usag
 /// Which verb of [`Engine`] was called. `usage`, `release` and the hook never fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verb {
-    /// [`Engine::write`].
+    /// [`Engine::write`] and [`Engine::extend`].
     Write,
     /// [`Engine::read`].
     Read,
-    /// [`Engine::truncate`].
+    /// [`Engine::truncate`] and [`Engine::zero`].
     Truncate,
     /// [`Engine::remove`].
     Remove,
@@ -110,6 +110,16 @@ impl<E: Engine> Engine for Failing<E> {
     fn truncate(&self, key: StripeKey, generation: Generation, len: u32) -> Result<(), EngineError> {
         self.check(Verb::Truncate, Some(key), len.into())?;
         self.engine.truncate(key, generation, len)
+    }
+
+    fn zero(&self, key: StripeKey, generation: Generation, offset: u32, len: u32) -> Result<(), EngineError> {
+        self.check(Verb::Truncate, Some(key), len.into())?;
+        self.engine.zero(key, generation, offset, len)
+    }
+
+    fn extend(&self, key: StripeKey, generation: Generation, len: u32) -> Result<(), EngineError> {
+        self.check(Verb::Write, Some(key), len.into())?;
+        self.engine.extend(key, generation, len)
     }
 
     fn remove(&self, key: StripeKey) -> Result<(), EngineError> {

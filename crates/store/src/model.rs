@@ -76,22 +76,7 @@ impl Engine for Model {
         if end > u64::from(self.stripe_bytes) {
             return Err(EngineError::TooLong { key, end, limit: self.stripe_bytes });
         }
-        let mut state = locked(&self.state);
-        state.check_generation(key, generation)?;
-        if data.is_empty() {
-            return Ok(());
-        }
-        let old = state.stripes.get(&key);
-        let content = written(old.map(Stripe::bytes).unwrap_or_default(), offset as usize, data);
-        let (used, given_back) = (state.used(), old.map_or(0, Stripe::unviewed_bytes));
-        let wanted = (content.len() as u64).saturating_sub(given_back);
-        if wanted > self.capacity - used {
-            return Err(EngineError::Full { capacity: self.capacity, used, wanted });
-        }
-        let replaced =
-            state.stripes.insert(key, Stripe { seen: generation, len: content.len(), content: Arc::new(content) });
-        state.depart(replaced);
-        drop(state);
+        locked(&self.state).write(self.capacity, key, generation, offset as usize, data)?;
         self.freed();
         Ok(())
     }
@@ -109,15 +94,32 @@ impl Engine for Model {
     }
 
     fn truncate(&self, key: StripeKey, generation: Generation, len: u32) -> Result<(), EngineError> {
+        locked(&self.state).truncate(key, generation, len as usize)?;
+        self.freed();
+        Ok(())
+    }
+
+    fn zero(&self, key: StripeKey, generation: Generation, offset: u32, len: u32) -> Result<(), EngineError> {
         let mut state = locked(&self.state);
-        state.check_generation(key, generation)?;
-        let stripe = state.stripes.entry(key).or_default();
-        stripe.seen = generation;
-        stripe.len = stripe.len.min(len as usize);
-        stripe.shrink();
+        let (start, len) = (offset as usize, len as usize);
+        match state.len(key) {
+            held if len == 0 => state.truncate(key, generation, held)?,
+            held if start + len >= held => state.truncate(key, generation, start)?,
+            _ => state.write(self.capacity, key, generation, start, &vec![0; len])?,
+        }
         drop(state);
         self.freed();
         Ok(())
+    }
+
+    fn extend(&self, key: StripeKey, generation: Generation, len: u32) -> Result<(), EngineError> {
+        if len > self.stripe_bytes {
+            return Err(EngineError::TooLong { key, end: len.into(), limit: self.stripe_bytes });
+        }
+        let mut state = locked(&self.state);
+        let held = state.len(key);
+        let missing = vec![0; (len as usize).saturating_sub(held)];
+        state.write(self.capacity, key, generation, held, &missing)
     }
 
     fn remove(&self, key: StripeKey) -> Result<(), EngineError> {
@@ -177,6 +179,44 @@ impl State {
             Some(stripe) if given < stripe.seen => Err(EngineError::Stale { key, given, seen: stripe.seen }),
             _ => Ok(()),
         }
+    }
+
+    fn len(&self, key: StripeKey) -> usize {
+        self.stripes.get(&key).map_or(0, |stripe| stripe.len)
+    }
+
+    fn write(
+        &mut self,
+        capacity: u64,
+        key: StripeKey,
+        generation: Generation,
+        offset: usize,
+        data: &[u8],
+    ) -> Result<(), EngineError> {
+        self.check_generation(key, generation)?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        let old = self.stripes.get(&key);
+        let content = written(old.map(Stripe::bytes).unwrap_or_default(), offset, data);
+        let (used, given_back) = (self.used(), old.map_or(0, Stripe::unviewed_bytes));
+        let wanted = (content.len() as u64).saturating_sub(given_back);
+        if wanted > capacity - used {
+            return Err(EngineError::Full { capacity, used, wanted });
+        }
+        let stripe = Stripe { seen: generation, len: content.len(), content: Arc::new(content) };
+        let replaced = self.stripes.insert(key, stripe);
+        self.depart(replaced);
+        Ok(())
+    }
+
+    fn truncate(&mut self, key: StripeKey, generation: Generation, len: usize) -> Result<(), EngineError> {
+        self.check_generation(key, generation)?;
+        let stripe = self.stripes.entry(key).or_default();
+        stripe.seen = generation;
+        stripe.len = stripe.len.min(len);
+        stripe.shrink();
+        Ok(())
     }
 
     /// Keeps counting what left the map for as long as it is viewed.

@@ -1,7 +1,13 @@
 //! Space of a range of an open file: taken beforehand, given back, looked for, copied.
 
 use crate::{Handle, Vfs};
-use wire::{AllocateMode, Object, Outcome, Refusal, SeekTo};
+use std::sync::atomic::Ordering::Relaxed;
+use wire::{AllocateMode, Outcome, SeekTo, WritePlace};
+
+/// One call copies at most so much.
+const COPY_BYTES_MAX: u64 = 64 << 20;
+/// It is read and written in pieces of this length.
+const PIECE_BYTES: u32 = 1 << 20;
 
 impl Vfs {
     /// Takes or gives back the space of a range, or fills it with zeros.
@@ -23,18 +29,41 @@ impl Vfs {
         async move { client.seek(open?.file, offset, to).await }
     }
 
-    /// Copies a range from one open file to another, or within one when the ranges do not meet; says how many bytes, fewer
-    /// only at the end of the source or in a full pool.
+    /// Copies a range from one open file to another, or within one when the ranges do not meet; says how many bytes: fewer at
+    /// the end of the source, in a full pool, and of a very long range, so that nobody waits long behind it. Holes are copied as
+    /// zeros.
     pub fn copy_range(
         &self,
         from: (Handle, u64),
         to: (Handle, u64),
         length: u64,
     ) -> impl Future<Output = Outcome<u64>> + Send + use<> {
-        let (source, _target, _) = (self.handles.get(from.0), self.handles.get(to.0), length);
+        let (source, target) = (self.usable(from.0, |flags| flags.read), self.usable(to.0, |flags| flags.write));
+        let client = self.client.clone();
         async move {
-            let object = Object::File(source?.file);
-            Err(Refusal::Unsupported { object, what: "copying a range".into() })
+            let (source, target) = (source?, target?);
+            let length = length.min(COPY_BYTES_MAX);
+            let mut done = 0;
+            while done < length {
+                let wanted = u32::try_from((length - done).min(PIECE_BYTES.into())).expect("at most a piece");
+                let bytes = client.read(source.file, from.1 + done, wanted).await?;
+                if bytes.is_empty() {
+                    break;
+                }
+                let at_end = bytes.len() < wanted as usize;
+                let (read, place) = (bytes.len() as u64, WritePlace::At(to.1 + done));
+                let written = match client.write(target.file, place, bytes, false).await {
+                    Ok((_, written)) => u64::from(written),
+                    Err(refusal) if done == 0 => return Err(refusal),
+                    Err(_) => break,
+                };
+                done += written;
+                target.written.fetch_max(to.1 + done, Relaxed);
+                if written < read || at_end {
+                    break;
+                }
+            }
+            Ok(done)
         }
     }
 }

@@ -48,6 +48,8 @@ mod grants_test;
 #[cfg(test)]
 mod kernel_twin;
 #[cfg(test)]
+mod like_tmpfs_test;
+#[cfg(test)]
 mod locks_test;
 #[cfg(test)]
 mod message_test;

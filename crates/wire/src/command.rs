@@ -354,6 +354,15 @@ pub enum Command {
         /// As planned.
         generation: u32,
     },
+    /// From this stripe on, what was to be taken was not: there was no space. -> `Done`
+    GaveUp {
+        /// The file.
+        file: FileId,
+        /// As planned.
+        generation: u32,
+        /// The first that was not taken.
+        stripe: u64,
+    },
     /// Takes space of a range, or gives it back. What fills it with zeros is both, one after the other. -> `Allocated`, `Spill`, `TrimFirst`
     Allocate {
         /// The file.

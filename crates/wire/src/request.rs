@@ -112,6 +112,22 @@ pub enum StripeAction {
     },
     /// Forget it.
     Remove,
+    /// Fill a range with zeros, or cut it off where it reaches the end.
+    Zero {
+        /// The generation after the punch.
+        generation: u32,
+        /// Where.
+        offset: u32,
+        /// How many.
+        length: u32,
+    },
+    /// Make it as long as this, so that later writes there need no space.
+    Extend {
+        /// The truncate generation that was planned with.
+        generation: u32,
+        /// How long.
+        length: u32,
+    },
     /// It will not grow soon: give back what it holds beyond its bytes.
     Fit,
 }

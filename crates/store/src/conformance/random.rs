@@ -48,6 +48,26 @@ pub enum Step {
         /// To how many bytes.
         len: u32,
     },
+    /// Fills with zeros.
+    Zero {
+        /// Where.
+        key: StripeKey,
+        /// As which generation.
+        generation: Generation,
+        /// From which byte.
+        offset: u32,
+        /// How many bytes.
+        len: u32,
+    },
+    /// Extends.
+    Extend {
+        /// Where.
+        key: StripeKey,
+        /// As which generation.
+        generation: Generation,
+        /// To how many bytes.
+        len: u32,
+    },
     /// Removes.
     Remove(StripeKey),
     /// Fits.
@@ -100,6 +120,10 @@ impl Trial<'_> {
                 self.change(key, |engine| engine.write(key, generation, offset, &data));
             }
             Step::Truncate { key, generation, len } => self.change(key, |engine| engine.truncate(key, generation, len)),
+            Step::Zero { key, generation, offset, len } => {
+                self.change(key, |engine| engine.zero(key, generation, offset, len));
+            }
+            Step::Extend { key, generation, len } => self.change(key, |engine| engine.extend(key, generation, len)),
             Step::Remove(key) => self.change(key, |engine| engine.remove(key)),
             Step::Fit(key) => self.change(key, |engine| engine.fit(key)),
             Step::Read { key, offset, len } => self.look(key, offset, len),
@@ -214,7 +238,12 @@ impl Dice {
 
     fn step(&mut self, stripe_bytes: u32) -> Step {
         let key = numbered_key(u64::from(self.below(u32::try_from(KEYS).expect("few keys"))));
-        match self.below(20) {
+        match self.below(23) {
+            20 => Step::Extend { key, generation: self.generation(), len: self.length(stripe_bytes) },
+            21..=22 => {
+                let (generation, offset) = (self.generation(), self.length(stripe_bytes));
+                Step::Zero { key, generation, offset, len: self.length(stripe_bytes - offset) }
+            }
             0..=8 => self.write(key, stripe_bytes),
             9..=12 => Step::Read { key, offset: self.length(stripe_bytes) / 2, len: self.length(stripe_bytes) },
             13..=14 => Step::Truncate { key, generation: self.generation(), len: self.length(stripe_bytes) },

@@ -42,6 +42,43 @@ pub fn a_full_engine_leaves_the_stripe_as_it_was(engine: &dyn Engine) {
     write(engine, key(0), 3, &pattern(2, len - 3));
 }
 
+/// Zeros at the end of a stripe are cut off and free at once; those before it keep what is behind them, and views keep theirs.
+pub fn zeros_at_the_end_are_free_and_those_before_it_are_zeros(engine: &dyn Engine) {
+    let len = engine.stripe_bytes();
+    write(engine, key(0), 0, &pattern(3, len));
+    let view = engine.read(key(0), 0, len).expect("readable");
+    engine.zero(key(0), FIRST, 10, 90).expect("there is room");
+    let mut expected = pattern(3, len);
+    expected[10..100].fill(0);
+    assert_eq!(content(engine, key(0)), expected);
+    assert_eq!(view, pattern(3, len), "a view stays the same bytes");
+    drop(view);
+    engine.zero(key(0), FIRST, 100, len).expect("it only gives back");
+    assert_eq!(content(engine, key(0)), expected[..100]);
+    engine.zero(key(0), FIRST, 0, len).expect("it only gives back");
+    assert_eq!((engine.usage().used, content(engine, key(0)).len()), (0, 0));
+    engine.zero(key(1), crate::Generation(7), 0, 5).expect("an absent one is fine");
+    assert!(matches!(engine.write(key(1), FIRST, 0, b"late"), Err(EngineError::Stale { .. })));
+}
+
+/// What a stripe was extended by is zeros, and takes writes in a full engine.
+pub fn an_extended_stripe_takes_writes_in_a_full_engine(engine: &dyn Engine) {
+    let len = engine.stripe_bytes();
+    write(engine, key(0), 0, b"head");
+    engine.extend(key(0), FIRST, len).expect("there is room");
+    engine.extend(key(0), FIRST, 2).expect("it is longer already");
+    engine.extend(key(1), FIRST, len / 2).expect("there is room");
+    let rest = engine.usage().free();
+    engine.reserve(rest).expect("what is free can be reserved");
+    assert_full(engine, engine.extend(key(2), FIRST, len));
+    assert!(matches!(engine.extend(key(0), FIRST, len + 1), Err(EngineError::TooLong { .. })));
+    assert_eq!((content(engine, key(0)).len(), content(engine, key(1))), (len as usize, vec![0; len as usize / 2]));
+    write(engine, key(0), 4, &pattern(5, len - 4));
+    assert_eq!(content(engine, key(0))[..4], *b"head");
+    assert_eq!(content(engine, key(0))[4..], pattern(5, len - 4));
+    engine.release(rest);
+}
+
 /// What is removed is free at once: a full engine takes as much again, as often as one likes, in pieces of any size.
 pub fn what_is_removed_is_free_at_once(engine: &dyn Engine) {
     let len = engine.stripe_bytes();
