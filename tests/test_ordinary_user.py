@@ -1,4 +1,4 @@
-"""An ordinary user without FUSE: staging is chosen by itself and said, and what tools leave is removed.
+"""An ordinary user, with fusermount3 and without: the mount works, or staging is chosen by itself and said.
 
 Root starts the binary as user 1000, in a folder of that user (pytest's own belong to root).
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,8 +22,15 @@ USER = 1000
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
 
+# Where the binary looks for the helper beside PATH.
+HELPERS = [path for path in map(Path, ("/usr/bin/fusermount3", "/bin/fusermount3", "/usr/sbin/fusermount3", "/sbin/fusermount3")) if path.exists()]
+
+
 class User:
-    """A workbench that belongs to an ordinary user, who has no fusermount3."""
+    """A workbench that belongs to an ordinary user."""
+
+    # What stands before every command.
+    before: tuple[str, ...] = ()
 
     def __init__(self, binary: Path, root: Path) -> None:
         self.bench = Workbench(binary, root, "auto")
@@ -30,6 +39,11 @@ class User:
         for name in ("cp", "sh", "mkdir", "touch", "chmod"):
             (programs / name).symlink_to(shutil.which(name) or "")
         self.environment = {**self.bench.environment(), "PATH": str(programs), "HOME": str(root)}
+        self.own(root)
+
+    @staticmethod
+    def own(root: Path) -> None:
+        """Gives all below `root` to the user."""
         for path in (root, *root.rglob("*")):
             os.chown(path, USER, USER, follow_symlinks=False)
 
@@ -39,17 +53,56 @@ class User:
 
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Runs any command as the user."""
-        root, who = self.bench.root, {"user": USER, "group": USER, "extra_groups": []}
-        return subprocess.run(words, cwd=root, env=self.environment, capture_output=True, text=True, timeout=60, check=False, **who)
+        return subprocess.run((*self.before, *words), env=self.environment, capture_output=True, text=True, timeout=60, check=False, **self.who())
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """Starts any command as the user."""
+        return subprocess.Popen((*self.before, *words), env=self.environment, stderr=subprocess.PIPE, text=True, **self.who())
+
+    def who(self) -> dict:
+        """The user, for subprocess."""
+        return {"cwd": self.bench.root, "user": USER, "group": USER, "extra_groups": []}
+
+
+class Hidden(User):
+    """A user in a mount namespace where fusermount3 is hidden, as on machines without it."""
+
+    def __init__(self, binary: Path, root: Path) -> None:
+        super().__init__(binary, root)
+        hide = " && ".join(f"mount --bind /dev/null {path}" for path in HELPERS) or "true"
+        unshare, setpriv = (shutil.which(name) or name for name in ("unshare", "setpriv"))
+        drop = f'exec {setpriv} --reuid {USER} --regid {USER} --clear-groups -- "$@"'
+        # To mount, the shell needs the usual PATH.
+        path = f"PATH={self.environment['PATH']}"
+        self.before = (unshare, "--mount", "/bin/sh", "-c", f"PATH=/usr/bin:/bin:/usr/sbin:/sbin; {hide}; {path}; {drop}", "sh")
+
+    def who(self) -> dict:
+        """Root makes the namespace and becomes the user in it."""
+        return {"cwd": self.bench.root}
 
 
 @pytest.fixture
-def user(binary: Path) -> Iterator[User]:
-    """A user who can reach the binary."""
+def home(binary: Path) -> Iterator[tuple[Path, Path]]:
+    """A folder for a user, and the binary in it."""
     with tempfile.TemporaryDirectory(prefix="tidemill-user-", dir="/tmp") as folder:
         Path(folder).chmod(0o755)
-        copy = Path(shutil.copy(binary, folder))
-        yield User(copy, Path(folder))
+        yield Path(shutil.copy(binary, folder)), Path(folder)
+
+
+@pytest.fixture
+def user(home: tuple[Path, Path]) -> User:
+    """A user without fusermount3."""
+    if HELPERS and subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("fusermount3 cannot be hidden here")
+    return Hidden(*home)
+
+
+@pytest.fixture
+def mounter(home: tuple[Path, Path]) -> User:
+    """A user with fusermount3."""
+    if not HELPERS or not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        pytest.skip("no fusermount3 here, or no FUSE")
+    return User(*home)
 
 
 COPY = 'var a = Data.get("in"); var b = Data.define("B"); copy({from: a, to: b});'
@@ -88,3 +141,47 @@ def test_folders_that_the_user_may_not_write_to_are_refused(user: User) -> None:
         done = user.run(flag, "/usr/tide")
         assert done.returncode == 2
         assert f"{flag} /usr/tide: /usr cannot be written to" in done.stderr
+
+
+def test_a_run_of_a_user_mounts_through_the_helper_and_says_nothing_odd(mounter: User) -> None:
+    mounter.bench.script(COPY)
+    done = mounter.run("--storage", "mount")
+    assert done.returncode == 0, done.stderr
+    assert "the pool is mounted" in done.stderr
+    assert not {"warning", "WARN", "ERROR"} & set(done.stderr.split()), done.stderr
+    assert (mounter.bench.out / "B.txt").read_text() == "tide\n"
+    assert mounter.bench.leftovers() == []
+
+
+def test_a_user_mounts_uses_and_unmounts_a_pool(mounter: User) -> None:
+    pool = mounter.bench.root / "pool"
+    pool.mkdir()
+    mounter.own(pool)
+    process = mounter.start(str(mounter.bench.binary), "mount", str(pool), "--memory", "64MiB")
+    assert process.stderr is not None
+    assert "is mounted at" in process.stderr.readline()
+    script = 'cd "$0" && mkdir a && echo one > a/x && cp a/x a/y && chmod 640 a/y && cp a/y a/z && cp a/z ../out.txt'
+    done = mounter.command("/bin/sh", "-c", script, str(pool))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (mounter.bench.root / "out.txt").read_text() == "one\n"
+    done = mounter.command(str(mounter.bench.binary), "umount", str(pool))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (process.wait(timeout=20), process.stderr.read()) == (0, "")
+    assert list(pool.iterdir()) == []
+
+
+def test_a_killed_mount_of_a_user_is_cleared_by_his_next_start(mounter: User) -> None:
+    pool = mounter.bench.root / "pool"
+    pool.mkdir()
+    mounter.own(pool)
+    for how in (signal.SIGKILL, signal.SIGINT):
+        process = mounter.start(str(mounter.bench.binary), "mount", str(pool), "--memory", "64MiB")
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        assert "is mounted at" in said, said
+        process.send_signal(how)
+        assert process.wait(timeout=20) in (-signal.SIGKILL, 130)
+    end = time.monotonic() + 20
+    while str(pool) in Path("/proc/self/mountinfo").read_text():
+        assert time.monotonic() < end
+    assert mounter.bench.leftovers() == []
