@@ -89,7 +89,7 @@ impl Context {
             (Ok(()), Some(workspace)) => self.collect(workspace, task).await,
             (outcome, _) => outcome.map(|()| Vec::new()),
         };
-        tried.refused = self.refusals() > refused_before;
+        tried.refused = self.refusals() > refused_before || self.workspace.as_ref().is_some_and(Workspace::is_filled);
         // Before the folder goes: how full the pool was is part of the story.
         let outcome = outcome.map_err(|failure| self.blame_space(failure, tried.refused));
         if let (Err(_), Some(workspace)) = (&outcome, workspace) {

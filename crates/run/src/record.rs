@@ -48,7 +48,8 @@ pub struct Tried {
     pub stdout: Option<Captured>,
     /// The same on standard error.
     pub stderr: Option<Captured>,
-    /// Whether the pool refused space to somebody while it ran.
+    /// Whether the pool refused space to somebody while it ran, perhaps to another task: which one is not known, and a warning
+    /// too many does less harm than one too few.
     pub refused: bool,
     /// What it wrote, or why it failed.
     pub result: Result<Vec<Made>, Failure>,

@@ -42,6 +42,9 @@ pub struct Workspace {
     form: Form,
 }
 
+/// A writer that was refused leaves less than it wanted, which is rarely more.
+const LEFT_BYTES_MAX: u64 = 1 << 20;
+
 /// What both forms have.
 #[derive(Debug, Clone)]
 pub(crate) struct Base {
@@ -196,10 +199,15 @@ impl Workspace {
         self.base.pool.usage()
     }
 
+    /// Whether tools have filled up the pool. Where the kernel writes to the memory of a large file past us, nobody tells us of
+    /// a refusal: that nothing is left is all there is to see.
+    pub fn is_filled(&self) -> bool {
+        let usage = self.usage();
+        matches!(self.form, Form::Mounted(_)) && usage.capacity.saturating_sub(usage.used) < LEFT_BYTES_MAX
+    }
+
     /// The RAM disk's folder and how full it is, if staging has filled it up.
     pub fn full_ram_disk(&self) -> Option<(&Path, wire::Usage)> {
-        // A writer that was refused leaves less than it wanted, which is rarely more.
-        const LEFT_BYTES_MAX: u64 = 1 << 20;
         let Form::Staged(staged) = &self.form else { return None };
         let disk = rustix::fs::statvfs(&staged.root).ok()?;
         let (left, capacity) = (disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize);
