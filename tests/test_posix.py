@@ -75,7 +75,7 @@ class Fsx:
         with ExitStack() as stack:
             pool = stack.enter_context(pools.pool(binary, ground, *way, points=mounts))
             (pool.dir / "fsx").touch()
-            readers = [stack.enter_context(Reader(folder / "fsx")) for folder in pool.dirs[1:]]
+            readers = [stack.enter_context(Beside("reader.py", folder / "fsx")) for folder in pool.dirs[1:]]
             self.run(ground, pool.dir / "fsx")
             for reader in readers:
                 reader.end()
@@ -83,16 +83,16 @@ class Fsx:
             assert len({(folder / "fsx").stat().st_size for folder in pool.dirs}) == 1
 
 
-class Reader:
-    """Another process that reads a file over and over, until it is told to end."""
+class Beside:
+    """Another process that works on a file over and over, by a script of the suites, until it is told to end."""
 
-    def __init__(self, file: Path) -> None:
-        command = [sys.executable, str(SUITES / "reader.py"), str(file)]
+    def __init__(self, script: str, file: Path) -> None:
+        command = [sys.executable, str(SUITES / script), str(file)]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def __enter__(self) -> Self:
         assert self.process.stdout is not None
-        assert self.process.stdout.readline() == "reading\n"
+        assert self.process.stdout.readline() == "ready\n"
         return self
 
     def end(self) -> None:
@@ -112,6 +112,13 @@ class Reader:
 def test_fsx_finds_no_fault(binary: Path, ground: Path, way: list[str], mounts: int, mix: str) -> None:
     seed = 1 + ["fsx", "fsx-unmapped"].index(mix) + 2 * mounts
     Fsx(mix, seed, FSX_OPERATIONS).run_on_pool(binary, ground, way, mounts)
+
+
+@pytest.mark.usefixtures("root")
+def test_fsx_finds_no_fault_while_the_pool_is_crowded_now_and_then(binary: Path, ground: Path, way: list[str]) -> None:
+    with pools.pool(binary, ground, *way, memory="64MiB") as pool, Beside("crowder.py", pool.dir / "crowd") as crowder:
+        Fsx("fsx", 9, FSX_OPERATIONS).run(ground, pool.dir / "fsx")
+        crowder.end()
 
 
 @pytest.mark.soak

@@ -32,7 +32,7 @@ def read_once(path: str, numbers: random.Random) -> None:
 def main() -> None:
     """Reads until told to end."""
     numbers = random.Random(1)
-    print("reading", flush=True)
+    print("ready", flush=True)
     while not select.select([sys.stdin], [], [], 0)[0]:
         read_once(sys.argv[1], numbers)
 
