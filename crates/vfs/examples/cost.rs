@@ -1,0 +1,105 @@
+//! What a small file costs: the time to make, write and close it, and the memory that it takes beside its bytes.
+//!
+//! ```text
+//! cargo run --release -p vfs --example cost ordinary|whole|past-us [FILES]
+//! ```
+//!
+//! "ordinary" writes through the pool; "whole" makes whole files and writes them through the pool; "past us" writes to their
+//! backing, as a kernel does for a mount.
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "it is for reading, and a panic is a failure")]
+
+use arena::{Arena, Options};
+use bytes::Bytes;
+use client::Client;
+use node::Settings;
+use std::{
+    fs,
+    future::Future,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Instant,
+};
+use vfs::Vfs;
+use wire::{OpenFlags, Owner};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    Ordinary,
+    Whole,
+    PastUs,
+}
+
+fn now<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => panic!("nothing waits here"),
+    }
+}
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let way = match arguments.next().as_deref() {
+        Some("ordinary") => Way::Ordinary,
+        Some("whole") => Way::Whole,
+        Some("past-us") => Way::PastUs,
+        _ => panic!("say ordinary, whole or past-us"),
+    };
+    let files = arguments.next().map_or(100_000, |text| text.parse().unwrap());
+    let (arena, vfs) = pool();
+    // In this order: what was freed stays with the allocator.
+    memory(&arena, &vfs, way, files);
+    time(&vfs, way, files / 5);
+}
+
+fn pool() -> (Arc<Arena>, Vfs) {
+    let arena = Arc::new(Arena::new(Options::of_capacity(4 << 30)).unwrap());
+    let node = node::embedded(Settings::default(), arena.clone());
+    (arena, Vfs::new(Client::embedded(node)))
+}
+
+fn make(vfs: &Vfs, directory: placement::FileId, number: u32, way: Way, data: &Bytes) {
+    let flags = OpenFlags { whole: way != Way::Ordinary, ..OpenFlags::READ_WRITE };
+    let name = format!("file-{number:06}");
+    let (_, handle) = now(vfs.create(directory, name.as_bytes(), 0o644, Owner::default(), flags)).unwrap();
+    if let Some(backing) = vfs.backing(handle).filter(|_| way == Way::PastUs) {
+        rustix::io::pwrite(&backing, data, 0).unwrap();
+    } else {
+        now(vfs.write(handle, 0, data.clone())).unwrap();
+    }
+    now(vfs.close(handle)).unwrap();
+}
+
+fn time(vfs: &Vfs, way: Way, files: u32) {
+    let data = Bytes::from(vec![7; 4096]);
+    let mut best = f64::MAX;
+    for _ in 0..5 {
+        let directory = now(vfs.make_directories(b"time")).unwrap().file;
+        let start = Instant::now();
+        (0..files).for_each(|number| make(vfs, directory, number, way, &data));
+        best = best.min(start.elapsed().as_secs_f64());
+        now(vfs.remove_tree(b"time")).unwrap();
+    }
+    println!("{way:?}: create, write 4 KiB, close: {:.2} us a file", best * 1e6 / f64::from(files));
+}
+
+fn memory(arena: &Arena, vfs: &Vfs, way: Way, files: u32) {
+    let directory = now(vfs.make_directories(b"memory")).unwrap().file;
+    let data = Bytes::from(vec![7; 1024]);
+    let before = anonymous() + arena.resident().unwrap();
+    (0..files).for_each(|number| make(vfs, directory, number, way, &data));
+    let used = vfs.usage().used;
+    let taken = anonymous() + arena.resident().unwrap() - before;
+    let beside = taken.saturating_sub(u64::from(files) * 1024) / u64::from(files);
+    println!(
+        "{way:?}: {files} files of 1 KiB: {beside} B a file beside their bytes; the pool counts {} B a file",
+        used / u64::from(files)
+    );
+}
+
+/// What the process holds beside files in memory.
+fn anonymous() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+}
