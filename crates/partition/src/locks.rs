@@ -205,7 +205,7 @@ impl Partition {
 
     /// Who stands in the way of a lock, each once. Nobody, when the file is not here.
     pub fn lock_blockers(&self, holder: Holder, file: FileId, lock: &Lock) -> Vec<Holder> {
-        let locks = self.inodes.get(&file).and_then(Inode::locks);
+        let locks = self.inodes.get(&file).and_then(|inode| inode.locks());
         let mut holders: Vec<Holder> =
             locks.into_iter().flat_map(|locks| locks.conflicts(holder, lock)).map(|held| held.holder).collect();
         holders.sort_unstable();
@@ -215,12 +215,12 @@ impl Partition {
 
     /// Whether somebody has locks on a file.
     pub fn has_locks(&self, holder: Holder, file: FileId) -> bool {
-        self.inodes.get(&file).and_then(Inode::locks).is_some_and(|locks| locks.has_any_of(holder))
+        self.inodes.get(&file).and_then(|inode| inode.locks()).is_some_and(|locks| locks.has_any_of(holder))
     }
 
     /// What a lock adds to the weight, at most.
     pub(crate) fn lock_weight(&self, file: FileId, lock: &Lock) -> u64 {
-        let splits = self.inodes.get(&file).and_then(Inode::locks).is_some_and(|locks| locks.are_split_by(lock));
+        let splits = self.inodes.get(&file).and_then(|inode| inode.locks()).is_some_and(|locks| locks.are_split_by(lock));
         let split = if splits { weight::LOCK_BYTES } else { 0 };
         split + if lock.kind == LockKind::Unlock { 0 } else { weight::EXTRA_BYTES + weight::LOCK_BYTES }
     }

@@ -45,7 +45,8 @@ pub struct Partition {
     settings: Settings,
     /// How many ids were given; none is given twice.
     made: u64,
-    pub(crate) inodes: HashMap<FileId, Inode, BuildFileHasher>,
+    /// Each apart: a table that grows by doubling would else hold room for twice as many.
+    pub(crate) inodes: HashMap<FileId, Box<Inode>, BuildFileHasher>,
     /// Files that are gone, whose stripes may still be there.
     pub(crate) gone: BTreeMap<FileId, StripeRuns>,
     pub(crate) answered: Answered,
@@ -108,7 +109,7 @@ impl Partition {
 
     pub(crate) fn inode(&self, file: FileId) -> Outcome<&Inode> {
         let inode = self.inodes.get(&file).filter(|inode| !self.grants.hides(file, inode));
-        inode.ok_or_else(|| self.missing(file))
+        inode.map(Box::as_ref).ok_or_else(|| self.missing(file))
     }
 
     /// Why an inode is not here: it is gone, or made by an intent that is not settled yet.
@@ -163,7 +164,7 @@ impl Partition {
     /// Adds an inode whose id was given before.
     pub(crate) fn insert_inode(&mut self, file: FileId, inode: Inode) {
         self.bytes += inode.weight();
-        self.inodes.insert(file, inode);
+        self.inodes.insert(file, Box::new(inode));
     }
 
     /// Changes an inode, keeps count of what it weighs, and takes back what kernels keep of what has changed.

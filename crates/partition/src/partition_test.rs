@@ -344,7 +344,7 @@ fn what_is_counted_is_what_is_there() {
         for _ in 0..800 {
             let _ = bench.try_to(random_command(&mut next));
         }
-        let inodes: u64 = bench.partition.inodes.values().map(crate::inode::Inode::weight).sum();
+        let inodes: u64 = bench.partition.inodes.values().map(|inode| inode.weight()).sum();
         let gone: u64 = bench.partition.gone.values().map(crate::weight::runs).sum();
         let reserved: u64 = bench.partition.intents.prepared.values().map(|prepared| prepared.reserved).sum();
         assert_eq!(bench.partition.bytes(), inodes + gone + reserved, "seed {seed}");

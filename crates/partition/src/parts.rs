@@ -84,7 +84,7 @@ impl Partition {
     }
 
     fn here_or_stale(&self, file: FileId) -> Outcome<&Inode> {
-        self.inodes.get(&file).ok_or(Refusal::Stale(Object::File(file)))
+        self.inodes.get(&file).map(Box::as_ref).ok_or(Refusal::Stale(Object::File(file)))
     }
 
     /// Does a part. Cannot fail.
