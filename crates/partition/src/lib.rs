@@ -50,4 +50,6 @@ pub use weight::{ENTRY_BYTES, INODE_BYTES};
 pub use whole::{Head, Told};
 
 #[cfg(test)]
+mod grants_test;
+#[cfg(test)]
 mod partition_test;

@@ -1,0 +1,224 @@
+//! Promises of grants, command by command.
+
+use crate::{Asker, Partition, Settings, Watcher, Watchers};
+use bytes::Bytes;
+use placement::FileId;
+use wire::{
+    Answer, Attributes, Changes, Command, Name, NewInode, NewKind, OpenFlags, Outcome, Owner, Recall, Refusal, Session,
+    Stamp, Timestamp, Wish, WritePlace, XattrMode,
+};
+
+const ROOT: FileId = FileId::ROOT;
+
+/// A partition, and as many sessions that watch as are asked for: session 1 is watcher 0, and so on. Session 0 does not watch.
+struct Bench {
+    partition: Partition,
+    watching: usize,
+    numbers: [u64; 4],
+}
+
+fn watcher(session: u64) -> Option<Watcher> {
+    Watcher::new(usize::try_from(session).unwrap().checked_sub(1)?)
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).unwrap()
+}
+
+impl Bench {
+    fn new(watching: usize) -> Self {
+        let partition =
+            Partition::with_root(Settings::new(7, 8192), Owner::default(), 0o755, Timestamp { secs: 1, nanos: 0 });
+        Self { partition, watching, numbers: [0; 4] }
+    }
+
+    fn asker(&self, session: u64) -> Asker {
+        let watcher = watcher(session);
+        let all = (0..self.watching).filter_map(Watcher::new).fold(Watchers::NONE, Watchers::with);
+        Asker { session: Session(session), watcher, others: watcher.map_or(all, |own| all.without(own)) }
+    }
+
+    /// Does a command for a session; the answer, and who is told what.
+    fn apply(&mut self, session: u64, command: Command) -> (Outcome<Answer>, Vec<(u64, Recall)>) {
+        let asker = self.asker(session);
+        let number = &mut self.numbers[usize::try_from(session).unwrap()];
+        *number += 1;
+        let stamp = Stamp { session: Session(session), number: *number, settled: *number };
+        let stamp = command.changes().then_some(stamp);
+        let answer = self.partition.apply_for(asker, stamp, command, Timestamp { secs: 9, nanos: 0 });
+        let notes = self.partition.take_notes();
+        let told = |note: &crate::Note| {
+            let recall = note.recall;
+            note.tell.iter().map(move |watcher| (watcher.number() as u64 + 1, recall)).collect::<Vec<_>>()
+        };
+        (answer, notes.iter().flat_map(told).collect())
+    }
+
+    fn told(&mut self, session: u64, command: Command) -> Vec<(u64, Recall)> {
+        let (answer, told) = self.apply(session, command);
+        answer.unwrap();
+        told
+    }
+
+    fn create(&mut self, session: u64, text: &str) -> Attributes {
+        let inode = NewInode::new(NewKind::File, 0o644, Owner::default());
+        let (parent, name) = (ROOT, name(text));
+        let (answer, _) = self.apply(session, Command::Create { parent, name, inode, open: false, whole: Wish::No });
+        let Ok(Answer::Opened { attributes, .. }) = answer else { panic!("{answer:?}") };
+        attributes
+    }
+
+    fn stat(&mut self, session: u64, file: FileId) -> Attributes {
+        match self.apply(session, Command::Stat { file }).0 {
+            Ok(Answer::Attributes(attributes)) => attributes,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn find(text: &str) -> Command {
+    Command::Lookup { parent: ROOT, name: name(text) }
+}
+
+fn write(file: FileId) -> Command {
+    let data = Bytes::from_static(b"bytes");
+    Command::Write { file, place: WritePlace::At(0), length: 5, data, kill_set_id: false }
+}
+
+fn mode(file: FileId, mode: u32) -> Command {
+    Command::Change { file, changes: Changes { mode: Some(mode), ..Changes::default() } }
+}
+
+#[test]
+fn an_answer_grants_what_it_shows_and_a_change_by_another_takes_that_back_once() {
+    let mut bench = Bench::new(2);
+    let file = bench.create(0, "f").file;
+    assert!(bench.stat(1, file).lasting);
+    assert!(!bench.stat(0, file).lasting, "it does not watch");
+    assert_eq!(bench.told(2, mode(file, 0o600)), [(1, Recall::Attributes(file))]);
+    assert_eq!(bench.told(2, mode(file, 0o644)), [], "it was told already");
+    bench.stat(1, file);
+    assert_eq!(bench.told(0, mode(file, 0o600)), [(1, Recall::Attributes(file))], "whoever changes it");
+}
+
+#[test]
+fn what_one_does_itself_is_not_told_to_it() {
+    let mut bench = Bench::new(1);
+    let file = bench.create(1, "f");
+    assert!(file.lasting);
+    for command in
+        [find("f"), write(file.file), mode(file.file, 0o600), Command::Unlink { parent: ROOT, name: name("f") }]
+    {
+        assert_eq!(bench.told(1, command), []);
+    }
+}
+
+#[test]
+fn names_and_their_absence_are_granted_with_the_directory() {
+    let mut bench = Bench::new(2);
+    assert!(matches!(bench.apply(1, find("f")).0, Err(Refusal::NotFound(_))));
+    let inode = NewInode::new(NewKind::File, 0o644, Owner::default());
+    let create = Command::Create { parent: ROOT, name: name("f"), inode, open: false, whole: Wish::No };
+    assert_eq!(bench.told(2, create), [(1, Recall::Names(ROOT))]);
+    bench.told(1, Command::List { directory: ROOT, after: 0, max: 10 });
+    let told = bench.told(0, Command::Unlink { parent: ROOT, name: name("f") });
+    assert!(told.contains(&(1, Recall::Names(ROOT))) && told.contains(&(2, Recall::Names(ROOT))), "its maker too");
+}
+
+#[test]
+fn bytes_are_granted_to_who_read_or_wrote_them() {
+    let mut bench = Bench::new(3);
+    let file = bench.create(0, "f").file;
+    bench.told(1, Command::Read { file, offset: 0, length: 10 });
+    assert_eq!(bench.told(2, write(file)), [(1, Recall::Bytes(file))]);
+    let told = bench.told(3, write(file));
+    assert_eq!(told, [(2, Recall::Bytes(file))], "what was told is not told again, and a writer has pages");
+    let size = Some(1);
+    assert_eq!(
+        bench.told(0, Command::Change { file, changes: Changes { size, ..Changes::default() } }),
+        [(3, Recall::Bytes(file))]
+    );
+}
+
+#[test]
+fn a_striped_write_is_published_in_any_case_while_others_watch() {
+    for (watching, published) in [(1, 9000), (2, 0)] {
+        let mut bench = Bench::new(watching);
+        let file = bench.create(1, "f").file;
+        let long =
+            || Command::Write { file, place: WritePlace::At(0), length: 9000, data: Bytes::new(), kill_set_id: false };
+        bench.told(1, long());
+        bench.told(1, Command::Wrote { file, generation: 0, end: 9000 });
+        let (answer, _) = bench.apply(1, long());
+        assert_eq!(answer, Ok(Answer::Stripes { offset: 0, generation: 0, size: published }));
+    }
+}
+
+#[test]
+fn access_rules_are_told_even_when_stat_shows_no_change() {
+    let mut bench = Bench::new(2);
+    let file = bench.create(0, "f").file;
+    let set = |value: &'static [u8]| Command::SetXattr {
+        file,
+        name: Bytes::from_static(b"user.x"),
+        value: Bytes::from_static(value),
+        mode: XattrMode::Set,
+        kill_set_group_id: false,
+    };
+    bench.told(2, set(b"1"));
+    bench.stat(1, file);
+    assert_eq!(bench.told(2, set(b"2")), [(1, Recall::Attributes(file))], "in the same tick of the clock");
+}
+
+#[test]
+fn opening_and_closing_tell_nobody() {
+    let mut bench = Bench::new(2);
+    let file = bench.create(0, "f").file;
+    bench.stat(1, file);
+    let flags = OpenFlags::READ_WRITE;
+    let (opened, told) = bench.apply(2, Command::Open { file, flags, whole: Wish::No });
+    assert!(matches!(opened, Ok(Answer::Opened { shared: false, .. })));
+    assert_eq!(told, []);
+    let (opened, _) = bench.apply(1, Command::Open { file, flags, whole: Wish::No });
+    assert!(matches!(opened, Ok(Answer::Opened { shared: true, .. })), "another has it open: keep no bytes");
+    assert_eq!(bench.told(2, Command::Close { file }), []);
+}
+
+#[test]
+fn a_resent_creation_grants_nothing_that_was_recalled_since() {
+    let mut bench = Bench::new(2);
+    let inode = NewInode::new(NewKind::File, 0o644, Owner::default());
+    let create = Command::Create { parent: ROOT, name: name("f"), inode, open: false, whole: Wish::No };
+    let (answer, _) = bench.apply(1, create.clone());
+    let Ok(Answer::Opened { attributes, .. }) = answer else { panic!("{answer:?}") };
+    bench.told(2, mode(attributes.file, 0o600));
+    bench.numbers[1] -= 1;
+    let (answer, _) = bench.apply(1, create);
+    assert!(matches!(answer, Ok(Answer::Opened { attributes, .. }) if !attributes.lasting && attributes.mode == 0o644));
+}
+
+#[test]
+fn grants_and_what_is_kept_live_on_in_a_snapshot() {
+    let mut bench = Bench::new(2);
+    let (file, kept) = (bench.create(2, "f").file, bench.create(1, "kept").file);
+    bench.stat(1, file);
+    bench.told(1, Command::Unlink { parent: ROOT, name: name("kept") });
+    let snapshot = serde_json::to_string(&bench.partition).unwrap();
+    bench.partition = serde_json::from_str(&snapshot).unwrap();
+    assert_eq!(bench.told(2, mode(file, 0o600)), [(1, Recall::Attributes(file))]);
+    assert_eq!(bench.stat(1, kept).links, 0);
+    assert!(bench.apply(2, Command::Stat { file: kept }).0.is_err(), "not for others");
+    let files = bench.partition.files();
+    bench.told(0, Command::CloseSession { session: Session(1) });
+    assert_eq!(bench.partition.files(), files - 1, "it went with its session");
+}
+
+#[test]
+fn a_number_that_is_given_again_inherits_nothing() {
+    let mut bench = Bench::new(1);
+    let file = bench.create(1, "f").file;
+    bench.partition.watcher_ended(watcher(1).unwrap());
+    assert_eq!(bench.told(0, mode(file, 0o600)), []);
+    bench.told(1, Command::Unlink { parent: ROOT, name: name("f") });
+    assert!(bench.apply(1, Command::Stat { file }).0.is_err(), "its kernel did not know it: it is not kept");
+}
