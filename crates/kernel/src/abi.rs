@@ -109,7 +109,6 @@ pub(crate) mod init {
     pub(crate) const INIT_EXT: u64 = 1 << 30;
     pub(crate) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
     pub(crate) const PASSTHROUGH: u64 = 1 << 37;
-    pub(crate) const OVER_IO_URING: u64 = 1 << 41;
 }
 
 /// Flags of the answer to OPEN.

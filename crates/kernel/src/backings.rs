@@ -4,7 +4,7 @@ use std::{io, os::fd::AsFd, sync::Arc};
 
 use crate::{ioctl, line::Line, values::BackingId};
 
-/// Registers files for passthrough. Needs CAP_SYS_ADMIN, and `Granted::passthrough`.
+/// Registers files for passthrough. Needs `CAP_SYS_ADMIN`, and `Granted::passthrough`.
 #[derive(Debug, Clone)]
 pub struct Backings(Arc<Line>);
 

@@ -7,7 +7,6 @@ pub(crate) const PAGE: u32 = 4096;
 
 /// What is wished; the kernel may grant less.
 #[derive(Debug, Clone)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a wish of its own")]
 pub struct Config {
     /// Threads that read requests, at least one.
     pub threads: usize,
@@ -23,20 +22,6 @@ pub struct Config {
     pub posix_acl: bool,
     /// Cached bytes stay until the `Notifier` drops them, whatever times and sizes say; else a changed time drops them.
     pub explicit_invalidation: bool,
-    /// Whether requests travel over `io_uring` instead of reads of the device.
-    pub uring: Uring,
-}
-
-/// The wish for `io_uring`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Uring {
-    /// Where the kernel has it.
-    Auto,
-    /// Never.
-    #[default]
-    Off,
-    /// Else the session does not start.
-    On,
 }
 
 impl Default for Config {
@@ -49,7 +34,6 @@ impl Default for Config {
             passthrough: true,
             posix_acl: true,
             explicit_invalidation: false,
-            uring: Uring::default(),
         }
     }
 }
@@ -83,6 +67,4 @@ pub struct Granted {
     pub epochs: bool,
     /// `Notifier::prune` has an effect.
     pub pruning: bool,
-    /// Requests travel over `io_uring`.
-    pub uring: bool,
 }

@@ -78,7 +78,6 @@ impl<'a> Fields<'a> {
     }
 }
 
-#[expect(clippy::too_many_lines, reason = "a catalogue: one arm for each operation")]
 fn operation(opcode: u32, body: &[u8]) -> Option<Operation<'_>> {
     let mut from = Fields(body);
     let from = &mut from;
@@ -297,7 +296,7 @@ pub(crate) fn forgotten(body: &[u8]) -> Option<u64> {
     Fields(body).u64()
 }
 
-/// Inodes and lookups of a BATCH_FORGET; ends where the bytes do.
+/// Inodes and lookups of a `BATCH_FORGET`; ends where the bytes do.
 pub(crate) fn batch_forgotten(body: &[u8]) -> impl Iterator<Item = (u64, u64)> + '_ {
     let mut from = Fields(body);
     let count = from.u32().unwrap_or(0);

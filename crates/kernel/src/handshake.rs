@@ -4,7 +4,7 @@
 
 use crate::{
     abi::{MAJOR, MINOR, MINOR_EPOCH, MINOR_MIN, MINOR_PASSTHROUGH, MINOR_PRUNE, init},
-    config::{Config, Granted, PAGE, Uring},
+    config::{Config, Granted, PAGE},
     decode::Fields,
     encode::Bytes,
 };
@@ -67,7 +67,6 @@ impl Offer {
         let wished = [
             (config.passthrough && self.minor >= MINOR_PASSTHROUGH, init::PASSTHROUGH),
             (config.posix_acl, init::POSIX_ACL),
-            (config.uring != Uring::Off, init::OVER_IO_URING),
         ];
         wished.iter().filter(|(wish, _)| *wish).fold(ALWAYS | keeping, |all, (_, flag)| all | flag) & self.flags
     }
@@ -86,7 +85,6 @@ impl Offer {
             direct_mappings: has(init::DIRECT_IO_ALLOW_MMAP),
             epochs: self.minor >= MINOR_EPOCH,
             pruning: self.minor >= MINOR_PRUNE,
-            uring: has(init::OVER_IO_URING),
         };
         (self.bytes(config, &granted, flags), granted)
     }
@@ -132,9 +130,10 @@ mod tests {
         let all = offer(45, u64::MAX);
         let config = Config { passthrough: false, explicit_invalidation: true, ..Config::default() };
         let (bytes, granted) = all.answer(&config);
-        assert!(!granted.passthrough && granted.explicit_invalidation && granted.posix_acl && !granted.uring);
-        assert_eq!(bytes[12..16], ((ALWAYS | init::EXPLICIT_INVAL_DATA | init::POSIX_ACL) as u32).to_ne_bytes());
-        assert_eq!(bytes[32..36], ((init::DIRECT_IO_ALLOW_MMAP >> 32) as u32).to_ne_bytes());
+        assert!(!granted.passthrough && granted.explicit_invalidation && granted.posix_acl);
+        let low = |flags: u64| u32::try_from(flags & u64::from(u32::MAX)).expect("the low half").to_ne_bytes();
+        assert_eq!(bytes[12..16], low(ALWAYS | init::EXPLICIT_INVAL_DATA | init::POSIX_ACL));
+        assert_eq!(bytes[32..36], low(init::DIRECT_IO_ALLOW_MMAP >> 32));
         let (_, few) = offer(28, NEEDED).answer(&Config::default());
         assert!(!few.passthrough && !few.posix_acl && !few.kill_set_id && !few.epochs);
     }

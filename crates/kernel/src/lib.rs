@@ -32,7 +32,7 @@ mod values;
 mod worker;
 
 pub use backings::Backings;
-pub use config::{Config, Granted, Uring};
+pub use config::{Config, Granted};
 pub use interrupts::Interrupted;
 pub use line::Device;
 pub use listing::{Listing, Name};

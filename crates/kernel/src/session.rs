@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::{
     abi::{MAJOR, op},
     backings::Backings,
-    config::{Config, Granted, Uring},
+    config::{Config, Granted},
     decode::Header,
     handshake::{Offer, other_major},
     line::{Device, Heard, Line},
@@ -123,10 +123,6 @@ fn shake_hands(line: &Line, config: &Config) -> io::Result<Granted> {
             return Err(unknown());
         }
         let (answer, granted) = offer.answer(config);
-        if config.uring == Uring::On && !granted.uring {
-            line.send(header.unique, -rustix::io::Errno::PROTO.raw_os_error(), &[])?;
-            return Err(io::Error::new(io::ErrorKind::Unsupported, "the kernel does not offer FUSE over io_uring"));
-        }
         line.send(header.unique, 0, &[&answer])?;
         return Ok(granted);
     }

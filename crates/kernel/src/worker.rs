@@ -117,17 +117,11 @@ pub(crate) fn handle(line: &Arc<Line>, serve: &dyn Serve, message: &[u8]) {
 
 fn hand_out(line: &Arc<Line>, serve: &dyn Serve, header: Header, body: &[u8]) {
     let reply = Reply::new(Arc::clone(line), header.unique, header.opcode);
-    match header.request(body) {
-        Some(request) => guard(|| serve.serve(request, reply)),
-        None => {
-            tracing::error!(
-                opcode = header.opcode,
-                bytes = body.len(),
-                "the kernel sent a request that is not understood"
-            );
-            reply.error(errno::EIO);
-        }
-    }
+    let Some(request) = header.request(body) else {
+        tracing::error!(opcode = header.opcode, bytes = body.len(), "the kernel sent a request that is not understood");
+        return reply.error(errno::EIO);
+    };
+    guard(|| serve.serve(request, reply));
 }
 
 /// Rings for the request that it is about. An answer is only due when it cannot be kept.
