@@ -19,7 +19,7 @@ use std::{
 
 use kernel::{
     Attributes, Config, Entry, Listing, Name, Opened, Operation, ROOT, Reply, Request, Serve, Session, SetTime,
-    Setattr, Statfs, Time, Uring,
+    Setattr, Statfs, Time,
 };
 use parking_lot::{Mutex, RwLock};
 use rustix::{
@@ -251,7 +251,7 @@ fn moment(set: SetTime) -> Time {
 fn config() -> Config {
     let set = |name: &str| std::env::var(name).ok();
     let threads = set("KERNEL_THREADS").and_then(|text| text.parse().ok()).unwrap_or(Config::default().threads);
-    Config { threads, posix_acl: false, ..Config::default() }
+    Config { threads, posix_acl: false, locks: false, ..Config::default() }
 }
 
 fn attach(point: &Path) -> io::Result<std::fs::File> {

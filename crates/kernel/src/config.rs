@@ -7,6 +7,7 @@ pub(crate) const PAGE: u32 = 4096;
 
 /// What is wished; the kernel may grant less.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a wish of its own")]
 pub struct Config {
     /// Threads that read requests, at least one.
     pub threads: usize,
@@ -20,6 +21,8 @@ pub struct Config {
     pub passthrough: bool,
     /// The kernel checks permissions by mode and POSIX ACLs, and asks for the ACL attributes.
     pub posix_acl: bool,
+    /// Locks are asked for here; else the kernel keeps them by itself, for this mount alone.
+    pub locks: bool,
     /// Cached bytes stay until the `Notifier` drops them, whatever times and sizes say; else a changed time drops them.
     pub explicit_invalidation: bool,
 }
@@ -33,6 +36,7 @@ impl Default for Config {
             read_ahead_bytes: REQUEST_BYTES_MAX,
             passthrough: true,
             posix_acl: true,
+            locks: true,
             explicit_invalidation: false,
         }
     }

@@ -18,11 +18,9 @@ const STACK_DEPTH: u32 = 1;
 
 /// What is asked for wherever the kernel has it.
 const ALWAYS: u64 = init::ASYNC_READ
-    | init::POSIX_LOCKS
     | init::ATOMIC_O_TRUNC
     | init::BIG_WRITES
     | init::DONT_MASK
-    | init::FLOCK_LOCKS
     | init::DO_READDIRPLUS
     | init::READDIRPLUS_AUTO
     | init::ASYNC_DIO
@@ -67,6 +65,7 @@ impl Offer {
         let wished = [
             (config.passthrough && self.minor >= MINOR_PASSTHROUGH, init::PASSTHROUGH),
             (config.posix_acl, init::POSIX_ACL),
+            (config.locks, init::POSIX_LOCKS | init::FLOCK_LOCKS),
         ];
         wished.iter().filter(|(wish, _)| *wish).fold(ALWAYS | keeping, |all, (_, flag)| all | flag) & self.flags
     }
@@ -128,7 +127,7 @@ mod tests {
     #[test]
     fn only_what_both_want_is_agreed() {
         let all = offer(45, u64::MAX);
-        let config = Config { passthrough: false, explicit_invalidation: true, ..Config::default() };
+        let config = Config { passthrough: false, locks: false, explicit_invalidation: true, ..Config::default() };
         let (bytes, granted) = all.answer(&config);
         assert!(!granted.passthrough && granted.explicit_invalidation && granted.posix_acl);
         let low = |flags: u64| u32::try_from(flags & u64::from(u32::MAX)).expect("the low half").to_ne_bytes();
