@@ -3,6 +3,8 @@
 
 PYTHON    ?= python3
 BIN       := target/release/tidemill
+# A file system that does nothing, the peer of what takes no data.
+NOTHING   := target/release/examples/nothing
 VENV      := .venv
 DEMO      := build/demo
 # The programs that the tests use on the mount.
@@ -10,7 +12,7 @@ TESTED_WITH := fuse3 acl attr sqlite3 rsync git build-essential
 # The tests run on real inputs where this folder exists; see examples/*/README.md.
 DATA      ?= ../shared/data
 
-.PHONY: help demo build suites test test-rust test-python test-web soak check fix bench clean
+.PHONY: help demo build suites test test-rust test-python test-web soak check fix bench bench-storage clean
 
 help:
 	@echo "make demo    build, set up what is missing, run the classification workflow, say where the report is"
@@ -18,14 +20,17 @@ help:
 	@echo "make soak    what takes hours: a million operations of fsx, long loads of many processes, hundreds of crashes"
 	@echo "make check   formatting, lints, layers, documents; writes nothing"
 	@echo "make fix     formats, and mends what the linters can mend"
-	@echo "make bench   the numbers of bench/RESULTS.md, as JSON"
+	@echo "make bench   the numbers of bench/RESULTS.md, as JSON; make bench-storage those of the mount"
 
 build: $(BIN)
 
 # cargo itself knows what is out of date.
-.PHONY: $(BIN)
+.PHONY: $(BIN) $(NOTHING)
 $(BIN):
 	cargo build --release --locked --package app
+
+$(NOTHING):
+	cargo build --release --locked --package kernel --example nothing
 
 examples/.venv/.ready: examples/requirements.txt examples/setup.sh
 	PYTHON=$(PYTHON) examples/setup.sh
@@ -52,7 +57,7 @@ test: test-rust test-python test-web
 test-rust:
 	cargo test --workspace --locked
 
-test-python: $(BIN) $(VENV)/.ready examples/.venv/.ready suites
+test-python: $(BIN) $(NOTHING) $(VENV)/.ready examples/.venv/.ready suites
 	examples/packages.sh montage ncbi-blast+ $(TESTED_WITH)
 	TIDEMILL=$(abspath $(BIN)) $(VENV)/bin/python -m pytest tests
 
@@ -89,6 +94,10 @@ fix: $(VENV)/.ready
 bench: $(BIN) examples/.venv/.ready
 	examples/packages.sh montage
 	$(PYTHON) bench/run.py --binary $(abspath $(BIN))
+
+bench-storage: $(BIN) $(NOTHING)
+	examples/packages.sh build-essential git montage
+	$(PYTHON) bench/storage.py --binary $(abspath $(BIN)) --nothing $(abspath $(NOTHING))
 
 clean:
 	rm -rf target build $(VENV) examples/.venv web/node_modules

@@ -67,8 +67,8 @@ class Bench:
         told = {
             "case": case,
             **more,
-            "ours_s": round(statistics.median(ours), 6),
-            "peer_s": round(statistics.median(theirs), 6),
+            "ours_s": round(statistics.median(ours), 9),
+            "peer_s": round(statistics.median(theirs), 9),
             "time" if time_ratio else "ratio": round(statistics.median(ratios), 3),
             "min": round(min(ratios), 3),
             "max": round(max(ratios), 3),
