@@ -3,7 +3,7 @@
 use crate::{
     Client, Connection, Patience,
     client::at_once,
-    meet::Meeting,
+    meet::Meetings,
     retry::{Retry, Step},
 };
 use node::sleep_until;
@@ -38,11 +38,11 @@ impl Client {
     }
 
     async fn change_again(&self, partition: PartitionId, command: Command, refusal: Refusal) -> Outcome<Answer> {
-        let (mut retry, mut meeting) = (Retry::new(self.0.patience), Meeting::new(self.0.patience));
+        let (mut retry, meetings) = (Retry::new(self.0.patience), Meetings::new(self.0.patience));
         let mut outcome = Err(refusal);
         loop {
             match outcome {
-                Err(Refusal::Held { intent }) => self.meet(intent, partition, &mut meeting).await?,
+                Err(Refusal::Held { intent }) => self.meet(intent, partition, &meetings).await?,
                 Err(Refusal::Busy(_)) => {
                     let Some(pause) = retry.pause() else { return outcome };
                     sleep_until(Instant::now() + pause).await;

@@ -7,7 +7,7 @@
 use crate::{
     Client,
     client::{at_once, unexpected},
-    meet::Meeting,
+    meet::Meetings,
 };
 use placement::{FileId, PartitionId};
 use std::future::Future;
@@ -50,15 +50,15 @@ pub struct Drive<'a> {
     intent: Intent,
     /// Where something is prepared.
     prepared: Vec<PartitionId>,
-    meeting: Meeting,
+    meetings: &'a Meetings,
     open: bool,
 }
 
 impl Client {
     /// Begins an intent.
-    pub(crate) fn intend(&self, coordinator: PartitionId) -> Drive<'_> {
+    pub(crate) fn intend<'a>(&'a self, coordinator: PartitionId, meetings: &'a Meetings) -> Drive<'a> {
         let intent = Intent { number: self.0.next_intent(), session: self.0.session, coordinator };
-        Drive { client: self, intent, prepared: Vec::new(), meeting: Meeting::new(self.0.patience), open: true }
+        Drive { client: self, intent, prepared: Vec::new(), meetings, open: true }
     }
 
     /// Has a change over several partitions planned and done, until it meets what it was planned for.
@@ -141,7 +141,7 @@ impl Drive<'_> {
         if older {
             self.take_back().await;
         }
-        self.client.meet(held, partition, &mut self.meeting).await?;
+        self.client.meet(held, partition, self.meetings).await?;
         if older { Err(Refusal::Stale(Object::Pool)) } else { Ok(()) }
     }
 

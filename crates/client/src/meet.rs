@@ -2,6 +2,7 @@
 
 use crate::{Client, Patience, client::unexpected};
 use node::sleep_until;
+use parking_lot::Mutex;
 use placement::PartitionId;
 use std::time::{Duration, Instant};
 use wire::{Answer, Command, Decision, Intent, Object, Outcome, Refusal};
@@ -12,15 +13,14 @@ const PAUSES_MAX: u32 = 8;
 /// The first pause is this part of a first pause between tries at a node: an intent takes as long as a few messages.
 const PAUSE_SHARE: u32 = 8;
 /// So many intents are met in one call until it is refused as busy.
-const MEETINGS_MAX: u32 = 1000;
+const MEETINGS_MAX: usize = 1000;
 
-/// How one call has met intents so far.
+/// How one call has met intents so far, over all its plans.
 #[derive(Debug)]
-pub struct Meeting {
+pub struct Meetings {
     pause_first: Duration,
-    met: u32,
-    last: Option<Intent>,
-    pauses: u32,
+    /// Each, and how often.
+    met: Mutex<Vec<(Intent, u32)>>,
 }
 
 /// What to do about an intent that is not decided.
@@ -31,27 +31,35 @@ enum Patient {
     GiveUp,
 }
 
-impl Meeting {
+impl Meetings {
     pub fn new(patience: Patience) -> Self {
-        Self { pause_first: patience.pause_first / PAUSE_SHARE, met: 0, last: None, pauses: 0 }
+        Self { pause_first: patience.pause_first / PAUSE_SHARE, met: Mutex::default() }
     }
 
-    fn on(&mut self, intent: Intent) -> Patient {
-        self.met += 1;
-        self.pauses = if self.last == Some(intent) { self.pauses + 1 } else { 1 };
-        self.last = Some(intent);
-        match self.pauses {
-            _ if self.met > MEETINGS_MAX => Patient::GiveUp,
+    fn on(&self, intent: Intent) -> Patient {
+        let mut met = self.met.lock();
+        let at = met.iter().position(|(known, _)| *known == intent).unwrap_or_else(|| {
+            met.push((intent, 0));
+            met.len() - 1
+        });
+        met[at].1 += 1;
+        match met[at].1 {
+            _ if met.len() > MEETINGS_MAX => Patient::GiveUp,
             PAUSES_MAX.. => Patient::Decide,
-            pauses => Patient::Wait(self.pause_first.saturating_mul(1 << (pauses - 1))),
+            times => Patient::Wait(self.pause_first.saturating_mul(1 << (times - 1))),
         }
     }
 }
 
 impl Client {
+    /// For a call that has met nobody yet.
+    pub(crate) fn meetings(&self) -> Meetings {
+        Meetings::new(self.0.patience)
+    }
+
     /// Asks again until the answer is right: no intent that holds some of it was committed when the answer was given.
     pub(crate) async fn ask_settled(&self, partition: PartitionId, command: Command) -> Outcome<Answer> {
-        let mut meeting = Meeting::new(self.0.patience);
+        let meetings = Meetings::new(self.0.patience);
         // Those that were found open while they held what was asked. If one holds it still, it had not ended in between, so
         // what is right without it was right at that moment.
         let mut open: Vec<Intent> = Vec::new();
@@ -65,14 +73,14 @@ impl Client {
                         self.look_at(intent, partition, &mut open).await?;
                     }
                 }
-                Err(Refusal::Held { intent }) => self.meet(intent, partition, &mut meeting).await?,
+                Err(Refusal::Held { intent }) => self.meet(intent, partition, &meetings).await?,
                 outcome => return outcome,
             }
         }
     }
 
     async fn look_at(&self, intent: Intent, partition: PartitionId, open: &mut Vec<Intent>) -> Outcome<()> {
-        if open.len() >= MEETINGS_MAX as usize {
+        if open.len() >= MEETINGS_MAX {
             return Err(Refusal::Busy(Object::Pool));
         }
         match self.status(intent).await? {
@@ -86,8 +94,8 @@ impl Client {
     }
 
     /// Waits for an intent that holds something in a partition, or has it decided and settles it.
-    pub(crate) async fn meet(&self, intent: Intent, partition: PartitionId, meeting: &mut Meeting) -> Outcome<()> {
-        match (self.status(intent).await?, meeting.on(intent)) {
+    pub(crate) async fn meet(&self, intent: Intent, partition: PartitionId, meetings: &Meetings) -> Outcome<()> {
+        match (self.status(intent).await?, meetings.on(intent)) {
             (_, Patient::GiveUp) => Err(Refusal::Busy(Object::Pool)),
             (Decision::Committed { others }, _) => self.settle_everywhere(intent, others).await,
             (Decision::Aborted, _) => self.settle(intent, partition, false).await,
@@ -154,7 +162,7 @@ mod tests {
 
     #[test]
     fn an_intent_is_waited_for_a_little_and_then_decided() {
-        let mut meeting = Meeting::new(Patience { pause_first: Duration::from_millis(8), ..Patience::default() });
+        let meeting = Meetings::new(Patience { pause_first: Duration::from_millis(8), ..Patience::default() });
         let intent = Intent { number: 1, session: Session(1), coordinator: PartitionId(0) };
         assert_eq!(meeting.on(intent), Patient::Wait(Duration::from_millis(1)));
         assert_eq!(meeting.on(intent), Patient::Wait(Duration::from_millis(2)));
@@ -166,8 +174,8 @@ mod tests {
 
     #[test]
     fn a_call_that_meets_ever_new_intents_ends() {
-        let mut meeting = Meeting::new(Patience::default());
+        let meeting = Meetings::new(Patience::default());
         let intent = |number| Intent { number, session: Session(1), coordinator: PartitionId(0) };
-        assert!((0..2 * u64::from(MEETINGS_MAX)).any(|number| meeting.on(intent(number)) == Patient::GiveUp));
+        assert!((0..2 * MEETINGS_MAX as u64).any(|number| meeting.on(intent(number)) == Patient::GiveUp));
     }
 }

@@ -8,6 +8,7 @@ use crate::{
     Client,
     client::unexpected,
     intent::{Drive, Plan},
+    meet::Meetings,
 };
 use placement::FileId;
 use wire::{Answer, Command, Kind, Object, Outcome, Part, Refusal, RenameFrom, RenameMode, RenameTo, Target};
@@ -64,11 +65,12 @@ impl Client {
     }
 
     async fn rename_spread(&self, from: &RenameFrom, to: &RenameTo, mode: RenameMode) -> Outcome<()> {
-        let attempt = || self.try_rename(from, to, mode);
+        let meetings = self.meetings();
+        let attempt = || self.try_rename(from, to, mode, &meetings);
         self.until_done(|| Object::entry(from.parent, &from.name), attempt).await
     }
 
-    async fn try_rename(&self, from: &RenameFrom, to: &RenameTo, mode: RenameMode) -> Outcome<()> {
+    async fn try_rename(&self, from: &RenameFrom, to: &RenameTo, mode: RenameMode, meetings: &Meetings) -> Outcome<()> {
         let (file, kind, _) = self.find(from.parent, &from.name).await?;
         let taken = match self.find(to.parent, &to.name).await {
             Ok((file, kind, _)) => Some((file, kind)),
@@ -76,7 +78,7 @@ impl Client {
             Err(refusal) => return Err(refusal),
         };
         let rename = Rename { from, to, mode, moved: (file, kind), taken };
-        let mut drive = self.intend(rename.coordinator(self));
+        let mut drive = self.intend(rename.coordinator(self), meetings);
         let verdict = match self.judge(&mut drive, &rename).await {
             Ok(verdict) => verdict,
             Err(refusal) => {
@@ -89,7 +91,7 @@ impl Client {
             // Nothing is to be done, or it cannot be; the two names are held as they are to make sure of that.
             Ok(false) | Err(_) => drive.carry_out(self.plan_check(&rename)).await,
         };
-        done.map_err(|refusal| not_empty(refusal, to))?;
+        done.map_err(|refusal| of_target(refusal, to))?;
         verdict.map(drop)
     }
 
@@ -179,10 +181,11 @@ fn into_itself(to: &RenameTo) -> Refusal {
     Refusal::invalid(Object::entry(to.parent, &to.name), "a directory cannot be moved into itself")
 }
 
-/// Names the entry of a directory that is not empty.
-fn not_empty(refusal: Refusal, to: &RenameTo) -> Refusal {
+/// What a refusal of a part says about the rename: that the new name is taken by now asks for another look.
+fn of_target(refusal: Refusal, to: &RenameTo) -> Refusal {
     match refusal {
         Refusal::NotEmpty(_) => Refusal::NotEmpty(Object::entry(to.parent, &to.name)),
+        Refusal::Exists(object) => Refusal::Stale(object),
         other => other,
     }
 }

@@ -1,10 +1,17 @@
 //! Names: looking up, listing, making and removing, also over two partitions.
 
-use crate::{Client, client::unexpected, files::Opened, intent::Plan, route::directory_partition};
+use crate::{
+    Client,
+    client::unexpected,
+    files::Opened,
+    intent::{PLANS_MAX, Plan},
+    meet::Meetings,
+    route::directory_partition,
+};
 use placement::{FileId, PartitionId};
 use wire::{
     Answer, Attributes, Command, DirEntry, Kind, LIST_ENTRIES_MAX, Mode, Name, NewInode, NewKind, Object, Outcome,
-    Owner, Part, Refusal, Target, Wish,
+    Owner, Part, Refusal, Target, Timestamp, Wish,
 };
 
 impl Client {
@@ -12,8 +19,24 @@ impl Client {
     pub async fn lookup(&self, parent: FileId, name: &Name) -> Outcome<Attributes> {
         match self.find(parent, name).await? {
             (_, _, Some(attributes)) => Ok(attributes),
-            (file, _, None) => Box::pin(self.stat(file)).await.map_err(|refusal| named(refusal, parent, name)),
+            (file, _, None) => Box::pin(self.lookup_elsewhere(parent, name, file)).await,
         }
+    }
+
+    /// When the inode is gone, the name refers to another one by now, or to none: it is looked up again.
+    async fn lookup_elsewhere(&self, parent: FileId, name: &Name, file: FileId) -> Outcome<Attributes> {
+        let mut file = file;
+        for _ in 0..PLANS_MAX {
+            match self.stat(file).await {
+                Err(Refusal::NotFound(_)) => {}
+                outcome => return outcome,
+            }
+            match self.find(parent, name).await? {
+                (_, _, Some(attributes)) => return Ok(attributes),
+                (again, _, None) => file = again,
+            }
+        }
+        Err(Refusal::Busy(Object::entry(parent, name)))
     }
 
     /// What an entry refers to, with its attributes when they are in the same partition.
@@ -96,15 +119,17 @@ impl Client {
         let home = directory_partition(self.0.seed, parent, name, self.0.partitions);
         let inode = NewInode::new(NewKind::Directory, mode, owner);
         let object = || Object::entry(parent, name);
-        self.until_done(object, || self.try_make_directory(home, parent, name, inode.clone())).await
+        let meetings = self.meetings();
+        let attempt = || self.try_make_directory(home, (parent, name), inode.clone(), &meetings);
+        self.until_done(object, attempt).await
     }
 
     async fn try_make_directory(
         &self,
         home: PartitionId,
-        parent: FileId,
-        name: &Name,
+        (parent, name): (FileId, &Name),
         inode: NewInode,
+        meetings: &Meetings,
     ) -> Outcome<Attributes> {
         let slot = self.slot(parent, name);
         if home == slot.partition() {
@@ -114,20 +139,23 @@ impl Client {
             Answer::Heritage(heritage) => heritage,
             other => return Err(unexpected(&other)),
         };
-        let mut drive = self.intend(slot.partition());
+        let (mode, owner) = (inode.mode, inode.owner);
+        let mut drive = self.intend(slot.partition(), meetings);
         let made = drive.prepare(home, vec![Part::Make { parent, inode, heritage }]).await?;
         let file = *made.first().ok_or_else(|| unexpected(&Answer::Prepared { made: Vec::new() }))?;
         let becomes = Some((file, Kind::Directory));
         drive.commit(vec![Part::Entry { directory: slot, name: name.clone(), was: None, becomes }]).await?;
-        self.stat(file).await
+        // It may be gone again: it was made all the same.
+        or_as_made(self.stat(file).await, || directory_as_made(file, mode, owner))
     }
 
     /// Gives a file one more name: one message when its inode is beside the new entry.
     pub async fn link(&self, file: FileId, parent: FileId, name: &Name) -> Outcome<Attributes> {
-        self.until_done(|| Object::entry(parent, name), || self.try_link(file, parent, name)).await
+        let meetings = self.meetings();
+        self.until_done(|| Object::entry(parent, name), || self.try_link(file, parent, name, &meetings)).await
     }
 
-    async fn try_link(&self, file: FileId, parent: FileId, name: &Name) -> Outcome<Attributes> {
+    async fn try_link(&self, file: FileId, parent: FileId, name: &Name, meetings: &Meetings) -> Outcome<Attributes> {
         let slot = self.slot(parent, name);
         if file.partition() == slot.partition() {
             let command = Command::Link { file, parent: slot, name: name.clone() };
@@ -136,13 +164,13 @@ impl Client {
                 other => Err(unexpected(&other)),
             };
         }
-        let kind = self.stat(file).await?.kind;
+        let known = self.stat(file).await?;
         let mut plan = Plan::new(slot.partition());
         plan.add(file.partition(), Part::Name { file });
-        let becomes = Some((file, kind));
+        let becomes = Some((file, known.kind));
         plan.add(slot.partition(), Part::Entry { directory: slot, name: name.clone(), was: None, becomes });
-        self.intend(slot.partition()).carry_out(plan).await?;
-        self.stat(file).await
+        self.intend(slot.partition(), meetings).carry_out(plan).await?;
+        or_as_made(self.stat(file).await, || Attributes { links: known.links + 1, ..known })
     }
 
     /// Removes the entry of anything but a directory. One message, unless stripes or an inode elsewhere are to be removed.
@@ -161,6 +189,7 @@ impl Client {
 
     /// The inode is in another partition than its entry.
     async fn unlink_spread(&self, parent: FileId, name: &Name) -> Outcome<()> {
+        let meetings = &self.meetings();
         let attempt = || async {
             let (file, kind, _) = self.find(parent, name).await?;
             if kind == Kind::Directory {
@@ -170,7 +199,7 @@ impl Client {
             let mut plan = Plan::new(file.partition());
             plan.add(slot.partition(), removed(slot, name, (file, kind)));
             plan.add(file.partition(), Part::Unname { file });
-            self.intend(file.partition()).carry_out(plan).await
+            self.intend(file.partition(), meetings).carry_out(plan).await
         };
         self.until_done(|| Object::entry(parent, name), attempt).await
     }
@@ -188,6 +217,7 @@ impl Client {
 
     /// The directory's inode is in another partition than its entry, or it has fragments.
     async fn remove_spread(&self, parent: FileId, name: &Name) -> Outcome<()> {
+        let meetings = &self.meetings();
         let attempt = || async {
             let (file, kind, _) = self.find(parent, name).await?;
             if kind != Kind::Directory {
@@ -198,7 +228,7 @@ impl Client {
             let mut plan = Plan::new(file.partition());
             plan.add(slot.partition(), removed(slot, name, (file, kind)));
             self.plan_removal(&mut plan, file);
-            self.intend(file.partition()).carry_out(plan).await
+            self.intend(file.partition(), meetings).carry_out(plan).await
         };
         let done = self.until_done(|| Object::entry(parent, name), attempt).await;
         done.map_err(|refusal| named(refusal, parent, name))
@@ -211,6 +241,34 @@ impl Client {
             plan.add(fragment.partition(), Part::Remove { directory: *fragment, fragments: Vec::new() });
         }
         plan.add(directory.partition(), Part::Remove { directory, fragments });
+    }
+}
+
+/// The attributes, or what they were at first when the inode is gone by now.
+fn or_as_made(outcome: Outcome<Attributes>, made: impl FnOnce() -> Attributes) -> Outcome<Attributes> {
+    match outcome {
+        Err(Refusal::NotFound(_)) => Ok(made()),
+        outcome => outcome,
+    }
+}
+
+/// A directory that was removed before its maker could look at it.
+fn directory_as_made(file: FileId, mode: Mode, owner: Owner) -> Attributes {
+    let never = Timestamp::default();
+    Attributes {
+        file,
+        kind: Kind::Directory,
+        size: 0,
+        allocated: 0,
+        mode: mode.bits & !mode.umask & 0o7777,
+        links: 2,
+        owner,
+        accessed: never,
+        modified: never,
+        changed: never,
+        created: never,
+        whole: None,
+        lasting: false,
     }
 }
 

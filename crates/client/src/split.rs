@@ -8,6 +8,7 @@ use crate::{
     Client,
     client::unexpected,
     intent::{Drive, PLANS_MAX, Plan},
+    meet::Meetings,
 };
 use parking_lot::RwLock;
 use placement::{FRAGMENTS, FileId, PartitionId, fragment_of, fragment_partition, name_hash};
@@ -115,14 +116,15 @@ impl Client {
 
     /// Splits a full directory: it is shut, its entries are copied to fragments, and with the commit they are there.
     async fn split(&self, directory: FileId) -> Outcome<()> {
-        self.until_done(|| Object::File(directory), || self.try_split(directory)).await
+        let meetings = self.meetings();
+        self.until_done(|| Object::File(directory), || self.try_split(directory, &meetings)).await
     }
 
-    async fn try_split(&self, directory: FileId) -> Outcome<()> {
+    async fn try_split(&self, directory: FileId, meetings: &Meetings) -> Outcome<()> {
         if self.0.splits.get(directory).is_some() {
             return Ok(());
         }
-        let mut drive = self.intend(directory.partition());
+        let mut drive = self.intend(directory.partition(), meetings);
         drive.prepare(directory.partition(), vec![Part::Shut { directory }]).await?;
         let fragments = match self.copy_to_fragments(&mut drive, directory).await {
             Ok(fragments) => fragments,
@@ -237,13 +239,14 @@ impl Client {
     /// Does the same with a directory that is split and all its fragments, at once.
     async fn on_all_parts(&self, directory: FileId, part: impl Fn(FileId) -> Part) -> Outcome<()> {
         self.ask_fragments(directory).await?;
+        let meetings = &self.meetings();
         let attempt = || async {
             let mut plan = Plan::new(directory.partition());
             plan.add(directory.partition(), part(directory));
             for fragment in self.fragments_of(directory).iter() {
                 plan.add(fragment.partition(), part(*fragment));
             }
-            self.intend(directory.partition()).carry_out(plan).await
+            self.intend(directory.partition(), meetings).carry_out(plan).await
         };
         self.until_done(|| Object::File(directory), attempt).await
     }

@@ -1,4 +1,4 @@
-//! Connections for tests: one that misbehaves by a seed, one that counts, one that dies.
+//! Connections for tests: one that misbehaves by a seed, one that counts, one that dies, one that goes step by step.
 
 use crate::Connection;
 use node::{Backing, Hear, Reply, sleep_until};
@@ -162,4 +162,41 @@ impl<C: Connection> Connection for Dying<C> {
             Reply::ready(Err(Failure::Unreachable("the connection has ended".into())))
         }
     }
+}
+
+/// A connection on which each message takes a poll to get there, and its answer one to come back: whoever polls the futures of
+/// several clients decides how their messages mix.
+#[derive(Debug)]
+pub struct Stepped<C>(Arc<C>);
+
+impl<C: Connection> Stepped<C> {
+    /// Steps over `inner`.
+    pub fn new(inner: C) -> Self {
+        Self(Arc::new(inner))
+    }
+}
+
+impl<C: Connection + 'static> Connection for Stepped<C> {
+    fn call(&self, request: Request) -> Reply {
+        let inner = self.0.clone();
+        Reply::later(async move {
+            step().await;
+            let answer = inner.call(request).await;
+            step().await;
+            answer
+        })
+    }
+}
+
+/// Is ready at its second poll.
+async fn step() {
+    let mut polled = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut polled, true) {
+            return std::task::Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        std::task::Poll::Pending
+    })
+    .await;
 }

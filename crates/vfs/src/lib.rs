@@ -50,6 +50,10 @@ mod kernel_twin;
 #[cfg(test)]
 mod like_tmpfs_test;
 #[cfg(test)]
+mod linear_model;
+#[cfg(test)]
+mod linear_test;
+#[cfg(test)]
 mod locks_test;
 #[cfg(test)]
 mod message_test;

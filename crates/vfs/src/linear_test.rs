@@ -1,0 +1,291 @@
+//! Several clients at once, their messages mixed at every step by a seed, some of them dropped in the middle: what each is
+//! answered must be what a plain file system would have answered in *some* order of the operations, in which none comes before
+//! another that had ended when it began.
+
+use crate::{Vfs, linear_model::*, pool_test::*};
+use client::{InProcess, Patience, twin::Stepped};
+use node::{Node, Settings};
+use placement::FileId;
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+use store::Model;
+use wire::{Outcome, Refusal, RenameMode, Session};
+
+/// No call of a client takes more polls; one that does never ends.
+const POLLS_MAX: u32 = 200_000;
+/// No time passes between tries: polls are the only clock here.
+const EAGER: Patience = Patience { tries: 16, pause_first: Duration::ZERO, pause_max: Duration::ZERO };
+
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % end
+    }
+
+    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())]
+    }
+}
+
+/// What is tried by a seed.
+#[derive(Clone, Copy)]
+struct Trial {
+    clients: usize,
+    operations: usize,
+    /// Directories with more entries are split.
+    split: u32,
+    /// Whether one client is dropped somewhere.
+    dies: bool,
+}
+
+fn node_of(split: u32) -> Arc<Node> {
+    let settings = Settings {
+        partitions: 16,
+        stripe_bytes: STRIPE,
+        space_wait: Duration::ZERO,
+        owner: OWNER,
+        split_entries: split,
+        ..Settings::default()
+    };
+    node::embedded(settings, Arc::new(Model::new(64 << 20, STRIPE)))
+}
+
+/// What is there before: three directories, each with a file, a directory and, in one, a second name of a file elsewhere.
+async fn furnish(vfs: &Vfs, tree: &mut Tree) {
+    for top in ["a", "b", "c"] {
+        let directory = vfs.make_directory(FileId::ROOT, top.as_bytes(), 0o755, OWNER).await.unwrap().file;
+        tree.put(FileId::ROOT, top, Thing::Directory(directory));
+        let file = vfs.make_node(directory, b"x", wire::Kind::File, 0o644, OWNER).await.unwrap().file;
+        tree.put(directory, "x", Thing::File(file));
+        let inner = vfs.make_directory(directory, b"d", 0o755, OWNER).await.unwrap().file;
+        tree.put(directory, "d", Thing::Directory(inner));
+    }
+    let (a, b) = (tree.directories[1], tree.directories[3]);
+    let file = vfs.lookup(a, b"x").await.unwrap().file;
+    vfs.link(file, b, b"y").await.unwrap();
+    tree.put(b, "y", Thing::File(file));
+}
+
+fn draw(dice: &mut Dice, tree: &Tree) -> Action {
+    let directories = &tree.directories;
+    // Few places, so that operations meet.
+    let mut place = || (directories[dice.below(directories.len().min(6))], dice.pick(&["x", "y", "d"]));
+    let (one, other) = (place(), place());
+    let modes = [RenameMode::Replace, RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange];
+    match dice.below(16) {
+        0 | 1 => Action::Create(one),
+        2 => Action::MakeDirectory(one),
+        3 | 4 => Action::Unlink(one),
+        5 => Action::RemoveDirectory(one),
+        6..=9 => Action::Rename(one, other, dice.pick(&modes)),
+        10 => Action::Link(dice.pick(&tree.files), one),
+        11 | 12 => Action::Lookup(one),
+        13 => Action::List(one.0),
+        14 => Action::Links(dice.pick(&tree.files)),
+        _ => Action::Parent(dice.pick(directories)),
+    }
+}
+
+async fn act(vfs: Vfs, action: Action) -> Outcome<Seen> {
+    Ok(match action {
+        Action::Create((parent, name)) => {
+            Seen::File(vfs.make_node(parent, name.as_bytes(), wire::Kind::File, 0o644, OWNER).await?.file)
+        }
+        Action::MakeDirectory((parent, name)) => {
+            Seen::File(vfs.make_directory(parent, name.as_bytes(), 0o755, OWNER).await?.file)
+        }
+        Action::Unlink((parent, name)) => done(vfs.unlink(parent, name.as_bytes()).await?),
+        Action::RemoveDirectory((parent, name)) => done(vfs.remove_directory(parent, name.as_bytes()).await?),
+        Action::Rename(source, target, mode) => {
+            done(vfs.rename(from(source.0, source.1), to(target.0, target.1), mode).await?)
+        }
+        Action::Link(file, (parent, name)) => {
+            assert_eq!(vfs.link(file, parent, name.as_bytes()).await?.file, file);
+            Seen::Nothing
+        }
+        Action::Lookup((parent, name)) => Seen::File(vfs.lookup(parent, name.as_bytes()).await?.file),
+        Action::List(directory) => Seen::Entries(listed(&vfs, directory).await?),
+        Action::Links(file) => Seen::Links(vfs.stat(file).await?.links),
+        Action::Parent(directory) => Seen::File(vfs.parent(directory).await?),
+    })
+}
+
+fn done((): ()) -> Seen {
+    Seen::Nothing
+}
+
+async fn listed(vfs: &Vfs, directory: FileId) -> Outcome<Vec<(String, FileId)>> {
+    let (mut all, mut after) = (Vec::new(), 0);
+    loop {
+        let page = vfs.list(directory, after, 100).await?;
+        let Some(last) = page.last() else { break };
+        after = last.cookie;
+        all.extend(page.into_iter().map(|entry| (entry.name.to_string(), entry.file)));
+    }
+    all.sort();
+    Ok(all)
+}
+
+type Doing = Pin<Box<dyn Future<Output = Outcome<Seen>>>>;
+
+/// A client with what it still wants to do, and what it is doing.
+struct Actor {
+    vfs: Vfs,
+    todo: Vec<Action>,
+    doing: Option<(usize, Doing)>,
+}
+
+/// Polls until it is done; nobody else moves.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    for _ in 0..POLLS_MAX {
+        if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return done;
+        }
+    }
+    panic!("it never ends");
+}
+
+/// Lets all clients do what they want, one poll at a time, in an order by dice.
+fn run(actors: &mut Vec<Actor>, dice: &mut Dice, dies: bool) -> (Vec<Event>, Vec<Session>) {
+    let (mut history, mut dead, mut clock): (Vec<Event>, Vec<Session>, usize) = (Vec::new(), Vec::new(), 0);
+    let death = if dies { dice.below(120) } else { usize::MAX };
+    while !actors.is_empty() {
+        clock += 1;
+        assert!(clock < POLLS_MAX as usize, "clients wait for each other for ever:\n{}", told(&history));
+        let at = dice.below(actors.len());
+        let actor = &mut actors[at];
+        if clock == death {
+            dead.push(actor.vfs.client.session());
+            drop(actors.swap_remove(at));
+            continue;
+        }
+        let Some((event, doing)) = &mut actor.doing else {
+            match actor.todo.pop() {
+                Some(action) => {
+                    history.push(Event { action, began: clock, ended: None });
+                    actor.doing = Some((history.len() - 1, Box::pin(act(actor.vfs.clone(), action))));
+                }
+                None => drop(actors.swap_remove(at)),
+            }
+            continue;
+        };
+        if let Poll::Ready(outcome) = doing.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            history[*event].ended = Some((clock, outcome.map_err(|refusal| why(&refusal))));
+            actor.doing = None;
+        }
+    }
+    (history, dead)
+}
+
+/// An operation a line.
+fn told(history: &[Event]) -> String {
+    history.iter().map(|event| format!("{event:?}\n")).collect()
+}
+
+fn why(refusal: &Refusal) -> Why {
+    match refusal {
+        Refusal::NotFound(_) => Why::NotFound,
+        Refusal::Exists(_) => Why::Exists,
+        Refusal::NotDirectory(_) => Why::NotDirectory,
+        Refusal::IsDirectory(_) => Why::IsDirectory,
+        Refusal::NotEmpty(_) => Why::NotEmpty,
+        Refusal::Invalid { .. } => Why::Invalid,
+        Refusal::NotPermitted(_) => Why::NotPermitted,
+        _ => Why::Strange,
+    }
+}
+
+/// What is left is looked at by one who comes after all: it must fit as well.
+fn look_around(vfs: &Vfs, tree: &Tree, history: &mut Vec<Event>) {
+    let made = history.iter().filter_map(|event| match (&event.action, &event.ended) {
+        (Action::MakeDirectory(_), Some((_, Ok(Seen::File(made))))) => Some(*made),
+        _ => None,
+    });
+    let directories: Vec<FileId> = tree.directories.iter().copied().chain(made).collect();
+    for action in directories.into_iter().map(Action::List).chain(tree.files.iter().copied().map(Action::Links)) {
+        let outcome = now(act(vfs.clone(), action)).map_err(|refusal| why(&refusal));
+        history.push(Event { action, began: usize::MAX - 1, ended: Some((usize::MAX, outcome)) });
+    }
+}
+
+fn try_seed(seed: u64, trial: Trial) {
+    let node = node_of(trial.split);
+    let healthy = now(over(InProcess(node.clone()), EAGER));
+    let before = healthy.usage();
+    let (mut tree, mut dice) = (Tree::new(), Dice(seed));
+    now(furnish(&healthy, &mut tree));
+    let actor = |dice: &mut Dice| Actor {
+        vfs: now(over(Stepped::new(InProcess(node.clone())), EAGER)),
+        todo: (0..trial.operations).map(|_| draw(dice, &tree)).collect(),
+        doing: None,
+    };
+    let mut actors: Vec<Actor> = (0..trial.clients).map(|_| actor(&mut dice)).collect();
+    let (mut history, dead) = run(&mut actors, &mut dice, trial.dies);
+    look_around(&healthy, &tree, &mut history);
+    assert!(fits(&tree, &history), "seed {seed}: in no order it is so:\n{}", told(&history));
+    for session in dead {
+        now(healthy.client.recover(session)).unwrap();
+    }
+    for (top, _) in now(listed(&healthy, FileId::ROOT)).unwrap() {
+        now(healthy.remove_tree(top.as_bytes())).unwrap();
+    }
+    let (after, fragments) = (healthy.usage(), now(healthy.stat(FileId::ROOT)).unwrap());
+    assert_eq!((fragments.size, fragments.links), (0, 2), "seed {seed}");
+    // The root stays split.
+    let left = after.files - before.files;
+    assert!(left == 0 || trial.split < 4096 && left == 16, "seed {seed}: {left} inodes were left");
+    assert!(left > 0 || after.used == before.used, "seed {seed}: space was left");
+}
+
+#[test]
+fn whatever_two_clients_do_at_once_has_an_order() {
+    (0..1500).for_each(|seed| try_seed(seed, Trial { clients: 2, operations: 4, split: 4096, dies: false }));
+}
+
+#[test]
+fn whatever_three_clients_do_at_once_has_an_order() {
+    (0..1000).for_each(|seed| try_seed(seed, Trial { clients: 3, operations: 3, split: 4096, dies: false }));
+}
+
+#[test]
+fn a_client_that_dies_anywhere_is_as_if_it_had_done_its_last_operation_or_not() {
+    (0..1500).for_each(|seed| try_seed(seed, Trial { clients: 3, operations: 3, split: 4096, dies: true }));
+}
+
+#[test]
+fn directories_that_split_under_them_do_not_show() {
+    (0..300).for_each(|seed| try_seed(seed, Trial { clients: 2, operations: 5, split: 2, dies: false }));
+    (0..300).for_each(|seed| try_seed(seed, Trial { clients: 3, operations: 4, split: 2, dies: true }));
+}
+
+/// Two directories are moved into each other; messages mix in every order that many seeds give.
+#[test]
+fn of_two_directories_that_are_moved_into_each_other_exactly_one_is() {
+    for seed in 0..2000 {
+        let node = node_of(4096);
+        let healthy = now(over(InProcess(node.clone()), EAGER));
+        let make = |name: &str| now(healthy.make_directory(FileId::ROOT, name.as_bytes(), 0o755, OWNER)).unwrap().file;
+        let (one, other) = (make("one"), make("other"));
+        let moves = [("one", other), ("other", one)];
+        let actor = |(name, target): (&'static str, FileId)| Actor {
+            vfs: now(over(Stepped::new(InProcess(node.clone())), EAGER)),
+            todo: vec![Action::Rename((FileId::ROOT, name), (target, "in"), RenameMode::Replace)],
+            doing: None,
+        };
+        let mut actors: Vec<Actor> = moves.into_iter().map(actor).collect();
+        let (history, _) = run(&mut actors, &mut Dice(seed), false);
+        let done = history.iter().filter(|event| matches!(event.ended, Some((_, Ok(_))))).count();
+        assert_eq!(done, 1, "seed {seed}:\n{}", told(&history));
+        let tops = now(healthy.list(FileId::ROOT, 0, 10)).unwrap();
+        assert_eq!(tops.len(), 1, "seed {seed}");
+        assert_eq!(now(healthy.list(tops[0].file, 0, 10)).unwrap().len(), 1, "seed {seed}: the other is in it");
+    }
+}
