@@ -125,17 +125,17 @@ impl Pool {
         self.whole.get().expect("only who keeps whole files asks where")
     }
 
-    /// How the space is dealt now.
-    pub fn room(&self) -> Room {
-        self.room_of(&self.ledger.lock())
+    /// What whole files may take, in bytes.
+    pub fn granted(&self) -> u64 {
+        self.ledger.lock().granted()
     }
 
-    /// Changes the grant of whole files as `decide` says; tells whether it is larger now. A larger one has room by its decision,
-    /// a smaller one is at least what is used.
-    pub fn regrant(&self, decide: impl Fn(&Room) -> u64) -> bool {
+    /// Enlarges the grant of whole files to what `decide` says, which has room by its decision; tells how the space is dealt then.
+    pub fn regrant(&self, decide: impl Fn(&Room) -> u64) -> Room {
         let mut ledger = self.ledger.lock();
         let granted = ledger.granted();
-        let wanted = decide(&self.room_of(&ledger));
+        let room = self.room_of(&ledger);
+        let wanted = decide(&room);
         if wanted > granted {
             ledger.grant(wanted);
             self.give_back_excess(&mut ledger);
@@ -143,7 +143,7 @@ impl Pool {
                 ledger.grant(granted);
             }
         }
-        ledger.granted() > granted
+        Room { granted: ledger.granted(), ..room }
     }
 
     /// Takes back from the grant of whole files what they do not use, where others need it.

@@ -22,6 +22,7 @@ use store::{Allocate, EngineError, ExtentState, Extents, Put, SeekTo, Slot};
 
 use crate::PAGE_BYTES;
 use crate::block::Pool;
+use crate::grant::Room;
 use crate::lease;
 use crate::tmpfs::Tmpfs;
 
@@ -105,12 +106,18 @@ impl Slots {
     ) -> Result<T, EngineError> {
         for _ in 0..ROOM_TRIES {
             match attempt() {
-                Err(Errno::NOSPC) if !self.pool.regrant(|room| room.when_written(wanted)) => break,
+                Err(Errno::NOSPC) if !self.grows(wanted) => break,
                 Err(Errno::NOSPC | Errno::INTR) => {}
                 done => return done.map_err(|errno| EngineError::Extent { slot, action, source: errno.into() }),
             }
         }
         Err(self.full(wanted))
+    }
+
+    /// Whether the grant could be made larger for a writer who wants so much.
+    fn grows(&self, wanted: u64) -> bool {
+        let before = self.pool.granted();
+        self.pool.regrant(|room| room.when_written(wanted)).granted > before
     }
 
     fn give_space(&self, slot: Slot, range: &Range<u64>, keep_size: bool) -> Result<(), EngineError> {
@@ -130,10 +137,9 @@ impl Slots {
 
 impl Extents for Slots {
     fn take(&self) -> Option<Slot> {
-        if self.is_crowded() {
+        if !self.make_way() {
             return None;
         }
-        self.make_way();
         let mut stock = self.stock.lock();
         let slot = match stock.free.pop() {
             Some(slot) => slot,
@@ -159,12 +165,8 @@ impl Extents for Slots {
         self.pool.notify();
     }
 
-    fn is_crowded(&self) -> bool {
-        self.pool.room().is_crowded()
-    }
-
-    fn make_way(&self) {
-        self.pool.regrant(crate::grant::Room::when_opened);
+    fn make_way(&self) -> bool {
+        !self.pool.regrant(Room::when_opened).is_crowded()
     }
 
     fn fd(&self, slot: Slot) -> Option<BorrowedFd<'_>> {

@@ -19,6 +19,7 @@ impl Backing {
     pub(crate) fn new(wholes: &Arc<Wholes>, extent: Extent) -> Option<Self> {
         let pin = Wholes::pin(wholes.clone(), extent)?;
         wholes.fd(extent)?;
+        wholes.lend(extent);
         Some(Self { pin })
     }
 

@@ -15,7 +15,7 @@ use std::{
 use store::Slot;
 use wire::{Answer, Command, Extent, INLINE_BYTES_MAX, Session, Stamp, Times};
 
-/// Closed whole files that were small.
+/// Whole files that were closed lately.
 #[derive(Debug, Default)]
 pub struct Folds {
     queue: Mutex<VecDeque<(FileId, Extent)>>,
@@ -37,12 +37,8 @@ impl Node {
         for extent in told.freed {
             self.whole.free(extent);
         }
-        let small = |extent: &Extent| {
-            let state = self.whole.extents().state(Slot(extent.slot));
-            state.is_ok_and(|state| state.length <= INLINE_BYTES_MAX.into())
-        };
-        let closed: Vec<_> = told.closed.into_iter().filter(|(_, extent)| small(extent)).collect();
-        for closed in closed {
+        // Large ones too: what they are is asked when their turn comes.
+        for closed in told.closed {
             self.folds.queue.lock().push_back(closed);
             // Two for each that comes: the queue comes down again after many were not quiet.
             self.fold_beyond(self.settings().closed_kept, 2);
@@ -81,9 +77,7 @@ impl Node {
         if !self.whole.end_unpinned(extent) {
             return Looked::Later;
         }
-        if self.whole.extents().is_quiet(Slot(extent.slot))
-            && self.bring_home(&mut partition, file, extent, length, times)
-        {
+        if self.whole.is_quiet(extent) && self.bring_home(&mut partition, file, extent, length, times) {
             drop(partition);
             self.whole.give_back(extent);
             return Looked::Done;

@@ -139,13 +139,7 @@ impl Node {
     /// write to while the pool is crowded.
     pub fn backing(&self, extent: Extent, write: bool) -> Option<Backing> {
         let backing = Backing::new(&self.whole, extent)?;
-        if write {
-            if self.whole.extents().is_crowded() {
-                return None;
-            }
-            self.whole.extents().make_way();
-        }
-        Some(backing)
+        (!write || self.whole.extents().make_way()).then_some(backing)
     }
 
     /// Whether there can be whole files: the engine keeps them.

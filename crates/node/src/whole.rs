@@ -29,6 +29,8 @@ struct Life {
     generation: u32,
     pins: u32,
     state: State,
+    /// Somebody had its descriptor in this life: only then can anybody have it open or mapped.
+    lent: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,11 +60,11 @@ impl Wholes {
         let slot = self.extents.as_ref()?.take()?.0;
         let mut lives = self.lives.lock();
         if lives.len() <= slot as usize {
-            lives.resize(slot as usize + 1, Life { generation: 0, pins: 0, state: State::Stock });
+            lives.resize(slot as usize + 1, Life { generation: 0, pins: 0, state: State::Stock, lent: false });
         }
         let life = &mut lives[slot as usize];
         debug_assert!(life.state == State::Stock && life.pins == 0, "slot {slot} was given twice: {life:?}");
-        *life = Life { generation: life.generation.wrapping_add(1), pins: 0, state: State::Live };
+        *life = Life { generation: life.generation.wrapping_add(1), pins: 0, state: State::Live, lent: false };
         Some(Extent { node: self.node, slot, generation: life.generation })
     }
 
@@ -102,17 +104,24 @@ impl Wholes {
         self.extents().give_back(Slot(extent.slot));
     }
 
+    /// Whether nobody past us uses an extent.
+    pub fn is_quiet(&self, extent: Extent) -> bool {
+        let lent = self.lives.lock()[extent.slot as usize].lent;
+        !lent || self.extents().is_quiet(Slot(extent.slot))
+    }
+
     /// Gives a freed slot back, unless it is used; then it is tried again later.
     fn retire(&self, slot: u32) {
-        {
+        let lent = {
             let life = &mut self.lives.lock()[slot as usize];
             if life.state != State::Freed || life.pins > 0 {
                 return;
             }
             // Claimed: nobody else retires it now.
             life.state = State::Stock;
-        }
-        if self.extents().is_quiet(Slot(slot)) {
+            life.lent
+        };
+        if !lent || self.extents().is_quiet(Slot(slot)) {
             self.extents().give_back(Slot(slot));
         } else {
             self.lives.lock()[slot as usize].state = State::Freed;
@@ -145,6 +154,11 @@ impl Wholes {
         if free {
             self.retire(extent.slot);
         }
+    }
+
+    /// From now on somebody may have it open or mapped.
+    pub fn lend(&self, extent: Extent) {
+        self.lives.lock()[extent.slot as usize].lent = true;
     }
 
     /// The descriptor behind an extent.

@@ -220,7 +220,8 @@ impl Partition {
 
     /// What a lock adds to the weight, at most.
     pub(crate) fn lock_weight(&self, file: FileId, lock: &Lock) -> u64 {
-        let splits = self.inodes.get(&file).and_then(|inode| inode.locks()).is_some_and(|locks| locks.are_split_by(lock));
+        let splits =
+            self.inodes.get(&file).and_then(|inode| inode.locks()).is_some_and(|locks| locks.are_split_by(lock));
         let split = if splits { weight::LOCK_BYTES } else { 0 };
         split + if lock.kind == LockKind::Unlock { 0 } else { weight::EXTRA_BYTES + weight::LOCK_BYTES }
     }

@@ -88,12 +88,10 @@ pub trait Extents: Send + Sync + fmt::Debug {
     /// Ends the life of an extent: its bytes are gone, its space is free at once and announced, the slot may be taken again.
     fn give_back(&self, slot: Slot);
 
-    /// Whether more than half of the capacity is used: then it gives no slots, and writers past us had better not be let in,
-    /// for they are refused at once where others wait for space.
-    fn is_crowded(&self) -> bool;
-
-    /// Makes room for writers past us, who write to the descriptor and cannot ask for it.
-    fn make_way(&self);
+    /// Makes room for a writer past us, who writes to the descriptor and cannot ask for it. False when the engine is crowded,
+    /// more than half of its capacity used: then such a writer had better not be let in, for he is refused at once where others
+    /// wait for space.
+    fn make_way(&self) -> bool;
 
     /// The descriptor, the same for every life of the slot; none where the bytes are not in a file.
     fn fd(&self, slot: Slot) -> Option<BorrowedFd<'_>>;

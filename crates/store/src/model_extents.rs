@@ -126,7 +126,7 @@ impl ModelExtents {
 
 impl Extents for ModelExtents {
     fn take(&self) -> Option<Slot> {
-        if self.is_crowded() {
+        if !self.make_way() {
             return None;
         }
         let files = &mut locked(&self.state).extents;
@@ -147,11 +147,9 @@ impl Extents for ModelExtents {
         call(&self.hook);
     }
 
-    fn is_crowded(&self) -> bool {
-        locked(&self.state).used() > self.capacity / 2
+    fn make_way(&self) -> bool {
+        locked(&self.state).used() <= self.capacity / 2
     }
-
-    fn make_way(&self) {}
 
     fn fd(&self, _slot: Slot) -> Option<BorrowedFd<'_>> {
         None

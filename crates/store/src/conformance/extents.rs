@@ -139,7 +139,7 @@ pub fn extents_and_stripes_share_the_capacity(engine: &dyn Engine) {
         .and_then(|_| extents.write_at(slot, 2 * ROOM_BYTES, &pattern(5, 100_000)));
     assert!(matches!(refused, Err(EngineError::Full { .. })), "{refused:?}");
     assert!(engine.write(key(0), Generation(0), 0, &pattern(6, engine.stripe_bytes())).is_err());
-    assert!(extents.is_crowded() && extents.take().is_none());
+    assert!(!extents.make_way() && extents.take().is_none());
     engine.release(ROOM_BYTES / 2);
     engine.write(key(0), Generation(0), 0, &pattern(6, engine.stripe_bytes())).expect("room for a stripe now");
     extents.write_at(slot, 2 * ROOM_BYTES, &pattern(5, 1000)).expect("and for the extent");
