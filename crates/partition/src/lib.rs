@@ -50,6 +50,10 @@ pub use weight::{ENTRY_BYTES, INODE_BYTES};
 pub use whole::{Head, Told};
 
 #[cfg(test)]
+mod acl_test;
+#[cfg(test)]
 mod grants_test;
+#[cfg(test)]
+mod inode_test;
 #[cfg(test)]
 mod partition_test;

@@ -12,26 +12,26 @@ const ROOT: FileId = FileId::ROOT;
 const STRIPE: u32 = 8192;
 
 /// A partition, its one client, and a clock that goes a second with each command.
-struct Bench {
-    partition: Partition,
-    session: Session,
+pub struct Bench {
+    pub partition: Partition,
+    pub session: Session,
     number: u64,
     now: i64,
 }
 
 impl Bench {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let settings = Settings { name_bits: 4, ..Settings::new(7, STRIPE) };
         let partition = Partition::with_root(settings, Owner::default(), 0o755, at(0));
         Self { partition, session: Session(1), number: 0, now: 0 }
     }
 
-    fn stamp(&mut self) -> Stamp {
+    pub fn stamp(&mut self) -> Stamp {
         self.number += 1;
         Stamp { session: self.session, number: self.number, settled: self.number }
     }
 
-    fn try_to(&mut self, command: Command) -> Outcome<Answer> {
+    pub fn try_to(&mut self, command: Command) -> Outcome<Answer> {
         self.now += 1;
         let stamp = command.changes().then(|| self.stamp());
         let (before, most) = (self.partition.bytes(), self.partition.new_bytes_max(&command));
@@ -40,11 +40,11 @@ impl Bench {
         answer
     }
 
-    fn apply(&mut self, command: Command) -> Answer {
+    pub fn apply(&mut self, command: Command) -> Answer {
         self.try_to(command).unwrap()
     }
 
-    fn create(&mut self, parent: FileId, text: &str, kind: NewKind) -> Attributes {
+    pub fn create(&mut self, parent: FileId, text: &str, kind: NewKind) -> Attributes {
         let inode = NewInode::new(kind, 0o644, Owner { uid: 5, gid: 6 });
         match self.apply(Command::Create { parent, name: name(text), inode, open: false, whole: Wish::No }) {
             Answer::Opened { attributes, .. } => attributes,
@@ -52,23 +52,23 @@ impl Bench {
         }
     }
 
-    fn stat(&mut self, file: FileId) -> Attributes {
+    pub fn stat(&mut self, file: FileId) -> Attributes {
         match self.apply(Command::Stat { file }) {
             Answer::Attributes(attributes) => attributes,
             other => panic!("{other:?}"),
         }
     }
 
-    fn write(&mut self, file: FileId, place: WritePlace, data: &'static [u8]) -> Answer {
+    pub fn write(&mut self, file: FileId, place: WritePlace, data: &'static [u8]) -> Answer {
         let length = u32::try_from(data.len()).unwrap();
         self.apply(Command::Write { file, place, length, data: Bytes::from_static(data), kill_set_id: false })
     }
 
-    fn change(&mut self, file: FileId, changes: Changes) -> Answer {
+    pub fn change(&mut self, file: FileId, changes: Changes) -> Answer {
         self.apply(Command::Change { file, changes })
     }
 
-    fn read(&mut self, file: FileId) -> Bytes {
+    pub fn read(&mut self, file: FileId) -> Bytes {
         match self.apply(Command::Read { file, offset: 0, length: 4096 }) {
             Answer::Content { content: Content::Here(bytes), .. } => bytes,
             other => panic!("{other:?}"),
@@ -76,7 +76,7 @@ impl Bench {
     }
 
     /// Modified and changed, in seconds.
-    fn times(&mut self, file: FileId) -> (i64, i64) {
+    pub fn times(&mut self, file: FileId) -> (i64, i64) {
         let found = self.stat(file);
         (found.modified.secs, found.changed.secs)
     }
@@ -86,11 +86,11 @@ pub fn intent(number: u64) -> Intent {
     Intent { number, session: Session(1), coordinator: PartitionId(0) }
 }
 
-fn at(secs: i64) -> Timestamp {
+pub fn at(secs: i64) -> Timestamp {
     Timestamp { secs, nanos: 0 }
 }
 
-fn name(text: &str) -> Name {
+pub fn name(text: &str) -> Name {
     Name::new(text.as_bytes()).unwrap()
 }
 
@@ -247,7 +247,7 @@ fn a_removed_directory_that_is_open_takes_no_entry() {
 }
 
 /// Numbers below a limit, the same for the same seed.
-fn dice(seed: u64) -> impl FnMut(u64) -> u64 {
+pub fn dice(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut state = seed;
     move |below| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -264,7 +264,7 @@ fn next_kind(drawn: u64) -> NewKind {
 }
 
 /// A command of any kind, drawn by dice, about few names and files.
-fn random_command(next: &mut impl FnMut(u64) -> u64) -> Command {
+pub fn random_command(next: &mut impl FnMut(u64) -> u64) -> Command {
     let text = |number| name(&format!("n{number}"));
     let file = FileId::new(PartitionId(0), 1 + next(12));
     let parent = if next(3) == 0 { file } else { ROOT };

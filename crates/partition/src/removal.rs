@@ -109,9 +109,11 @@ impl Partition {
     }
 
     fn release(&mut self, file: FileId, session: Session) -> Option<Gone> {
-        let inode = self.inodes.get_mut(&file)?;
-        inode.released_by(session);
-        let last = inode.opens.is_empty();
+        let released = self.edit(file, |inode| {
+            inode.released_by(session);
+            Ok(inode.opens.is_empty())
+        });
+        let last = released.ok()?;
         let gone = self.remove_if_unused(file);
         if last {
             self.note_closed(file);
