@@ -2,13 +2,15 @@
 //!
 //! While nobody but the asker watches, all this costs a look at one word.
 
+use crate::sync::{
+    RwLock,
+    atomic::{AtomicU32, AtomicU64, Ordering::SeqCst},
+};
 use crate::{
     Hear, Node,
     watch::{Hearing, Watch},
 };
-use parking_lot::RwLock;
 use partition::{Asker, Note, Watcher, Watchers};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use wire::{Object, Outcome, Refusal, Session};
 
 /// All watchers of a node.
@@ -78,7 +80,9 @@ impl Watches {
             return Err(Refusal::invalid(Object::Pool, "this session watches already"));
         }
         let limit = Watcher::MAX as u64;
-        let free = table.iter().position(Option::is_none).filter(|free| self.live.load(SeqCst) & 1 << free == 0);
+        // A number whose watcher is only just ending stands empty and is still taken.
+        let live = self.live.load(SeqCst);
+        let free = (0..Watcher::MAX).find(|free| table[*free].is_none() && live & 1 << free == 0);
         let free = free.ok_or(Refusal::TooManyOpen { object: Object::Pool, limit })?;
         let failed = |error: std::io::Error| Refusal::Io {
             object: Object::Pool,

@@ -23,19 +23,16 @@
 //! because a kernel that does not listen must not stop the pool, and the recall stays queued. A watcher that has ended, or whose
 //! `hear` panics, is waited for no longer.
 
-use crate::timer::sleep_until;
-use parking_lot::{Condvar, Mutex};
+use crate::lane::Lane;
 use std::{
-    collections::BTreeSet,
     io,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst},
+        atomic::{AtomicBool, Ordering::Relaxed},
     },
     thread,
     time::{Duration, Instant},
 };
-use tokio::sync::Notify;
 use wire::Recall;
 
 /// Told what to forget; has made its kernel forget it when it returns.
@@ -49,27 +46,6 @@ const HEAR_WAIT: Duration = Duration::from_secs(10);
 pub struct Watch {
     swift: Arc<Lane>,
     slow: Arc<Lane>,
-}
-
-/// What is to be told, in batches, by one thread.
-#[derive(Debug, Default)]
-pub struct Lane {
-    state: Mutex<State>,
-    /// Something is queued or being told: a look without the lock.
-    busy: AtomicBool,
-    work: Condvar,
-    heard: Notify,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    queue: BTreeSet<Recall>,
-    /// What is being told.
-    batch: Vec<Recall>,
-    /// Batches that were taken, and of these, how many were heard.
-    taken: u64,
-    heard: u64,
-    ended: bool,
 }
 
 /// What an answer waits for.
@@ -105,94 +81,6 @@ impl Drop for Watch {
     fn drop(&mut self) {
         self.swift.end();
         self.slow.end();
-    }
-}
-
-impl Lane {
-    /// Queues a recall; the batch that it will be told with.
-    pub fn post(&self, recall: Recall) -> u64 {
-        let mut state = self.state.lock();
-        self.busy.store(true, SeqCst);
-        if state.queue.insert(recall) && state.queue.len() == 1 {
-            self.work.notify_one();
-        }
-        state.taken + 1
-    }
-
-    /// The batch that an earlier recall of the same is told with, when that was not heard yet.
-    pub fn find(&self, recall: Recall) -> Option<u64> {
-        if !self.busy.load(SeqCst) {
-            return None;
-        }
-        let state = self.state.lock();
-        if state.queue.contains(&recall) {
-            return Some(state.taken + 1);
-        }
-        state.batch.contains(&recall).then_some(state.taken)
-    }
-
-    /// The last batch that was not heard yet.
-    pub fn last(&self) -> Option<u64> {
-        let state = self.state.lock();
-        let last = state.taken + u64::from(!state.queue.is_empty());
-        (last > state.heard).then_some(last)
-    }
-
-    /// Nobody listens any more: nobody waits.
-    fn end(&self) {
-        self.state.lock().ended = true;
-        self.work.notify_all();
-        self.heard.notify_waiters();
-    }
-
-    /// Takes all that is queued, when something is; none at the end.
-    fn take(&self) -> Option<Vec<Recall>> {
-        let mut state = self.state.lock();
-        while state.queue.is_empty() && !state.ended {
-            self.work.wait(&mut state);
-        }
-        if state.ended {
-            return None;
-        }
-        state.batch = std::mem::take(&mut state.queue).into_iter().collect();
-        state.taken += 1;
-        Some(state.batch.clone())
-    }
-
-    /// What was taken last was heard.
-    fn done(&self) {
-        let mut state = self.state.lock();
-        state.heard = state.taken;
-        state.batch.clear();
-        if state.queue.is_empty() {
-            self.busy.store(false, SeqCst);
-        }
-        drop(state);
-        self.heard.notify_waiters();
-    }
-
-    fn has_heard(&self, batch: u64) -> bool {
-        let state = self.state.lock();
-        state.ended || state.heard >= batch
-    }
-
-    /// False when the time was over before.
-    async fn wait(&self, batch: u64, end: Instant) -> bool {
-        loop {
-            let heard = self.heard.notified();
-            tokio::pin!(heard);
-            heard.as_mut().enable();
-            if self.has_heard(batch) {
-                return true;
-            }
-            if Instant::now() >= end {
-                return false;
-            }
-            tokio::select! {
-                () = heard => {}
-                () = sleep_until(end) => {}
-            }
-        }
     }
 }
 
