@@ -3,7 +3,7 @@
 use crate::{Client, client::unexpected, files::Opened};
 use bytes::Bytes;
 use placement::FileId;
-use wire::{Answer, Command, Lock, NewInode, Outcome, XattrMode};
+use wire::{Answer, Command, Lock, NewInode, Outcome, Refusal, XattrMode};
 
 impl Client {
     /// The value of an extended attribute.
@@ -31,13 +31,22 @@ impl Client {
         mode: XattrMode,
         kill_set_group_id: bool,
     ) -> Outcome<()> {
+        let (attribute, acl) = (name.clone(), value.clone());
         let command = Command::SetXattr { file, name, value, mode, kill_set_group_id };
-        self.change(file.partition(), command).await.map(drop)
+        match self.change(file.partition(), command).await {
+            Err(Refusal::Split { directory, .. }) => {
+                Box::pin(self.set_acl_split(directory, attribute, Some(acl), kill_set_group_id)).await
+            }
+            outcome => outcome.map(drop),
+        }
     }
 
     /// Removes an extended attribute.
     pub async fn remove_xattr(&self, file: FileId, name: Bytes) -> Outcome<()> {
-        self.change(file.partition(), Command::RemoveXattr { file, name }).await.map(drop)
+        match self.change(file.partition(), Command::RemoveXattr { file, name: name.clone() }).await {
+            Err(Refusal::Split { directory, .. }) => Box::pin(self.set_acl_split(directory, name, None, false)).await,
+            outcome => outcome.map(drop),
+        }
     }
 
     /// A lock that stands in the way of this one, if any.

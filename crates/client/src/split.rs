@@ -10,6 +10,7 @@ use crate::{
     intent::{Drive, PLANS_MAX, Plan},
     meet::Meetings,
 };
+use bytes::Bytes;
 use parking_lot::RwLock;
 use placement::{FRAGMENTS, FileId, PartitionId, fragment_of, fragment_partition, name_hash};
 use std::{
@@ -234,6 +235,18 @@ impl Client {
         let part = |directory| Part::Change { directory, changes };
         self.on_all_parts(directory, part).await?;
         self.stat_split(directory).await
+    }
+
+    /// Sets or removes an ACL of a directory that is split.
+    pub(crate) async fn set_acl_split(
+        &self,
+        directory: FileId,
+        name: Bytes,
+        value: Option<Bytes>,
+        kill_set_group_id: bool,
+    ) -> Outcome<()> {
+        let part = |directory| Part::Acl { directory, name: name.clone(), value: value.clone(), kill_set_group_id };
+        self.on_all_parts(directory, part).await
     }
 
     /// Does the same with a directory that is split and all its fragments, at once.

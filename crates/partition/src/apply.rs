@@ -1,6 +1,6 @@
 //! Commands to verbs: the one door into a partition.
 
-use crate::{Partition, intents::What, locks::Holder, partition::split};
+use crate::{Partition, intents::What, locks::Holder, partition::split, xattr::is_acl};
 use placement::FileId;
 use wire::{Answer, Command, Object, Outcome, Refusal, Session, Stamp, Timestamp};
 
@@ -94,9 +94,13 @@ impl Partition {
                 self.create_unnamed(parent, inode, linkable, session, now)
             }
             Command::SetXattr { file, name, value, mode, kill_set_group_id } => {
+                self.check_acl_changeable(file, &name)?;
                 self.set_xattr(file, (name, value), mode, kill_set_group_id, now)
             }
-            Command::RemoveXattr { file, name } => self.remove_xattr(file, &name, now),
+            Command::RemoveXattr { file, name } => {
+                self.check_acl_changeable(file, &name)?;
+                self.remove_xattr(file, &name, now)
+            }
             Command::Lock { file, lock, .. } => self.lock(Holder { session, owner: lock.owner }, file, &lock),
             Command::Allocate { file, offset, length, mode } => self.allocate(file, (offset, length), mode, now),
             Command::Punched { file, generation } => self.punched(file, generation),
@@ -127,6 +131,11 @@ impl Partition {
             Command::Ended { intent } => Ok(self.ended(intent)),
             asked => self.ask(asked, now),
         }
+    }
+
+    /// The same for ACLs; other attributes are nothing to fragments.
+    fn check_acl_changeable(&self, file: FileId, name: &[u8]) -> Outcome<()> {
+        if is_acl(name) { self.check_changeable(file) } else { Ok(()) }
     }
 
     /// Refused for a directory that is split, or that is about to be: fragments have to be changed with it.

@@ -29,12 +29,10 @@ impl Partition {
                 held if held == own => Ok(()),
                 _ => Err(Refusal::Stale(Object::File(*directory))),
             },
-            Part::Change { directory, .. } => {
-                self.intents.check_all(*directory, own)?;
-                match self.here_or_stale(*directory)?.names {
-                    0 => Err(Refusal::Stale(Object::File(*directory))),
-                    _ => self.directory(*directory).map(drop),
-                }
+            Part::Change { directory, .. } => self.check_change(*directory, own).map(drop),
+            Part::Acl { directory, value, .. } => {
+                let inode = self.check_change(*directory, own)?;
+                value.as_deref().map_or(Ok(()), |value| inode.check_acl(*directory, value))
             }
             Part::MoveLease => self.intents.check(FileId::ROOT, What::Moves, own),
             Part::Make { .. } | Part::Fragment { .. } => Ok(()),
@@ -83,6 +81,13 @@ impl Partition {
         if entries.is_empty() { Ok(()) } else { Err(Refusal::NotEmpty(Object::File(directory))) }
     }
 
+    fn check_change(&self, directory: FileId, own: Option<Intent>) -> Outcome<&Inode> {
+        self.intents.check_all(directory, own)?;
+        let inode = self.here_or_stale(directory)?;
+        inode.directory(directory)?;
+        if inode.names == 0 { Err(Refusal::Stale(Object::File(directory))) } else { Ok(inode) }
+    }
+
     fn here_or_stale(&self, file: FileId) -> Outcome<&Inode> {
         self.inodes.get(&file).map(Box::as_ref).ok_or(Refusal::Stale(Object::File(file)))
     }
@@ -104,6 +109,9 @@ impl Partition {
                 self.insert_inode(made.expect(CHECKED), fragment(directory, inode, entries));
             }
             Part::Change { directory, changes } => drop(self.change(directory, &changes, now).expect(CHECKED)),
+            Part::Acl { directory, name, value, kill_set_group_id } => {
+                self.set_acl(directory, name, value, kill_set_group_id, now).expect(CHECKED);
+            }
             Part::MoveLease | Part::Shut { .. } => {}
         }
         None

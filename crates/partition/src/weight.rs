@@ -47,9 +47,10 @@ pub fn part(part: &Part) -> u64 {
         Part::Entry { was: None, becomes: Some(_), name, .. } => entry(name),
         Part::Make { inode, heritage, .. } => new_inode(inode) + inherited(heritage),
         Part::Fragment { inode, entries, .. } => {
-            new_inode(inode) + entries.iter().map(|listed| entry(&listed.name)).sum::<u64>()
+            new_inode(inode) + acls(inode) + entries.iter().map(|listed| entry(&listed.name)).sum::<u64>()
         }
         Part::Divide { fragments: ids, .. } => fragments(ids),
+        Part::Acl { name, value: Some(value), .. } => EXTRA_BYTES + xattr(name, value),
         _ => 0,
     }
 }
@@ -68,6 +69,14 @@ pub fn xattr(name: &[u8], value: &[u8]) -> u64 {
 pub fn inherited(heritage: &Heritage) -> u64 {
     let acl = &heritage.default_acl;
     if acl.is_empty() { 0 } else { EXTRA_BYTES + xattr(ACL_ACCESS, acl) + xattr(ACL_DEFAULT, acl) }
+}
+
+/// The ACLs that a new inode comes with.
+fn acls(inode: &NewInode) -> u64 {
+    inode
+        .acls
+        .as_ref()
+        .map_or(0, |acls| EXTRA_BYTES + xattr(ACL_ACCESS, &acls.access) + xattr(ACL_DEFAULT, &acls.default))
 }
 
 fn new_inode(inode: &NewInode) -> u64 {

@@ -72,6 +72,11 @@ enum Meaning {
 }
 
 /// Refuses names that no inode can have.
+/// Whether an attribute is an ACL.
+pub fn is_acl(name: &[u8]) -> bool {
+    matches!(name, ACL_ACCESS | ACL_DEFAULT)
+}
+
 fn meaning(file: FileId, name: &[u8]) -> Outcome<Meaning> {
     let object = || Object::File(file);
     if name.len() > XATTR_NAME_BYTES_MAX {
@@ -123,6 +128,22 @@ impl Partition {
             inode.granted.rule();
             Ok(Answer::Done)
         })
+    }
+
+    /// Sets or removes an ACL that was checked.
+    pub(crate) fn set_acl(
+        &mut self,
+        file: FileId,
+        name: Bytes,
+        value: Option<Bytes>,
+        kill_set_group_id: bool,
+        now: Timestamp,
+    ) -> Outcome<()> {
+        let done = match value {
+            Some(value) => self.set_xattr(file, (name, value), XattrMode::Set, kill_set_group_id, now),
+            None => self.remove_xattr(file, &name, now),
+        };
+        done.map(drop)
     }
 
     pub(crate) fn remove_xattr(&mut self, file: FileId, name: &[u8], now: Timestamp) -> Outcome<Answer> {
@@ -187,6 +208,11 @@ impl Inode {
             None => drop(self.remove_xattr(ACL_ACCESS)),
         }
         Ok(())
+    }
+
+    /// Whether this is an ACL that the inode may have.
+    pub fn check_acl(&self, file: FileId, value: &[u8]) -> Outcome<()> {
+        self.decoded(file, value).map(drop)
     }
 
     fn set_default_acl(&mut self, file: FileId, value: &[u8]) -> Outcome<()> {

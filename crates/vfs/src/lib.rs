@@ -68,6 +68,8 @@ mod share_test;
 #[cfg(test)]
 mod space_test;
 #[cfg(test)]
+mod split_test;
+#[cfg(test)]
 mod threads_test;
 #[cfg(test)]
 mod vfs_test;

@@ -54,6 +54,55 @@ async fn the_usual_operations_in_a_directory_are_one_message() {
 }
 
 #[tokio::test]
+async fn the_usual_operations_in_a_split_directory_are_one_message_when_the_split_is_known() {
+    let node = node_that_splits(8);
+    let healthy = over(direct(&node), IMPATIENT).await;
+    let directory = healthy.make_directories(b"d").await.unwrap().file;
+    for number in 0..100 {
+        healthy.make_symlink(directory, format!("n{number}").as_bytes(), b"t", OWNER).await.unwrap();
+    }
+    let calls = Arc::new(AtomicU64::new(0));
+    let vfs = over(Counting::new(direct(&node), calls.clone()), IMPATIENT).await;
+    let counted = Counted { vfs: vfs.clone(), calls };
+    counted.expect(3, "a lookup that learns of the split", vfs.lookup(directory, b"n99")).await;
+    let flags = OpenFlags::READ_WRITE;
+    let (made, handle) = counted.expect(1, "create", vfs.create(directory, b"f", 0o600, OWNER, flags)).await;
+    counted.expect(1, "close", vfs.close(handle)).await;
+    counted.expect(1, "lookup", vfs.lookup(directory, b"f")).await;
+    counted.expect(1, "stat", vfs.stat(made.file)).await;
+    let listed = counted.expect(1, "list", vfs.list(directory, 0, 3)).await;
+    counted.expect(1, "list on", vfs.list(directory, listed[0].cookie, 1)).await;
+    let beside = beside(&vfs, directory, "f").await;
+    counted.expect(1, "rename", vfs.rename(from(directory, "f"), to(directory, &beside), RenameMode::Replace)).await;
+    counted.expect(1, "unlink", vfs.unlink(directory, beside.as_bytes())).await;
+    counted.expect(17, "stat of the directory: itself and its fragments", vfs.stat(directory)).await;
+}
+
+/// A name in the same fragment: the one that comes next in the listing is, but for the last of a fragment.
+async fn beside(vfs: &Vfs, directory: placement::FileId, name: &str) -> String {
+    let seed = node::Settings::default().seed;
+    let fragment = |name: &str| placement::fragment_of(placement::name_hash(seed, name.as_bytes()));
+    let wanted = fragment(name);
+    let found = (0..1000).map(|number| format!("g{number}")).find(|other| fragment(other) == wanted).unwrap();
+    assert!(vfs.lookup(directory, found.as_bytes()).await.is_err());
+    found
+}
+
+#[tokio::test]
+async fn what_touches_two_partitions_is_four_messages_after_it_was_looked_at() {
+    let counted = Counted::new().await;
+    let vfs = &counted.vfs;
+    let (one, other) = (vfs.make_directories(b"a").await.unwrap().file, vfs.make_directories(b"b").await.unwrap().file);
+    assert_ne!(one.partition(), other.partition());
+    let file = vfs.make_node(one, b"f", wire::Kind::File, 0o600, OWNER).await.unwrap().file;
+    counted.expect(1 + 4 + 1, "link: look, intent, look", vfs.link(file, other, b"g")).await;
+    counted.expect(1 + 1 + 4, "unlink elsewhere: try, look, intent", vfs.unlink(other, b"g")).await;
+    counted.expect(2 + 4, "rename", vfs.rename(from(one, "f"), to(other, "f"), RenameMode::Replace)).await;
+    counted.expect(1 + 4 + 1, "mkdir: look, intent, look", vfs.make_directory(one, b"d", 0o700, OWNER)).await;
+    counted.expect(1 + 1 + 4, "rmdir: try, look, intent", vfs.remove_directory(one, b"d")).await;
+}
+
+#[tokio::test]
 async fn large_files_take_a_message_to_the_inode_and_one_for_each_stripe() {
     let counted = Counted::new().await;
     let vfs = &counted.vfs;

@@ -34,6 +34,24 @@ pub fn arena_node(memory: u64, space_wait: Duration) -> Arc<Node> {
     )
 }
 
+/// A node whose directories are split when they have more than `split_entries`.
+pub fn node_that_splits(split_entries: u32) -> Arc<Node> {
+    let settings =
+        Settings { partitions: 64, stripe_bytes: STRIPE, owner: OWNER, split_entries, ..Settings::default() };
+    node::embedded(settings, Arc::new(Model::new(256 << 20, STRIPE)))
+}
+
+/// All entries of a directory, in the order of their cookies.
+pub async fn all(vfs: &Vfs, directory: placement::FileId) -> Vec<wire::DirEntry> {
+    let (mut all, mut after) = (Vec::new(), 0);
+    loop {
+        let page = vfs.list(directory, after, 1000).await.unwrap();
+        let Some(last) = page.last() else { return all };
+        after = last.cookie;
+        all.extend(page);
+    }
+}
+
 /// A pool with plenty of memory.
 pub fn pool() -> Vfs {
     Vfs::new(Client::embedded(node(64 << 20, Duration::ZERO)))

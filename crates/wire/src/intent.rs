@@ -12,6 +12,7 @@
 //! Whoever has the decision may settle.
 
 use crate::{Changes, DirEntry, Heritage, Kind, Name, NewInode, Session};
+use bytes::Bytes;
 use placement::{FileId, PartitionId};
 use serde::{Deserialize, Serialize};
 
@@ -105,6 +106,17 @@ pub enum Part {
         directory: FileId,
         /// What; never the size.
         changes: Changes,
+    },
+    /// An ACL of a directory that is split, or of a fragment of it.
+    Acl {
+        /// Which.
+        directory: FileId,
+        /// The attribute that holds it.
+        name: Bytes,
+        /// As the kernel encodes it; none takes it away.
+        value: Option<Bytes>,
+        /// It takes the set-group-id bit away, because its setter is not of the group.
+        kill_set_group_id: bool,
     },
 }
 
