@@ -1,0 +1,120 @@
+//! A real mount of a small file system that writes down what it is asked, and children that use it.
+//!
+//! The server's own process never touches its mount; every wait has a watchdog that frees the mount and fails the test.
+
+pub(crate) mod child;
+pub(crate) mod server;
+
+use std::{
+    ffi::CString,
+    fs::{File, OpenOptions},
+    os::fd::AsRawFd,
+    process::{Child, Command, Stdio},
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
+};
+
+use kernel::{Backings, Config, Granted, Notifier, Session};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use server::Small;
+use tempfile::TempDir;
+
+/// Longer than any step takes on a busy machine; only a hang lasts so long.
+const WATCH: Duration = Duration::from_mins(1);
+
+/// A mount with its server, unmounted when dropped.
+pub(crate) struct Mounted {
+    pub(crate) folder: TempDir,
+    pub(crate) server: Arc<Small>,
+    pub(crate) granted: Granted,
+    pub(crate) notifier: Notifier,
+    pub(crate) backings: Backings,
+    session: Option<Session>,
+}
+
+impl Mounted {
+    /// `None`, with a word on standard error, where this process may not mount.
+    pub(crate) fn new(config: &Config) -> Option<Self> {
+        let folder = tempfile::Builder::new().prefix("kernel-test-").tempdir().unwrap();
+        let Some(device) = attach(&folder) else {
+            eprintln!("SKIPPED: mount(2) of FUSE needs CAP_SYS_ADMIN and /dev/fuse");
+            return None;
+        };
+        let server = Arc::new(Small::default());
+        let (kept, serve) = (Arc::new(std::sync::Mutex::new(None)), Arc::clone(&server));
+        let keep = Arc::clone(&kept);
+        let session = Session::start(device.into(), config, move |granted, notifier, backings| {
+            *keep.lock().unwrap() = Some((granted.clone(), notifier, backings));
+            serve
+        });
+        let (granted, notifier, backings) = kept.lock().unwrap().take().unwrap();
+        Some(Self { folder, server, granted, notifier, backings, session: Some(session.unwrap()) })
+    }
+
+    /// Starts a child that does this with that name.
+    pub(crate) fn spawn(&self, verb: &str, name: &str) -> Child {
+        Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "child", "--ignored"])
+            .env(child::VERB, verb)
+            .env(child::PATH, self.folder.path().join(name))
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap()
+    }
+
+    /// Waits for a child: its error number, 0 for none, and -1 when it was killed.
+    pub(crate) fn wait(&self, mut child: Child) -> i32 {
+        self.watched("a child", move || child.wait().unwrap().code().unwrap_or(-1))
+    }
+
+    /// Lets a child do this with that name: its error number, or 0.
+    pub(crate) fn act(&self, verb: &str, name: &str) -> i32 {
+        self.wait(self.spawn(verb, name))
+    }
+
+    /// Runs what may hang; if it does, the connection is aborted so that nothing stays stuck, and the test fails.
+    pub(crate) fn watched<T: Send + 'static>(&self, what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
+        let (tell, told) = mpsc::channel();
+        let worker = thread::spawn(move || tell.send(work()).ok());
+        let result = told.recv_timeout(WATCH).unwrap_or_else(|_| {
+            self.abort();
+            panic!("{what} hangs; it was asked: {:?}", self.server.asked());
+        });
+        worker.join().unwrap();
+        result
+    }
+
+    /// Lets the kernel give up on the connection: a forced unmount does, also where the control file system is not mounted.
+    pub(crate) fn abort(&self) {
+        unmount(self.folder.path(), UnmountFlags::FORCE | UnmountFlags::DETACH).ok();
+    }
+
+    /// Takes the mount away and waits for the server's end.
+    pub(crate) fn end(&mut self) {
+        let Some(session) = self.session.take() else { return };
+        unmount(self.folder.path(), UnmountFlags::DETACH).ok();
+        let ended = self.watched("the end of the session", move || {
+            session.join();
+            session.is_ended()
+        });
+        assert!(ended, "a session that was joined has ended");
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            return self.abort();
+        }
+        self.end();
+    }
+}
+
+fn attach(folder: &TempDir) -> Option<File> {
+    let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").ok()?;
+    let options = format!("fd={},rootmode=40000,user_id=0,group_id=0,allow_other", device.as_raw_fd());
+    let options = CString::new(options).unwrap();
+    mount("kernel-test", folder.path(), "fuse.kernel-test", MountFlags::NODEV, Some(options.as_c_str())).ok()?;
+    Some(device)
+}
