@@ -38,10 +38,10 @@ impl Client {
         }
     }
 
-    /// More than the pool may hold at all is refused before anything is taken.
+    /// More than the pool may hold at all, where that is known, is refused before anything is taken.
     fn check_possible(&self, wanted: u64) -> Outcome<()> {
         let usage = self.usage();
-        if wanted <= usage.capacity {
+        if wanted <= usage.capacity || usage.capacity == 0 {
             return Ok(());
         }
         let (capacity, used, waited) = (usage.capacity, usage.used, Duration::ZERO);

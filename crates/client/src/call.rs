@@ -148,6 +148,14 @@ fn object(body: &Body) -> Object {
         Command::Rename { from, .. } => Object::entry(from.parent, &from.name),
         Command::Stat { file }
         | Command::Read { file, .. }
+        | Command::Xattr { file, .. }
+        | Command::Xattrs { file }
+        | Command::SetXattr { file, .. }
+        | Command::RemoveXattr { file, .. }
+        | Command::TestLock { file, .. }
+        | Command::Lock { file, .. }
+        | Command::Allocate { file, .. }
+        | Command::Seek { file, .. }
         | Command::Write { file, .. }
         | Command::Open { file, .. }
         | Command::Close { file }

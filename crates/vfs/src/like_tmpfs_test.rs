@@ -2,19 +2,18 @@
 //! attributes. Over the model engine, over the arena, and over a connection that loses and doubles.
 
 use crate::{Handle, Vfs, pool_test::*};
-use arena::{Arena, Options};
 use bytes::Bytes;
 use client::{
     Client, InProcess, Patience,
     twin::{Lossy, Troubles},
 };
-use node::{Node, Settings};
+use node::Node;
 use placement::FileId;
 use rustix::{
     fs::{FallocateFlags, SeekFrom, XattrFlags},
     io::Errno,
 };
-use std::{fs::File, os::unix::fs::FileExt, path::Path, sync::Arc, time::Duration};
+use std::{fs::File, os::unix::fs::FileExt, path::Path, time::Duration};
 use wire::{AllocateMode, Changes, OpenFlags, Outcome, Refusal, SeekTo, XattrMode};
 
 /// Around the borders of inline files, pages and stripes.
@@ -72,7 +71,7 @@ struct Pair {
 
 impl Pair {
     async fn new(vfs: Vfs, seed: u64) -> Self {
-        let flags = OpenFlags { exclusive: true, ..OpenFlags::READ_WRITE };
+        let flags = OpenFlags { exclusive: true, whole: seed % 2 == 0, ..OpenFlags::READ_WRITE };
         let (made, handle) = vfs.create(Vfs::root(), b"f", 0o644, OWNER, flags).await.unwrap();
         Self { plain: plain_file(), vfs, file: made.file, handle, random: Random(seed) }
     }
@@ -82,7 +81,7 @@ impl Pair {
     }
 
     async fn step(&mut self) {
-        match self.random.below(12) {
+        match self.random.below(13) {
             0..=2 => self.write().await,
             3 => self.truncate().await,
             4 | 5 => self.allocate().await,
@@ -91,8 +90,16 @@ impl Pair {
             8 => self.seek().await,
             9 => self.set_xattr().await,
             10 => self.look_at_xattrs().await,
+            11 => self.open_again().await,
             _ => self.remove_xattr().await,
         }
+    }
+
+    /// A small file may go from one way of keeping its bytes to another then.
+    async fn open_again(&mut self) {
+        self.vfs.close(self.handle).await.unwrap();
+        let flags = OpenFlags { whole: self.random.below(2) == 0, ..OpenFlags::READ_WRITE };
+        self.handle = self.vfs.open(self.file, flags).await.unwrap();
     }
 
     async fn write(&mut self) {
@@ -248,9 +255,7 @@ async fn a_file_of_the_pool_does_what_one_of_tmpfs_does() {
 #[tokio::test]
 async fn it_does_the_same_over_the_arena() {
     for seed in 100..104 {
-        let settings = Settings { partitions: 64, stripe_bytes: STRIPE, owner: OWNER, ..Settings::default() };
-        let engine = Arc::new(Arena::new(Options::of_capacity(64 << 20)).unwrap());
-        let node = node::embedded(settings, engine);
+        let node = arena_node(64 << 20, Duration::ZERO);
         compare(&node, Vfs::new(Client::embedded(node.clone())), seed, 300).await;
     }
 }
