@@ -50,6 +50,9 @@ impl Client {
 
     /// The attributes of a file: one message, unless it is a directory that is split.
     pub async fn stat(&self, file: FileId) -> Outcome<Attributes> {
+        if self.is_known_as_split(file) {
+            return Box::pin(self.stat_split(file)).await;
+        }
         match self.attributes(file.partition(), Command::Stat { file }).await {
             Err(Refusal::Split { directory, .. }) => Box::pin(self.stat_split(directory)).await,
             outcome => outcome,

@@ -68,6 +68,10 @@ impl Client {
         }
     }
 
+    pub(crate) fn is_known_as_split(&self, directory: FileId) -> bool {
+        self.0.splits.any.load(Relaxed) && self.0.splits.known.read().contains_key(&directory)
+    }
+
     /// The fragments of a directory that is known to be split; else none.
     pub(crate) fn fragments_of(&self, directory: FileId) -> Arc<[FileId]> {
         self.0.splits.get(directory).unwrap_or_default()
