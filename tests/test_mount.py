@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -112,6 +113,46 @@ def test_a_signal_unmounts(bench: Workbench) -> None:
         assert not os.path.ismount(pool.dir)
 
 
+def test_a_signal_at_any_moment_of_the_start_leaves_nothing(bench: Workbench) -> None:
+    """Also where no further start would clear it."""
+    if not bench.can_mount():
+        pytest.skip("FUSE cannot be used here")
+    folders = [bench.root / "one", bench.root / "two"]
+    for folder in folders:
+        folder.mkdir()
+    command = [str(bench.binary), "mount", *map(str, folders), "--memory", "64MiB", "--quiet"]
+    for moment in range(40):
+        # A process that has not come to its first line yet is ended by the signal as any is; it has left nothing then.
+        process = subprocess.Popen(command, env=bench.environment(), stderr=subprocess.PIPE, text=True)
+        time.sleep(moment / 1000)
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=20)
+        assert process.returncode in (143, -signal.SIGTERM), said
+        assert bench.mounts() == []
+        assert bench.leftovers() == []
+
+
+def test_several_directories_show_one_pool_until_all_are_unmounted(bench: Workbench) -> None:
+    if not bench.can_mount():
+        pytest.skip("FUSE cannot be used here")
+    folders = [bench.root / "one", bench.root / "two"]
+    for folder in folders:
+        folder.mkdir()
+    command = [str(bench.binary), "mount", *map(str, folders), "--memory", "64MiB"]
+    with subprocess.Popen(command, env=bench.environment(), stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        assert all(f"umount {folder}`" in said for folder in folders), said
+        (folders[0] / "note").write_text("seen in both")
+        assert (folders[1] / "note").read_text() == "seen in both"
+        assert bench.tidemill("umount", folders[0]).returncode == 0
+        assert (folders[1] / "note").read_text() == "seen in both"
+        assert process.poll() is None
+        assert bench.tidemill("umount", folders[1]).returncode == 0
+        assert process.wait(timeout=20) == 0
+    assert bench.leftovers() == []
+
+
 def test_a_killed_mount_is_cleared_by_the_next_start(bench: Workbench) -> None:
     if not bench.can_mount():
         pytest.skip("FUSE cannot be used here")
@@ -132,6 +173,14 @@ def test_unsuitable_mount_points_are_refused(bench: Workbench, tmp_path: Path) -
         done = bench.tidemill("mount", where)
         assert done.returncode == 2
         assert word in done.stderr, done.stderr
+    ours = [tmp_path / "ours", tmp_path / "ours/inner", tmp_path / "other"]
+    for folder in ours:
+        folder.mkdir()
+    for dirs, words in (((ours[2], ours[2]), "is named twice"), ((ours[0], ours[1]), "lies inside"), ((ours[2], tmp_path / "none"), "is not there")):
+        done = bench.tidemill("mount", *dirs)
+        assert done.returncode == 2
+        assert words in done.stderr, done.stderr
+        assert bench.mounts() == []
     done = bench.tidemill("umount", full)
     assert done.returncode == 2
     assert "full" in done.stderr
