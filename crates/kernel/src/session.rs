@@ -62,8 +62,10 @@ impl Session {
         let mut lines = vec![Arc::clone(&line)];
         // Without descriptors of their own, threads share the one that there is.
         lines.extend((1..count).map(|_| line.another().map_or_else(|_| Arc::clone(&line), Arc::new)));
-        let workers = lines.into_iter().map(|line| Worker {
-            line,
+        let lines: Arc<[_]> = lines.into();
+        let workers = lines.iter().map(|line| Worker {
+            line: Arc::clone(line),
+            lines: Arc::clone(&lines),
             serve: Arc::clone(&serve),
             ending: Arc::clone(&ending),
             buffer: Buffer::new(granted.request_bytes_max as usize),

@@ -37,6 +37,10 @@ impl Buffer {
         Self { bytes, start, length }
     }
 
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[self.start..self.start + self.length]
+    }
+
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..self.start + self.length]
     }
@@ -64,6 +68,8 @@ impl Ending {
 /// What one thread works with.
 pub(crate) struct Worker {
     pub(crate) line: Arc<Line>,
+    /// Those of all workers.
+    pub(crate) lines: Arc<[Arc<Line>]>,
     pub(crate) serve: Arc<dyn Serve>,
     pub(crate) ending: Arc<Ending>,
     pub(crate) buffer: Buffer,
@@ -74,7 +80,7 @@ impl Worker {
     pub(crate) fn run(mut self) {
         loop {
             match self.line.hear(self.buffer.bytes_mut()) {
-                Ok(Heard::Request(length)) => handle(&self.line, &*self.serve, &self.buffer.bytes_mut()[..length]),
+                Ok(Heard::Request(length)) => self.handle(&self.buffer.bytes()[..length]),
                 Ok(Heard::Nothing) => {}
                 Ok(Heard::End) => break,
                 Err(error) => {
@@ -82,6 +88,54 @@ impl Worker {
                     break;
                 }
             }
+        }
+    }
+
+    /// Answers, or hands out, one message.
+    fn handle(&self, message: &[u8]) {
+        let Some((header, body)) = Header::split(message) else {
+            tracing::error!(bytes = message.len(), "the kernel sent a request without a whole header");
+            return;
+        };
+        let serve = &*self.serve;
+        match header.opcode {
+            op::FORGET => {
+                guard(|| decode::forgotten(body).into_iter().for_each(|count| serve.forget(header.inode, count)));
+            }
+            op::BATCH_FORGET => {
+                guard(|| decode::batch_forgotten(body).for_each(|(inode, lookups)| serve.forget(inode, lookups)));
+            }
+            op::INTERRUPT => self.interrupt(header, body),
+            op::NOTIFY_REPLY => {}
+            op::DESTROY => self.reply(header).done(),
+            _ => self.hand_out(header, body),
+        }
+    }
+
+    fn reply(&self, header: Header) -> Reply {
+        Reply::new(Arc::clone(&self.line), header.unique, header.opcode)
+    }
+
+    fn hand_out(&self, header: Header, body: &[u8]) {
+        let reply = self.reply(header);
+        let Some(request) = header.request(body) else {
+            tracing::error!(
+                opcode = header.opcode,
+                bytes = body.len(),
+                "the kernel sent a request that is not understood"
+            );
+            return reply.error(errno::EIO);
+        };
+        guard(|| self.serve.serve(request, reply));
+    }
+
+    /// Rings for the request that it is about. An answer is only due when it cannot be kept, and must come over the line
+    /// that the request came over: that is not known any more, and the other lines do not know its number.
+    fn interrupt(&self, header: Header, body: &[u8]) {
+        let again = decode::interrupted(body).and_then(|unique| self.line.interrupts.ring(unique, header.unique));
+        if let Some(oldest) = again {
+            // Its request may have ended meanwhile: then there is nobody to tell.
+            self.lines.iter().for_each(|line| line.send(oldest, -errno::EAGAIN, &[]).unwrap_or_default());
         }
     }
 }
@@ -94,42 +148,6 @@ impl Drop for Worker {
             guard(|| self.serve.ended());
             self.ending.over.store(true, Ordering::Release);
         }
-    }
-}
-
-/// Answers, or hands out, one message.
-pub(crate) fn handle(line: &Arc<Line>, serve: &dyn Serve, message: &[u8]) {
-    let Some((header, body)) = Header::split(message) else {
-        tracing::error!(bytes = message.len(), "the kernel sent a request without a whole header");
-        return;
-    };
-    match header.opcode {
-        op::FORGET => guard(|| decode::forgotten(body).into_iter().for_each(|count| serve.forget(header.inode, count))),
-        op::BATCH_FORGET => {
-            guard(|| decode::batch_forgotten(body).for_each(|(inode, lookups)| serve.forget(inode, lookups)));
-        }
-        op::INTERRUPT => interrupt(line, header, body),
-        op::NOTIFY_REPLY => {}
-        op::DESTROY => Reply::new(Arc::clone(line), header.unique, header.opcode).done(),
-        _ => hand_out(line, serve, header, body),
-    }
-}
-
-fn hand_out(line: &Arc<Line>, serve: &dyn Serve, header: Header, body: &[u8]) {
-    let reply = Reply::new(Arc::clone(line), header.unique, header.opcode);
-    let Some(request) = header.request(body) else {
-        tracing::error!(opcode = header.opcode, bytes = body.len(), "the kernel sent a request that is not understood");
-        return reply.error(errno::EIO);
-    };
-    guard(|| serve.serve(request, reply));
-}
-
-/// Rings for the request that it is about. An answer is only due when it cannot be kept.
-fn interrupt(line: &Line, header: Header, body: &[u8]) {
-    let again = decode::interrupted(body).and_then(|unique| line.interrupts.ring(unique, header.unique));
-    if let Some(oldest) = again {
-        // Its request may have ended meanwhile: then there is nobody to tell.
-        line.send(oldest, -errno::EAGAIN, &[]).ok();
     }
 }
 
