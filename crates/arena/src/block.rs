@@ -97,9 +97,9 @@ impl Pool {
         self.ledger.lock().touched()
     }
 
-    /// The memory that the system holds for the pool, in bytes.
+    /// The memory that the system holds for the pool, whole files included, in bytes.
     pub fn resident(&self) -> io::Result<u64> {
-        self.memory.resident()
+        Ok(self.memory.resident()? + self.whole.get().map_or(Ok(0), Tmpfs::used)?)
     }
 
     pub fn set_hook(&self, hook: FreedHook) {

@@ -1,0 +1,135 @@
+//! The capacity holds whoever writes: stripes and reservations through the arena, whole files past it.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
+
+use arena::{Arena, Options};
+use placement::{FileId, StripeNo};
+use rustix::io::{Errno, pwrite};
+use std::sync::Arc;
+use store::{Engine, EngineError, Extents, Generation, Slot, StripeKey};
+
+const CAPACITY: u64 = 4 << 20;
+const STRIPE_BYTES: u32 = 64 << 10;
+
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+
+    fn index(&mut self, end: usize) -> usize {
+        usize::try_from(self.below(end as u64)).unwrap()
+    }
+}
+
+/// An arena and what is in it.
+struct Full {
+    arena: Arena,
+    extents: Arc<dyn Extents>,
+    slots: Vec<Slot>,
+    stripes: u64,
+    reserved: Vec<u64>,
+}
+
+fn key(number: u64) -> StripeKey {
+    StripeKey { file: FileId(number), stripe: StripeNo(0) }
+}
+
+/// A call that may find the arena full, and nothing else.
+fn may_be_full<T>(done: Result<T, EngineError>) -> bool {
+    match done {
+        Ok(_) => true,
+        Err(EngineError::Full { .. }) => false,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+impl Full {
+    /// None where this process may have no whole files.
+    fn new() -> Option<Self> {
+        let arena = Arena::new(Options { stripe_bytes: STRIPE_BYTES, ..Options::of_capacity(CAPACITY) }).unwrap();
+        let extents = arena.extents()?;
+        Some(Self { arena, extents, slots: Vec::new(), stripes: 0, reserved: Vec::new() })
+    }
+
+    /// What blocks and whole files hold of the system's memory, free blocks that are kept for reuse included.
+    fn memory(&self) -> u64 {
+        let allocated = |slot: &Slot| self.extents.state(*slot).unwrap().allocated;
+        self.arena.touched() + self.slots.iter().map(allocated).sum::<u64>()
+    }
+
+    fn step(&mut self, dice: &mut Dice) {
+        let data = vec![7; usize::try_from(1 + dice.below(u64::from(STRIPE_BYTES))).unwrap()];
+        match dice.below(8) {
+            0 => self.slots.extend(self.extents.take()),
+            1 if !self.slots.is_empty() => self.extents.give_back(self.slots.swap_remove(dice.index(self.slots.len()))),
+            2 | 3 if !self.slots.is_empty() => {
+                let slot = self.slots[dice.index(self.slots.len())];
+                let fd = self.extents.fd(slot).unwrap();
+                // A writer past us: he is refused at once when the grant is used up.
+                let put = pwrite(fd, &data, dice.below(1 << 20));
+                assert!(matches!(put, Ok(_) | Err(Errno::NOSPC)), "{put:?}");
+            }
+            4 if !self.slots.is_empty() => {
+                let slot = self.slots[dice.index(self.slots.len())];
+                if dice.below(3) == 0 {
+                    self.extents.truncate(slot, dice.below(1 << 20)).unwrap();
+                } else {
+                    may_be_full(self.extents.write_at(slot, dice.below(1 << 20), &data));
+                }
+            }
+            5 => {
+                self.stripes += u64::from(may_be_full(self.arena.write(key(self.stripes), Generation(0), 0, &data)));
+            }
+            6 if self.stripes > 0 && dice.below(2) == 0 => {
+                self.stripes -= 1;
+                self.arena.remove(key(self.stripes)).unwrap();
+            }
+            _ => self.reserve_or_release(dice),
+        }
+    }
+
+    fn reserve_or_release(&mut self, dice: &mut Dice) {
+        let bytes = 1 + dice.below(200_000);
+        if dice.below(2) == 0 && may_be_full(self.arena.reserve(bytes)) {
+            self.reserved.push(bytes);
+        } else if let Some(bytes) = self.reserved.pop() {
+            self.arena.release(bytes);
+        }
+    }
+}
+
+#[test]
+fn the_capacity_holds_whoever_writes_and_all_of_it_comes_back() {
+    for seed in 0..20 {
+        let Some(mut full) = Full::new() else { return };
+        let mut dice = Dice(seed);
+        let mut most = 0;
+        for step in 0..1500 {
+            full.step(&mut dice);
+            let (usage, memory) = (full.arena.usage(), full.memory());
+            assert!(usage.used <= CAPACITY, "seed {seed}, step {step}: {usage:?}");
+            assert!(memory + usage.reserved <= CAPACITY, "seed {seed}, step {step}: {memory} and {usage:?}");
+            most = most.max(usage.used);
+        }
+        assert!(most > CAPACITY / 10 * 9, "seed {seed}: it was never full, {most}");
+        full.slots.drain(..).for_each(|slot| full.extents.give_back(slot));
+        (0..full.stripes).for_each(|number| full.arena.remove(key(number)).unwrap());
+        full.reserved.drain(..).for_each(|bytes| full.arena.release(bytes));
+        assert_eq!(full.arena.usage().used, 0);
+    }
+}
+
+#[test]
+fn what_whole_files_do_not_use_is_there_for_others_at_once() {
+    let Some(full) = Full::new() else { return };
+    let slot = full.extents.take().unwrap();
+    pwrite(full.extents.fd(slot).unwrap(), &[7; 100_000], 0).unwrap();
+    full.arena.reserve(CAPACITY - 25 * 4096).unwrap();
+    assert_eq!(pwrite(full.extents.fd(slot).unwrap(), &[7; 4096], 1 << 20), Err(Errno::NOSPC));
+    full.extents.truncate(slot, 0).unwrap();
+    full.arena.reserve(24 * 4096).unwrap();
+    assert!(matches!(full.arena.reserve(4097), Err(EngineError::Full { .. })));
+}

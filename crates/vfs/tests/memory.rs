@@ -1,0 +1,115 @@
+//! What was made and removed leaves no memory behind, by the pool's own count and by the system's. Alone in its file, because
+//! the numbers are those of the whole process.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
+
+use arena::{Arena, Options};
+use bytes::Bytes;
+use client::Client;
+use node::Settings;
+use std::{
+    fs,
+    future::Future,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+use store::Engine;
+use vfs::Vfs;
+use wire::{OpenFlags, Owner};
+
+const MIB: u64 = 1 << 20;
+/// What an allocator keeps of what it was given back, and the table of slots.
+const SLACK: u64 = 12 * MIB;
+
+fn now<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => panic!("nothing waits here"),
+    }
+}
+
+/// What the process holds beside files in memory.
+fn anonymous() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+}
+
+struct Pool {
+    arena: Arc<Arena>,
+    vfs: Vfs,
+}
+
+/// How much is held: by the process, in files of memory, and by the pool's own count.
+#[derive(Debug)]
+struct Held {
+    anonymous: u64,
+    memory: u64,
+    used: u64,
+    files: u64,
+}
+
+impl Pool {
+    fn new() -> Self {
+        let arena = Arc::new(Arena::new(Options::of_capacity(256 * MIB)).unwrap());
+        let node = node::embedded(Settings::default(), arena.clone());
+        Self { arena, vfs: Vfs::new(Client::embedded(node)) }
+    }
+
+    fn held(&self) -> Held {
+        let usage = self.vfs.usage();
+        let memory = self.arena.resident().unwrap();
+        Held { anonymous: anonymous(), memory, used: usage.used, files: usage.files }
+    }
+
+    fn make(&self, name: &str, data: &Bytes, whole: bool) {
+        let flags = OpenFlags { whole, ..OpenFlags::READ_WRITE };
+        let (_, handle) = now(self.vfs.create(Vfs::root(), name.as_bytes(), 0o644, Owner::default(), flags)).unwrap();
+        if let Some(backing) = self.vfs.backing(handle) {
+            assert_eq!(rustix::io::pwrite(&backing, data, 0).unwrap(), data.len());
+        } else {
+            assert_eq!(now(self.vfs.write(handle, 0, data.clone())).unwrap() as usize, data.len());
+        }
+        now(self.vfs.close(handle)).unwrap();
+    }
+
+    fn remove(&self, name: &str) {
+        now(self.vfs.unlink(Vfs::root(), name.as_bytes())).unwrap();
+    }
+}
+
+/// Nothing is held that was not held before, but a constant.
+fn is_back(before: &Held, after: &Held, warm: u64) {
+    assert_eq!((after.used, after.files), (before.used, before.files));
+    assert!(after.anonymous <= before.anonymous + SLACK, "{before:?} {after:?}");
+    assert!(after.memory <= before.memory + warm, "{before:?} {after:?}");
+}
+
+#[test]
+fn what_was_made_and_removed_leaves_no_memory_behind() {
+    let small = Bytes::from(vec![7; 1024]);
+    let large = Bytes::from(vec![7; 1 << 20]);
+    for whole in [false, true] {
+        let pool = Pool::new();
+        let before = pool.held();
+        // More at a time than are kept whole after their close.
+        for number in 0..100_000_u32 {
+            pool.make(&format!("small{number}"), &small, whole);
+            if number >= 500 {
+                pool.remove(&format!("small{}", number - 500));
+            }
+        }
+        (99_500..100_000).for_each(|number| pool.remove(&format!("small{number}")));
+        is_back(&before, &pool.held(), 0);
+        let slots = pool.arena.extents().map_or(0, |extents| extents.slots().0);
+        for _ in 0..10_000 {
+            pool.make("large", &large, whole);
+            pool.remove("large");
+        }
+        // A block that was used is kept to be used again.
+        is_back(&before, &pool.held(), 2 * MIB);
+        let after = pool.arena.extents().map_or((0, 0), |extents| extents.slots());
+        assert!(after.0 <= slots + 1 && after.0 == after.1, "all slots are in the stock: {after:?}");
+    }
+}
