@@ -126,7 +126,7 @@ fn the_capacity_holds_whoever_writes_and_all_of_it_comes_back() {
 fn what_whole_files_do_not_use_is_there_for_others_at_once() {
     let Some(full) = Full::new() else { return };
     let slot = full.extents.take().unwrap();
-    pwrite(full.extents.fd(slot).unwrap(), &[7; 100_000], 0).unwrap();
+    pwrite(full.extents.fd(slot).unwrap(), &vec![7; 100_000], 0).unwrap();
     full.arena.reserve(CAPACITY - 25 * 4096).unwrap();
     assert_eq!(pwrite(full.extents.fd(slot).unwrap(), &[7; 4096], 1 << 20), Err(Errno::NOSPC));
     full.extents.truncate(slot, 0).unwrap();

@@ -11,8 +11,8 @@ use std::{
 };
 use store::Model;
 use wire::{
-    Answer, Body, Command, Failure, Name, NewInode, NewKind, Owner, Refusal, Request, Session, Stamp, StripeAction,
-    Wish,
+    Answer, Body, Command, Extent, ExtentAction, Failure, Name, NewInode, NewKind, OpenFlags, Owner, Refusal, Request,
+    Session, Stamp, StripeAction, Wish, WritePlace,
 };
 
 const STRIPE: u32 = 4096;
@@ -100,4 +100,73 @@ fn metadata_counts_against_the_pool_and_is_given_back() {
     assert!(made.used > before.used && made.files == before.files + 1);
     change(2, Command::Unlink { parent, name }).unwrap();
     assert_eq!(node.usage(), before);
+}
+
+/// A node with whole files, a file in it that is open and whole, and how to change things there.
+fn whole_file() -> (Arc<Node>, FileId, Extent) {
+    let settings = Settings { partitions: 64, stripe_bytes: STRIPE, closed_kept: 0, ..Settings::default() };
+    let node = embedded(settings, Arc::new(Model::with_extents(1 << 20, STRIPE)));
+    let (parent, name) = (FileId::ROOT, Name::new(b"f").unwrap());
+    let inode = NewInode::new(NewKind::File, 0o600, Owner::default());
+    let create = Command::Create { parent, name, inode, open: true, whole: Wish::Wanted };
+    match change(&node, 1, create) {
+        Ok(Answer::Opened { attributes, .. }) => {
+            let extent = attributes.whole.expect("the node has extents to give");
+            (node, attributes.file, extent)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn change(node: &Arc<Node>, number: u64, command: Command) -> Result<Answer, Failure> {
+    let stamp = Some(Stamp { session: Session(1), number, settled: 1 });
+    ask(node, Epoch::FIRST, 0, Body::Meta { stamp, command })
+}
+
+fn put(node: &Arc<Node>, file: FileId, extent: Extent, number: u64, action: ExtentAction) -> Result<Answer, Failure> {
+    let stamp = Some(Stamp { session: Session(1), number, settled: 1 });
+    ask(node, Epoch::FIRST, 0, Body::Extent { stamp, file, extent, action })
+}
+
+#[test]
+fn an_append_that_is_sent_again_is_answered_and_not_done_again() {
+    let (node, file, extent) = whole_file();
+    for (number, offset) in [(2, 0), (2, 0), (3, 9), (2, 0), (3, 9), (4, 18)] {
+        let action = ExtentAction::Append { data: Bytes::from_static(b"nine byte") };
+        let put = put(&node, file, extent, number, action);
+        assert_eq!(put, Ok(Answer::Put { offset, length: 9 }), "number {number}");
+    }
+    let place = WritePlace::End;
+    for _ in 0..3 {
+        let data = Bytes::from_static(b"x");
+        let write = Command::Write { file, place, length: 1, data, kill_set_id: false };
+        assert_eq!(change(&node, 5, write), Ok(Answer::Put { offset: 27, length: 1 }), "a small one too");
+    }
+}
+
+#[test]
+fn a_late_write_to_an_extent_that_was_folded_or_is_anothers_is_refused() {
+    let (node, file, extent) = whole_file();
+    let late = |file, number| {
+        let action = ExtentAction::Write { offset: 0, data: Bytes::from_static(b"late") };
+        put(&node, file, extent, number, action)
+    };
+    assert_eq!(late(file, 2), Ok(Answer::Put { offset: 0, length: 4 }));
+    change(&node, 3, Command::Close { file }).unwrap();
+    assert!(matches!(late(file, 4), Err(Failure::Refused(Refusal::Stale(_)))), "it is folded");
+    let open = Command::Open { file, flags: OpenFlags::WRITE, whole: Wish::Wanted };
+    let Ok(Answer::Opened { attributes, .. }) = change(&node, 5, open) else { panic!("it can be opened") };
+    let again = attributes.whole.unwrap();
+    assert_eq!((again.slot, attributes.size), (extent.slot, 4), "the same slot, in another life");
+    assert!(matches!(late(file, 6), Err(Failure::Refused(Refusal::Stale(_)))));
+}
+
+#[test]
+fn a_client_cannot_say_which_extent_it_wants() {
+    let (node, _, extent) = whole_file();
+    let (parent, name) = (FileId::ROOT, Name::new(b"g").unwrap());
+    let inode = NewInode::new(NewKind::File, 0o600, Owner::default());
+    let create = Command::Create { parent, name, inode, open: true, whole: Wish::Given(extent) };
+    let Ok(Answer::Opened { attributes, .. }) = change(&node, 2, create) else { panic!("it is made") };
+    assert_eq!(attributes.whole, None);
 }

@@ -183,12 +183,12 @@ impl Node {
 
     /// Fills in what only the extent knows. To be called under the lock of the partition that answered.
     pub(crate) fn fill_whole(&self, partition: &Partition, mut answer: Answer) -> Outcome<Answer> {
-        let attributes = match &mut answer {
-            Answer::Found { attributes: Some(attributes), .. }
-            | Answer::Attributes(attributes)
-            | Answer::Opened { attributes, .. }
-            | Answer::Changed { attributes, .. } => attributes,
-            _ => return Ok(answer),
+        let (Answer::Found { attributes: Some(attributes), .. }
+        | Answer::Attributes(attributes)
+        | Answer::Opened { attributes, .. }
+        | Answer::Changed { attributes, .. }) = &mut answer
+        else {
+            return Ok(answer);
         };
         match attributes.whole {
             Some(extent) if partition.extent(attributes.file) == Some(extent) => self.fill(attributes, extent)?,

@@ -57,3 +57,5 @@ mod grants_test;
 mod inode_test;
 #[cfg(test)]
 mod partition_test;
+#[cfg(test)]
+mod whole_test;

@@ -1,0 +1,164 @@
+//! Promises about whole files, command by command.
+
+use crate::{Head, Partition, partition_test::*};
+use bytes::Bytes;
+use placement::{FileId, NodeId};
+use wire::{
+    Answer, Changes, Command, Content, Extent, NewInode, NewKind, OpenFlags, Owner, Refusal, Session, TimeChange,
+    Times, Wish, WritePlace,
+};
+
+fn extent(slot: u32) -> Extent {
+    Extent { node: NodeId(1), slot, generation: 1 }
+}
+
+fn create(text: &str, whole: Wish) -> Command {
+    let inode = NewInode::new(NewKind::File, 0o644, Owner::default());
+    Command::Create { parent: FileId::ROOT, name: name(text), inode, open: true, whole }
+}
+
+/// A new file, open, in this extent.
+fn made(bench: &mut Bench, text: &str, slot: u32) -> FileId {
+    match bench.apply(create(text, Wish::Given(extent(slot)))) {
+        Answer::Opened { attributes, .. } => {
+            assert_eq!(attributes.whole, Some(extent(slot)));
+            attributes.file
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn open(file: FileId, whole: Wish) -> Command {
+    Command::Open { file, flags: OpenFlags::READ_WRITE, whole }
+}
+
+fn fold(file: FileId, slot: u32) -> Command {
+    let times = Times { accessed: at(3), modified: at(4), changed: at(5) };
+    Command::Fold { file, extent: extent(slot), bytes: Bytes::from_static(b"small"), times }
+}
+
+#[test]
+fn bytes_of_a_whole_file_are_in_its_extent() {
+    let mut bench = Bench::new();
+    let file = made(&mut bench, "f", 7);
+    assert_eq!(bench.partition.extent(file), Some(extent(7)));
+    for length in [5_u32, 5000] {
+        let data = if length == 5 { Bytes::from_static(b"bytes") } else { Bytes::new() };
+        for place in [WritePlace::At(3), WritePlace::End] {
+            let command = Command::Write { file, place, length, data: data.clone(), kill_set_id: false };
+            assert_eq!(bench.apply(command), Answer::Whole(extent(7)));
+        }
+    }
+    let read = bench.apply(Command::Read { file, offset: 9, length: 100 });
+    assert_eq!(read, Answer::Content { length: 100, content: Content::Whole(extent(7)) });
+}
+
+#[test]
+fn a_wish_has_sense_for_a_new_file_and_for_a_small_one_that_its_first_opener_may_write() {
+    let mut bench = Bench::new();
+    let empty = Some(Head { bytes: &[], size: 0 });
+    assert_eq!(bench.partition.head(&create("f", Wish::Wanted)), empty);
+    let file = bench.create(FileId::ROOT, "f", NewKind::File).file;
+    assert_eq!(bench.partition.head(&create("f", Wish::Wanted)), None, "it is there");
+    bench.write(file, WritePlace::At(0), b"hello");
+    bench.change(file, Changes { size: Some(9), ..Changes::default() });
+    let head = Some(Head { bytes: b"hello", size: 9 });
+    assert_eq!(bench.partition.head(&open(file, Wish::Wanted)), head);
+    let truncate = OpenFlags { truncate: true, ..OpenFlags::WRITE };
+    assert_eq!(bench.partition.head(&Command::Open { file, flags: truncate, whole: Wish::Wanted }), empty);
+    let read = Command::Open { file, flags: OpenFlags::READ, whole: Wish::Wanted };
+    assert_eq!(bench.partition.head(&read), None, "for reading it is best where it is");
+    bench.apply(read);
+    assert_eq!(bench.partition.head(&open(file, Wish::Wanted)), None, "somebody has it open");
+    bench.apply(Command::Close { file });
+    bench.apply(open(file, Wish::Given(extent(2))));
+    assert_eq!(bench.partition.extent(file), Some(extent(2)));
+}
+
+#[test]
+fn an_extent_is_free_when_its_file_has_neither_name_nor_opener() {
+    let mut bench = Bench::new();
+    let file = made(&mut bench, "f", 1);
+    assert!(bench.partition.told().is_none());
+    bench.apply(Command::Unlink { parent: FileId::ROOT, name: name("f") });
+    assert!(bench.partition.told().is_none(), "it is open");
+    bench.apply(Command::Close { file });
+    let told = bench.partition.told().unwrap();
+    assert_eq!((told.freed, told.closed), (vec![extent(1)], vec![]));
+    assert!(bench.partition.told().is_none(), "it is told once");
+}
+
+#[test]
+fn the_last_close_is_told_whoever_closes() {
+    let mut bench = Bench::new();
+    let file = made(&mut bench, "f", 1);
+    bench.apply(open(file, Wish::No));
+    bench.apply(Command::Close { file });
+    assert!(bench.partition.told().is_none());
+    bench.apply(Command::CloseSession { session: Session(1) });
+    assert_eq!(bench.partition.told().unwrap().closed, vec![(file, extent(1))]);
+}
+
+#[test]
+fn a_fold_is_done_only_to_a_closed_file_that_is_still_where_it_was() {
+    let mut bench = Bench::new();
+    let file = made(&mut bench, "f", 1);
+    assert!(matches!(bench.try_to(fold(file, 1)), Err(Refusal::Stale(_))), "it is open");
+    bench.apply(Command::Close { file });
+    assert!(matches!(bench.try_to(fold(file, 2)), Err(Refusal::Stale(_))), "it is elsewhere");
+    bench.apply(fold(file, 1));
+    let found = bench.stat(file);
+    assert_eq!((found.size, found.modified, found.changed, found.whole), (5, at(4), at(5), None));
+    assert_eq!(bench.read(file), "small");
+    assert!(matches!(bench.try_to(fold(file, 1)), Err(Refusal::Stale(_))), "it is folded");
+}
+
+#[test]
+fn times_that_were_set_are_left_to_the_extent() {
+    let mut bench = Bench::new();
+    let file = made(&mut bench, "f", 1);
+    let before = bench.stat(file);
+    let modified = Some(TimeChange::At(at(-50)));
+    bench.change(file, Changes { modified, ..Changes::default() });
+    let after = bench.stat(file);
+    assert!(after.modified < at(-50), "whatever the extent says is later");
+    assert_eq!(after.accessed, before.accessed);
+    assert!(after.changed > before.changed);
+}
+
+/// A command of any kind; some that make or open a file bring an extent, and some fold.
+fn random(next: &mut impl FnMut(u64) -> u64, wishes: &mut impl FnMut(u64) -> u64) -> Command {
+    let slot = u32::try_from(wishes(6)).unwrap();
+    match (random_command(next), wishes(3)) {
+        (Command::Create { parent, name, inode, open, .. }, 0 | 1) => {
+            Command::Create { parent, name, inode, open, whole: Wish::Given(extent(slot)) }
+        }
+        (Command::Open { file, flags, .. }, 0 | 1) => Command::Open { file, flags, whole: Wish::Given(extent(slot)) },
+        (Command::Close { file } | Command::Wrote { file, .. }, 0) => fold(file, slot),
+        (command, _) => command,
+    }
+}
+
+#[test]
+fn a_snapshot_with_whole_files_goes_on_as_its_original_does_and_counts_what_is_there() {
+    for seed in 0..20 {
+        let (mut next, mut wishes) = (dice(seed), dice(seed + 100));
+        let mut bench = Bench::new();
+        for _ in 0..400 {
+            let _ = bench.try_to(random(&mut next, &mut wishes));
+        }
+        let snapshot = serde_json::to_string(&bench.partition).unwrap();
+        let mut copy: Partition = serde_json::from_str(&snapshot).unwrap();
+        let mut folded = 0;
+        for _ in 0..400 {
+            let (command, stamp) = (random(&mut next, &mut wishes), bench.stamp());
+            folded += u32::from(matches!(command, Command::Fold { .. }));
+            let answer = bench.partition.apply(Some(stamp), command.clone(), at(1000));
+            assert_eq!(copy.apply(Some(stamp), command, at(1000)), answer, "seed {seed}");
+        }
+        assert!(folded > 0, "seed {seed}");
+        let told = |partition: &mut Partition| partition.told().map(|told| (told.freed, told.closed));
+        assert_eq!(told(&mut copy), told(&mut bench.partition));
+        assert_eq!(copy.bytes(), bench.partition.bytes());
+    }
+}
