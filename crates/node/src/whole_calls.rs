@@ -183,6 +183,10 @@ impl Node {
 
     /// Fills in what only the extent knows. To be called under the lock of the partition that answered.
     pub(crate) fn fill_whole(&self, partition: &Partition, mut answer: Answer) -> Outcome<Answer> {
+        if let Answer::Unsettled { answer: settled, .. } = &mut answer {
+            **settled = self.fill_whole(partition, (**settled).clone())?;
+            return Ok(answer);
+        }
         let (Answer::Found { attributes: Some(attributes), .. }
         | Answer::Attributes(attributes)
         | Answer::Opened { attributes, .. }

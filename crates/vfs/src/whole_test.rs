@@ -49,7 +49,7 @@ async fn what_is_written_past_us_is_read_and_told() {
     let Some(vfs) = whole_pool() else { return };
     let (made, handle, backing) = made(&vfs, "f").await;
     let kernel = kernel_opens(&backing, 0);
-    kernel.write_all_at(&[7; 100_000], 5).unwrap();
+    kernel.write_all_at(&vec![7; 100_000], 5).unwrap();
     let told = vfs.stat(made.file).await.unwrap();
     assert_eq!(told.size, 100_005);
     assert!(told.allocated >= 100_005 && told.modified >= made.modified && !told.lasting);
