@@ -162,6 +162,7 @@ fn parked_requests_end_with_the_connection() {
     assert!(mounted.server.await_count("2 Setlk", 1));
     mounted.abort();
     assert_ne!(mounted.wait(waiting), 0, "the caller hears an error");
+    assert!(mounted.server.await_count("interrupted", 1), "who waited for the caller's end was woken");
     assert!(mounted.server.await_count("ended", 1) && mounted.server.is_ended());
 }
 

@@ -30,10 +30,23 @@ const ENOSYS: i32 = 38;
 const EINTR: i32 = 4;
 const LONG: Duration = Duration::from_secs(100_000);
 
+/// What was asked, and how those who wait for more are woken.
+#[derive(Default)]
+struct Notes {
+    lines: Mutex<Vec<String>>,
+    changed: Condvar,
+}
+
+impl Notes {
+    fn add(&self, line: String) {
+        self.lines.lock().unwrap().push(line);
+        self.changed.notify_all();
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct Small {
-    asked: Mutex<Vec<String>>,
-    changed: Condvar,
+    notes: Arc<Notes>,
     backing: Mutex<HashMap<u64, BackingId>>,
     ended: AtomicBool,
 }
@@ -41,7 +54,7 @@ pub(crate) struct Small {
 impl Small {
     /// All that was asked: the inode and the operation with its fields.
     pub(crate) fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap().clone()
+        self.notes.lines.lock().unwrap().clone()
     }
 
     /// How often an operation came that begins so.
@@ -51,9 +64,9 @@ impl Small {
 
     /// Waits until so many operations came that begin so; false when they do not come.
     pub(crate) fn await_count(&self, beginning: &str, count: usize) -> bool {
-        let asked = self.asked.lock().unwrap();
+        let asked = self.notes.lines.lock().unwrap();
         let few = |asked: &mut Vec<String>| asked.iter().filter(|line| line.starts_with(beginning)).count() < count;
-        !self.changed.wait_timeout_while(asked, Duration::from_mins(1), few).unwrap().1.timed_out()
+        !self.notes.changed.wait_timeout_while(asked, Duration::from_mins(1), few).unwrap().1.timed_out()
     }
 
     /// From now on opens of this inode go to the backing file.
@@ -66,8 +79,7 @@ impl Small {
     }
 
     fn note(&self, line: String) {
-        self.asked.lock().unwrap().push(line);
-        self.changed.notify_all();
+        self.notes.add(line);
     }
 
     fn opened(&self, inode: u64) -> Opened {
@@ -126,7 +138,7 @@ impl Serve for Small {
             Operation::Getxattr { .. } => reply.data(b"value"),
             Operation::Listxattr { .. } => reply.data(b"user.a\0"),
             Operation::Getlk { lock, .. } => reply.lock(&Lock { kind: LockKind::Unlock, ..lock }),
-            Operation::Setlk { wait: true, .. } => park(reply),
+            Operation::Setlk { wait: true, .. } => park(reply, Arc::clone(&self.notes)),
             Operation::Lseek { offset, .. } => reply.offset(offset),
             Operation::CopyFileRange { length, .. } => reply.copied(length),
             Operation::Opendir { .. } | Operation::Poll { .. } | Operation::Ioctl { .. } | Operation::Unknown(_) => {
@@ -147,10 +159,11 @@ impl Serve for Small {
 }
 
 /// A reply that is answered only when its caller gives up.
-fn park(reply: Reply) {
+fn park(reply: Reply, notes: Arc<Notes>) {
     let interrupted = reply.interrupted();
     thread::spawn(move || {
         block_on(interrupted);
+        notes.add("interrupted".into());
         reply.error(EINTR);
     });
 }
