@@ -71,13 +71,13 @@ struct Pair {
 
 impl Pair {
     async fn new(vfs: Vfs, seed: u64) -> Self {
-        let flags = OpenFlags { exclusive: true, whole: seed % 2 == 0, ..OpenFlags::READ_WRITE };
+        let flags = OpenFlags { exclusive: true, whole: seed.is_multiple_of(2), ..OpenFlags::READ_WRITE };
         let (made, handle) = vfs.create(Vfs::root(), b"f", 0o644, OWNER, flags).await.unwrap();
         Self { plain: plain_file(), vfs, file: made.file, handle, random: Random(seed) }
     }
 
-    fn agree<A: PartialEq + std::fmt::Debug>(plain: Result<A, Errno>, real: Outcome<A>) {
-        assert_eq!(plain, real.map_err(|refusal| errno(&refusal)));
+    fn agree<A: PartialEq + std::fmt::Debug>(plain: &Result<A, Errno>, real: Outcome<A>) {
+        assert_eq!(*plain, real.map_err(|refusal| errno(&refusal)));
     }
 
     async fn step(&mut self) {
@@ -126,7 +126,7 @@ impl Pair {
         ]);
         let (offset, length) = (self.random.pick(&OFFSETS), self.random.pick(&OFFSETS));
         let plain = rustix::fs::fallocate(&self.plain, flags, offset, length);
-        Self::agree(plain, self.vfs.allocate(self.handle, offset, length, mode).await);
+        Self::agree(&plain, self.vfs.allocate(self.handle, offset, length, mode).await);
     }
 
     /// What tmpfs does not know: written out for it.
@@ -163,7 +163,7 @@ impl Pair {
         );
         if offset >= size {
             let plain = rustix::fs::seek(&self.plain, SeekFrom::Data(offset));
-            Self::agree(plain, data);
+            Self::agree(&plain, data);
             return;
         }
         let (data, hole) = (data.unwrap_or(size), hole.unwrap());
@@ -201,13 +201,13 @@ impl Pair {
         let name = self.random.pick(&NAMES[..3]);
         let mut value = vec![0; 1 << 16];
         let plain = rustix::fs::fgetxattr(&self.plain, name, &mut *value).map(|length| value[..length].to_vec());
-        Self::agree(plain, self.vfs.xattr(self.file, name.as_bytes()).await.map(|value| value.to_vec()));
+        Self::agree(&plain, self.vfs.xattr(self.file, name.as_bytes()).await.map(|value| value.to_vec()));
     }
 
     async fn remove_xattr(&mut self) {
         let name = self.random.pick(&NAMES[..3]);
         let plain = rustix::fs::fremovexattr(&self.plain, name);
-        Self::agree(plain, self.vfs.remove_xattr(self.file, name.as_bytes()).await);
+        Self::agree(&plain, self.vfs.remove_xattr(self.file, name.as_bytes()).await);
     }
 
     async fn compare(&mut self) {
