@@ -43,8 +43,6 @@ struct State {
 #[derive(Debug)]
 struct Waiter {
     asked: Asked,
-    /// Who stood in the way at the last try.
-    blockers: Vec<Holder>,
     woken: Arc<Notify>,
     /// Its session is no more.
     ended: bool,
@@ -153,8 +151,7 @@ impl Node {
                 }
                 Err(Stuck::Taken) => {}
             }
-            let blockers = self.blockers(&asked);
-            self.locks.check(&ticket, blockers)?;
+            self.locks.check(&ticket, |asked| self.blockers(asked))?;
             ticket.woken.notified().await;
         }
     }
@@ -182,7 +179,7 @@ impl Locks {
         let mut state = self.state.lock();
         state.made += 1;
         let number = state.made;
-        let waiter = Waiter { asked, blockers: Vec::new(), woken: woken.clone(), ended: false };
+        let waiter = Waiter { asked, woken: woken.clone(), ended: false };
         state.tickets.insert(number, waiter);
         Ok(Ticket { locks: self, number, file, woken })
     }
@@ -212,16 +209,14 @@ impl Locks {
         lost
     }
 
-    /// Notes who stands in the way; refused when waiting has no end, or no sense any more.
-    fn check(&self, ticket: &Ticket<'_>, blockers: Vec<Holder>) -> Outcome<()> {
-        let mut state = self.state.lock();
-        let waiter = state.tickets.get_mut(&ticket.number).expect("a ticket is there for as long as it lives");
-        waiter.blockers = blockers;
-        let asked = waiter.asked;
+    /// Refused when waiting has no end, or no sense any more. `blockers` says who stands in the way now.
+    fn check(&self, ticket: &Ticket<'_>, blockers: impl Fn(&Asked) -> Vec<Holder>) -> Outcome<()> {
+        let state = self.state.lock();
+        let waiter = &state.tickets[&ticket.number];
         if waiter.ended {
             return Err(Refusal::Interrupted(Object::File(ticket.file)));
         }
-        if asked.lock.style != LockStyle::Whole && state.waits_for(ticket.number, asked.holder()) {
+        if waiter.is_of_range() && state.waits_for_itself(&waiter.asked, blockers) {
             return Err(Refusal::Deadlock(Object::File(ticket.file)));
         }
         Ok(())
@@ -254,20 +249,28 @@ impl Locks {
     }
 }
 
+impl Waiter {
+    /// Locks of whole files belong to open files, which any of several processes may close: they are in no circle.
+    fn is_of_range(&self) -> bool {
+        self.asked.lock.style != LockStyle::Whole
+    }
+}
+
 impl State {
-    /// Whether those in the way of a ticket wait, by however many others, for `holder`. Locks of whole files do not count: they
-    /// belong to open files, which any of several processes may close.
-    fn waits_for(&self, ticket: u64, holder: Holder) -> bool {
-        let mut ahead = self.tickets[&ticket].blockers.clone();
+    /// Whether those in the way of what is asked wait, by however many others, for who asks.
+    ///
+    /// Who stands in whose way is looked up now: what a waiter found at its last try may have passed since. While this looks,
+    /// nobody begins or ends to wait.
+    fn waits_for_itself(&self, asked: &Asked, blockers: impl Fn(&Asked) -> Vec<Holder>) -> bool {
+        let mut ahead = blockers(asked);
         let mut seen = HashSet::new();
         while let Some(next) = ahead.pop() {
-            if next == holder {
+            if next == asked.holder() {
                 return true;
             }
             if seen.insert(next) {
-                let waits =
-                    |waiter: &&Waiter| waiter.asked.holder() == next && waiter.asked.lock.style != LockStyle::Whole;
-                ahead.extend(self.tickets.values().filter(waits).flat_map(|waiter| &waiter.blockers));
+                let waits = |waiter: &&Waiter| waiter.asked.holder() == next && waiter.is_of_range();
+                ahead.extend(self.tickets.values().filter(waits).flat_map(|waiter| blockers(&waiter.asked)));
             }
         }
         false

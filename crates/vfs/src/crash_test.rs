@@ -5,7 +5,7 @@ use bytes::Bytes;
 use client::twin::Dying;
 use placement::FileId;
 use std::{collections::BTreeMap, future::Future, pin::Pin, time::Duration};
-use wire::{Changes, Kind, OpenFlags, Outcome, RenameMode};
+use wire::{AllocateMode, Changes, Kind, OpenFlags, Outcome, RenameMode};
 
 /// Paths to what is there: lengths of files, none for directories.
 type Tree = BTreeMap<String, Option<u64>>;
@@ -162,4 +162,36 @@ async fn grow(vfs: Vfs, file: FileId) -> Outcome<()> {
     let handle = vfs.open(file, OpenFlags::WRITE).await?;
     vfs.write(handle, 4000, Bytes::from(vec![2; 100_000])).await?;
     vfs.close(handle).await
+}
+
+#[tokio::test]
+async fn taking_and_giving_back_space_of_ranges() {
+    for (name, mode) in [
+        ("small", AllocateMode::Extend),
+        ("large", AllocateMode::Extend),
+        ("large", AllocateMode::PunchHole),
+        ("large", AllocateMode::ZeroRange),
+    ] {
+        at_every_message("fallocate", move |vfs| {
+            Box::pin(async move {
+                let file = vfs.resolve(format!("a/{name}").as_bytes()).await?.file;
+                let handle = vfs.open(file, OpenFlags::READ_WRITE).await?;
+                vfs.allocate(handle, 10_000, 250_000, mode).await
+            })
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn making_and_filling_a_file_without_a_name() {
+    at_every_message("O_TMPFILE", |vfs| {
+        Box::pin(async move {
+            let above = vfs.resolve(b"a/dir").await?.file;
+            let flags = OpenFlags::READ_WRITE;
+            let (_, handle) = vfs.create_unnamed(above, 0o600, OWNER, flags, false).await?;
+            vfs.write(handle, 0, Bytes::from(filled(3, 100_000))).await.map(drop)
+        })
+    })
+    .await;
 }

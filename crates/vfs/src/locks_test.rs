@@ -195,3 +195,39 @@ async fn who_changes_the_kind_of_a_flock_and_must_wait_has_lost_the_old_one() {
     let (one, two) = (poll(&mut second), poll(&mut first));
     assert!(one.is_some() != two.is_some(), "one of them has it: {one:?} {two:?}");
 }
+
+/// A waiter that is never woken would hang: the watchdog ends the test then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_many_that_wait_at_once_each_has_the_lock_alone_and_none_is_forgotten() {
+    const WATCHDOG: Duration = Duration::from_mins(1);
+    const ROUNDS: u64 = 100;
+    let bench = Arc::new(Bench::new().await);
+    let inside = Arc::new(AtomicU64::new(0));
+    let tasks: Vec<_> = (0..8_u64)
+        .map(|number| {
+            let (bench, inside) = (bench.clone(), inside.clone());
+            tokio::spawn(async move {
+                let session = usize::from(!number.is_multiple_of(2));
+                let vfs = bench.vfs[session].clone();
+                for round in 0..ROUNDS {
+                    let whole = (number + round).is_multiple_of(3);
+                    let lock = if whole { flock(number, LockKind::Write) } else { write(number) };
+                    let unit = if whole { 1 << 32 } else { 1 };
+                    vfs.lock(bench.handles[session], lock, true).await.unwrap();
+                    let before = inside.fetch_add(unit, Relaxed);
+                    assert_eq!(before / unit % (1 << 32), 0, "alone");
+                    tokio::task::yield_now().await;
+                    inside.fetch_sub(unit, Relaxed);
+                    let unlock = Lock { kind: LockKind::Unlock, ..lock };
+                    vfs.lock(bench.handles[session], unlock, false).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    let all = async {
+        for task in tasks {
+            task.await.unwrap();
+        }
+    };
+    tokio::time::timeout(WATCHDOG, all).await.expect("somebody waits for ever");
+}
