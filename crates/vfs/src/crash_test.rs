@@ -10,11 +10,13 @@ use wire::{AllocateMode, Changes, Kind, OpenFlags, Outcome, RenameMode};
 /// Paths to what is there: lengths of files, none for directories.
 type Tree = BTreeMap<String, Option<u64>>;
 
-/// Walks the whole tree; every entry must lead to an inode of its kind, every directory must count its subdirectories.
+/// Walks the whole tree; every entry must lead to an inode of its kind, every directory must count its subdirectories, every
+/// file its names.
 async fn tree(vfs: &Vfs) -> Tree {
     let (mut told, mut todo) = (Tree::new(), vec![(FileId::ROOT, String::new())]);
+    let mut names: BTreeMap<FileId, (u32, u32)> = BTreeMap::new();
     while let Some((directory, path)) = todo.pop() {
-        let entries = vfs.list(directory, 0, 1000).await.unwrap();
+        let entries = all(vfs, directory).await;
         let subdirectories = entries.iter().filter(|entry| entry.kind == Kind::Directory).count();
         assert_eq!(vfs.stat(directory).await.unwrap().links as usize, 2 + subdirectories, "links of `{path}`");
         for entry in entries {
@@ -26,13 +28,18 @@ async fn tree(vfs: &Vfs) -> Tree {
             if directory {
                 assert_eq!(vfs.stat(vfs.parent(found.file).await.unwrap()).await.unwrap().kind, Kind::Directory);
                 todo.push((found.file, path));
+            } else {
+                let count = names.entry(found.file).or_insert((0, found.links));
+                count.0 += 1;
             }
         }
     }
+    assert!(names.values().all(|(there, links)| there == links), "files count their names: {names:?}");
     told
 }
 
-/// Directories `a` to `h` in the root, each with a directory, a small and a large file: their inodes are in many partitions.
+/// Directories in the root, each with a directory, a small and a large file: their inodes are in many partitions. A file has a
+/// name in two of them, and one directory was once full.
 async fn furnish(vfs: &Vfs) {
     for top in ["a", "b", "c"] {
         vfs.make_directories(format!("{top}/dir").as_bytes()).await.unwrap();
@@ -40,30 +47,58 @@ async fn furnish(vfs: &Vfs) {
         vfs.write_file(format!("{top}/small").as_bytes(), &filled(1, 100)).await.unwrap();
         vfs.write_file(format!("{top}/large").as_bytes(), &filled(2, 150_000)).await.unwrap();
     }
+    let (twice, above) = (vfs.resolve(b"a/large").await.unwrap().file, vfs.resolve(b"c").await.unwrap().file);
+    vfs.link(twice, above, b"twice").await.unwrap();
+    let hollow = vfs.make_directory(above, b"hollow", 0o755, OWNER).await.unwrap().file;
+    for name in ["one", "two", "three", "four", "five"] {
+        vfs.make_symlink(hollow, name.as_bytes(), b"t", OWNER).await.unwrap();
+    }
+    for name in ["one", "two", "three", "four", "five"] {
+        vfs.unlink(hollow, name.as_bytes()).await.unwrap();
+    }
 }
 
 type Doing = Pin<Box<dyn Future<Output = Outcome<()>>>>;
 
-/// Lets a client do something and die after ever more messages, until it gets through. Whenever it dies, the tree is in order,
-/// and when its session is ended, it is as before or as after.
+/// Lets a client do something and die after ever more messages, until it gets through. Whenever it dies, the tree is in order
+/// and as before or as after, to whoever looks; another client can do the same again; and when the dead one's session is ended,
+/// nothing of it is left.
 async fn at_every_message(what: &str, operation: impl Fn(Vfs) -> Doing) {
-    let after = expected(&operation).await;
+    at_every_message_where(what, &SPLIT_LATE, operation).await;
+}
+
+/// Directories of how many entries are split.
+const SPLIT_LATE: u32 = 4096;
+/// As many as are in the directories that are furnished, so that one more splits them.
+const SPLIT_SOON: u32 = 4;
+
+async fn at_every_message_where(what: &str, split: &u32, operation: impl Fn(Vfs) -> Doing) {
+    let after = expected(*split, &operation).await;
     for messages in 1.. {
-        assert!(messages < 200, "{what} never ends");
-        let node = node(16 << 20, Duration::ZERO);
+        assert!(messages < 300, "{what} never ends");
+        let node = node_that_splits(*split);
         let healthy = over(direct(&node), IMPATIENT).await;
         furnish(&healthy).await;
         let before = tree(&healthy).await;
         let mortal = over(Dying::new(direct(&node), messages), IMPATIENT).await;
         let outcome = operation(mortal.clone()).await;
-        tree(&healthy).await;
-        healthy.client.recover(mortal.client.session()).await.unwrap();
         let left = tree(&healthy).await;
         assert!(left == before || left == after, "{what} after {messages} messages: {left:?}");
+        if messages % 2 == 0 && left == before {
+            operation(healthy.clone()).await.unwrap_or_else(|error| panic!("{what} after {messages}, again: {error}"));
+            assert_eq!(tree(&healthy).await, after, "{what} after {messages} messages, again");
+        }
+        healthy.client.recover(mortal.client.session()).await.unwrap();
+        let left = tree(&healthy).await;
+        assert!(left == before || left == after, "{what} after {messages} messages, recovered: {left:?}");
         for top in ["a", "b", "c"] {
             healthy.remove_tree(top.as_bytes()).await.unwrap();
         }
-        assert_eq!(healthy.usage().stripes, 0, "{what} after {messages} messages: bytes were left");
+        let usage = healthy.usage();
+        // A root that was split stays so.
+        let root_is_split = usage.files == 17 && *split < 3;
+        assert!(usage.stripes == 0 && (usage.files == 1 || root_is_split), "{what} after {messages}: left {usage:?}");
+        assert!(usage.used == 0 || root_is_split, "{what} after {messages} messages: space was left");
         if outcome.is_ok() {
             assert_eq!(left, after, "{what}");
             return;
@@ -72,8 +107,8 @@ async fn at_every_message(what: &str, operation: impl Fn(Vfs) -> Doing) {
 }
 
 /// The tree after the operation, undisturbed.
-async fn expected(operation: &impl Fn(Vfs) -> Doing) -> Tree {
-    let vfs = pool();
+async fn expected(split: u32, operation: &impl Fn(Vfs) -> Doing) -> Tree {
+    let vfs = over(direct(&node_that_splits(split)), IMPATIENT).await;
     furnish(&vfs).await;
     operation(vfs.clone()).await.unwrap();
     tree(&vfs).await
@@ -119,6 +154,74 @@ async fn renames_between_directories() {
     }
     at_every_message("rename within", |vfs| Box::pin(renamed(vfs, ("a", "dir"), ("a", "dir2"), RenameMode::Replace)))
         .await;
+}
+
+#[tokio::test]
+async fn links_and_their_removal() {
+    at_every_message("link", |vfs| {
+        Box::pin(async move {
+            let (file, above) = (vfs.resolve(b"a/small").await?.file, vfs.resolve(b"b").await?.file);
+            vfs.link(file, above, b"new").await.map(drop)
+        })
+    })
+    .await;
+    for (above, name) in [("c", "twice"), ("a", "large")] {
+        at_every_message("unlink of one of two names", move |vfs| {
+            Box::pin(async move {
+                let above = vfs.resolve(above.as_bytes()).await?.file;
+                vfs.unlink(above, name.as_bytes()).await
+            })
+        })
+        .await;
+    }
+    at_every_message("rename over one of two names", |vfs| {
+        Box::pin(renamed(vfs, ("b", "small"), ("c", "twice"), RenameMode::Replace))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn directories_that_are_split_meanwhile() {
+    at_every_message_where("create that splits", &SPLIT_SOON, |vfs| {
+        Box::pin(async move {
+            let above = vfs.resolve(b"a").await?.file;
+            vfs.make_symlink(above, b"new", b"t", OWNER).await.map(drop)
+        })
+    })
+    .await;
+    at_every_message_where("rename that splits", &SPLIT_SOON, |vfs| {
+        Box::pin(renamed(vfs, ("b", "dir"), ("a", "new"), RenameMode::Replace))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn split_directories_that_are_changed_and_removed() {
+    const SPLIT: u32 = 2;
+    at_every_message_where("chmod", &SPLIT, |vfs| {
+        Box::pin(async move {
+            let above = vfs.resolve(b"a").await?.file;
+            vfs.change(above, Changes { mode: Some(0o2755), ..Changes::default() }).await.map(drop)
+        })
+    })
+    .await;
+    for (source, target) in [("small", "large"), ("dir", "dir2"), ("dir", "new")] {
+        at_every_message_where("rename", &SPLIT, move |vfs| {
+            Box::pin(renamed(vfs, ("a", source), ("b", target), RenameMode::Replace))
+        })
+        .await;
+    }
+    at_every_message_where("rename over an empty one", &SPLIT, |vfs| {
+        Box::pin(renamed(vfs, ("a", "dir"), ("c", "hollow"), RenameMode::Replace))
+    })
+    .await;
+    at_every_message_where("rmdir", &SPLIT, |vfs| {
+        Box::pin(async move {
+            let above = vfs.resolve(b"c").await?.file;
+            vfs.remove_directory(above, b"hollow").await
+        })
+    })
+    .await;
 }
 
 #[tokio::test]
