@@ -312,7 +312,7 @@ impl Pair {
 
     async fn list(&mut self) {
         let (directory, id, _) = self.place();
-        let real = self.vfs.list(id, 0, 100).await.unwrap();
+        let real = all(&self.vfs, id).await;
         let mut real: Vec<_> = real.iter().map(|e| (e.name.to_string(), e.kind == Kind::Directory, e.file)).collect();
         real.sort();
         let entries = self.plain.entries(directory).clone();
@@ -355,6 +355,29 @@ async fn two_clients_see_one_file_system_of_inline_striped_and_whole_files() {
         let node = arena_node(256 << 20, Duration::ZERO);
         let [one, other] = [(); 2].map(|()| Vfs::new(Client::embedded(node.clone())));
         compare(one.clone(), [one, other], seed, 1500).await;
+    }
+}
+
+#[tokio::test]
+async fn the_pool_does_the_same_when_every_directory_is_split() {
+    for seed in 300..306 {
+        let node = node_that_splits(1);
+        let vfs = over(InProcess(node.clone()), IMPATIENT).await;
+        // The root stays split: what that takes is no leak.
+        split_root(&vfs).await;
+        let lossy = Lossy::new(InProcess(node.clone()), Troubles::MANY, seed);
+        let patience = Patience { tries: 60, pause_first: Duration::ZERO, pause_max: Duration::ZERO };
+        let other = if seed % 2 == 0 { vfs.clone() } else { over(lossy, patience).await };
+        compare(vfs.clone(), [vfs, other], seed, 800).await;
+    }
+}
+
+async fn split_root(vfs: &Vfs) {
+    for name in ["g", "h"] {
+        vfs.make_symlink(FileId::ROOT, name.as_bytes(), b"t", OWNER).await.unwrap();
+    }
+    for name in ["g", "h"] {
+        vfs.unlink(FileId::ROOT, name.as_bytes()).await.unwrap();
     }
 }
 
