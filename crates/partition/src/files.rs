@@ -78,7 +78,7 @@ impl Partition {
             inode.owner.gid = changes.gid.unwrap_or(inode.owner.gid);
             inode.accessed = changes.accessed.map_or(inode.accessed, |change| moment(change, now));
             inode.modified = changes.modified.map_or(inode.modified, |change| moment(change, now));
-            inode.changed = if *changes == Changes::default() { inode.changed } else { now };
+            inode.changed = now; // also when nothing is said: chown(2) to nobody else is a change
             inode.forget_times(changes);
             Ok(())
         })?;
