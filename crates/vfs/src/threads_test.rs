@@ -52,7 +52,8 @@ fn step(vfs: &Vfs, directories: &[FileId], random: &mut impl FnMut(u64) -> u64) 
     };
     match random(10) {
         0 | 1 => {
-            let (_, handle) = now(vfs.create(one, bytes, 0o644, OWNER, OpenFlags::APPEND))?;
+            let flags = OpenFlags { whole: random(2) == 0, ..OpenFlags::APPEND };
+            let (_, handle) = now(vfs.create(one, bytes, 0o644, OWNER, flags))?;
             let length = [10, 5000, 100_000][usize::try_from(random(3)).unwrap()];
             let written = now(vfs.write(handle, 0, Bytes::from(filled(1, length))));
             now(vfs.close(handle))?;
@@ -111,7 +112,13 @@ fn hammer(vfs: &Vfs, directories: &[FileId], seed: u64) -> u64 {
 
 #[test]
 fn threads_that_do_what_they_like_leave_a_tree_in_order_and_no_space_lost() {
-    let settings = Settings { partitions: 64, stripe_bytes: STRIPE, space_wait: Duration::ZERO, ..Settings::default() };
+    let settings = Settings {
+        partitions: 64,
+        stripe_bytes: STRIPE,
+        space_wait: Duration::ZERO,
+        closed_kept: 4,
+        ..Settings::default()
+    };
     let node = node::embedded(settings, Arc::new(Arena::new(Options::of_capacity(32 << 20)).unwrap()));
     let clients = [(); 2].map(|()| Vfs::new(Client::embedded(node.clone())));
     let vfs = &clients[0];
