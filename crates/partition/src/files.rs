@@ -137,8 +137,11 @@ impl Partition {
             };
             let end = check_end(file, offset.checked_add(length.into()))?;
             let answer = body.write(offset..end, data, place == WritePlace::End, stripe_bytes);
-            if length > 0 && matches!(answer, Answer::Written { .. } | Answer::Stripes { .. }) {
+            let written_here = matches!(answer, Answer::Written { .. } | Answer::Stripes { .. });
+            if length > 0 && (written_here || matches!(answer, Answer::Whole(_))) {
                 inode.lose_privileges(kill_set_id);
+            }
+            if length > 0 && written_here {
                 inode.touch(now);
             }
             Ok(answer)

@@ -333,7 +333,7 @@ async fn a_write_that_takes_set_id_bits_away_is_told_to_its_own_kernel_too() {
     kernel.change(file, Changes { mode: Some(0o4755), ..Changes::default() }).await.unwrap();
     assert_eq!(kernel.stat(file).await.unwrap().mode, 0o4755);
     let handle = kernel.vfs.open(file, OpenFlags::WRITE).await.unwrap();
-    kernel.vfs.write_killing(handle, 0, vec![1].into()).await.unwrap();
+    kernel.vfs.write_placed(handle, wire::WritePlace::At(0), vec![1].into(), true).await.unwrap();
     assert_eq!(kernel.stat(file).await.unwrap().mode, 0o755);
 }
 

@@ -31,6 +31,8 @@ pub struct OpenFile {
     pub whole: Option<Extent>,
     /// Another session had it open when it was opened.
     pub shared: bool,
+    /// Whether it had a set-id bit when it was opened: its writers must come to us, so that it goes.
+    pub set_id: bool,
     /// The furthest byte that was written through this handle; 0 when none was.
     pub written: AtomicU64,
 }

@@ -7,15 +7,14 @@ use crate::{
 use bytes::Bytes;
 use client::{Backing, Client, Opened};
 use placement::FileId;
-use std::{
-    path::PathBuf,
-    sync::{Arc, atomic::AtomicU64, atomic::Ordering::Relaxed},
-};
+use std::sync::{Arc, atomic::AtomicU64, atomic::Ordering::Relaxed};
 use wire::{
-    Attributes, INLINE_BYTES_MAX, Kind, Mode, Name, NewInode, NewKind, Object, OpenFlags, Outcome, Owner, Refusal,
-    Wish, WritePlace,
+    Attributes, HostFile, INLINE_BYTES_MAX, Kind, Mode, Name, NewInode, NewKind, Object, OpenFlags, Outcome, Owner,
+    Refusal, Wish, WritePlace,
 };
 
+/// Set-user-id and set-group-id.
+const SET_ID: u32 = 0o6000;
 /// A name that comes and goes while it is created or opened is tried so often.
 const CREATE_TRIES: u32 = 16;
 
@@ -106,42 +105,44 @@ impl Vfs {
     ///
     /// Waits while the pool is full, then is refused with `NoSpace`; fewer bytes than given are written only in that case.
     pub fn write(&self, handle: Handle, offset: u64, data: Bytes) -> impl Future<Output = Outcome<u32>> + Send + use<> {
-        self.write_as(&self.client, handle, (offset, data), false)
+        let append = self.handles.get(handle).is_ok_and(|open| open.flags.append);
+        self.write_placed(handle, if append { WritePlace::End } else { WritePlace::At(offset) }, data, false)
     }
 
-    /// Writes as [`Self::write`] does, for a writer that is not trusted with the set-id bits: they go.
-    pub fn write_killing(
+    /// Writes to the place that is given, whether or not the file was opened for appending: a kernel knows the flags of the
+    /// moment. A writer that is not trusted with the set-id bits takes them away (`kill_set_id`).
+    pub fn write_placed(
         &self,
         handle: Handle,
-        offset: u64,
+        place: WritePlace,
         data: Bytes,
+        kill_set_id: bool,
     ) -> impl Future<Output = Outcome<u32>> + Send + use<> {
-        self.write_as(&self.client, handle, (offset, data), true)
+        self.write_as(&self.client, handle, (place, data), kill_set_id)
     }
 
-    /// Writes what a kernel writes back of its own accord (pages of a mapping): it does not wait until other mounts have heard of
-    /// it, for their hearing may wait for pages that wait for this.
+    /// Writes what a kernel writes back of its own accord (pages of a mapping), through any handle that may write: it does not
+    /// wait until other mounts have heard of it, for their hearing may wait for pages that wait for this.
     pub fn write_back(
         &self,
         handle: Handle,
         offset: u64,
         data: Bytes,
     ) -> impl Future<Output = Outcome<u32>> + Send + use<> {
-        self.write_as(&self.client.hurried(), handle, (offset, data), false)
+        self.write_as(&self.client.hurried(), handle, (WritePlace::At(offset), data), false)
     }
 
     fn write_as(
         &self,
         client: &Client,
         handle: Handle,
-        (offset, data): (u64, Bytes),
+        (place, data): (WritePlace, Bytes),
         kill_set_id: bool,
     ) -> impl Future<Output = Outcome<u32>> + Send + use<> {
         let open = self.usable(handle, |flags| flags.write);
         let client = client.clone();
         async move {
             let open = open?;
-            let place = if open.flags.append { WritePlace::End } else { WritePlace::At(offset) };
             let (offset, written) = client.write(open.file, place, data, kill_set_id).await?;
             open.written.fetch_max(offset + u64::from(written), Relaxed);
             Ok(written)
@@ -153,16 +154,24 @@ impl Vfs {
         self.handles.get(handle).is_ok_and(|open| open.shared)
     }
 
-    /// Where the bytes of an open bound file are on this host.
-    pub fn host_file(&self, handle: Handle) -> Option<PathBuf> {
-        let open = self.handles.get(handle).ok()?;
-        open.host.as_ref().map(|host| host.path.clone())
+    /// The host file that an open bound file shows.
+    pub fn host_file(&self, handle: Handle) -> Option<Arc<HostFile>> {
+        self.handles.get(handle).ok()?.host.clone()
+    }
+
+    /// Whether an open file is whole. It stays so, or not, as long as it is open.
+    pub fn is_whole(&self, handle: Handle) -> bool {
+        self.handles.get(handle).is_ok_and(|open| open.whole.is_some())
     }
 
     /// The descriptor of the file that holds all the bytes of an open whole file, pinned until it is dropped; none for any other
-    /// file, and none for a handle that may write while the pool is so full that its writers had better wait for space.
+    /// file, and none for a handle that may write while the pool is so full that its writers had better wait for space, or
+    /// while the file has set-id bits, which its writers take away.
     pub fn backing(&self, handle: Handle) -> Option<Backing> {
         let open = self.handles.get(handle).ok()?;
+        if open.flags.write && open.set_id {
+            return None;
+        }
         self.client.backing(open.whole?, open.flags.write)
     }
 
@@ -184,8 +193,16 @@ impl<'a> Room<'a> {
     pub fn fill(self, opened: &Opened, flags: OpenFlags) -> Handle {
         let handles = self.0;
         std::mem::forget(self);
-        let (file, host, written) = (opened.attributes.file, opened.host.clone(), AtomicU64::new(0));
-        handles.insert(OpenFile { file, flags, host, whole: opened.attributes.whole, shared: opened.shared, written })
+        let Attributes { file, whole, mode, .. } = opened.attributes;
+        handles.insert(OpenFile {
+            file,
+            flags,
+            host: opened.host.clone(),
+            whole,
+            shared: opened.shared,
+            set_id: mode & SET_ID != 0,
+            written: AtomicU64::new(0),
+        })
     }
 }
 
