@@ -65,8 +65,6 @@ fn mount_all(
     ending: &Ending,
 ) -> Result<Vec<Mount>, Vec<Problem>> {
     let pool = run::embedded_pool(memory, run_command::space_wait().map_err(one)?).map_err(one)?;
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| cannot_start(&error))?;
     let options = Options {
         shared: args.shared,
         passthrough: !args.no_passthrough,
@@ -76,9 +74,7 @@ fn mount_all(
     };
     let mut mounts = Vec::new();
     for dir in &args.dirs {
-        let session = runtime.block_on(pool.another());
-        let session = session.map_err(|refusal| one(Problem::new(format!("the pool: {refusal}"))))?;
-        let mount = Mount::new(session, dir, &options).map_err(told)?;
+        let mount = Mount::new(&pool, dir, &options).map_err(told)?;
         ending.unmounts(mount.unmounter());
         mounts.push(mount);
     }

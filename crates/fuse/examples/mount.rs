@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let point = words.next().map(PathBuf::from).ok_or("say where to mount: mount DIR [MEBIBYTES]")?;
     let mebibytes = words.next().map_or(Ok(MEMORY_MIB), |word| word.to_string_lossy().parse())?;
     let vfs = pool(ByteSize::mib(mebibytes))?;
-    let mount = Mount::new(vfs, &point, &Options::default())?;
+    let mount = Mount::new(&vfs, &point, &Options::default())?;
     println!("mounted at {}; end it with: umount {}", mount.point().display(), point.display());
     mount.wait();
     println!("{:#?}", mount.traffic());

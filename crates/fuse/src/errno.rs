@@ -1,6 +1,6 @@
 //! The one table from refusals to errno, with how loud each is in the log.
 
-use fuser::Errno;
+use rustix::io::Errno;
 use tracing::Level;
 use wire::{Object, Refusal};
 
@@ -11,37 +11,37 @@ use wire::{Object, Refusal};
 fn meaning(refusal: &Refusal) -> (Errno, Level) {
     match refusal {
         // The kernel knew an inode that is gone, because a name was removed beside the mount: told so, it looks the path up anew.
-        Refusal::NotFound(Object::File(_)) => (Errno::ESTALE, Level::DEBUG),
-        Refusal::NotFound(_) => (Errno::ENOENT, Level::DEBUG),
-        Refusal::Exists(_) => (Errno::EEXIST, Level::DEBUG),
-        Refusal::NotDirectory(_) => (Errno::ENOTDIR, Level::DEBUG),
-        Refusal::IsDirectory(_) => (Errno::EISDIR, Level::DEBUG),
-        Refusal::NotEmpty(_) => (Errno::ENOTEMPTY, Level::DEBUG),
-        Refusal::NameTooLong(_) => (Errno::ENAMETOOLONG, Level::DEBUG),
-        Refusal::Invalid { .. } => (Errno::EINVAL, Level::DEBUG),
-        Refusal::NotPermitted(_) => (Errno::EPERM, Level::DEBUG),
-        Refusal::BadHandle(_) => (Errno::EBADF, Level::DEBUG),
-        Refusal::CrossesPools => (Errno::EXDEV, Level::DEBUG),
-        Refusal::Unsupported { .. } => (Errno::EOPNOTSUPP, Level::DEBUG),
-        Refusal::Interrupted(_) => (Errno::EINTR, Level::DEBUG),
-        Refusal::NoAttribute(_) => (Errno::ENODATA, Level::DEBUG),
-        Refusal::AttributeTooLong { .. } => (Errno::E2BIG, Level::DEBUG),
-        Refusal::TooManyAttributes(_) => (Errno::ENOSPC, Level::WARN),
-        Refusal::Locked(_) => (Errno::EAGAIN, Level::DEBUG),
-        Refusal::Deadlock(_) => (Errno::EDEADLK, Level::DEBUG),
-        Refusal::TooManyLocks { .. } => (Errno::ENOLCK, Level::WARN),
-        Refusal::BeyondEnd(_) => (Errno::ENXIO, Level::DEBUG),
-        Refusal::ReadOnly(_) => (Errno::EROFS, Level::WARN),
+        Refusal::NotFound(Object::File(_)) => (Errno::STALE, Level::DEBUG),
+        Refusal::NotFound(_) => (Errno::NOENT, Level::DEBUG),
+        Refusal::Exists(_) => (Errno::EXIST, Level::DEBUG),
+        Refusal::NotDirectory(_) => (Errno::NOTDIR, Level::DEBUG),
+        Refusal::IsDirectory(_) => (Errno::ISDIR, Level::DEBUG),
+        Refusal::NotEmpty(_) => (Errno::NOTEMPTY, Level::DEBUG),
+        Refusal::NameTooLong(_) => (Errno::NAMETOOLONG, Level::DEBUG),
+        Refusal::Invalid { .. } => (Errno::INVAL, Level::DEBUG),
+        Refusal::NotPermitted(_) => (Errno::PERM, Level::DEBUG),
+        Refusal::BadHandle(_) => (Errno::BADF, Level::DEBUG),
+        Refusal::CrossesPools => (Errno::XDEV, Level::DEBUG),
+        Refusal::Unsupported { .. } => (Errno::OPNOTSUPP, Level::DEBUG),
+        Refusal::Interrupted(_) => (Errno::INTR, Level::DEBUG),
+        Refusal::NoAttribute(_) => (Errno::NODATA, Level::DEBUG),
+        Refusal::AttributeTooLong { .. } => (Errno::TOOBIG, Level::DEBUG),
+        Refusal::TooManyAttributes(_) => (Errno::NOSPC, Level::WARN),
+        Refusal::Locked(_) => (Errno::AGAIN, Level::DEBUG),
+        Refusal::Deadlock(_) => (Errno::DEADLK, Level::DEBUG),
+        Refusal::TooManyLocks { .. } => (Errno::NOLCK, Level::WARN),
+        Refusal::BeyondEnd(_) => (Errno::NXIO, Level::DEBUG),
+        Refusal::ReadOnly(_) => (Errno::ROFS, Level::WARN),
         // The node has said it, with how full it is and what to do.
-        Refusal::NoSpace(_) => (Errno::ENOSPC, Level::DEBUG),
-        Refusal::TooLarge { .. } => (Errno::EFBIG, Level::WARN),
-        Refusal::TooManyLinks { .. } => (Errno::EMLINK, Level::DEBUG),
-        Refusal::TooManyOpen { .. } => (Errno::ENFILE, Level::WARN),
-        Refusal::Busy(_) => (Errno::EBUSY, Level::WARN),
-        Refusal::Stale(_) => (Errno::ESTALE, Level::WARN),
-        Refusal::TimedOut(_) => (Errno::ETIMEDOUT, Level::ERROR),
+        Refusal::NoSpace(_) => (Errno::NOSPC, Level::DEBUG),
+        Refusal::TooLarge { .. } => (Errno::FBIG, Level::WARN),
+        Refusal::TooManyLinks { .. } => (Errno::MLINK, Level::DEBUG),
+        Refusal::TooManyOpen { .. } => (Errno::NFILE, Level::WARN),
+        Refusal::Busy(_) => (Errno::BUSY, Level::WARN),
+        Refusal::Stale(_) => (Errno::STALE, Level::WARN),
+        Refusal::TimedOut(_) => (Errno::TIMEDOUT, Level::ERROR),
         // Also what a later version adds: a program must not go on as if it had worked.
-        _ => (Errno::EIO, Level::ERROR),
+        _ => (Errno::IO, Level::ERROR),
     }
 }
 
@@ -65,12 +65,12 @@ mod tests {
     #[test]
     fn a_full_pool_is_no_space_and_the_node_alone_says_so() {
         let shortage = Shortage { capacity: 1, used: 1, wanted: 1, waited: Duration::ZERO };
-        assert_eq!(meaning(&Refusal::NoSpace(shortage)), (Errno::ENOSPC, Level::DEBUG));
+        assert_eq!(meaning(&Refusal::NoSpace(shortage)), (Errno::NOSPC, Level::DEBUG));
     }
 
     #[test]
     fn a_failing_engine_is_an_error_that_no_program_can_overlook() {
         let failed = Refusal::Io { object: Object::Pool, why: "disk".into() };
-        assert_eq!(meaning(&failed), (Errno::EIO, Level::ERROR));
+        assert_eq!(meaning(&failed), (Errno::IO, Level::ERROR));
     }
 }

@@ -16,19 +16,25 @@
 mod attach;
 mod availability;
 mod buffers;
-mod caller;
 mod ended;
 mod errno;
 mod error;
 mod face;
+mod known;
 mod listing;
+mod lookups;
+mod manners;
 mod mount;
 mod mountinfo;
+mod opens;
 mod owner;
 mod park;
 mod point;
+mod recall;
 mod runtime;
+mod session;
 mod sweep;
+mod through;
 mod traffic;
 mod translate;
 

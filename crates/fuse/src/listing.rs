@@ -1,16 +1,11 @@
 //! Directories as the kernel lists them: `.` and `..` first, then the pool's entries by their cookies.
 
-use fuser::{FileAttr, FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
+use kernel::{Entry, Listing, Name, Reply};
 use placement::FileId;
-use std::{
-    ffi::OsStr,
-    os::unix::ffi::OsStrExt,
-    time::{Duration, SystemTime},
-};
 use vfs::Vfs;
-use wire::{Attributes, COOKIE_FIRST, DirEntry, Outcome, Refusal};
+use wire::{Attributes, COOKIE_FIRST, DirEntry, Kind, Outcome, Refusal};
 
-use crate::translate;
+use crate::{known::Known, manners::Manners, translate};
 
 /// Entries fetched for one request. The C library asks with 32 KiB, which holds at most this many entries of usual names ...
 const PLAIN_MAX: usize = 1024;
@@ -18,7 +13,7 @@ const PLAIN_MAX: usize = 1024;
 const FULL_MAX: usize = 192;
 
 /// Offsets of the two entries that the pool does not keep; every cookie of the pool is far above.
-const DOTS: [(u64, &str); 2] = [(1, "."), (2, "..")];
+const DOTS: [(u64, &[u8]); 2] = [(1, b"."), (2, b"..")];
 const _: () = assert!(COOKIE_FIRST > DOTS[1].0);
 
 /// One piece of a listing.
@@ -54,52 +49,52 @@ fn cookie(offset: u64) -> u64 {
 }
 
 /// Sends as much of a piece as the kernel has room for.
-pub(crate) fn send_plain(mut reply: ReplyDirectory, piece: Piece<DirEntry>) {
-    let inode = INodeNo(piece.directory.0);
+pub(crate) fn send_plain(reply: Reply, piece: &Piece<DirEntry>, room: u32) {
+    let mut listing = Listing::new(room);
     // The kernel knows the way up by itself; programs only want to see the names.
-    let dots = DOTS.iter().filter(|(offset, _)| *offset > piece.offset);
-    let mut full = dots.into_iter().any(|(offset, name)| reply.add(inode, *offset, FileType::Directory, name));
-    for entry in piece.entries {
-        full = full || reply.add(INodeNo(entry.file.0), entry.cookie, translate::kind(entry.kind), os(&entry));
+    let mut fits = piece.dots().all(|dot| listing.push(dot));
+    for entry in &piece.entries {
+        fits = fits && listing.push(named(entry));
     }
-    reply.ok();
+    reply.listing(&listing);
 }
 
-/// Sends as much of a piece as the kernel has room for; it keeps names and attributes for `ttl`.
-pub(crate) fn send_full(mut reply: ReplyDirectoryPlus, piece: Piece<(DirEntry, Attributes)>, ttl: &Duration) {
-    let own = dot_attributes(piece.directory);
-    let dots = DOTS.iter().filter(|(offset, _)| *offset > piece.offset);
-    let mut full =
-        dots.into_iter().any(|(offset, name)| reply.add(own.ino, *offset, name, &Duration::ZERO, &own, Generation(0)));
-    for (entry, found) in piece.entries {
-        let found = translate::attributes(&found);
-        full = full || reply.add(found.ino, entry.cookie, os(&entry), ttl, &found, Generation(0));
+/// Sends as much of a piece as the kernel has room for, with what it may keep of each entry.
+pub(crate) fn send_full(
+    reply: Reply,
+    piece: &Piece<(DirEntry, Attributes)>,
+    room: u32,
+    manners: &Manners,
+    known: &Known,
+) {
+    let mut listing = Listing::new(room);
+    // An entry of inode 0 says nothing: the kernel does not keep what it is told of the dots.
+    let mut fits = piece.dots().all(|dot| listing.push_with_entry(dot, &Entry::default()));
+    let mut told = Vec::with_capacity(piece.entries.len());
+    for (entry, found) in &piece.entries {
+        fits = fits && listing.push_with_entry(named(entry), &manners.entry(found));
+        if fits {
+            known.gained(found.file);
+            told.push(found.file);
+        }
     }
-    reply.ok();
-}
-
-/// What comes with `.` and `..`, which the kernel does not keep.
-fn dot_attributes(directory: FileId) -> FileAttr {
-    let epoch = SystemTime::UNIX_EPOCH;
-    FileAttr {
-        ino: INodeNo(directory.0),
-        size: 0,
-        blocks: 0,
-        atime: epoch,
-        mtime: epoch,
-        ctime: epoch,
-        crtime: epoch,
-        kind: FileType::Directory,
-        perm: 0o755,
-        nlink: 2,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        blksize: 0,
-        flags: 0,
+    if !reply.listing(&listing) {
+        for file in told {
+            known.lost(file, 1);
+        }
     }
 }
 
-fn os(entry: &DirEntry) -> &OsStr {
-    OsStr::from_bytes(entry.name.as_bytes())
+fn named(entry: &DirEntry) -> Name<'_> {
+    let mode = translate::kind_bits(entry.kind);
+    Name { inode: entry.file.0, next: entry.cookie, mode, name: entry.name.as_bytes() }
+}
+
+impl<T> Piece<T> {
+    /// Those of the two dots that are in it.
+    fn dots(&self) -> impl Iterator<Item = Name<'static>> + use<T> {
+        let (inode, mode) = (self.directory.0, translate::kind_bits(Kind::Directory));
+        let offset = self.offset;
+        DOTS.iter().filter(move |(at, _)| *at > offset).map(move |&(next, name)| Name { inode, next, mode, name })
+    }
 }

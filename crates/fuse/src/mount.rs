@@ -16,20 +16,24 @@ use std::{
     time::Duration,
 };
 
-use fuser::{BackgroundSession, Config, Session, SessionACL};
+use kernel::{Config, Device, Session};
 use parking_lot::Mutex;
 use vfs::Vfs;
 
 use crate::{
     attach::{self, Unmounted},
-    availability::availability,
+    availability::{Way, availability},
     buffers::Buffers,
     ended::Ended,
     error::MountError,
-    face::{Face, Manners, REQUEST_BYTES},
+    face::Face,
+    known::{Known, Ordinary},
+    manners::{Keeps, Manners},
     mountinfo::{self, KIND},
     park::Parking,
     point,
+    session::OwnSession,
+    through::Through,
     traffic::{Counters, Traffic},
 };
 
@@ -37,6 +41,10 @@ use crate::{
 const THREADS_MIN: usize = 4;
 /// ... and at most so many: they never wait for anything else, so more than there are processors gain nothing.
 const THREADS_MAX: usize = 16;
+/// The largest request, bytes; the kernel's own limit (256 pages) unless an administrator raised it.
+const REQUEST_BYTES: u32 = 1 << 20;
+/// Requests that the kernel sends on its own (read-ahead) before it waits for answers: enough to keep every thread busy.
+const BACKGROUND_MAX: u16 = 64;
 /// How far the kernel reads ahead, in requests.
 const READ_AHEAD_REQUESTS: u32 = 4;
 /// After an unmount the kernel ends the session at once, unless another mount namespace still holds a copy of the mount.
@@ -52,9 +60,6 @@ pub struct Options {
     pub shared: bool,
     /// Threads that serve requests.
     pub threads: usize,
-    /// How long the kernel may keep names and attributes without asking. Changes through the mount are seen at once in any case;
-    /// this is how long a change made beside it, in this process, may stay unseen where the old state was looked at before.
-    pub cache_for: Duration,
     /// Whether files opened only for writing bypass the page cache: no second copy in memory, no copy into it; the first read
     /// afterwards comes from the pool.
     pub direct_writes: bool,
@@ -72,7 +77,6 @@ impl Default for Options {
             name: "tidemill".to_owned(),
             shared: false,
             threads: processors.clamp(THREADS_MIN, THREADS_MAX),
-            cache_for: Duration::from_secs(1),
             direct_writes: true,
             passthrough: true,
             pool_locks: true,
@@ -94,34 +98,62 @@ pub struct Mount {
     counters: Arc<Counters>,
 }
 
+/// What a mount is put together from.
+struct Parts<'a> {
+    own: &'a OwnSession,
+    parking: &'a Arc<Parking>,
+    counters: &'a Arc<Counters>,
+}
+
 impl Mount {
-    /// Mounts `vfs` at `point`, an empty directory. The mount works when this returns.
-    pub fn new(vfs: Vfs, point: &Path, options: &Options) -> Result<Self, MountError> {
+    /// Mounts the pool of `vfs` at `point`, an empty directory. The mount works when this returns. It has a session of its own, so
+    /// it sees what is done through `vfs` as it sees what other mounts do.
+    pub fn new(vfs: &Vfs, point: &Path, options: &Options) -> Result<Self, MountError> {
         let way = availability()?;
         let real = point::check(point)?;
         let counters = Arc::new(Counters::default());
-        let ended = Arc::new(Ended::default());
         let parking = Parking::new(Arc::clone(&counters)).map_err(MountError::io("starting threads for", point))?;
-        let face = Face {
-            vfs,
-            manners: Manners { cache_for: options.cache_for, direct_writes: options.direct_writes },
-            parking,
-            buffers: Buffers::default(),
-            counters: Arc::clone(&counters),
-            ended: Arc::clone(&ended),
-        };
-        let device =
-            attach::attach(&way, &attach::Request { point: &real, source: &options.name, shared: options.shared })?;
+        let parking = Arc::new(parking);
+        let own = OwnSession::of(vfs, &parking).map_err(|refusal| refused(point, &refusal))?;
+        let started = Self::start(&way, real, options, &Parts { own: &own, parking: &parking, counters: &counters });
+        if started.is_err() {
+            parking.run("end", own.vfs.end());
+        }
+        started
+    }
+
+    fn start(way: &Way, real: PathBuf, options: &Options, parts: &Parts<'_>) -> Result<Self, MountError> {
+        let ended = Arc::new(Ended::default());
+        let request = attach::Request { point: &real, source: &options.name, shared: options.shared };
+        let device = attach::attach(way, &request)?;
         // From here on whatever fails must not leave the mount behind.
         let attached = Attached(&real);
-        let session = Session::from_fd(face, device, SessionACL::All, config(options)).and_then(Session::spawn);
-        let session =
-            session.map_err(|error| MountError::Refused { point: point.to_owned(), reason: error.to_string() })?;
+        let config = config(options, parts.own.keeps);
+        let session = Session::start(Device::from(device), &config, |granted, notifier, backings| {
+            let through = Through::new(granted.passthrough.then_some(backings));
+            let ordinary = Ordinary { direct_writes: options.direct_writes, flush: options.pool_locks };
+            Arc::new(Face {
+                vfs: parts.own.vfs.clone(),
+                manners: Manners { keeps: parts.own.keeps, pool_locks: options.pool_locks },
+                known: parts.own.hears(Known::new(
+                    ordinary,
+                    through,
+                    notifier,
+                    parts.own.vfs.clone(),
+                    Arc::clone(parts.parking),
+                )),
+                parking: Arc::clone(parts.parking),
+                buffers: Buffers::default(),
+                counters: Arc::clone(parts.counters),
+                ended: Arc::clone(&ended),
+            })
+        });
+        let session = session.map_err(|error| refused(&real, &error))?;
         let device = device_of(&real)?;
         std::mem::forget(attached);
         widen_read_ahead(&device);
         let state = State { point: real, device, ended, session: Mutex::new(Some(session)) };
-        Ok(Self { unmounter: Unmounter(Arc::new(state)), counters })
+        Ok(Self { unmounter: Unmounter(Arc::new(state)), counters: Arc::clone(parts.counters) })
     }
 
     /// Where it is mounted, absolute and without links.
@@ -178,7 +210,7 @@ struct State {
     device: String,
     ended: Arc<Ended>,
     /// Taken by whoever unmounts first; the others wait for the lock until it is done.
-    session: Mutex<Option<BackgroundSession>>,
+    session: Mutex<Option<Session>>,
 }
 
 impl Unmounter {
@@ -224,11 +256,22 @@ impl Drop for Attached<'_> {
     }
 }
 
-fn config(options: &Options) -> Config {
-    let mut config = Config::default();
-    config.n_threads = Some(options.threads.max(1));
-    config.clone_fd = true;
-    config
+fn refused(point: &Path, reason: &dyn std::fmt::Display) -> MountError {
+    MountError::Refused { point: point.to_owned(), reason: reason.to_string() }
+}
+
+fn config(options: &Options, keeps: Keeps) -> Config {
+    Config {
+        threads: options.threads.max(1),
+        request_bytes_max: REQUEST_BYTES,
+        background_max: BACKGROUND_MAX,
+        read_ahead_bytes: READ_AHEAD_REQUESTS * REQUEST_BYTES,
+        passthrough: options.passthrough,
+        locks: options.pool_locks,
+        // Else the kernel finds changes of a file by its times.
+        explicit_invalidation: keeps == Keeps::UntilRecalled,
+        ..Config::default()
+    }
 }
 
 fn device_of(point: &Path) -> Result<String, MountError> {

@@ -1,63 +1,79 @@
 //! Answering a request: at once where the pool can, parked where it must wait.
 //!
 //! ```text
-//!   callback --poll once--> ready   --> reply on this thread        (nearly always)
-//!                       \-> pending --> a task holds the reply; the thread serves the next request
-//!                                         |-- the future ends  --> reply
-//!                                         \-- the caller dies  --> EINTR
+//!   serve --poll once--> ready   --> reply on this thread        (nearly always)
+//!                    \-> pending --> a task holds the reply; the thread serves the next request
+//!                                      |-- the future ends               --> reply
+//!                                      \-- the caller takes a signal     --> EINTR, where the operation may be given up
 //! ```
 //!
-//! No callback ever waits, so a full pool cannot stop the reads and deletions that would empty it.
+//! No thread of the transport ever waits, so a full pool cannot stop the reads and deletions that would empty it.
 
 use std::{
     future::{Future, pending},
-    panic::{AssertUnwindSafe, catch_unwind},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
+    thread,
     time::Duration,
 };
 
-use fuser::Errno;
+use rustix::io::Errno;
 use tokio::{
     runtime::{Builder, Handle, Runtime},
     sync::Semaphore,
 };
 use wire::{Object, Outcome, Refusal};
 
-use crate::{caller, errno, traffic::Counters};
+use crate::{errno, traffic::Counters};
 
 /// Requests that wait at one time; each may hold 1 MiB of data. A caller has one request at a time, so this many threads would
-/// have to wait for space at once.
+/// have to wait at once.
 const PARKED_MAX: usize = 256;
-/// How often the caller of a parked request is looked at: a person who pressed Ctrl-C does not notice it.
-const CALLER_PAUSE: Duration = Duration::from_millis(25);
+/// An interrupted request may still end by itself for so long: what waits only for another kernel to hear of a change is
+/// through by then, and must not be told EINTR for what is done. Space and locks are waited for much longer; a person who
+/// pressed Ctrl-C does not notice it.
+const GRACE: Duration = Duration::from_millis(20);
 
-/// A reply that can say no.
-pub(crate) trait Refuse: Send + 'static {
+/// An answer that is owed to the kernel.
+pub(crate) trait Answer: Send + 'static {
     /// Sends the error.
     fn refuse(self, errno: Errno);
+    /// Resolves when the caller has taken a signal, a deadly one or one that it handles; else never.
+    fn interrupted(&self) -> impl Future<Output = ()> + Send + 'static;
 }
 
-macro_rules! can_refuse {
-    ($($reply:ident)*) => { $(impl Refuse for fuser::$reply {
-        fn refuse(self, errno: Errno) {
-            self.error(errno);
-        }
-    })* };
-}
-can_refuse!(ReplyEmpty ReplyData ReplyEntry ReplyAttr ReplyOpen ReplyWrite ReplyStatfs ReplyCreate ReplyDirectory ReplyDirectoryPlus);
+impl Answer for kernel::Reply {
+    fn refuse(self, errno: Errno) {
+        self.error(errno.raw_os_error());
+    }
 
-/// What is asked, and by whom.
+    fn interrupted(&self) -> impl Future<Output = ()> + Send + 'static {
+        Self::interrupted(self)
+    }
+}
+
+/// What a signal does to a request that waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnSignal {
+    /// It ends with EINTR and leaves nothing.
+    GiveUp,
+    /// It is carried through: a close on the way out of a killed process must still close, and a rename is not left half done.
+    GoOn,
+}
+
+/// What is asked.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call {
     /// Its name for the log.
     pub(crate) operation: &'static str,
-    /// The calling thread (0 if it cannot be seen from here), if its death ends the request.
-    pub(crate) caller: Option<u32>,
+    /// Whether it may be given up.
+    pub(crate) on_signal: OnSignal,
 }
 
 /// Where requests wait.
+#[derive(Debug)]
 pub(crate) struct Parking {
     /// Present until dropped.
     runtime: Option<Runtime>,
@@ -83,7 +99,7 @@ impl Parking {
         answer: A,
     ) where
         T: Send + 'static,
-        R: Refuse,
+        R: Answer,
         A: FnOnce(R, T) + Send + 'static,
     {
         let mut future = Box::pin(future);
@@ -91,7 +107,24 @@ impl Parking {
             Some(Poll::Ready(outcome)) => deliver(call, outcome, reply, answer),
             Some(Poll::Pending) => self.park(call, future, reply, answer),
             // The panic's own message is out already; the thread lives on for the other requests.
-            None => reply.refuse(Errno::EIO),
+            None => reply.refuse(Errno::IO),
+        }
+    }
+
+    /// Waits for `future`, which no thread that serves requests may do.
+    pub(crate) fn wait<T: Send>(&self, future: impl Future<Output = T> + Send) -> T {
+        // On a thread of its own, for the caller may be in a runtime of its own already.
+        let waited = thread::scope(|scope| scope.spawn(|| self.handle.block_on(future)).join());
+        waited.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    /// Runs `future`, of which nobody waits to hear.
+    pub(crate) fn run(&self, operation: &'static str, future: impl Future<Output = Outcome<()>> + Send + 'static) {
+        let mut future = Box::pin(future);
+        match self.poll_once(future.as_mut()) {
+            Some(Poll::Ready(outcome)) => log(operation, outcome),
+            Some(Poll::Pending) => drop(self.handle.spawn(async move { log(operation, future.await) })),
+            None => {}
         }
     }
 
@@ -111,19 +144,20 @@ impl Parking {
         answer: A,
     ) where
         T: Send + 'static,
-        R: Refuse,
+        R: Answer,
         A: FnOnce(R, T) + Send + 'static,
     {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             tracing::warn!("{}: {PARKED_MAX} requests wait already, so this one is refused", call.operation);
-            return reply.refuse(Errno::ENOSPC);
+            return reply.refuse(Errno::NOSPC);
         };
         self.counters.parked();
+        let signal = reply.interrupted();
         self.handle.spawn(async move {
             let outcome = tokio::select! {
                 biased;
                 outcome = future => outcome,
-                () = until_dying(call.caller) => Err(Refusal::Interrupted(Object::Pool)),
+                () = given_up(call.on_signal, signal) => Err(Refusal::Interrupted(Object::Pool)),
             };
             drop(place);
             deliver(call, outcome, reply, answer);
@@ -140,36 +174,53 @@ impl Drop for Parking {
     }
 }
 
-fn deliver<T, R: Refuse>(call: Call, outcome: Outcome<T>, reply: R, answer: impl FnOnce(R, T)) {
+fn deliver<T, R: Answer>(call: Call, outcome: Outcome<T>, reply: R, answer: impl FnOnce(R, T)) {
     match outcome {
         Ok(value) => answer(reply, value),
         Err(refusal) => reply.refuse(errno::tell(call.operation, &refusal)),
     }
 }
 
-/// Never, for a request that is carried through in any case.
-async fn until_dying(caller: Option<u32>) {
-    let Some(pid) = caller else { return pending().await };
-    loop {
-        tokio::time::sleep(CALLER_PAUSE).await;
-        if caller::is_dying(pid) {
-            return;
-        }
+fn log(operation: &'static str, outcome: Outcome<()>) {
+    if let Err(refusal) = outcome {
+        errno::tell(operation, &refusal);
     }
+}
+
+/// Never, for a request that is carried through in any case.
+async fn given_up(on_signal: OnSignal, signal: impl Future<Output = ()>) {
+    if on_signal == OnSignal::GoOn {
+        return pending().await;
+    }
+    signal.await;
+    tokio::time::sleep(GRACE).await;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{future::ready, sync::mpsc, thread};
+    use std::{future::ready, sync::mpsc};
+    use tokio::sync::watch;
     use wire::Shortage;
 
     /// A reply that tells the test instead of the kernel; `Ok` with the thread that answered.
-    struct Told(mpsc::Sender<Result<thread::ThreadId, Errno>>);
+    struct Told {
+        told: mpsc::Sender<Result<thread::ThreadId, Errno>>,
+        signal: watch::Receiver<bool>,
+    }
 
-    impl Refuse for Told {
+    impl Answer for Told {
         fn refuse(self, errno: Errno) {
-            self.0.send(Err(errno)).unwrap();
+            self.told.send(Err(errno)).unwrap();
+        }
+
+        fn interrupted(&self) -> impl Future<Output = ()> + Send + 'static {
+            let mut signal = self.signal.clone();
+            async move {
+                if signal.wait_for(|sent| *sent).await.is_err() {
+                    pending::<()>().await;
+                }
+            }
         }
     }
 
@@ -177,20 +228,24 @@ mod tests {
         Parking::new(Arc::default()).unwrap()
     }
 
+    /// What the caller hears, and its way to send a signal.
+    type Asked = (mpsc::Receiver<Result<thread::ThreadId, Errno>>, watch::Sender<bool>);
+
     fn ask(
         parking: &Parking,
-        caller: Option<u32>,
+        on_signal: OnSignal,
         future: impl Future<Output = Outcome<()>> + Send + 'static,
-    ) -> mpsc::Receiver<Result<thread::ThreadId, Errno>> {
+    ) -> Asked {
         let (told, hear) = mpsc::channel();
-        let answer = |reply: Told, ()| reply.0.send(Ok(thread::current().id())).unwrap();
-        parking.serve(Call { operation: "test", caller }, future, Told(told), answer);
-        hear
+        let (send, signal) = watch::channel(false);
+        let answer = |reply: Told, ()| reply.told.send(Ok(thread::current().id())).unwrap();
+        parking.serve(Call { operation: "test", on_signal }, future, Told { told, signal }, answer);
+        (hear, send)
     }
 
     #[test]
     fn what_is_ready_is_answered_on_the_callers_thread() {
-        let hear = ask(&parking(), None, ready(Ok(())));
+        let (hear, _) = ask(&parking(), OnSignal::GoOn, ready(Ok(())));
         assert_eq!(hear.try_recv().unwrap(), Ok(thread::current().id()));
     }
 
@@ -198,52 +253,67 @@ mod tests {
     fn what_must_wait_is_answered_later_and_holds_up_nothing() {
         let parking = parking();
         let (go, wait) = tokio::sync::oneshot::channel::<()>();
-        let waiting = ask(&parking, Some(std::process::id()), async {
+        let (waiting, _signal) = ask(&parking, OnSignal::GiveUp, async {
             wait.await.unwrap();
             Ok(())
         });
         assert!(waiting.try_recv().is_err());
-        assert!(ask(&parking, None, ready(Ok(()))).try_recv().is_ok());
+        assert!(ask(&parking, OnSignal::GoOn, ready(Ok(()))).0.try_recv().is_ok());
         go.send(()).unwrap();
         assert!(waiting.recv().unwrap().is_ok());
         assert_eq!(parking.counters.now().parked, 1);
     }
 
     #[test]
-    fn what_waits_for_a_caller_that_is_gone_ends_and_what_must_be_done_does_not() {
+    fn a_signal_ends_what_may_be_given_up_and_nothing_else() {
         let parking = parking();
-        let gone = ask(&parking, Some(u32::MAX), pending());
+        let (gone, signal) = ask(&parking, OnSignal::GiveUp, pending());
         let (go, wait) = tokio::sync::oneshot::channel::<()>();
-        let carried_through = ask(&parking, None, async {
+        let (carried_through, other) = ask(&parking, OnSignal::GoOn, async {
             wait.await.unwrap();
             Ok(())
         });
-        assert_eq!(gone.recv().unwrap(), Err(Errno::EINTR));
+        other.send(true).unwrap();
+        signal.send(true).unwrap();
+        assert_eq!(gone.recv().unwrap(), Err(Errno::INTR));
         assert!(carried_through.try_recv().is_err());
         go.send(()).unwrap();
         assert!(carried_through.recv().unwrap().is_ok());
     }
 
     #[test]
+    fn what_is_done_when_the_signal_comes_is_told_as_done() {
+        let parking = parking();
+        let (go, wait) = tokio::sync::oneshot::channel::<()>();
+        let (hear, signal) = ask(&parking, OnSignal::GiveUp, async {
+            wait.await.unwrap();
+            Ok(())
+        });
+        go.send(()).unwrap();
+        signal.send(true).unwrap();
+        assert!(hear.recv().unwrap().is_ok());
+    }
+
+    #[test]
     fn a_panic_is_an_error_of_one_request() {
         let parking = parking();
-        let hear = ask(&parking, None, async { panic!("on purpose") });
-        assert_eq!(hear.try_recv().unwrap(), Err(Errno::EIO));
-        assert!(ask(&parking, None, ready(Ok(()))).try_recv().is_ok());
+        let (hear, _) = ask(&parking, OnSignal::GoOn, async { panic!("on purpose") });
+        assert_eq!(hear.try_recv().unwrap(), Err(Errno::IO));
+        assert!(ask(&parking, OnSignal::GoOn, ready(Ok(()))).0.try_recv().is_ok());
     }
 
     #[test]
     fn no_more_requests_wait_than_there_are_places() {
         let parking = parking();
-        let waiting: Vec<_> = (0..PARKED_MAX).map(|_| ask(&parking, None, pending())).collect();
-        assert_eq!(ask(&parking, None, pending()).try_recv().unwrap(), Err(Errno::ENOSPC));
-        assert!(waiting.iter().all(|hear| hear.try_recv() == Err(mpsc::TryRecvError::Empty)));
+        let waiting: Vec<_> = (0..PARKED_MAX).map(|_| ask(&parking, OnSignal::GoOn, pending())).collect();
+        assert_eq!(ask(&parking, OnSignal::GoOn, pending()).0.try_recv().unwrap(), Err(Errno::NOSPC));
+        assert!(waiting.iter().all(|(hear, _)| hear.try_recv() == Err(mpsc::TryRecvError::Empty)));
     }
 
     #[test]
     fn a_refusal_reaches_the_program_as_its_errno() {
         let shortage = Shortage { capacity: 1, used: 1, wanted: 1, waited: Duration::ZERO };
-        let hear = ask(&parking(), None, ready(Err(Refusal::NoSpace(shortage))));
-        assert_eq!(hear.try_recv().unwrap(), Err(Errno::ENOSPC));
+        let (hear, _) = ask(&parking(), OnSignal::GiveUp, ready(Err(Refusal::NoSpace(shortage))));
+        assert_eq!(hear.try_recv().unwrap(), Err(Errno::NOSPC));
     }
 }

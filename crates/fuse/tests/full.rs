@@ -11,10 +11,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Mounted, mounted, needs_fuse, small_pool, until};
+use common::{Mounted, mounted_with, needs_fuse, options, small_pool, until};
 use vfs::Vfs;
 
 const MIB: usize = 1 << 20;
+
+/// Writes come to us: what is passed through does not wait for space.
+fn mounted(vfs: Vfs) -> Mounted {
+    mounted_with(vfs, &fuse::Options { passthrough: false, ..options() })
+}
 
 /// Writes until the pool is full; returns what was written, in MiB.
 fn fill(mount: &Mounted, name: &str) -> usize {

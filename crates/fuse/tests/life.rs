@@ -40,7 +40,7 @@ fn a_panic_unmounts() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().to_owned();
     let panicked = thread::spawn(move || {
-        let _mount = Mount::new(pool(), &path, &options()).unwrap();
+        let _mount = Mount::new(&pool(), &path, &options()).unwrap();
         panic!("on purpose");
     });
     assert!(panicked.join().is_err());
@@ -81,7 +81,7 @@ fn an_unmount_from_outside_ends_the_mount_and_spares_what_is_mounted_there_next(
     let mount = mounted(pool());
     assert_eq!(unmount_path(mount.point()).unwrap(), Unmounted::Clean);
     mount.mount.wait();
-    let second = Mount::new(pool(), mount.point(), &options()).unwrap();
+    let second = Mount::new(&pool(), mount.point(), &options()).unwrap();
     assert_eq!(mount.mount.unmount().unwrap(), Unmounted::Already);
     assert_eq!(kinds_at(second.point()), ["fuse.tidemill"]);
 }
@@ -111,7 +111,7 @@ fn a_mount_point_that_does_not_fit_is_refused_by_what_is_wrong() {
     needs_fuse!();
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    let refused = |point: PathBuf| Mount::new(pool(), &point, &options()).unwrap_err();
+    let refused = |point: PathBuf| Mount::new(&pool(), &point, &options()).unwrap_err();
     assert!(matches!(refused(at("none")), MountError::Missing { .. }));
     fs::write(at("file"), b"").unwrap();
     assert!(matches!(refused(at("file")), MountError::NotDirectory { .. }));
@@ -150,7 +150,7 @@ fn a_pool_is_undone_from_any_thread_with_what_is_mounted_just_then() {
     let runtime = RuntimeDir::at(root.path().join("run")).unwrap();
     let claim = runtime.claim("short").unwrap();
     let undo = claim.undo();
-    let mount = Mount::new(pool(), claim.mount_point(), &fuse::Options::named("short")).unwrap();
+    let mount = Mount::new(&pool(), claim.mount_point(), &fuse::Options::named("short")).unwrap();
     thread::spawn(move || undo.act()).join().unwrap();
     assert!(kinds_at(mount.point()).is_empty());
     assert!(!runtime.path().join("short").exists());
@@ -240,8 +240,8 @@ fn child() {
     fs::write(root.join("staging/data"), b"x").unwrap();
     let options = fuse::Options::named(claim.name());
     let vfs = pool();
-    let _own = Mount::new(vfs.clone(), claim.mount_point(), &options).unwrap();
-    let _users = Mount::new(vfs, &root.join("user"), &options).unwrap();
+    let _own = Mount::new(&vfs, claim.mount_point(), &options).unwrap();
+    let _users = Mount::new(&vfs, &root.join("user"), &options).unwrap();
     fs::write(root.join("user/file"), b"x").unwrap();
     fs::write(root.join("ready"), b"").unwrap();
     println!("\nready");
@@ -254,8 +254,9 @@ fn child_that_waits_for_itself() {
     let Some(root) = std::env::var_os(STUCK_CHILD).map(PathBuf::from) else { return };
     let claim = RuntimeDir::at(root.join("run")).unwrap().claim("stuck").unwrap();
     let vfs = common::small_pool(std::time::Duration::from_mins(10));
-    let options = fuse::Options::named(claim.name());
-    let mount = Mount::new(vfs.clone(), claim.mount_point(), &options).unwrap();
+    // Writes come to us: what is passed through does not wait for space.
+    let options = fuse::Options { passthrough: false, ..fuse::Options::named(claim.name()) };
+    let mount = Mount::new(&vfs, claim.mount_point(), &options).unwrap();
     let file = mount.point().join("file");
     // More than there is room for: the writer waits for space, for longer than this test.
     thread::spawn(move || fs::write(file, vec![1; 100 << 20]));
@@ -335,7 +336,7 @@ fn the_mount_of_a_killed_process_can_be_unmounted_by_path() {
     child.kill().unwrap();
     child.wait().unwrap();
     let user = root.path().join("user");
-    let error = Mount::new(pool(), &user, &options()).unwrap_err();
+    let error = Mount::new(&pool(), &user, &options()).unwrap_err();
     assert!(matches!(error, MountError::Mounted { .. }), "{error}");
     unmount_path(&user).unwrap();
     assert_eq!(fs::read_dir(&user).unwrap().count(), 0);

@@ -60,7 +60,7 @@ impl Ground {
     /// A mount that is refused although it looked possible (containers do that) becomes staging if the form was ours to
     /// choose; `choice` then says so.
     /// From the first trace on that it leaves, `last_resort` knows what to remove.
-    pub async fn prepare(
+    pub fn prepare(
         order: &Order,
         choice: &mut Choice,
         memory: ByteSize,
@@ -72,7 +72,7 @@ impl Ground {
         last_resort.arm(Some(Remains { undo: claim.undo(), mark: mark(&order.run_id) }));
         let pool = embedded_pool(memory, order.space_wait)?;
         let mount = match choice.mode {
-            Mode::Mount => mount(&pool, &claim, order, choice).await?,
+            Mode::Mount => mount(&pool, &claim, order, choice)?,
             _ => None,
         };
         let ram_disk = if mount.is_some() { None } else { Some(make_ram_disk(&mut claim)?) };
@@ -97,18 +97,14 @@ impl Ground {
 }
 
 /// Mounts the pool; none if the mount was refused and the form was ours to choose.
-async fn mount(pool: &Vfs, claim: &Claim, order: &Order, choice: &mut Choice) -> Result<Option<Mount>, Problem> {
-    // Another session than ours, so that its kernel is told what we change.
-    let session = pool.another().await.map_err(|refusal| Problem::new(format!("the pool: {refusal}")))?;
-    // What a failed attempt left is removed beside the mount, and the next attempt must not see it.
+fn mount(pool: &Vfs, claim: &Claim, order: &Order, choice: &mut Choice) -> Result<Option<Mount>, Problem> {
     let options = fuse::Options {
-        cache_for: Duration::ZERO,
         passthrough: order.passthrough,
         // The one mount's kernel sees all locks of tools.
         pool_locks: false,
         ..fuse::Options::named(claim.name())
     };
-    match Mount::new(session, claim.mount_point(), &options) {
+    match Mount::new(pool, claim.mount_point(), &options) {
         Err(error) if order.storage == Storage::Auto => {
             *choice = Choice { mode: Mode::Staging, line: format!("RAM-disk staging, since {error}") };
             Ok(None)

@@ -75,7 +75,7 @@ pub async fn run(
 /// The pool, and the way to it.
 async fn stand(order: &Order, prepared: &mut Prepared, last_resort: &LastResort) -> Result<Ground, Vec<Problem>> {
     let ground = Ground::prepare(order, &mut prepared.choice, prepared.memory, last_resort);
-    ground.await.map_err(|problem| vec![problem])
+    ground.map_err(|problem| vec![problem])
 }
 
 /// The report before anything ran.

@@ -63,9 +63,10 @@ pub fn mounted(vfs: Vfs) -> Mounted {
     mounted_with(vfs, &options())
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "tests read better so")]
 pub fn mounted_with(vfs: Vfs, options: &Options) -> Mounted {
     let directory = tempfile::tempdir().unwrap();
-    let mount = Mount::new(vfs, directory.path(), options).unwrap();
+    let mount = Mount::new(&vfs, directory.path(), options).unwrap();
     Mounted { mount, directory }
 }
 

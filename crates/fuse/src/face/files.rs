@@ -1,0 +1,89 @@
+//! Open files: made, opened, read, written, closed.
+
+use std::sync::Arc;
+
+use kernel::{Operation, Reply};
+use placement::FileId;
+use rustix::{fs::OFlags, io::Errno};
+use vfs::Handle;
+use wire::{LockStyle, OpenFlags, WritePlace};
+
+use super::{Caller, Face, names::new_mode};
+use crate::translate;
+
+impl Face {
+    pub(super) fn files(&self, caller: Caller, operation: &Operation<'_>, reply: Reply) {
+        let (vfs, file) = (&self.vfs, caller.inode);
+        match *operation {
+            Operation::Open { flags, kill_set_id } => {
+                let flags = OpenFlags { kill_set_id, ..self.open_flags(flags) };
+                self.open(file, flags, reply);
+            }
+            Operation::Create { name, flags, mode, umask, kill_set_id } => {
+                let flags = OpenFlags { kill_set_id, ..self.open_flags(flags) };
+                let made = vfs.create(file, name, new_mode(mode, umask), caller.owner, flags);
+                self.serve("create", made, reply, self.created(flags));
+            }
+            Operation::Tmpfile { flags, mode, umask } => {
+                let linkable = !OFlags::from_bits_retain(flags).contains(OFlags::EXCL);
+                let flags = OpenFlags { exclusive: false, ..self.open_flags(flags) };
+                let made = vfs.create_unnamed(file, new_mode(mode, umask), caller.owner, flags, linkable);
+                self.serve("tmpfile", made, reply, self.created(flags));
+            }
+            Operation::Read { handle, offset, size, .. } => {
+                self.counters.read(size);
+                self.serve("read", vfs.read(Handle(handle), offset, size), reply, |reply, bytes| reply.data(&bytes));
+            }
+            Operation::Write { handle, offset, data, from_cache: true, .. } => {
+                self.counters.write(data.len());
+                let written = vfs.write_back(Handle(handle), offset, self.buffers.copy(data));
+                self.serve("write", written, reply, Reply::written);
+            }
+            Operation::Write { handle, offset, data, flags, kill_set_id, .. } => {
+                self.counters.write(data.len());
+                let append = translate::open_flags(flags).append;
+                let place = if append { WritePlace::End } else { WritePlace::At(offset) };
+                let written = vfs.write_placed(Handle(handle), place, self.buffers.copy(data), kill_set_id);
+                self.serve("write", written, reply, Reply::written);
+            }
+            Operation::Release { handle, .. } => {
+                self.known.leave(file);
+                self.complete("close", vfs.close(Handle(handle)), reply);
+            }
+            // Nothing is held back; but a process that closes any descriptor of a file loses its locks there.
+            Operation::Flush { lock_owner, .. } if self.manners.pool_locks => {
+                self.complete("flush", vfs.unlock_all(file, lock_owner, LockStyle::EVERYWHERE), reply);
+            }
+            Operation::Flush { .. } => reply.error(Errno::NOSYS.raw_os_error()),
+            _ => unreachable!("only operations on open files come here"),
+        }
+    }
+
+    /// Who can pass a file through can use a whole one.
+    fn open_flags(&self, flags: u32) -> OpenFlags {
+        OpenFlags { whole: self.known.passes_through(), ..translate::open_flags(flags) }
+    }
+
+    fn open(&self, file: FileId, flags: OpenFlags, reply: Reply) {
+        let known = Arc::clone(&self.known);
+        // Carried through: an open that was given up after it came about would stay open for ever.
+        self.carry_through("open", self.vfs.open(file, flags), reply, move |reply, handle| {
+            if !reply.opened(known.enter(file, handle, flags)) {
+                known.undo(file, handle);
+            }
+        });
+    }
+
+    /// Answers with a file that was made and opened.
+    fn created(&self, flags: OpenFlags) -> impl FnOnce(Reply, (wire::Attributes, Handle)) + Send + use<> {
+        let (known, manners) = (Arc::clone(&self.known), self.manners);
+        move |reply, (found, handle)| {
+            let opened = known.enter(found.file, handle, flags);
+            known.gained(found.file);
+            if !reply.created(&manners.entry(&found), opened) {
+                known.undo(found.file, handle);
+                known.lost(found.file, 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What one kernel knows of the pool's inodes and holds open, kept so that our answers fit what it was told before.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use kernel::{Notifier, Opened};
+use parking_lot::Mutex;
+use placement::FileId;
+use vfs::{Handle, Vfs};
+use wire::OpenFlags;
+
+use crate::{
+    lookups::Lookups,
+    opens::{Opens, Way},
+    park::Parking,
+    through::{Held, Through},
+};
+
+/// No listing is on its way for longer: the kernel digests it in the system call that asked.
+const LISTED_LATELY: Duration = Duration::from_secs(1);
+
+/// How files are opened that are not passed through.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ordinary {
+    /// Whether files opened only for writing bypass the page cache.
+    pub(crate) direct_writes: bool,
+    /// Whether closing a file must be told.
+    pub(crate) flush: bool,
+}
+
+/// One kernel's inodes.
+#[derive(Debug)]
+pub(crate) struct Known {
+    ordinary: Ordinary,
+    lookups: Lookups,
+    opens: Mutex<Opens<Arc<Held>>>,
+    through: Through,
+    /// When a listing with inodes was answered last.
+    listed: Mutex<Option<Instant>>,
+    notifier: Notifier,
+    vfs: Vfs,
+    parking: Arc<Parking>,
+}
+
+impl Known {
+    /// Of the kernel that `notifier` reaches, with the session `vfs` behind it.
+    pub(crate) fn new(
+        ordinary: Ordinary,
+        through: Through,
+        notifier: Notifier,
+        vfs: Vfs,
+        parking: Arc<Parking>,
+    ) -> Self {
+        Self {
+            ordinary,
+            lookups: Lookups::default(),
+            opens: Mutex::default(),
+            through,
+            listed: Mutex::default(),
+            notifier,
+            vfs,
+            parking,
+        }
+    }
+
+    /// Whether files can be passed through.
+    pub(crate) fn passes_through(&self) -> bool {
+        self.through.is_on()
+    }
+
+    /// Where the kernel is told what to forget.
+    pub(crate) fn notifier(&self) -> &Notifier {
+        &self.notifier
+    }
+
+    /// Whether the kernel knows `file`, or is about to.
+    pub(crate) fn is_known(&self, file: FileId) -> bool {
+        self.lookups.has(file)
+    }
+
+    /// The kernel is about to be told of names with their inodes, by a listing.
+    pub(crate) fn lists(&self) {
+        *self.listed.lock() = Some(Instant::now());
+    }
+
+    /// Whether a listing may still be on its way into the kernel.
+    pub(crate) fn listed_lately(&self) -> bool {
+        self.listed.lock().is_some_and(|at| at.elapsed() < LISTED_LATELY)
+    }
+
+    /// The kernel is about to be told of `file` once more.
+    pub(crate) fn gained(&self, file: FileId) {
+        self.lookups.gained(file);
+    }
+
+    /// The kernel gives lookups back, or was not told after all. With the last it knows `file` no more.
+    pub(crate) fn lost(&self, file: FileId, lookups: u64) {
+        if self.lookups.lost(file, lookups) {
+            self.opens.lock().forgotten(file);
+            self.parking.run("forget", self.vfs.forgotten(file));
+        }
+    }
+
+    /// How the kernel is to treat a file that was opened. Called before it is told.
+    pub(crate) fn enter(&self, file: FileId, handle: Handle, flags: OpenFlags) -> Opened {
+        let way = self.opens.lock().enter(file, || self.through.offer(&self.vfs, handle, flags));
+        let opened = Opened { handle: handle.0, no_flush: !self.ordinary.flush, ..Opened::default() };
+        match way {
+            Way::Through(held) => {
+                self.forget_attributes(file, flags);
+                Opened { backing: Some(held.id), ..opened }
+            }
+            Way::Ordinary { outdated } => {
+                let direct = self.vfs.is_whole(handle) || self.vfs.shared(handle) || self.ordinary.is_direct(flags);
+                Opened { direct, parallel_direct_writes: direct, keep_cache: !direct && !outdated, ..opened }
+            }
+        }
+    }
+
+    /// The kernel has let go of one open of `file`.
+    pub(crate) fn leave(&self, file: FileId) {
+        let held = self.opens.lock().leave(file);
+        // Closing a backing is a system call: not under the lock. Before the pool closes the file: a pinned one stays whole.
+        drop(held);
+    }
+
+    /// The kernel was not told of an open after all.
+    pub(crate) fn undo(&self, file: FileId, handle: Handle) {
+        self.leave(file);
+        self.parking.run("close", self.vfs.close(handle));
+    }
+
+    /// Stores into a mapping of a backing change its times without the kernel's noticing: what it holds must not last.
+    fn forget_attributes(&self, file: FileId, flags: OpenFlags) {
+        if flags.write
+            && let Err(error) = self.notifier.drop_attributes(file.0)
+        {
+            tracing::trace!("attributes of {file} are not dropped: {error}");
+        }
+    }
+}
+
+impl Ordinary {
+    /// Files opened only for writing go past the page cache: that saves a copy and the second home of every temporary. Such a
+    /// file cannot be mapped through that descriptor anyway, and the kernel drops cached pages that a direct write overlaps. So
+    /// do whole files, whose bytes others may write past this kernel, and those that another mount has open, which would wait for
+    /// each other's pages. All others keep what is cached from open to open: the
+    /// kernel knows of every change through this mount, and is told of those beside it.
+    fn is_direct(self, flags: OpenFlags) -> bool {
+        self.direct_writes && flags.write && !flags.read
+    }
+}

@@ -1,0 +1,71 @@
+//! How often each inode was handed to the kernel: when it has given all of them back, it knows the inode no more.
+//!
+//! Counted before the answer is sent, so a count is never behind the kernel's own.
+
+use std::collections::{HashMap, hash_map::Entry};
+
+use parking_lot::Mutex;
+use placement::FileId;
+
+/// A power of two, well above the threads that serve requests.
+const SHARDS: usize = 32;
+
+/// The inodes that one kernel knows.
+#[derive(Debug)]
+pub(crate) struct Lookups {
+    shards: Box<[Mutex<HashMap<FileId, u64>>]>,
+}
+
+impl Default for Lookups {
+    fn default() -> Self {
+        Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+    }
+}
+
+impl Lookups {
+    /// The kernel is about to be told of `file`.
+    pub(crate) fn gained(&self, file: FileId) {
+        *self.shard(file).lock().entry(file).or_default() += 1;
+    }
+
+    /// The kernel gives back `count` of its lookups; says whether that were all. The root is known for ever.
+    pub(crate) fn lost(&self, file: FileId, count: u64) -> bool {
+        let mut shard = self.shard(file).lock();
+        let Entry::Occupied(mut known) = shard.entry(file) else { return false };
+        *known.get_mut() = known.get().saturating_sub(count);
+        let gone = *known.get() == 0;
+        if gone {
+            known.remove();
+        }
+        gone
+    }
+
+    /// Whether the kernel has lookups of `file`.
+    pub(crate) fn has(&self, file: FileId) -> bool {
+        self.shard(file).lock().contains_key(&file)
+    }
+
+    /// The counter's low bits differ from file to file, the partition's are mixed in.
+    fn shard(&self, file: FileId) -> &Mutex<HashMap<FileId, u64>> {
+        let mixed = file.0 ^ (file.0 >> 48);
+        &self.shards[usize::try_from(mixed % SHARDS as u64).expect("below the number of shards")]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_inode_is_known_until_every_lookup_is_given_back() {
+        let lookups = Lookups::default();
+        let file = FileId(77);
+        lookups.gained(file);
+        lookups.gained(file);
+        lookups.gained(FileId(78));
+        assert!(!lookups.lost(file, 1));
+        lookups.gained(file);
+        assert!(lookups.lost(file, 2));
+        assert!(!lookups.lost(file, 1), "what is not known cannot be forgotten");
+    }
+}

@@ -1,0 +1,71 @@
+//! Making the kernel forget what it keeps and may keep no longer.
+//!
+//! A change that was made elsewhere is answered only when every kernel that keeps what it changed was told:
+//!
+//! ```text
+//!   node: "forget these" ----> here ----> notices written to this mount's device ----> the kernel has forgotten
+//! ```
+//!
+//! No notice takes a lock of a directory: names are not dropped one by one, but all get older than the connection's new epoch
+//! and are asked for again when they are used. So storms of renames from several mounts cannot block each other here.
+
+use std::{
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use kernel::Notifier;
+use placement::FileId;
+use wire::Recall;
+
+use crate::known::Known;
+
+/// A kernel that has been handed an inode takes it in within this time, or never.
+const ARRIVAL_WAIT: Duration = Duration::from_secs(1);
+/// After names were recalled a listing that was answered before may still be on its way into the kernel for this long.
+const LISTING_ARRIVAL: Duration = Duration::from_millis(50);
+
+/// Tells the kernel of `known` what to forget.
+pub(crate) fn hear(known: &Arc<Known>, recalls: &[Recall]) {
+    let notifier = known.notifier();
+    let mut names = false;
+    for recall in recalls {
+        match *recall {
+            Recall::Attributes(file) => until_known(known, file, || notifier.drop_attributes(file.0)),
+            Recall::Bytes(file) => until_known(known, file, || notifier.drop_bytes(file.0, 0, 0)),
+            Recall::Names(directory) => {
+                names = true;
+                // Its listing is kept like the bytes of a file.
+                until_known(known, directory, || notifier.drop_bytes(directory.0, 0, 0));
+            }
+        }
+    }
+    if names {
+        new_epoch(notifier);
+        if known.listed_lately() {
+            thread::sleep(LISTING_ARRIVAL);
+            new_epoch(notifier);
+        }
+    }
+}
+
+fn new_epoch(notifier: &Notifier) {
+    if let Err(error) = notifier.new_epoch() {
+        tracing::debug!("names are not forgotten: {error}");
+    }
+}
+
+/// An inode that the kernel does not know yet may be in an answer that is on its way there: then the notice is repeated until it
+/// has arrived, or was given back.
+fn until_known(known: &Known, file: FileId, notice: impl Fn() -> std::io::Result<bool>) {
+    let begin = Instant::now();
+    loop {
+        match notice() {
+            Ok(true) => return,
+            Ok(false) if !known.is_known(file) || begin.elapsed() > ARRIVAL_WAIT => return,
+            Ok(false) => thread::yield_now(),
+            Err(error) => return tracing::debug!("{file} is not forgotten: {error}"),
+        }
+    }
+}
