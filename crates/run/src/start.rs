@@ -38,7 +38,7 @@ pub async fn run(
     let begun = Instant::now();
     let mut prepared = prepare(&order)?;
     let ground =
-        if prepared.choice.mode == Mode::None { None } else { Some(stand(&order, &mut prepared, last_resort).await?) };
+        if prepared.choice.mode == Mode::None { None } else { Some(stand(&order, &mut prepared, last_resort)?) };
     let flow = order.flow.clone();
     let workspace = ground.as_ref().map(|ground| ground.workspace(flow.clone(), cancel.clone()));
     if let Some(workspace) = &workspace {
@@ -73,7 +73,7 @@ pub async fn run(
 }
 
 /// The pool, and the way to it.
-async fn stand(order: &Order, prepared: &mut Prepared, last_resort: &LastResort) -> Result<Ground, Vec<Problem>> {
+fn stand(order: &Order, prepared: &mut Prepared, last_resort: &LastResort) -> Result<Ground, Vec<Problem>> {
     let ground = Ground::prepare(order, &mut prepared.choice, prepared.memory, last_resort);
     ground.map_err(|problem| vec![problem])
 }
