@@ -34,8 +34,12 @@ impl Watches {
 
     fn among(&self, live: u32, session: Session) -> Asker {
         let mut asker = Asker::alone(session);
-        for watcher in (0..Watcher::MAX).filter(|number| live & 1 << number != 0).filter_map(Watcher::new) {
-            if self.sessions[watcher.number()].load(SeqCst) == session.0 {
+        let mut left = live;
+        while left != 0 {
+            let number = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let watcher = Watcher::new(number).expect("only these are given");
+            if self.sessions[number].load(SeqCst) == session.0 {
                 asker.watcher = Some(watcher);
             } else {
                 asker.others = asker.others.with(watcher);
