@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import struct
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from calls import AT_SYMLINK_NOFOLLOW, UTIME_NOW, UTIME_OMIT, edge, in_child, opened, outcome, set_times
@@ -28,16 +30,18 @@ def tick() -> None:
         time.sleep(0.001)
 
 
-def moved(path: str, work: object, *args: object) -> str:
-    """Which of the times of a path a call moves."""
+def moved(path: str, work: Callable[..., object], *args: object) -> str:
+    """Which of the times of a path a call moves, or why it does not."""
     before = os.lstat(path)
     tick()
-    said = outcome(work, *args)
+    try:
+        work(*args)
+    except OSError as error:
+        return errno.errorcode[error.errno]
     after = os.lstat(path)
-    times = "".join(
+    return "".join(
         letter for letter, name in (("a", "st_atime_ns"), ("m", "st_mtime_ns"), ("c", "st_ctime_ns")) if getattr(after, name) != getattr(before, name)
     )
-    return f"{said if isinstance(said, str) else ''}{times}"
 
 
 def run(*words: str) -> list[object]:
@@ -299,26 +303,39 @@ def a_new_owner_loses_set_id_bits(_: Path) -> object:
     return seen
 
 
+# What another user may do with a file that all may write.
+BY_OTHERS: dict[str, Callable[[], object]] = {
+    "write": lambda: in_child_file(lambda file: os.write(file, b"x")),
+    "write of nothing": lambda: in_child_file(lambda file: os.write(file, b"")),
+    "ftruncate": lambda: in_child_file(lambda file: os.ftruncate(file, 3)),
+    "truncate": lambda: os.truncate("f", 4),
+    "open to truncate": lambda: os.close(os.open("f", os.O_WRONLY | os.O_TRUNC)),
+    "open to write": lambda: os.close(os.open("f", os.O_WRONLY)),
+    "write 100,000": lambda: in_child_file(lambda file: os.write(file, b"x" * 100_000)),
+}
+
+
+def after_others(bits: int) -> list[object]:
+    """The permissions of a file after others have done with it what they may."""
+    seen = []
+    for way, work in BY_OTHERS.items():
+        Path("f").write_bytes(b"12345")
+        os.chmod("f", bits)
+        seen.append([way, in_child(work, NOBODY), mode()])
+        os.unlink("f")
+    return seen
+
+
 @edge
 def a_write_by_another_user_loses_set_id_bits(place: Path) -> object:
     place.chmod(0o777)
-    ways = {
-        "write": lambda: in_child_file(lambda file: os.write(file, b"x")),
-        "write of nothing": lambda: in_child_file(lambda file: os.write(file, b"")),
-        "ftruncate": lambda: in_child_file(lambda file: os.ftruncate(file, 3)),
-        "truncate": lambda: os.truncate("f", 4),
-        "open to truncate": lambda: os.close(os.open("f", os.O_WRONLY | os.O_TRUNC)),
-        "open to write": lambda: os.close(os.open("f", os.O_WRONLY)),
-        "write 100,000": lambda: in_child_file(lambda file: os.write(file, b"x" * 100_000)),
-    }
-    seen = []
-    for bits in (0o6777, 0o2767, 0o4777, 0o1777):
-        for way, work in ways.items():
-            Path("f").write_bytes(b"12345")
-            os.chmod("f", bits)
-            seen.append([way, in_child(work, NOBODY), mode()])
-            os.unlink("f")
-    return seen
+    return [after_others(bits) for bits in (0o6777, 0o2777, 0o4777, 0o1777)]
+
+
+@edge
+def set_group_id_without_the_right_to_run(place: Path) -> object:
+    place.chmod(0o777)
+    return after_others(0o2767)
 
 
 def in_child_file(work: object) -> object:

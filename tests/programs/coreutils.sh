@@ -32,7 +32,7 @@ tail -c 11 numbers; tail -n +199999 numbers; sed -i '1d;$s/$/!/' t1; head -1 t1;
 ( cat tree/pipe > from_pipe & echo through > tree/pipe; wait ); cat from_pipe
 exec 9> lockfile; flock -n 9 && echo locked; (exec 8> lockfile; flock -n 8 || echo held); exec 9>&-; flock -n lockfile echo free
 mktemp -d -p . tmp.XXXXXXXX | wc -c; readlink -f tree/c/soft | sed "s|$PWD||"; realpath --relative-to=. tree/a/../c
-chmod -R g=u,o= tree/a; chown -R 7:8 tree/a; chgrp -h 9 tree/c/soft; look tree/a; du -a --apparent-size -b tree/a/b | sort
+chmod -R g=u,o= tree/a; chown -R 7:8 tree/a; chgrp -h 9 tree/c/soft; look tree/a; du -b tree/a/b/small tree/a/one | sort
 gzip -k9 numbers; gunzip -c numbers.gz | cmp - numbers && echo zipped
 timeout 0.2 tail -f every > followed || true; cat followed; test every -nt tree/a/one && echo newer; test tree/a/one -ef tree/a/one && echo itself
 rm -r moved; rm -rf tree plain deep; rmdir tmp.* ; find . -depth -name 'part.*' -delete; ls -A

@@ -14,8 +14,8 @@ echo change >> from/small; touch -d '2010-11-12 13:14:15.5' from/small; rm from/
 rsync -aHAX --delete --itemize-changes from/ rsynced/ | sort; look from > wanted; same rsynced
 rsync -aHAX --inplace --no-whole-file --checksum --itemize-changes from/ rsynced/; rsync -aHAXS --link-dest="$PWD/rsynced" from/ linked/; same_inode=$(stat -c %i rsynced/large); [ "$(stat -c %i linked/large)" = "$same_inode" ] && echo linked
 rm -r linked
-tar --xattrs --xattrs-include='*' --acls --sparse -cf all.tar from; mkdir untarred; tar --xattrs --xattrs-include='*' --acls -xpf all.tar -C untarred; same untarred/from
+tar --xattrs --xattrs-include='*' --acls --sparse --sort=name -cf all.tar from; mkdir untarred; tar --xattrs --xattrs-include='*' --acls -xpf all.tar -C untarred; same untarred/from
 tar --xattrs --acls --compare -f all.tar && echo compared; tar -tvf all.tar --numeric-owner | awk '{print $1, $2, $3, $6}' | sort
-tar -czf small.tgz -C from small sub; tar -tzf small.tgz | sort; tar --update -f all.tar from/small; cp -a from copied; same copied; mkdir unzipped; tar -xzf small.tgz -C unzipped --strip-components=1 --no-same-owner; ls -R unzipped
+tar --sort=name -czf small.tgz -C from small sub; tar -tzf small.tgz | sort; tar --update -f all.tar from/small; cp -a from copied; same copied; mkdir unzipped; tar -xzf small.tgz -C unzipped --strip-components=1 --no-same-owner; ls -R unzipped
 (cd from; find . -depth ! -name . -print0 | sort -z | cpio -o0 -H newc --quiet 2> /dev/null | wc -c || true) > /dev/null
 rm -r from rsynced untarred copied; ls
