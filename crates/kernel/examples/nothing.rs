@@ -37,7 +37,26 @@ const SHARDS: usize = 16;
 struct Inode {
     attributes: Attributes,
     bytes: Vec<u8>,
-    names: BTreeMap<Vec<u8>, u64>,
+    /// Of a directory: the inodes by name ...
+    names: HashMap<Vec<u8>, u64>,
+    /// ... and the names by inode: an inode's number is its place in listings.
+    order: BTreeMap<u64, Vec<u8>>,
+}
+
+impl Inode {
+    /// Gives a name to an inode, and returns which one had it before.
+    fn enter(&mut self, name: &[u8], number: u64) -> Option<u64> {
+        let replaced = self.names.insert(name.to_vec(), number);
+        replaced.map(|gone| self.order.remove(&gone));
+        self.order.insert(number, name.to_vec());
+        replaced
+    }
+
+    fn leave(&mut self, name: &[u8]) -> Answer<u64> {
+        let number = self.names.remove(name).ok_or(Errno::NOENT)?;
+        self.order.remove(&number);
+        Ok(number)
+    }
 }
 
 /// Inodes by number, in several tables.
@@ -78,7 +97,7 @@ impl Nothing {
             changed: now,
             ..Attributes::default()
         };
-        let inode = Inode { attributes, bytes: Vec::new(), names: BTreeMap::new() };
+        let inode = Inode { attributes, bytes: Vec::new(), names: HashMap::new(), order: BTreeMap::new() };
         self.shard(number).write().insert(number, Arc::new(Mutex::new(inode)));
         attributes
     }
@@ -99,19 +118,19 @@ impl Nothing {
             return Err(Errno::EXIST);
         }
         let made = self.make(mode, request.uid, request.gid);
-        parent.names.insert(name.to_vec(), made.inode);
+        parent.enter(name, made.inode);
         Ok(entry(made))
     }
 
     fn remove(&self, parent: u64, name: &[u8]) -> Answer<()> {
-        let number = self.get(parent)?.lock().names.remove(name).ok_or(Errno::NOENT)?;
+        let number = self.get(parent)?.lock().leave(name)?;
         self.shard(number).write().remove(&number);
         Ok(())
     }
 
     fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8])) -> Answer<()> {
-        let number = self.get(from.0)?.lock().names.remove(from.1).ok_or(Errno::NOENT)?;
-        let replaced = self.get(to.0)?.lock().names.insert(to.1.to_vec(), number);
+        let number = self.get(from.0)?.lock().leave(from.1)?;
+        let replaced = self.get(to.0)?.lock().enter(to.1, number);
         if let Some(gone) = replaced {
             self.shard(gone).write().remove(&gone);
         }
@@ -152,10 +171,9 @@ impl Nothing {
         let mut listing = Listing::new(size);
         let directory = self.get(number)?;
         let directory = directory.lock();
-        let start = usize::try_from(offset).map_err(|_| Errno::INVAL)?;
-        for (at, (name, inode)) in directory.names.iter().enumerate().skip(start) {
+        for (inode, name) in directory.order.range(offset + 1..) {
             let told = self.attributes(*inode)?;
-            let name = Name { inode: *inode, next: at as u64 + 1, mode: told.mode, name };
+            let name = Name { inode: *inode, next: *inode, mode: told.mode, name };
             if !(if plus { listing.push_with_entry(name, &entry(told)) } else { listing.push(name) }) {
                 break;
             }
