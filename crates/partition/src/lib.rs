@@ -56,6 +56,8 @@ mod grants_test;
 #[cfg(test)]
 mod inode_test;
 #[cfg(test)]
+mod intent_test;
+#[cfg(test)]
 mod partition_test;
 #[cfg(test)]
 mod whole_test;
