@@ -288,7 +288,9 @@ fn a_link_needs_a_file_with_a_name() {
 #[test]
 fn a_full_directory_is_split_before_it_takes_one_more() {
     let mut bench = Bench::new();
-    (0..7).for_each(|number| drop(bench.create(ROOT, &format!("n{number}"), NewKind::File)));
+    for number in 0..7 {
+        bench.create(ROOT, &format!("n{number}"), NewKind::File);
+    }
     bench.one(prepare(1, vec![put("f", ELSEWHERE)])).unwrap();
     let full = Err(Refusal::Split { directory: ROOT, bits: 0 });
     assert_eq!(bench.other(create(ROOT, "g", NewKind::File)), full, "the entry that may come counts");
@@ -326,7 +328,9 @@ fn a_fragment_has_the_entries_of_its_directory_under_their_cookies() {
         other => panic!("{other:?}"),
     };
     assert_eq!(listed, entries);
-    (0..20).for_each(|number| drop(bench.create(made[0], &format!("n{number}"), NewKind::File)));
+    for number in 0..20 {
+        bench.create(made[0], &format!("n{number}"), NewKind::File);
+    }
     let inner = bench.create(made[0], "d", NewKind::Directory);
     assert_eq!(bench.other(Command::Parent { directory: inner }), Ok(Answer::Parent(ELSEWHERE)));
     let Ok(Answer::Attributes(found)) = bench.other(Command::Stat { file: inner }) else { panic!() };

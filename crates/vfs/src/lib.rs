@@ -62,6 +62,8 @@ mod model_test;
 #[cfg(test)]
 mod pool_test;
 #[cfg(test)]
+mod replay_test;
+#[cfg(test)]
 mod semantics_test;
 #[cfg(test)]
 mod share_test;

@@ -219,7 +219,9 @@ impl Tree {
                 return self.get(place).map(Thing::id) == Some(*found);
             }
             (Action::List(directory), Seen::Entries(found)) => {
-                found.iter().for_each(|(name, id)| self.learn((directory, name), *id));
+                for (name, id) in found {
+                    self.learn((directory, name), *id);
+                }
                 let there: Vec<(String, FileId)> =
                     self.entries[&directory].iter().map(|(name, thing)| (name.clone(), thing.id())).collect();
                 return there == *found;
@@ -303,17 +305,15 @@ fn search(
 /// The trees after an operation that is answered so. One without an answer may have been done or not.
 fn outcomes(tree: &Tree, event: &Event) -> Vec<Tree> {
     let mut next = tree.clone();
-    match &event.ended {
-        Some((_, answer)) => next.does(event.action, answer).then_some(next).into_iter().collect(),
-        None => {
-            let guess = match event.action {
-                Action::Create(_) | Action::MakeDirectory(_) => Seen::File(UNKNOWN),
-                _ => Seen::Nothing,
-            };
-            let done = next.does(event.action, &Ok(guess)).then_some(next);
-            [Some(tree.clone()), done].into_iter().flatten().collect()
-        }
+    if let Some((_, answer)) = &event.ended {
+        return next.does(event.action, answer).then_some(next).into_iter().collect();
     }
+    let guess = match event.action {
+        Action::Create(_) | Action::MakeDirectory(_) => Seen::File(UNKNOWN),
+        _ => Seen::Nothing,
+    };
+    let done = next.does(event.action, &Ok(guess)).then_some(next);
+    [Some(tree.clone()), done].into_iter().flatten().collect()
 }
 
 /// Stands for the id of what a client made that died before it was told, until somebody sees it.

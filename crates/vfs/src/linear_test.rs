@@ -19,9 +19,9 @@ use wire::{Outcome, Refusal, RenameMode, Session};
 /// No call of a client takes more polls; one that does never ends.
 const POLLS_MAX: u32 = 200_000;
 /// No time passes between tries: polls are the only clock here.
-const EAGER: Patience = Patience { tries: 16, pause_first: Duration::ZERO, pause_max: Duration::ZERO };
+pub const EAGER: Patience = Patience { tries: 16, pause_first: Duration::ZERO, pause_max: Duration::ZERO };
 
-struct Dice(u64);
+pub struct Dice(pub u64);
 
 impl Dice {
     fn below(&mut self, end: usize) -> usize {
@@ -58,7 +58,7 @@ fn node_of(split: u32) -> Arc<Node> {
 }
 
 /// What is there before: three directories, each with a file, a directory and, in one, a second name of a file elsewhere.
-async fn furnish(vfs: &Vfs, tree: &mut Tree) {
+pub async fn furnish(vfs: &Vfs, tree: &mut Tree) {
     for top in ["a", "b", "c"] {
         let directory = vfs.make_directory(FileId::ROOT, top.as_bytes(), 0o755, OWNER).await.unwrap().file;
         tree.put(FileId::ROOT, top, Thing::Directory(directory));
@@ -73,7 +73,7 @@ async fn furnish(vfs: &Vfs, tree: &mut Tree) {
     tree.put(b, "y", Thing::File(file));
 }
 
-fn draw(dice: &mut Dice, tree: &Tree) -> Action {
+pub fn draw(dice: &mut Dice, tree: &Tree) -> Action {
     let directories = &tree.directories;
     // Few places, so that operations meet.
     let mut place = || (directories[dice.below(directories.len().min(6))], dice.pick(&["x", "y", "d"]));
@@ -133,17 +133,17 @@ async fn listed(vfs: &Vfs, directory: FileId) -> Outcome<Vec<(String, FileId)>> 
     Ok(all)
 }
 
-type Doing = Pin<Box<dyn Future<Output = Outcome<Seen>>>>;
+pub type Doing = Pin<Box<dyn Future<Output = Outcome<Seen>>>>;
 
 /// A client with what it still wants to do, and what it is doing.
-struct Actor {
-    vfs: Vfs,
-    todo: Vec<Action>,
-    doing: Option<(usize, Doing)>,
+pub struct Actor {
+    pub vfs: Vfs,
+    pub todo: Vec<Action>,
+    pub doing: Option<(usize, Doing)>,
 }
 
 /// Polls until it is done; nobody else moves.
-fn now<T>(future: impl Future<Output = T>) -> T {
+pub fn now<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     for _ in 0..POLLS_MAX {
         if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -154,7 +154,7 @@ fn now<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// Lets all clients do what they want, one poll at a time, in an order by dice.
-fn run(actors: &mut Vec<Actor>, dice: &mut Dice, dies: bool) -> (Vec<Event>, Vec<Session>) {
+pub fn run(actors: &mut Vec<Actor>, dice: &mut Dice, dies: bool) -> (Vec<Event>, Vec<Session>) {
     let (mut history, mut dead, mut clock): (Vec<Event>, Vec<Session>, usize) = (Vec::new(), Vec::new(), 0);
     let death = if dies { dice.below(120) } else { usize::MAX };
     while !actors.is_empty() {
@@ -186,8 +186,9 @@ fn run(actors: &mut Vec<Actor>, dice: &mut Dice, dies: bool) -> (Vec<Event>, Vec
 }
 
 /// An operation a line.
-fn told(history: &[Event]) -> String {
-    history.iter().map(|event| format!("{event:?}\n")).collect()
+pub fn told(history: &[Event]) -> String {
+    let lines: Vec<String> = history.iter().map(|event| format!("{event:?}")).collect();
+    lines.join("\n")
 }
 
 fn why(refusal: &Refusal) -> Why {
@@ -204,7 +205,7 @@ fn why(refusal: &Refusal) -> Why {
 }
 
 /// What is left is looked at by one who comes after all: it must fit as well.
-fn look_around(vfs: &Vfs, tree: &Tree, history: &mut Vec<Event>) {
+pub fn look_around(vfs: &Vfs, tree: &Tree, history: &mut Vec<Event>) {
     let made = history.iter().filter_map(|event| match (&event.action, &event.ended) {
         (Action::MakeDirectory(_), Some((_, Ok(Seen::File(made))))) => Some(*made),
         _ => None,

@@ -1,0 +1,136 @@
+//! A partition can be put down and taken up again between any two commands, and done all over again: it answers the same.
+
+use crate::{linear_model::*, linear_test::*, pool_test::*};
+use client::{Connection, twin::Stepped};
+use node::Reply;
+use parking_lot::Mutex;
+use partition::{Partition, Settings};
+use placement::{FileId, NodeId, PartitionId, PartitionMap};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+use wire::{
+    Answer, Body, Command, Failure, Object, Outcome, Owner, Refusal, Request, Session, Stamp, Timestamp, Usage, Welcome,
+};
+
+const PARTITIONS: u16 = 8;
+
+/// What a partition was asked, and what it said.
+struct Done {
+    stamp: Option<Stamp>,
+    command: Command,
+    now: Timestamp,
+    answer: Outcome<Answer>,
+}
+
+#[derive(Default)]
+struct Journal(Vec<Done>);
+
+/// Partitions without a node. Each is written down and read again before every command.
+struct Bare {
+    partitions: Vec<Mutex<(Partition, Journal)>>,
+    settings: Settings,
+    sessions: AtomicU64,
+    clock: AtomicU64,
+}
+
+impl Bare {
+    fn new(split_entries: u32) -> Arc<Self> {
+        let settings = Settings { split_entries, ..Settings::new(7, STRIPE) };
+        let partitions = (0..PARTITIONS).map(|id| Mutex::new((empty(id, settings), Journal::default()))).collect();
+        Arc::new(Self { partitions, settings, sessions: AtomicU64::new(0), clock: AtomicU64::new(0) })
+    }
+
+    fn meta(&self, partition: PartitionId, stamp: Option<Stamp>, command: Command) -> Outcome<Answer> {
+        let secs = self.clock.fetch_add(1, Relaxed).cast_signed();
+        let now = Timestamp { secs, nanos: 0 };
+        let mut held = self.partitions[usize::from(partition.0)].lock();
+        let (partition, journal) = &mut *held;
+        let mut copy = copied(partition);
+        let answer = partition.apply(stamp, command.clone(), now);
+        assert_eq!(
+            copy.apply(stamp, command.clone(), now),
+            answer,
+            "what was written down answers the same: {command:?}"
+        );
+        *partition = copy;
+        journal.0.push(Done { stamp, command, now, answer: answer.clone() });
+        answer
+    }
+
+    /// Does all that was done once more, from the start.
+    fn check_replay(&self) {
+        for (id, held) in (0..PARTITIONS).zip(&self.partitions) {
+            let (partition, journal) = &*held.lock();
+            let mut again = empty(id, self.settings);
+            for Done { stamp, command, now, answer } in &journal.0 {
+                assert_eq!(again.apply(*stamp, command.clone(), *now), *answer, "{command:?}");
+            }
+            assert_eq!((again.bytes(), again.files()), (partition.bytes(), partition.files()));
+        }
+    }
+}
+
+fn empty(id: u16, settings: Settings) -> Partition {
+    match id {
+        0 => Partition::with_root(settings, Owner::default(), 0o755, Timestamp::default()),
+        id => Partition::new(PartitionId(id), settings),
+    }
+}
+
+fn copied(partition: &Partition) -> Partition {
+    serde_json::from_str(&serde_json::to_string(partition).unwrap()).unwrap()
+}
+
+#[derive(Clone)]
+struct ToBare(Arc<Bare>);
+
+impl std::fmt::Debug for ToBare {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ToBare")
+    }
+}
+
+impl Connection for ToBare {
+    fn call(&self, request: Request) -> Reply {
+        let answer = match request.body {
+            Body::Hello => Ok(Answer::Welcome(Welcome {
+                session: Session(self.0.sessions.fetch_add(1, Relaxed) + 1),
+                map: Arc::new(PartitionMap::one_node(NodeId(1), PARTITIONS.into()).unwrap()),
+                seed: self.0.settings.seed,
+                stripe_bytes: STRIPE,
+            })),
+            Body::Usage => Ok(Answer::Usage(Usage::default())),
+            Body::Meta { stamp, command, .. } => self.0.meta(request.partition, stamp, command),
+            _ => Err(Refusal::invalid(Object::Pool, "there are only names here")),
+        };
+        Reply::ready(answer.map_err(Failure::Refused))
+    }
+}
+
+fn try_seed(seed: u64, split_entries: u32) {
+    let bare = Bare::new(split_entries);
+    let healthy = now(over(ToBare(bare.clone()), EAGER));
+    let (mut tree, mut dice) = (Tree::new(), Dice(seed));
+    now(furnish(&healthy, &mut tree));
+    let actor = |dice: &mut Dice| Actor {
+        vfs: now(over(Stepped::new(ToBare(bare.clone())), EAGER)),
+        todo: (0..6).map(|_| draw(dice, &tree)).collect(),
+        doing: None,
+    };
+    let mut actors: Vec<Actor> = (0..3).map(|_| actor(&mut dice)).collect();
+    let (mut history, dead) = run(&mut actors, &mut dice, true);
+    look_around(&healthy, &tree, &mut history);
+    for session in dead {
+        now(healthy.client.recover(session)).unwrap();
+    }
+    assert!(now(healthy.lookup(FileId::ROOT, b"nothing")).is_err());
+    bare.check_replay();
+}
+
+#[test]
+fn partitions_that_are_put_down_and_taken_up_between_all_messages_answer_the_same() {
+    (0..40).for_each(|seed| try_seed(seed, 4096));
+    (40..60).for_each(|seed| try_seed(seed, 2));
+}
