@@ -20,6 +20,17 @@ use crate::{
 
 /// No listing is on its way for longer: the kernel digests it in the system call that asked.
 const LISTED_LATELY: Duration = Duration::from_secs(1);
+/// Where others changed names within this time, listings give names that do not last: recalls need not wait for those.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// What names the kernel may be about to keep.
+#[derive(Debug, Default)]
+struct Listings {
+    /// When a listing began whose names last.
+    listed: Option<Instant>,
+    /// When names were recalled last.
+    recalled: Option<Instant>,
+}
 
 /// How files are opened that are not passed through.
 #[derive(Debug, Clone, Copy)]
@@ -37,8 +48,7 @@ pub(crate) struct Known {
     lookups: Lookups,
     opens: Mutex<Opens<Arc<Held>>>,
     through: Through,
-    /// When a listing with inodes was answered last.
-    listed: Mutex<Option<Instant>>,
+    listings: Mutex<Listings>,
     notifier: Notifier,
     vfs: Vfs,
     parking: Arc<Parking>,
@@ -58,7 +68,7 @@ impl Known {
             lookups: Lookups::default(),
             opens: Mutex::default(),
             through,
-            listed: Mutex::default(),
+            listings: Mutex::default(),
             notifier,
             vfs,
             parking,
@@ -80,14 +90,22 @@ impl Known {
         self.lookups.has(file)
     }
 
-    /// The kernel is about to be told of names with their inodes, by a listing.
-    pub(crate) fn lists(&self) {
-        *self.listed.lock() = Some(Instant::now());
+    /// A listing begins that tells the kernel of names with their inodes; says whether they may last.
+    pub(crate) fn lists(&self) -> bool {
+        let mut listings = self.listings.lock();
+        let quiet = listings.recalled.is_none_or(|at| at.elapsed() > QUIET);
+        if quiet {
+            listings.listed = Some(Instant::now());
+        }
+        quiet
     }
 
-    /// Whether a listing may still be on its way into the kernel.
-    pub(crate) fn listed_lately(&self) -> bool {
-        self.listed.lock().is_some_and(|at| at.elapsed() < LISTED_LATELY)
+    /// Names are recalled; says whether a listing whose names last may still be on its way into the kernel. Once: those that
+    /// begin from now on give none.
+    pub(crate) fn recalls_names(&self) -> bool {
+        let mut listings = self.listings.lock();
+        listings.recalled = Some(Instant::now());
+        listings.listed.take().is_some_and(|at| at.elapsed() < LISTED_LATELY)
     }
 
     /// The kernel is about to be told of `file` once more.

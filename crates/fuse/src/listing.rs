@@ -2,6 +2,7 @@
 
 use kernel::{Entry, Listing, Name, Reply};
 use placement::FileId;
+use std::time::Duration;
 use vfs::Vfs;
 use wire::{Attributes, COOKIE_FIRST, DirEntry, Kind, Outcome, Refusal};
 
@@ -59,20 +60,21 @@ pub(crate) fn send_plain(reply: Reply, piece: &Piece<DirEntry>, room: u32) {
     reply.listing(&listing);
 }
 
-/// Sends as much of a piece as the kernel has room for, with what it may keep of each entry.
+/// Sends as much of a piece as the kernel has room for, with what it may keep of each entry; names when they are `lasting`.
 pub(crate) fn send_full(
     reply: Reply,
     piece: &Piece<(DirEntry, Attributes)>,
-    room: u32,
+    (room, lasting): (u32, bool),
     manners: &Manners,
     known: &Known,
 ) {
     let mut listing = Listing::new(room);
+    let valid = if lasting { manners.names_valid() } else { Duration::ZERO };
     // An entry of inode 0 says nothing: the kernel does not keep what it is told of the dots.
     let mut fits = piece.dots().all(|dot| listing.push_with_entry(dot, &Entry::default()));
     let mut told = Vec::with_capacity(piece.entries.len());
     for (entry, found) in &piece.entries {
-        fits = fits && listing.push_with_entry(named(entry), &manners.entry(found));
+        fits = fits && listing.push_with_entry(named(entry), &Entry { entry_valid: valid, ..manners.entry(found) });
         if fits {
             known.gained(found.file);
             told.push(found.file);

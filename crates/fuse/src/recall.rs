@@ -29,21 +29,19 @@ const LISTING_ARRIVAL: Duration = Duration::from_millis(50);
 /// Tells the kernel of `known` what to forget.
 pub(crate) fn hear(known: &Arc<Known>, recalls: &[Recall]) {
     let notifier = known.notifier();
-    let mut names = false;
+    let names = recalls.iter().any(|recall| matches!(recall, Recall::Names(_)));
+    let listed = names && known.recalls_names();
     for recall in recalls {
         match *recall {
             Recall::Attributes(file) => until_known(known, file, || notifier.drop_attributes(file.0)),
             Recall::Bytes(file) => until_known(known, file, || notifier.drop_bytes(file.0, 0, 0)),
-            Recall::Names(directory) => {
-                names = true;
-                // Its listing is kept like the bytes of a file.
-                until_known(known, directory, || notifier.drop_bytes(directory.0, 0, 0));
-            }
+            // Its listing is kept like the bytes of a file.
+            Recall::Names(directory) => until_known(known, directory, || notifier.drop_bytes(directory.0, 0, 0)),
         }
     }
     if names {
         new_epoch(notifier);
-        if known.listed_lately() {
+        if listed {
             thread::sleep(LISTING_ARRIVAL);
             new_epoch(notifier);
         }

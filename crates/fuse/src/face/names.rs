@@ -89,11 +89,12 @@ impl Face {
 
     fn readdir(&self, directory: FileId, offset: u64, size: u32, plus: bool, reply: Reply) {
         if plus {
+            // Before the pool is asked: what is recalled from then on waits until this has arrived.
+            let lasting = self.known.lists();
             let piece = listing::full(self.vfs.clone(), directory, offset);
             let (known, manners) = (Arc::clone(&self.known), self.manners);
             self.serve("readdir", piece, reply, move |reply, piece| {
-                known.lists();
-                listing::send_full(reply, &piece, size, &manners, &known);
+                listing::send_full(reply, &piece, (size, lasting), &manners, &known);
             });
         } else {
             let piece = listing::plain(self.vfs.clone(), directory, offset);
