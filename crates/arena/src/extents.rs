@@ -34,6 +34,8 @@ const SLOTS_MAX: usize = 65_536;
 const APPEND_LOCKS: usize = 64;
 /// What `stat` counts blocks in, whatever the file system.
 const STAT_BLOCK_BYTES: u64 = 512;
+/// For more than a kernel asks for at once, the length is looked up before room is made.
+const ASKED_BYTES_MAX: u32 = 1 << 20;
 /// Room is asked for so often while a call finds none.
 const ROOM_TRIES: u32 = 4;
 
@@ -185,8 +187,14 @@ impl Extents for Slots {
     }
 
     fn read_at(&self, slot: Slot, offset: u64, len: u32) -> Result<Bytes, EngineError> {
-        let mut bytes = Vec::with_capacity(len as usize);
-        while bytes.len() < len as usize {
+        let len = if len > ASKED_BYTES_MAX {
+            self.state(slot)?.length.saturating_sub(offset).min(len.into())
+        } else {
+            len.into()
+        };
+        let len = usize::try_from(len).expect("at most what was asked for");
+        let mut bytes = Vec::with_capacity(len);
+        while bytes.len() < len {
             let at = offset + bytes.len() as u64;
             match pread(self.file(slot), rustix::buffer::spare_capacity(&mut bytes), at) {
                 Ok(0) => break,
@@ -194,7 +202,7 @@ impl Extents for Slots {
                 Err(errno) => return Err(EngineError::Extent { slot, action: "read", source: errno.into() }),
             }
         }
-        bytes.truncate(len as usize);
+        bytes.truncate(len);
         Ok(bytes.into())
     }
 

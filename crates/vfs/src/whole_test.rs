@@ -16,7 +16,7 @@ use std::{
     thread,
     time::Duration,
 };
-use wire::{Attributes, Changes, OpenFlags, Refusal, TimeChange, Timestamp};
+use wire::{AllocateMode, Attributes, Changes, OpenFlags, Refusal, SeekTo, TimeChange, Timestamp};
 
 const WHOLE: OpenFlags = OpenFlags { whole: true, ..OpenFlags::READ_WRITE };
 const APPEND: i32 = 0o2000;
@@ -274,6 +274,31 @@ async fn a_full_pool_refuses_writers_of_whole_files_as_it_does_others() {
     assert!(matches!(next, Err(Refusal::NoSpace(_))), "{next:?}");
     vfs.change(made.file, Changes { size: Some(0), ..Changes::default() }).await.unwrap();
     vfs.write_file(b"g", &vec![1; 3 << 20]).await.unwrap();
+}
+
+#[tokio::test]
+async fn space_of_a_range_is_taken_given_back_and_found() {
+    let Some((_, vfs)) = pool_with(4 << 20, Duration::ZERO) else { return };
+    let (made, handle, _) = made(&vfs, "f").await;
+    vfs.write(handle, 0, Bytes::from(vec![7; 100_000])).await.unwrap();
+    vfs.allocate(handle, 8192, 8192, AllocateMode::PunchHole).await.unwrap();
+    assert_eq!(vfs.seek(handle, 0, SeekTo::Hole).await, Ok(8192));
+    assert_eq!(vfs.seek(handle, 8192, SeekTo::Data).await, Ok(16_384));
+    assert!(matches!(vfs.seek(handle, 100_000, SeekTo::Hole).await, Err(Refusal::BeyondEnd(_))));
+    vfs.allocate(handle, 0, 300_000, AllocateMode::Extend).await.unwrap();
+    vfs.allocate(handle, 50, 100, AllocateMode::ZeroRange).await.unwrap();
+    let told = vfs.stat(made.file).await.unwrap();
+    assert!(told.size == 300_000 && told.allocated >= 300_000 && told.whole.is_some());
+    let mut expected = vec![7; 100_000];
+    expected[8192..16_384].fill(0);
+    expected[50..150].fill(0);
+    expected.resize(300_000, 0);
+    assert!(vfs.read(handle, 0, u32::MAX).await.unwrap() == expected);
+    let refused = vfs.allocate(handle, 0, 8 << 20, AllocateMode::KeepSize).await;
+    assert!(matches!(refused, Err(Refusal::NoSpace(_))), "{refused:?}");
+    assert_eq!(vfs.stat(made.file).await.unwrap().size, 300_000);
+    let waits = vfs.copy_range((handle, 16_384), (handle, 1 << 20), 50_000).await;
+    assert_eq!(waits, Ok(50_000), "and there is room for this");
 }
 
 #[tokio::test]
