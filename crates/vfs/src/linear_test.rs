@@ -43,6 +43,7 @@ struct Trial {
     split: u32,
     /// Whether one client is dropped somewhere.
     dies: bool,
+    draw: fn(&mut Dice, &Tree) -> Action,
 }
 
 fn node_of(split: u32) -> Arc<Node> {
@@ -153,6 +154,18 @@ pub fn now<T>(future: impl Future<Output = T>) -> T {
     panic!("it never ends");
 }
 
+/// Of few things: one name in two directories, which is moved to and fro, and looked for.
+fn draw_narrow(dice: &mut Dice, tree: &Tree) -> Action {
+    let (one, other) = ((tree.directories[1], "x"), (tree.directories[3], "x"));
+    let (one, other) = if dice.below(2) == 0 { (one, other) } else { (other, one) };
+    match dice.below(8) {
+        0 => Action::Rename(one, other, RenameMode::Exchange),
+        1 | 2 => Action::Rename(one, other, RenameMode::Replace),
+        3 => Action::Link(tree.files[0], one),
+        _ => Action::Lookup(one),
+    }
+}
+
 /// Lets all clients do what they want, one poll at a time, in an order by dice.
 pub fn run(actors: &mut Vec<Actor>, dice: &mut Dice, dies: bool) -> (Vec<Event>, Vec<Session>) {
     let (mut history, mut dead, mut clock): (Vec<Event>, Vec<Session>, usize) = (Vec::new(), Vec::new(), 0);
@@ -225,7 +238,7 @@ fn try_seed(seed: u64, trial: Trial) {
     now(furnish(&healthy, &mut tree));
     let actor = |dice: &mut Dice| Actor {
         vfs: now(over(Stepped::new(InProcess(node.clone())), EAGER)),
-        todo: (0..trial.operations).map(|_| draw(dice, &tree)).collect(),
+        todo: (0..trial.operations).map(|_| (trial.draw)(dice, &tree)).collect(),
         doing: None,
     };
     let mut actors: Vec<Actor> = (0..trial.clients).map(|_| actor(&mut dice)).collect();
@@ -248,23 +261,30 @@ fn try_seed(seed: u64, trial: Trial) {
 
 #[test]
 fn whatever_two_clients_do_at_once_has_an_order() {
-    (0..1500).for_each(|seed| try_seed(seed, Trial { clients: 2, operations: 4, split: 4096, dies: false }));
+    (0..1500).for_each(|seed| try_seed(seed, Trial { clients: 2, operations: 4, split: 4096, dies: false, draw }));
 }
 
 #[test]
 fn whatever_three_clients_do_at_once_has_an_order() {
-    (0..1000).for_each(|seed| try_seed(seed, Trial { clients: 3, operations: 3, split: 4096, dies: false }));
+    (0..1000).for_each(|seed| try_seed(seed, Trial { clients: 3, operations: 3, split: 4096, dies: false, draw }));
+}
+
+#[test]
+fn a_name_that_moves_to_and_fro_is_never_seen_twice_or_not_at_all() {
+    let trial = Trial { clients: 3, operations: 5, split: 4096, dies: false, draw: draw_narrow };
+    (0..1000).for_each(|seed| try_seed(seed, trial));
+    (1000..2000).for_each(|seed| try_seed(seed, Trial { dies: true, ..trial }));
 }
 
 #[test]
 fn a_client_that_dies_anywhere_is_as_if_it_had_done_its_last_operation_or_not() {
-    (0..1500).for_each(|seed| try_seed(seed, Trial { clients: 3, operations: 3, split: 4096, dies: true }));
+    (0..1500).for_each(|seed| try_seed(seed, Trial { clients: 3, operations: 3, split: 4096, dies: true, draw }));
 }
 
 #[test]
 fn directories_that_split_under_them_do_not_show() {
-    (0..300).for_each(|seed| try_seed(seed, Trial { clients: 2, operations: 5, split: 2, dies: false }));
-    (0..300).for_each(|seed| try_seed(seed, Trial { clients: 3, operations: 4, split: 2, dies: true }));
+    (0..300).for_each(|seed| try_seed(seed, Trial { clients: 2, operations: 5, split: 2, dies: false, draw }));
+    (0..300).for_each(|seed| try_seed(seed, Trial { clients: 3, operations: 4, split: 2, dies: true, draw }));
 }
 
 /// Two directories are moved into each other; messages mix in every order that many seeds give.
