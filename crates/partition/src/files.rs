@@ -68,7 +68,9 @@ impl Partition {
             Resized::Done(trim) => trim,
         };
         self.edit(file, |inode| {
-            if changes.uid.or(changes.gid).is_some() || changes.size.is_some() || changes.kill_set_id {
+            if changes.uid.or(changes.gid).is_some() {
+                inode.lose_owners_privileges(changes.kill_set_id);
+            } else if changes.size.is_some() || changes.kill_set_id {
                 inode.lose_privileges(changes.kill_set_id);
             }
             if let Some(mode) = changes.mode {

@@ -19,6 +19,10 @@ use wire::{
 
 /// What a program may do beyond its user; Linux takes it away when the bytes or the owner change.
 const CAPABILITY: &[u8] = b"security.capability";
+/// The set-user-id bit.
+const SET_USER_ID: u32 = 0o4000;
+/// Execution by the group.
+const GROUP_MAY_RUN: u32 = 0o010;
 /// The permission bits that an ACL speaks of.
 const ACL_BITS: u32 = 0o777;
 
@@ -249,15 +253,23 @@ impl Inode {
         }
     }
 
-    /// Its bytes or its owner change: privileges that it gave to whoever runs it go. The set-id bits only when `set_id` says
-    /// so, and the set-group-id bit only where the group may run it (else it means mandatory locks).
+    /// Its bytes change, by somebody who is not trusted with the set-id bits if `set_id`: what it allows to whoever runs it goes.
     pub fn lose_privileges(&mut self, set_id: bool) {
+        self.lose(if set_id { SET_USER_ID | SET_GROUP_ID } else { 0 });
+    }
+
+    /// Its owner changes. The set-group-id bit of a file that the group may not run means something else, and stays.
+    pub fn lose_owners_privileges(&mut self, set_id: bool) {
+        let group = if self.mode & GROUP_MAY_RUN == 0 { 0 } else { SET_GROUP_ID };
+        self.lose(if set_id { SET_USER_ID | group } else { 0 });
+    }
+
+    fn lose(&mut self, bits: u32) {
         if self.extra.is_some() {
             self.remove_xattr(CAPABILITY);
         }
-        if set_id && self.kind() != Kind::Directory {
-            let group = if self.mode & 0o010 == 0 { 0 } else { SET_GROUP_ID };
-            self.mode &= !(0o4000 | group);
+        if self.kind() != Kind::Directory {
+            self.mode &= !bits;
         }
     }
 }

@@ -124,7 +124,8 @@ pub struct Changes {
     pub accessed: Option<TimeChange>,
     /// Last change of the bytes.
     pub modified: Option<TimeChange>,
-    /// Takes the set-user-id bit away, and the set-group-id bit where the group may run it: who asks is not trusted with them.
+    /// Takes the set-id bits away: who asks is not trusted with them. A change of the owner leaves the set-group-id bit where
+    /// the group may not run the file.
     pub kill_set_id: bool,
 }
 
