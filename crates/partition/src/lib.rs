@@ -5,10 +5,10 @@
 //! replicated. Bytes of striped files live in an engine that it never sees; it only says where they go.
 //!
 //! Invariants:
-//! - A directory's entries live with its own inode; a new file's inode is made beside its entry. So create, stat, unlink,
-//!   list and a rename within one directory are one command.
-//! - What touches two partitions is a sequence of commands, each of which leaves both in order: an inode without an entry may
-//!   be left behind, an entry without an inode never.
+//! - A directory's entries live with its own inode, above a limit in fragments that are directories of their own; a new file's
+//!   inode is made beside its entry. So create, stat, unlink, list and a rename within one directory or fragment are one command.
+//! - What touches several partitions is an intent: checked, marked and paid for in each, decided in one, then done in all or in
+//!   none. What is marked takes no other change.
 //! - A resent change (same session, same number) is answered with the kept answer and not done again.
 //! - Stripes are noted with the inode before they are written, and forgotten after they are removed: none is ever lost.
 //!

@@ -2,9 +2,19 @@
 
 use crate::{Vfs, pool_test::*};
 use bytes::Bytes;
-use client::twin::Dying;
+use client::twin::{Counting, Dying};
 use placement::FileId;
-use std::{collections::BTreeMap, future::Future, pin::Pin, time::Duration};
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    task::{Context, Waker},
+    time::Duration,
+};
 use wire::{AllocateMode, Changes, Kind, OpenFlags, Outcome, RenameMode};
 
 /// Paths to what is there: lengths of files, none for directories.
@@ -297,4 +307,30 @@ async fn making_and_filling_a_file_without_a_name() {
         })
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_change_that_is_given_up_while_it_waits_for_space_holds_nothing_any_more() {
+    let node = node(60_000, Duration::from_secs(60));
+    let (one, calls) = (over(direct(&node), IMPATIENT).await, Arc::new(AtomicU64::new(0)));
+    let (a, b) = (one.make_directories(b"a").await.unwrap().file, one.make_directories(b"b").await.unwrap().file);
+    assert_ne!(a.partition(), b.partition());
+    one.make_symlink(a, b"f", b"t", OWNER).await.unwrap();
+    let polled = |future: &mut (dyn Future<Output = ()> + Unpin)| {
+        Pin::new(future).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    };
+    let fills = |length: usize| {
+        let (vfs, name) = (one.clone(), "x".repeat(length));
+        Box::pin(async move { drop(vfs.make_symlink(b, name.as_bytes(), b"t", OWNER).await) })
+    };
+    let full = (1..=250).find(|length| !polled(&mut fills(*length)));
+    assert!(full.is_some(), "it is full, and a creation waits");
+    let (vfs, long) = (one.clone(), "y".repeat(255));
+    let mut renamed = Box::pin(async move { drop(vfs.rename(from(a, "f"), to(b, &long), RenameMode::Replace).await) });
+    assert!(!polled(&mut renamed), "it waits for space for the new name, and holds the old one");
+    drop(renamed);
+    let other = over(Counting::new(direct(&node), calls.clone()), IMPATIENT).await;
+    let before = calls.load(Relaxed);
+    other.unlink(a, b"f").await.unwrap();
+    assert_eq!(calls.load(Relaxed) - before, 1, "nobody holds it");
 }
