@@ -289,7 +289,8 @@ async fn taking_and_giving_back_space_of_ranges() {
             Box::pin(async move {
                 let file = vfs.resolve(format!("a/{name}").as_bytes()).await?.file;
                 let handle = vfs.open(file, OpenFlags::READ_WRITE).await?;
-                vfs.allocate(handle, 10_000, 250_000, mode).await
+                vfs.allocate(handle, 10_000, 250_000, mode).await?;
+                vfs.close(handle).await
             })
         })
         .await;
@@ -303,7 +304,8 @@ async fn making_and_filling_a_file_without_a_name() {
             let above = vfs.resolve(b"a/dir").await?.file;
             let flags = OpenFlags::READ_WRITE;
             let (_, handle) = vfs.create_unnamed(above, 0o600, OWNER, flags, false).await?;
-            vfs.write(handle, 0, Bytes::from(filled(3, 100_000))).await.map(drop)
+            vfs.write(handle, 0, Bytes::from(filled(3, 100_000))).await?;
+            vfs.close(handle).await
         })
     })
     .await;
