@@ -313,7 +313,7 @@ async fn making_and_filling_a_file_without_a_name() {
 
 #[tokio::test]
 async fn a_change_that_is_given_up_while_it_waits_for_space_holds_nothing_any_more() {
-    let node = node(60_000, Duration::from_secs(60));
+    let node = node(60_000, Duration::from_mins(1));
     let (one, calls) = (over(direct(&node), IMPATIENT).await, Arc::new(AtomicU64::new(0)));
     let (a, b) = (one.make_directories(b"a").await.unwrap().file, one.make_directories(b"b").await.unwrap().file);
     assert_ne!(a.partition(), b.partition());
