@@ -27,7 +27,7 @@ use crate::{
     ended::Ended,
     known::Known,
     manners::Manners,
-    park::{Call, OnSignal, Parking},
+    park::{Call, OnSignal, Parking, Queue},
     traffic::Counters,
     translate,
 };
@@ -117,7 +117,7 @@ impl Face {
         reply: Reply,
         answer: impl FnOnce(Reply, T) + Send + 'static,
     ) {
-        self.parking.serve(Call { operation, on_signal: OnSignal::GiveUp }, future, reply, answer);
+        self.parking.serve(Call { operation, on_signal: OnSignal::GiveUp, queue: Queue::Pool }, future, reply, answer);
     }
 
     /// Answers when `future` is through, which it is whatever becomes of its caller.
@@ -138,7 +138,7 @@ impl Face {
         reply: Reply,
         answer: impl FnOnce(Reply, T) + Send + 'static,
     ) {
-        self.parking.serve(Call { operation, on_signal: OnSignal::GoOn }, future, reply, answer);
+        self.parking.serve(Call { operation, on_signal: OnSignal::GoOn, queue: Queue::Pool }, future, reply, answer);
     }
 
     /// Answers with an entry that the kernel may keep.

@@ -31,6 +31,8 @@ use crate::{errno, traffic::Counters};
 /// Requests that wait at one time; each may hold 1 MiB of data. A caller has one request at a time, so this many threads would
 /// have to wait at once.
 const PARKED_MAX: usize = 256;
+/// Requests that wait for locks at one time: they hold nothing but themselves, and must not take the places of the others.
+const LOCKERS_MAX: usize = 4096;
 /// An interrupted request may still end by itself for so long: what waits only for another kernel to hear of a change is
 /// through by then, and must not be told EINTR for what is done. Space and locks are waited for much longer; a person who
 /// pressed Ctrl-C does not notice it.
@@ -70,6 +72,17 @@ pub(crate) struct Call {
     pub(crate) operation: &'static str,
     /// Whether it may be given up.
     pub(crate) on_signal: OnSignal,
+    /// Where it waits, if it must.
+    pub(crate) queue: Queue,
+}
+
+/// Who waits with whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Queue {
+    /// For space, or until others have heard of a change.
+    Pool,
+    /// For a lock of another program.
+    Locks,
 }
 
 /// Where requests wait.
@@ -79,6 +92,7 @@ pub(crate) struct Parking {
     runtime: Option<Runtime>,
     handle: Handle,
     places: Arc<Semaphore>,
+    lockers: Arc<Semaphore>,
     counters: Arc<Counters>,
 }
 
@@ -87,7 +101,13 @@ impl Parking {
     pub(crate) fn new(counters: Arc<Counters>) -> std::io::Result<Self> {
         let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("fuse-parked").enable_time().build()?;
         let handle = runtime.handle().clone();
-        Ok(Self { runtime: Some(runtime), handle, places: Arc::new(Semaphore::new(PARKED_MAX)), counters })
+        Ok(Self {
+            runtime: Some(runtime),
+            handle,
+            places: Arc::new(Semaphore::new(PARKED_MAX)),
+            lockers: Arc::new(Semaphore::new(LOCKERS_MAX)),
+            counters,
+        })
     }
 
     /// Runs `future` and gives what comes of it to `answer`, or refuses.
@@ -147,9 +167,13 @@ impl Parking {
         R: Answer,
         A: FnOnce(R, T) + Send + 'static,
     {
-        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
-            tracing::warn!("{}: {PARKED_MAX} requests wait already, so this one is refused", call.operation);
-            return reply.refuse(Errno::NOSPC);
+        let (places, refusal) = match call.queue {
+            Queue::Pool => (&self.places, Errno::NOSPC),
+            Queue::Locks => (&self.lockers, Errno::NOLCK),
+        };
+        let Ok(place) = Arc::clone(places).try_acquire_owned() else {
+            tracing::warn!("{}: too many requests wait already, so this one is refused", call.operation);
+            return reply.refuse(refusal);
         };
         self.counters.parked();
         let signal = reply.interrupted();
@@ -239,7 +263,8 @@ mod tests {
         let (told, hear) = mpsc::channel();
         let (send, signal) = watch::channel(false);
         let answer = |reply: Told, ()| reply.told.send(Ok(thread::current().id())).unwrap();
-        parking.serve(Call { operation: "test", on_signal }, future, Told { told, signal }, answer);
+        let call = Call { operation: "test", on_signal, queue: Queue::Pool };
+        parking.serve(call, future, Told { told, signal }, answer);
         (hear, send)
     }
 
@@ -308,6 +333,23 @@ mod tests {
         let waiting: Vec<_> = (0..PARKED_MAX).map(|_| ask(&parking, OnSignal::GoOn, pending())).collect();
         assert_eq!(ask(&parking, OnSignal::GoOn, pending()).0.try_recv().unwrap(), Err(Errno::NOSPC));
         assert!(waiting.iter().all(|(hear, _)| hear.try_recv() == Err(mpsc::TryRecvError::Empty)));
+    }
+
+    #[test]
+    fn who_waits_for_a_lock_takes_nobodys_place() {
+        let parking = parking();
+        let wait_for_a_lock = || {
+            let (told, hear) = mpsc::channel();
+            let (send, signal) = watch::channel(false);
+            let call = Call { operation: "test", on_signal: OnSignal::GiveUp, queue: Queue::Locks };
+            parking.serve(call, pending(), Told { told, signal }, |_: Told, ()| ());
+            (hear, send)
+        };
+        let lockers: Vec<Asked> = (0..LOCKERS_MAX).map(|_| wait_for_a_lock()).collect();
+        assert_eq!(wait_for_a_lock().0.try_recv().unwrap(), Err(Errno::NOLCK));
+        let (writer, _signal) = ask(&parking, OnSignal::GiveUp, pending());
+        assert_eq!(writer.try_recv(), Err(mpsc::TryRecvError::Empty), "it waits");
+        assert!(lockers.iter().all(|(hear, _)| hear.try_recv() == Err(mpsc::TryRecvError::Empty)));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use vfs::Handle;
 use wire::{Lock, LockKind, LockStyle};
 
 use super::{Caller, Face};
+use crate::park::{Call, OnSignal, Queue};
 
 /// The last byte of a lock that reaches to the end of the file, however long it will be.
 const TO_THE_END: u64 = i64::MAX as u64;
@@ -23,7 +24,8 @@ impl Face {
             }
             Operation::Setlk { handle, owner, lock, flock, wait } => {
                 let set = self.vfs.lock(Handle(handle), wanted(owner, lock, flock), wait);
-                self.serve("setlk", set, reply, |reply, ()| reply.done());
+                let call = Call { operation: "setlk", on_signal: OnSignal::GiveUp, queue: Queue::Locks };
+                self.parking.serve(call, set, reply, |reply: Reply, ()| reply.done());
             }
             _ => unreachable!("only operations on locks come here"),
         }
