@@ -327,8 +327,8 @@ CROWD = """
 var d = Data.define("D", 2), f = Data.define("F", 2);
 for (var i = 0; i < 2; i++) {
     var mine = i, other = 1 - i;
-    shell({script: 'set -e; { head -c 7340032 /dev/zero; touch ROOT/' + mine + '; while [ ! -e ROOT/' + other + ' ]; do sleep 0.01; done;' +
-        'head -c 5242880 /dev/zero; } > "$1"', to: d[i]});
+    shell({script: 'set -e; { head -c 6291456 /dev/zero; touch ROOT/' + mine + '; while [ ! -e ROOT/' + other + ' ]; do sleep 0.01; done;' +
+        'head -c 6291456 /dev/zero; } > "$1"', to: d[i]});
     measure({from: d[i], to: f[i]});
 }
 """

@@ -250,7 +250,8 @@ impl Engine for Arena {
 
     fn usage(&self) -> Usage {
         let (capacity, used, reserved) = self.pool.account();
-        Usage { capacity, used, reserved, stripes: self.stripes.load(Ordering::Relaxed) }
+        let (stripes, own_room) = (self.stripes.load(Ordering::Relaxed), self.pool.own_room());
+        Usage { capacity, used, reserved, stripes, own_room }
     }
 
     fn extents(&self) -> Option<Arc<dyn Extents>> {

@@ -92,6 +92,13 @@ impl Pool {
         (self.capacity, ledger.kept() + self.used_by_whole(&ledger), ledger.reserved())
     }
 
+    /// What whole files may still take without asking; none when they have nothing.
+    pub fn own_room(&self) -> Option<u64> {
+        let ledger = self.ledger.lock();
+        let used = self.used_by_whole(&ledger);
+        (used > 0).then(|| ledger.granted() - used)
+    }
+
     /// Bytes of blocks that are held or warm.
     pub fn touched(&self) -> u64 {
         self.ledger.lock().touched()

@@ -132,7 +132,8 @@ impl Node {
         let held = self.engine.usage();
         let (waiting, waited, refused) = self.space.counts();
         let files = self.files.load(Relaxed);
-        Usage { capacity: held.capacity, used: held.used, files, stripes: held.stripes, waiting, waited, refused }
+        let (capacity, used, stripes, own_room) = (held.capacity, held.used, held.stripes, held.own_room);
+        Usage { capacity, used, files, stripes, waiting, waited, refused, own_room }
     }
 
     /// The descriptor of an extent, for a face in this process; none when the extent is no longer what it was, and none to

@@ -44,6 +44,9 @@ pub struct Usage {
     pub reserved: u64,
     /// How many stripes there are.
     pub stripes: u64,
+    /// What whole files may still take without asking; whoever writes to one past the engine is refused when it is gone. None
+    /// where there is no whole file that has bytes.
+    pub own_room: Option<u64>,
 }
 
 impl Usage {

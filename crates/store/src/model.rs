@@ -160,7 +160,7 @@ impl Engine for Model {
     fn usage(&self) -> Usage {
         let state = locked(&self.state);
         let stripes = state.stripes.len() as u64;
-        Usage { capacity: self.capacity, used: state.used(), reserved: state.reserved, stripes }
+        Usage { capacity: self.capacity, used: state.used(), reserved: state.reserved, stripes, own_room: None }
     }
 
     fn extents(&self) -> Option<Arc<dyn Extents>> {

@@ -119,6 +119,9 @@ pub struct Usage {
     pub waited: u64,
     /// Requests that were refused for want of space.
     pub refused: u64,
+    /// What whole files may still take without asking: who writes to one past the node is refused, without a word to it, when that
+    /// is gone. None where there is no whole file that has bytes.
+    pub own_room: Option<u64>,
 }
 
 #[cfg(test)]

@@ -203,7 +203,8 @@ impl Workspace {
     /// a refusal: that nothing is left is all there is to see.
     pub fn is_filled(&self) -> bool {
         let usage = self.usage();
-        matches!(self.form, Form::Mounted(_)) && usage.capacity.saturating_sub(usage.used) < LEFT_BYTES_MAX
+        let left = usage.capacity.saturating_sub(usage.used).min(usage.own_room.unwrap_or(u64::MAX));
+        matches!(self.form, Form::Mounted(_)) && left < LEFT_BYTES_MAX
     }
 
     /// The RAM disk's folder and how full it is, if staging has filled it up.
