@@ -17,6 +17,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 use wire::Refusal;
@@ -48,6 +49,8 @@ pub struct Context {
     pub copies_max: u64,
     /// Whether leftovers stay.
     pub keep: bool,
+    /// How often the pool was found filled at the end of a task: the first who fails for it frees it, and others failed for it too.
+    pub filled: AtomicU64,
 }
 
 /// Runs an attempt to its end.
@@ -77,7 +80,7 @@ impl Context {
         let command = self.expand(task);
         self.tell_argv(&command, tried);
         let workspace = self.workspace.as_ref().filter(|_| self.flow.tool_of(task).needs_workdir());
-        let refused_before = self.refusals();
+        let refused_before = (self.refusals(), self.filled.load(Relaxed));
         if let Some(workspace) = workspace {
             workspace
                 .enter(task, &command)
@@ -89,7 +92,10 @@ impl Context {
             (Ok(()), Some(workspace)) => self.collect(workspace, task).await,
             (outcome, _) => outcome.map(|()| Vec::new()),
         };
-        tried.refused = self.refusals() > refused_before || self.workspace.as_ref().is_some_and(Workspace::is_filled);
+        if self.workspace.as_ref().is_some_and(Workspace::is_filled) {
+            self.filled.fetch_add(1, Relaxed);
+        }
+        tried.refused = (self.refusals(), self.filled.load(Relaxed)) != refused_before;
         // Before the folder goes: how full the pool was is part of the story.
         let outcome = outcome.map_err(|failure| self.blame_space(failure, tried.refused));
         if let (Err(_), Some(workspace)) = (&outcome, workspace) {

@@ -21,6 +21,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -132,6 +133,7 @@ fn context(
         grace: order.grace,
         copies_max: order.copies.unwrap_or_else(|| Limits::read().copies()).0,
         keep: order.keep,
+        filled: AtomicU64::default(),
     })
 }
 
