@@ -95,7 +95,9 @@ async fn at_every_message_where(what: &str, split: &u32, operation: impl Fn(Vfs)
         let left = tree(&healthy).await;
         assert!(left == before || left == after, "{what} after {messages} messages: {left:?}");
         if messages % 2 == 0 && left == before {
-            operation(healthy.clone()).await.unwrap_or_else(|error| panic!("{what} after {messages}, again: {error}"));
+            let again = over(direct(&node), IMPATIENT).await;
+            operation(again.clone()).await.unwrap_or_else(|error| panic!("{what} after {messages}, again: {error}"));
+            again.client.close().await.unwrap();
             assert_eq!(tree(&healthy).await, after, "{what} after {messages} messages, again");
         }
         healthy.client.recover(mortal.client.session()).await.unwrap();
