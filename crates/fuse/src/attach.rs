@@ -9,8 +9,7 @@
 //!     |<-------- SCM_RIGHTS: the fd ---------|  exit 0
 //! ```
 //!
-//! We do this ourselves, not through fuser: it would unmount by path when its session ends, even if another file system has
-//! been mounted there since.
+//! A session that ends unmounts nothing by itself: another file system may have been mounted at its point since.
 
 use std::{
     ffi::CString,

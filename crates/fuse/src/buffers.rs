@@ -1,6 +1,6 @@
 //! Buffers for the bytes of large writes, used again and again.
 //!
-//! A request's bytes lie in fuser's own buffer, which the next request overwrites, so a write takes them along. Fresh memory
+//! A request's bytes lie in the transport's buffer, which the next request overwrites, so a write takes them along. Fresh memory
 //! would cost more than the copy: its pages are touched for the first time (a tenth of memcpy's speed).
 
 use std::sync::{Arc, Weak};

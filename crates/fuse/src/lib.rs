@@ -1,8 +1,10 @@
 //! Layer 4: the mount: a FUSE face over vfs, and what keeps mounts from being left behind.
 //!
 //! ```text
-//!   programs -> kernel -> face -> vfs        face.rs: one operation, one call
-//!                          | waits? park.rs  errno.rs: refusals to errno
+//!   programs -> kernel -> face -> vfs        face.rs and face/: one operation, one call
+//!                 |        | waits? park.rs  errno.rs: refusals to errno
+//!                 |        | passed through? opens.rs (which way), through.rs (to which file)
+//!                 \-- what it keeps: manners.rs (for how long), known.rs (what it was told), recall.rs (forget!)
 //!   Mount: attached ... detached             mount.rs, attach.rs, point.rs
 //!   RuntimeDir: who runs, what the dead left runtime.rs, owner.rs, sweep.rs
 //! ```
