@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import select
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 MIB = 1 << 20
@@ -19,7 +20,8 @@ def main() -> None:
     """Fills and empties until told to end."""
     print("ready", flush=True)
     while not select.select([sys.stdin], [], [], 0)[0]:
-        with open(sys.argv[1], "wb", buffering=0) as file:
+        # Who is passed through may be refused before the pool is full, when others need the room that was kept for it.
+        with suppress(OSError), open(sys.argv[1], "wb", buffering=0) as file:
             file.writelines([bytes(MIB)] * (SIZE // MIB))
         Path(sys.argv[1]).unlink()
 
