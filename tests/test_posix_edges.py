@@ -23,17 +23,6 @@ DIFFERENCES: dict[str, object] = {
     # The limit of file size of a process binds what grows a file. Room beyond its end, which tmpfs refuses, does not.
     "sizes.the_limit_of_file_size": [[100, 50, "EFBIG", "EFBIG"], "EFBIG", None, "EFBIG", 0, 9999],
 }
-LOCKING = "-rwxrwSrwx"
-# Set-group-id without the right to run marks a file for locking of old, and is no privilege: it stays.
-DIFFERENCES["attributes.set_group_id_without_the_right_to_run"] = [
-    ["write", 1, LOCKING],
-    ["write of nothing", 0, LOCKING],
-    ["ftruncate", None, LOCKING],
-    ["truncate", None, LOCKING],
-    ["open to truncate", None, LOCKING],
-    ["open to write", None, LOCKING],
-    ["write 100,000", 100_000, LOCKING],
-]
 # The same for files that are passed through, and for those that are not.
 PASSED: dict[str, object] = {
     # The kernel goes on appending where O_APPEND is taken from an open file by fcntl.
