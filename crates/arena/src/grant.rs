@@ -41,7 +41,7 @@ impl Room {
     pub fn when_opened(&self) -> u64 {
         let free = self.capacity - self.kept - self.used;
         let slack = free - free / OTHERS_PART;
-        let enough = self.granted - self.used >= slack / 2 && self.granted > 0;
+        let enough = self.granted - self.used >= slack - slack / OTHERS_PART && self.granted > 0;
         if self.is_crowded() || enough { self.granted } else { self.rounded(self.used + slack) }
     }
 
