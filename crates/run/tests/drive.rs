@@ -148,7 +148,7 @@ fn the_watch_over_copies_goes_on_after_a_task_was_stopped() {
 #[test]
 fn a_task_that_was_told_to_stop_as_the_user_gave_up_is_cancelled_not_short_of_space() {
     let folder = tempfile::tempdir().unwrap();
-    let hog = "head -c 20000000 /dev/zero > $1; trap '' TERM; sleep 600";
+    let hog = "trap '' TERM; head -c 20000000 /dev/zero > $1; sleep 600";
     let order = Order { copies: Some(base::ByteSize::mib(8)), ..order(flow(&[hog], 0), folder.path()) };
     // At the first look that sees the copies the task is told to stop; it ignores that for its grace, and the user gives up.
     let (report, _) = run(order, |event, cancel| {
