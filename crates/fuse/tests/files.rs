@@ -201,6 +201,27 @@ fn ten_thousand_entries_are_listed_once_each() {
     assert_eq!(lengths.sum::<u64>(), 0);
 }
 
+/// It did not always: the kernel kept listings, and took one for true that had been made within the same tick of the clock.
+#[test]
+fn who_makes_names_beside_others_finds_its_own_in_each_listing() {
+    needs_fuse!();
+    let mount = mounted(pool());
+    thread::scope(|scope| {
+        for maker in 0..4 {
+            let folder = mount.point();
+            scope.spawn(move || {
+                for number in 0..400 {
+                    File::create(folder.join(format!("{maker}-{number}"))).unwrap();
+                    let names =
+                        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+                    let own = names.filter(|name| name.starts_with(&format!("{maker}-"))).count();
+                    assert_eq!(own, number + 1);
+                }
+            });
+        }
+    });
+}
+
 #[test]
 fn entries_removed_while_listing_disturb_no_others() {
     needs_fuse!();

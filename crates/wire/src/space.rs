@@ -142,17 +142,21 @@ mod tests {
             let end = first + next(6);
             let within: Vec<u64> = runs.within(first..end).iter().collect();
             assert_eq!(within, model.range(first..end).copied().collect::<Vec<_>>());
-            if next(4) == 0 {
-                runs.remove(first, end);
-                model.retain(|stripe| !(first..end).contains(stripe));
-            } else if next(4) == 0 {
-                let cut: Vec<u64> = runs.split_off(first).iter().collect();
-                assert_eq!(cut, model.split_off(&first).into_iter().collect::<Vec<_>>());
-            } else {
-                let (before, most) = (runs.runs(), runs.runs_added(first, end));
-                runs.insert(first, end);
-                assert!(runs.runs() <= before + most);
-                model.extend(first..end);
+            match next(4) {
+                0 => {
+                    runs.remove(first, end);
+                    model.retain(|stripe| !(first..end).contains(stripe));
+                }
+                1 => {
+                    let cut: Vec<u64> = runs.split_off(first).iter().collect();
+                    assert_eq!(cut, model.split_off(&first).into_iter().collect::<Vec<_>>());
+                }
+                _ => {
+                    let (before, most) = (runs.runs(), runs.runs_added(first, end));
+                    runs.insert(first, end);
+                    assert!(runs.runs() <= before + most);
+                    model.extend(first..end);
+                }
             }
             assert_eq!(runs.iter().collect::<Vec<_>>(), model.iter().copied().collect::<Vec<_>>());
             assert_eq!(runs.count_below(30), model.range(..30).count() as u64);
