@@ -12,21 +12,13 @@ use std::{
     process::Command,
 };
 
-use common::{Dice, Mounted, mounted_with, needs_fuse, options, pattern, pool};
+use common::{Dice, Mounted, both_ways, mounted_with, needs_fuse, options, pattern, pool};
 use rustix::{
     fs::{OFlags, fcntl_getfl, fcntl_setfl},
     io::Errno,
 };
 
 const MIB: usize = 1 << 20;
-
-/// Makes two tests of each body: one on each path.
-macro_rules! both_ways {
-    ($($name:ident)*) => {
-        mod passed_through { $(#[test] fn $name() { super::on_a_mount(true, super::$name); })* }
-        mod ordinary { $(#[test] fn $name() { super::on_a_mount(false, super::$name); })* }
-    };
-}
 
 both_ways! {
     what_any_open_writes_every_other_reads
@@ -38,11 +30,6 @@ both_ways! {
     truncating_while_others_have_it_open_is_seen_by_them
     times_and_size_follow_what_is_written
     a_write_of_a_stranger_takes_the_set_id_bits_away
-}
-
-fn on_a_mount(passthrough: bool, body: fn(&Mounted)) {
-    needs_fuse!();
-    body(&mounted_with(pool(), &fuse::Options { passthrough, shared: true, ..options() }));
 }
 
 fn direct() -> i32 {

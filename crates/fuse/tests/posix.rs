@@ -10,7 +10,7 @@ use std::{
     path::Path,
 };
 
-use common::{Mounted, mounted_with, needs_fuse, options, pattern, pool};
+use common::{Mounted, both_ways, mounted_with, needs_fuse, options, pattern, pool};
 use rustix::{
     fs::{
         AtFlags, CWD, FallocateFlags, Mode, OFlags, SeekFrom, StatxFlags, XattrFlags, copy_file_range, fallocate,
@@ -20,13 +20,6 @@ use rustix::{
 };
 
 const MIB: usize = 1 << 20;
-
-macro_rules! both_ways {
-    ($($name:ident)*) => {
-        mod passed_through { $(#[test] fn $name() { super::on_a_mount(true, super::$name); })* }
-        mod ordinary { $(#[test] fn $name() { super::on_a_mount(false, super::$name); })* }
-    };
-}
 
 both_ways! {
     a_file_has_as_many_names_as_it_is_given
@@ -39,11 +32,6 @@ both_ways! {
     the_time_of_birth_is_told
     names_are_up_to_255_bytes_of_any_kind
     syncing_succeeds
-}
-
-fn on_a_mount(passthrough: bool, body: fn(&Mounted)) {
-    needs_fuse!();
-    body(&mounted_with(pool(), &fuse::Options { passthrough, ..options() }));
 }
 
 fn a_file_has_as_many_names_as_it_is_given(mount: &Mounted) {

@@ -27,6 +27,15 @@ macro_rules! needs_fuse {
 }
 pub(crate) use needs_fuse;
 
+/// Makes two tests of each body: one on each path.
+macro_rules! both_ways {
+    ($($name:ident)*) => {
+        mod passed_through { $(#[test] fn $name() { super::common::on_a_mount(true, super::$name); })* }
+        mod ordinary { $(#[test] fn $name() { super::common::on_a_mount(false, super::$name); })* }
+    };
+}
+pub(crate) use both_ways;
+
 /// A pool with plenty of room.
 pub fn pool() -> Vfs {
     pool_of(256 << 20, Duration::from_secs(10))
@@ -68,6 +77,11 @@ pub fn mounted_with(vfs: Vfs, options: &Options) -> Mounted {
     let directory = tempfile::tempdir().unwrap();
     let mount = Mount::new(&vfs, directory.path(), options).unwrap();
     Mounted { mount, directory }
+}
+
+pub fn on_a_mount(passthrough: bool, body: fn(&Mounted)) {
+    needs_fuse!();
+    body(&mounted_with(pool(), &Options { passthrough, shared: true, ..options() }));
 }
 
 /// Bytes that differ from place to place, also between stripes.
