@@ -79,8 +79,8 @@ class Pool:
 
 @contextmanager
 def ground(prefix: str = "tidemill-test-") -> Iterator[Path]:
-    """A folder that any user may pass through."""
-    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    """A folder that any user may pass through. Its path is short, since suites bind sockets deep below it (108 bytes at most)."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir="/tmp"))
     folder.chmod(0o711)
     GROUNDS.append(folder)
     try:
