@@ -5,7 +5,7 @@
 //! work (`default_permissions`).
 //!
 //! What is answered with `ENOSYS` the kernel asks once and never again: fsync then succeeds at no cost (a write is in the pool
-//! when it returns, and nothing is on a disk), and so do opening and closing directories.
+//! when it returns, and nothing is on a disk). Opening a directory is not among them: see there.
 
 mod attributes;
 mod files;
