@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::PartitionId;
 
@@ -13,9 +13,9 @@ const COUNTER_MASK: u64 = (1 << COUNTER_BITS) - 1;
 
 /// A file, directory or link, for as long as the pool lives: 16 bits of partition above 48 bits of counter.
 ///
-/// An id is never reused. In JSON it is a string of decimal digits, because a JSON number holds only 53 bits.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
+/// An id is never reused. In JSON it is a string of decimal digits, because a JSON number holds only 53 bits; in formats that
+/// nobody reads it is the number.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct FileId(pub u64);
 
 impl FileId {
@@ -48,9 +48,19 @@ impl From<FileId> for u64 {
     }
 }
 
-impl From<FileId> for String {
-    fn from(file: FileId) -> Self {
-        file.to_string()
+impl Serialize for FileId {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        if to.is_human_readable() { to.collect_str(self) } else { to.serialize_u64(self.0) }
+    }
+}
+
+impl<'de> Deserialize<'de> for FileId {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        if from.is_human_readable() {
+            String::deserialize(from)?.parse().map_err(de::Error::custom)
+        } else {
+            u64::deserialize(from).map(Self)
+        }
     }
 }
 
@@ -85,14 +95,6 @@ impl FromStr for FileId {
             return Err(refused());
         }
         text.parse().map(Self).map_err(|_| refused())
-    }
-}
-
-impl TryFrom<String> for FileId {
-    type Error = FileIdRefused;
-
-    fn try_from(text: String) -> Result<Self, FileIdRefused> {
-        text.parse()
     }
 }
 

@@ -36,11 +36,28 @@ pub enum Kind {
 
 /// A moment of the wall clock; before 1970 the seconds are negative and the nanoseconds still count forward.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "TimestampAsRead")]
 pub struct Timestamp {
     /// Whole seconds since 1970-01-01 UTC.
     pub secs: i64,
     /// Nanoseconds after that, below 1,000,000,000.
     pub nanos: u32,
+}
+
+/// A moment as it stands in a message, not yet checked.
+#[derive(Deserialize)]
+#[serde(rename = "Timestamp")]
+struct TimestampAsRead {
+    secs: i64,
+    nanos: u32,
+}
+
+impl TryFrom<TimestampAsRead> for Timestamp {
+    type Error = &'static str;
+
+    fn try_from(TimestampAsRead { secs, nanos }: TimestampAsRead) -> Result<Self, Self::Error> {
+        if nanos < 1_000_000_000 { Ok(Self { secs, nanos }) } else { Err("a second has fewer nanoseconds") }
+    }
 }
 
 impl From<SystemTime> for Timestamp {

@@ -297,6 +297,7 @@ pub enum Command {
         /// Which.
         intent: Intent,
         /// What it will do here.
+        #[serde(deserialize_with = "crate::bounded::few")]
         parts: Vec<Part>,
     },
     /// To the coordinator: adds parts, and does all that the intent does here. -> `Settled`
@@ -304,6 +305,7 @@ pub enum Command {
         /// Which.
         intent: Intent,
         /// What it does here, besides what is prepared.
+        #[serde(deserialize_with = "crate::bounded::few")]
         parts: Vec<Part>,
         /// The other partitions that are prepared.
         others: Vec<PartitionId>,

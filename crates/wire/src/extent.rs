@@ -40,7 +40,7 @@ pub enum Wish {
 }
 
 /// What to do with an extent.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ExtentAction {
     /// Put bytes; fewer than given are put only when the pool is full. -> `Put`
     Write {

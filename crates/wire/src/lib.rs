@@ -15,6 +15,7 @@
 
 mod allocate;
 mod attributes;
+mod bounded;
 mod command;
 mod entry;
 mod extent;

@@ -15,6 +15,7 @@ pub enum LockKind {
 
 /// Which locks meet each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "LockStyleAsRead")]
 pub enum LockStyle {
     /// Of a range of bytes: `fcntl` and open file descriptions. They differ only in who the owner is.
     Range {
@@ -25,6 +26,26 @@ pub enum LockStyle {
     },
     /// Of the whole file: `flock`. It never meets a lock of a range.
     Whole,
+}
+
+/// A lock's place as it stands in a message, not yet checked.
+#[derive(Deserialize)]
+#[serde(rename = "LockStyle")]
+enum LockStyleAsRead {
+    Range { start: u64, end: u64 },
+    Whole,
+}
+
+impl TryFrom<LockStyleAsRead> for LockStyle {
+    type Error = &'static str;
+
+    fn try_from(read: LockStyleAsRead) -> Result<Self, Self::Error> {
+        match read {
+            LockStyleAsRead::Range { start, end } if start > end => Err("a lock ends before it starts"),
+            LockStyleAsRead::Range { start, end } => Ok(Self::Range { start, end }),
+            LockStyleAsRead::Whole => Ok(Self::Whole),
+        }
+    }
 }
 
 impl LockStyle {

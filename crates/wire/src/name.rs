@@ -1,7 +1,10 @@
 //! A name of a directory entry: bytes, checked once where it enters.
 
 use crate::{Object, Refusal};
-use serde::{Deserialize, Serialize};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{Error, SeqAccess, Visitor},
+};
 use std::{fmt, sync::Arc};
 
 /// The longest name of an entry, in bytes (the limit of Linux file systems).
@@ -10,8 +13,7 @@ pub const NAME_BYTES_MAX: usize = 255;
 pub const TARGET_BYTES_MAX: usize = 4095;
 
 /// A name that can stand in a directory: 1 to 255 bytes, no `/`, no NUL, neither `.` nor `..`. Cheap to clone.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "Vec<u8>")]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<[u8]>);
 
 impl Name {
@@ -41,11 +43,41 @@ impl AsRef<[u8]> for Name {
     }
 }
 
-impl TryFrom<Vec<u8>> for Name {
-    type Error = Refusal;
+impl Serialize for Name {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_bytes(&self.0)
+    }
+}
 
-    fn try_from(bytes: Vec<u8>) -> Result<Self, Refusal> {
-        Self::new(&bytes)
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_bytes(NameAsRead)
+    }
+}
+
+/// A name as it stands in a message (bytes) or in JSON (a list of numbers), not yet checked.
+struct NameAsRead;
+
+impl<'de> Visitor<'de> for NameAsRead {
+    type Value = Name;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the bytes of a name")
+    }
+
+    fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Name, E> {
+        Name::new(bytes).map_err(E::custom)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Name, A::Error> {
+        let mut bytes = Vec::new();
+        while let Some(byte) = from.next_element()? {
+            bytes.push(byte);
+            if bytes.len() > NAME_BYTES_MAX {
+                break;
+            }
+        }
+        self.visit_bytes(&bytes)
     }
 }
 

@@ -34,7 +34,7 @@ pub struct Stamp {
 }
 
 /// What travels from a client to a node.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
     /// The age of the map by which the client chose the node.
     pub epoch: Epoch,
@@ -49,7 +49,7 @@ pub struct Request {
 }
 
 /// What is asked of a node.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Body {
     /// Who are you? Starts a session; needs no right epoch.
     Hello,
@@ -85,7 +85,7 @@ pub enum Body {
 }
 
 /// What to do with a stripe. Ranges are within the stripe, in bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StripeAction {
     /// Put bytes.
     Write {
@@ -302,7 +302,8 @@ pub enum Answer {
     Unsettled {
         /// Those that hold something of it.
         held: Vec<Intent>,
-        /// What is right without them.
+        /// What is right without them; never one of these again.
+        #[serde(deserialize_with = "crate::bounded::once")]
         answer: Box<Answer>,
     },
     /// There is no such entry; only in `Unsettled`, else it is a refusal.
@@ -343,7 +344,7 @@ pub enum Answer {
 }
 
 /// Why a call brought no answer.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Failure {
     /// The node says no. Sending it again would not help.

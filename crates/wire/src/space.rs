@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, ops::Range, path::PathBuf};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostFile {
     /// Absolute path on the host.
+    #[serde(with = "path_bytes")]
     pub path: PathBuf,
     /// Length, bytes.
     pub size: u64,
@@ -17,11 +18,54 @@ pub struct HostFile {
     pub executable: bool,
 }
 
+/// Paths as bytes: they need not be text.
+mod path_bytes {
+    use bytes::Bytes;
+    use serde::{Deserialize, Deserializer, Serializer};
+    use std::{
+        ffi::OsStr,
+        os::unix::ffi::OsStrExt,
+        path::{Path, PathBuf},
+    };
+
+    pub fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_bytes(path.as_os_str().as_bytes())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+        Ok(OsStr::from_bytes(&Bytes::deserialize(from)?).into())
+    }
+}
+
 /// A set of stripe numbers, kept as runs: a file written from its start has one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "RunsAsRead")]
 pub struct StripeRuns {
     /// First stripe of a run to the one after its last; runs never touch.
     runs: BTreeMap<u64, u64>,
+}
+
+/// Runs as they stand in a message or snapshot, not yet checked.
+#[derive(Deserialize)]
+#[serde(rename = "StripeRuns")]
+struct RunsAsRead {
+    runs: BTreeMap<u64, u64>,
+}
+
+impl TryFrom<RunsAsRead> for StripeRuns {
+    type Error = &'static str;
+
+    fn try_from(RunsAsRead { runs }: RunsAsRead) -> Result<Self, Self::Error> {
+        let mut free = Some(0);
+        for (&start, &stop) in &runs {
+            // Of the first run 0 is free too; the others leave a stripe between.
+            if start >= stop || free.is_none_or(|free| start < free) {
+                return Err("runs of stripes are empty, touch or overlap");
+            }
+            free = stop.checked_add(1);
+        }
+        Ok(Self { runs })
+    }
 }
 
 impl StripeRuns {
