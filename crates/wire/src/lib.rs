@@ -10,15 +10,18 @@
 //!    | <--- Answer | Refusal ----------------- |
 //! ```
 //!
-//! What it is not: a codec. Frames and byte order come with the first transport that leaves the process.
+//! [`frame`] and [`codec`] are the same as bytes: what a transport that leaves the process needs. They neither
+//! read nor write, and know no clock: bytes in, values out, and back.
 #![forbid(unsafe_code)]
 
 mod allocate;
 mod attributes;
 mod bounded;
+pub mod codec;
 mod command;
 mod entry;
 mod extent;
+pub mod frame;
 mod intent;
 mod lock;
 mod mode;

@@ -1,0 +1,170 @@
+//! Requests, answers and what goes with them, to frames and back.
+//!
+//! An encoder appends a whole frame, up to its payload, and gives the payload that is to be written behind it: from where it
+//! lies, nothing is copied. A short payload is appended too, and nothing is given. A decoder takes meta and payload of a
+//! [`Frame`](crate::frame::Frame) whose header was checked, and believes nothing: whatever it gives keeps what the types promise.
+//!
+//! The meta is encoded by serde with [postcard](https://postcard.jamesmunns.com/wire-format); the bulk bytes of a message are
+//! empty there and travel as the payload. The page for those who write another client is `docs/formats/wire.md`.
+
+mod bulk;
+mod check;
+mod message;
+mod meta;
+
+use crate::{
+    Answer, Body, Failure, Object, Recall, Refusal, Request, Session,
+    frame::{Garbled, Kind, TooLong},
+};
+use bytes::Bytes;
+use meta::{append, parse};
+use placement::{Epoch, PartitionId};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+
+pub use check::NOT_FOR_CLIENTS;
+pub use message::{ToClient, ToNode};
+
+/// A payload up to this is appended to the frame instead of being given, bytes: copying it costs less than one more piece to write.
+pub const COPIED_BYTES_MAX: usize = 1024;
+/// The most that one recall may tell to forget: within the bound of its meta, however long the numbers.
+pub const RECALLS_MAX: usize = 4096;
+/// Longer reasons are cut in goodbyes, bytes.
+const REASON_BYTES_MAX: usize = 900;
+
+/// A request, its body borrowed. Encodes as [`Request`] does.
+#[derive(Serialize)]
+#[serde(rename = "Request")]
+struct RequestToSend<'a> {
+    epoch: Epoch,
+    session: Session,
+    hurried: bool,
+    partition: PartitionId,
+    body: &'a Body,
+}
+
+/// What a watching session must forget.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recalls<'a> {
+    /// The session.
+    pub session: Session,
+    /// What; at most [`RECALLS_MAX`].
+    pub recalls: Cow<'a, [Recall]>,
+}
+
+/// The meta of a goodbye.
+#[derive(Serialize, Deserialize)]
+struct Goodbye<'a> {
+    why: Cow<'a, str>,
+}
+
+/// Appends a request; gives what is to be written behind it.
+pub fn encode_request(request: &Request, id: u64, out: &mut Vec<u8>) -> Result<Bytes, TooLong> {
+    let Request { epoch, session, hurried, partition, ref body } = *request;
+    let send = |body| RequestToSend { epoch, session, hurried, partition, body };
+    match bulk::hollow_body(body) {
+        None => append(Kind::Request, id, &send(body), &Bytes::new(), out),
+        Some((hollow, payload)) => append(Kind::Request, id, &send(&hollow), payload, out),
+    }
+}
+
+/// Reads what [`encode_request`] writes, if a client may say it.
+pub fn decode_request(meta: &[u8], payload: Bytes) -> Result<Request, Garbled> {
+    let mut request: Request = parse(Kind::Request, meta)?;
+    bulk::fill(Kind::Request, bulk::body_slot(&mut request.body), payload)?;
+    check::request(&request).map_err(|why| Garbled::Meta { kind: Kind::Request, why: why.into() })?;
+    Ok(request)
+}
+
+/// Appends what a request brought; gives what is to be written behind it. What is too long to be sent is to be sent as
+/// `Failure::from(too_long)`.
+pub fn encode_reply(reply: &Result<Answer, Failure>, id: u64, out: &mut Vec<u8>) -> Result<Bytes, TooLong> {
+    match reply {
+        Err(failure) => append(Kind::Failure, id, failure, &Bytes::new(), out),
+        Ok(answer) => match bulk::hollow_answer(answer) {
+            None => append(Kind::Answer, id, answer, &Bytes::new(), out),
+            Some((hollow, payload)) => append(Kind::Answer, id, &hollow, payload, out),
+        },
+    }
+}
+
+/// Reads an answer.
+pub fn decode_answer(meta: &[u8], payload: Bytes) -> Result<Answer, Garbled> {
+    let mut answer: Answer = parse(Kind::Answer, meta)?;
+    bulk::fill(Kind::Answer, bulk::answer_slot(&mut answer), payload)?;
+    check::answer(&answer).map_err(|why| Garbled::Meta { kind: Kind::Answer, why: why.into() })?;
+    Ok(answer)
+}
+
+/// Reads a failure.
+pub fn decode_failure(meta: &[u8]) -> Result<Failure, Garbled> {
+    parse(Kind::Failure, meta)
+}
+
+/// Appends that nobody waits for a request any more.
+pub fn encode_cancel(id: u64, out: &mut Vec<u8>) {
+    bare(Kind::Cancel, id, out);
+}
+
+/// Appends that a batch of recalls is forgotten.
+pub fn encode_heard(batch: u64, out: &mut Vec<u8>) {
+    bare(Kind::Heard, batch, out);
+}
+
+/// Appends a ping.
+pub fn encode_ping(id: u64, out: &mut Vec<u8>) {
+    bare(Kind::Ping, id, out);
+}
+
+/// Appends the answer to a ping.
+pub fn encode_pong(id: u64, out: &mut Vec<u8>) {
+    bare(Kind::Pong, id, out);
+}
+
+/// Appends that a session keeps what it is answered, to be answered under `id`.
+pub fn encode_watch(session: Session, id: u64, out: &mut Vec<u8>) {
+    short(Kind::Watch, id, &session, out);
+}
+
+/// Appends that a session is told nothing any more.
+pub fn encode_unwatch(session: Session, out: &mut Vec<u8>) {
+    short(Kind::Unwatch, 0, &session, out);
+}
+
+/// Appends what a session must forget, at most [`RECALLS_MAX`] of it; its `heard` comes under `batch`.
+pub fn encode_recalls(session: Session, recalls: &[Recall], batch: u64, out: &mut Vec<u8>) {
+    assert!(recalls.len() <= RECALLS_MAX, "{} recalls in one frame", recalls.len());
+    short(Kind::Recall, batch, &Recalls { session, recalls: recalls.into() }, out);
+}
+
+/// Appends why the connection ends; a long reason is cut.
+pub fn encode_goodbye(why: &str, out: &mut Vec<u8>) {
+    let why = cut(why, REASON_BYTES_MAX);
+    short(Kind::Goodbye, 0, &Goodbye { why: why.into() }, out);
+}
+
+/// The text up to a limit in bytes, and whole characters.
+pub(crate) fn cut(text: &str, bytes_max: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes_max)]
+}
+
+fn bare(kind: Kind, id: u64, out: &mut Vec<u8>) {
+    meta::append_bare(kind, id, out);
+}
+
+/// Appends what always fits.
+pub(crate) fn short<T: Serialize>(kind: Kind, id: u64, meta: &T, out: &mut Vec<u8>) {
+    append(kind, id, meta, &Bytes::new(), out).expect("its parts are bounded to less");
+}
+
+/// Reads the meta of a frame of the handshake.
+pub(crate) fn parse_short<'a, T: Deserialize<'a>>(kind: Kind, meta: &'a [u8]) -> Result<T, Garbled> {
+    parse(kind, meta)
+}
+
+impl From<TooLong> for Failure {
+    /// What is asked for at once is bounded: less of it can be had.
+    fn from(TooLong { max, .. }: TooLong) -> Self {
+        Self::Refused(Refusal::TooLarge { object: Object::Pool, limit: max.into() })
+    }
+}

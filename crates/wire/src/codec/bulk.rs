@@ -1,0 +1,93 @@
+//! Bulk bytes: which field of a message travels as the payload.
+
+use crate::{
+    Answer, Body, Command, Content, ExtentAction, StripeAction,
+    frame::{Garbled, Kind},
+};
+use bytes::Bytes;
+
+const NONE: Bytes = Bytes::new();
+
+/// The body without its bulk bytes, and those; nothing where it has none.
+pub fn hollow_body(body: &Body) -> Option<(Body, &Bytes)> {
+    match body {
+        Body::Meta { stamp, command } => {
+            let (command, payload) = hollow_command(command)?;
+            Some((Body::Meta { stamp: *stamp, command }, payload))
+        }
+        Body::Extent { stamp, file, extent, action } => {
+            let (action, payload) = match action {
+                ExtentAction::Write { offset, data } => (ExtentAction::Write { offset: *offset, data: NONE }, data),
+                ExtentAction::Append { data } => (ExtentAction::Append { data: NONE }, data),
+            };
+            Some((Body::Extent { stamp: *stamp, file: *file, extent: *extent, action }, payload))
+        }
+        Body::Stripe { file, stripe, action: StripeAction::Write { generation, offset, data } } => {
+            let action = StripeAction::Write { generation: *generation, offset: *offset, data: NONE };
+            Some((Body::Stripe { file: *file, stripe: *stripe, action }, data))
+        }
+        Body::Hello | Body::Usage | Body::Stripe { .. } => None,
+    }
+}
+
+fn hollow_command(command: &Command) -> Option<(Command, &Bytes)> {
+    match *command {
+        Command::Write { file, place, length, ref data, kill_set_id } => {
+            Some((Command::Write { file, place, length, data: NONE, kill_set_id }, data))
+        }
+        Command::SetXattr { file, ref name, ref value, mode, kill_set_group_id } => {
+            let hollow = Command::SetXattr { file, name: name.clone(), value: NONE, mode, kill_set_group_id };
+            Some((hollow, value))
+        }
+        _ => None,
+    }
+}
+
+/// Where the payload of a request belongs.
+pub fn body_slot(body: &mut Body) -> Option<&mut Bytes> {
+    match body {
+        Body::Meta { command: Command::Write { data, .. } | Command::SetXattr { value: data, .. }, .. }
+        | Body::Extent { action: ExtentAction::Write { data, .. } | ExtentAction::Append { data }, .. }
+        | Body::Stripe { action: StripeAction::Write { data, .. }, .. } => Some(data),
+        _ => None,
+    }
+}
+
+/// The answer without its bulk bytes, and those; nothing where it has none.
+pub fn hollow_answer(answer: &Answer) -> Option<(Answer, &Bytes)> {
+    match answer {
+        Answer::Bytes(bytes) => Some((Answer::Bytes(NONE), bytes)),
+        Answer::Xattr(value) => Some((Answer::Xattr(NONE), value)),
+        Answer::Content { length, content: Content::Here(bytes) } => {
+            Some((Answer::Content { length: *length, content: Content::Here(NONE) }, bytes))
+        }
+        Answer::Unsettled { held, answer } => {
+            let (answer, payload) = hollow_answer(answer)?;
+            Some((Answer::Unsettled { held: held.clone(), answer: Box::new(answer) }, payload))
+        }
+        _ => None,
+    }
+}
+
+/// Where the payload of an answer belongs.
+pub fn answer_slot(answer: &mut Answer) -> Option<&mut Bytes> {
+    match answer {
+        Answer::Bytes(bytes) | Answer::Xattr(bytes) | Answer::Content { content: Content::Here(bytes), .. } => {
+            Some(bytes)
+        }
+        Answer::Unsettled { answer, .. } => answer_slot(answer),
+        _ => None,
+    }
+}
+
+/// Puts a payload where it belongs.
+pub fn fill(kind: Kind, slot: Option<&mut Bytes>, payload: Bytes) -> Result<(), Garbled> {
+    let garbled = |why: &str| Err(Garbled::Meta { kind, why: why.into() });
+    match slot {
+        Some(slot) if slot.is_empty() => *slot = payload,
+        Some(_) => return garbled("bytes that belong into the payload stand in the meta"),
+        None if payload.is_empty() => {}
+        None => return garbled("there is a payload, and nothing that it could be"),
+    }
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! What stands between the fields of a message: what types alone do not promise.
+
+use crate::{
+    Answer, Body, Command, Content, ExtentAction, INLINE_BYTES_MAX, Kind, NewInode, NewKind, Part, Request, Session,
+    Stamp, TARGET_BYTES_MAX, Wish,
+};
+use std::path::Path;
+
+/// Why a request that only nodes make is not taken from a client.
+pub const NOT_FOR_CLIENTS: &str = "only nodes say this, to their own partitions";
+
+type Checked = Result<(), &'static str>;
+
+fn unless(wrong: bool, why: &'static str) -> Checked {
+    if wrong { Err(why) } else { Ok(()) }
+}
+
+/// Whether a client may say this.
+pub fn request(request: &Request) -> Checked {
+    match &request.body {
+        Body::Hello | Body::Usage | Body::Stripe { .. } => Ok(()),
+        Body::Meta { stamp: given, command: wanted } => {
+            unless(given.is_some() != wanted.changes(), "a change needs a number, and nothing else has one")?;
+            stamp(*given, request.session)?;
+            command(wanted)
+        }
+        Body::Extent { stamp: given, action, .. } => {
+            let append = matches!(action, ExtentAction::Append { .. });
+            unless(given.is_none() && append, "an append needs a number")?;
+            stamp(*given, request.session)
+        }
+    }
+}
+
+fn stamp(stamp: Option<Stamp>, session: Session) -> Checked {
+    let Some(Stamp { session: of, number, settled }) = stamp else { return Ok(()) };
+    unless(of != session, "a change has the number of another session")?;
+    unless(settled == 0 || settled > number, "a change is numbered from 1, and is not settled before it is sent")
+}
+
+fn command(command: &Command) -> Checked {
+    match command {
+        Command::Write { length, data, .. } => {
+            let inline = if *length <= INLINE_BYTES_MAX { *length as usize } else { 0 };
+            unless(data.len() != inline, "a write comes with its bytes when it is small, and else without")
+        }
+        Command::Create { inode: made, whole, .. } => {
+            wish(*whole)?;
+            inode(made)
+        }
+        Command::CreateUnnamed { inode: made, .. } => inode(made),
+        Command::Open { whole, .. } => wish(*whole),
+        Command::Fold { .. } => Err(NOT_FOR_CLIENTS),
+        Command::Prepare { parts, .. } | Command::Commit { parts, .. } => parts.iter().try_for_each(part),
+        _ => Ok(()),
+    }
+}
+
+fn wish(wish: Wish) -> Checked {
+    unless(matches!(wish, Wish::Given(_)), NOT_FOR_CLIENTS)
+}
+
+fn part(part: &Part) -> Checked {
+    match part {
+        Part::Make { inode: made, .. } | Part::Fragment { inode: made, .. } => inode(made),
+        _ => Ok(()),
+    }
+}
+
+fn inode(inode: &NewInode) -> Checked {
+    match &inode.kind {
+        NewKind::File | NewKind::Directory => Ok(()),
+        NewKind::Symlink(target) => {
+            unless(!(1..=TARGET_BYTES_MAX).contains(&target.len()), "a link's target has 1 to 4,095 bytes")
+        }
+        NewKind::Node(kind) => {
+            let other = matches!(kind, Kind::File | Kind::Directory | Kind::Symlink);
+            unless(other, "a node is a fifo, a socket or a device")
+        }
+        NewKind::Bound(host) => unless(!Path::new(&host.path).is_absolute(), "a host file has an absolute path"),
+    }
+}
+
+/// Whether an answer can be believed.
+pub fn answer(answer: &Answer) -> Checked {
+    match answer {
+        Answer::Content { length, content: Content::Here(bytes) } => {
+            unless(bytes.len() > *length as usize, "there are more bytes than there are said to be")
+        }
+        Answer::Unsettled { answer: inner, .. } => self::answer(inner),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,140 @@
+//! What came, decoded by the side where it came.
+
+use super::{Goodbye, RECALLS_MAX, Recalls, decode_answer, decode_failure, decode_request, meta::parse};
+use crate::{
+    Answer, Failure, Recall, Request, Session,
+    frame::{Frame, Garbled, Kind, Phase, Side},
+};
+
+/// What comes to a node behind the handshake.
+#[derive(Debug, PartialEq)]
+pub enum ToNode {
+    /// A request. Ids grow: one that does not is to be treated as garbled.
+    Request {
+        /// What its answer is sent under.
+        id: u64,
+        /// It.
+        request: Request,
+    },
+    /// Nobody waits for this request any more: if it still waits for something, it may end.
+    Cancel {
+        /// Its id, maybe of one that was answered.
+        id: u64,
+    },
+    /// The session keeps what it is answered. To be answered like a request.
+    Watch {
+        /// What the answer is sent under.
+        id: u64,
+        /// Who.
+        session: Session,
+    },
+    /// The session is told nothing any more.
+    Unwatch {
+        /// Who.
+        session: Session,
+    },
+    /// A batch of recalls is forgotten.
+    Heard {
+        /// Which.
+        batch: u64,
+    },
+    /// To be answered by a pong with this id.
+    Ping(u64),
+    /// To a ping of ours.
+    Pong(u64),
+    /// The client ends the connection.
+    Goodbye(String),
+}
+
+/// What comes to a client behind the handshake.
+#[derive(Debug, PartialEq)]
+pub enum ToClient {
+    /// What a request or watch brought; to be dropped when nobody waits for that id.
+    Reply {
+        /// The request's.
+        id: u64,
+        /// It.
+        reply: Result<Answer, Failure>,
+    },
+    /// To be forgotten, then said to be heard.
+    Recall {
+        /// What `heard` is said under.
+        batch: u64,
+        /// Whose kernel.
+        session: Session,
+        /// What.
+        recalls: Vec<Recall>,
+    },
+    /// To be answered by a pong with this id.
+    Ping(u64),
+    /// To a ping of ours.
+    Pong(u64),
+    /// The node ends the connection.
+    Goodbye(String),
+}
+
+fn misplaced(kind: Kind, side: Side) -> Garbled {
+    Garbled::Unexpected { kind, side, phase: Phase::Open }
+}
+
+fn goodbye(meta: &[u8]) -> Result<String, Garbled> {
+    Ok(parse::<Goodbye<'_>>(Kind::Goodbye, meta)?.why.into_owned())
+}
+
+impl ToNode {
+    /// Decodes a frame that came to a node.
+    pub fn decode(frame: Frame<'_>) -> Result<Self, Garbled> {
+        let Frame { header, meta, payload } = frame;
+        let (kind, id) = (header.kind, header.id);
+        Ok(match kind {
+            Kind::Request => Self::Request { id, request: decode_request(meta, payload)? },
+            Kind::Cancel => Self::Cancel { id },
+            Kind::Watch => Self::Watch { id, session: parse(kind, meta)? },
+            Kind::Unwatch => Self::Unwatch { session: parse(kind, meta)? },
+            Kind::Heard => Self::Heard { batch: id },
+            Kind::Ping => Self::Ping(id),
+            Kind::Pong => Self::Pong(id),
+            Kind::Goodbye => Self::Goodbye(goodbye(meta)?),
+            Kind::Answer
+            | Kind::Failure
+            | Kind::Recall
+            | Kind::Challenge
+            | Kind::Hello
+            | Kind::Welcome
+            | Kind::Refused => return Err(misplaced(kind, Side::Node)),
+        })
+    }
+}
+
+impl ToClient {
+    /// Decodes a frame that came to a client.
+    pub fn decode(frame: Frame<'_>) -> Result<Self, Garbled> {
+        let Frame { header, meta, payload } = frame;
+        let (kind, id) = (header.kind, header.id);
+        Ok(match kind {
+            Kind::Answer => Self::Reply { id, reply: Ok(decode_answer(meta, payload)?) },
+            Kind::Failure => Self::Reply { id, reply: Err(decode_failure(meta)?) },
+            Kind::Recall => {
+                let Recalls { session, recalls } = parse(kind, meta)?;
+                if recalls.len() > RECALLS_MAX {
+                    return Err(Garbled::Meta { kind, why: format!("more than {RECALLS_MAX} recalls") });
+                }
+                Self::Recall { batch: id, session, recalls: recalls.into_owned() }
+            }
+            Kind::Ping => Self::Ping(id),
+            Kind::Pong => Self::Pong(id),
+            Kind::Goodbye => Self::Goodbye(goodbye(meta)?),
+            Kind::Request
+            | Kind::Cancel
+            | Kind::Watch
+            | Kind::Unwatch
+            | Kind::Heard
+            | Kind::Challenge
+            | Kind::Hello
+            | Kind::Welcome
+            | Kind::Refused => {
+                return Err(misplaced(kind, Side::Client));
+            }
+        })
+    }
+}

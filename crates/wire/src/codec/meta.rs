@@ -1,0 +1,87 @@
+//! Meta: values of serde as postcard, and the frame around them.
+
+use super::COPIED_BYTES_MAX;
+use crate::frame::{Garbled, HEADER_BYTES, Header, Kind, TooLong};
+use bytes::Bytes;
+use postcard::ser_flavors::Flavor;
+use serde::{Deserialize, Serialize};
+
+/// Appends to a buffer, up to a length.
+struct Appending<'a> {
+    out: &'a mut Vec<u8>,
+    end: usize,
+}
+
+impl Flavor for Appending<'_> {
+    type Output = ();
+
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.try_extend(&[byte])
+    }
+
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        if self.out.len() + bytes.len() > self.end {
+            return Err(postcard::Error::SerializeBufferFull);
+        }
+        self.out.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<()> {
+        Ok(())
+    }
+}
+
+/// Appends a frame; gives the payload, unless it is short and was appended too. What is too long leaves nothing behind.
+pub fn append<T: Serialize>(
+    kind: Kind,
+    id: u64,
+    meta: &T,
+    payload: &Bytes,
+    out: &mut Vec<u8>,
+) -> Result<Bytes, TooLong> {
+    let start = out.len();
+    let done =
+        append_meta(kind, meta, out).and_then(|()| Header::of(kind, id, &out[start + HEADER_BYTES..], payload.len()));
+    match done {
+        Err(too_long) => {
+            out.truncate(start);
+            Err(too_long)
+        }
+        Ok(header) => {
+            out[start..start + HEADER_BYTES].copy_from_slice(&header.encode());
+            if payload.len() > COPIED_BYTES_MAX {
+                return Ok(payload.clone());
+            }
+            out.extend_from_slice(payload);
+            Ok(Bytes::new())
+        }
+    }
+}
+
+/// The meta, behind room for the header.
+fn append_meta<T: Serialize>(kind: Kind, meta: &T, out: &mut Vec<u8>) -> Result<(), TooLong> {
+    out.extend_from_slice(&[0; HEADER_BYTES]);
+    let max = kind.meta_bytes_max();
+    let end = out.len() + max as usize;
+    match postcard::serialize_with_flavor(meta, Appending { out, end }) {
+        Ok(()) => Ok(()),
+        Err(postcard::Error::SerializeBufferFull) => Err(TooLong { kind, what: "meta", max }),
+        Err(error) => panic!("a message that cannot be encoded: {error}"),
+    }
+}
+
+/// Appends a frame without meta.
+pub fn append_bare(kind: Kind, id: u64, out: &mut Vec<u8>) {
+    let header = Header::of(kind, id, &[], 0).expect("nothing is never too long");
+    out.extend_from_slice(&header.encode());
+}
+
+/// Reads a value that takes up all of the meta.
+pub fn parse<'a, T: Deserialize<'a>>(kind: Kind, meta: &'a [u8]) -> Result<T, Garbled> {
+    match postcard::take_from_bytes(meta) {
+        Ok((value, [])) => Ok(value),
+        Ok((_, rest)) => Err(Garbled::Meta { kind, why: format!("{} bytes too many", rest.len()) }),
+        Err(error) => Err(Garbled::Meta { kind, why: error.to_string() }),
+    }
+}

@@ -1,0 +1,217 @@
+//! What is encoded is decoded as it was, and only what may be said.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
+
+mod samples;
+
+use bytes::Bytes;
+use placement::Epoch;
+use samples::{SESSION, never_from_clients, recalls, replies, requests};
+use wire::{
+    Answer, Body, Content, Failure, Refusal, Request, Stamp,
+    codec::{self, NOT_FOR_CLIENTS, ToClient, ToNode},
+    frame::{Frames, Garbled, Kind, LARGE_META_BYTES_MAX, PAYLOAD_BYTES_MAX, Side},
+};
+
+/// The frame, payload and all.
+fn encoded<E: std::fmt::Debug>(encode: impl FnOnce(&mut Vec<u8>) -> Result<Bytes, E>) -> Vec<u8> {
+    let mut out = Vec::new();
+    let payload = encode(&mut out).unwrap();
+    out.extend_from_slice(&payload);
+    out
+}
+
+fn open(side: Side) -> Frames {
+    let mut frames = Frames::new(side);
+    frames.open();
+    frames
+}
+
+fn to_node(bytes: &[u8]) -> Result<ToNode, Garbled> {
+    let mut frames = open(Side::Node);
+    feed_all(&mut frames, bytes);
+    ToNode::decode(frames.next()?.expect("a whole frame"))
+}
+
+fn to_client(bytes: &[u8]) -> Result<ToClient, Garbled> {
+    let mut frames = open(Side::Client);
+    feed_all(&mut frames, bytes);
+    ToClient::decode(frames.next()?.expect("a whole frame"))
+}
+
+/// One frame may need to be asked for before its payload has a place.
+fn feed_all(frames: &mut Frames, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        frames.feed(&mut bytes);
+        if !bytes.is_empty() {
+            assert!(frames.next().unwrap().is_none(), "one frame");
+        }
+    }
+}
+
+#[test]
+fn every_request_comes_as_it_was_sent() {
+    for (id, request) in (1..).zip(requests()) {
+        let bytes = encoded(|out| codec::encode_request(&request, id, out));
+        assert_eq!(to_node(&bytes).unwrap(), ToNode::Request { id, request });
+    }
+}
+
+#[test]
+fn every_answer_and_failure_comes_as_it_was_sent() {
+    for (id, reply) in (1..).zip(replies()) {
+        let bytes = encoded(|out| codec::encode_reply(&reply, id, out));
+        assert_eq!(to_client(&bytes).unwrap(), ToClient::Reply { id, reply });
+    }
+}
+
+#[test]
+fn the_other_frames_come_as_they_were_sent() {
+    let mut out = Vec::new();
+    let mut told = |encode: &dyn Fn(&mut Vec<u8>)| {
+        out.clear();
+        encode(&mut out);
+        to_node(&out).unwrap()
+    };
+    assert_eq!(told(&|out| codec::encode_cancel(u64::MAX, out)), ToNode::Cancel { id: u64::MAX });
+    assert_eq!(told(&|out| codec::encode_watch(SESSION, 5, out)), ToNode::Watch { id: 5, session: SESSION });
+    assert_eq!(told(&|out| codec::encode_unwatch(SESSION, out)), ToNode::Unwatch { session: SESSION });
+    assert_eq!(told(&|out| codec::encode_heard(6, out)), ToNode::Heard { batch: 6 });
+    assert_eq!(told(&|out| codec::encode_ping(7, out)), ToNode::Ping(7));
+    assert_eq!(told(&|out| codec::encode_pong(8, out)), ToNode::Pong(8));
+    assert_eq!(told(&|out| codec::encode_goodbye("over", out)), ToNode::Goodbye("over".into()));
+    let mut out = Vec::new();
+    codec::encode_recalls(SESSION, &recalls(), 9, &mut out);
+    assert_eq!(to_client(&out).unwrap(), ToClient::Recall { batch: 9, session: SESSION, recalls: recalls() });
+}
+
+#[test]
+fn a_long_reason_is_cut_between_characters() {
+    let mut out = Vec::new();
+    codec::encode_goodbye(&"\u{e9}".repeat(5000), &mut out);
+    let ToNode::Goodbye(why) = to_node(&out).unwrap() else { panic!("a goodbye") };
+    assert!(why.len() <= 900 && why.chars().all(|letter| letter == '\u{e9}'));
+}
+
+#[test]
+fn a_payload_is_not_copied_but_given_and_a_short_one_is_appended() {
+    let data = Bytes::from(vec![1; 1 << 20]);
+    let reply = Ok(Answer::Bytes(data.clone()));
+    let mut out = Vec::new();
+    let given = codec::encode_reply(&reply, 1, &mut out).unwrap();
+    assert_eq!(given.as_ptr(), data.as_ptr());
+    assert!(out.len() < 64, "the bulk is not among the {} bytes", out.len());
+    let short = Ok(Answer::Bytes(Bytes::from_static(b"short")));
+    let given = codec::encode_reply(&short, 1, &mut out).unwrap();
+    assert!(given.is_empty() && out.ends_with(b"short"));
+}
+
+fn request(body: Body) -> Request {
+    Request { body, epoch: Epoch::FIRST, session: SESSION, hurried: false, partition: placement::PartitionId(0) }
+}
+
+#[test]
+fn what_only_nodes_say_is_not_taken_from_clients() {
+    let stamp = Some(Stamp { session: SESSION, number: 1, settled: 1 });
+    for command in never_from_clients() {
+        let request = request(Body::Meta { stamp, command });
+        let bytes = encoded(|out| codec::encode_request(&request, 1, out));
+        let refused = to_node(&bytes).unwrap_err();
+        assert!(refused.to_string().contains(NOT_FOR_CLIENTS), "{refused}");
+    }
+}
+
+/// A request that is encoded, and refused with this word.
+#[track_caller]
+fn refused_for(request: &Request, word: &str) {
+    let bytes = encoded(|out| codec::encode_request(request, 1, out));
+    let refused = to_node(&bytes).expect_err("a request that makes no sense").to_string();
+    assert!(refused.contains(word), "{refused}");
+}
+
+#[test]
+fn a_change_has_a_number_of_its_session_and_what_only_asks_has_none() {
+    use wire::{Command, Session};
+    let (change, ask) = (Command::Touch { file: samples::FILE }, Command::Stat { file: samples::FILE });
+    let stamp = |session, number, settled| Some(Stamp { session, number, settled });
+    let meta = |stamp, command: &Command| request(Body::Meta { stamp, command: command.clone() });
+    refused_for(&meta(None, &change), "needs a number");
+    refused_for(&meta(stamp(SESSION, 1, 1), &ask), "needs a number");
+    refused_for(&meta(stamp(Session(8), 1, 1), &change), "another session");
+    refused_for(&meta(stamp(SESSION, 0, 0), &change), "numbered from 1");
+    refused_for(&meta(stamp(SESSION, 4, 5), &change), "numbered from 1");
+}
+
+#[test]
+fn a_small_write_brings_its_bytes_and_a_long_one_does_not() {
+    use wire::{Command, WritePlace};
+    let stamp = Some(Stamp { session: SESSION, number: 1, settled: 1 });
+    for (length, bytes) in [(5, 4), (4096, 0), (4097, 4097), (1 << 20, 1)] {
+        let data = Bytes::from(vec![0; bytes]);
+        let command = Command::Write { file: samples::FILE, place: WritePlace::End, length, data, kill_set_id: false };
+        refused_for(&request(Body::Meta { stamp, command }), "a write comes with its bytes");
+    }
+}
+
+#[test]
+fn inodes_that_cannot_be_are_refused_wherever_they_stand() {
+    use wire::{Command, HostFile, Kind, NewKind, Part};
+    let stamp = Some(Stamp { session: SESSION, number: 1, settled: 1 });
+    let relative = HostFile { path: "data/x".into(), ..samples::host() };
+    for (kind, word) in [
+        (NewKind::Symlink(Bytes::new()), "target"),
+        (NewKind::Symlink(Bytes::from(vec![b'x'; 4096])), "target"),
+        (NewKind::Node(Kind::Directory), "fifo"),
+        (NewKind::Node(Kind::File), "fifo"),
+        (NewKind::Bound(relative), "absolute"),
+    ] {
+        let (parent, inode) = (samples::DIRECTORY, samples::inode(kind));
+        let unnamed = Command::CreateUnnamed { parent, inode: inode.clone(), linkable: false };
+        refused_for(&request(Body::Meta { stamp, command: unnamed }), word);
+        let part = Part::Make { parent, inode, heritage: samples::heritage() };
+        let prepare = Command::Prepare { intent: samples::INTENT, parts: vec![part] };
+        refused_for(&request(Body::Meta { stamp, command: prepare }), word);
+    }
+}
+
+#[test]
+fn more_parts_than_any_change_has_are_refused() {
+    use wire::{Command, Part};
+    let stamp = Some(Stamp { session: SESSION, number: 1, settled: 1 });
+    let prepare = |count| {
+        let parts = vec![Part::MoveLease; count];
+        request(Body::Meta { stamp, command: Command::Prepare { intent: samples::INTENT, parts } })
+    };
+    let most = prepare(256);
+    let bytes = encoded(|out| codec::encode_request(&most, 1, out));
+    assert_eq!(to_node(&bytes).unwrap(), ToNode::Request { id: 1, request: most });
+    let bytes = encoded(|out| codec::encode_request(&prepare(257), 1, out));
+    assert!(matches!(to_node(&bytes), Err(Garbled::Meta { kind: Kind::Request, .. })));
+}
+
+#[test]
+fn an_answer_with_more_bytes_than_it_says_is_refused() {
+    let content = Content::Here(Bytes::from_static(b"four"));
+    let reply = Ok(Answer::Content { length: 3, content });
+    let bytes = encoded(|out| codec::encode_reply(&reply, 1, out));
+    assert!(to_client(&bytes).is_err());
+}
+
+#[test]
+fn what_is_too_long_leaves_nothing_behind_and_becomes_a_refusal() {
+    let mut out = b"before".to_vec();
+    let long_payload = Ok(Answer::Bytes(Bytes::from(vec![0; PAYLOAD_BYTES_MAX as usize + 1])));
+    let too_long = codec::encode_reply(&long_payload, 1, &mut out).unwrap_err();
+    assert_eq!((too_long.what, too_long.max), ("payload", PAYLOAD_BYTES_MAX));
+    let long_meta = Ok(Answer::Target(Bytes::from(vec![0; LARGE_META_BYTES_MAX as usize])));
+    let too_long = codec::encode_reply(&long_meta, 1, &mut out).unwrap_err();
+    assert_eq!((too_long.what, too_long.max), ("meta", LARGE_META_BYTES_MAX));
+    assert_eq!(out, b"before");
+    assert!(matches!(Failure::from(too_long), Failure::Refused(Refusal::TooLarge { .. })));
+}
+
+#[test]
+fn the_longest_payload_passes() {
+    let reply = Ok(Answer::Bytes(Bytes::from(vec![0xee; PAYLOAD_BYTES_MAX as usize])));
+    let bytes = encoded(|out| codec::encode_reply(&reply, 1, out));
+    assert_eq!(to_client(&bytes).unwrap(), ToClient::Reply { id: 1, reply });
+}

@@ -1,0 +1,180 @@
+//! Answers and failures.
+
+use super::{EXTENT, FILE, INTENT, KINDS, OWNER, SESSION, TIME, heritage, host, name};
+use bytes::Bytes;
+use placement::{Epoch, NodeId, PartitionId, PartitionMap};
+use std::{sync::Arc, time::Duration};
+use wire::{
+    Answer, Attributes, Content, Decision, DirEntry, Extent, Failure, Gone, Leftovers, Lock, LockKind, LockStyle,
+    Object, Refusal, Shortage, StripeRuns, Trim, Usage, Welcome,
+};
+
+pub fn replies() -> Vec<Result<Answer, Failure>> {
+    let answers = [told(), of_files(), of_bytes(), of_intents()].concat();
+    let mut replies: Vec<_> = answers.into_iter().map(Ok).collect();
+    replies.extend(refusals().into_iter().map(|refusal| Err(Failure::Refused(refusal))));
+    replies.extend([
+        Err(Failure::StaleMap(map())),
+        Err(Failure::Lost("the connection broke".into())),
+        Err(Failure::Unreachable("too many requests".into())),
+    ]);
+    replies
+}
+
+fn map() -> Arc<PartitionMap> {
+    let nodes = (0..64).map(|partition| NodeId(partition % 5 * 1000)).collect();
+    Arc::new(PartitionMap::new(Epoch(1 << 40), nodes).unwrap())
+}
+
+fn attributes(whole: Option<Extent>) -> Attributes {
+    Attributes {
+        file: FILE,
+        kind: KINDS[0],
+        size: 1 << 40,
+        allocated: 4096,
+        mode: 0o755,
+        links: 1,
+        owner: OWNER,
+        accessed: TIME,
+        modified: TIME,
+        changed: TIME,
+        created: TIME,
+        whole,
+        lasting: whole.is_none(),
+    }
+}
+
+fn runs() -> StripeRuns {
+    let mut runs = StripeRuns::new();
+    runs.insert(0, 3);
+    runs.insert(u64::MAX - 9, u64::MAX);
+    runs
+}
+
+fn gone() -> Gone {
+    Gone { file: FILE, stripes: runs() }
+}
+
+fn trim() -> Trim {
+    Trim { generation: 8, length: 1 << 21, stripes: runs() }
+}
+
+fn told() -> Vec<Answer> {
+    let welcome = Welcome { session: SESSION, map: map(), seed: u64::MAX, stripe_bytes: 1 << 20 };
+    let usage = Usage { capacity: 1 << 40, used: 5, waiting: 1, own_room: Some(3), ..Usage::default() };
+    let leftovers = Leftovers { prepared: vec![INTENT], committed: vec![INTENT; 2], gone: vec![gone()] };
+    vec![
+        Answer::Done,
+        Answer::Welcome(welcome),
+        Answer::Usage(usage),
+        Answer::Usage(Usage::default()),
+        Answer::Leftovers(leftovers),
+        Answer::Leftovers(Leftovers::default()),
+        Answer::Closed(vec![gone(), Gone { file: FILE, stripes: StripeRuns::new() }]),
+    ]
+}
+
+fn of_files() -> Vec<Answer> {
+    let (file, lock) = (FILE, Lock { owner: 1, kind: LockKind::Write, style: LockStyle::Whole, pid: 77 });
+    let entry = |(at, kind)| DirEntry { name: name(&format!("entry {at}")), file, kind, cookie: (1 << 62) + at as u64 };
+    let found = |kind| Answer::Found { file, kind, attributes: None };
+    let mut answers: Vec<_> = KINDS.into_iter().map(found).collect();
+    let whole = attributes(Some(EXTENT));
+    answers.extend([
+        Answer::Attributes(attributes(None)),
+        Answer::Found { file, kind: KINDS[1], attributes: Some(whole) },
+        Answer::Opened { attributes: whole, host: Some(Arc::new(host())), trim: Some(trim()), shared: true },
+        Answer::Opened { attributes: whole, host: None, trim: None, shared: false },
+        Answer::Changed { attributes: whole, trim: Some(trim()) },
+        Answer::Entries(KINDS.into_iter().enumerate().map(entry).collect()),
+        Answer::Entries(Vec::new()),
+        Answer::Target(Bytes::from_static(b"/a/b")),
+        Answer::Parent(file),
+        Answer::Removed { gone: None },
+        Answer::Removed { gone: Some(gone()) },
+        Answer::Renamed { gone: Some(gone()), elsewhere: vec![file; 3] },
+        Answer::Fragments { attributes: whole, heritage: heritage(), fragments: vec![file; 16] },
+        Answer::Heritage(heritage()),
+        Answer::Xattr(Bytes::from(vec![3; 64 << 10])),
+        Answer::Xattrs(vec![Bytes::from_static(b"user.a"), Bytes::from_static(b"user.b")]),
+        Answer::Conflict(None),
+        Answer::Conflict(Some(lock)),
+    ]);
+    answers
+}
+
+fn of_bytes() -> Vec<Answer> {
+    let content = |length, content| Answer::Content { length, content };
+    vec![
+        content(70_000, Content::Here(Bytes::from(vec![9; 70_000]))),
+        content(9, Content::Here(Bytes::from_static(b"short"))),
+        content(0, Content::Here(Bytes::new())),
+        content(u32::MAX, Content::Striped),
+        content(4, Content::Bound(Arc::new(host()))),
+        content(5, Content::Whole(EXTENT)),
+        Answer::Written { offset: 1 << 62 },
+        Answer::Stripes { offset: 0, generation: 1, size: 2 },
+        Answer::Whole(EXTENT),
+        Answer::Put { offset: 3, length: 4 },
+        Answer::Spill { generation: 5, head: Bytes::from_static(&[8; 4096]) },
+        Answer::TrimFirst(trim()),
+        Answer::Bytes(Bytes::from(vec![1; 4097])),
+        Answer::Bytes(Bytes::new()),
+        Answer::Offset(u64::MAX),
+        Answer::Allocated { generation: 6, stripes: runs() },
+    ]
+}
+
+fn of_intents() -> Vec<Answer> {
+    let held = vec![INTENT];
+    let bytes = Answer::Content { length: 3000, content: Content::Here(Bytes::from(vec![4; 3000])) };
+    vec![
+        Answer::Spread,
+        Answer::Prepared { made: vec![FILE] },
+        Answer::Settled { gone: vec![gone()] },
+        Answer::Decided(Decision::Open),
+        Answer::Decided(Decision::Committed { others: vec![PartitionId(1)] }),
+        Answer::Decided(Decision::Aborted),
+        Answer::Unsettled { held: held.clone(), answer: Box::new(Answer::NoEntry) },
+        Answer::Unsettled { held, answer: Box::new(bytes) },
+        Answer::NoEntry,
+    ]
+}
+
+fn refusals() -> Vec<Refusal> {
+    let object = || Object::File(FILE);
+    let shortage = Shortage { capacity: 1, used: 2, wanted: 3, waited: Duration::new(u64::MAX, 999_999_999) };
+    vec![
+        Refusal::NotFound(Object::Entry { parent: FILE, name: name("lost") }),
+        Refusal::Exists(Object::Handle(9)),
+        Refusal::NotDirectory(Object::Text("a/b\u{e9}".into())),
+        Refusal::IsDirectory(Object::Pool),
+        Refusal::NotEmpty(object()),
+        Refusal::NameTooLong(object()),
+        Refusal::ReadOnly(object()),
+        Refusal::NoSpace(shortage),
+        Refusal::TooLarge { object: object(), limit: u64::MAX },
+        Refusal::Invalid { object: object(), why: "no".into() },
+        Refusal::NotPermitted(object()),
+        Refusal::BadHandle(object()),
+        Refusal::TooManyOpen { object: object(), limit: 1 },
+        Refusal::Busy(object()),
+        Refusal::Held { intent: INTENT },
+        Refusal::Split { directory: FILE, bits: 4 },
+        Refusal::TooManyLinks { object: object(), limit: 65_000 },
+        Refusal::Stale(object()),
+        Refusal::CrossesPools,
+        Refusal::Unavailable { object: object(), tries: 4, why: "gone".into() },
+        Refusal::NoAttribute(object()),
+        Refusal::AttributeTooLong { object: object(), limit: 255 },
+        Refusal::TooManyAttributes(object()),
+        Refusal::Locked(object()),
+        Refusal::Deadlock(object()),
+        Refusal::TooManyLocks { object: object(), limit: 2 },
+        Refusal::BeyondEnd(object()),
+        Refusal::TimedOut(object()),
+        Refusal::Interrupted(object()),
+        Refusal::Unsupported { object: object(), what: "this".into() },
+        Refusal::Io { object: object(), why: "that".into() },
+    ]
+}

@@ -1,0 +1,55 @@
+//! A value of every variant that travels. `every_variant_has_a_sample` sees that none is missing.
+#![allow(dead_code, unused_imports, reason = "each test uses its own part")]
+
+mod answers;
+mod requests;
+
+pub use answers::replies;
+pub use requests::{never_from_clients, requests};
+
+use bytes::Bytes;
+use placement::{FileId, NodeId, PartitionId};
+use wire::{
+    Acls, Extent, Heritage, HostFile, Intent, Kind, Mode, Name, NewInode, NewKind, Owner, Recall, Session, Times,
+    Timestamp,
+};
+
+pub const FILE: FileId = FileId::new(PartitionId(0x0abc), 0x1234_5678);
+pub const DIRECTORY: FileId = FileId::ROOT;
+pub const SESSION: Session = Session(7);
+pub const EXTENT: Extent = Extent { node: NodeId(3), slot: 70_000, generation: 9 };
+pub const INTENT: Intent = Intent { number: 300, session: SESSION, coordinator: PartitionId(65_535) };
+pub const OWNER: Owner = Owner { uid: 1000, gid: 65_534 };
+pub const TIME: Timestamp = Timestamp { secs: -3, nanos: 999_999_999 };
+pub const TIMES: Times = Times { accessed: TIME, modified: TIME, changed: TIME };
+
+pub const KINDS: [Kind; 7] = [
+    Kind::File,
+    Kind::Directory,
+    Kind::Symlink,
+    Kind::Fifo,
+    Kind::Socket,
+    Kind::CharDevice(0x0105),
+    Kind::BlockDevice(u32::MAX),
+];
+
+pub fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).unwrap()
+}
+
+pub fn heritage() -> Heritage {
+    Heritage { group: Some(5), default_acl: Bytes::from_static(b"an acl") }
+}
+
+pub fn host() -> HostFile {
+    HostFile { path: "/data/in.csv".into(), size: 1 << 40, modified: TIME, executable: true }
+}
+
+pub fn inode(kind: NewKind) -> NewInode {
+    let acls = Acls { access: Bytes::from_static(b"a"), default: Bytes::new() };
+    NewInode { kind, mode: Mode { bits: 0o7777, umask: 0o022 }, owner: OWNER, acls: Some(Box::new(acls)) }
+}
+
+pub fn recalls() -> Vec<Recall> {
+    vec![Recall::Attributes(FILE), Recall::Bytes(FILE), Recall::Names(DIRECTORY)]
+}

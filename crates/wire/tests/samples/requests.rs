@@ -1,0 +1,238 @@
+//! Requests.
+
+use super::{DIRECTORY, EXTENT, FILE, INTENT, KINDS, OWNER, SESSION, TIME, TIMES, heritage, host, inode, name};
+use bytes::Bytes;
+use placement::{Epoch, PartitionId, StripeNo};
+use wire::{
+    AllocateMode, Body, Changes, Command, DirEntry, ExtentAction, Kind, Lock, LockKind, LockStyle, Mode, NewInode,
+    NewKind, OpenFlags, Part, RenameFrom, RenameMode, RenameTo, Request, SeekTo, Stamp, StripeAction, TimeChange, Wish,
+    WritePlace, XattrMode,
+};
+
+const LONG: &[u8] = &[0xa5; 3000];
+
+pub fn requests() -> Vec<Request> {
+    let mut bodies = vec![Body::Hello, Body::Usage];
+    bodies.extend(commands().into_iter().map(|command| {
+        let stamp = command.changes().then_some(Stamp { session: SESSION, number: 70_000, settled: 69_999 });
+        Body::Meta { stamp, command }
+    }));
+    let stamp = Some(Stamp { session: SESSION, number: 1, settled: 1 });
+    let data = Bytes::from_static(LONG);
+    let write = ExtentAction::Write { offset: 1 << 33, data: data.clone() };
+    bodies.push(Body::Extent { stamp: None, file: FILE, extent: EXTENT, action: write });
+    bodies.push(Body::Extent { stamp, file: FILE, extent: EXTENT, action: ExtentAction::Append { data } });
+    bodies.extend(stripe_actions().into_iter().map(|action| Body::Stripe { file: FILE, stripe: StripeNo(5), action }));
+    let request = |(count, body)| Request {
+        epoch: Epoch(3),
+        session: SESSION,
+        hurried: count % 2 == 1,
+        partition: PartitionId(4095),
+        body,
+    };
+    bodies.into_iter().enumerate().map(request).collect()
+}
+
+/// What is encoded like any other, and refused when it comes from a client.
+pub fn never_from_clients() -> Vec<Command> {
+    let given = Wish::Given(EXTENT);
+    let bytes = Bytes::from_static(b"folded");
+    vec![
+        Command::Fold { file: FILE, extent: EXTENT, bytes, times: TIMES },
+        Command::Create { parent: DIRECTORY, name: name("f"), inode: inode(NewKind::File), open: true, whole: given },
+        Command::Open { file: FILE, flags: OpenFlags::READ_WRITE, whole: given },
+    ]
+}
+
+fn commands() -> Vec<Command> {
+    [asked(), about_locks(), made(), written(), named(), of_one_inode(), ended(), of_intents()].concat()
+}
+
+fn asked() -> Vec<Command> {
+    let (parent, directory, file) = (DIRECTORY, DIRECTORY, FILE);
+    vec![
+        Command::Lookup { parent, name: name("x") },
+        Command::Stat { file },
+        Command::List { directory, after: u64::MAX, max: 4096 },
+        Command::ReadLink { file },
+        Command::Parent { directory },
+        Command::Probe { parent, name: wire::Name::new(&[0xff; 255]).unwrap() },
+        Command::Read { file, offset: 1 << 62, length: u32::MAX },
+        Command::Leftovers,
+        Command::Xattr { file, name: Bytes::from_static(b"user.a") },
+        Command::Xattrs { file },
+        Command::Seek { file, offset: 0, to: SeekTo::Data },
+        Command::Seek { file, offset: 1, to: SeekTo::Hole },
+        Command::Forgotten { file },
+        Command::Status { intent: INTENT },
+        Command::Fragments { directory },
+    ]
+}
+
+fn about_locks() -> Vec<Command> {
+    let (file, session) = (FILE, SESSION);
+    let lock = |kind, style| Lock { owner: u64::MAX, kind, style, pid: 1 };
+    vec![
+        Command::TestLock { file, session, lock: lock(LockKind::Read, LockStyle::EVERYWHERE) },
+        Command::Lock { file, lock: lock(LockKind::Write, LockStyle::Whole), wait: true },
+        Command::Lock { file, lock: lock(LockKind::Unlock, LockStyle::Range { start: 9, end: 9 }), wait: false },
+    ]
+}
+
+fn made() -> Vec<Command> {
+    let (parent, file) = (DIRECTORY, FILE);
+    let mut kinds = vec![
+        NewKind::File,
+        NewKind::Directory,
+        NewKind::Symlink(Bytes::from_static(b"../there")),
+        NewKind::Bound(host()),
+    ];
+    kinds.extend(
+        KINDS
+            .into_iter()
+            .filter(|kind| !matches!(kind, Kind::File | Kind::Directory | Kind::Symlink))
+            .map(NewKind::Node),
+    );
+    let create = |kind| Command::Create { parent, name: name("new"), inode: inode(kind), open: false, whole: Wish::No };
+    let mut commands: Vec<_> = kinds.into_iter().map(create).collect();
+    let plain = NewInode::new(NewKind::File, Mode::default(), OWNER);
+    commands.extend([
+        Command::Create { parent, name: name("new"), inode: plain.clone(), open: true, whole: Wish::Wanted },
+        Command::CreateUnnamed { parent, inode: plain, linkable: true },
+        Command::Open { file, flags: OpenFlags::APPEND, whole: Wish::Wanted },
+        Command::Close { file },
+        Command::Change { file, changes: Changes::default() },
+        Command::Change { file, changes: all_changes() },
+    ]);
+    commands
+}
+
+fn all_changes() -> Changes {
+    Changes {
+        mode: Some(0o644),
+        uid: Some(0),
+        gid: Some(u32::MAX - 1),
+        size: Some(1 << 45),
+        accessed: Some(TimeChange::Now),
+        modified: Some(TimeChange::At(TIME)),
+        kill_set_id: true,
+    }
+}
+
+fn written() -> Vec<Command> {
+    let (file, generation, stripe) = (FILE, 4, 70);
+    let small = Bytes::from_static(&[0x5a; 64]);
+    let allocate = |mode| Command::Allocate { file, offset: 4096, length: 1 << 30, mode };
+    vec![
+        Command::Write { file, place: WritePlace::At(1 << 40), length: 64, data: small, kill_set_id: true },
+        Command::Write {
+            file,
+            place: WritePlace::End,
+            length: 3000,
+            data: Bytes::from_static(LONG),
+            kill_set_id: false,
+        },
+        Command::Write { file, place: WritePlace::End, length: 1 << 20, data: Bytes::new(), kill_set_id: false },
+        Command::Write { file, place: WritePlace::End, length: 0, data: Bytes::new(), kill_set_id: false },
+        Command::Wrote { file, generation, end: 1 << 50 },
+        Command::Abandon { file, generation, offset: 77, length: 78 },
+        Command::SpillDone { file, generation },
+        Command::TrimDone { file, generation },
+        Command::Purged { file },
+        Command::Punched { file, generation },
+        Command::GaveUp { file, generation, stripe },
+        allocate(AllocateMode::Extend),
+        allocate(AllocateMode::KeepSize),
+        allocate(AllocateMode::PunchHole),
+        allocate(AllocateMode::ZeroRange),
+        allocate(AllocateMode::ZeroRangeKeepSize),
+    ]
+}
+
+fn named() -> Vec<Command> {
+    let parent = DIRECTORY;
+    let rename = |mode| Command::Rename {
+        from: RenameFrom { parent, name: name("old") },
+        to: RenameTo { parent: FILE, name: name("new") },
+        mode,
+    };
+    vec![
+        Command::Unlink { parent, name: name("u") },
+        Command::RemoveDirectory { parent, name: name("d") },
+        Command::Link { file: FILE, parent, name: name("l") },
+        rename(RenameMode::Replace),
+        rename(RenameMode::NoReplace),
+        rename(RenameMode::Exchange),
+        Command::Touch { file: FILE },
+    ]
+}
+
+fn of_one_inode() -> Vec<Command> {
+    let (file, name) = (FILE, Bytes::from_static(b"user.b"));
+    let set = |mode, value: &'static [u8], kill_set_group_id| {
+        let value = Bytes::from_static(value);
+        Command::SetXattr { file, name: Bytes::from_static(b"user.b"), value, mode, kill_set_group_id }
+    };
+    vec![
+        set(XattrMode::Set, b"v", false),
+        set(XattrMode::Create, b"", true),
+        set(XattrMode::Replace, &[1; 64 << 10], false),
+        Command::RemoveXattr { file, name },
+    ]
+}
+
+fn ended() -> Vec<Command> {
+    let intent = INTENT;
+    vec![
+        Command::Settle { intent, commit: true },
+        Command::Decide { intent },
+        Command::Ended { intent },
+        Command::CloseSession { session: SESSION },
+    ]
+}
+
+fn of_intents() -> Vec<Command> {
+    let others = vec![PartitionId(0), PartitionId(4095)];
+    vec![
+        Command::Prepare { intent: INTENT, parts: parts() },
+        Command::Commit { intent: INTENT, parts: vec![Part::MoveLease], others },
+        Command::Commit { intent: INTENT, parts: Vec::new(), others: Vec::new() },
+    ]
+}
+
+fn parts() -> Vec<Part> {
+    let (directory, file, parent) = (DIRECTORY, FILE, DIRECTORY);
+    let fragments = vec![FILE; 16];
+    let acl = Bytes::from_static(b"system.posix_acl_access");
+    let entry = DirEntry { name: name("e"), file, kind: Kind::Symlink, cookie: 1 << 62 };
+    vec![
+        Part::Entry { directory, name: name("a"), was: None, becomes: Some((file, Kind::Directory)) },
+        Part::Entry { directory, name: name("a"), was: Some((file, Kind::Fifo)), becomes: None },
+        Part::Name { file },
+        Part::Unname { file },
+        Part::Make { parent, inode: inode(NewKind::Directory), heritage: heritage() },
+        Part::Remove { directory, fragments: fragments.clone() },
+        Part::Moved { file, parent },
+        Part::MoveLease,
+        Part::Shut { directory },
+        Part::Divide { directory, fragments },
+        Part::Fragment { directory, inode: inode(NewKind::Directory), entries: vec![entry; 3] },
+        Part::Change { directory, changes: all_changes() },
+        Part::Acl { directory, name: acl.clone(), value: None, kill_set_group_id: false },
+        Part::Acl { directory, name: acl, value: Some(Bytes::from_static(b"v")), kill_set_group_id: true },
+    ]
+}
+
+fn stripe_actions() -> Vec<StripeAction> {
+    let (generation, offset, length) = (2, 4096, 1 << 20);
+    vec![
+        StripeAction::Write { generation, offset, data: Bytes::from(vec![7; 1 << 16]) },
+        StripeAction::Write { generation, offset, data: Bytes::new() },
+        StripeAction::Read { offset, length },
+        StripeAction::Truncate { generation, length },
+        StripeAction::Remove,
+        StripeAction::Zero { generation, offset, length },
+        StripeAction::Extend { generation, length },
+        StripeAction::Fit,
+    ]
+}
