@@ -10,7 +10,7 @@
 //!    | <--- Answer | Refusal ----------------- |
 //! ```
 //!
-//! [`frame`] and [`codec`] are the same as bytes: what a transport that leaves the process needs. They neither
+//! [`frame`], [`codec`] and [`handshake`] are the same as bytes: what a transport that leaves the process needs. They neither
 //! read nor write, and know no clock: bytes in, values out, and back.
 #![forbid(unsafe_code)]
 
@@ -22,6 +22,7 @@ mod command;
 mod entry;
 mod extent;
 pub mod frame;
+pub mod handshake;
 mod intent;
 mod lock;
 mod mode;

@@ -1,0 +1,85 @@
+//! The client's side of the handshake.
+
+use super::{
+    HandshakeFailed, Nonce, Step, Token, Versions,
+    message::{Challenge, Hello, Refused, Welcome, frame, what},
+    token::{Said, proves},
+};
+use crate::{
+    codec::parse_short,
+    frame::{Frame, Kind},
+};
+
+/// A client that does not know yet whether it may come in.
+#[derive(Debug)]
+pub struct ClientHandshake {
+    token: Token,
+    versions: Versions,
+    nonce: Nonce,
+    about: String,
+    /// The node's challenge, once it was answered.
+    challenged: Option<Challenged>,
+}
+
+#[derive(Debug)]
+struct Challenged {
+    nonce: Nonce,
+    versions: Versions,
+    what: String,
+}
+
+impl ClientHandshake {
+    /// For one connection, with a nonce that no other had; `about` says what the client is, for the node's log.
+    pub fn new(token: Token, versions: Versions, nonce: Nonce, about: &str) -> Self {
+        Self { token, versions, nonce, about: what(about).into_owned(), challenged: None }
+    }
+
+    /// What to do about the next frame that came. After `Done` or `Close` there is none.
+    pub fn on(&mut self, came: &Frame<'_>) -> Step {
+        let step = match (came.header.kind, self.challenged.take()) {
+            (Kind::Refused, _) => Err(refusal(came)),
+            (Kind::Challenge, None) => self.hello(came),
+            (Kind::Welcome, Some(challenged)) => self.done(came, challenged),
+            (kind, _) => Err(HandshakeFailed::Misplaced(kind)),
+        };
+        step.unwrap_or_else(|why| Step::Close { send: Vec::new(), why })
+    }
+
+    /// Also where no version is spoken by both: so the node can log who came, and says the same.
+    fn hello(&mut self, came: &Frame<'_>) -> Result<Step, HandshakeFailed> {
+        let Challenge { versions, nonce, what: node } = parse_short(Kind::Challenge, came.meta)?;
+        let challenged = Challenged { nonce, versions, what: what(&node).into_owned() };
+        let proof = self.token.client_proof(&self.said(&challenged));
+        self.challenged = Some(challenged);
+        let hello = Hello { versions: self.versions, nonce: self.nonce, proof, what: self.about.as_str().into() };
+        Ok(Step::Send(frame(Kind::Hello, &hello)))
+    }
+
+    fn done(&self, came: &Frame<'_>, challenged: Challenged) -> Result<Step, HandshakeFailed> {
+        let Welcome { version, proof } = parse_short(Kind::Welcome, came.meta)?;
+        if !proves(proof, self.token.node_proof(&self.said(&challenged), version)) {
+            return Err(HandshakeFailed::NotProven);
+        }
+        if self.versions.agree(challenged.versions) != Some(version) {
+            return Err(HandshakeFailed::WrongVersion { chosen: version, offered: self.versions });
+        }
+        Ok(Step::Done { send: Vec::new(), version, what: challenged.what })
+    }
+
+    fn said(&self, challenged: &Challenged) -> Said {
+        Said {
+            node_nonce: challenged.nonce,
+            client_nonce: self.nonce,
+            node_versions: challenged.versions,
+            client_versions: self.versions,
+        }
+    }
+}
+
+/// What the node says.
+fn refusal(came: &Frame<'_>) -> HandshakeFailed {
+    match parse_short::<Refused<'_>>(Kind::Refused, came.meta) {
+        Ok(Refused { why }) => HandshakeFailed::Refused(why.into_owned()),
+        Err(garbled) => garbled.into(),
+    }
+}

@@ -1,0 +1,98 @@
+//! The pool's token, and proofs of knowing it.
+
+use super::{Version, Versions};
+use std::fmt;
+
+/// The shortest token, bytes: who hears a proof can try tokens against it, so it must not be guessed.
+pub const TOKEN_BYTES_MIN: usize = 16;
+/// The longest token, bytes.
+pub const TOKEN_BYTES_MAX: usize = 4096;
+/// What the key is derived for, so that a token that is used elsewhere too gives another key there.
+const KEY_CONTEXT: &str = "Tidemill 2026 pool token";
+
+/// A number that is used once: 32 bytes from the system's random source.
+pub type Nonce = [u8; 32];
+/// That somebody knows the token, for one connection.
+pub(super) type Proof = [u8; 32];
+
+/// What lets a client into a pool, as a key. It is neither shown nor sent.
+#[derive(Clone)]
+pub struct Token([u8; 32]);
+
+/// Bytes that are no token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a pool token has {TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX} bytes, this one has {bytes}: \
+     make one from the system's random source, for example with `openssl rand -hex 32`"
+)]
+pub struct TokenRefused {
+    /// How many there are, without blanks and line ends around them.
+    pub bytes: usize,
+}
+
+/// What both sides have said when they prove: each proof holds for these nonces and versions only.
+pub(super) struct Said {
+    pub node_nonce: Nonce,
+    pub client_nonce: Nonce,
+    pub node_versions: Versions,
+    pub client_versions: Versions,
+}
+
+impl Token {
+    /// The token of a file's bytes; blanks and line ends around it do not count.
+    pub fn new(bytes: &[u8]) -> Result<Self, TokenRefused> {
+        let bytes = bytes.trim_ascii();
+        match bytes.len() {
+            TOKEN_BYTES_MIN..=TOKEN_BYTES_MAX => Ok(Self(blake3::derive_key(KEY_CONTEXT, bytes))),
+            bytes => Err(TokenRefused { bytes }),
+        }
+    }
+
+    /// The client's proof.
+    pub(super) fn client_proof(&self, said: &Said) -> Proof {
+        self.proof(b"client", said, &[])
+    }
+
+    /// The node's, which holds for the chosen version too.
+    pub(super) fn node_proof(&self, said: &Said, version: Version) -> Proof {
+        self.proof(b"node", said, &version.0.to_le_bytes())
+    }
+
+    fn proof(&self, who: &[u8], said: &Said, more: &[u8]) -> Proof {
+        let mut hasher = blake3::Hasher::new_keyed(&self.0);
+        hasher.update(who).update(&said.node_nonce).update(&said.client_nonce);
+        hasher.update(&said.node_versions.encode()).update(&said.client_versions.encode()).update(more);
+        hasher.finalize().into()
+    }
+}
+
+/// Whether a proof is the right one; takes as long whichever bytes differ.
+pub(super) fn proves(given: Proof, right: Proof) -> bool {
+    blake3::Hash::from_bytes(given) == blake3::Hash::from_bytes(right)
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_long_enough_not_to_be_guessed_and_its_line_end_does_not_count() {
+        assert_eq!(Token::new(b"short\n").unwrap_err(), TokenRefused { bytes: 5 });
+        assert!(Token::new(&[b'x'; TOKEN_BYTES_MAX + 1]).is_err());
+        let key = |token: &[u8]| Token::new(token).unwrap().0;
+        assert_eq!(key(b"0123456789abcdef"), key(b" 0123456789abcdef\r\n"));
+        assert_ne!(key(b"0123456789abcdef"), key(b"0123456789abcdeg"));
+    }
+
+    #[test]
+    fn a_token_is_not_shown() {
+        let shown = format!("{:?}", Token::new(b"0123456789abcdef").unwrap());
+        assert_eq!(shown, "Token(..)");
+    }
+}

@@ -1,0 +1,117 @@
+//! Versions of the protocol.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What this build speaks.
+pub const VERSIONS: Versions = Versions { lowest: Version(1), highest: Version(1) };
+
+/// A version of the protocol, counted from 1. It grows with every change that another side would misunderstand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Version(pub u16);
+
+/// All versions from one to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "VersionsAsRead")]
+pub struct Versions {
+    lowest: Version,
+    highest: Version,
+}
+
+/// Versions as they stand in a message, not yet checked.
+#[derive(Deserialize)]
+struct VersionsAsRead {
+    lowest: Version,
+    highest: Version,
+}
+
+/// Versions that nobody can speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("versions {lowest} to {highest} are none: they are counted from 1, the lowest first")]
+pub struct VersionsRefused {
+    /// The first.
+    pub lowest: Version,
+    /// The last.
+    pub highest: Version,
+}
+
+impl Versions {
+    /// From one to another; refused when there is none.
+    pub const fn new(lowest: Version, highest: Version) -> Result<Self, VersionsRefused> {
+        if lowest.0 == 0 || lowest.0 > highest.0 {
+            return Err(VersionsRefused { lowest, highest });
+        }
+        Ok(Self { lowest, highest })
+    }
+
+    /// The highest that both speak.
+    pub fn agree(self, other: Self) -> Option<Version> {
+        let highest = self.highest.min(other.highest);
+        (self.contains(highest) && other.contains(highest)).then_some(highest)
+    }
+
+    /// Whether it is one of these.
+    pub fn contains(self, version: Version) -> bool {
+        (self.lowest..=self.highest).contains(&version)
+    }
+
+    /// As they stand in proofs: two numbers of 16 bits, little-endian.
+    pub(super) fn encode(self) -> [u8; 4] {
+        let ([a, b], [c, d]) = (self.lowest.0.to_le_bytes(), self.highest.0.to_le_bytes());
+        [a, b, c, d]
+    }
+}
+
+impl TryFrom<VersionsAsRead> for Versions {
+    type Error = VersionsRefused;
+
+    fn try_from(VersionsAsRead { lowest, highest }: VersionsAsRead) -> Result<Self, VersionsRefused> {
+        Self::new(lowest, highest)
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Versions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} to {}", self.lowest, self.highest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn versions(lowest: u16, highest: u16) -> Versions {
+        Versions::new(Version(lowest), Version(highest)).unwrap()
+    }
+
+    #[test]
+    fn the_highest_version_that_both_speak_is_spoken() {
+        for (ours, theirs, agreed) in [
+            ((1, 1), (1, 1), Some(1)),
+            ((1, 3), (1, 3), Some(3)),
+            ((1, 3), (2, 2), Some(2)),
+            ((1, 3), (2, 9), Some(3)),
+            ((4, 9), (1, 4), Some(4)),
+            ((1, 1), (2, 2), None),
+            ((1, 3), (4, 9), None),
+            ((u16::MAX, u16::MAX), (1, u16::MAX), Some(u16::MAX)),
+        ] {
+            let (ours, theirs) = (versions(ours.0, ours.1), versions(theirs.0, theirs.1));
+            assert_eq!(ours.agree(theirs), agreed.map(Version), "{ours} and {theirs}");
+            assert_eq!(theirs.agree(ours), agreed.map(Version), "{theirs} and {ours}");
+        }
+    }
+
+    #[test]
+    fn versions_that_are_none_are_refused() {
+        for (lowest, highest) in [(0, 0), (0, 3), (3, 2)] {
+            assert!(Versions::new(Version(lowest), Version(highest)).is_err(), "{lowest} to {highest}");
+        }
+    }
+}
