@@ -12,12 +12,13 @@ TESTED_WITH := fuse3 acl attr sqlite3 rsync git build-essential
 # The tests run on real inputs where this folder exists; see examples/*/README.md.
 DATA      ?= ../shared/data
 
-.PHONY: help demo build suites test test-rust test-python test-web soak check fix bench bench-storage clean
+.PHONY: help demo build suites test test-rust test-python test-web soak fuzz check fix bench bench-storage clean
 
 help:
 	@echo "make demo    build, set up what is missing, run the classification workflow, say where the report is"
 	@echo "make test    everything that proves it works"
 	@echo "make soak    what takes hours: a million operations of fsx, long loads of many processes, hundreds of crashes"
+	@echo "make fuzz    damaged frames of the wire protocol, as many as FUZZ_SECONDS (600) allow"
 	@echo "make check   formatting, lints, layers, documents; writes nothing"
 	@echo "make fix     formats, and mends what the linters can mend"
 	@echo "make bench   the numbers of bench/RESULTS.md, as JSON; make bench-storage those of the mount"
@@ -70,6 +71,10 @@ suites:
 soak: $(BIN) $(VENV)/.ready suites
 	examples/packages.sh $(TESTED_WITH)
 	TIDEMILL=$(abspath $(BIN)) SOAK_SECONDS=$${SOAK_SECONDS:-600} $(VENV)/bin/python -m pytest tests -m soak
+
+# The same loop as in the tests, from another seed and for FUZZ_SECONDS.
+fuzz:
+	FUZZ_SECONDS=$${FUZZ_SECONDS:-600} cargo test --release --package wire --test fuzz --locked -- --nocapture
 
 test-web: web/node_modules/.ready
 	examples/packages.sh chromium

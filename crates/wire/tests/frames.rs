@@ -1,0 +1,326 @@
+//! Frames from bytes that are cut, damaged, too long or out of place; and bytes from frames, written in any portions.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
+
+mod samples;
+
+use bytes::{Buf, Bytes};
+use samples::{replies, requests};
+use std::io::IoSlice;
+use wire::{
+    Answer,
+    codec::{self, ToClient, ToNode},
+    frame::{
+        Frames, Garbled, HANDSHAKE_META_BYTES_MAX, HEADER_BYTES, Header, KINDS, Kind, LARGE_META_BYTES_MAX,
+        META_BYTES_MAX, Outgoing, PAYLOAD_BYTES_MAX, Phase, Side,
+    },
+};
+
+/// All requests one behind the other, as they are sent.
+fn sent() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (id, request) in (1..).zip(requests()) {
+        let payload = codec::encode_request(&request, id, &mut bytes).unwrap();
+        bytes.extend_from_slice(&payload);
+    }
+    bytes
+}
+
+fn opened(side: Side) -> Frames {
+    let mut frames = Frames::new(side);
+    frames.open();
+    frames
+}
+
+/// The requests of `bytes`, given in portions.
+fn came(bytes: &[u8], mut portion: impl FnMut() -> usize) -> Vec<ToNode> {
+    let (mut frames, mut left, mut came) = (opened(Side::Node), bytes, Vec::new());
+    while !left.is_empty() {
+        let (mut now, later) = left.split_at(portion().min(left.len()));
+        while !now.is_empty() {
+            frames.feed(&mut now);
+            while let Some(frame) = frames.next().unwrap() {
+                came.push(ToNode::decode(frame).unwrap());
+            }
+        }
+        left = later;
+    }
+    assert!(frames.is_between());
+    came
+}
+
+#[test]
+fn frames_are_the_same_however_the_stream_was_cut() {
+    let sent = sent();
+    let expected: Vec<_> = (1..).zip(requests()).map(|(id, request)| ToNode::Request { id, request }).collect();
+    for portion in [1, 7, HEADER_BYTES, 1000, 65_536, usize::MAX] {
+        assert_eq!(came(&sent, || portion), expected, "in portions of {portion}");
+    }
+    let mut state = 1_u64;
+    let irregular = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        1 + usize::try_from(state >> 33).unwrap() % 5000
+    };
+    assert_eq!(came(&sent, irregular), expected);
+}
+
+#[test]
+fn a_long_payload_is_read_to_where_it_stays() {
+    let data = vec![0x77; 1 << 20];
+    let mut bytes = Vec::new();
+    let given = codec::encode_reply(&Ok(Answer::Bytes(data.into())), 1, &mut bytes).unwrap();
+    let (mut frames, mut short, mut bulk) = (opened(Side::Client), &bytes[..], &given[..]);
+    frames.feed(&mut short);
+    assert!(short.is_empty() && frames.next().unwrap().is_none());
+    assert_eq!(frames.space().limit(), 1 << 20, "room for the payload, and for nothing behind it");
+    let place = frames.space().get_ref().as_ptr();
+    frames.feed(&mut bulk);
+    let frame = frames.next().unwrap().unwrap();
+    assert_eq!((frame.payload.as_ptr(), &frame.payload), (place, &given));
+}
+
+#[test]
+fn a_payload_does_not_hold_on_to_what_was_read_with_it() {
+    let mut bytes = Vec::new();
+    let given = codec::encode_reply(&Ok(Answer::Bytes(Bytes::from_static(b"small"))), 1, &mut bytes).unwrap();
+    assert!(given.is_empty());
+    codec::encode_ping(2, &mut bytes);
+    let mut frames = opened(Side::Client);
+    frames.feed(&mut &bytes[..]);
+    let payload = frames.next().unwrap().unwrap().payload;
+    let payload = payload.try_into_mut().expect("nobody else has this memory");
+    assert_eq!((&payload[..], payload.capacity()), (&b"small"[..], 5));
+    assert_eq!(frames.next().unwrap().unwrap().header.kind, Kind::Ping);
+}
+
+#[test]
+fn a_frame_that_is_cut_is_no_frame() {
+    for request in requests() {
+        let mut bytes = Vec::new();
+        let payload = codec::encode_request(&request, 1, &mut bytes).unwrap();
+        bytes.extend_from_slice(&payload[..payload.len().min(3)]);
+        let whole = bytes.len() - usize::from(!payload.is_empty());
+        for end in 0..whole {
+            let mut frames = opened(Side::Node);
+            frames.feed(&mut &bytes[..end]);
+            assert_eq!(frames.next(), Ok(None), "{request:?}");
+            assert_eq!(frames.is_between(), end == 0);
+        }
+    }
+}
+
+/// Header and meta of every sample, by the side where it comes.
+fn frames_without_payload() -> Vec<(Side, Vec<u8>)> {
+    let mut all = Vec::new();
+    for request in requests() {
+        let mut bytes = Vec::new();
+        codec::encode_request(&request, 1, &mut bytes).unwrap();
+        all.push((Side::Node, bytes));
+    }
+    for reply in replies() {
+        let mut bytes = Vec::new();
+        codec::encode_reply(&reply, 1, &mut bytes).unwrap();
+        all.push((Side::Client, bytes));
+    }
+    for (_, bytes) in &mut all {
+        let header = Header::decode(bytes.first_chunk().unwrap()).unwrap();
+        bytes.truncate(HEADER_BYTES + header.meta as usize);
+    }
+    all
+}
+
+#[test]
+fn every_flipped_bit_of_header_and_meta_is_noticed() {
+    for (side, bytes) in frames_without_payload() {
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            let mut frames = opened(side);
+            frames.feed(&mut &damaged[..]);
+            assert!(frames.next().is_err(), "bit {bit} of {bytes:02x?}");
+        }
+    }
+}
+
+#[test]
+fn a_meta_that_is_cut_or_changed_and_checked_again_is_refused_or_means_something() {
+    for (side, bytes) in frames_without_payload() {
+        let header = Header::decode(bytes.first_chunk().unwrap()).unwrap();
+        let meta = &bytes[HEADER_BYTES..];
+        for end in 0..meta.len() {
+            assert!(!is_understood(side, header.kind, &meta[..end]), "{end} bytes of {meta:02x?}");
+        }
+        for bit in 0..meta.len() * 8 {
+            let mut changed = meta.to_vec();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            is_understood(side, header.kind, &changed);
+        }
+    }
+}
+
+/// Whether a meta is decoded; what it means is then encoded and decoded as the same again.
+fn is_understood(side: Side, kind: Kind, meta: &[u8]) -> bool {
+    let mut again = Vec::new();
+    if side == Side::Node {
+        let Ok(request) = codec::decode_request(meta, Bytes::new()) else { return false };
+        codec::encode_request(&request, 1, &mut again).unwrap();
+        assert_eq!(codec::decode_request(&again[HEADER_BYTES..], Bytes::new()), Ok(request));
+        return true;
+    }
+    let decode = |meta: &[u8]| match kind {
+        Kind::Failure => codec::decode_failure(meta).map(Err),
+        _ => codec::decode_answer(meta, Bytes::new()).map(Ok),
+    };
+    let Ok(reply) = decode(meta) else { return false };
+    codec::encode_reply(&reply, 1, &mut again).unwrap();
+    assert_eq!(decode(&again[HEADER_BYTES..]), Ok(reply));
+    true
+}
+
+/// A header that announces this, right but for that.
+fn announcing(kind: Kind, meta: u32, payload: u32) -> [u8; HEADER_BYTES] {
+    Header { kind, id: 1, meta, payload, meta_check: 0 }.encode()
+}
+
+#[test]
+fn more_than_a_kind_may_hold_is_refused_at_the_header() {
+    for kind in KINDS {
+        let most = (kind.meta_bytes_max(), kind.payload_bytes_max());
+        assert!(Header::decode(&announcing(kind, most.0, most.1)).is_ok());
+        for (meta, payload, what) in [(most.0 + 1, 0, "meta"), (0, most.1 + 1, "payload"), (u32::MAX, u32::MAX, "meta")]
+        {
+            let refused = Header::decode(&announcing(kind, meta, payload)).unwrap_err();
+            assert!(matches!(refused, Garbled::TooLong { what: named, .. } if named == what), "{refused}");
+        }
+    }
+}
+
+#[test]
+fn each_kind_has_its_number_and_bounds_that_are_among_those_documented() {
+    for (number, kind) in (1..).zip(KINDS) {
+        assert_eq!((kind.number(), Kind::of(number)), (number, Some(kind)));
+        let bounds = [0, HANDSHAKE_META_BYTES_MAX, META_BYTES_MAX, LARGE_META_BYTES_MAX];
+        assert!(bounds.contains(&kind.meta_bytes_max()), "{kind}");
+        assert!([0, PAYLOAD_BYTES_MAX].contains(&kind.payload_bytes_max()), "{kind}");
+    }
+    assert_eq!((Kind::of(0), Kind::of(16), Kind::of(255)), (None, None, None));
+}
+
+#[test]
+fn a_kind_comes_only_where_and_when_it_belongs() {
+    for kind in KINDS {
+        let mut places = 0;
+        for (side, phase) in [
+            (Side::Client, Phase::Handshake),
+            (Side::Client, Phase::Open),
+            (Side::Node, Phase::Handshake),
+            (Side::Node, Phase::Open),
+        ] {
+            let mut frames = Frames::new(side);
+            if phase == Phase::Open {
+                frames.open();
+            }
+            let header = Header::of(kind, 1, &[], 0).unwrap();
+            frames.feed(&mut &header.encode()[..]);
+            let expected = kind.may_come(side, phase);
+            places += u32::from(expected);
+            match frames.next() {
+                Ok(Some(frame)) => assert!(expected && frame.header == header),
+                refused => assert!(!expected && refused == Err(Garbled::Unexpected { kind, side, phase })),
+            }
+        }
+        assert!((1..=2).contains(&places), "{kind} comes in {places} places");
+    }
+}
+
+#[test]
+fn unknown_kinds_and_flags_are_named() {
+    let damaged = |at: usize, byte| {
+        let mut bytes = announcing(Kind::Ping, 0, 0);
+        bytes[at] = byte;
+        let check = xxhash_rust::xxh3::xxh3_64(&bytes[..28]).to_le_bytes();
+        bytes[28..].copy_from_slice(&check[..4]);
+        Header::decode(&bytes).unwrap_err()
+    };
+    assert_eq!(damaged(4, 77), Garbled::Kind(77));
+    assert_eq!(damaged(4, 0), Garbled::Kind(0));
+    for at in 5..8 {
+        assert_eq!(damaged(at, 1), Garbled::Flags(Kind::Ping.number()));
+    }
+}
+
+#[test]
+fn there_are_no_frames_after_an_error() {
+    let mut bytes = Vec::new();
+    codec::encode_ping(1, &mut bytes);
+    bytes.extend_from_slice(&[0; HEADER_BYTES]);
+    codec::encode_ping(2, &mut bytes);
+    let mut frames = opened(Side::Node);
+    frames.feed(&mut &bytes[..]);
+    assert!(frames.next().unwrap().is_some());
+    let garbled = frames.next().unwrap_err();
+    frames.feed(&mut &bytes[..]);
+    assert_eq!(frames.next().unwrap_err(), garbled);
+}
+
+/// Everything that is to be written, by vectored writes that each take `portion` bytes.
+fn written(mut outgoing: Outgoing, slots: usize, portion: usize) -> Vec<u8> {
+    let mut written = Vec::new();
+    while outgoing.has_remaining() {
+        let mut pieces = vec![IoSlice::new(&[]); slots];
+        let filled = outgoing.chunks_vectored(&mut pieces);
+        assert!(filled > 0, "there is something left");
+        let offered: Vec<u8> = pieces[..filled].iter().flat_map(|piece| piece.iter().copied()).collect();
+        assert!(offered.starts_with(outgoing.chunk()));
+        let taken = portion.min(offered.len());
+        written.extend_from_slice(&offered[..taken]);
+        outgoing.advance(taken);
+    }
+    written
+}
+
+#[test]
+fn what_is_written_in_any_portions_is_what_was_pushed() {
+    let sent = sent();
+    for (slots, portion) in [(1, 1000), (2, 33), (3, 70_000), (64, 100_000), (1000, usize::MAX)] {
+        let mut outgoing = Outgoing::new();
+        for (id, request) in (1..).zip(requests()) {
+            outgoing.push(|out| codec::encode_request(&request, id, out)).unwrap();
+        }
+        assert_eq!(outgoing.remaining(), sent.len());
+        assert!(written(outgoing, slots, portion) == sent, "{slots} slots, portions of {portion}");
+    }
+}
+
+#[test]
+fn frames_may_be_pushed_while_others_are_half_written() {
+    let (mut outgoing, mut written) = (Outgoing::new(), Vec::new());
+    let reply = Ok(Answer::Bytes(Bytes::from(vec![5; 5000])));
+    for id in 0..2000 {
+        outgoing.push(|out| codec::encode_reply(&reply, id, out)).unwrap();
+        codec::encode_goodbye(&"x".repeat(300), outgoing.short());
+        let part = 4000.min(outgoing.remaining());
+        written.extend_from_slice(&outgoing.copy_to_bytes(part));
+    }
+    written.extend_from_slice(&outgoing.copy_to_bytes(outgoing.remaining()));
+    let (mut frames, mut left, mut count) = (opened(Side::Client), &written[..], 0);
+    while !left.is_empty() {
+        frames.feed(&mut left);
+        while let Some(frame) = frames.next().unwrap() {
+            match ToClient::decode(frame).unwrap() {
+                ToClient::Reply { id, reply: came } => assert_eq!((id, &came), (count / 2, &reply)),
+                other => assert_eq!(other, ToClient::Goodbye("x".repeat(300))),
+            }
+            count += 1;
+        }
+    }
+    assert_eq!(count, 4000);
+}
+
+#[test]
+fn a_push_that_is_refused_leaves_the_rest_as_it_was() {
+    let mut outgoing = Outgoing::new();
+    codec::encode_ping(1, outgoing.short());
+    let too_long = Ok(Answer::Bytes(Bytes::from(vec![0; PAYLOAD_BYTES_MAX as usize + 1])));
+    assert!(outgoing.push(|out| codec::encode_reply(&too_long, 2, out)).is_err());
+    assert_eq!(outgoing.remaining(), HEADER_BYTES);
+}

@@ -1,0 +1,176 @@
+//! The handshake as a decider: who comes in, who does not, and what they are told.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
+
+use wire::{
+    frame::{Frame, Frames, Garbled, Kind, Side},
+    handshake::{ClientHandshake, HandshakeFailed, NodeHandshake, Nonce, Step, Token, VERSIONS, Version, Versions},
+};
+
+const NODE_NONCE: Nonce = [1; 32];
+const CLIENT_NONCE: Nonce = [2; 32];
+
+fn token(text: &str) -> Token {
+    Token::new(text.as_bytes()).unwrap()
+}
+
+fn right() -> Token {
+    token("the token of this pool")
+}
+
+fn versions(lowest: u16, highest: u16) -> Versions {
+    Versions::new(Version(lowest), Version(highest)).unwrap()
+}
+
+fn node(token: Token, versions: Versions) -> NodeHandshake {
+    NodeHandshake::new(token, versions, NODE_NONCE)
+}
+
+fn client(token: Token, versions: Versions) -> ClientHandshake {
+    ClientHandshake::new(token, versions, CLIENT_NONCE, "a test")
+}
+
+/// Gives the frame in `bytes`, which came to `side`, to `on`.
+fn framed<T>(side: Side, mut bytes: &[u8], on: impl FnOnce(&Frame<'_>) -> T) -> T {
+    let mut frames = Frames::new(side);
+    frames.feed(&mut bytes);
+    assert!(bytes.is_empty());
+    on(&frames.next().unwrap().expect("a whole frame"))
+}
+
+/// What both sides come to, the node first; the client is told what the node sends.
+fn shake(node: NodeHandshake, mut client: ClientHandshake) -> (Step, Step) {
+    let challenge = node.challenge("a node");
+    let Step::Send(hello) = framed(Side::Client, &challenge, |came| client.on(came)) else { panic!("it says hello") };
+    let nodes = framed(Side::Node, &hello, |came| node.on(came));
+    let (Step::Done { send, .. } | Step::Close { send, .. }) = &nodes else { panic!("the node's part is over") };
+    let clients = framed(Side::Client, send, |came| client.on(came));
+    (nodes, clients)
+}
+
+#[test]
+fn who_knows_the_token_comes_in_and_both_speak_the_highest_version_they_share() {
+    let (nodes, clients) = shake(node(right(), versions(1, 4)), client(right(), versions(2, 7)));
+    let Step::Done { version, what, .. } = nodes else { panic!("{nodes:?}") };
+    assert_eq!((version, what.as_str()), (Version(4), "a test"));
+    let Step::Done { send, version, what } = clients else { panic!("{clients:?}") };
+    assert_eq!((send.len(), version, what.as_str()), (0, Version(4), "a node"));
+}
+
+#[test]
+fn who_has_another_token_is_refused_and_told_what_to_do() {
+    let (nodes, clients) = shake(node(right(), VERSIONS), client(token("the token of another"), VERSIONS));
+    assert!(matches!(nodes, Step::Close { why: HandshakeFailed::WrongToken, .. }), "{nodes:?}");
+    let Step::Close { why: HandshakeFailed::Refused(why), .. } = clients else { panic!("{clients:?}") };
+    assert!(why.contains("use the token file of the pool"), "{why}");
+}
+
+#[test]
+fn versions_that_do_not_meet_are_named_on_both_sides() {
+    let (nodes, clients) = shake(node(right(), versions(1, 2)), client(right(), versions(3, 5)));
+    let Step::Close { why, .. } = nodes else { panic!("{nodes:?}") };
+    assert_eq!(why, HandshakeFailed::NoVersion { node: versions(1, 2), client: versions(3, 5) });
+    let Step::Close { why: HandshakeFailed::Refused(why), .. } = clients else { panic!("{clients:?}") };
+    assert!(why.contains("1 to 2") && why.contains("3 to 5") && why.contains("same release"), "{why}");
+}
+
+#[test]
+fn the_token_is_never_sent_and_no_proof_serves_twice() {
+    let said = |nonce| {
+        let node = NodeHandshake::new(right(), VERSIONS, nonce);
+        let challenge = node.challenge("");
+        let Step::Send(hello) = framed(Side::Client, &challenge, |came| client(right(), VERSIONS).on(came)) else {
+            panic!("it says hello")
+        };
+        (node, challenge, hello)
+    };
+    let (_, challenge, heard) = said([1; 32]);
+    let secret = b"the token of this pool";
+    assert!([&challenge, &heard].iter().all(|sent| !sent.windows(secret.len()).any(|part| part == secret)));
+    let (other, _, _) = said([9; 32]);
+    let again = framed(Side::Node, &heard, |came| other.on(came));
+    assert!(matches!(again, Step::Close { why: HandshakeFailed::WrongToken, .. }), "{again:?}");
+}
+
+#[test]
+fn a_node_that_does_not_know_the_token_is_found_out() {
+    let mut client = client(right(), VERSIONS);
+    let fake = node(token("what the fake believes"), VERSIONS);
+    let Step::Send(_) = framed(Side::Client, &fake.challenge(""), |came| client.on(came)) else { panic!("a hello") };
+    // It lets in whoever comes: a welcome that it made for a client with its own token.
+    let (welcomes, _) = shake(fake, self::client(token("what the fake believes"), VERSIONS));
+    let Step::Done { send, .. } = welcomes else { panic!("{welcomes:?}") };
+    let step = framed(Side::Client, &send, |came| client.on(came));
+    assert_eq!(step, Step::Close { send: Vec::new(), why: HandshakeFailed::NotProven });
+}
+
+#[test]
+fn a_client_cannot_be_answered_with_its_own_proof() {
+    let mut client = client(right(), VERSIONS);
+    let challenge = node(right(), VERSIONS).challenge("");
+    let Step::Send(hello) = framed(Side::Client, &challenge, |came| client.on(came)) else { panic!("a hello") };
+    let mut frames = Frames::new(Side::Client);
+    frames.feed(&mut &hello[..]);
+    let refused = frames.next().unwrap_err();
+    assert!(matches!(refused, Garbled::Unexpected { kind: Kind::Hello, .. }), "{refused}");
+}
+
+#[test]
+fn steps_out_of_order_end_the_handshake() {
+    let (nodes, _) = shake(node(right(), VERSIONS), client(right(), VERSIONS));
+    let Step::Done { send: welcome, .. } = nodes else { panic!("{nodes:?}") };
+    let step = framed(Side::Client, &welcome, |came| client(right(), VERSIONS).on(came));
+    let misplaced = |kind| Step::Close { send: Vec::new(), why: HandshakeFailed::Misplaced(kind) };
+    assert_eq!(step, misplaced(Kind::Welcome));
+    let mut twice = client(right(), VERSIONS);
+    let challenge = node(right(), VERSIONS).challenge("");
+    framed(Side::Client, &challenge, |came| twice.on(came));
+    assert_eq!(framed(Side::Client, &challenge, |came| twice.on(came)), misplaced(Kind::Challenge));
+}
+
+#[test]
+fn who_speaks_something_else_is_told_so_and_gets_no_memory() {
+    let mut frames = Frames::new(Side::Node);
+    frames.feed(&mut &b"GET / HTTP/1.1\r\nHost: tidemill.example.org\r\n\r\n"[..]);
+    let garbled = frames.next().unwrap_err();
+    assert_eq!(garbled, Garbled::Magic(*b"GET "));
+    let Step::Close { send, why } = node(right(), VERSIONS).on_garbled(garbled.clone()) else { panic!("it closes") };
+    assert_eq!(why, HandshakeFailed::Garbled(garbled));
+    let told = framed(Side::Client, &send, |came| client(right(), VERSIONS).on(came));
+    let Step::Close { why: HandshakeFailed::Refused(why), .. } = told else { panic!("{told:?}") };
+    assert!(why.contains("does not start with `tide`"), "{why}");
+}
+
+#[test]
+fn a_hello_that_makes_no_sense_is_refused() {
+    let mut hello = Vec::new();
+    let Step::Send(good) =
+        framed(Side::Client, &node(right(), VERSIONS).challenge(""), |came| client(right(), VERSIONS).on(came))
+    else {
+        panic!("a hello")
+    };
+    // The first two bytes of the meta are the versions: 0 to 1 is none.
+    let mut meta = good[32..].to_vec();
+    meta[0] = 0;
+    let header = wire::frame::Header::of(Kind::Hello, 0, &meta, 0).unwrap();
+    hello.extend_from_slice(&header.encode());
+    hello.extend_from_slice(&meta);
+    let step = framed(Side::Node, &hello, |came| node(right(), VERSIONS).on(came));
+    assert!(matches!(step, Step::Close { why: HandshakeFailed::Garbled(Garbled::Meta { .. }), .. }), "{step:?}");
+}
+
+#[test]
+fn a_client_that_is_let_in_may_send_requests_behind_its_hello() {
+    let node = node(right(), VERSIONS);
+    let Step::Send(mut sent) = framed(Side::Client, &node.challenge(""), |came| client(right(), VERSIONS).on(came))
+    else {
+        panic!("a hello")
+    };
+    wire::codec::encode_ping(3, &mut sent);
+    let mut frames = Frames::new(Side::Node);
+    frames.feed(&mut &sent[..]);
+    let step = node.on(&frames.next().unwrap().unwrap());
+    assert!(matches!(step, Step::Done { .. }), "{step:?}");
+    frames.open();
+    assert_eq!(frames.next().unwrap().unwrap().header.kind, Kind::Ping);
+    assert!(frames.is_between());
+}
