@@ -1,0 +1,163 @@
+//! `docs/formats/wire.md` says what is true: shapes, numbers, bounds, examples. And no variant is without a sample.
+//!
+//! What the page has of this is written by `FIX=1 cargo test -p wire --test document`.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
+
+mod samples;
+mod shape;
+
+use placement::{Epoch, PartitionId};
+use samples::{FILE, SESSION, never_from_clients, recalls, replies, requests};
+use shape::{Shapes, Type, variants};
+use std::{collections::BTreeMap, env, fs, path::PathBuf};
+use wire::{
+    Answer, Body, Command, Request,
+    codec::{self, Recalls},
+    frame::{KINDS, Phase, Side},
+};
+
+/// The shapes of all that travels behind the handshake.
+fn shapes() -> Shapes {
+    let mut shapes = Shapes::default();
+    for request in requests() {
+        shapes.add(&request);
+    }
+    for command in never_from_clients() {
+        shapes.add(&command);
+    }
+    for reply in replies() {
+        match reply {
+            Ok(answer) => shapes.add(&answer),
+            Err(failure) => shapes.add(&failure),
+        }
+    }
+    shapes.add(&Recalls { session: SESSION, recalls: recalls().into() });
+    shapes
+}
+
+/// Every enum that travels.
+fn enums() -> BTreeMap<&'static str, &'static [&'static str]> {
+    [
+        variants::<wire::AllocateMode>(),
+        variants::<Answer>(),
+        variants::<Body>(),
+        variants::<Command>(),
+        variants::<wire::Content>(),
+        variants::<wire::Decision>(),
+        variants::<wire::ExtentAction>(),
+        variants::<wire::Failure>(),
+        variants::<wire::Kind>(),
+        variants::<wire::LockKind>(),
+        variants::<wire::LockStyle>(),
+        variants::<wire::NewKind>(),
+        variants::<wire::Object>(),
+        variants::<wire::Part>(),
+        variants::<wire::Recall>(),
+        variants::<wire::Refusal>(),
+        variants::<wire::RenameMode>(),
+        variants::<wire::SeekTo>(),
+        variants::<wire::StripeAction>(),
+        variants::<wire::TimeChange>(),
+        variants::<wire::Wish>(),
+        variants::<wire::WritePlace>(),
+        variants::<wire::XattrMode>(),
+    ]
+    .into()
+}
+
+#[test]
+fn every_variant_has_a_sample() {
+    let (Shapes(shapes), enums) = (shapes(), enums());
+    for (name, shape) in shapes {
+        let Type::Enum(met) = shape else { continue };
+        let all = enums.get(name).unwrap_or_else(|| panic!("`{name}` is to be added to `enums`"));
+        let met: Vec<_> = met.values().map(|(variant, _)| *variant).collect();
+        let missing: Vec<_> = all.iter().filter(|variant| !met.contains(variant)).collect();
+        assert!(missing.is_empty(), "samples of `{name}` lack {missing:?}");
+    }
+}
+
+#[test]
+fn every_field_is_shown_by_some_sample() {
+    let text = shapes().text();
+    let unknown: Vec<_> = text.lines().filter(|line| line.contains("_?") || line.contains("[_]")).collect();
+    assert!(unknown.is_empty(), "no sample has something in {unknown:?}");
+}
+
+/// The table of kinds.
+fn kinds() -> String {
+    let head = ["| number | kind | to | meta, bytes | payload, bytes |", "|---|---|---|---|---|"];
+    let mut lines = head.map(str::to_owned).to_vec();
+    for kind in KINDS {
+        let comes = |side| kind.may_come(side, Phase::Handshake) || kind.may_come(side, Phase::Open);
+        let to = match (comes(Side::Node), comes(Side::Client)) {
+            (true, true) => "both",
+            (true, false) => "node",
+            _ => "client",
+        };
+        let (meta, payload) = (kind.meta_bytes_max(), kind.payload_bytes_max());
+        lines.push(format!("| {} | {kind} | {to} | {meta} | {payload} |", kind.number()));
+    }
+    lines.join("\n") + "\n"
+}
+
+/// Frames as they are on the wire.
+fn examples() -> String {
+    let request = Request {
+        epoch: Epoch(3),
+        session: SESSION,
+        hurried: false,
+        partition: PartitionId(2748),
+        body: Body::Meta { stamp: None, command: Command::Stat { file: FILE } },
+    };
+    let mut lines = Vec::new();
+    let mut show = |what: &str, encode: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = Vec::new();
+        encode(&mut bytes);
+        lines.push(what.to_owned());
+        for row in bytes.chunks(16) {
+            let row: Vec<_> = row.iter().map(|byte| format!("{byte:02x}")).collect();
+            lines.push(format!("  {}", row.join(" ")));
+        }
+    };
+    show("request 1, epoch 3, session 7, partition 2748: stat of file 773473785425880696", &|out| {
+        codec::encode_request(&request, 1, out).unwrap();
+    });
+    show("answer to request 1: done", &|out| {
+        codec::encode_reply(&Ok(Answer::Done), 1, out).unwrap();
+    });
+    show("answer to request 2: 5 bytes of a stripe", &|out| {
+        codec::encode_reply(&Ok(Answer::Bytes("Hello".into())), 2, out).unwrap();
+    });
+    show("cancel request 3", &|out| codec::encode_cancel(3, out));
+    fenced(&lines.join("\n"))
+}
+
+fn fenced(text: &str) -> String {
+    format!("```text\n{text}\n```\n")
+}
+
+/// The page has `text` between the lines that name it.
+#[track_caller]
+fn documented(what: &str, text: &str) {
+    let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/formats/wire.md");
+    let (open, close) = (format!("<!-- {what} -->\n"), format!("<!-- end of {what} -->"));
+    let old = fs::read_to_string(&page).unwrap();
+    let (before, rest) = old.split_once(&open).unwrap_or_else(|| panic!("the page has a part `{what}`"));
+    let (part, after) = rest.split_once(&close).expect("which ends");
+    if part != text && env::var_os("FIX").is_some() {
+        fs::write(&page, [before, &open, text, &close, after].concat()).unwrap();
+        return;
+    }
+    assert!(
+        part == text,
+        "the part `{what}` of docs/formats/wire.md is to be:\n{text}(FIX=1 writes it; was the version raised?)"
+    );
+}
+
+#[test]
+fn the_page_has_what_is_spoken() {
+    documented("kinds", &kinds());
+    documented("examples", &examples());
+    documented("shapes", &fenced(&shapes().text()));
+}
