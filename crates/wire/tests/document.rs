@@ -84,6 +84,15 @@ fn every_field_is_shown_by_some_sample() {
     assert!(unknown.is_empty(), "no sample has something in {unknown:?}");
 }
 
+#[test]
+fn the_commands_that_change_something_are_those_that_the_page_says() {
+    for request in requests() {
+        let Body::Meta { command, .. } = request.body else { continue };
+        let number = postcard::to_allocvec(&command).unwrap()[0];
+        assert_eq!(command.changes(), number >= 15, "{command:?}: say in the page which carry a stamp");
+    }
+}
+
 /// The table of kinds.
 fn kinds() -> String {
     let head = ["| number | kind | to | meta, bytes | payload, bytes |", "|---|---|---|---|---|"];

@@ -246,7 +246,8 @@ fn handshake(samples: &Samples, random: &mut Random) {
     }
     let step = step(Side::Client, &came, |came| came.map(|frame| client.on(&frame)));
     if let Some(Ok(Step::Done { .. })) = step {
-        assert_eq!(came[HEADER_BYTES..], samples.welcome[HEADER_BYTES..]);
+        // What stands behind the frame is none of its business.
+        assert!(came[HEADER_BYTES..].starts_with(&samples.welcome[HEADER_BYTES..]));
     }
 }
 
