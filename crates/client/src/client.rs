@@ -1,6 +1,6 @@
 //! A client: its session, the map it follows, and the way to the node.
 
-use crate::{Connection, InProcess, Patience, numbers::Numbers, split::Splits};
+use crate::{Connection, InProcess, Patience, numbers::Numbers, split::Splits, split_stat::Parts};
 use node::{Backing, Node};
 use parking_lot::{Mutex, RwLock};
 use placement::{Epoch, PartitionId, PartitionMap};
@@ -14,7 +14,7 @@ use std::{
     },
     task::{Context, Poll, Waker},
 };
-use wire::{Answer, Body, Extent, Failure, Object, Outcome, Refusal, Request, Session, Usage, Welcome};
+use wire::{Answer, Body, Extent, Failure, Object, OpenFlags, Outcome, Refusal, Request, Session, Usage, Welcome};
 
 /// A client of a pool. Cheap to clone; clones are one session.
 #[derive(Clone)]
@@ -40,6 +40,7 @@ pub(crate) struct Inner {
     /// How many intents were begun.
     intents: AtomicU64,
     pub splits: Splits,
+    pub parts: Parts,
 }
 
 impl Client {
@@ -68,7 +69,7 @@ impl Client {
         let Welcome { session, map, seed, stripe_bytes } = welcome;
         let partitions = map.partitions();
         let (numbers, epoch, usage) = (Numbers::new(partitions), AtomicU64::new(map.epoch().0), Mutex::default());
-        let (intents, splits) = (AtomicU64::new(0), Splits::default());
+        let (intents, splits, parts) = (AtomicU64::new(0), Splits::default(), Parts::default());
         let map = RwLock::new(map);
         Self(
             Arc::new(Inner {
@@ -84,6 +85,7 @@ impl Client {
                 usage,
                 intents,
                 splits,
+                parts,
             }),
             false,
         )
@@ -107,8 +109,8 @@ impl Client {
     }
 
     /// The descriptor of an extent; none when its node is not in this process.
-    pub fn backing(&self, extent: Extent, write: bool) -> Option<Backing> {
-        self.0.connection.backing(extent, write)
+    pub fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<Backing> {
+        self.0.connection.backing(extent, flags)
     }
 
     /// How full the pool is: as of now when the node answers at once, else as last known.

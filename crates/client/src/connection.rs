@@ -2,7 +2,7 @@
 
 use node::{Backing, Hear, Node, Reply};
 use std::{fmt, sync::Arc};
-use wire::{Extent, Object, Outcome, Refusal, Request, Session};
+use wire::{Extent, Object, OpenFlags, Outcome, Refusal, Request, Session};
 
 /// A way to a node. A call may fail, may be slow, and may have been done although no answer came.
 pub trait Connection: Send + Sync + fmt::Debug {
@@ -10,8 +10,8 @@ pub trait Connection: Send + Sync + fmt::Debug {
     fn call(&self, request: Request) -> Reply;
 
     /// The descriptor of an extent, when the node is in this process and its bytes are in a file; see [`Node::backing`].
-    fn backing(&self, extent: Extent, write: bool) -> Option<Backing> {
-        let _ = (extent, write);
+    fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<Backing> {
+        let _ = (extent, flags);
         None
     }
 
@@ -36,8 +36,8 @@ impl Connection for InProcess {
         self.0.handle(request)
     }
 
-    fn backing(&self, extent: Extent, write: bool) -> Option<Backing> {
-        self.0.backing(extent, write)
+    fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<Backing> {
+        self.0.backing(extent, flags)
     }
 
     fn watch(&self, session: Session, hear: &Hear) -> Outcome<()> {

@@ -29,6 +29,7 @@ mod numbers;
 mod retry;
 mod route;
 mod split;
+mod split_stat;
 pub mod twin;
 mod watch;
 mod whole;

@@ -40,6 +40,14 @@ impl Numbers {
     }
 }
 
+impl Numbers {
+    /// The last number that was given for the partition, when nothing is under way there.
+    pub fn quiet(&self, partition: PartitionId) -> Option<u64> {
+        let lane = self.0.get(usize::from(partition.0))?.lock();
+        lane.open.is_empty().then_some(lane.given)
+    }
+}
+
 impl Number<'_> {
     pub fn stamp(&self) -> Stamp {
         self.stamp

@@ -104,7 +104,7 @@ impl Client {
         }
     }
 
-    async fn ask_fragments(&self, directory: FileId) -> Outcome<(Attributes, Arc<[FileId]>)> {
+    pub(crate) async fn ask_fragments(&self, directory: FileId) -> Outcome<(Attributes, Arc<[FileId]>)> {
         match self.ask(directory.partition(), Command::Fragments { directory }).await? {
             Answer::Fragments { attributes, fragments, .. } => {
                 let fragments: Arc<[FileId]> = fragments.into();
@@ -199,21 +199,6 @@ impl Client {
         homes
     }
 
-    /// The attributes of a directory that is split: its own, and what its fragments hold.
-    pub(crate) async fn stat_split(&self, directory: FileId) -> Outcome<Attributes> {
-        let (mut whole, fragments) = self.ask_fragments(directory).await?;
-        for fragment in fragments.iter() {
-            match self.ask(fragment.partition(), Command::Stat { file: *fragment }).await {
-                Ok(Answer::Attributes(part)) => add(&mut whole, &part),
-                Ok(other) => return Err(unexpected(&other)),
-                // The directory is being removed.
-                Err(Refusal::NotFound(_)) => {}
-                Err(refusal) => return Err(refusal),
-            }
-        }
-        Ok(whole)
-    }
-
     /// A page of a directory that is split: of the first fragment that has entries behind `after`.
     pub(crate) async fn list_split(&self, fragments: &[FileId], after: u64, max: u32) -> Outcome<Vec<DirEntry>> {
         let first = if after == 0 { 0 } else { fragment_of_cookie(after) };
@@ -267,12 +252,4 @@ impl Client {
         };
         self.until_done(|| Object::File(directory), attempt).await
     }
-}
-
-/// Adds what a fragment holds.
-fn add(whole: &mut Attributes, part: &Attributes) {
-    whole.size += part.size;
-    whole.links += part.links.saturating_sub(2);
-    whole.modified = whole.modified.max(part.modified);
-    whole.changed = whole.changed.max(part.changed);
 }

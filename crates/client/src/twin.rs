@@ -11,7 +11,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use wire::{Body, Extent, Failure, Outcome, Request, Session};
+use wire::{Body, Extent, Failure, OpenFlags, Outcome, Request, Session};
 
 /// How often what goes wrong, per thousand calls.
 #[derive(Clone, Copy, Debug, Default)]
@@ -94,8 +94,8 @@ impl<C: Connection + 'static> Connection for Lossy<C> {
         }
     }
 
-    fn backing(&self, extent: Extent, write: bool) -> Option<Backing> {
-        self.inner.backing(extent, write)
+    fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<Backing> {
+        self.inner.backing(extent, flags)
     }
 
     fn watch(&self, session: Session, hear: &Hear) -> Outcome<()> {
@@ -127,8 +127,8 @@ impl<C: Connection> Connection for Counting<C> {
         self.inner.call(request)
     }
 
-    fn backing(&self, extent: Extent, write: bool) -> Option<Backing> {
-        self.inner.backing(extent, write)
+    fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<Backing> {
+        self.inner.backing(extent, flags)
     }
 
     fn watch(&self, session: Session, hear: &Hear) -> Outcome<()> {

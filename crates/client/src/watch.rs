@@ -3,7 +3,8 @@
 use crate::{Client, client::unexpected};
 use node::Hear;
 use placement::FileId;
-use wire::{Answer, Command, Outcome};
+use std::sync::Arc;
+use wire::{Answer, Command, Outcome, Recall};
 
 impl Client {
     /// Another session over the same connection.
@@ -13,7 +14,14 @@ impl Client {
 
     /// From now on this session may keep what it is answered, until `hear` is told to forget it.
     pub fn watch(&self, hear: &Hear) -> Outcome<()> {
-        self.0.connection.watch(self.0.session, hear)
+        let (inner, hear) = (Arc::downgrade(&self.0), hear.clone());
+        let hear: Hear = Arc::new(move |recalls: &[Recall]| {
+            if let Some(inner) = inner.upgrade() {
+                inner.parts.recalled(recalls);
+            }
+            hear(recalls);
+        });
+        self.0.connection.watch(self.0.session, &hear)
     }
 
     /// The session's kernel knows the inode no more.

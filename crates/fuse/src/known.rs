@@ -152,12 +152,17 @@ impl Known {
 
     /// Stores into a mapping of a backing change its times without the kernel's noticing: what it holds must not last.
     fn forget_attributes(&self, file: FileId, flags: OpenFlags) {
-        if flags.write
+        if can_map(flags)
             && let Err(error) = self.notifier.drop_attributes(file.0)
         {
             tracing::trace!("attributes of {file} are not dropped: {error}");
         }
     }
+}
+
+/// Whether who opened a file so may store into a mapping of it.
+pub(crate) fn can_map(flags: OpenFlags) -> bool {
+    flags.read && flags.write
 }
 
 impl Ordinary {

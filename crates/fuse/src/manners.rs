@@ -55,10 +55,11 @@ impl Manners {
         self.keeps == Keeps::UntilRecalled
     }
 
-    /// How long attributes may be kept. Those of a whole file are its backing's, which changes without our knowing.
+    /// How long attributes may be kept.
     pub(crate) fn attributes_valid(&self, found: &Attributes) -> Duration {
         match self.keeps {
-            _ if found.whole.is_some() => Duration::ZERO,
+            // Those of a whole file are its backing's, which changes without our knowing.
+            Keeps::For(_) if found.whole.is_some() => Duration::ZERO,
             Keeps::For(time) => time,
             Keeps::UntilRecalled if found.lasting => LASTING,
             Keeps::UntilRecalled => Duration::ZERO,

@@ -3,7 +3,7 @@
 use crate::whole::{Pin, Wholes};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use wire::Extent;
+use wire::{Extent, OpenFlags};
 
 /// The descriptor of a whole file's extent. As long as it lives, the extent is neither given to another file nor folded.
 ///
@@ -15,11 +15,11 @@ pub struct Backing {
 }
 
 impl Backing {
-    /// Of an extent whose bytes are in a file.
-    pub(crate) fn new(wholes: &Arc<Wholes>, extent: Extent) -> Option<Self> {
+    /// Of an extent whose bytes are in a file, to be used as these flags say.
+    pub(crate) fn new(wholes: &Arc<Wholes>, extent: Extent, flags: OpenFlags) -> Option<Self> {
         let pin = Wholes::pin(wholes.clone(), extent)?;
         wholes.fd(extent)?;
-        wholes.lend(extent);
+        wholes.lend(extent, flags);
         Some(Self { pin })
     }
 

@@ -6,14 +6,14 @@
 
 use crate::{Node, clock};
 use parking_lot::Mutex;
-use partition::{Partition, Told};
+use partition::{Asker, Partition, Told};
 use placement::FileId;
 use std::{
     collections::VecDeque,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 use store::Slot;
-use wire::{Answer, Command, Extent, INLINE_BYTES_MAX, Session, Stamp, Times};
+use wire::{Answer, Attributes, Command, Extent, INLINE_BYTES_MAX, Session, Stamp, Times};
 
 /// Whole files that were closed lately.
 #[derive(Debug, Default)]
@@ -73,11 +73,11 @@ impl Node {
         if !partition.is_closed(file, extent) {
             return Looked::Done;
         }
-        let Some((length, times)) = self.small(&mut partition, file, extent) else { return Looked::Done };
+        let Some(small) = self.small(&mut partition, file, extent) else { return Looked::Done };
         if !self.whole.end_unpinned(extent) {
             return Looked::Later;
         }
-        if self.whole.is_quiet(extent) && self.bring_home(&mut partition, file, extent, length, times) {
+        if self.whole.is_quiet(extent) && self.bring_home(&mut partition, file, extent, &small) {
             drop(partition);
             self.whole.give_back(extent);
             return Looked::Done;
@@ -86,20 +86,20 @@ impl Node {
         Looked::Later
     }
 
-    /// Length and times of a whole file, when it is small enough to be folded.
-    fn small(&self, partition: &mut Partition, file: FileId, extent: Extent) -> Option<(u32, Times)> {
+    /// What a whole file shows, when it is small enough to be folded.
+    fn small(&self, partition: &mut Partition, file: FileId, extent: Extent) -> Option<Attributes> {
         let Ok(Answer::Attributes(mut found)) = partition.apply(None, Command::Stat { file }, clock::now()) else {
             return None;
         };
         self.fill(&mut found, extent).ok()?;
-        let length = u32::try_from(found.size).ok().filter(|length| *length <= INLINE_BYTES_MAX)?;
-        Some((length, Times { accessed: found.accessed, modified: found.modified, changed: found.changed }))
+        (found.size <= INLINE_BYTES_MAX.into()).then_some(found)
     }
 
     /// Moves the bytes; false when that cannot be done now.
-    fn bring_home(&self, partition: &mut Partition, file: FileId, extent: Extent, length: u32, times: Times) -> bool {
-        let Ok(bytes) = self.whole.extents().read_at(Slot(extent.slot), 0, length) else { return false };
-        let wanted = Partition::fold_bytes_max(length.into());
+    fn bring_home(&self, partition: &mut Partition, file: FileId, extent: Extent, small: &Attributes) -> bool {
+        let Ok(bytes) = self.whole.extents().read_at(Slot(extent.slot), 0, INLINE_BYTES_MAX) else { return false };
+        let wanted = Partition::fold_bytes_max(small.size);
+        let times = Times { accessed: small.accessed, modified: small.modified, changed: small.changed };
         if wanted > 0 && self.engine.reserve(wanted).is_err() {
             return false;
         }
@@ -111,6 +111,19 @@ impl Node {
         if unneeded > 0 {
             self.engine.release(unneeded);
         }
+        if folded.is_ok() {
+            self.tell_if_shrunk(partition, small);
+        }
         folded.is_ok()
+    }
+
+    /// What was a hole, or taken beforehand, counts otherwise now. All else is as kernels may keep it.
+    fn tell_if_shrunk(&self, partition: &mut Partition, before: &Attributes) {
+        let file = before.file;
+        let now = partition.apply(None, Command::Stat { file }, clock::now());
+        if !matches!(now, Ok(Answer::Attributes(now)) if now.allocated == before.allocated) {
+            partition.recall_attributes(file);
+            self.watches.tell(Asker::default(), &partition.take_notes());
+        }
     }
 }

@@ -24,7 +24,8 @@ use std::{
 };
 use store::{Engine, EngineError, Generation, StripeKey};
 use wire::{
-    Answer, Body, Command, Extent, Failure, Object, Outcome, Refusal, Request, Session, StripeAction, Usage, Welcome,
+    Answer, Body, Command, Extent, Failure, Object, OpenFlags, Outcome, Refusal, Request, Session, StripeAction, Usage,
+    Welcome,
 };
 
 /// While somebody waits for space, extents of removed files that a kernel still holds are looked at so often.
@@ -138,9 +139,9 @@ impl Node {
 
     /// The descriptor of an extent, for a face in this process; none when the extent is no longer what it was, and none to
     /// write to while the pool is crowded.
-    pub fn backing(&self, extent: Extent, write: bool) -> Option<Backing> {
-        let backing = Backing::new(&self.whole, extent)?;
-        (!write || self.whole.extents().make_way()).then_some(backing)
+    pub fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<Backing> {
+        let backing = Backing::new(&self.whole, extent, flags)?;
+        (!flags.write || self.whole.extents().make_way()).then_some(backing)
     }
 
     /// Whether there can be whole files: the engine keeps them.

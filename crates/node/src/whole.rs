@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use placement::NodeId;
 use std::{borrow::Borrow, collections::VecDeque, fmt, os::fd::BorrowedFd, sync::Arc};
 use store::{Extents, Slot};
-use wire::Extent;
+use wire::{Extent, OpenFlags};
 
 /// All extents of a node; none when its engine has none.
 pub struct Wholes {
@@ -24,17 +24,20 @@ pub struct Wholes {
 }
 
 /// What a slot is now.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Life {
     generation: u32,
     pins: u32,
     state: State,
     /// Somebody had its descriptor in this life: only then can anybody have it open or mapped.
     lent: bool,
+    /// Somebody may have it mapped and store into it, which nobody notices.
+    mapped: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
+    #[default]
     Stock,
     Live,
     Freed,
@@ -60,11 +63,11 @@ impl Wholes {
         let slot = self.extents.as_ref()?.take()?.0;
         let mut lives = self.lives.lock();
         if lives.len() <= slot as usize {
-            lives.resize(slot as usize + 1, Life { generation: 0, pins: 0, state: State::Stock, lent: false });
+            lives.resize(slot as usize + 1, Life::default());
         }
         let life = &mut lives[slot as usize];
         debug_assert!(life.state == State::Stock && life.pins == 0, "slot {slot} was given twice: {life:?}");
-        *life = Life { generation: life.generation.wrapping_add(1), pins: 0, state: State::Live, lent: false };
+        *life = Life { generation: life.generation.wrapping_add(1), state: State::Live, ..Life::default() };
         Some(Extent { node: self.node, slot, generation: life.generation })
     }
 
@@ -156,9 +159,19 @@ impl Wholes {
         }
     }
 
-    /// From now on somebody may have it open or mapped.
-    pub fn lend(&self, extent: Extent) {
-        self.lives.lock()[extent.slot as usize].lent = true;
+    /// From now on somebody may have it open or mapped; who has it to read and write may store into a mapping.
+    pub fn lend(&self, extent: Extent, flags: OpenFlags) {
+        let life = &mut self.lives.lock()[extent.slot as usize];
+        life.lent = true;
+        life.mapped |= flags.read && flags.write;
+    }
+
+    /// Whether somebody may change the extent by a store into a mapping.
+    pub fn may_be_mapped(&self, extent: Extent) -> bool {
+        // Under the lock, so that nobody comes to map it between the question and its answer.
+        let life = &mut self.lives.lock()[extent.slot as usize];
+        life.mapped = life.mapped && (life.pins > 0 || !self.extents().is_quiet(Slot(extent.slot)));
+        life.mapped
     }
 
     /// The descriptor behind an extent.

@@ -23,6 +23,8 @@ use wire::{
 
 /// Appends to one extent wait for each other here, so that one that is sent again is done once; two extents may share a lock.
 const APPEND_LOCKS: usize = 64;
+/// The times of an extent that nobody has read or written since its file became whole: earlier than those of any inode.
+const UNTOUCHED: SystemTime = SystemTime::UNIX_EPOCH;
 
 /// Locks for appends, by slot.
 #[derive(Debug)]
@@ -92,6 +94,10 @@ impl Node {
         if !put || !sized {
             self.whole.free(extent);
             return None;
+        }
+        if matches!(command, Command::Open { .. }) {
+            // Its inode knows the times until somebody reads or writes. An error leaves times that are too late, no worse.
+            extents.set_times(slot, Some(UNTOUCHED), Some(UNTOUCHED)).ok();
         }
         Some(extent)
     }
@@ -212,12 +218,13 @@ impl Node {
         let state = self.whole.extents().state(Slot(extent.slot));
         let object = Object::File(attributes.file);
         let state = state.map_err(|error| Refusal::Io { object, why: error.to_string().into() })?;
-        // Writers past us tell nobody.
-        attributes.lasting = false;
+        attributes.lasting &= !self.whole.may_be_mapped(extent);
         (attributes.size, attributes.allocated) = (state.length, state.allocated);
         attributes.accessed = attributes.accessed.max(state.accessed.into());
         attributes.modified = attributes.modified.max(state.modified.into());
-        attributes.changed = attributes.changed.max(state.changed.into());
+        if state.modified > UNTOUCHED {
+            attributes.changed = attributes.changed.max(state.changed.into());
+        }
         Ok(())
     }
 

@@ -41,8 +41,10 @@ impl Partition {
             }
             inode.become_whole(whole);
             inode.opened(session);
-            if flags.write && inode.extent().is_some() {
-                inode.granted.touch(); // from now on it is written unseen
+            match inode.extent() {
+                Some(_) if flags.write => inode.granted.touch(), // from now on it is written unseen,
+                Some(_) => inode.granted.rule(),                 // or read
+                None => {}
             }
             Ok(trim)
         })?;

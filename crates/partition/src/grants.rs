@@ -19,8 +19,10 @@
 //!   waits for it too, or its reader could then see less through another kernel.
 //! - Bits stay when a kernel forgets by itself. A recall too many costs a message; one too few would be a lie.
 //!
-//! A whole file is written past the node by whoever has it open or mapped. So no attributes of it are granted, and what was granted
-//! of a small one is taken back when it becomes whole. Its bytes no kernel keeps: faces read it through its backing, or directly.
+//! A whole file is read and written past the node by whoever has it open, and its kernel alone knows of that. So its attributes are
+//! granted to the only session that has it open, or to anybody while nobody has; an open by another takes them back. Stores into a
+//! mapping not even that kernel knows of: as long as there may be one, the node lets nobody keep what the extent says. Its bytes no
+//! kernel keeps: faces read it through its backing, or directly.
 //!
 //! The same bits tell which kernel *knows* an inode. One that loses its last name by a session whose kernel knows it is **kept**
 //! until that kernel has forgotten it, so that whoever looked it up a moment before can still open it. For others it is gone.
@@ -277,7 +279,7 @@ enum Subject {
 impl Subject {
     fn of(command: &Command) -> Self {
         match command {
-            Command::Stat { .. } => Self::Inode,
+            Command::Stat { .. } | Command::Fragments { .. } => Self::Inode,
             Command::Lookup { parent, .. } => Self::Names(*parent),
             Command::List { directory, .. } => Self::Names(*directory),
             Command::Create { .. } => Self::New,
@@ -348,7 +350,7 @@ impl Partition {
 
     fn grant(&mut self, subject: Subject, outcome: &mut Outcome<Answer>) {
         match (subject, outcome) {
-            (Subject::Inode, Ok(Answer::Attributes(attributes))) => {
+            (Subject::Inode, Ok(Answer::Attributes(attributes) | Answer::Fragments { attributes, .. })) => {
                 self.grants.seen(Recall::Attributes(attributes.file));
                 attributes.lasting = self.grant_attributes(attributes.file);
             }
@@ -398,6 +400,13 @@ impl Partition {
         }
     }
 
+    /// What an inode shows has changed although nobody asked for that: nobody waits until it is heard.
+    pub fn recall_attributes(&mut self, file: FileId) {
+        let Some(inode) = self.inodes.get_mut(&file) else { return };
+        let tell = inode.granted.attributes.take(Watchers::ALL);
+        self.grants.notes.push(Note { recall: Recall::Attributes(file), tell });
+    }
+
     /// The entries of a directory are in other partitions from now on: who keeps names is known here no more.
     pub(crate) fn recall_names(&mut self, directory: FileId) {
         let Some(inode) = self.inodes.get_mut(&directory) else { return };
@@ -427,7 +436,7 @@ impl Partition {
         let Some(watcher) = self.grants.asker.watcher else { return false };
         let Some(inode) = self.inodes.get_mut(&file) else { return false };
         inode.granted.known = inode.granted.known.with(watcher);
-        let lasting = inode.attributes_last();
+        let lasting = inode.attributes_last(self.grants.asker.session);
         if lasting {
             inode.granted.attributes = inode.granted.attributes.with(watcher);
         }

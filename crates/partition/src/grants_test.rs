@@ -2,10 +2,10 @@
 
 use crate::{Asker, Partition, Settings, Watcher, Watchers};
 use bytes::Bytes;
-use placement::FileId;
+use placement::{FileId, NodeId};
 use wire::{
-    Answer, Attributes, Changes, Command, Name, NewInode, NewKind, OpenFlags, Outcome, Owner, Recall, Refusal, Session,
-    Stamp, Timestamp, Wish, WritePlace, XattrMode,
+    Answer, Attributes, Changes, Command, Extent, Name, NewInode, NewKind, OpenFlags, Outcome, Owner, Recall, Refusal,
+    Session, Stamp, Timestamp, Wish, WritePlace, XattrMode,
 };
 
 const ROOT: FileId = FileId::ROOT;
@@ -221,4 +221,34 @@ fn a_number_that_is_given_again_inherits_nothing() {
     assert_eq!(bench.told(0, mode(file, 0o600)), []);
     bench.told(1, Command::Unlink { parent: ROOT, name: name("f") });
     assert!(bench.apply(1, Command::Stat { file }).0.is_err(), "its kernel did not know it: it is not kept");
+}
+
+/// A file that a session has made and holds open, with all its bytes in an extent.
+fn whole_and_open(bench: &mut Bench, session: u64, text: &str) -> Attributes {
+    let inode = NewInode::new(NewKind::File, 0o644, Owner::default());
+    let extent = Extent { node: NodeId(1), slot: 3, generation: 1 };
+    let (parent, name) = (ROOT, name(text));
+    let made = Command::Create { parent, name, inode, open: true, whole: Wish::Given(extent) };
+    let (answer, _) = bench.apply(session, made);
+    let Ok(Answer::Opened { attributes, .. }) = answer else { panic!("{answer:?}") };
+    attributes
+}
+
+#[test]
+fn only_the_kernel_that_alone_has_a_whole_file_open_keeps_its_attributes() {
+    let mut bench = Bench::new(2);
+    let made = whole_and_open(&mut bench, 1, "f");
+    let file = made.file;
+    assert!(made.lasting && bench.stat(1, file).lasting, "it notices what it reads and writes itself");
+    assert!(!bench.stat(2, file).lasting, "this one would not");
+    let open = |flags| Command::Open { file, flags, whole: Wish::No };
+    assert_eq!(bench.told(2, open(OpenFlags::READ)), [(1, Recall::Attributes(file))], "a read moves a time unseen");
+    assert!(!bench.stat(1, file).lasting && !bench.stat(2, file).lasting);
+    bench.told(2, Command::Close { file });
+    assert!(bench.stat(1, file).lasting);
+    bench.told(1, Command::Close { file });
+    assert!(bench.stat(1, file).lasting && bench.stat(2, file).lasting, "nobody has it open");
+    let mut told = bench.told(2, open(OpenFlags::WRITE));
+    told.dedup();
+    assert!(told.contains(&(1, Recall::Attributes(file))), "{told:?}");
 }

@@ -13,7 +13,7 @@ use wire::{
 /// Bytes of a small file and of the tail of a striped one are counted in pages of this length.
 pub const PAGE_BYTES: u64 = 4096;
 /// What `st_blocks` counts in.
-const BLOCK_BYTES: u64 = 512;
+const BLOCK_BYTES: u64 = 4096;
 /// `relatime`: a last read older than this is moved by any read.
 const ACCESSED_SECONDS_MAX: i64 = 24 * 3600;
 
@@ -134,9 +134,10 @@ impl Inode {
         matches!(self.body, Body::File(_))
     }
 
-    /// Whether its attributes change only by commands: what is whole is written past its node.
-    pub fn attributes_last(&self) -> bool {
-        self.extent().is_none()
+    /// Whether its attributes change only by commands, or by what the kernel of this session does itself: a whole file is read
+    /// and written past its node by whoever has it open.
+    pub fn attributes_last(&self, session: Session) -> bool {
+        self.extent().is_none() || self.opens.iter().all(|(holder, _)| *holder == session)
     }
 
     /// What decides who may do what with it.

@@ -338,8 +338,9 @@ fn space_of_a_small_file_is_taken_and_given_back_at_once() {
     let seek = |offset, to| Command::Seek { file, offset, to };
     assert_eq!(bench.apply(seek(1, SeekTo::Hole)), Answer::Offset(8));
     assert!(matches!(bench.try_to(seek(8, SeekTo::Data)), Err(Refusal::BeyondEnd(_))));
+    assert_eq!((bench.stat(file).size, bench.stat(file).allocated), (10, 4096), "as much as in an extent");
     bench.apply(allocate(0, 1000, AllocateMode::KeepSize));
-    assert_eq!((bench.stat(file).size, bench.stat(file).allocated), (10, 1024));
+    assert_eq!((bench.stat(file).size, bench.stat(file).allocated), (10, 4096));
     bench.apply(allocate(0, 1000, AllocateMode::Extend));
     assert_eq!(bench.stat(file).size, 1000);
     assert!(matches!(bench.try_to(allocate(0, 0, AllocateMode::Extend)), Err(Refusal::Invalid { .. })));

@@ -64,7 +64,7 @@ impl World {
         let (one, other) = (self.random.pick(&directories), self.random.pick(&directories));
         let (name, target) = (self.random.pick(self.names), self.random.pick(self.names));
         let (offset, length) = (self.random.pick(&LENGTHS), self.random.pick(&LENGTHS));
-        let (verb, byte) = (self.random.below(10), u8::try_from(self.random.below(256)).unwrap());
+        let (verb, byte) = (self.random.below(13), u8::try_from(self.random.below(256)).unwrap());
         let mode = self.random.pick(&[RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange]);
         let who = usize::try_from(self.random.below(self.kernels.len() as u64)).unwrap();
         let top = self.random.pick(&NAMES[..2]);
@@ -92,10 +92,23 @@ impl World {
             6 => kernel.write(file, offset, data, false).await,
             7 => kernel.write(file, 0, data, true).await,
             8 => kernel.change(file, Changes { size: Some(offset), ..Changes::default() }).await,
+            9 | 10 => kernel.hold(file, verb == 9).await,
             _ => {
                 kernel
                     .change(file, Changes { mode: Some(0o600 + u32::from(data.is_empty())), ..Changes::default() })
                     .await
+            }
+        }
+    }
+
+    /// What is written past the pool to what is open.
+    async fn change_past(&mut self) {
+        let (offset, byte) = (self.random.pick(&LENGTHS), u8::try_from(self.random.below(256)).unwrap());
+        let letting_go = self.random.below(3) == 0;
+        for kernel in &self.kernels {
+            kernel.write_past(offset, &[byte; 5000]);
+            if letting_go {
+                kernel.let_go().await.unwrap();
             }
         }
     }
@@ -116,6 +129,7 @@ impl World {
         let who = usize::try_from(self.random.below(self.kernels.len() as u64)).unwrap();
         let fresh = Kernel::beside(&self.truth).await;
         let old = std::mem::replace(&mut self.kernels[who], fresh);
+        old.let_go().await.unwrap();
         old.vfs.end().await.unwrap();
     }
 
@@ -149,9 +163,9 @@ impl World {
     }
 }
 
-/// Without what need not be as others see it: the time of the last read is told, but nobody waits for that.
+/// What programs see, without what need not be as others see it: the time of the last read is told, but nobody waits for that.
 fn shown(attributes: Attributes) -> Attributes {
-    Attributes { accessed: Timestamp::default(), lasting: false, ..attributes }
+    Attributes { accessed: Timestamp::default(), lasting: false, whole: None, ..attributes }
 }
 
 #[tokio::test]
@@ -185,6 +199,7 @@ async fn live(truth: Vfs, names: &'static [&'static str], steps: u64, seed: u64)
         match step % 25 {
             7 => world.replace_a_kernel().await,
             3 | 12 | 19 => world.change_beside().await,
+            5 | 9 | 14 | 21 => world.change_past().await,
             _ => world.change().await,
         }
         world.check().await;
@@ -472,4 +487,16 @@ async fn as_many_sessions_watch_as_can_be_told_apart_and_their_numbers_are_given
             kernel.vfs.end().await.unwrap();
         }
     }
+}
+
+#[test]
+fn a_kernel_that_alone_writes_a_whole_file_asks_for_its_attributes_once() {
+    let engine = Arc::new(Arena::new(Options::of_capacity(64 << 20)).unwrap());
+    let settings = Settings { partitions: 64, stripe_bytes: STRIPE, owner: OWNER, ..Settings::default() };
+    let truth = Vfs::new(Client::embedded(node::embedded(settings, engine)));
+    let kernel = now(Kernel::beside(&truth));
+    let file = now(kernel.create(FileId::ROOT, "f")).unwrap();
+    assert!(now(truth.stat(file)).unwrap().whole.is_some());
+    now(kernel.stat(file)).unwrap();
+    assert_eq!(kernel.asked.load(SeqCst), 1, "what it was told when it made the file lasts");
 }

@@ -3,7 +3,7 @@
 //! It keeps names and their absence, attributes that last, and bytes; it drops what it hears, and what its own changes make old.
 //! As FUSE does, it takes no attributes that were recalled since they were asked for, and no names from before the last epoch.
 
-use crate::{Vfs, pool_test::*};
+use crate::{Backing, Handle, Vfs, pool_test::*};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use placement::FileId;
@@ -23,9 +23,20 @@ const BYTES_MAX: u32 = 1 << 20;
 pub struct Kernel {
     pub vfs: Vfs,
     memory: Arc<Mutex<Memory>>,
+    /// Whole files that are open, to be written past the pool.
+    held: Mutex<Vec<Held>>,
     /// How often it was told something, and how often it asked.
     pub heard: Arc<AtomicU64>,
     pub asked: AtomicU64,
+}
+
+/// A whole file that is open.
+struct Held {
+    file: FileId,
+    handle: Handle,
+    backing: Backing,
+    /// It is stored into through a mapping, which the kernel does not notice.
+    mapped: bool,
 }
 
 #[derive(Default)]
@@ -42,19 +53,23 @@ struct Memory {
 impl Memory {
     fn hear(&mut self, recalls: &[Recall]) {
         for recall in recalls {
-            self.now += 1;
-            self.recalled.insert(*recall, self.now);
-            match recall {
-                Recall::Attributes(file) => {
-                    self.attributes.remove(file);
-                }
-                Recall::Bytes(file) => {
-                    self.bytes.remove(file);
-                }
-                Recall::Names(_) => {
-                    self.names.clear();
-                    self.epoch = self.now;
-                }
+            self.recall(*recall);
+        }
+    }
+
+    fn recall(&mut self, recall: Recall) {
+        self.now += 1;
+        self.recalled.insert(recall, self.now);
+        match recall {
+            Recall::Attributes(file) => {
+                self.attributes.remove(&file);
+            }
+            Recall::Bytes(file) => {
+                self.bytes.remove(&file);
+            }
+            Recall::Names(_) => {
+                self.names.clear();
+                self.epoch = self.now;
             }
         }
     }
@@ -94,7 +109,7 @@ impl Kernel {
             ear.lock().hear(recalls);
         });
         vfs.watch(hear).await.unwrap();
-        Self { vfs, memory, heard, asked: AtomicU64::new(0) }
+        Self { vfs, memory, held: Mutex::default(), heard, asked: AtomicU64::new(0) }
     }
 
     fn ask(&self) -> u64 {
@@ -199,6 +214,39 @@ impl Kernel {
         self.forget_file(file);
         self.vfs.close(handle).await?;
         written.map(drop)
+    }
+
+    /// Opens a file to write it past the pool from now on, if it is whole.
+    pub async fn hold(&self, file: FileId, mapped: bool) -> Outcome<()> {
+        let handle = self.vfs.open(file, OpenFlags { read: mapped, whole: true, ..OpenFlags::WRITE }).await?;
+        let Some(backing) = self.vfs.backing(handle) else { return self.vfs.close(handle).await };
+        if mapped {
+            self.memory.lock().recall(Recall::Attributes(file)); // as a face does at such an open
+        }
+        self.held.lock().push(Held { file, handle, backing, mapped });
+        Ok(())
+    }
+
+    /// Writes to all that it holds, past the pool.
+    pub fn write_past(&self, offset: u64, data: &[u8]) {
+        for held in self.held.lock().iter() {
+            rustix::io::pwrite(&held.backing, data, offset).unwrap();
+            let mut memory = self.memory.lock();
+            memory.bytes.remove(&held.file); // it reads through the backing
+            if !held.mapped {
+                memory.attributes.remove(&held.file);
+            }
+        }
+    }
+
+    /// Closes all that it holds.
+    pub async fn let_go(&self) -> Outcome<()> {
+        let held = std::mem::take(&mut *self.held.lock());
+        for Held { handle, backing, .. } in held {
+            drop(backing);
+            self.vfs.close(handle).await?;
+        }
+        Ok(())
     }
 
     pub async fn change(&self, file: FileId, changes: Changes) -> Outcome<()> {

@@ -11,7 +11,7 @@ use std::{
     },
     time::Duration,
 };
-use wire::{Changes, OpenFlags, Outcome, Refusal, RenameMode};
+use wire::{Changes, Kind, OpenFlags, Outcome, Refusal, RenameMode};
 
 struct Counted {
     vfs: Vfs,
@@ -155,4 +155,30 @@ async fn a_node_that_does_not_answer_is_told_after_a_bounded_number_of_tries() {
     assert!(matches!(refusal, Refusal::Unavailable { tries: 3, .. }), "{refusal}");
     assert!(refusal.to_string().contains("`f` in directory 1"), "{refusal}");
     assert_eq!(calls.load(Relaxed), 1 + 3, "hello, and three tries");
+}
+
+#[tokio::test]
+async fn a_watching_session_asks_only_for_what_may_have_changed_of_a_split_directory() {
+    let calls = Arc::new(AtomicU64::new(0));
+    let node = node_that_splits(8);
+    let watching = over(Counting::new(direct(&node), calls.clone()), IMPATIENT).await;
+    let counted = Counted { vfs: watching, calls };
+    let (vfs, other) = (&counted.vfs, over(direct(&node), IMPATIENT).await);
+    vfs.watch(Arc::new(|_| {})).await.unwrap();
+    let directory = vfs.make_directories(b"d").await.unwrap().file;
+    let name = |number: u32| format!("f{number}").into_bytes();
+    for number in 0..20 {
+        vfs.make_node(directory, &name(number), Kind::File, 0o600, OWNER).await.unwrap();
+    }
+    vfs.stat(directory).await.unwrap();
+    let kept = counted.expect(0, "stat again", vfs.stat(directory)).await;
+    assert!(kept.lasting && kept.size == 20);
+    vfs.make_node(directory, &name(20), Kind::File, 0o600, OWNER).await.unwrap();
+    let before = counted.calls.load(Relaxed);
+    let grown = vfs.stat(directory).await.unwrap();
+    assert!(grown.size == 21 && grown.modified >= kept.modified, "{kept:?} {grown:?}");
+    let asked = counted.calls.load(Relaxed) - before;
+    assert!((1..=4).contains(&asked), "{asked}: one for each fragment in the partition of its change");
+    other.unlink(directory, &name(3)).await.unwrap();
+    assert_eq!(vfs.stat(directory).await.unwrap().size, 20, "others' changes are recalled");
 }

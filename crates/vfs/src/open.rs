@@ -172,7 +172,7 @@ impl Vfs {
         if open.flags.write && open.set_id {
             return None;
         }
-        self.client.backing(open.whole?, open.flags.write)
+        self.client.backing(open.whole?, open.flags)
     }
 
     pub(crate) fn usable(&self, handle: Handle, allowed: impl FnOnce(&OpenFlags) -> bool) -> Outcome<Arc<OpenFile>> {

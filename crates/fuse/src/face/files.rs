@@ -9,7 +9,7 @@ use vfs::Handle;
 use wire::{LockStyle, OpenFlags, WritePlace};
 
 use super::{Caller, Face, names::new_mode};
-use crate::translate;
+use crate::{known::can_map, translate};
 
 impl Face {
     pub(super) fn files(&self, caller: Caller, operation: &Operation<'_>, reply: Reply) {
@@ -77,8 +77,9 @@ impl Face {
     /// Answers with a file that was made and opened.
     fn created(&self, flags: OpenFlags) -> impl FnOnce(Reply, (wire::Attributes, Handle)) + Send + use<> {
         let (known, manners) = (Arc::clone(&self.known), self.manners);
-        move |reply, (found, handle)| {
+        move |reply, (mut found, handle)| {
             let opened = known.enter(found.file, handle, flags);
+            found.lasting &= opened.backing.is_none() || !can_map(flags);
             known.gained(found.file);
             if !reply.created(&manners.entry(&found), opened) {
                 known.undo(found.file, handle);
