@@ -154,6 +154,11 @@ pub struct Granted {
 }
 
 impl Granted {
+    /// Of a fragment that comes to be: who keeps what of its directory is not known there, so all are told of what changes.
+    pub fn of_fragment() -> Self {
+        Self { attributes: Watchers::ALL, content: Watchers::ALL, ..Self::default() }
+    }
+
     /// Access rules change: kernels keep them with the attributes.
     pub fn rule(&mut self) {
         self.ruled = true;
@@ -405,15 +410,6 @@ impl Partition {
         let Some(inode) = self.inodes.get_mut(&file) else { return };
         let tell = inode.granted.attributes.take(Watchers::ALL);
         self.grants.notes.push(Note { recall: Recall::Attributes(file), tell });
-    }
-
-    /// The entries of a directory are in other partitions from now on: who keeps names is known here no more.
-    pub(crate) fn recall_names(&mut self, directory: FileId) {
-        let Some(inode) = self.inodes.get_mut(&directory) else { return };
-        let tell = inode.granted.content.take(Watchers::ALL);
-        if !tell.is_empty() {
-            self.grants.notes.push(Note { recall: Recall::Names(directory), tell });
-        }
     }
 
     /// What is done next was asked for by this session. When another one does it, its own kernel does not know either.

@@ -1,6 +1,6 @@
 //! The parts of intents: what each asks for before, and what it does.
 
-use crate::{Partition, acl, inode::Inode, intents::What, partition::split};
+use crate::{Partition, acl, grants::Granted, inode::Inode, intents::What, partition::split};
 use placement::FileId;
 use wire::{DirEntry, Gone, Intent, Kind, Name, NewInode, NewKind, Object, Outcome, Part, Refusal, Target, Timestamp};
 
@@ -153,7 +153,6 @@ impl Partition {
     }
 
     fn divide(&mut self, directory: FileId, fragments: Vec<FileId>) {
-        self.recall_names(directory);
         self.edit(directory, |inode| {
             inode.directory_mut(directory)?.set_fragments(fragments);
             Ok(())
@@ -168,6 +167,7 @@ fn fragment(directory: FileId, new: NewInode, entries: Vec<DirEntry>) -> Inode {
     if let Ok(body) = inode.directory_mut(directory) {
         body.fill(directory, entries);
     }
+    inode.granted = Granted::of_fragment();
     debug_assert_eq!(inode.kind(), Kind::Directory);
     inode
 }

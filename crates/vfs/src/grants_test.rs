@@ -500,3 +500,20 @@ fn a_kernel_that_alone_writes_a_whole_file_asks_for_its_attributes_once() {
     now(kernel.stat(file)).unwrap();
     assert_eq!(kernel.asked.load(SeqCst), 1, "what it was told when it made the file lasts");
 }
+
+#[test]
+fn a_kernel_keeps_the_names_of_a_directory_that_splits() {
+    let settings = Settings { split_entries: 8, stripe_bytes: STRIPE, owner: OWNER, ..Settings::default() };
+    let node = node::embedded(settings, Arc::new(Model::new(64 << 20, STRIPE)));
+    let truth = Vfs::new(Client::embedded(node));
+    let (kernel, other) = (now(Kernel::beside(&truth)), now(Kernel::beside(&truth)));
+    let made: Vec<FileId> = MANY.iter().map(|name| now(kernel.create(FileId::ROOT, name)).unwrap()).collect();
+    for (name, file) in MANY.iter().zip(&made) {
+        assert_eq!(now(kernel.find(FileId::ROOT, name)).unwrap(), Some(*file));
+    }
+    assert_eq!(kernel.asked.load(SeqCst), MANY.len() as u64, "what it made it knows");
+    for name in MANY {
+        now(other.remove(FileId::ROOT, name)).unwrap();
+        assert_eq!(now(kernel.find(FileId::ROOT, name)).unwrap(), None, "and is told when it goes");
+    }
+}
