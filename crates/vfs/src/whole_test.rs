@@ -327,3 +327,26 @@ async fn without_extents_all_goes_the_ordinary_way() {
     assert_eq!(vfs.stat(vfs.lookup(Vfs::root(), b"f").await.unwrap().file).await.unwrap().whole, None);
     assert!(vfs.usage().stripes > 0);
 }
+
+#[tokio::test]
+async fn a_small_file_that_is_only_opened_to_write_keeps_its_times() {
+    let Some(vfs) = whole_pool() else { return };
+    let file = vfs.write_file(b"f", b"hello").await.unwrap().file;
+    let long_ago = TimeChange::At(Timestamp { secs: 5, nanos: 6 });
+    vfs.change(file, Changes { modified: Some(long_ago), ..Changes::default() }).await.unwrap();
+    let before = vfs.stat(file).await.unwrap();
+    // A life of another file in the same slot, later than that.
+    drop(made(&vfs, "other").await);
+    let handle = vfs.open(file, WHOLE).await.unwrap();
+    let times = |of: &Attributes| (of.accessed, of.modified, of.changed, of.created, of.size);
+    let whole = vfs.stat(file).await.unwrap();
+    assert!(whole.whole.is_some());
+    assert_eq!(times(&whole), times(&before));
+    vfs.close(handle).await.unwrap();
+    let home = vfs.stat(file).await.unwrap();
+    assert_eq!((home.whole, times(&home)), (None, times(&before)));
+    let handle = vfs.open(file, WHOLE).await.unwrap();
+    kernel_opens(&vfs.backing(handle).unwrap(), 0).write_all_at(b"j", 0).unwrap();
+    let written = vfs.stat(file).await.unwrap();
+    assert!(written.modified > before.modified && written.changed >= before.changed && written.changed >= written.modified);
+}
