@@ -102,7 +102,7 @@ impl Client {
             }
         }
         self.0.parts.keep(directory, found);
-        whole.ok_or_else(|| Refusal::NotFound(wire::Object::File(directory)))
+        whole.ok_or(Refusal::NotFound(wire::Object::File(directory)))
     }
 
     /// Asks for a part, and notes it if it lasts and nothing of ours is under way there; none when it is gone.

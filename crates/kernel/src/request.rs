@@ -60,7 +60,8 @@ pub enum Operation<'a> {
     Create { name: &'a [u8], flags: u32, mode: u32, umask: u32, kill_set_id: bool },
     /// A file without a name, to be made beside this directory's files; it may be linked unless flags have `O_EXCL`. Answered by `created`.
     Tmpfile { flags: u32, mode: u32, umask: u32 },
-    /// `flags` are those of the open file now. Answered by `data`; shorter than asked means end of file.
+    /// `flags` are those of the open file now; `lock_owner` comes with what a program reads past the cache, and not with what the
+    /// kernel reads to fill it. Answered by `data`; shorter than asked means end of file.
     Read { handle: u64, offset: u64, size: u32, lock_owner: Option<u64>, flags: u32 },
     /// `from_cache`: the kernel writes back pages of a mapping, and the handle is a guess. Answered by `written`.
     Write {

@@ -11,7 +11,7 @@ use crate::{
     watch::{Hearing, Watch},
 };
 use partition::{Asker, Note, Watcher, Watchers};
-use wire::{Object, Outcome, Refusal, Session};
+use wire::{Object, Outcome, Recall, Refusal, Session};
 
 /// All watchers of a node.
 #[derive(Debug, Default)]
@@ -57,7 +57,8 @@ impl Watches {
         let table = self.table.read();
         let mut waits = Vec::new();
         for note in notes {
-            for watcher in with_all(asker.others, note.tell).iter() {
+            let own = asker.watcher.filter(|_| note.seen);
+            for watcher in with_all(asker.others, note.tell).iter().chain(own) {
                 let Some(watch) = &table[watcher.number()] else { continue };
                 let lane = watch.lane(note.recall);
                 let batch = if note.tell.has(watcher) { Some(lane.post(note.recall)) } else { lane.find(note.recall) };
@@ -76,6 +77,16 @@ impl Watches {
         let watches = asker.others.iter().filter_map(|watcher| table[watcher.number()].as_ref());
         let lanes = watches.flat_map(Watch::lanes);
         Hearing::of(lanes.filter_map(|lane| Some((lane.clone(), lane.last()?))).collect())
+    }
+
+    /// What was told of this and is not heard yet by somebody, whoever asks.
+    pub fn unheard(&self, recall: Recall) -> Option<Hearing> {
+        if self.live.load(SeqCst) == 0 {
+            return None;
+        }
+        let table = self.table.read();
+        let lanes = table.iter().flatten().map(|watch| watch.lane(recall));
+        Hearing::of(lanes.filter_map(|lane| Some((lane.clone(), lane.find(recall)?))).collect())
     }
 
     fn add(&self, session: Session, hear: &Hear) -> Outcome<()> {

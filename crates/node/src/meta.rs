@@ -12,7 +12,7 @@ use partition::{Asker, Partition};
 use placement::{FileId, PartitionId};
 use std::sync::atomic::Ordering::Relaxed;
 use store::{Engine, EngineError};
-use wire::{Answer, Command, Content, Extent, Object, Outcome, Refusal, Session, Stamp};
+use wire::{Answer, Command, Content, Extent, Object, Outcome, Recall, Refusal, Session, Stamp};
 
 /// A command on its way, kept until there is space for it.
 #[derive(Debug)]
@@ -71,10 +71,12 @@ impl Node {
         let told = partition.told();
         let answer = self.settle(&mut partition, call, todo, answer);
         let pin = if let Ok(Ok(answer)) = &answer { self.pin_read(answer) } else { None };
+        // A read shows what changed, so it waits until that was heard; that it was read itself, nobody waits for.
+        let unheard = read.and_then(|(file, _)| self.watches.unheard(Recall::Attributes(file)));
         let hearing = self.watches.tell(asker, &partition.take_notes());
         drop(partition);
-        // A kernel reads with pages locked that another's hearing may wait for: a read waits for nobody.
-        call.hearing = hearing.filter(|_| read.is_none() && !call.hurried);
+        // A kernel that fills its cache has pages locked that another's hearing may wait for.
+        call.hearing = if read.is_some() { unheard } else { hearing }.filter(|_| !call.hurried);
         if unneeded > 0 {
             self.engine.release(unneeded);
         }

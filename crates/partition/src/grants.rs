@@ -15,8 +15,8 @@
 //! - A kernel knows what it asked for, so its own changes take nothing from it: FUSE drops the times and sizes of directories and
 //!   files it changed, and counts their links. It cannot know that a write took set-id bits away: then its own bit goes too.
 //! - Answers to `Change` and to a link grant nothing: the kernel takes their attributes whatever was recalled since it asked.
-//! - A look notes what it has seen, with no one to tell: where an earlier recall of that is still on its way, the look's answer
-//!   waits for it too, or its reader could then see less through another kernel.
+//! - A look notes what it has seen, with no one to tell: where an earlier recall of that is still on its way to any kernel, the
+//!   look's answer waits for it too, or its reader could then see less through another kernel, or its own.
 //! - Bits stay when a kernel forgets by itself. A recall too many costs a message; one too few would be a lie.
 //!
 //! A whole file is read and written past the node by whoever has it open, and its kernel alone knows of that. So its attributes are
@@ -137,6 +137,15 @@ pub struct Note {
     pub recall: Recall,
     /// Who had been granted it, and is to be told.
     pub tell: Watchers,
+    /// It was only looked at. The answer goes past what the looker's own kernel keeps, so that one must have forgotten what it keeps
+    /// from before: else the next look, which it answers itself, would show less.
+    pub seen: bool,
+}
+
+impl Note {
+    fn changed(recall: Recall, tell: Watchers) -> Self {
+        Self { recall, tell, seen: false }
+    }
 }
 
 /// Who may keep what of an inode, or knows it.
@@ -208,14 +217,14 @@ impl Grants {
         let unexpected = !self.access_asked && before.access != inode.access();
         if let Some(own) = watcher.filter(|_| unexpected) {
             let tell = inode.granted.attributes.take(Watchers::NONE.with(own));
-            self.notes.push(Note { recall: Recall::Attributes(file), tell });
+            self.notes.push(Note::changed(Recall::Attributes(file), tell));
         }
         let Some(attributes) = &before.attributes else { return };
         if touched || ruled || inode.attributes(FileId::ROOT, stripe_bytes) != *attributes {
-            self.notes.push(Note { recall: Recall::Attributes(file), tell: inode.granted.attributes.take(others) });
+            self.notes.push(Note::changed(Recall::Attributes(file), inode.granted.attributes.take(others)));
         }
         if touched && inode.is_file() {
-            self.notes.push(Note { recall: Recall::Bytes(file), tell: inode.granted.content.take(others) });
+            self.notes.push(Note::changed(Recall::Bytes(file), inode.granted.content.take(others)));
         }
     }
 
@@ -223,7 +232,7 @@ impl Grants {
     pub fn was_read(&mut self, file: FileId, inode: &mut Inode) {
         let tell = inode.granted.attributes.take(self.asker.others);
         if !tell.is_empty() {
-            self.notes.push(Note { recall: Recall::Attributes(file), tell });
+            self.notes.push(Note::changed(Recall::Attributes(file), tell));
         }
     }
 
@@ -232,7 +241,7 @@ impl Grants {
         let Asker { watcher, others, .. } = self.asker;
         if !others.is_empty() {
             let recall = Recall::Names(inode.directory_of(directory));
-            self.notes.push(Note { recall, tell: inode.granted.content.take(others) });
+            self.notes.push(Note::changed(recall, inode.granted.content.take(others)));
         }
         if let Some(watcher) = watcher {
             inode.granted.content = inode.granted.content.with(watcher);
@@ -261,8 +270,8 @@ impl Grants {
 
     /// A look has seen this: what was told of it before must be heard before the answer is.
     fn seen(&mut self, recall: Recall) {
-        if !self.asker.others.is_empty() {
-            self.notes.push(Note { recall, tell: Watchers::NONE });
+        if self.asker.watcher.is_some() || !self.asker.others.is_empty() {
+            self.notes.push(Note { recall, tell: Watchers::NONE, seen: true });
         }
     }
 }
@@ -398,10 +407,10 @@ impl Partition {
         let Some(inode) = self.inodes.get_mut(&file).filter(|_| !others.is_empty()) else { return };
         let shown = inode.directory_of(file);
         let tell = inode.granted.attributes.take(others);
-        self.grants.notes.push(Note { recall: Recall::Attributes(shown), tell });
+        self.grants.notes.push(Note::changed(Recall::Attributes(shown), tell));
         if entry {
             let tell = inode.granted.content.take(others);
-            self.grants.notes.push(Note { recall: Recall::Names(shown), tell });
+            self.grants.notes.push(Note::changed(Recall::Names(shown), tell));
         }
     }
 
@@ -409,7 +418,7 @@ impl Partition {
     pub fn recall_attributes(&mut self, file: FileId) {
         let Some(inode) = self.inodes.get_mut(&file) else { return };
         let tell = inode.granted.attributes.take(Watchers::ALL);
-        self.grants.notes.push(Note { recall: Recall::Attributes(file), tell });
+        self.grants.notes.push(Note::changed(Recall::Attributes(file), tell));
     }
 
     /// What is done next was asked for by this session. When another one does it, its own kernel does not know either.

@@ -94,7 +94,7 @@ async fn what_touches_two_partitions_is_four_messages_after_it_was_looked_at() {
     let vfs = &counted.vfs;
     let (one, other) = (vfs.make_directories(b"a").await.unwrap().file, vfs.make_directories(b"b").await.unwrap().file);
     assert_ne!(one.partition(), other.partition());
-    let file = vfs.make_node(one, b"f", wire::Kind::File, 0o600, OWNER).await.unwrap().file;
+    let file = vfs.make_node(one, b"f", Kind::File, 0o600, OWNER).await.unwrap().file;
     counted.expect(1 + 4 + 1, "link: look, intent, look", vfs.link(file, other, b"g")).await;
     counted.expect(1 + 1 + 4, "unlink elsewhere: try, look, intent", vfs.unlink(other, b"g")).await;
     counted.expect(2 + 4, "rename", vfs.rename(from(one, "f"), to(other, "f"), RenameMode::Replace)).await;

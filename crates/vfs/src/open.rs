@@ -95,8 +95,28 @@ impl Vfs {
         offset: u64,
         length: u32,
     ) -> impl Future<Output = Outcome<Bytes>> + Send + use<> {
+        self.read_as(self.client.clone(), handle, offset, length)
+    }
+
+    /// The same for a kernel that fills its cache, and holds what others' hearing may wait for: it may be answered before others
+    /// have heard of what it reads.
+    pub fn read_to_cache(
+        &self,
+        handle: Handle,
+        offset: u64,
+        length: u32,
+    ) -> impl Future<Output = Outcome<Bytes>> + Send + use<> {
+        self.read_as(self.client.hurried(), handle, offset, length)
+    }
+
+    fn read_as(
+        &self,
+        client: Client,
+        handle: Handle,
+        offset: u64,
+        length: u32,
+    ) -> impl Future<Output = Outcome<Bytes>> + Send + use<> {
         let open = self.usable(handle, |flags| flags.read);
-        let client = self.client.clone();
         async move { client.read(open?.file, offset, length).await }
     }
 

@@ -348,5 +348,7 @@ async fn a_small_file_that_is_only_opened_to_write_keeps_its_times() {
     let handle = vfs.open(file, WHOLE).await.unwrap();
     kernel_opens(&vfs.backing(handle).unwrap(), 0).write_all_at(b"j", 0).unwrap();
     let written = vfs.stat(file).await.unwrap();
-    assert!(written.modified > before.modified && written.changed >= before.changed && written.changed >= written.modified);
+    assert!(
+        written.modified > before.modified && written.changed >= before.changed && written.changed >= written.modified
+    );
 }
