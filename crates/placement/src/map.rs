@@ -1,6 +1,6 @@
 //! Which node holds which partition, and since when.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use serde::{Deserialize, Serialize};
 
@@ -67,6 +67,16 @@ impl PartitionMap {
         Ok(Self { epoch: Epoch::FIRST, partitions: vec![node; count as usize] })
     }
 
+    /// The first map of a pool of these nodes, to which partitions are dealt one by one, in turns. Refused as [`Self::one_node`] is.
+    ///
+    /// No node at all is a broken promise.
+    pub fn dealt(nodes: &[NodeId], partitions: u32) -> Result<Self, PartitionCountRefused> {
+        let count = checked_count(partitions.into())?;
+        let partitions: Vec<NodeId> = nodes.iter().copied().cycle().take(count as usize).collect();
+        assert!(!partitions.is_empty(), "a pool has nodes");
+        Ok(Self { epoch: Epoch::FIRST, partitions })
+    }
+
     /// A map that gives partition `i` to `partitions[i]`. Refused unless they are a power of two, at most [`PARTITIONS_MAX`].
     pub fn new(epoch: Epoch, partitions: Vec<NodeId>) -> Result<Self, PartitionCountRefused> {
         checked_count(partitions.len() as u64)?;
@@ -86,6 +96,12 @@ impl PartitionMap {
     /// The node that holds `partition`; none when the pool has no such partition (a made-up or damaged id).
     pub fn node(&self, partition: PartitionId) -> Option<NodeId> {
         self.partitions.get(usize::from(partition.0)).copied()
+    }
+
+    /// The nodes that hold a partition, ascending, each once.
+    pub fn nodes(&self) -> Vec<NodeId> {
+        let nodes: BTreeSet<NodeId> = self.partitions.iter().copied().collect();
+        nodes.into_iter().collect()
     }
 
     /// The next map, in which `partition` is held by `node`; the same nodes otherwise.
@@ -148,6 +164,20 @@ mod tests {
         assert_eq!((map.epoch(), map.partitions()), (Epoch::FIRST, 64));
         assert!((0..64).all(|id| map.node(PartitionId(id)) == Some(NodeId(7))));
         assert_eq!(map.node(PartitionId(64)), None);
+    }
+
+    #[test]
+    fn partitions_are_dealt_to_nodes_evenly_and_the_map_names_them() {
+        let nodes = [NodeId(9), NodeId(2), NodeId(5)];
+        let map = PartitionMap::dealt(&nodes, 64).unwrap();
+        assert_eq!(
+            (map.epoch(), map.partitions(), map.nodes()),
+            (Epoch::FIRST, 64, vec![NodeId(2), NodeId(5), NodeId(9)])
+        );
+        let share = |node| (0..64).filter(|id| map.node(PartitionId(*id)) == Some(node)).count();
+        assert_eq!(nodes.map(share), [22, 21, 21]);
+        assert_eq!(PartitionMap::dealt(&nodes, 2).unwrap().nodes().len(), 2, "a node may hold none");
+        assert_eq!(PartitionMap::dealt(&nodes[..1], 8), PartitionMap::one_node(nodes[0], 8));
     }
 
     #[test]
