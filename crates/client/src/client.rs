@@ -66,7 +66,7 @@ impl Client {
     }
 
     fn welcomed(connection: Arc<dyn Connection>, patience: Patience, welcome: Welcome) -> Self {
-        let Welcome { session, map, seed, stripe_bytes } = welcome;
+        let Welcome { session, map, seed, stripe_bytes, .. } = welcome;
         let partitions = map.partitions();
         let (numbers, epoch, usage) = (Numbers::new(partitions), AtomicU64::new(map.epoch().0), Mutex::default());
         let (intents, splits, parts) = (AtomicU64::new(0), Splits::default(), Parts::default());

@@ -23,9 +23,10 @@ impl Backing {
         Some(Self { pin })
     }
 
-    /// Which extent of the node: the descriptor behind a number is the same for the node's life.
+    /// Which descriptor of which node, told by one number: what is behind it is the same for the node's life.
     pub fn slot(&self) -> u64 {
-        self.pin.extent().slot.into()
+        let Extent { node, slot, .. } = self.pin.extent();
+        u64::from(node.0) << 32 | u64::from(slot)
     }
 }
 

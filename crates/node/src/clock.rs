@@ -4,6 +4,9 @@
 //! here would be up to a tick ahead of it, so that such a write would look older than what was there before. So all stamps come
 //! from the coarse clock, which is also the cheapest to read. They never go back, even when the machine's clock is set back: the
 //! order of changes stays what it was, and stamps stand still until the clock has caught up.
+//!
+//! An inode is stamped by its own node alone, so its stamps never go back in a pool of several hosts either. Nothing is promised
+//! of stamps from two hosts but what these hosts' clocks promise.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};

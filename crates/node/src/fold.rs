@@ -68,7 +68,7 @@ impl Node {
     }
 
     fn fold(&self, file: FileId, extent: Extent) -> Looked {
-        let Some(partition) = self.partitions.get(usize::from(file.partition().0)) else { return Looked::Done };
+        let Some(partition) = self.partitions.get(file.partition()) else { return Looked::Done };
         let mut partition = partition.lock();
         if !partition.is_closed(file, extent) {
             return Looked::Done;

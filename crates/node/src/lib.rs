@@ -1,7 +1,7 @@
 //! Layer 3: a node: partitions and an engine behind requests.
 //!
 //! A [`Node`] takes [`wire::Request`]s and answers each with a [`Reply`]. It adds to the plain state machines what they
-//! do not have: a lock for each partition, the clock, the engine's space, waiting for it, and files of the host.
+//! do not have: a lock for each partition that it holds, the clock, the engine's space, waiting for it, and files of the host.
 //!
 //! Invariants:
 //! - A request is answered at once, unless it must wait for space: then its future waits, woken when space is freed, and is
@@ -16,6 +16,7 @@ mod backing;
 mod clock;
 mod fold;
 mod grants;
+mod held;
 mod host;
 mod lane;
 mod locks;
@@ -31,7 +32,7 @@ mod whole;
 mod whole_calls;
 
 pub use backing::Backing;
-pub use node::{Node, embedded};
+pub use node::{Node, embedded, member};
 pub use reply::Reply;
 pub use settings::Settings;
 pub use timer::{Sleep, sleep_until};

@@ -157,13 +157,13 @@ impl Node {
     }
 
     fn blockers(&self, asked: &Asked) -> Vec<Holder> {
-        let partition = self.partitions.get(usize::from(asked.partition.0));
+        let partition = self.partitions.get(asked.partition);
         partition.map_or_else(Vec::new, |held| held.lock().lock_blockers(asked.holder(), asked.file, &asked.lock))
     }
 
     /// Notes whether the holder has locks on the file now; says whether it had some and has none.
     fn note_held(&self, asked: &Asked) -> bool {
-        let partition = self.partitions.get(usize::from(asked.partition.0));
+        let partition = self.partitions.get(asked.partition);
         let holds = || partition.is_some_and(|held| held.lock().has_locks(asked.holder(), asked.file));
         self.locks.note(asked, holds)
     }

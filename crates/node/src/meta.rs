@@ -40,8 +40,8 @@ impl MetaCall {
 impl Node {
     /// Does the command, unless there is no space for what it may add.
     pub(crate) fn try_meta(&self, call: &mut MetaCall) -> Result<Outcome<Answer>, Full> {
-        let Some(partition) = self.partitions.get(usize::from(call.partition.0)) else {
-            return Ok(Err(Refusal::invalid(Object::Pool, "the pool has no such partition")));
+        let Some(partition) = self.partitions.get(call.partition) else {
+            return Ok(Err(self.not_here(call.partition)));
         };
         let mut partition = partition.lock();
         if let Some((todo, answer)) = call.rest.take() {

@@ -1,9 +1,10 @@
 //! A node: what it holds, and the door through which requests come in.
 
 use crate::{
-    Backing, Reply, Settings, clock,
+    Backing, Reply, Settings,
     fold::Folds,
     grants::Watches,
+    held::Held,
     host::HostFiles,
     locks::Locks,
     meta::{MetaCall, refusal_of},
@@ -11,8 +12,7 @@ use crate::{
     whole::Wholes,
     whole_calls::{Appends, ExtentCall},
 };
-use parking_lot::{Mutex, RwLock};
-use partition::Partition;
+use parking_lot::RwLock;
 use placement::{Epoch, FileId, NodeId, PartitionId, PartitionMap, StripeNo};
 use std::{
     fmt,
@@ -33,11 +33,12 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// A node: the partitions it holds and the engine with their bytes.
 pub struct Node {
+    id: NodeId,
     settings: Settings,
     map: RwLock<Arc<PartitionMap>>,
     /// The map's, for a look without a lock.
     epoch: AtomicU64,
-    pub(crate) partitions: Box<[Mutex<Partition>]>,
+    pub(crate) partitions: Held,
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) hosts: HostFiles,
     pub(crate) watches: Watches,
@@ -54,15 +55,28 @@ pub struct Node {
 ///
 /// Settings that no pool can have (partitions not a power of two, stripes longer than the engine's) are a broken promise.
 pub fn embedded(settings: Settings, engine: Arc<dyn Engine>) -> Arc<Node> {
+    let id = NodeId(1);
+    let map = PartitionMap::one_node(id, settings.partitions).expect("the settings have a possible count");
+    member(id, map, settings, engine)
+}
+
+/// One of the nodes of a pool: it holds the partitions that the map gives it, and the root directory if the first is among them.
+/// All nodes of a pool are started with the same map and, but for `memory`, the same settings.
+///
+/// Settings that no pool can have, or another count of partitions than the map's, are a broken promise; so is an id of 0, or above 65,535.
+pub fn member(id: NodeId, map: PartitionMap, settings: Settings, engine: Arc<dyn Engine>) -> Arc<Node> {
     assert!(settings.stripe_bytes <= engine.stripe_bytes(), "stripes are longer than the engine's");
     assert!(settings.stripe_bytes.is_power_of_two(), "the length of a stripe is a power of two");
-    let map = PartitionMap::one_node(NodeId(1), settings.partitions).expect("the settings have a possible count");
+    assert_eq!(map.partitions(), settings.partitions, "the map has the partitions of the settings");
+    assert!(id != NodeId(0) && Session::of(id, 0).is_some(), "an id of a node has 16 bits, and is not 0");
     let space = Arc::new(Space::new(settings.space_wait));
     let hook = space.clone();
     engine.on_freed(Arc::new(move || hook.freed()));
-    let partitions = partitions(&settings);
-    let whole = Wholes::new(NodeId(1), engine.extents());
+    let partitions = Held::share(id, &map, &settings);
+    let whole = Wholes::new(id, engine.extents());
+    let files = u64::from(partitions.get(FileId::ROOT.partition()).is_some());
     Arc::new(Node {
+        id,
         settings,
         epoch: AtomicU64::new(map.epoch().0),
         map: RwLock::new(Arc::new(map)),
@@ -76,20 +90,8 @@ pub fn embedded(settings: Settings, engine: Arc<dyn Engine>) -> Arc<Node> {
         locks: Locks::default(),
         space,
         sessions: AtomicU64::new(0),
-        files: AtomicU64::new(1),
+        files: AtomicU64::new(files),
     })
-}
-
-/// All partitions, the first with the root directory.
-fn partitions(settings: &Settings) -> Box<[Mutex<Partition>]> {
-    let shared = partition::Settings {
-        split_entries: settings.split_entries,
-        ..partition::Settings::new(settings.seed, settings.stripe_bytes)
-    };
-    let first = Partition::with_root(shared, settings.owner, settings.root_mode, clock::now());
-    let last = u16::try_from(settings.partitions - 1).expect("checked with the map");
-    let others = (1..=last).map(|id| Partition::new(PartitionId(id), shared));
-    std::iter::once(first).chain(others).map(Mutex::new).collect()
 }
 
 /// A change of a stripe that may need space, kept until there is some.
@@ -113,8 +115,11 @@ impl Node {
         if !matches!(body, Body::Hello) && epoch != self.epoch() {
             return Reply::ready(Err(Failure::StaleMap(self.map.read().clone())));
         }
+        if !matches!(body, Body::Hello | Body::Usage) && self.partitions.get(partition).is_none() {
+            return Reply::ready(Err(Failure::Refused(self.not_here(partition))));
+        }
         match body {
-            Body::Hello => Reply::ready(Ok(Answer::Welcome(self.welcome()))),
+            Body::Hello => Reply::ready(self.welcome(session).map_err(Failure::Refused)),
             Body::Usage => Reply::ready(Ok(Answer::Usage(self.usage()))),
             Body::Meta { stamp, command } => {
                 let command = Some(command);
@@ -149,6 +154,11 @@ impl Node {
         self.whole.any()
     }
 
+    /// Which node of the pool it is.
+    pub fn id(&self) -> NodeId {
+        self.id
+    }
+
     /// What it was started with.
     pub fn settings(&self) -> &Settings {
         &self.settings
@@ -157,7 +167,8 @@ impl Node {
     /// Moves the map to its next epoch, as any change of the pool does: clients learn the new one with their next request.
     pub fn renew_map(&self) {
         let mut map = self.map.write();
-        *map = Arc::new(map.moved(PartitionId(0), NodeId(1)));
+        let home = map.node(PartitionId(0)).expect("every pool has this one");
+        *map = Arc::new(map.moved(PartitionId(0), home));
         self.epoch.store(map.epoch().0, Relaxed);
     }
 
@@ -165,10 +176,43 @@ impl Node {
         Epoch(self.epoch.load(Relaxed))
     }
 
-    fn welcome(&self) -> Welcome {
-        let session = Session(self.sessions.fetch_add(1, Relaxed) + 1);
-        let (seed, stripe_bytes) = (self.settings.seed, self.settings.stripe_bytes);
-        Welcome { session, map: self.map.read().clone(), seed, stripe_bytes }
+    /// A new session, or one that a node of the pool has begun.
+    fn welcome(&self, asker: Session) -> Outcome<Answer> {
+        let session = match asker {
+            Session::NONE => self.begin_session()?,
+            known => self.check_session(known).map(|()| known)?,
+        };
+        let (node, seed, stripe_bytes) = (self.id, self.settings.seed, self.settings.stripe_bytes);
+        Ok(Answer::Welcome(Welcome { node, session, map: self.map.read().clone(), seed, stripe_bytes }))
+    }
+
+    fn begin_session(&self) -> Outcome<Session> {
+        let none_left = || Refusal::invalid(Object::Pool, "this node has given all its sessions");
+        Session::of(self.id, self.sessions.fetch_add(1, Relaxed) + 1).ok_or_else(none_left)
+    }
+
+    fn check_session(&self, known: Session) -> Outcome<()> {
+        match known.origin() {
+            (node, count) if node == self.id && count > self.sessions.load(Relaxed) => {
+                Err(Refusal::invalid(Object::Pool, "a session was named that this node has not given"))
+            }
+            (NodeId(0), _) => {
+                Err(Refusal::invalid(Object::Pool, "a session was named that no node gives: begin with 0"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Why a partition is not answered for here.
+    pub(crate) fn not_here(&self, partition: PartitionId) -> Refusal {
+        match self.map.read().node(partition) {
+            None => Refusal::invalid(Object::Pool, "the pool has no such partition"),
+            Some(home) => {
+                let why =
+                    format!("partition {partition} is held by node {home}, and this is node {}: ask there", self.id);
+                Refusal::Invalid { object: Object::Pool, why: why.into() }
+            }
+        }
     }
 
     fn meta(self: &Arc<Self>, call: MetaCall) -> Reply {
@@ -293,6 +337,10 @@ fn never_full(error: EngineError, key: StripeKey) -> Refusal {
 
 impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Node").field("settings", &self.settings).field("usage", &self.usage()).finish_non_exhaustive()
+        f.debug_struct("Node")
+            .field("id", &self.id)
+            .field("settings", &self.settings)
+            .field("usage", &self.usage())
+            .finish_non_exhaustive()
     }
 }

@@ -1,8 +1,8 @@
 //! Promises of a node, request by request.
 
-use crate::{Node, Settings, embedded};
+use crate::{Node, Settings, embedded, member};
 use bytes::Bytes;
-use placement::{Epoch, FileId, PartitionId, StripeNo};
+use placement::{Epoch, FileId, NodeId, PartitionId, PartitionMap, StripeNo};
 use std::{
     future::Future,
     pin::Pin,
@@ -48,14 +48,62 @@ fn a_request_by_an_old_map_is_answered_with_the_new_one_and_not_done() {
     assert!(ask(&node, map.epoch(), 0, stat_root()).is_ok());
 }
 
+fn hello(node: &Arc<Node>, session: Session) -> Result<Answer, Failure> {
+    let (epoch, partition) = (Epoch(0), PartitionId(0));
+    let mut reply = node.handle(Request { epoch, session, hurried: false, partition, body: Body::Hello });
+    match Pin::new(&mut reply).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => answer,
+        Poll::Pending => panic!("it has no reason to wait"),
+    }
+}
+
+fn welcomed(node: &Arc<Node>, session: Session) -> (NodeId, Session) {
+    match hello(node, session) {
+        Ok(Answer::Welcome(welcome)) => (welcome.node, welcome.session),
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
 fn every_hello_starts_another_session() {
     let node = node();
-    let session = || match ask(&node, Epoch(0), 0, Body::Hello) {
-        Ok(Answer::Welcome(welcome)) => welcome.session,
-        other => panic!("{other:?}"),
-    };
-    assert_ne!(session(), session());
+    assert_ne!(welcomed(&node, Session::NONE), welcomed(&node, Session::NONE));
+}
+
+/// The two nodes of a pool: the first has the even partitions.
+fn two_nodes() -> [Arc<Node>; 2] {
+    let settings = Settings { partitions: 64, stripe_bytes: STRIPE, ..Settings::default() };
+    let ids = [NodeId(1), NodeId(40_000)];
+    let map = PartitionMap::dealt(&ids, 64).unwrap();
+    ids.map(|id| member(id, map.clone(), settings.clone(), Arc::new(Model::new(1 << 20, STRIPE))))
+}
+
+#[test]
+fn a_node_answers_for_its_partitions_alone_and_says_whose_the_others_are() {
+    let [one, other] = two_nodes();
+    assert!(ask(&one, Epoch::FIRST, 0, stat_root()).is_ok());
+    assert_eq!(other.usage().files, 0, "the root is where the first partition is");
+    let read = || stripe(StripeAction::Read { offset: 0, length: 1 });
+    assert_eq!(ask(&other, Epoch::FIRST, 1, read()), Ok(Answer::Bytes(Bytes::new())));
+    for body in [stat_root(), read()] {
+        let refused = ask(&other, Epoch::FIRST, 0, body.clone());
+        let Err(Failure::Refused(refusal @ Refusal::Invalid { .. })) = refused else { panic!("{refused:?}") };
+        assert!(refusal.to_string().contains("partition 0 is held by node 1, and this is node 40000"), "{refusal}");
+        let stale = ask(&other, Epoch(0), 0, body);
+        assert!(matches!(stale, Err(Failure::StaleMap(_))), "{stale:?}: an old map is told first");
+    }
+}
+
+#[test]
+fn no_two_nodes_give_the_same_session_and_one_that_is_known_stays_the_same() {
+    let [one, other] = two_nodes();
+    let (first, second) = (welcomed(&one, Session::NONE).1, welcomed(&other, Session::NONE).1);
+    assert_ne!(first, second);
+    assert_eq!(welcomed(&other, first), (NodeId(40_000), first));
+    for made_up in [Session(1), Session(second.0 + 1)] {
+        let refused = hello(&other, made_up);
+        assert!(matches!(refused, Err(Failure::Refused(Refusal::Invalid { .. }))), "{made_up:?}: {refused:?}");
+    }
 }
 
 #[test]

@@ -144,7 +144,11 @@ impl Wholes {
 
     /// Keeps an extent from being given to another file; none when it already was, or its file is gone.
     pub fn pin<W: Borrow<Self>>(wholes: W, extent: Extent) -> Option<Pin<W>> {
-        living(&mut wholes.borrow().lives.lock(), extent)?.pins += 1;
+        let held = wholes.borrow();
+        if extent.node != held.node {
+            return None;
+        }
+        living(&mut held.lives.lock(), extent)?.pins += 1;
         Some(Pin { wholes, extent })
     }
 
@@ -257,6 +261,14 @@ mod tests {
         assert!(Wholes::pin(&*wholes, old).is_none() && Wholes::pin(&*wholes, new).is_some());
         wholes.free(old);
         assert!(Wholes::pin(&*wholes, new).is_some(), "a second end of the first life is nothing");
+    }
+
+    #[test]
+    fn an_extent_of_another_node_is_not_the_one_of_the_same_number_here() {
+        let (wholes, _) = wholes();
+        let own = wholes.take().unwrap();
+        let other = Extent { node: NodeId(2), ..own };
+        assert!(Wholes::pin(&*wholes, other).is_none() && Wholes::pin(&*wholes, own).is_some());
     }
 
     #[test]

@@ -260,7 +260,7 @@ impl Node {
 
     /// Appends, unless that was done before.
     fn append_once(&self, call: &ExtentCall, pin: &Pin<&Wholes>, data: &Bytes) -> Result<Outcome<Answer>, Full> {
-        let (Some(stamp), Some(partition)) = (call.stamp, self.partitions.get(usize::from(call.partition.0))) else {
+        let (Some(stamp), Some(partition)) = (call.stamp, self.partitions.get(call.partition)) else {
             return Ok(Err(Refusal::invalid(Object::File(call.file), "an append came without session and number")));
         };
         let _alone = self.appends.0[call.extent.slot as usize % APPEND_LOCKS].lock();

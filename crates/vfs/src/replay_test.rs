@@ -96,6 +96,7 @@ impl Connection for ToBare {
     fn call(&self, request: Request) -> Reply {
         let answer = match request.body {
             Body::Hello => Ok(Answer::Welcome(Welcome {
+                node: NodeId(1),
                 session: Session(self.0.sessions.fetch_add(1, Relaxed) + 1),
                 map: Arc::new(PartitionMap::one_node(NodeId(1), PARTITIONS.into()).unwrap()),
                 seed: self.0.settings.seed,

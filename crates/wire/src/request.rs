@@ -9,7 +9,7 @@ use crate::{
     StripeRuns, Usage,
 };
 use bytes::Bytes;
-use placement::{Epoch, FileId, PartitionId, PartitionMap, StripeNo};
+use placement::{Epoch, FileId, NodeId, PartitionId, PartitionMap, StripeNo};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -20,6 +20,20 @@ pub struct Session(pub u64);
 impl Session {
     /// Nobody's: sessions are counted from 1.
     pub const NONE: Self = Self(0);
+    /// Above the lowest bits, which count, stands the id of the node that gave the session: no two nodes give the same.
+    const COUNT_BITS: u32 = 48;
+
+    /// The session that a node gives as its `count`th. None when there are no more: of that node, or because its id is too large.
+    pub fn of(node: NodeId, count: u64) -> Option<Self> {
+        let fits = count < 1 << Self::COUNT_BITS && node.0 <= u16::MAX.into();
+        fits.then_some(Self(u64::from(node.0) << Self::COUNT_BITS | count))
+    }
+
+    /// Which node gave it, and as which.
+    pub fn origin(self) -> (NodeId, u64) {
+        let node = u32::try_from(self.0 >> Self::COUNT_BITS).expect("16 bits are left");
+        (NodeId(node), self.0 & ((1 << Self::COUNT_BITS) - 1))
+    }
 }
 
 /// Which change of which client this is.
@@ -38,7 +52,7 @@ pub struct Stamp {
 pub struct Request {
     /// The age of the map by which the client chose the node.
     pub epoch: Epoch,
-    /// Who asks; with `Hello`, nobody yet.
+    /// Who asks; with `Hello`, nobody yet, or who another node of the pool has welcomed.
     pub session: Session,
     /// The answer does not wait until others have heard of the change: its asker holds what their hearing may wait for.
     pub hurried: bool,
@@ -51,7 +65,7 @@ pub struct Request {
 /// What is asked of a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Body {
-    /// Who are you? Starts a session; needs no right epoch.
+    /// Who are you? Starts a session, unless one is named that another node has started; needs no right epoch.
     Hello,
     /// How full is the pool?
     Usage,
@@ -179,7 +193,9 @@ pub struct Leftovers {
 /// What a client learns when it says hello.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
-    /// Its session.
+    /// Who answers.
+    pub node: NodeId,
+    /// The client's session, the same at all nodes of the pool.
     pub session: Session,
     /// Which node holds which partition.
     pub map: Arc<PartitionMap>,

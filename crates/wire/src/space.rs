@@ -168,10 +168,36 @@ pub struct Usage {
     pub own_room: Option<u64>,
 }
 
+impl Usage {
+    /// Of two nodes together. What whole files may still take is the least of both: there the first of them is refused.
+    #[must_use]
+    pub fn with(self, other: &Self) -> Self {
+        let own_room = self.own_room.into_iter().chain(other.own_room).min();
+        Self {
+            capacity: self.capacity + other.capacity,
+            used: self.used + other.used,
+            files: self.files + other.files,
+            stripes: self.stripes + other.stripes,
+            waiting: self.waiting + other.waiting,
+            waited: self.waited + other.waited,
+            refused: self.refused + other.refused,
+            own_room,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+
+    #[test]
+    fn two_nodes_hold_what_both_hold_and_whole_files_have_the_least_room_of_them() {
+        let one = Usage { capacity: 10, used: 4, files: 2, own_room: Some(3), ..Usage::default() };
+        let both = one.with(&Usage { capacity: 5, used: 1, files: 1, own_room: Some(2), ..Usage::default() });
+        assert_eq!((both.capacity, both.used, both.files, both.own_room), (15, 5, 3, Some(2)));
+        assert_eq!(one.with(&Usage::default()), one);
+    }
 
     #[test]
     fn runs_hold_the_same_stripes_as_a_plain_set() {

@@ -60,7 +60,7 @@ fn trim() -> Trim {
 }
 
 fn told() -> Vec<Answer> {
-    let welcome = Welcome { session: SESSION, map: map(), seed: u64::MAX, stripe_bytes: 1 << 20 };
+    let welcome = Welcome { node: NodeId(7), session: SESSION, map: map(), seed: u64::MAX, stripe_bytes: 1 << 20 };
     let usage = Usage { capacity: 1 << 40, used: 5, waiting: 1, own_room: Some(3), ..Usage::default() };
     let leftovers = Leftovers { prepared: vec![INTENT], committed: vec![INTENT; 2], gone: vec![gone()] };
     vec![

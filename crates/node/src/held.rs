@@ -1,0 +1,39 @@
+//! The partitions that a node holds: its share of the pool's.
+
+use crate::{Settings, clock};
+use parking_lot::Mutex;
+use partition::Partition;
+use placement::{FileId, NodeId, PartitionId, PartitionMap};
+
+/// A place for each partition of the pool; empty where another node holds it.
+#[derive(Debug)]
+pub struct Held(Box<[Option<Mutex<Partition>>]>);
+
+impl Held {
+    /// What the map gives a node, all empty but for the root directory.
+    pub fn share(node: NodeId, map: &PartitionMap, settings: &Settings) -> Self {
+        let shared = partition::Settings {
+            split_entries: settings.split_entries,
+            ..partition::Settings::new(settings.seed, settings.stripe_bytes)
+        };
+        let fresh = |id| match id {
+            _ if id == FileId::ROOT.partition() => {
+                Partition::with_root(shared, settings.owner, settings.root_mode, clock::now())
+            }
+            id => Partition::new(id, shared),
+        };
+        let last = u16::try_from(map.partitions() - 1).expect("a map has at most 2^16 partitions");
+        let ids = (0..=last).map(PartitionId);
+        Self(ids.map(|id| (map.node(id) == Some(node)).then(|| Mutex::new(fresh(id)))).collect())
+    }
+
+    /// A partition, if it is here.
+    pub fn get(&self, id: PartitionId) -> Option<&Mutex<Partition>> {
+        self.0.get(usize::from(id.0))?.as_ref()
+    }
+
+    /// All that are here.
+    pub fn iter(&self) -> impl Iterator<Item = &Mutex<Partition>> {
+        self.0.iter().flatten()
+    }
+}
