@@ -76,9 +76,10 @@ impl Client {
     /// Sends a change once and does not wait for its answer: for what is being dropped, and cannot.
     pub(crate) fn change_without_waiting(&self, partition: PartitionId, command: Command) {
         let Some(number) = self.0.numbers.begin(self.0.session, partition) else { return };
+        let Ok((node, epoch)) = self.0.way(partition) else { return };
         let body = Body::Meta { stamp: Some(number.stamp()), command };
-        let request = Request { epoch: self.0.epoch(), session: self.0.session, hurried: true, partition, body };
-        if !matches!(at_once(self.0.connection.call(request)), Some(Ok(_))) {
+        let request = Request { epoch, session: self.0.session, hurried: true, partition, body };
+        if !matches!(at_once(node.call(request)), Some(Ok(_))) {
             tracing::debug!("a change that nobody waits for was not answered at once");
         }
     }
@@ -93,14 +94,10 @@ impl Client {
         let inner = &self.0;
         let mut retry = Retry::new(inner.patience);
         loop {
-            let request = Request {
-                epoch: inner.epoch(),
-                session: inner.session,
-                hurried: self.1,
-                partition,
-                body: body.clone(),
-            };
-            let failure = match inner.connection.call(request).await {
+            let (node, epoch) = inner.way(partition)?;
+            let (session, hurried) = (inner.session, self.1);
+            let request = Request { epoch, session, hurried, partition, body: body.clone() };
+            let failure = match node.call(request).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };

@@ -1,9 +1,9 @@
-//! A client: its session, the map it follows, and the way to the node.
+//! A client: its session, the map it follows, and the ways to the nodes.
 
-use crate::{Connection, InProcess, Patience, numbers::Numbers, split::Splits, split_stat::Parts};
+use crate::{Connection, InProcess, Nodes, Patience, numbers::Numbers, split::Splits, split_stat::Parts};
 use node::{Backing, Node};
 use parking_lot::{Mutex, RwLock};
-use placement::{Epoch, PartitionId, PartitionMap};
+use placement::{Epoch, NodeId, PartitionId, PartitionMap};
 use std::{
     fmt,
     future::Future,
@@ -25,8 +25,7 @@ pub struct Client(
 );
 
 pub(crate) struct Inner {
-    /// The way to the pool's one node. A second node brings a connection for each.
-    pub connection: Arc<dyn Connection>,
+    pub nodes: Nodes,
     pub session: Session,
     pub seed: u64,
     pub stripe_bytes: u32,
@@ -36,7 +35,8 @@ pub(crate) struct Inner {
     map: RwLock<Arc<PartitionMap>>,
     /// The map's, for a look without a lock.
     epoch: AtomicU64,
-    usage: Mutex<Usage>,
+    /// What each node said last.
+    usage: Mutex<Box<[Usage]>>,
     /// How many intents were begun.
     intents: AtomicU64,
     pub splits: Splits,
@@ -51,29 +51,17 @@ impl Client {
         client.and_then(Result::ok).expect("a node in this process says hello at once")
     }
 
-    /// Says hello over a connection. Refused as `Unavailable` when no answer comes.
-    pub async fn connect(connection: Arc<dyn Connection>, patience: Patience) -> Outcome<Self> {
-        let request = Request {
-            epoch: Epoch::FIRST,
-            session: Session::NONE,
-            hurried: false,
-            partition: PartitionId(0),
-            body: Body::Hello,
-        };
-        let answer = crate::call::until_answered(&*connection, patience, || request.clone()).await?;
-        let Answer::Welcome(welcome) = answer else { return Err(unexpected(&answer)) };
-        Ok(Self::welcomed(connection, patience, welcome))
-    }
-
-    fn welcomed(connection: Arc<dyn Connection>, patience: Patience, welcome: Welcome) -> Self {
+    /// As it was welcomed.
+    pub(crate) fn of(nodes: Nodes, patience: Patience, welcome: Welcome) -> Self {
         let Welcome { session, map, seed, stripe_bytes, .. } = welcome;
         let partitions = map.partitions();
-        let (numbers, epoch, usage) = (Numbers::new(partitions), AtomicU64::new(map.epoch().0), Mutex::default());
+        let usage = Mutex::new(vec![Usage::default(); nodes.len()].into());
+        let (numbers, epoch) = (Numbers::new(partitions), AtomicU64::new(map.epoch().0));
         let (intents, splits, parts) = (AtomicU64::new(0), Splits::default(), Parts::default());
         let map = RwLock::new(map);
         Self(
             Arc::new(Inner {
-                connection,
+                nodes,
                 session,
                 seed,
                 stripe_bytes,
@@ -110,31 +98,58 @@ impl Client {
 
     /// The descriptor of an extent; none when its node is not in this process.
     pub fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<Backing> {
-        self.0.connection.backing(extent, flags)
+        self.0.nodes.get(extent.node)?.backing(extent, flags)
     }
 
-    /// How full the pool is: as of now when the node answers at once, else as last known.
+    /// How full the pool is, all its nodes together: as of now where a node answers at once, else as last known.
     pub fn usage(&self) -> Usage {
-        let request = Request {
-            epoch: self.0.epoch(),
-            session: self.0.session,
-            hurried: false,
-            partition: PartitionId(0),
-            body: Body::Usage,
-        };
-        let answer = at_once(self.0.connection.call(request));
-        if let Some(Err(Failure::StaleMap(map))) = &answer {
-            self.0.follow(map.clone());
-        }
+        let asked: Vec<Option<Usage>> = self.0.nodes.iter().map(|(_, node)| self.usage_of(node)).collect();
         let mut known = self.0.usage.lock();
-        if let Some(Ok(Answer::Usage(usage))) = answer {
-            *known = usage;
+        for (known, asked) in known.iter_mut().zip(asked) {
+            *known = asked.unwrap_or(*known);
         }
-        *known
+        known.iter().fold(Usage::default(), Usage::with)
+    }
+
+    fn usage_of(&self, node: &dyn Connection) -> Option<Usage> {
+        let (epoch, session, partition) = (self.0.epoch(), self.0.session, PartitionId(0));
+        match at_once(node.call(Request { epoch, session, hurried: false, partition, body: Body::Usage }))? {
+            Ok(Answer::Usage(usage)) => Some(usage),
+            Err(Failure::StaleMap(map)) => {
+                self.0.follow(map);
+                None
+            }
+            _ => None,
+        }
     }
 }
 
 impl Inner {
+    /// The way to who holds a partition, and the age of the map that says so.
+    pub fn way(&self, partition: PartitionId) -> Outcome<(&dyn Connection, Epoch)> {
+        if let Some(only) = self.nodes.only() {
+            return Ok((only, self.epoch()));
+        }
+        let (home, epoch) = {
+            let map = self.map.read();
+            (map.node(partition), map.epoch())
+        };
+        let home = home.ok_or_else(|| Refusal::invalid(Object::Pool, "the pool has no such partition"))?;
+        match self.nodes.get(home) {
+            Some(node) => Ok((node, epoch)),
+            None => Err(Refusal::Unavailable {
+                object: Object::Pool,
+                tries: 0,
+                why: format!("partition {partition} is held by node {home}, to which there is no connection").into(),
+            }),
+        }
+    }
+
+    /// Who holds a partition.
+    pub fn home(&self, partition: PartitionId) -> Option<NodeId> {
+        self.map.read().node(partition)
+    }
+
     pub fn epoch(&self) -> Epoch {
         Epoch(self.epoch.load(Relaxed))
     }
@@ -171,7 +186,7 @@ pub(crate) fn unexpected(answer: &Answer) -> Refusal {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { session, connection, .. } = &*self.0;
-        f.debug_struct("Client").field("session", session).field("connection", connection).finish_non_exhaustive()
+        let Inner { session, nodes, .. } = &*self.0;
+        f.debug_struct("Client").field("session", session).field("nodes", nodes).finish_non_exhaustive()
     }
 }

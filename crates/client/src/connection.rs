@@ -15,6 +15,11 @@ pub trait Connection: Send + Sync + fmt::Debug {
         None
     }
 
+    /// Whether the node is in this process, so that it can hand out descriptors at all: only then are new files wished whole.
+    fn is_here(&self) -> bool {
+        false
+    }
+
     /// Lets a session keep what it is answered; `hear` is told what to forget. Refused where the way back is not there.
     fn watch(&self, session: Session, hear: &Hear) -> Outcome<()> {
         let _ = (session, hear);
@@ -38,6 +43,10 @@ impl Connection for InProcess {
 
     fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<Backing> {
         self.0.backing(extent, flags)
+    }
+
+    fn is_here(&self) -> bool {
+        true
     }
 
     fn watch(&self, session: Session, hear: &Hear) -> Outcome<()> {

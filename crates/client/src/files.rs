@@ -6,7 +6,7 @@ use crate::{
     route::{Piece, pieces},
 };
 use bytes::{Bytes, BytesMut};
-use placement::{FileId, StripeNo};
+use placement::{FileId, PartitionId, StripeNo};
 use std::sync::Arc;
 use wire::{
     Answer, Attributes, Changes, Command, Content, HostFile, INLINE_BYTES_MAX, Object, OpenFlags, Outcome, Refusal,
@@ -49,7 +49,7 @@ enum Done {
 impl Client {
     /// Opens a file: it lives until it is closed as often.
     pub async fn open(&self, file: FileId, flags: OpenFlags) -> Outcome<Opened> {
-        let whole = if flags.whole && flags.write { Wish::Wanted } else { Wish::No };
+        let whole = if flags.whole && flags.write { self.wish(file.partition()) } else { Wish::No };
         match self.change(file.partition(), Command::Open { file, flags, whole }).await? {
             Answer::Opened { attributes, host, trim, shared } => {
                 if let Some(trim) = trim {
@@ -59,6 +59,12 @@ impl Client {
             }
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// A whole file is wished where its descriptor can be had: at a node in this process.
+    pub(crate) fn wish(&self, partition: PartitionId) -> Wish {
+        let here = self.0.way(partition).is_ok_and(|(node, _)| node.is_here());
+        if here { Wish::Wanted } else { Wish::No }
     }
 
     /// Ends one open.

@@ -1,7 +1,7 @@
 //! Finishing: cutting and removing stripes, and what a dead client left.
 
 use crate::{Client, client::unexpected};
-use placement::{FileId, PartitionId, StripeNo};
+use placement::{FileId, NodeId, PartitionId, StripeNo};
 use wire::{Answer, Command, Gone, Leftovers, Outcome, Refusal, Session, StripeAction, Trim};
 
 impl Client {
@@ -53,28 +53,32 @@ impl Client {
     /// Finishes or undoes what a client that is no more has left, and ends its session: its opens, its intents.
     pub async fn recover(&self, session: Session) -> Outcome<()> {
         // First it ends everywhere, so that nothing of it that is still on its way is done any more.
+        let mut round = Round::new(self);
+        round.end_session(session).await;
         for partition in self.partitions() {
-            self.end_session(partition, session).await?;
+            if let Some(left) = round.ask(partition, self.leftovers(partition)).await {
+                round.note(self.finish_left(session, partition, left).await);
+            }
         }
-        for partition in self.partitions() {
-            let left = self.leftovers(partition).await?;
-            let intents = left.prepared.into_iter().chain(left.committed);
-            for intent in intents.filter(|intent| intent.session == session) {
-                self.finish(intent, partition).await?;
-            }
-            for gone in left.gone {
-                self.remove_stripes(&gone).await?;
-            }
+        round.end()
+    }
+
+    async fn finish_left(&self, session: Session, partition: PartitionId, left: Leftovers) -> Outcome<()> {
+        let intents = left.prepared.into_iter().chain(left.committed);
+        for intent in intents.filter(|intent| intent.session == session) {
+            self.finish(intent, partition).await?;
+        }
+        for gone in left.gone {
+            self.remove_stripes(&gone).await?;
         }
         Ok(())
     }
 
     /// Ends this client's session: all that it holds open.
     pub async fn close(&self) -> Outcome<()> {
-        for partition in self.partitions() {
-            self.end_session(partition, self.0.session).await?;
-        }
-        Ok(())
+        let mut round = Round::new(self);
+        round.end_session(self.0.session).await;
+        round.end()
     }
 
     fn partitions(&self) -> impl Iterator<Item = PartitionId> + use<> {
@@ -99,5 +103,44 @@ impl Client {
             }
             other => Err(unexpected(&other)),
         }
+    }
+}
+
+/// The same asked of all partitions. A node that does not answer is asked once, not for each of its partitions; what is refused
+/// somewhere is no reason to leave the others as they are.
+struct Round<'a> {
+    client: &'a Client,
+    silent: Vec<NodeId>,
+    /// The first.
+    refused: Option<Refusal>,
+}
+
+impl<'a> Round<'a> {
+    fn new(client: &'a Client) -> Self {
+        Self { client, silent: Vec::new(), refused: None }
+    }
+
+    async fn end_session(&mut self, session: Session) {
+        let client = self.client;
+        for partition in client.partitions() {
+            self.ask(partition, client.end_session(partition, session)).await;
+        }
+    }
+
+    async fn ask<T>(&mut self, partition: PartitionId, asked: impl Future<Output = Outcome<T>>) -> Option<T> {
+        let home = self.client.0.home(partition).filter(|home| !self.silent.contains(home))?;
+        let answer = asked.await;
+        if matches!(answer, Err(Refusal::Unavailable { .. })) {
+            self.silent.push(home);
+        }
+        self.note(answer)
+    }
+
+    fn note<T>(&mut self, outcome: Outcome<T>) -> Option<T> {
+        outcome.map_err(|refusal| self.refused.get_or_insert(refusal)).ok()
+    }
+
+    fn end(self) -> Outcome<()> {
+        self.refused.map_or(Ok(()), Err)
     }
 }

@@ -5,7 +5,7 @@
 //! finished or undone by whoever meets it, and by [`Client::recover`].
 //!
 //! ```text
-//!   verb (names, moves, files) -> intent -> call: number, route, retry -> Connection -> a node
+//!   verb (names, moves, files) -> intent -> call: number, route, retry -> a node's Connection -> that node
 //! ```
 //!
 //! Invariants:
@@ -20,11 +20,13 @@ mod client;
 mod connection;
 mod files;
 mod finish;
+mod greet;
 mod inode;
 mod intent;
 mod meet;
 mod moves;
 mod names;
+mod nodes;
 mod numbers;
 mod retry;
 mod route;
@@ -38,4 +40,5 @@ pub use client::Client;
 pub use connection::{Connection, InProcess};
 pub use files::Opened;
 pub use node::{Backing, Hear};
+pub use nodes::Nodes;
 pub use retry::Patience;

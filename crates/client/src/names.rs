@@ -109,6 +109,7 @@ impl Client {
     ) -> Outcome<Opened> {
         let attempt = |slot: FileId| {
             let (name, inode) = (name.clone(), inode.clone());
+            let whole = if whole == Wish::Wanted { self.wish(slot.partition()) } else { Wish::No };
             self.change(slot.partition(), Command::Create { parent: slot, name, inode, open, whole })
         };
         match self.in_slot(parent, name, attempt).await? {

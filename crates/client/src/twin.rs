@@ -98,6 +98,10 @@ impl<C: Connection + 'static> Connection for Lossy<C> {
         self.inner.backing(extent, flags)
     }
 
+    fn is_here(&self) -> bool {
+        self.inner.is_here()
+    }
+
     fn watch(&self, session: Session, hear: &Hear) -> Outcome<()> {
         self.inner.watch(session, hear)
     }
@@ -131,6 +135,10 @@ impl<C: Connection> Connection for Counting<C> {
         self.inner.backing(extent, flags)
     }
 
+    fn is_here(&self) -> bool {
+        self.inner.is_here()
+    }
+
     fn watch(&self, session: Session, hear: &Hear) -> Outcome<()> {
         self.inner.watch(session, hear)
     }
@@ -144,13 +152,18 @@ impl<C: Connection> Connection for Counting<C> {
 #[derive(Debug)]
 pub struct Dying<C> {
     inner: C,
-    left: AtomicU64,
+    left: Arc<AtomicU64>,
 }
 
 impl<C: Connection> Dying<C> {
     /// Lives for `calls` calls.
     pub fn new(inner: C, calls: u64) -> Self {
-        Self { inner, left: AtomicU64::new(calls) }
+        Self::together(inner, Arc::new(AtomicU64::new(calls)))
+    }
+
+    /// Lives for the calls that are left to all connections of one client.
+    pub fn together(inner: C, left: Arc<AtomicU64>) -> Self {
+        Self { inner, left }
     }
 }
 

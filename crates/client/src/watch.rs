@@ -7,9 +7,9 @@ use std::sync::Arc;
 use wire::{Answer, Command, Outcome, Recall};
 
 impl Client {
-    /// Another session over the same connection.
+    /// Another session over the same connections.
     pub async fn another(&self) -> Outcome<Self> {
-        Self::connect(self.0.connection.clone(), self.0.patience).await
+        Self::connect_all(self.0.nodes.clone(), self.0.patience).await
     }
 
     /// From now on this session may keep what it is answered, until `hear` is told to forget it.
@@ -21,7 +21,14 @@ impl Client {
             }
             hear(recalls);
         });
-        self.0.connection.watch(self.0.session, &hear)
+        let (session, nodes) = (self.0.session, &self.0.nodes);
+        for (at, (_, node)) in nodes.iter().enumerate() {
+            if let Err(refusal) = node.watch(session, &hear) {
+                nodes.iter().take(at).for_each(|(_, watched)| watched.unwatch(session));
+                return Err(refusal);
+            }
+        }
+        Ok(())
     }
 
     /// The session's kernel knows the inode no more.
@@ -38,7 +45,7 @@ impl Client {
     /// Ends this session, and with it what it holds and what it was granted.
     pub async fn end(&self) -> Outcome<()> {
         let closed = self.close().await;
-        self.0.connection.unwatch(self.0.session);
+        self.0.nodes.iter().for_each(|(_, node)| node.unwatch(self.0.session));
         closed
     }
 }

@@ -6,7 +6,7 @@ use placement::FileId;
 use wire::Outcome;
 
 impl Vfs {
-    /// Another session of the same node, with open files, locks and grants of its own: for a second mount.
+    /// Another session of the same pool, with open files, locks and grants of its own: for a second mount.
     pub fn another(&self) -> impl Future<Output = Outcome<Self>> + Send + use<> {
         let client = self.client.clone();
         async move { Ok(Self::new(client.another().await?)) }

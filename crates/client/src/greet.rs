@@ -1,0 +1,77 @@
+//! Saying hello: the first node that answers gives the session, the others are told of it.
+//!
+//! What all of them say must be of one pool. A node that does not answer now is passed over: what is there fails until it
+//! answers, all else goes on.
+
+use crate::{Client, Connection, Nodes, Patience, call::until_answered, client::unexpected};
+use placement::{Epoch, NodeId, PartitionId};
+use std::sync::Arc;
+use wire::{Answer, Body, Object, Outcome, Refusal, Request, Session, Welcome};
+
+impl Client {
+    /// A client of a pool of one node. Refused as `Unavailable` when no answer comes, as `Invalid` when the pool has more nodes.
+    pub async fn connect(connection: Arc<dyn Connection>, patience: Patience) -> Outcome<Self> {
+        let welcome = hello(&*connection, Session::NONE, patience).await?;
+        Self::welcomed(Nodes::one(welcome.node, connection), patience, welcome)
+    }
+
+    /// A client of a pool, with a connection to each of its nodes. Refused as `Unavailable` when no node answers, as `Invalid` when
+    /// a connection is missing, leads to another node, or into another pool.
+    pub async fn connect_all(nodes: Nodes, patience: Patience) -> Outcome<Self> {
+        let (mut known, mut silent): (Option<Welcome>, Option<Refusal>) = (None, None);
+        for (node, connection) in nodes.iter() {
+            let session = known.as_ref().map_or(Session::NONE, |known| known.session);
+            match hello(connection, session, patience).await {
+                Ok(welcome) => known = Some(one_pool(known, node, welcome)?),
+                Err(refusal @ Refusal::Unavailable { .. }) => {
+                    tracing::warn!(%refusal, "node {node} does not answer: what it holds is not there");
+                    silent.get_or_insert(refusal);
+                }
+                Err(refusal) => return Err(refusal),
+            }
+        }
+        let none = || silent.unwrap_or(Refusal::invalid(Object::Pool, "a pool has nodes: connect to them"));
+        let welcome = known.ok_or_else(none)?;
+        Self::welcomed(nodes, patience, welcome)
+    }
+
+    fn welcomed(nodes: Nodes, patience: Patience, welcome: Welcome) -> Outcome<Self> {
+        match welcome.map.nodes().into_iter().find(|node| nodes.get(*node).is_none()) {
+            None => Ok(Self::of(nodes, patience, welcome)),
+            Some(node) => {
+                Err(not_one(format!("there is no connection to its node {node}: connect to all of its nodes")))
+            }
+        }
+    }
+}
+
+/// Starts a session, or tells of one that another node has begun.
+async fn hello(connection: &dyn Connection, session: Session, patience: Patience) -> Outcome<Welcome> {
+    let (epoch, partition) = (Epoch::FIRST, PartitionId(0));
+    let request = || Request { epoch, session, hurried: false, partition, body: Body::Hello };
+    match until_answered(connection, patience, request).await? {
+        Answer::Welcome(welcome) => Ok(welcome),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// What is known with one more welcome, of the node that was asked and of the same pool; the newer map.
+fn one_pool(known: Option<Welcome>, asked: NodeId, welcome: Welcome) -> Outcome<Welcome> {
+    if welcome.node != asked {
+        return Err(not_one(format!(
+            "the connection to node {asked} leads to node {}: look at the addresses",
+            welcome.node
+        )));
+    }
+    let Some(known) = known else { return Ok(welcome) };
+    let pool = |welcome: &Welcome| (welcome.seed, welcome.stripe_bytes, welcome.map.partitions());
+    if pool(&known) != pool(&welcome) || known.session != welcome.session {
+        let (one, other) = (known.node, welcome.node);
+        return Err(not_one(format!("nodes {one} and {other} are not of one pool: start them with the same settings")));
+    }
+    Ok(if welcome.map.epoch() > known.map.epoch() { welcome } else { known })
+}
+
+fn not_one(why: String) -> Refusal {
+    Refusal::Invalid { object: Object::Pool, why: why.into() }
+}

@@ -1,0 +1,47 @@
+//! The nodes of a pool: a connection to each.
+
+use crate::Connection;
+use placement::NodeId;
+use std::{collections::BTreeMap, sync::Arc};
+
+/// A connection to each node of a pool. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Nodes(Arc<[(NodeId, Arc<dyn Connection>)]>);
+
+impl Nodes {
+    /// Of one.
+    pub(crate) fn one(node: NodeId, connection: Arc<dyn Connection>) -> Self {
+        Self(Arc::new([(node, connection)]))
+    }
+
+    /// The way to a node, if there is one.
+    pub(crate) fn get(&self, node: NodeId) -> Option<&dyn Connection> {
+        let at = self.0.binary_search_by_key(&node, |(known, _)| *known).ok()?;
+        Some(&*self.0[at].1)
+    }
+
+    /// The way to the only one, in a pool of one node.
+    pub(crate) fn only(&self) -> Option<&dyn Connection> {
+        match &*self.0 {
+            [(_, connection)] => Some(&**connection),
+            _ => None,
+        }
+    }
+
+    /// All, by ascending ids.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (NodeId, &dyn Connection)> {
+        self.0.iter().map(|(node, connection)| (*node, &**connection))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl FromIterator<(NodeId, Arc<dyn Connection>)> for Nodes {
+    /// Of two ways to one node the later counts.
+    fn from_iter<I: IntoIterator<Item = (NodeId, Arc<dyn Connection>)>>(ways: I) -> Self {
+        let ways: BTreeMap<NodeId, Arc<dyn Connection>> = ways.into_iter().collect();
+        Self(ways.into_iter().collect())
+    }
+}
