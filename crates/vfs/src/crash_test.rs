@@ -83,19 +83,26 @@ const SPLIT_LATE: u32 = 4096;
 const SPLIT_SOON: u32 = 4;
 
 async fn at_every_message_where(what: &str, split: &u32, operation: impl Fn(Vfs) -> Doing) {
-    let after = expected(*split, &operation).await;
+    for nodes in FEW_NODES {
+        let what = format!("{what} over {nodes} nodes");
+        at_every_message_over(&what, || Pool::that_splits(nodes, *split), *split, &operation).await;
+    }
+}
+
+async fn at_every_message_over(what: &str, start: impl Fn() -> Pool, split: u32, operation: &impl Fn(Vfs) -> Doing) {
+    let after = expected(&start(), operation).await;
     for messages in 1.. {
         assert!(messages < 300, "{what} never ends");
-        let node = node_that_splits(*split);
-        let healthy = over(direct(&node), IMPATIENT).await;
+        let pool = start();
+        let healthy = pool.client().await;
         furnish(&healthy).await;
         let before = tree(&healthy).await;
-        let mortal = over(Dying::new(direct(&node), messages), IMPATIENT).await;
+        let mortal = mortal(&pool, messages).await;
         let outcome = operation(mortal.clone()).await;
         let left = tree(&healthy).await;
         assert!(left == before || left == after, "{what} after {messages} messages: {left:?}");
         if messages % 2 == 0 && left == before {
-            let again = over(direct(&node), IMPATIENT).await;
+            let again = pool.client().await;
             operation(again.clone()).await.unwrap_or_else(|error| panic!("{what} after {messages}, again: {error}"));
             again.client.close().await.unwrap();
             assert_eq!(tree(&healthy).await, after, "{what} after {messages} messages, again");
@@ -108,7 +115,7 @@ async fn at_every_message_where(what: &str, split: &u32, operation: impl Fn(Vfs)
         }
         let usage = healthy.usage();
         // A root that was split stays so.
-        let root_is_split = usage.files == 17 && *split < 3;
+        let root_is_split = usage.files == 17 && split < 3;
         assert!(usage.stripes == 0 && (usage.files == 1 || root_is_split), "{what} after {messages}: left {usage:?}");
         assert!(usage.used == 0 || root_is_split, "{what} after {messages} messages: space was left");
         if outcome.is_ok() {
@@ -118,9 +125,15 @@ async fn at_every_message_where(what: &str, split: &u32, operation: impl Fn(Vfs)
     }
 }
 
+/// A client that dies after so many messages, to whichever nodes.
+async fn mortal(pool: &Pool, messages: u64) -> Vfs {
+    let left = Arc::new(AtomicU64::new(messages));
+    pool.over(|node| Dying::together(node, left.clone()), IMPATIENT).await
+}
+
 /// The tree after the operation, undisturbed.
-async fn expected(split: u32, operation: &impl Fn(Vfs) -> Doing) -> Tree {
-    let vfs = over(direct(&node_that_splits(split)), IMPATIENT).await;
+async fn expected(pool: &Pool, operation: &impl Fn(Vfs) -> Doing) -> Tree {
+    let vfs = pool.client().await;
     furnish(&vfs).await;
     operation(vfs.clone()).await.unwrap();
     tree(&vfs).await
@@ -256,12 +269,17 @@ async fn removing_and_truncating_large_files() {
 
 #[tokio::test]
 async fn a_client_that_dies_while_a_file_grows_loses_no_byte_that_was_there() {
+    for nodes in NODES {
+        grown_at_every_message(nodes).await;
+    }
+}
+
+async fn grown_at_every_message(nodes: u32) {
     for messages in 1.. {
-        let node = node(16 << 20, Duration::ZERO);
-        let healthy = over(direct(&node), IMPATIENT).await;
+        let pool = Pool::of(nodes);
+        let healthy = pool.client().await;
         let file = healthy.write_file(b"f", &filled(1, 4000)).await.unwrap().file;
-        let mortal = over(Dying::new(direct(&node), messages), IMPATIENT).await;
-        let outcome = grow(mortal, file).await;
+        let outcome = grow(mortal(&pool, messages).await, file).await;
         let whole = healthy.read_file(b"f").await.unwrap();
         assert!(whole[..4000].iter().all(|byte| *byte == 1), "after {messages} messages");
         assert!(whole.len() == 4000 || whole.len() == 104_000 && whole[4000..].iter().all(|byte| *byte == 2));

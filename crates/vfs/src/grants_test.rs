@@ -14,7 +14,7 @@ use std::{
     task::{Context, Waker},
     thread,
 };
-use store::Model;
+use store::{Engine, Model};
 use wire::{Attributes, Changes, OpenFlags, Outcome, Refusal, RenameMode, Timestamp};
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
@@ -170,26 +170,23 @@ fn shown(attributes: Attributes) -> Attributes {
 
 #[tokio::test]
 async fn what_several_kernels_keep_is_what_is_true() {
-    for seed in 0..6 {
-        live(pool(), &NAMES, 250, seed).await;
+    for (seed, nodes) in (0..6).zip(NODES.into_iter().cycle()) {
+        live(Pool::of(nodes).client().await, &NAMES, 250, seed).await;
     }
 }
 
 #[tokio::test]
 async fn what_several_kernels_keep_is_what_is_true_of_whole_files_too() {
-    let settings = Settings { partitions: 64, stripe_bytes: STRIPE, owner: OWNER, ..Settings::default() };
-    for seed in 10..13 {
-        let engine = Arc::new(Arena::new(Options::of_capacity(256 << 20)).unwrap());
-        live(Vfs::new(Client::embedded(node::embedded(settings.clone(), engine))), &NAMES, 250, seed).await;
+    for (seed, nodes) in (10..14).zip([1, 2, 4, 1]) {
+        let engine = || Arc::new(Arena::new(Options::of_capacity(256 << 20)).unwrap()) as Arc<dyn Engine>;
+        live(Pool::start(nodes, &settings(), engine).client().await, &NAMES, 250, seed).await;
     }
 }
 
 #[tokio::test]
 async fn what_several_kernels_keep_is_what_is_true_of_directories_that_split() {
-    let settings = Settings { split_entries: 8, stripe_bytes: STRIPE, owner: OWNER, ..Settings::default() };
-    for seed in 20..23 {
-        let node = node::embedded(settings.clone(), Arc::new(Model::new(64 << 20, STRIPE)));
-        live(Vfs::new(Client::embedded(node)), &MANY, 120, seed).await;
+    for (seed, nodes) in (20..24).zip([1, 4, 8, 1]) {
+        live(Pool::that_splits(nodes, 8).client().await, &MANY, 120, seed).await;
     }
 }
 
@@ -240,104 +237,114 @@ fn storm(steps: u64, change: impl Fn(u64) + Sync, look: impl Fn(&Kernel, u64) ->
 
 #[test]
 fn who_looks_after_an_answer_sees_no_less_of_a_file_that_grows() {
-    let truth = pool();
-    let kernels = [(); 3].map(|()| now(Kernel::beside(&truth)));
-    let file = now(kernels[0].create(FileId::ROOT, "f")).unwrap();
-    let change = |_| now(kernels[0].write(file, 0, vec![1], true)).unwrap();
-    storm(1500, change, |kernel, _| now(kernel.stat(file)).unwrap().size, &kernels[1..]);
+    for nodes in FEW_NODES {
+        let truth = now(Pool::of(nodes).client());
+        let kernels = [(); 3].map(|()| now(Kernel::beside(&truth)));
+        let file = now(kernels[0].create(FileId::ROOT, "f")).unwrap();
+        let change = |_| now(kernels[0].write(file, 0, vec![1], true)).unwrap();
+        storm(1500, change, |kernel, _| now(kernel.stat(file)).unwrap().size, &kernels[1..]);
+    }
 }
 
 #[test]
 fn who_looks_after_an_answer_sees_no_less_of_names_that_come_and_go() {
-    let truth = pool();
-    let kernels = [(); 3].map(|()| now(Kernel::beside(&truth)));
-    let file = now(kernels[0].create(FileId::ROOT, "n0")).unwrap();
-    let name = |number: u64| format!("n{number}");
-    let change = |step: u64| {
-        now(kernels[0].rename((FileId::ROOT, &name(step - 1)), (FileId::ROOT, &name(step)), RenameMode::Replace))
-            .unwrap();
-    };
-    let look = |kernel: &Kernel, least: u64| {
-        // It stands at this name or a later one: the one before it has gone for good.
-        if least > 0 {
-            assert_eq!(now(kernel.find(FileId::ROOT, &name(least - 1))).unwrap(), None);
-        }
-        let here = now(kernel.find(FileId::ROOT, &name(least))).unwrap();
-        assert!(here.is_none_or(|found| found == file));
-        if here.is_some() { least } else { least + 1 }
-    };
-    storm(800, change, look, &kernels[1..]);
+    for nodes in FEW_NODES {
+        let truth = now(Pool::of(nodes).client());
+        let kernels = [(); 3].map(|()| now(Kernel::beside(&truth)));
+        let file = now(kernels[0].create(FileId::ROOT, "n0")).unwrap();
+        let name = |number: u64| format!("n{number}");
+        let change = |step: u64| {
+            now(kernels[0].rename((FileId::ROOT, &name(step - 1)), (FileId::ROOT, &name(step)), RenameMode::Replace))
+                .unwrap();
+        };
+        let look = |kernel: &Kernel, least: u64| {
+            // It stands at this name or a later one: the one before it has gone for good.
+            if least > 0 {
+                assert_eq!(now(kernel.find(FileId::ROOT, &name(least - 1))).unwrap(), None);
+            }
+            let here = now(kernel.find(FileId::ROOT, &name(least))).unwrap();
+            assert!(here.is_none_or(|found| found == file));
+            if here.is_some() { least } else { least + 1 }
+        };
+        storm(800, change, look, &kernels[1..]);
+    }
 }
 
 #[test]
 fn what_was_written_is_read_through_every_kernel_when_the_write_was_answered() {
-    let truth = pool();
-    let kernels = [(); 3].map(|()| now(Kernel::beside(&truth)));
-    let file = now(kernels[0].create(FileId::ROOT, "f")).unwrap();
-    now(kernels[0].write(file, 0, vec![0; 70_000], false)).unwrap();
-    let floor = AtomicU64::new(0);
-    thread::scope(|scope| {
-        for kernel in &kernels[1..] {
-            let floor = &floor;
-            scope.spawn(move || {
-                while floor.load(SeqCst) < 200 {
-                    let least = floor.load(SeqCst);
-                    let bytes = now(kernel.bytes(file)).unwrap();
-                    assert!(u64::from(bytes[69_999]) >= least, "{} is older than {least}", bytes[69_999]);
-                }
-            });
-        }
-        for step in 1..=200_u8 {
-            now(kernels[0].write(file, 60_000, vec![step; 10_000], false)).unwrap();
-            floor.store(step.into(), SeqCst);
-        }
-    });
+    for nodes in FEW_NODES {
+        let truth = now(Pool::of(nodes).client());
+        let kernels = [(); 3].map(|()| now(Kernel::beside(&truth)));
+        let file = now(kernels[0].create(FileId::ROOT, "f")).unwrap();
+        now(kernels[0].write(file, 0, vec![0; 70_000], false)).unwrap();
+        let floor = AtomicU64::new(0);
+        thread::scope(|scope| {
+            for kernel in &kernels[1..] {
+                let floor = &floor;
+                scope.spawn(move || {
+                    while floor.load(SeqCst) < 200 {
+                        let least = floor.load(SeqCst);
+                        let bytes = now(kernel.bytes(file)).unwrap();
+                        assert!(u64::from(bytes[69_999]) >= least, "{} is older than {least}", bytes[69_999]);
+                    }
+                });
+            }
+            for step in 1..=200_u8 {
+                now(kernels[0].write(file, 60_000, vec![step; 10_000], false)).unwrap();
+                floor.store(step.into(), SeqCst);
+            }
+        });
+    }
 }
 
 #[test]
 fn kernels_that_change_and_keep_the_same_tree_all_at_once_never_wait_for_each_other_for_ever() {
-    let truth = pool();
-    let kernels: Vec<Kernel> = (0..4).map(|_| now(Kernel::beside(&truth))).collect();
-    let shared = now(truth.make_directory(FileId::ROOT, b"d", 0o755, OWNER)).unwrap().file;
-    thread::scope(|scope| {
-        for (seed, kernel) in (0..).zip(&kernels) {
-            scope.spawn(move || {
-                let mut random = Random(seed);
-                for _ in 0..400 {
-                    let (name, target) = (random.pick(&NAMES), random.pick(&NAMES));
-                    let done = match random.below(5) {
-                        0 => now(kernel.create(shared, name)).map(drop),
-                        1 => now(kernel.remove(shared, name)),
-                        2 => now(kernel.rename((shared, name), (shared, target), RenameMode::Replace)),
-                        _ => now(kernel.find(shared, name)).map(drop),
-                    };
-                    drop(done);
-                }
-            });
-        }
-    });
-    let kernel = now(Kernel::beside(&truth));
-    for name in NAMES {
-        let file = now(truth.lookup(shared, name.as_bytes())).ok().map(|found| found.file);
-        for kernel in kernels.iter().chain([&kernel]) {
-            assert_eq!(now(kernel.find(shared, name)).unwrap(), file);
+    for nodes in FEW_NODES {
+        let truth = now(Pool::of(nodes).client());
+        let kernels: Vec<Kernel> = (0..4).map(|_| now(Kernel::beside(&truth))).collect();
+        let shared = now(truth.make_directory(FileId::ROOT, b"d", 0o755, OWNER)).unwrap().file;
+        thread::scope(|scope| {
+            for (seed, kernel) in (0..).zip(&kernels) {
+                scope.spawn(move || {
+                    let mut random = Random(seed);
+                    for _ in 0..400 {
+                        let (name, target) = (random.pick(&NAMES), random.pick(&NAMES));
+                        let done = match random.below(5) {
+                            0 => now(kernel.create(shared, name)).map(drop),
+                            1 => now(kernel.remove(shared, name)),
+                            2 => now(kernel.rename((shared, name), (shared, target), RenameMode::Replace)),
+                            _ => now(kernel.find(shared, name)).map(drop),
+                        };
+                        drop(done);
+                    }
+                });
+            }
+        });
+        let kernel = now(Kernel::beside(&truth));
+        for name in NAMES {
+            let file = now(truth.lookup(shared, name.as_bytes())).ok().map(|found| found.file);
+            for kernel in kernels.iter().chain([&kernel]) {
+                assert_eq!(now(kernel.find(shared, name)).unwrap(), file);
+            }
         }
     }
 }
 
 #[tokio::test]
 async fn nobody_is_told_of_what_it_did_itself_or_does_not_keep() {
-    let truth = pool();
-    let (one, other) = (Kernel::beside(&truth).await, Kernel::beside(&truth).await);
-    let file = one.create(FileId::ROOT, "f").await.unwrap();
-    one.stat(file).await.unwrap();
-    one.write(file, 0, vec![1; 5000], false).await.unwrap();
-    one.rename((FileId::ROOT, "f"), (FileId::ROOT, "g"), RenameMode::Replace).await.unwrap();
-    assert_eq!((one.heard.load(SeqCst), other.heard.load(SeqCst)), (0, 0));
-    other.stat(file).await.unwrap();
-    one.write(file, 0, vec![2; 5000], false).await.unwrap();
-    one.write(file, 0, vec![3; 5000], false).await.unwrap();
-    assert_eq!(other.heard.load(SeqCst), 1, "its attributes, once: it did not ask again, and keeps no bytes");
+    for nodes in FEW_NODES {
+        let truth = Pool::of(nodes).client().await;
+        let (one, other) = (Kernel::beside(&truth).await, Kernel::beside(&truth).await);
+        let file = one.create(FileId::ROOT, "f").await.unwrap();
+        one.stat(file).await.unwrap();
+        one.write(file, 0, vec![1; 5000], false).await.unwrap();
+        one.rename((FileId::ROOT, "f"), (FileId::ROOT, "g"), RenameMode::Replace).await.unwrap();
+        assert_eq!((one.heard.load(SeqCst), other.heard.load(SeqCst)), (0, 0));
+        other.stat(file).await.unwrap();
+        one.write(file, 0, vec![2; 5000], false).await.unwrap();
+        one.write(file, 0, vec![3; 5000], false).await.unwrap();
+        assert_eq!(other.heard.load(SeqCst), 1, "its attributes, once: it did not ask again, and keeps no bytes");
+    }
 }
 
 #[tokio::test]
@@ -354,28 +361,33 @@ async fn a_write_that_takes_set_id_bits_away_is_told_to_its_own_kernel_too() {
 
 #[tokio::test]
 async fn a_removed_inode_that_its_removers_kernel_knows_is_kept_for_it_alone_until_it_is_forgotten() {
-    let truth = pool();
-    let (one, other) = (Kernel::beside(&truth).await, Kernel::beside(&truth).await);
-    let before = truth.usage();
-    for forgets in [true, false] {
-        let kernel = if forgets { &one } else { &other };
-        let file = kernel.create(FileId::ROOT, "f").await.unwrap();
-        kernel.write(file, 0, vec![7; 100_000], false).await.unwrap();
-        kernel.remove(FileId::ROOT, "f").await.unwrap();
-        let others = if forgets { &other } else { &one };
-        assert!(matches!(others.vfs.stat(file).await, Err(Refusal::NotFound(_))), "it is gone for others");
-        assert!(matches!(others.vfs.open(file, OpenFlags::READ).await, Err(Refusal::NotFound(_))));
-        others.vfs.forgotten(file).await.unwrap();
-        assert_eq!(kernel.bytes(file).await.unwrap().len(), 100_000, "an open on its way still succeeds");
-        assert_eq!(kernel.stat(file).await.unwrap().links, 0);
-        assert!(truth.usage().used > before.used, "its space is counted");
-        if forgets {
-            kernel.vfs.forgotten(file).await.unwrap();
-        } else {
-            kernel.vfs.end().await.unwrap();
+    for nodes in FEW_NODES {
+        let truth = Pool::of(nodes).client().await;
+        let (one, other) = (Kernel::beside(&truth).await, Kernel::beside(&truth).await);
+        let before = truth.usage();
+        for forgets in [true, false] {
+            let kernel = if forgets { &one } else { &other };
+            let file = kernel.create(FileId::ROOT, "f").await.unwrap();
+            kernel.write(file, 0, vec![7; 100_000], false).await.unwrap();
+            kernel.remove(FileId::ROOT, "f").await.unwrap();
+            let others = if forgets { &other } else { &one };
+            assert!(matches!(others.vfs.stat(file).await, Err(Refusal::NotFound(_))), "it is gone for others");
+            assert!(matches!(others.vfs.open(file, OpenFlags::READ).await, Err(Refusal::NotFound(_))));
+            others.vfs.forgotten(file).await.unwrap();
+            assert_eq!(kernel.bytes(file).await.unwrap().len(), 100_000, "an open on its way still succeeds");
+            assert_eq!(kernel.stat(file).await.unwrap().links, 0);
+            assert!(truth.usage().used > before.used, "its space is counted");
+            if forgets {
+                kernel.vfs.forgotten(file).await.unwrap();
+            } else {
+                kernel.vfs.end().await.unwrap();
+            }
+            assert!(matches!(kernel.vfs.stat(file).await, Err(Refusal::NotFound(_))));
+            assert_eq!(
+                (truth.usage().used, truth.usage().files, truth.usage().stripes),
+                (before.used, before.files, 0)
+            );
         }
-        assert!(matches!(kernel.vfs.stat(file).await, Err(Refusal::NotFound(_))));
-        assert_eq!((truth.usage().used, truth.usage().files, truth.usage().stripes), (before.used, before.files, 0));
     }
 }
 
@@ -429,21 +441,23 @@ fn waits<T>(future: &mut (impl Future<Output = T> + Unpin)) -> bool {
 
 #[tokio::test]
 async fn who_sees_a_change_that_others_have_not_heard_of_is_answered_when_they_have() {
-    let truth = pool();
-    truth.write_file(b"f", b"old").await.unwrap();
-    let slow = Slow::beside(&truth).await;
-    let file = slow.vfs.lookup(FileId::ROOT, b"f").await.unwrap().file;
-    let reader = truth.another().await.unwrap();
-    let handle = reader.open(file, OpenFlags::READ).await.unwrap();
-    let change = tokio::spawn(truth.change(file, Changes { size: Some(1), ..Changes::default() }));
-    slow.is_told().await;
-    let (mut stat, mut find) = (Box::pin(reader.stat(file)), Box::pin(reader.lookup(FileId::ROOT, b"f")));
-    assert!(waits(&mut stat) && waits(&mut find), "else its caller could see the old size there");
-    assert_eq!(reader.read(handle, 0, 10).await.unwrap().as_ref(), b"o", "a read waits for nobody");
-    reader.stat(FileId::ROOT).await.unwrap();
-    slow.forgets();
-    assert_eq!((stat.await.unwrap().size, find.await.unwrap().size), (1, 1));
-    change.await.unwrap().unwrap();
+    for nodes in FEW_NODES {
+        let truth = Pool::of(nodes).client().await;
+        truth.write_file(b"f", b"old").await.unwrap();
+        let slow = Slow::beside(&truth).await;
+        let file = slow.vfs.lookup(FileId::ROOT, b"f").await.unwrap().file;
+        let reader = truth.another().await.unwrap();
+        let handle = reader.open(file, OpenFlags::READ).await.unwrap();
+        let change = tokio::spawn(truth.change(file, Changes { size: Some(1), ..Changes::default() }));
+        slow.is_told().await;
+        let (mut stat, mut find) = (Box::pin(reader.stat(file)), Box::pin(reader.lookup(FileId::ROOT, b"f")));
+        assert!(waits(&mut stat) && waits(&mut find), "else its caller could see the old size there");
+        assert_eq!(reader.read(handle, 0, 10).await.unwrap().as_ref(), b"o", "a read waits for nobody");
+        reader.stat(FileId::ROOT).await.unwrap();
+        slow.forgets();
+        assert_eq!((stat.await.unwrap().size, find.await.unwrap().size), (1, 1));
+        change.await.unwrap().unwrap();
+    }
 }
 
 #[tokio::test]
@@ -460,31 +474,35 @@ async fn what_a_kernel_writes_of_its_own_accord_waits_for_nobody() {
 
 #[tokio::test]
 async fn nobody_waits_for_a_session_that_has_ended_in_the_middle_of_hearing() {
-    let truth = pool();
-    let slow = Slow::beside(&truth).await;
-    slow.vfs.lookup(FileId::ROOT, b"f").await.unwrap_err();
-    let change = tokio::spawn(truth.write_file(b"f", b"bytes"));
-    slow.is_told().await;
-    assert!(!change.is_finished(), "it is not answered before it was heard");
-    slow.vfs.end().await.unwrap();
-    change.await.unwrap().unwrap();
-    slow.forgets();
+    for nodes in FEW_NODES {
+        let truth = Pool::of(nodes).client().await;
+        let slow = Slow::beside(&truth).await;
+        slow.vfs.lookup(FileId::ROOT, b"f").await.unwrap_err();
+        let change = tokio::spawn(truth.write_file(b"f", b"bytes"));
+        slow.is_told().await;
+        assert!(!change.is_finished(), "it is not answered before it was heard");
+        slow.vfs.end().await.unwrap();
+        change.await.unwrap().unwrap();
+        slow.forgets();
+    }
 }
 
 #[tokio::test]
 async fn as_many_sessions_watch_as_can_be_told_apart_and_their_numbers_are_given_again() {
-    let truth = pool();
-    for _ in 0..3 {
-        let mut kernels = Vec::new();
-        for _ in 0..16 {
-            kernels.push(Kernel::beside(&truth).await);
-        }
-        let one_more = truth.another().await.unwrap();
-        let refused = one_more.watch(Arc::new(|_: &[wire::Recall]| ())).await;
-        assert!(matches!(refused, Err(Refusal::TooManyOpen { limit: 16, .. })), "{refused:?}");
-        assert!(kernels[0].vfs.watch(Arc::new(|_: &[wire::Recall]| ())).await.is_err(), "once for each");
-        for kernel in kernels {
-            kernel.vfs.end().await.unwrap();
+    for nodes in FEW_NODES {
+        let truth = Pool::of(nodes).client().await;
+        for _ in 0..3 {
+            let mut kernels = Vec::new();
+            for _ in 0..16 {
+                kernels.push(Kernel::beside(&truth).await);
+            }
+            let one_more = truth.another().await.unwrap();
+            let refused = one_more.watch(Arc::new(|_: &[wire::Recall]| ())).await;
+            assert!(matches!(refused, Err(Refusal::TooManyOpen { limit: 16, .. })), "{refused:?}");
+            assert!(kernels[0].vfs.watch(Arc::new(|_: &[wire::Recall]| ())).await.is_err(), "once for each");
+            for kernel in kernels {
+                kernel.vfs.end().await.unwrap();
+            }
         }
     }
 }

@@ -60,6 +60,8 @@ mod message_test;
 #[cfg(test)]
 mod model_test;
 #[cfg(test)]
+mod nodes_test;
+#[cfg(test)]
 mod pool_test;
 #[cfg(test)]
 mod replay_test;

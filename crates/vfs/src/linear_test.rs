@@ -3,8 +3,8 @@
 //! another that had ended when it began.
 
 use crate::{Vfs, linear_model::*, pool_test::*};
-use client::{InProcess, Patience, twin::Stepped};
-use node::{Node, Settings};
+use client::{Patience, twin::Stepped};
+use node::Settings;
 use placement::FileId;
 use std::{
     future::Future,
@@ -46,16 +46,11 @@ struct Trial {
     draw: fn(&mut Dice, &Tree) -> Action,
 }
 
-fn node_of(split: u32) -> Arc<Node> {
-    let settings = Settings {
-        partitions: 16,
-        stripe_bytes: STRIPE,
-        space_wait: Duration::ZERO,
-        owner: OWNER,
-        split_entries: split,
-        ..Settings::default()
-    };
-    node::embedded(settings, Arc::new(Model::new(64 << 20, STRIPE)))
+/// Every fourth seed has a pool of several nodes.
+fn pool_of(seed: u64, split: u32) -> Pool {
+    let nodes = if seed.is_multiple_of(4) { 4 } else { 1 };
+    let settings = Settings { partitions: 16, space_wait: Duration::ZERO, split_entries: split, ..settings() };
+    Pool::start(nodes, &settings, || Arc::new(Model::new(64 << 20, STRIPE)))
 }
 
 /// What is there before: three directories, each with a file, a directory and, in one, a second name of a file elsewhere.
@@ -245,13 +240,13 @@ pub fn look_around(vfs: &Vfs, tree: &Tree, history: &mut Vec<Event>) {
 }
 
 fn try_seed(seed: u64, trial: Trial) {
-    let node = node_of(trial.split);
-    let healthy = now(over(InProcess(node.clone()), EAGER));
+    let pool = pool_of(seed, trial.split);
+    let healthy = now(pool.over(|node| node, EAGER));
     let before = healthy.usage();
     let (mut tree, mut dice) = (Tree::new(), Dice(seed));
     now(furnish(&healthy, &mut tree));
     let actor = |dice: &mut Dice| Actor {
-        vfs: now(over(Stepped::new(InProcess(node.clone())), EAGER)),
+        vfs: now(pool.over(Stepped::new, EAGER)),
         todo: (0..trial.operations).map(|_| (trial.draw)(dice, &tree)).collect(),
         doing: None,
     };
@@ -313,13 +308,13 @@ fn directories_that_split_under_them_do_not_show() {
 #[test]
 fn of_two_directories_that_are_moved_into_each_other_exactly_one_is() {
     for seed in 0..2000 {
-        let node = node_of(4096);
-        let healthy = now(over(InProcess(node.clone()), EAGER));
+        let pool = pool_of(seed, 4096);
+        let healthy = now(pool.over(|node| node, EAGER));
         let make = |name: &str| now(healthy.make_directory(FileId::ROOT, name.as_bytes(), 0o755, OWNER)).unwrap().file;
         let (one, other) = (make("one"), make("other"));
         let moves = [("one", other), ("other", one)];
         let actor = |(name, target): (&'static str, FileId)| Actor {
-            vfs: now(over(Stepped::new(InProcess(node.clone())), EAGER)),
+            vfs: now(pool.over(Stepped::new, EAGER)),
             todo: vec![Action::Rename((FileId::ROOT, name), (target, "in"), RenameMode::Replace)],
             doing: None,
         };

@@ -1,7 +1,7 @@
 //! Locks between owners and sessions: waiting, order, and how they end.
 
 use crate::{Handle, Vfs, pool_test::*};
-use client::{Client, twin::Counting};
+use client::twin::Counting;
 use placement::FileId;
 use std::{
     future::Future,
@@ -25,10 +25,11 @@ struct Bench {
 }
 
 impl Bench {
-    async fn new() -> Self {
-        let node = node(8 << 20, Duration::ZERO);
-        let vfs = [Vfs::new(Client::embedded(node.clone())), Vfs::new(Client::embedded(node))];
-        let file = vfs[0].write_file(b"f", b"bytes").await.unwrap().file;
+    async fn over(nodes: u32) -> Self {
+        let pool = Pool::of(nodes);
+        let vfs = [pool.client().await, pool.client().await];
+        vfs[0].make_directories(b"d").await.unwrap();
+        let file = vfs[0].write_file(b"d/f", b"bytes").await.unwrap().file;
         let open = |vfs: &Vfs| vfs.open(file, OpenFlags::READ_WRITE);
         let handles = [open(&vfs[0]).await.unwrap(), open(&vfs[1]).await.unwrap()];
         Self { vfs, handles, file }
@@ -75,85 +76,97 @@ fn flock(owner: u64, kind: LockKind) -> Lock {
 
 #[tokio::test]
 async fn a_lock_that_is_taken_is_refused_told_and_waited_for() {
-    let bench = Bench::new().await;
-    bench.now(0, write(1)).await.unwrap();
-    assert!(matches!(bench.now(1, read(1)).await, Err(Refusal::Locked(_))), "the same number of another session");
-    let told = bench.vfs[1].test_lock(bench.handles[1], range(1, LockKind::Read, 5, 50)).await.unwrap();
-    assert_eq!(told, Some(write(1)));
-    assert_eq!(bench.vfs[1].test_lock(bench.handles[1], range(1, LockKind::Write, 10, 50)).await, Ok(None));
-    let mut waiting = bench.wait(1, read(1));
-    bench.now(0, range(1, LockKind::Unlock, 0, 4)).await.unwrap();
-    assert_eq!(poll(&mut waiting), None, "a part of it is held still");
-    bench.now(0, range(1, LockKind::Read, 5, 9)).await.unwrap();
-    assert_eq!(poll(&mut waiting), Some(Ok(())), "readers are among themselves");
+    for nodes in NODES {
+        let bench = Bench::over(nodes).await;
+        bench.now(0, write(1)).await.unwrap();
+        assert!(matches!(bench.now(1, read(1)).await, Err(Refusal::Locked(_))), "the same number of another session");
+        let told = bench.vfs[1].test_lock(bench.handles[1], range(1, LockKind::Read, 5, 50)).await.unwrap();
+        assert_eq!(told, Some(write(1)));
+        assert_eq!(bench.vfs[1].test_lock(bench.handles[1], range(1, LockKind::Write, 10, 50)).await, Ok(None));
+        let mut waiting = bench.wait(1, read(1));
+        bench.now(0, range(1, LockKind::Unlock, 0, 4)).await.unwrap();
+        assert_eq!(poll(&mut waiting), None, "a part of it is held still");
+        bench.now(0, range(1, LockKind::Read, 5, 9)).await.unwrap();
+        assert_eq!(poll(&mut waiting), Some(Ok(())), "readers are among themselves");
+    }
 }
 
 #[tokio::test]
 async fn who_waits_first_is_served_first_and_newcomers_do_not_overtake() {
-    let bench = Bench::new().await;
-    bench.now(0, read(1)).await.unwrap();
-    let mut writer = bench.wait(1, write(2));
-    let mut newcomer = bench.wait(0, read(3));
-    bench.now(0, unlock(1)).await.unwrap();
-    assert_eq!(poll(&mut newcomer), None, "the writer came before");
-    assert_eq!(poll(&mut writer), Some(Ok(())));
-    bench.now(1, unlock(2)).await.unwrap();
-    assert_eq!(poll(&mut newcomer), Some(Ok(())));
+    for nodes in NODES {
+        let bench = Bench::over(nodes).await;
+        bench.now(0, read(1)).await.unwrap();
+        let mut writer = bench.wait(1, write(2));
+        let mut newcomer = bench.wait(0, read(3));
+        bench.now(0, unlock(1)).await.unwrap();
+        assert_eq!(poll(&mut newcomer), None, "the writer came before");
+        assert_eq!(poll(&mut writer), Some(Ok(())));
+        bench.now(1, unlock(2)).await.unwrap();
+        assert_eq!(poll(&mut newcomer), Some(Ok(())));
+    }
 }
 
 #[tokio::test]
 async fn who_holds_a_lock_goes_past_those_who_wait() {
-    let bench = Bench::new().await;
-    bench.now(0, read(1)).await.unwrap();
-    let mut writer = bench.wait(1, range(2, LockKind::Write, 0, 20));
-    let more = bench.vfs[0].lock(bench.handles[0], range(1, LockKind::Read, 10, 20), true).await;
-    assert_eq!(more, Ok(()), "the writer waits for him: he must not wait for the writer");
-    bench.vfs[0].unlock_all(bench.file, 1, LockStyle::EVERYWHERE).await.unwrap();
-    assert_eq!(poll(&mut writer), Some(Ok(())));
+    for nodes in NODES {
+        let bench = Bench::over(nodes).await;
+        bench.now(0, read(1)).await.unwrap();
+        let mut writer = bench.wait(1, range(2, LockKind::Write, 0, 20));
+        let more = bench.vfs[0].lock(bench.handles[0], range(1, LockKind::Read, 10, 20), true).await;
+        assert_eq!(more, Ok(()), "the writer waits for him: he must not wait for the writer");
+        bench.vfs[0].unlock_all(bench.file, 1, LockStyle::EVERYWHERE).await.unwrap();
+        assert_eq!(poll(&mut writer), Some(Ok(())));
+    }
 }
 
 #[tokio::test]
 async fn who_is_dropped_while_waiting_leaves_nothing() {
-    let bench = Bench::new().await;
-    bench.now(0, read(1)).await.unwrap();
-    let writer = bench.wait(1, write(2));
-    let mut reader = bench.wait(1, read(3));
-    drop(writer);
-    assert_eq!(poll(&mut reader), Some(Ok(())), "nobody waits before him any more");
-    bench.now(0, unlock(1)).await.unwrap();
-    bench.now(1, unlock(3)).await.unwrap();
-    assert_eq!(bench.now(0, write(4)).await, Ok(()), "the dropped one holds nothing");
+    for nodes in NODES {
+        let bench = Bench::over(nodes).await;
+        bench.now(0, read(1)).await.unwrap();
+        let writer = bench.wait(1, write(2));
+        let mut reader = bench.wait(1, read(3));
+        drop(writer);
+        assert_eq!(poll(&mut reader), Some(Ok(())), "nobody waits before him any more");
+        bench.now(0, unlock(1)).await.unwrap();
+        bench.now(1, unlock(3)).await.unwrap();
+        assert_eq!(bench.now(0, write(4)).await, Ok(()), "the dropped one holds nothing");
+    }
 }
 
 #[tokio::test]
 async fn whoever_closes_a_circle_of_waiting_is_told() {
-    let bench = Bench::new().await;
-    let part = |owner, start| range(owner, LockKind::Write, start, start);
-    for owner in 1..=3 {
-        bench.now(0, part(owner, owner)).await.unwrap();
+    for nodes in NODES {
+        let bench = Bench::over(nodes).await;
+        let part = |owner, start| range(owner, LockKind::Write, start, start);
+        for owner in 1..=3 {
+            bench.now(0, part(owner, owner)).await.unwrap();
+        }
+        let mut first = bench.wait(0, part(1, 2));
+        let second = bench.wait(0, part(2, 3));
+        let last = bench.vfs[0].lock(bench.handles[0], part(3, 1), true).await;
+        assert!(matches!(last, Err(Refusal::Deadlock(_))), "{last:?}");
+        drop(second);
+        bench.now(0, range(2, LockKind::Unlock, 2, 2)).await.unwrap();
+        assert_eq!(poll(&mut first), Some(Ok(())), "the others go on");
     }
-    let mut first = bench.wait(0, part(1, 2));
-    let second = bench.wait(0, part(2, 3));
-    let last = bench.vfs[0].lock(bench.handles[0], part(3, 1), true).await;
-    assert!(matches!(last, Err(Refusal::Deadlock(_))), "{last:?}");
-    drop(second);
-    bench.now(0, range(2, LockKind::Unlock, 2, 2)).await.unwrap();
-    assert_eq!(poll(&mut first), Some(Ok(())), "the others go on");
 }
 
 #[tokio::test]
 async fn closing_ends_the_locks_that_were_made_through_the_handle() {
-    let bench = Bench::new().await;
-    bench.now(0, flock(1, LockKind::Write)).await.unwrap();
-    bench.now(0, write(1)).await.unwrap();
-    bench.vfs[0].close(bench.handles[0]).await.unwrap();
-    bench.now(1, flock(2, LockKind::Write)).await.unwrap();
-    bench.now(1, write(2)).await.unwrap();
-    bench.vfs[1].unlock_all(bench.file, 2, LockStyle::EVERYWHERE).await.unwrap();
-    let other = bench.vfs[0].open(bench.file, OpenFlags::READ).await.unwrap();
-    assert_eq!(bench.vfs[0].lock(other, write(1), false).await, Ok(()));
-    let whole = bench.vfs[0].lock(other, flock(1, LockKind::Read), false).await;
-    assert!(matches!(whole, Err(Refusal::Locked(_))), "the other style stays");
+    for nodes in NODES {
+        let bench = Bench::over(nodes).await;
+        bench.now(0, flock(1, LockKind::Write)).await.unwrap();
+        bench.now(0, write(1)).await.unwrap();
+        bench.vfs[0].close(bench.handles[0]).await.unwrap();
+        bench.now(1, flock(2, LockKind::Write)).await.unwrap();
+        bench.now(1, write(2)).await.unwrap();
+        bench.vfs[1].unlock_all(bench.file, 2, LockStyle::EVERYWHERE).await.unwrap();
+        let other = bench.vfs[0].open(bench.file, OpenFlags::READ).await.unwrap();
+        assert_eq!(bench.vfs[0].lock(other, write(1), false).await, Ok(()));
+        let whole = bench.vfs[0].lock(other, flock(1, LockKind::Read), false).await;
+        assert!(matches!(whole, Err(Refusal::Locked(_))), "the other style stays");
+    }
 }
 
 #[tokio::test]
@@ -175,25 +188,29 @@ async fn an_owner_that_never_locked_costs_no_message_when_it_closes() {
 
 #[tokio::test]
 async fn a_session_takes_its_locks_and_its_waiters_with_it() {
-    let bench = Bench::new().await;
-    bench.now(0, write(1)).await.unwrap();
-    let mut heir = bench.wait(1, write(2));
-    let mut own = bench.wait(0, write(3));
-    bench.vfs[0].client.close().await.unwrap();
-    assert!(matches!(poll(&mut own), Some(Err(Refusal::Interrupted(_)))));
-    assert_eq!(poll(&mut heir), Some(Ok(())));
+    for nodes in NODES {
+        let bench = Bench::over(nodes).await;
+        bench.now(0, write(1)).await.unwrap();
+        let mut heir = bench.wait(1, write(2));
+        let mut own = bench.wait(0, write(3));
+        bench.vfs[0].client.close().await.unwrap();
+        assert!(matches!(poll(&mut own), Some(Err(Refusal::Interrupted(_)))));
+        assert_eq!(poll(&mut heir), Some(Ok(())));
+    }
 }
 
 #[tokio::test]
 async fn who_changes_the_kind_of_a_flock_and_must_wait_has_lost_the_old_one() {
-    let bench = Bench::new().await;
-    bench.now(0, flock(1, LockKind::Read)).await.unwrap();
-    bench.now(1, flock(2, LockKind::Read)).await.unwrap();
-    let mut first = bench.wait(0, flock(1, LockKind::Write));
-    let second = bench.vfs[1].lock(bench.handles[1], flock(2, LockKind::Write), true);
-    let mut second: Waiting = Box::pin(second);
-    let (one, two) = (poll(&mut second), poll(&mut first));
-    assert!(one.is_some() != two.is_some(), "one of them has it: {one:?} {two:?}");
+    for nodes in NODES {
+        let bench = Bench::over(nodes).await;
+        bench.now(0, flock(1, LockKind::Read)).await.unwrap();
+        bench.now(1, flock(2, LockKind::Read)).await.unwrap();
+        let mut first = bench.wait(0, flock(1, LockKind::Write));
+        let second = bench.vfs[1].lock(bench.handles[1], flock(2, LockKind::Write), true);
+        let mut second: Waiting = Box::pin(second);
+        let (one, two) = (poll(&mut second), poll(&mut first));
+        assert!(one.is_some() != two.is_some(), "one of them has it: {one:?} {two:?}");
+    }
 }
 
 /// A waiter that is never woken would hang: the watchdog ends the test then.
@@ -201,7 +218,7 @@ async fn who_changes_the_kind_of_a_flock_and_must_wait_has_lost_the_old_one() {
 async fn of_many_that_wait_at_once_each_has_the_lock_alone_and_none_is_forgotten() {
     const WATCHDOG: Duration = Duration::from_mins(1);
     const ROUNDS: u64 = 100;
-    let bench = Arc::new(Bench::new().await);
+    let bench = Arc::new(Bench::over(4).await);
     let inside = Arc::new(AtomicU64::new(0));
     let tasks: Vec<_> = (0..8_u64)
         .map(|number| {

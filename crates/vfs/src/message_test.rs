@@ -19,10 +19,9 @@ struct Counted {
 }
 
 impl Counted {
-    async fn new() -> Self {
+    async fn over(pool: &Pool) -> Self {
         let calls = Arc::new(AtomicU64::new(0));
-        let node = node(64 << 20, Duration::ZERO);
-        let vfs = over(Counting::new(direct(&node), calls.clone()), IMPATIENT).await;
+        let vfs = pool.over(|node| Counting::new(node, calls.clone()), IMPATIENT).await;
         Self { vfs, calls }
     }
 
@@ -36,46 +35,51 @@ impl Counted {
 
 #[tokio::test]
 async fn the_usual_operations_in_a_directory_are_one_message() {
-    let counted = Counted::new().await;
-    let vfs = &counted.vfs;
-    let directory = vfs.make_directories(b"d").await.unwrap().file;
-    let flags = OpenFlags::READ_WRITE;
-    let (made, handle) = counted.expect(1, "create", vfs.create(directory, b"f", 0o600, OWNER, flags)).await;
-    counted.expect(1, "write a little", vfs.write(handle, 0, Bytes::from_static(b"hello"))).await;
-    counted.expect(1, "read a little", vfs.read(handle, 0, 100)).await;
-    counted.expect(1, "close", vfs.close(handle)).await;
-    counted.expect(1, "lookup", vfs.lookup(directory, b"f")).await;
-    counted.expect(1, "stat", vfs.stat(made.file)).await;
-    counted.expect(1, "chmod", vfs.change(made.file, Changes { mode: Some(0o644), ..Changes::default() })).await;
-    counted.expect(1, "rename", vfs.rename(from(directory, "f"), to(directory, "g"), RenameMode::Replace)).await;
-    counted.expect(1, "list", vfs.list(directory, 0, 100)).await;
-    counted.expect(1, "symlink", vfs.make_symlink(directory, b"l", b"g", OWNER)).await;
-    counted.expect(1, "unlink", vfs.unlink(directory, b"g")).await;
+    for nodes in NODES {
+        let counted = Counted::over(&Pool::of(nodes)).await;
+        let vfs = &counted.vfs;
+        let directory = vfs.make_directories(b"d").await.unwrap().file;
+        let flags = OpenFlags::READ_WRITE;
+        let (made, handle) = counted.expect(1, "create", vfs.create(directory, b"f", 0o600, OWNER, flags)).await;
+        counted.expect(1, "write a little", vfs.write(handle, 0, Bytes::from_static(b"hello"))).await;
+        counted.expect(1, "read a little", vfs.read(handle, 0, 100)).await;
+        counted.expect(1, "close", vfs.close(handle)).await;
+        counted.expect(1, "lookup", vfs.lookup(directory, b"f")).await;
+        counted.expect(1, "stat", vfs.stat(made.file)).await;
+        counted.expect(1, "chmod", vfs.change(made.file, Changes { mode: Some(0o644), ..Changes::default() })).await;
+        counted.expect(1, "rename", vfs.rename(from(directory, "f"), to(directory, "g"), RenameMode::Replace)).await;
+        counted.expect(1, "list", vfs.list(directory, 0, 100)).await;
+        counted.expect(1, "symlink", vfs.make_symlink(directory, b"l", b"g", OWNER)).await;
+        counted.expect(1, "unlink", vfs.unlink(directory, b"g")).await;
+    }
 }
 
 #[tokio::test]
 async fn the_usual_operations_in_a_split_directory_are_one_message_when_the_split_is_known() {
-    let node = node_that_splits(8);
-    let healthy = over(direct(&node), IMPATIENT).await;
-    let directory = healthy.make_directories(b"d").await.unwrap().file;
-    for number in 0..100 {
-        healthy.make_symlink(directory, format!("n{number}").as_bytes(), b"t", OWNER).await.unwrap();
+    for nodes in NODES {
+        let pool = Pool::that_splits(nodes, 8);
+        let healthy = pool.client().await;
+        let directory = healthy.make_directories(b"d").await.unwrap().file;
+        for number in 0..100 {
+            healthy.make_symlink(directory, format!("n{number}").as_bytes(), b"t", OWNER).await.unwrap();
+        }
+        let counted = Counted::over(&pool).await;
+        let vfs = &counted.vfs;
+        counted.expect(3, "a lookup that learns of the split", vfs.lookup(directory, b"n99")).await;
+        let flags = OpenFlags::READ_WRITE;
+        let (made, handle) = counted.expect(1, "create", vfs.create(directory, b"f", 0o600, OWNER, flags)).await;
+        counted.expect(1, "close", vfs.close(handle)).await;
+        counted.expect(1, "lookup", vfs.lookup(directory, b"f")).await;
+        counted.expect(1, "stat", vfs.stat(made.file)).await;
+        let listed = counted.expect(1, "list", vfs.list(directory, 0, 3)).await;
+        counted.expect(1, "list on", vfs.list(directory, listed[0].cookie, 1)).await;
+        let beside = beside(vfs, directory, "f").await;
+        counted
+            .expect(1, "rename", vfs.rename(from(directory, "f"), to(directory, &beside), RenameMode::Replace))
+            .await;
+        counted.expect(1, "unlink", vfs.unlink(directory, beside.as_bytes())).await;
+        counted.expect(17, "stat of the directory: itself and its fragments", vfs.stat(directory)).await;
     }
-    let calls = Arc::new(AtomicU64::new(0));
-    let vfs = over(Counting::new(direct(&node), calls.clone()), IMPATIENT).await;
-    let counted = Counted { vfs: vfs.clone(), calls };
-    counted.expect(3, "a lookup that learns of the split", vfs.lookup(directory, b"n99")).await;
-    let flags = OpenFlags::READ_WRITE;
-    let (made, handle) = counted.expect(1, "create", vfs.create(directory, b"f", 0o600, OWNER, flags)).await;
-    counted.expect(1, "close", vfs.close(handle)).await;
-    counted.expect(1, "lookup", vfs.lookup(directory, b"f")).await;
-    counted.expect(1, "stat", vfs.stat(made.file)).await;
-    let listed = counted.expect(1, "list", vfs.list(directory, 0, 3)).await;
-    counted.expect(1, "list on", vfs.list(directory, listed[0].cookie, 1)).await;
-    let beside = beside(&vfs, directory, "f").await;
-    counted.expect(1, "rename", vfs.rename(from(directory, "f"), to(directory, &beside), RenameMode::Replace)).await;
-    counted.expect(1, "unlink", vfs.unlink(directory, beside.as_bytes())).await;
-    counted.expect(17, "stat of the directory: itself and its fragments", vfs.stat(directory)).await;
 }
 
 /// A name in the same fragment: the one that comes next in the listing is, but for the last of a fragment.
@@ -90,29 +94,34 @@ async fn beside(vfs: &Vfs, directory: placement::FileId, name: &str) -> String {
 
 #[tokio::test]
 async fn what_touches_two_partitions_is_four_messages_after_it_was_looked_at() {
-    let counted = Counted::new().await;
-    let vfs = &counted.vfs;
-    let (one, other) = (vfs.make_directories(b"a").await.unwrap().file, vfs.make_directories(b"b").await.unwrap().file);
-    assert_ne!(one.partition(), other.partition());
-    let file = vfs.make_node(one, b"f", Kind::File, 0o600, OWNER).await.unwrap().file;
-    counted.expect(1 + 4 + 1, "link: look, intent, look", vfs.link(file, other, b"g")).await;
-    counted.expect(1 + 1 + 4, "unlink elsewhere: try, look, intent", vfs.unlink(other, b"g")).await;
-    counted.expect(2 + 4, "rename", vfs.rename(from(one, "f"), to(other, "f"), RenameMode::Replace)).await;
-    counted.expect(1 + 4 + 1, "mkdir: look, intent, look", vfs.make_directory(one, b"d", 0o700, OWNER)).await;
-    counted.expect(1 + 1 + 4, "rmdir: try, look, intent", vfs.remove_directory(one, b"d")).await;
+    for nodes in NODES {
+        let counted = Counted::over(&Pool::of(nodes)).await;
+        let vfs = &counted.vfs;
+        let (one, other) =
+            (vfs.make_directories(b"a").await.unwrap().file, vfs.make_directories(b"b").await.unwrap().file);
+        assert_ne!(one.partition(), other.partition());
+        let file = vfs.make_node(one, b"f", Kind::File, 0o600, OWNER).await.unwrap().file;
+        counted.expect(1 + 4 + 1, "link: look, intent, look", vfs.link(file, other, b"g")).await;
+        counted.expect(1 + 1 + 4, "unlink elsewhere: try, look, intent", vfs.unlink(other, b"g")).await;
+        counted.expect(2 + 4, "rename", vfs.rename(from(one, "f"), to(other, "f"), RenameMode::Replace)).await;
+        counted.expect(1 + 4 + 1, "mkdir: look, intent, look", vfs.make_directory(one, b"d", 0o700, OWNER)).await;
+        counted.expect(1 + 1 + 4, "rmdir: try, look, intent", vfs.remove_directory(one, b"d")).await;
+    }
 }
 
 #[tokio::test]
 async fn large_files_take_a_message_to_the_inode_and_one_for_each_stripe() {
-    let counted = Counted::new().await;
-    let vfs = &counted.vfs;
-    let (_, handle) = vfs.create(Vfs::root(), b"f", 0o600, OWNER, OpenFlags::READ_WRITE).await.unwrap();
-    let stripe = Bytes::from(vec![7; STRIPE as usize]);
-    counted.expect(3, "a new stripe: plan, bytes, size", vfs.write(handle, 0, stripe.clone())).await;
-    counted.expect(2, "an old stripe: plan, bytes", vfs.write(handle, 0, stripe)).await;
-    counted.expect(2, "read: plan, bytes", vfs.read(handle, 0, STRIPE)).await;
-    counted.expect(2, "close: the last stripe fits, the open ends", vfs.close(handle)).await;
-    counted.expect(3, "unlink: the name, a stripe, its end", vfs.unlink(Vfs::root(), b"f")).await;
+    for nodes in NODES {
+        let counted = Counted::over(&Pool::of(nodes)).await;
+        let vfs = &counted.vfs;
+        let (_, handle) = vfs.create(Vfs::root(), b"f", 0o600, OWNER, OpenFlags::READ_WRITE).await.unwrap();
+        let stripe = Bytes::from(vec![7; STRIPE as usize]);
+        counted.expect(3, "a new stripe: plan, bytes, size", vfs.write(handle, 0, stripe.clone())).await;
+        counted.expect(2, "an old stripe: plan, bytes", vfs.write(handle, 0, stripe)).await;
+        counted.expect(2, "read: plan, bytes", vfs.read(handle, 0, STRIPE)).await;
+        counted.expect(2, "close: the last stripe fits, the open ends", vfs.close(handle)).await;
+        counted.expect(3, "unlink: the name, a stripe, its end", vfs.unlink(Vfs::root(), b"f")).await;
+    }
 }
 
 #[tokio::test]
@@ -137,13 +146,14 @@ fn futures_of_the_hot_path_stay_small_enough_to_be_made_for_every_request() {
 
 #[tokio::test]
 async fn a_client_with_an_old_map_learns_the_new_one_with_its_next_call() {
-    let calls = Arc::new(AtomicU64::new(0));
-    let node = node(64 << 20, Duration::ZERO);
-    let vfs = over(Counting::new(direct(&node), calls.clone()), IMPATIENT).await;
-    let counted = Counted { vfs: vfs.clone(), calls };
-    node.renew_map();
-    counted.expect(2, "refused with the new map, sent by it", vfs.stat(Vfs::root())).await;
-    counted.expect(1, "by the new map", vfs.stat(Vfs::root())).await;
+    for nodes in NODES {
+        let pool = Pool::of(nodes);
+        let counted = Counted::over(&pool).await;
+        let vfs = &counted.vfs;
+        pool.nodes().iter().for_each(|node| node.renew_map());
+        counted.expect(2, "refused with the new map, sent by it", vfs.stat(Vfs::root())).await;
+        counted.expect(1, "by the new map", vfs.stat(Vfs::root())).await;
+    }
 }
 
 #[tokio::test]
@@ -159,26 +169,26 @@ async fn a_node_that_does_not_answer_is_told_after_a_bounded_number_of_tries() {
 
 #[tokio::test]
 async fn a_watching_session_asks_only_for_what_may_have_changed_of_a_split_directory() {
-    let calls = Arc::new(AtomicU64::new(0));
-    let node = node_that_splits(8);
-    let watching = over(Counting::new(direct(&node), calls.clone()), IMPATIENT).await;
-    let counted = Counted { vfs: watching, calls };
-    let (vfs, other) = (&counted.vfs, over(direct(&node), IMPATIENT).await);
-    vfs.watch(Arc::new(|_| {})).await.unwrap();
-    let directory = vfs.make_directories(b"d").await.unwrap().file;
-    let name = |number: u32| format!("f{number}").into_bytes();
-    for number in 0..20 {
-        vfs.make_node(directory, &name(number), Kind::File, 0o600, OWNER).await.unwrap();
+    for nodes in NODES {
+        let pool = Pool::that_splits(nodes, 8);
+        let counted = Counted::over(&pool).await;
+        let (vfs, other) = (&counted.vfs, pool.client().await);
+        vfs.watch(Arc::new(|_| {})).await.unwrap();
+        let directory = vfs.make_directories(b"d").await.unwrap().file;
+        let name = |number: u32| format!("f{number}").into_bytes();
+        for number in 0..20 {
+            vfs.make_node(directory, &name(number), Kind::File, 0o600, OWNER).await.unwrap();
+        }
+        vfs.stat(directory).await.unwrap();
+        let kept = counted.expect(0, "stat again", vfs.stat(directory)).await;
+        assert!(kept.lasting && kept.size == 20);
+        vfs.make_node(directory, &name(20), Kind::File, 0o600, OWNER).await.unwrap();
+        let before = counted.calls.load(Relaxed);
+        let grown = vfs.stat(directory).await.unwrap();
+        assert!(grown.size == 21 && grown.modified >= kept.modified, "{kept:?} {grown:?}");
+        let asked = counted.calls.load(Relaxed) - before;
+        assert!((1..=4).contains(&asked), "{asked}: one for each fragment in the partition of its change");
+        other.unlink(directory, &name(3)).await.unwrap();
+        assert_eq!(vfs.stat(directory).await.unwrap().size, 20, "others' changes are recalled");
     }
-    vfs.stat(directory).await.unwrap();
-    let kept = counted.expect(0, "stat again", vfs.stat(directory)).await;
-    assert!(kept.lasting && kept.size == 20);
-    vfs.make_node(directory, &name(20), Kind::File, 0o600, OWNER).await.unwrap();
-    let before = counted.calls.load(Relaxed);
-    let grown = vfs.stat(directory).await.unwrap();
-    assert!(grown.size == 21 && grown.modified >= kept.modified, "{kept:?} {grown:?}");
-    let asked = counted.calls.load(Relaxed) - before;
-    assert!((1..=4).contains(&asked), "{asked}: one for each fragment in the partition of its change");
-    other.unlink(directory, &name(3)).await.unwrap();
-    assert_eq!(vfs.stat(directory).await.unwrap().size, 20, "others' changes are recalled");
 }

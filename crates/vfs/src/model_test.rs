@@ -4,7 +4,7 @@
 use crate::{Vfs, pool_test::*};
 use bytes::Bytes;
 use client::{
-    Client, InProcess, Patience,
+    Patience,
     twin::{Lossy, Troubles},
 };
 use placement::FileId;
@@ -343,31 +343,31 @@ async fn compare(judge: Vfs, [vfs, other]: [Vfs; 2], seed: u64, steps: usize) {
 
 #[tokio::test]
 async fn the_pool_does_what_a_plain_file_system_does() {
-    for seed in 0..12 {
-        let pool = pool();
+    for (seed, nodes) in (0..12).zip(NODES.into_iter().cycle()) {
+        let pool = Pool::of(nodes).client().await;
         compare(pool.clone(), [pool.clone(), pool], seed, 1500).await;
     }
 }
 
 #[tokio::test]
 async fn two_clients_see_one_file_system_of_inline_striped_and_whole_files() {
-    for seed in 100..106 {
-        let node = arena_node(256 << 20, Duration::ZERO);
-        let [one, other] = [(); 2].map(|()| Vfs::new(Client::embedded(node.clone())));
+    for (seed, nodes) in (100..106).zip(FEW_NODES.into_iter().cycle()) {
+        let pool = Pool::of_arenas(nodes, 256 << 20);
+        let (one, other) = (pool.client().await, pool.client().await);
         compare(one.clone(), [one, other], seed, 1500).await;
     }
 }
 
 #[tokio::test]
 async fn the_pool_does_the_same_when_every_directory_is_split() {
-    for seed in 300..306 {
-        let node = node_that_splits(1);
-        let vfs = over(InProcess(node.clone()), IMPATIENT).await;
+    for (seed, nodes) in (300..306).zip([1, 1, 4, 4, 2, 8]) {
+        let pool = Pool::that_splits(nodes, 1);
+        let vfs = pool.client().await;
         // The root stays split: what that takes is no leak.
         split_root(&vfs).await;
-        let lossy = Lossy::new(InProcess(node.clone()), Troubles::MANY, seed);
+        let lossy = |node| Lossy::new(node, Troubles::MANY, seed);
         let patience = Patience { tries: 60, pause_first: Duration::ZERO, pause_max: Duration::ZERO };
-        let other = if seed % 2 == 0 { vfs.clone() } else { over(lossy, patience).await };
+        let other = if seed % 2 == 0 { vfs.clone() } else { pool.over(lossy, patience).await };
         compare(vfs.clone(), [vfs, other], seed, 800).await;
     }
 }
@@ -385,9 +385,10 @@ async fn split_root(vfs: &Vfs) {
 async fn lost_doubled_and_late_messages_change_nothing() {
     let patience = Patience { tries: 60, pause_first: Duration::ZERO, pause_max: Duration::ZERO };
     for seed in 200..208 {
-        let node = if seed % 2 == 0 { node(256 << 20, Duration::ZERO) } else { arena_node(256 << 20, Duration::ZERO) };
-        let lossy = || Lossy::new(InProcess(node.clone()), Troubles::MANY, seed);
-        let clients = [over(lossy(), patience).await, over(lossy(), patience).await];
-        compare(Vfs::new(Client::embedded(node.clone())), clients, seed, 800).await;
+        let nodes = if seed < 204 { 1 } else { 4 };
+        let pool = if seed % 2 == 0 { Pool::of(nodes) } else { Pool::of_arenas(nodes, 256 << 20) };
+        let lossy = |node| Lossy::new(node, Troubles::MANY, seed);
+        let clients = [pool.over(lossy, patience).await, pool.over(lossy, patience).await];
+        compare(pool.client().await, clients, seed, 800).await;
     }
 }

@@ -2,43 +2,87 @@
 
 use crate::Vfs;
 use arena::{Arena, Options};
-use client::{Client, Connection, InProcess, Patience};
+use client::{Client, Connection, InProcess, Nodes, Patience};
 use node::{Node, Settings};
+use placement::{NodeId, PartitionMap};
 use std::{sync::Arc, time::Duration};
-use store::Model;
+use store::{Engine, Model};
 use wire::{Name, Owner, RenameFrom, RenameTo};
 
 pub const OWNER: Owner = Owner { uid: 1000, gid: 100 };
 /// Stripes are short in tests, so that files have many.
 pub const STRIPE: u32 = 64 << 10;
 
+/// How many nodes the pools of a test have that is done over each: what holds for one holds for all.
+pub const NODES: [u32; 4] = [1, 2, 4, 8];
+/// The same for tests that take long.
+pub const FEW_NODES: [u32; 2] = [1, 4];
+
+/// A pool of several nodes in this process.
+#[derive(Clone)]
+pub struct Pool(Vec<Arc<Node>>);
+
+impl Pool {
+    /// Of `nodes` nodes, each over an engine of its own.
+    pub fn start(nodes: u32, settings: &Settings, engine: impl Fn() -> Arc<dyn Engine>) -> Self {
+        let ids: Vec<NodeId> = (1..=nodes).map(NodeId).collect();
+        let map = PartitionMap::dealt(&ids, settings.partitions).unwrap();
+        Self(ids.iter().map(|id| node::member(*id, map.clone(), settings.clone(), engine())).collect())
+    }
+
+    /// Over the model engine, with directories that are split when they have more than `split_entries`.
+    pub fn that_splits(nodes: u32, split_entries: u32) -> Self {
+        let settings = Settings { space_wait: Duration::ZERO, split_entries, ..settings() };
+        Self::start(nodes, &settings, || Arc::new(Model::new(256 << 20, STRIPE)))
+    }
+
+    /// Over the model engine, with plenty of memory.
+    pub fn of(nodes: u32) -> Self {
+        Self::that_splits(nodes, Settings::default().split_entries)
+    }
+
+    /// Over arenas, which have whole files where this process may have them. Closed small ones are folded at once.
+    pub fn of_arenas(nodes: u32, memory: u64) -> Self {
+        let settings = Settings { space_wait: Duration::ZERO, closed_kept: 0, ..settings() };
+        let options = Options { stripe_bytes: STRIPE, ..Options::of_capacity(memory) };
+        Self::start(nodes, &settings, || Arc::new(Arena::new(options).unwrap()))
+    }
+
+    /// A client over connections of the test's making, made of those that stand in this process.
+    pub async fn over<C: Connection + 'static>(&self, wrap: impl Fn(InProcess) -> C, patience: Patience) -> Vfs {
+        let way = |node: &Arc<Node>| (node.id(), Arc::new(wrap(direct(node))) as Arc<dyn Connection>);
+        let nodes: Nodes = self.0.iter().map(way).collect();
+        Vfs::new(Client::connect_all(nodes, patience).await.unwrap())
+    }
+
+    /// A client that reaches all nodes.
+    pub async fn client(&self) -> Vfs {
+        self.over(|node| node, IMPATIENT).await
+    }
+
+    pub fn nodes(&self) -> &[Arc<Node>] {
+        &self.0
+    }
+}
+
+/// What pools of tests are started with.
+pub fn settings() -> Settings {
+    Settings { partitions: 64, stripe_bytes: STRIPE, owner: OWNER, ..Settings::default() }
+}
+
 /// A node with `memory` bytes over the model engine.
 pub fn node(memory: u64, space_wait: Duration) -> Arc<Node> {
-    let settings = Settings { partitions: 64, stripe_bytes: STRIPE, space_wait, owner: OWNER, ..Settings::default() };
+    let settings = Settings { space_wait, ..settings() };
     node::embedded(settings, Arc::new(Model::new(memory, STRIPE)))
 }
 
 /// A node over an arena, which has whole files where this process may have them. Closed small ones are folded at once.
 pub fn arena_node(memory: u64, space_wait: Duration) -> Arc<Node> {
-    let settings = Settings {
-        partitions: 64,
-        stripe_bytes: STRIPE,
-        space_wait,
-        owner: OWNER,
-        closed_kept: 0,
-        ..Settings::default()
-    };
+    let settings = Settings { space_wait, closed_kept: 0, ..settings() };
     node::embedded(
         settings,
         Arc::new(Arena::new(Options { stripe_bytes: STRIPE, ..Options::of_capacity(memory) }).unwrap()),
     )
-}
-
-/// A node whose directories are split when they have more than `split_entries`.
-pub fn node_that_splits(split_entries: u32) -> Arc<Node> {
-    let settings =
-        Settings { partitions: 64, stripe_bytes: STRIPE, owner: OWNER, split_entries, ..Settings::default() };
-    node::embedded(settings, Arc::new(Model::new(256 << 20, STRIPE)))
 }
 
 /// All entries of a directory, in the order of their cookies.

@@ -22,8 +22,8 @@ async fn fill(vfs: &Vfs, directory: FileId, numbers: std::ops::Range<usize>) {
     }
 }
 
-async fn pool_that_splits() -> Vfs {
-    over(direct(&node_that_splits(LIMIT)), IMPATIENT).await
+async fn pool_that_splits(nodes: u32) -> Vfs {
+    Pool::that_splits(nodes, LIMIT).client().await
 }
 
 fn names(entries: &[wire::DirEntry]) -> BTreeSet<String> {
@@ -32,129 +32,143 @@ fn names(entries: &[wire::DirEntry]) -> BTreeSet<String> {
 
 #[tokio::test]
 async fn a_split_directory_counts_and_lists_all_that_is_in_it() {
-    let vfs = pool_that_splits().await;
-    let directory = split(&vfs, "d", 200).await;
-    for number in 0..5 {
-        vfs.make_directory(directory, format!("s{number}").as_bytes(), 0o755, OWNER).await.unwrap();
+    for nodes in NODES {
+        let vfs = pool_that_splits(nodes).await;
+        let directory = split(&vfs, "d", 200).await;
+        for number in 0..5 {
+            vfs.make_directory(directory, format!("s{number}").as_bytes(), 0o755, OWNER).await.unwrap();
+        }
+        let found = vfs.stat(directory).await.unwrap();
+        assert_eq!((found.kind, found.size, found.links), (Kind::Directory, 205, 7));
+        let entries = all(&vfs, directory).await;
+        assert_eq!((entries.len(), names(&entries).len()), (205, 205), "each once");
+        assert!(entries.is_sorted_by_key(|entry| entry.cookie));
+        let inner = vfs.lookup(directory, b"s3").await.unwrap().file;
+        assert_eq!(vfs.parent(inner).await.unwrap(), directory, "`..` is the directory, not its fragment");
     }
-    let found = vfs.stat(directory).await.unwrap();
-    assert_eq!((found.kind, found.size, found.links), (Kind::Directory, 205, 7));
-    let entries = all(&vfs, directory).await;
-    assert_eq!((entries.len(), names(&entries).len()), (205, 205), "each once");
-    assert!(entries.is_sorted_by_key(|entry| entry.cookie));
-    let inner = vfs.lookup(directory, b"s3").await.unwrap().file;
-    assert_eq!(vfs.parent(inner).await.unwrap(), directory, "`..` is the directory, not its fragment");
 }
 
 #[tokio::test]
 async fn cookies_stay_what_they_were_when_a_directory_is_split() {
-    let vfs = pool_that_splits().await;
-    let directory = split(&vfs, "d", LIMIT as usize).await;
-    let before = all(&vfs, directory).await;
-    let half = before[before.len() / 2].cookie;
-    fill(&vfs, directory, 8..60).await;
-    let after = all(&vfs, directory).await;
-    assert!(before.iter().all(|entry| after.contains(entry)), "the same names, inodes and cookies");
-    let rest = vfs.list(directory, half, 1).await.unwrap();
-    assert!(rest[0].cookie > half, "a listing that was under way goes on");
-    let expected: Vec<_> = after.iter().filter(|entry| entry.cookie > half).cloned().collect();
-    let mut seen = rest;
-    while let Some(last) = seen.last() {
-        let page = vfs.list(directory, last.cookie, 7).await.unwrap();
-        if page.is_empty() {
-            break;
+    for nodes in NODES {
+        let vfs = pool_that_splits(nodes).await;
+        let directory = split(&vfs, "d", LIMIT as usize).await;
+        let before = all(&vfs, directory).await;
+        let half = before[before.len() / 2].cookie;
+        fill(&vfs, directory, 8..60).await;
+        let after = all(&vfs, directory).await;
+        assert!(before.iter().all(|entry| after.contains(entry)), "the same names, inodes and cookies");
+        let rest = vfs.list(directory, half, 1).await.unwrap();
+        assert!(rest[0].cookie > half, "a listing that was under way goes on");
+        let expected: Vec<_> = after.iter().filter(|entry| entry.cookie > half).cloned().collect();
+        let mut seen = rest;
+        while let Some(last) = seen.last() {
+            let page = vfs.list(directory, last.cookie, 7).await.unwrap();
+            if page.is_empty() {
+                break;
+            }
+            seen.extend(page);
         }
-        seen.extend(page);
+        assert_eq!(seen, expected);
     }
-    assert_eq!(seen, expected);
 }
 
 #[tokio::test]
 async fn a_client_with_an_old_view_finds_its_way() {
-    let node = node_that_splits(LIMIT);
-    let (one, other) = (over(direct(&node), IMPATIENT).await, over(direct(&node), IMPATIENT).await);
-    let directory = split(&one, "d", 4).await;
-    assert_eq!(other.list(directory, 0, 100).await.unwrap().len(), 4);
-    fill(&one, directory, 4..50).await;
-    assert_eq!(all(&other, directory).await.len(), 50);
-    let third = over(direct(&node), IMPATIENT).await;
-    third.unlink(directory, b"n7").await.unwrap();
-    assert!(matches!(other.lookup(directory, b"n7").await, Err(Refusal::NotFound(_))));
-    assert_eq!(over(direct(&node), IMPATIENT).await.stat(directory).await.unwrap().size, 49);
+    for nodes in NODES {
+        let pool = Pool::that_splits(nodes, LIMIT);
+        let (one, other) = (pool.client().await, pool.client().await);
+        let directory = split(&one, "d", 4).await;
+        assert_eq!(other.list(directory, 0, 100).await.unwrap().len(), 4);
+        fill(&one, directory, 4..50).await;
+        assert_eq!(all(&other, directory).await.len(), 50);
+        let third = pool.client().await;
+        third.unlink(directory, b"n7").await.unwrap();
+        assert!(matches!(other.lookup(directory, b"n7").await, Err(Refusal::NotFound(_))));
+        assert_eq!(pool.client().await.stat(directory).await.unwrap().size, 49);
+    }
 }
 
 #[tokio::test]
 async fn a_split_directory_is_removed_when_it_is_empty_and_not_before() {
-    let vfs = pool_that_splits().await;
-    let before = vfs.usage();
-    let directory = split(&vfs, "d", 50).await;
-    assert!(matches!(vfs.remove_directory(FileId::ROOT, b"d").await, Err(Refusal::NotEmpty(_))));
-    for number in 0..50 {
-        vfs.unlink(directory, format!("n{number}").as_bytes()).await.unwrap();
+    for nodes in NODES {
+        let vfs = pool_that_splits(nodes).await;
+        let before = vfs.usage();
+        let directory = split(&vfs, "d", 50).await;
+        assert!(matches!(vfs.remove_directory(FileId::ROOT, b"d").await, Err(Refusal::NotEmpty(_))));
+        for number in 0..50 {
+            vfs.unlink(directory, format!("n{number}").as_bytes()).await.unwrap();
+        }
+        let handle = vfs.open(directory, OpenFlags::READ).await.unwrap();
+        vfs.remove_directory(FileId::ROOT, b"d").await.unwrap();
+        assert!(matches!(vfs.make_symlink(directory, b"n", b"t", OWNER).await, Err(Refusal::NotFound(_))));
+        assert_eq!(all(&vfs, directory).await, [], "it is open, and has nothing in it");
+        assert_eq!(vfs.stat(directory).await.unwrap().links, 0);
+        vfs.close(handle).await.unwrap();
+        let after = vfs.usage();
+        assert_eq!((after.used, after.files), (before.used, before.files), "its fragments are gone too");
     }
-    let handle = vfs.open(directory, OpenFlags::READ).await.unwrap();
-    vfs.remove_directory(FileId::ROOT, b"d").await.unwrap();
-    assert!(matches!(vfs.make_symlink(directory, b"n", b"t", OWNER).await, Err(Refusal::NotFound(_))));
-    assert_eq!(all(&vfs, directory).await, [], "it is open, and has nothing in it");
-    assert_eq!(vfs.stat(directory).await.unwrap().links, 0);
-    vfs.close(handle).await.unwrap();
-    let after = vfs.usage();
-    assert_eq!((after.used, after.files), (before.used, before.files), "its fragments are gone too");
 }
 
 #[tokio::test]
 async fn entries_move_into_out_of_and_within_a_split_directory() {
-    let vfs = pool_that_splits().await;
-    let (directory, plain) = (split(&vfs, "d", 50).await, vfs.make_directories(b"plain").await.unwrap().file);
-    vfs.make_directory(plain, b"sub", 0o755, OWNER).await.unwrap();
-    vfs.rename(from(plain, "sub"), to(directory, "sub"), RenameMode::NoReplace).await.unwrap();
-    for number in 0..20 {
-        let (old, new) = (format!("n{number}"), format!("m{number}"));
-        vfs.rename(from(directory, &old), to(directory, &new), RenameMode::Replace).await.unwrap();
-        vfs.rename(from(directory, &new), to(plain, &new), RenameMode::Replace).await.unwrap();
+    for nodes in NODES {
+        let vfs = pool_that_splits(nodes).await;
+        let (directory, plain) = (split(&vfs, "d", 50).await, vfs.make_directories(b"plain").await.unwrap().file);
+        vfs.make_directory(plain, b"sub", 0o755, OWNER).await.unwrap();
+        vfs.rename(from(plain, "sub"), to(directory, "sub"), RenameMode::NoReplace).await.unwrap();
+        for number in 0..20 {
+            let (old, new) = (format!("n{number}"), format!("m{number}"));
+            vfs.rename(from(directory, &old), to(directory, &new), RenameMode::Replace).await.unwrap();
+            vfs.rename(from(directory, &new), to(plain, &new), RenameMode::Replace).await.unwrap();
+        }
+        let target = vfs.lookup(directory, b"sub").await.unwrap().file;
+        assert_eq!(vfs.parent(target).await.unwrap(), directory);
+        let found = vfs.stat(directory).await.unwrap();
+        assert_eq!((found.size, found.links, all(&vfs, plain).await.len()), (31, 3, 20));
+        vfs.rename(from(plain, "m1"), to(directory, "sub"), RenameMode::Exchange).await.unwrap();
+        assert_eq!(vfs.parent(target).await.unwrap(), plain);
+        vfs.rename(from(FileId::ROOT, "d"), to(plain, "d"), RenameMode::Replace).await.unwrap();
+        assert_eq!(vfs.parent(directory).await.unwrap(), plain);
+        assert_eq!(all(&vfs, directory).await.len(), 31);
+        let refused = vfs.rename(from(FileId::ROOT, "plain"), to(directory, "x"), RenameMode::Replace).await;
+        assert!(matches!(refused, Err(Refusal::Invalid { .. })), "into itself, through the split one");
     }
-    let target = vfs.lookup(directory, b"sub").await.unwrap().file;
-    assert_eq!(vfs.parent(target).await.unwrap(), directory);
-    let found = vfs.stat(directory).await.unwrap();
-    assert_eq!((found.size, found.links, all(&vfs, plain).await.len()), (31, 3, 20));
-    vfs.rename(from(plain, "m1"), to(directory, "sub"), RenameMode::Exchange).await.unwrap();
-    assert_eq!(vfs.parent(target).await.unwrap(), plain);
-    vfs.rename(from(FileId::ROOT, "d"), to(plain, "d"), RenameMode::Replace).await.unwrap();
-    assert_eq!(vfs.parent(directory).await.unwrap(), plain);
-    assert_eq!(all(&vfs, directory).await.len(), 31);
-    let refused = vfs.rename(from(FileId::ROOT, "plain"), to(directory, "x"), RenameMode::Replace).await;
-    assert!(matches!(refused, Err(Refusal::Invalid { .. })), "into itself, through the split one");
 }
 
 #[tokio::test]
 async fn an_empty_split_directory_is_replaced_by_a_rename() {
-    let vfs = pool_that_splits().await;
-    let before = vfs.usage();
-    let (directory, other) = (split(&vfs, "d", 20).await, vfs.make_directories(b"e/in").await.unwrap().file);
-    let over = || vfs.rename(from(FileId::ROOT, "e"), to(FileId::ROOT, "d"), RenameMode::Replace);
-    assert!(matches!(over().await, Err(Refusal::NotEmpty(_))));
-    for number in 0..20 {
-        vfs.unlink(directory, format!("n{number}").as_bytes()).await.unwrap();
+    for nodes in NODES {
+        let vfs = pool_that_splits(nodes).await;
+        let before = vfs.usage();
+        let (directory, other) = (split(&vfs, "d", 20).await, vfs.make_directories(b"e/in").await.unwrap().file);
+        let over = || vfs.rename(from(FileId::ROOT, "e"), to(FileId::ROOT, "d"), RenameMode::Replace);
+        assert!(matches!(over().await, Err(Refusal::NotEmpty(_))));
+        for number in 0..20 {
+            vfs.unlink(directory, format!("n{number}").as_bytes()).await.unwrap();
+        }
+        over().await.unwrap();
+        assert_eq!(vfs.resolve(b"d/in").await.unwrap().file, other);
+        vfs.remove_tree(b"d").await.unwrap();
+        assert_eq!((vfs.usage().used, vfs.usage().files), (before.used, before.files));
     }
-    over().await.unwrap();
-    assert_eq!(vfs.resolve(b"d/in").await.unwrap().file, other);
-    vfs.remove_tree(b"d").await.unwrap();
-    assert_eq!((vfs.usage().used, vfs.usage().files), (before.used, before.files));
 }
 
 #[tokio::test]
 async fn times_and_modes_of_a_split_directory_are_those_of_the_whole() {
-    let vfs = pool_that_splits().await;
-    let directory = split(&vfs, "d", 50).await;
-    let past = Timestamp { secs: 1000, nanos: 7 };
-    let changes = Changes { modified: Some(TimeChange::At(past)), mode: Some(0o2750), ..Changes::default() };
-    let changed = vfs.change(directory, changes).await.unwrap();
-    assert_eq!((changed.modified, changed.mode, changed.size), (past, 0o2750, 50));
-    assert_eq!(vfs.stat(directory).await.unwrap().modified, past);
-    vfs.unlink(directory, b"n3").await.unwrap();
-    assert!(vfs.stat(directory).await.unwrap().modified > past, "an entry went, in one of its fragments");
-    let refused = vfs.change(directory, Changes { size: Some(0), ..Changes::default() }).await;
-    assert!(matches!(refused, Err(Refusal::IsDirectory(_))));
+    for nodes in NODES {
+        let vfs = pool_that_splits(nodes).await;
+        let directory = split(&vfs, "d", 50).await;
+        let past = Timestamp { secs: 1000, nanos: 7 };
+        let changes = Changes { modified: Some(TimeChange::At(past)), mode: Some(0o2750), ..Changes::default() };
+        let changed = vfs.change(directory, changes).await.unwrap();
+        assert_eq!((changed.modified, changed.mode, changed.size), (past, 0o2750, 50));
+        assert_eq!(vfs.stat(directory).await.unwrap().modified, past);
+        vfs.unlink(directory, b"n3").await.unwrap();
+        assert!(vfs.stat(directory).await.unwrap().modified > past, "an entry went, in one of its fragments");
+        let refused = vfs.change(directory, Changes { size: Some(0), ..Changes::default() }).await;
+        assert!(matches!(refused, Err(Refusal::IsDirectory(_))));
+    }
 }
 
 /// A default ACL as the kernel encodes it: everything to the owner, reading to one more user and the group.
@@ -172,62 +186,66 @@ fn default_acl() -> Bytes {
 
 #[tokio::test]
 async fn what_a_split_directory_hands_down_is_handed_down_everywhere_in_it() {
-    let vfs = pool_that_splits().await;
-    let before = vfs.make_directories(b"before").await.unwrap().file;
-    let set_acl = |directory| vfs.set_xattr(directory, ACL_DEFAULT, default_acl(), XattrMode::Set, false);
-    let hand_down = Changes { mode: Some(0o2770), gid: Some(77), ..Changes::default() };
-    vfs.change(before, hand_down).await.unwrap();
-    set_acl(before).await.unwrap();
-    fill(&vfs, before, 0..50).await;
-    let after = split(&vfs, "after", 50).await;
-    vfs.change(after, hand_down).await.unwrap();
-    set_acl(after).await.unwrap();
-    for directory in [before, after] {
-        for number in 0..40 {
-            let name = format!("s{number}");
-            let made = vfs.make_directory(directory, name.as_bytes(), 0o755, OWNER).await.unwrap();
-            assert_eq!((made.owner.gid, made.mode & 0o2000), (77, 0o2000), "{name}");
-            assert_eq!(vfs.xattr(made.file, ACL_DEFAULT).await.unwrap(), default_acl(), "{name}");
-            let file =
-                vfs.make_node(directory, format!("f{number}").as_bytes(), Kind::File, 0o666, OWNER).await.unwrap();
-            assert_eq!((file.owner.gid, file.mode & 0o7), (77, 0), "others get what the ACL says: nothing");
-        }
-        vfs.remove_xattr(directory, ACL_DEFAULT).await.unwrap();
-        vfs.change(directory, Changes { mode: Some(0o755), ..Changes::default() }).await.unwrap();
-        for number in 0..40 {
-            let made = vfs.make_directory(directory, format!("t{number}").as_bytes(), 0o755, OWNER).await.unwrap();
-            assert_eq!((made.owner.gid, made.mode & 0o2000), (OWNER.gid, 0));
-            assert!(matches!(vfs.xattr(made.file, ACL_DEFAULT).await, Err(Refusal::NoAttribute(_))));
+    for nodes in NODES {
+        let vfs = pool_that_splits(nodes).await;
+        let before = vfs.make_directories(b"before").await.unwrap().file;
+        let set_acl = |directory| vfs.set_xattr(directory, ACL_DEFAULT, default_acl(), XattrMode::Set, false);
+        let hand_down = Changes { mode: Some(0o2770), gid: Some(77), ..Changes::default() };
+        vfs.change(before, hand_down).await.unwrap();
+        set_acl(before).await.unwrap();
+        fill(&vfs, before, 0..50).await;
+        let after = split(&vfs, "after", 50).await;
+        vfs.change(after, hand_down).await.unwrap();
+        set_acl(after).await.unwrap();
+        for directory in [before, after] {
+            for number in 0..40 {
+                let name = format!("s{number}");
+                let made = vfs.make_directory(directory, name.as_bytes(), 0o755, OWNER).await.unwrap();
+                assert_eq!((made.owner.gid, made.mode & 0o2000), (77, 0o2000), "{name}");
+                assert_eq!(vfs.xattr(made.file, ACL_DEFAULT).await.unwrap(), default_acl(), "{name}");
+                let file =
+                    vfs.make_node(directory, format!("f{number}").as_bytes(), Kind::File, 0o666, OWNER).await.unwrap();
+                assert_eq!((file.owner.gid, file.mode & 0o7), (77, 0), "others get what the ACL says: nothing");
+            }
+            vfs.remove_xattr(directory, ACL_DEFAULT).await.unwrap();
+            vfs.change(directory, Changes { mode: Some(0o755), ..Changes::default() }).await.unwrap();
+            for number in 0..40 {
+                let made = vfs.make_directory(directory, format!("t{number}").as_bytes(), 0o755, OWNER).await.unwrap();
+                assert_eq!((made.owner.gid, made.mode & 0o2000), (OWNER.gid, 0));
+                assert!(matches!(vfs.xattr(made.file, ACL_DEFAULT).await, Err(Refusal::NoAttribute(_))));
+            }
         }
     }
 }
 
 #[tokio::test]
 async fn a_file_has_names_in_split_directories() {
-    let vfs = pool_that_splits().await;
-    let (directory, plain) = (split(&vfs, "d", 50).await, vfs.make_directories(b"plain").await.unwrap().file);
-    let file = vfs.write_file(b"plain/f", b"bytes").await.unwrap().file;
-    for number in 0..30 {
-        assert_eq!(vfs.link(file, directory, format!("l{number}").as_bytes()).await.unwrap().links, 2 + number);
+    for nodes in NODES {
+        let vfs = pool_that_splits(nodes).await;
+        let (directory, plain) = (split(&vfs, "d", 50).await, vfs.make_directories(b"plain").await.unwrap().file);
+        let file = vfs.write_file(b"plain/f", b"bytes").await.unwrap().file;
+        for number in 0..30 {
+            assert_eq!(vfs.link(file, directory, format!("l{number}").as_bytes()).await.unwrap().links, 2 + number);
+        }
+        vfs.unlink(plain, b"f").await.unwrap();
+        assert_eq!(vfs.read_file(b"d/l29").await.unwrap(), b"bytes");
+        vfs.remove_tree(b"d").await.unwrap();
+        assert!(matches!(vfs.stat(file).await, Err(Refusal::NotFound(_))));
     }
-    vfs.unlink(plain, b"f").await.unwrap();
-    assert_eq!(vfs.read_file(b"d/l29").await.unwrap(), b"bytes");
-    vfs.remove_tree(b"d").await.unwrap();
-    assert!(matches!(vfs.stat(file).await, Err(Refusal::NotFound(_))));
 }
 
 #[tokio::test]
 async fn a_directory_splits_over_a_bad_connection_too() {
-    for seed in 0..20 {
-        let node = node_that_splits(LIMIT);
+    for (seed, nodes) in (0..20).zip(NODES.into_iter().cycle()) {
+        let pool = Pool::that_splits(nodes, LIMIT);
         let patience = client::Patience {
             tries: 60,
             pause_first: std::time::Duration::ZERO,
             pause_max: std::time::Duration::ZERO,
         };
-        let lossy = over(Lossy::new(direct(&node), Troubles::MANY, seed), patience).await;
+        let lossy = pool.over(|node| Lossy::new(node, Troubles::MANY, seed), patience).await;
         let directory = split(&lossy, "d", 40).await;
-        let healthy = over(direct(&node), IMPATIENT).await;
+        let healthy = pool.client().await;
         assert_eq!(all(&healthy, directory).await.len(), 40, "seed {seed}");
         let before = healthy.usage().files;
         lossy.remove_tree(b"d").await.unwrap();
@@ -237,7 +255,7 @@ async fn a_directory_splits_over_a_bad_connection_too() {
 
 #[tokio::test]
 async fn a_hundred_thousand_entries_are_found_listed_and_removed() {
-    let vfs = pool();
+    let vfs = Pool::of(4).client().await;
     let directory = vfs.make_directories(b"d").await.unwrap().file;
     let before = vfs.usage();
     for number in 0..100_000 {

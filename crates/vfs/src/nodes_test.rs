@@ -1,0 +1,201 @@
+//! Pools of several nodes: one file system, of which a part may be silent.
+
+use crate::{Handle, Vfs, pool_test::*};
+use bytes::Bytes;
+use client::{
+    Client, Connection, InProcess, Nodes,
+    twin::{Counting, Dying, Stepped},
+};
+use node::{Node, Settings};
+use placement::{FileId, NodeId};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+use store::Model;
+use wire::{OpenFlags, Outcome, Recall, Refusal, Session};
+
+/// Enough directories that each node has some.
+const DIRECTORIES: usize = 40;
+
+async fn directories(vfs: &Vfs) -> Vec<FileId> {
+    let mut made = Vec::new();
+    for number in 0..DIRECTORIES {
+        made.push(vfs.make_directory(FileId::ROOT, format!("d{number}").as_bytes(), 0o755, OWNER).await.unwrap().file);
+    }
+    made
+}
+
+/// The node, of as many as there are, to which the partition was dealt.
+fn home(file: FileId, nodes: u32) -> u32 {
+    u32::from(file.partition().0) % nodes + 1
+}
+
+async fn write(vfs: &Vfs, directory: FileId, name: &[u8], length: usize) -> Outcome<Handle> {
+    let flags = OpenFlags { whole: true, ..OpenFlags::READ_WRITE };
+    let (_, handle) = vfs.create(directory, name, 0o600, OWNER, flags).await?;
+    vfs.write(handle, 0, Bytes::from(vec![7; length])).await?;
+    Ok(handle)
+}
+
+/// A client to one of whose nodes only as many calls come through as are left.
+async fn with_one_at(pool: &Pool, id: u32, left: &Arc<AtomicU64>, calls: &Arc<AtomicU64>) -> Vfs {
+    let never = Arc::new(AtomicU64::new(u64::MAX));
+    let way = |node: InProcess| {
+        let left = if node.0.id() == NodeId(id) { left } else { &never };
+        Counting::new(Dying::together(node, left.clone()), calls.clone())
+    };
+    pool.over(way, IMPATIENT).await
+}
+
+#[tokio::test]
+async fn what_a_silent_node_holds_is_unavailable_after_a_bounded_number_of_tries_and_all_else_goes_on() {
+    let (pool, calls, left) = (Pool::of(4), Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(u64::MAX)));
+    let vfs = with_one_at(&pool, 3, &left, &calls).await;
+    let made = directories(&vfs).await;
+    assert!((1..=4).all(|node| made.iter().any(|directory| home(*directory, 4) == node)));
+    left.store(0, Relaxed);
+    for directory in &made {
+        let before = calls.load(Relaxed);
+        let listed = vfs.list(*directory, 0, 10).await;
+        if home(*directory, 4) == 3 {
+            assert!(matches!(listed, Err(Refusal::Unavailable { tries: 3, .. })), "{listed:?}");
+            assert_eq!(calls.load(Relaxed) - before, 3);
+        } else {
+            let handle = write(&vfs, *directory, b"f", 10).await.unwrap();
+            assert_eq!(vfs.read(handle, 0, 100).await.unwrap().len(), 10);
+            vfs.close(handle).await.unwrap();
+        }
+    }
+    let before = calls.load(Relaxed);
+    assert!(matches!(vfs.client.close().await, Err(Refusal::Unavailable { .. })), "not everywhere");
+    assert_eq!(calls.load(Relaxed) - before, 48 + 3, "the others, and three tries for all that it holds");
+    left.store(u64::MAX, Relaxed);
+    vfs.client.close().await.unwrap();
+    for directory in made {
+        vfs.list(directory, 0, 10).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_comes_while_a_node_is_silent_finds_the_rest_and_that_node_later() {
+    let (pool, calls, left) = (Pool::of(4), Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let made = directories(&pool.client().await).await;
+    // The first is the one that would have given the session.
+    let vfs = with_one_at(&pool, 1, &left, &calls).await;
+    for directory in &made {
+        assert_eq!(vfs.list(*directory, 0, 10).await.is_ok(), home(*directory, 4) != 1);
+    }
+    assert!(matches!(vfs.lookup(FileId::ROOT, b"d0").await, Err(Refusal::Unavailable { .. })));
+    left.store(u64::MAX, Relaxed);
+    assert_eq!(vfs.lookup(FileId::ROOT, b"d0").await.unwrap().file, made[0]);
+    let dead = |node: &Arc<Node>| (node.id(), Arc::new(Dying::new(direct(node), 0)) as Arc<dyn Connection>);
+    let nobody = Client::connect_all(pool.nodes().iter().map(dead).collect(), IMPATIENT).await;
+    assert!(matches!(nobody, Err(Refusal::Unavailable { tries: 3, .. })), "{nobody:?}");
+}
+
+fn way(id: u32, node: &Arc<Node>) -> (NodeId, Arc<dyn Connection>) {
+    (NodeId(id), Arc::new(direct(node)))
+}
+
+async fn refused(nodes: impl IntoIterator<Item = (NodeId, Arc<dyn Connection>)>) -> String {
+    match Client::connect_all(nodes.into_iter().collect::<Nodes>(), IMPATIENT).await {
+        Err(refusal @ Refusal::Invalid { .. }) => refusal.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn connections_that_are_not_to_the_nodes_of_one_pool_are_refused_by_what_is_wrong() {
+    let pool = Pool::of(2);
+    let [one, two] = pool.nodes() else { panic!("two were asked for") };
+    let missing = refused([way(1, one)]).await;
+    assert!(missing.contains("no connection to its node 2"), "{missing}");
+    let alone = Client::connect(Arc::new(direct(two)), IMPATIENT).await.unwrap_err().to_string();
+    assert!(alone.contains("no connection to its node 1"), "{alone}");
+    let crossed = refused([way(1, two), way(2, one)]).await;
+    assert!(crossed.contains("the connection to node 1 leads to node 2"), "{crossed}");
+    let strange = Settings { seed: 9, ..settings() };
+    let strange = Pool::start(2, &strange, || Arc::new(Model::new(1 << 20, STRIPE)));
+    let strange = refused([way(1, one), way(2, &strange.nodes()[1])]).await;
+    assert!(strange.contains("nodes 1 and 2 are not of one pool"), "{strange}");
+    assert!(refused([]).await.contains("connect to them"));
+}
+
+#[tokio::test]
+async fn one_session_holds_files_at_all_nodes_and_its_end_lets_go_of_them_everywhere() {
+    for nodes in NODES {
+        let pool = Pool::of(nodes);
+        let healthy = pool.client().await;
+        let made = directories(&healthy).await;
+        let before = healthy.usage();
+        for dies in [false, true] {
+            let vfs = pool.client().await;
+            for directory in &made {
+                write(&vfs, *directory, b"f", 100_000).await.unwrap();
+                vfs.unlink(*directory, b"f").await.unwrap();
+            }
+            assert_eq!(healthy.usage().files - before.files, DIRECTORIES as u64, "they are open");
+            if dies {
+                healthy.client.recover(vfs.client.session()).await.unwrap();
+            } else {
+                vfs.end().await.unwrap();
+            }
+            let after = healthy.usage();
+            assert_eq!((after.used, after.files, after.stripes), (before.used, before.files, before.stripes));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_pool_holds_what_all_its_nodes_hold() {
+    let pool = Pool::of(4);
+    let vfs = pool.client().await;
+    vfs.write_file(b"large", &filled(3, 64 * STRIPE)).await.unwrap();
+    let (all, each) = (vfs.usage(), pool.nodes().iter().map(|node| node.usage()).collect::<Vec<_>>());
+    assert_eq!((all.capacity, all.files, all.stripes), (4 * (256 << 20), 2, 64));
+    assert_eq!(all.used, each.iter().map(|node| node.used).sum::<u64>());
+    assert!(each.iter().all(|node| node.stripes > 0), "its stripes are everywhere: {each:?}");
+    assert_eq!(each.iter().map(|node| node.files).collect::<Vec<_>>(), [2, 0, 0, 0], "the root is in the first");
+}
+
+#[tokio::test]
+async fn whole_files_are_the_business_of_their_nodes_process_and_look_alike_to_all() {
+    let pool = Pool::of_arenas(4, 64 << 20);
+    if !pool.nodes()[0].keeps_whole_files() {
+        return;
+    }
+    let (here, there) = (pool.client().await, pool.over(Stepped::new, IMPATIENT).await);
+    let (mut slots, made) = (Vec::new(), directories(&here).await);
+    for directory in made {
+        let handle = write(&here, directory, b"here", 10_000).await.unwrap();
+        slots.push(here.backing(handle).expect("it is whole, and its node is here").slot());
+        let file = there.lookup(directory, b"here").await.unwrap();
+        assert!(file.whole.is_some_and(|extent| extent.node == NodeId(home(directory, 4))));
+        let other = there.open(file.file, OpenFlags::READ_WRITE).await.unwrap();
+        assert!(there.backing(other).is_none());
+        there.write(other, 5_000, Bytes::from(vec![9; 10_000])).await.unwrap();
+        let bytes = here.read(handle, 0, 20_000).await.unwrap();
+        assert!(bytes[..5_000].iter().all(|byte| *byte == 7) && bytes[5_000..].iter().all(|byte| *byte == 9));
+        assert_eq!(bytes.len(), 15_000);
+        write(&there, directory, b"there", 10_000).await.unwrap();
+        assert_eq!(here.lookup(directory, b"there").await.unwrap().whole, None, "who cannot use one gets none");
+    }
+    slots.sort_unstable();
+    slots.dedup();
+    assert_eq!(slots.len(), DIRECTORIES, "two nodes may give the same slot, but not the same number for it");
+}
+
+#[tokio::test]
+async fn who_cannot_watch_at_one_node_watches_at_none() {
+    let pool = Pool::of(4);
+    let (vfs, crowded) = (pool.client().await, &pool.nodes()[2]);
+    let hear = || Arc::new(|_: &[Recall]| ()) as client::Hear;
+    for session in 1..=16 {
+        crowded.watch(Session(session), &hear()).unwrap();
+    }
+    assert!(matches!(vfs.watch(hear()).await, Err(Refusal::TooManyOpen { limit: 16, .. })));
+    crowded.unwatch(Session(1));
+    vfs.watch(hear()).await.unwrap();
+    assert!(vfs.watch(hear()).await.is_err(), "once is enough");
+}
