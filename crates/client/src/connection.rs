@@ -26,6 +26,11 @@ pub trait Connection: Send + Sync + fmt::Debug {
         Err(Refusal::Unsupported { object: Object::Pool, what: "watching over this connection".into() })
     }
 
+    /// The kernel of the session, which watches, can be made to let go of what was removed; see [`Node::prunes`].
+    fn prunes(&self, session: Session) {
+        let _ = session;
+    }
+
     /// The session has ended: it is told nothing any more.
     fn unwatch(&self, session: Session) {
         let _ = session;
@@ -51,6 +56,10 @@ impl Connection for InProcess {
 
     fn watch(&self, session: Session, hear: &Hear) -> Outcome<()> {
         self.0.watch(session, hear)
+    }
+
+    fn prunes(&self, session: Session) {
+        self.0.prunes(session);
     }
 
     fn unwatch(&self, session: Session) {

@@ -106,6 +106,10 @@ impl<C: Connection + 'static> Connection for Lossy<C> {
         self.inner.watch(session, hear)
     }
 
+    fn prunes(&self, session: Session) {
+        self.inner.prunes(session);
+    }
+
     fn unwatch(&self, session: Session) {
         self.inner.unwatch(session);
     }
@@ -141,6 +145,10 @@ impl<C: Connection> Connection for Counting<C> {
 
     fn watch(&self, session: Session, hear: &Hear) -> Outcome<()> {
         self.inner.watch(session, hear)
+    }
+
+    fn prunes(&self, session: Session) {
+        self.inner.prunes(session);
     }
 
     fn unwatch(&self, session: Session) {
@@ -198,6 +206,18 @@ impl<C: Connection + 'static> Connection for Stepped<C> {
             step().await;
             answer
         })
+    }
+
+    fn watch(&self, session: Session, hear: &Hear) -> Outcome<()> {
+        self.0.watch(session, hear)
+    }
+
+    fn prunes(&self, session: Session) {
+        self.0.prunes(session);
+    }
+
+    fn unwatch(&self, session: Session) {
+        self.0.unwatch(session);
     }
 }
 

@@ -31,6 +31,11 @@ impl Client {
         Ok(())
     }
 
+    /// From now on what others remove is kept for this session too while its kernel knows it; `hear` is told of it.
+    pub fn prunes(&self) {
+        self.0.nodes.iter().for_each(|(_, node)| node.prunes(self.0.session));
+    }
+
     /// The session's kernel knows the inode no more.
     pub async fn forgotten(&self, file: FileId) -> Outcome<()> {
         match self.ask(file.partition(), Command::Forgotten { file }).await? {

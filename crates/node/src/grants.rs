@@ -10,7 +10,7 @@ use crate::{
     Hear, Node,
     watch::{Hearing, Watch},
 };
-use partition::{Asker, Note, Watcher, Watchers};
+use partition::{Asker, Note, Watcher};
 use wire::{Object, Outcome, Recall, Refusal, Session};
 
 /// All watchers of a node.
@@ -18,6 +18,8 @@ use wire::{Object, Outcome, Recall, Refusal, Session};
 pub struct Watches {
     /// A bit for each that is there: a look without a lock.
     live: AtomicU32,
+    /// A bit for each whose kernel can be told to let go of what was removed.
+    pruning: AtomicU32,
     sessions: [AtomicU64; Watcher::MAX],
     table: RwLock<[Option<Watch>; Watcher::MAX]>,
 }
@@ -34,11 +36,15 @@ impl Watches {
 
     fn among(&self, live: u32, session: Session) -> Asker {
         let mut asker = Asker::alone(session);
+        let pruning = self.pruning.load(SeqCst);
         let mut left = live;
         while left != 0 {
             let number = left.trailing_zeros() as usize;
             left &= left - 1;
             let watcher = Watcher::new(number).expect("only these are given");
+            if pruning & 1 << number != 0 {
+                asker.pruning = asker.pruning.with(watcher);
+            }
             if self.sessions[number].load(SeqCst) == session.0 {
                 asker.watcher = Some(watcher);
             } else {
@@ -49,7 +55,8 @@ impl Watches {
     }
 
     /// Has everybody told who must hear of the notes; what their answer waits for. Under the partition's lock, so that whoever
-    /// sees the change finds it told.
+    /// sees the change finds it told. That something was removed nobody waits for: it is gone for whoever asks, and only space
+    /// comes back later.
     pub fn tell(&self, asker: Asker, notes: &[Note]) -> Option<Hearing> {
         if notes.is_empty() {
             return None;
@@ -57,12 +64,14 @@ impl Watches {
         let table = self.table.read();
         let mut waits = Vec::new();
         for note in notes {
+            let waited = !matches!(note.recall, Recall::Removed(_));
             let own = asker.watcher.filter(|_| note.seen);
-            for watcher in with_all(asker.others, note.tell).iter().chain(own) {
+            let asked = if waited { asker.others.or(note.tell) } else { note.tell };
+            for watcher in asked.iter().chain(own) {
                 let Some(watch) = &table[watcher.number()] else { continue };
                 let lane = watch.lane(note.recall);
                 let batch = if note.tell.has(watcher) { Some(lane.post(note.recall)) } else { lane.find(note.recall) };
-                waits.extend(batch.map(|batch| (lane.clone(), batch)));
+                waits.extend(batch.filter(|_| waited).map(|batch| (lane.clone(), batch)));
             }
         }
         Hearing::of(waits)
@@ -109,10 +118,18 @@ impl Watches {
         Ok(())
     }
 
+    fn prunes(&self, session: Session) {
+        let _table = self.table.write();
+        if let Some(watcher) = self.asker(session).watcher {
+            self.pruning.fetch_or(1 << watcher.number(), SeqCst);
+        }
+    }
+
     /// Ends a watcher; its number stays taken until [`Self::free`].
     fn end(&self, session: Session) -> Option<Watcher> {
         let mut table = self.table.write();
         let watcher = self.asker(session).watcher?;
+        self.pruning.fetch_and(!(1 << watcher.number()), SeqCst);
         self.sessions[watcher.number()].store(Session::NONE.0, SeqCst);
         table[watcher.number()] = None;
         Some(watcher)
@@ -123,15 +140,17 @@ impl Watches {
     }
 }
 
-fn with_all(some: Watchers, more: Watchers) -> Watchers {
-    more.iter().fold(some, Watchers::with)
-}
-
 impl Node {
     /// Lets a session keep what it is answered from now on, until `hear` is told to forget it: on threads of the node, before
     /// the change's answer. At most 16 sessions at one time.
     pub fn watch(&self, session: Session, hear: &Hear) -> Outcome<()> {
         self.watches.add(session, hear)
+    }
+
+    /// The kernel of this session, which watches, can be made to let go of an inode: from now on it is told of what is removed by
+    /// others, and that is kept for it until it was forgotten.
+    pub fn prunes(&self, session: Session) {
+        self.watches.prunes(session);
     }
 
     /// The session has ended: nothing is granted to it any more, and nobody waits for it.

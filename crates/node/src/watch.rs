@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Each watcher has two lanes with a thread each. On the **swift** one are attributes and names: a kernel forgets them without
-//! waiting for anything. On the **slow** one are bytes: a kernel drops a page after the read or write of it that is under way, and
+//! waiting for anything; there it is told of removed inodes too, which nobody waits for. On the **slow** one are bytes: a kernel drops a page after the read or write of it that is under way, and
 //! that write may wait for space. So a removal, which may be what makes the space, never stands behind it.
 //!
 //! **An answer on its way.** A recall may reach a kernel before an answer that was made earlier. A FUSE kernel puts that right by
@@ -71,7 +71,7 @@ impl Watch {
     /// Where this is told.
     pub fn lane(&self, recall: Recall) -> &Arc<Lane> {
         match recall {
-            Recall::Attributes(_) | Recall::Names(_) => &self.swift,
+            Recall::Attributes(_) | Recall::Names(_) | Recall::Removed(_) => &self.swift,
             Recall::Bytes(_) => &self.slow,
         }
     }

@@ -24,15 +24,13 @@
 //! mapping not even that kernel knows of: as long as there may be one, the node lets nobody keep what the extent says. Its bytes no
 //! kernel keeps: faces read it through its backing, or directly.
 //!
-//! The same bits tell which kernel *knows* an inode. One that loses its last name by a session whose kernel knows it is **kept**
-//! until that kernel has forgotten it, so that whoever looked it up a moment before can still open it. For others it is gone.
+//! The same bits tell which kernel *knows* an inode; what that is for is told in `kept.rs`.
 //!
 //! What it does not do: tell anybody, wait, or know kernels.
 
-use crate::{Partition, inode::Inode};
+use crate::{Partition, inode::Inode, kept::Kept};
 use placement::FileId;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use wire::{Answer, Attributes, Command, Outcome, Owner, Recall, Refusal, Session};
 
 /// A session that keeps what it is answered, as a small number: below [`Watcher::MAX`].
@@ -94,6 +92,18 @@ impl Watchers {
         (0..Watcher::MAX).filter_map(Watcher::new).filter(move |watcher| self.has(*watcher))
     }
 
+    /// These and those.
+    #[must_use]
+    pub fn or(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+
+    /// Those that are among both.
+    #[must_use]
+    pub fn both(self, others: Self) -> Self {
+        Self(self.0 & others.0)
+    }
+
     fn of(watcher: Watcher) -> Self {
         Self(1 << watcher.0)
     }
@@ -115,12 +125,14 @@ pub struct Asker {
     pub watcher: Option<Watcher>,
     /// All others that do.
     pub others: Watchers,
+    /// Of all, those whose kernels can be told to let go of what was removed.
+    pub pruning: Watchers,
 }
 
 impl Asker {
     /// A session where nobody watches.
     pub fn alone(session: Session) -> Self {
-        Self { session, watcher: None, others: Watchers::NONE }
+        Self { session, watcher: None, others: Watchers::NONE, pruning: Watchers::NONE }
     }
 }
 
@@ -143,7 +155,7 @@ pub struct Note {
 }
 
 impl Note {
-    fn changed(recall: Recall, tell: Watchers) -> Self {
+    pub(crate) fn changed(recall: Recall, tell: Watchers) -> Self {
         Self { recall, tell, seen: false }
     }
 }
@@ -155,7 +167,9 @@ pub struct Granted {
     /// Bytes of a file, names of a directory.
     content: Watchers,
     /// Whose kernel knows the inode, or did not long ago.
-    known: Watchers,
+    pub(crate) known: Watchers,
+    /// Whose kernels may believe other names of it than it has: others made it, moved it, or took a name away.
+    pub(crate) astray: Watchers,
     /// Bytes or entries were touched in the edit that is under way,
     touched: bool,
     /// or access rules, which `stat` does not show.
@@ -182,16 +196,15 @@ impl Granted {
 /// A partition's part in this.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Grants {
-    /// Inodes without names that are there only because this session's kernel knows them.
-    kept: BTreeMap<FileId, Session>,
+    pub(crate) kept: Kept,
     /// Whose command is being done.
     #[serde(skip)]
-    asker: Asker,
+    pub(crate) asker: Asker,
     /// Whether that is to change mode or owner, so that its kernel knows.
     #[serde(skip)]
     access_asked: bool,
     #[serde(skip)]
-    notes: Vec<Note>,
+    pub(crate) notes: Vec<Note>,
 }
 
 /// What an inode showed before a change, as far as it matters.
@@ -248,26 +261,6 @@ impl Grants {
         }
     }
 
-    /// Whether an inode is kept for a kernel.
-    pub fn keeps(&self, file: FileId) -> bool {
-        !self.kept.is_empty() && self.kept.contains_key(&file)
-    }
-
-    /// Whether an inode without names is there for another session's kernel only.
-    pub fn hides(&self, file: FileId, inode: &Inode) -> bool {
-        inode.names == 0
-            && inode.opens.is_empty()
-            && self.kept.get(&file).is_some_and(|session| *session != self.asker.session)
-    }
-
-    /// What was kept for a session.
-    pub fn let_go(&mut self, session: Session) -> Vec<FileId> {
-        let kept: Vec<FileId> =
-            self.kept.iter().filter(|(_, keeper)| **keeper == session).map(|(file, _)| *file).collect();
-        self.kept.retain(|_, keeper| *keeper != session);
-        kept
-    }
-
     /// A look has seen this: what was told of it before must be heard before the answer is.
     fn seen(&mut self, recall: Recall) {
         if self.asker.watcher.is_some() || !self.asker.others.is_empty() {
@@ -315,6 +308,7 @@ impl Partition {
     ) -> Outcome<Answer> {
         let subject =
             if asker.watcher.is_none() && asker.others.is_empty() { Subject::Nothing } else { Subject::of(&command) };
+        self.meet(asker);
         self.grants.asker = asker;
         self.grants.access_asked = matches!(command, Command::Change { .. } | Command::SetXattr { .. });
         let mut outcome = self.apply(stamp, command, now);
@@ -335,31 +329,9 @@ impl Partition {
             granted.attributes = granted.attributes.without(watcher);
             granted.content = granted.content.without(watcher);
             granted.known = granted.known.without(watcher);
+            granted.astray = granted.astray.without(watcher);
         }
-    }
-
-    /// Keeps an inode that has lost its last name, when the kernel of the session that did it knows it.
-    pub(crate) fn keep_if_known(&mut self, file: FileId) {
-        let Asker { session, watcher: Some(watcher), .. } = self.grants.asker else { return };
-        if self.inodes.get(&file).is_some_and(|inode| inode.names == 0 && inode.granted.known.has(watcher)) {
-            self.grants.kept.insert(file, session);
-        }
-    }
-
-    /// The kernel of the session that asks knows the inode no more.
-    pub(crate) fn forgotten(&mut self, file: FileId) -> Answer {
-        let Asker { session, watcher, .. } = self.grants.asker;
-        if let (Some(watcher), Some(inode)) = (watcher, self.inodes.get_mut(&file)) {
-            inode.granted.known = inode.granted.known.without(watcher);
-        }
-        let kept = self.grants.kept.get(&file).is_some_and(|keeper| *keeper == session);
-        let gone = if kept {
-            self.grants.kept.remove(&file);
-            self.remove_if_unused(file)
-        } else {
-            None
-        };
-        Answer::Removed { gone }
+        self.grants.kept.ended(watcher);
     }
 
     fn grant(&mut self, subject: Subject, outcome: &mut Outcome<Answer>) {
@@ -423,9 +395,9 @@ impl Partition {
 
     /// What is done next was asked for by this session. When another one does it, its own kernel does not know either.
     pub(crate) fn done_for(&mut self, session: Session) {
-        let Asker { session: doer, watcher, others } = self.grants.asker;
+        let Asker { session: doer, watcher, others, pruning } = self.grants.asker;
         if let Some(own) = watcher.filter(|_| doer != session) {
-            self.grants.asker = Asker { session: doer, watcher: None, others: others.with(own) };
+            self.grants.asker = Asker { session: doer, watcher: None, others: others.with(own), pruning };
         }
     }
 

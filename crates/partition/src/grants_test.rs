@@ -11,35 +11,38 @@ use wire::{
 const ROOT: FileId = FileId::ROOT;
 
 /// A partition, and as many sessions that watch as are asked for: session 1 is watcher 0, and so on. Session 0 does not watch.
-struct Bench {
-    partition: Partition,
+pub struct Bench {
+    pub partition: Partition,
     watching: usize,
+    /// Those whose kernels can be told to let go.
+    pub pruning: Watchers,
     numbers: [u64; 4],
 }
 
-fn watcher(session: u64) -> Option<Watcher> {
+pub fn watcher(session: u64) -> Option<Watcher> {
     Watcher::new(usize::try_from(session).unwrap().checked_sub(1)?)
 }
 
-fn name(text: &str) -> Name {
+pub fn name(text: &str) -> Name {
     Name::new(text.as_bytes()).unwrap()
 }
 
 impl Bench {
-    fn new(watching: usize) -> Self {
+    pub fn new(watching: usize) -> Self {
         let partition =
             Partition::with_root(Settings::new(7, 8192), Owner::default(), 0o755, Timestamp { secs: 1, nanos: 0 });
-        Self { partition, watching, numbers: [0; 4] }
+        Self { partition, watching, pruning: Watchers::NONE, numbers: [0; 4] }
     }
 
     fn asker(&self, session: u64) -> Asker {
         let watcher = watcher(session);
         let all = (0..self.watching).filter_map(Watcher::new).fold(Watchers::NONE, Watchers::with);
-        Asker { session: Session(session), watcher, others: watcher.map_or(all, |own| all.without(own)) }
+        let others = watcher.map_or(all, |own| all.without(own));
+        Asker { session: Session(session), watcher, others, pruning: self.pruning }
     }
 
     /// Does a command for a session; the answer, and who is told what.
-    fn apply(&mut self, session: u64, command: Command) -> (Outcome<Answer>, Vec<(u64, Recall)>) {
+    pub fn apply(&mut self, session: u64, command: Command) -> (Outcome<Answer>, Vec<(u64, Recall)>) {
         let asker = self.asker(session);
         let number = &mut self.numbers[usize::try_from(session).unwrap()];
         *number += 1;
@@ -54,13 +57,13 @@ impl Bench {
         (answer, notes.iter().flat_map(told).collect())
     }
 
-    fn told(&mut self, session: u64, command: Command) -> Vec<(u64, Recall)> {
+    pub fn told(&mut self, session: u64, command: Command) -> Vec<(u64, Recall)> {
         let (answer, told) = self.apply(session, command);
         answer.unwrap();
         told
     }
 
-    fn create(&mut self, session: u64, text: &str) -> Attributes {
+    pub fn create(&mut self, session: u64, text: &str) -> Attributes {
         let inode = NewInode::new(NewKind::File, 0o644, Owner::default());
         let (parent, name) = (ROOT, name(text));
         let (answer, _) = self.apply(session, Command::Create { parent, name, inode, open: false, whole: Wish::No });
@@ -68,7 +71,7 @@ impl Bench {
         attributes
     }
 
-    fn stat(&mut self, session: u64, file: FileId) -> Attributes {
+    pub fn stat(&mut self, session: u64, file: FileId) -> Attributes {
         match self.apply(session, Command::Stat { file }).0 {
             Ok(Answer::Attributes(attributes)) => attributes,
             other => panic!("{other:?}"),
@@ -76,7 +79,7 @@ impl Bench {
     }
 }
 
-fn find(text: &str) -> Command {
+pub fn find(text: &str) -> Command {
     Command::Lookup { parent: ROOT, name: name(text) }
 }
 

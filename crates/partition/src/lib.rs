@@ -33,6 +33,7 @@ mod hasher;
 mod inode;
 mod intent;
 mod intents;
+mod kept;
 mod locks;
 mod moves;
 mod names;
@@ -57,6 +58,8 @@ mod grants_test;
 mod inode_test;
 #[cfg(test)]
 mod intent_test;
+#[cfg(test)]
+mod kept_test;
 #[cfg(test)]
 mod partition_test;
 #[cfg(test)]

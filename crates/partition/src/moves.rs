@@ -127,6 +127,7 @@ impl Partition {
             Ok(())
         });
         drop(moved); // it may be elsewhere
+        self.name_moved(file);
     }
 
     /// It has got another name, in another partition.
@@ -136,6 +137,7 @@ impl Partition {
             Ok(())
         });
         drop(touched); // it may be gone
+        self.name_moved(file);
         Answer::Done
     }
 }

@@ -162,7 +162,8 @@ impl Partition {
     }
 
     /// Adds an inode whose id was given before.
-    pub(crate) fn insert_inode(&mut self, file: FileId, inode: Inode) {
+    pub(crate) fn insert_inode(&mut self, file: FileId, mut inode: Inode) {
+        inode.granted.astray = self.grants.asker.others;
         self.bytes += inode.weight();
         self.inodes.insert(file, Box::new(inode));
     }

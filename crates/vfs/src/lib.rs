@@ -46,6 +46,8 @@ mod crash_test;
 #[cfg(test)]
 mod grants_test;
 #[cfg(test)]
+mod kept_test;
+#[cfg(test)]
 mod kernel_twin;
 #[cfg(test)]
 mod like_tmpfs_test;

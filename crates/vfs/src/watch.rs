@@ -25,6 +25,13 @@ impl Vfs {
         async move { client.watch(&hear) }
     }
 
+    /// The kernel of this session can be made to let go of an inode that nobody uses. From now on a removed inode that it knows
+    /// stays for it, so that an open on its way still finds it; `hear` is told [`Recall::Removed`](wire::Recall::Removed), and
+    /// [`Self::forgotten`] must follow. Before the kernel asks for anything.
+    pub fn prunes(&self) {
+        self.client.prunes();
+    }
+
     /// The kernel of this session knows the inode no more: one that was removed meanwhile goes now.
     pub fn forgotten(&self, file: FileId) -> impl Future<Output = Outcome<()>> + Send + use<> {
         let client = self.client.clone();

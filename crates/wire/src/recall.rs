@@ -12,4 +12,6 @@ pub enum Recall {
     Bytes(FileId),
     /// Names of a directory: those that are there, and those that are not.
     Names(FileId),
+    /// An inode whose last name is gone. It stays for whoever is told so, until that one says that its kernel knows it no more.
+    Removed(FileId),
 }

@@ -1,0 +1,255 @@
+//! Promises of what is kept for kernels when its last name is gone.
+
+use crate::{
+    Partition, Watchers,
+    grants_test::{Bench, find, name, watcher},
+};
+use placement::FileId;
+use std::collections::{BTreeMap, BTreeSet};
+use wire::{
+    Answer, Command, Intent, NewInode, NewKind, OpenFlags, Owner, Part, Recall, RenameFrom, RenameMode, RenameTo,
+    Session, Wish,
+};
+
+const ROOT: FileId = FileId::ROOT;
+
+/// `watching` sessions, of which these have kernels that can be told to let go.
+fn bench(watching: usize, pruning: &[u64]) -> Bench {
+    let pruning = pruning.iter().filter_map(|session| watcher(*session)).fold(Watchers::NONE, Watchers::with);
+    let mut bench = Bench::new(watching);
+    bench.pruning = pruning;
+    bench
+}
+
+fn unlink(text: &str) -> Command {
+    Command::Unlink { parent: ROOT, name: name(text) }
+}
+
+fn rename(from: &str, to: &str) -> Command {
+    let (from, to) = (RenameFrom { parent: ROOT, name: name(from) }, RenameTo { parent: ROOT, name: name(to) });
+    Command::Rename { from, to, mode: RenameMode::Replace }
+}
+
+fn link(file: FileId, text: &str) -> Command {
+    Command::Link { file, parent: ROOT, name: name(text) }
+}
+
+fn is_there(bench: &mut Bench, session: u64, file: FileId) -> bool {
+    bench.apply(session, Command::Stat { file }).0.is_ok()
+}
+
+/// Who is told that something is removed.
+fn told_removed(bench: &mut Bench, session: u64, command: Command) -> Vec<u64> {
+    let told = bench.told(session, command);
+    told.into_iter().filter(|(_, recall)| matches!(recall, Recall::Removed(_))).map(|(session, _)| session).collect()
+}
+
+#[test]
+fn what_loses_its_last_name_stays_for_every_kernel_that_knows_it_until_each_has_forgotten_it() {
+    let mut bench = bench(3, &[1, 2, 3]);
+    let file = bench.create(1, "f").file;
+    bench.stat(2, file);
+    let files = bench.partition.files();
+    assert_eq!(told_removed(&mut bench, 1, unlink("f")), [2], "the remover drops the name by itself");
+    assert!(is_there(&mut bench, 1, file) && is_there(&mut bench, 2, file));
+    assert!(!is_there(&mut bench, 3, file) && !is_there(&mut bench, 0, file), "they did not know it");
+    bench.told(3, Command::Forgotten { file });
+    bench.told(2, Command::Forgotten { file });
+    assert!(is_there(&mut bench, 1, file) && !is_there(&mut bench, 2, file));
+    bench.told(1, Command::Forgotten { file });
+    assert_eq!(bench.partition.files(), files - 1);
+}
+
+#[test]
+fn nothing_stays_for_a_kernel_that_cannot_be_told_to_let_go_but_what_it_removed_itself() {
+    let mut bench = bench(2, &[]);
+    for (remover, kept) in [(1, true), (2, false), (0, false)] {
+        let file = bench.create(1, "f").file;
+        let files = bench.partition.files();
+        assert!(told_removed(&mut bench, remover, unlink("f")).is_empty());
+        assert_eq!((is_there(&mut bench, 1, file), bench.partition.files() == files), (kept, kept));
+        bench.told(1, Command::Forgotten { file });
+    }
+}
+
+#[test]
+fn whoever_may_believe_other_names_than_there_are_is_told_of_its_own_removal_too() {
+    type Move = fn(&mut Bench, FileId);
+    let moves: [Move; 3] = [
+        |bench, _| drop(bench.told(2, rename("f", "last"))),
+        |bench, file| {
+            bench.told(2, link(file, "last"));
+            bench.told(2, unlink("f"));
+        },
+        |bench, file| {
+            bench.told(1, rename("f", "last"));
+            bench.told(2, Command::Touch { file });
+        },
+    ];
+    for moved in moves {
+        let mut bench = bench(2, &[1, 2]);
+        let file = bench.create(1, "f").file;
+        moved(&mut bench, file);
+        assert!(told_removed(&mut bench, 1, unlink("last")).contains(&1));
+    }
+    let mut bench = bench(2, &[1, 2]);
+    bench.create(2, "g");
+    bench.apply(1, find("g")).0.unwrap();
+    assert_eq!(told_removed(&mut bench, 1, unlink("g")), [1, 2], "another has made it");
+    bench.create(1, "f");
+    bench.told(1, rename("f", "last"));
+    assert!(told_removed(&mut bench, 1, unlink("last")).is_empty(), "it has moved the name itself");
+}
+
+#[test]
+fn what_is_replaced_or_a_directory_stays_like_what_is_unlinked() {
+    let mut bench = bench(2, &[1, 2]);
+    let replaced = bench.create(1, "f").file;
+    bench.create(2, "g");
+    assert_eq!(told_removed(&mut bench, 2, rename("g", "f")), [1]);
+    assert!(is_there(&mut bench, 1, replaced));
+    let inode = NewInode::new(NewKind::Directory, 0o755, Owner::default());
+    bench.told(1, Command::Create { parent: ROOT, name: name("d"), inode, open: false, whole: Wish::No });
+    let Ok(Answer::Found { file: directory, .. }) = bench.apply(1, find("d")).0 else { panic!() };
+    assert_eq!(told_removed(&mut bench, 2, Command::RemoveDirectory { parent: ROOT, name: name("d") }), [1]);
+    assert!(is_there(&mut bench, 1, directory));
+}
+
+#[test]
+fn whoever_settles_anothers_removal_and_who_asked_for_it_both_find_what_their_kernels_know() {
+    for settler in [1, 2, 3] {
+        let mut bench = bench(3, &[1, 2, 3]);
+        let file = bench.create(1, "f").file;
+        bench.stat(2, file);
+        let intent = Intent { number: 1, session: Session(1), coordinator: ROOT.partition() };
+        bench.told(1, Command::Prepare { intent, parts: vec![Part::Unname { file }] });
+        let told = told_removed(&mut bench, settler, Command::Settle { intent, commit: true });
+        assert_eq!(told, if settler == 1 { vec![2] } else { vec![1, 2] });
+        assert!(is_there(&mut bench, 1, file) && is_there(&mut bench, 2, file) && !is_there(&mut bench, 3, file));
+        bench.told(1, Command::Forgotten { file });
+        bench.told(2, Command::Forgotten { file });
+        assert_eq!(bench.partition.files(), 1);
+    }
+}
+
+#[test]
+fn what_is_kept_lives_on_in_a_snapshot_and_goes_with_the_last_session_it_was_kept_for() {
+    let mut bench = bench(2, &[1, 2]);
+    let file = bench.create(1, "f").file;
+    bench.stat(2, file);
+    bench.told(0, unlink("f"));
+    let snapshot = serde_json::to_string(&bench.partition).unwrap();
+    bench.partition = serde_json::from_str(&snapshot).unwrap();
+    bench.told(0, Command::CloseSession { session: Session(1) });
+    bench.partition.watcher_ended(watcher(1).unwrap());
+    assert!(!is_there(&mut bench, 1, file) && is_there(&mut bench, 2, file));
+    bench.told(2, Command::CloseSession { session: Session(2) });
+    assert_eq!(bench.partition.files(), 1);
+}
+
+#[test]
+fn nothing_is_kept_for_a_session_that_is_ending() {
+    let mut bench = bench(2, &[1, 2]);
+    let file = bench.create(2, "f").file;
+    bench.told(1, Command::CloseSession { session: Session(1) });
+    bench.stat(1, file);
+    bench.told(0, unlink("f"));
+    bench.told(2, Command::Forgotten { file });
+    assert_eq!(bench.partition.files(), 1);
+}
+
+/// What one kernel knows.
+#[derive(Default)]
+struct Kernel {
+    known: BTreeSet<FileId>,
+    /// How often it has each open.
+    open: BTreeMap<FileId, u32>,
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+}
+
+/// A random command of a session, and what its kernel learns by that.
+fn step(bench: &mut Bench, kernels: &mut [Kernel], random: &mut Random) {
+    let texts = ["a", "b", "c"];
+    let mut text = || texts[usize::try_from(random.below(3)).unwrap()];
+    let (one, other) = (text(), text());
+    let session = 1 + random.below(3);
+    let kernel = &mut kernels[usize::try_from(session).unwrap() - 1];
+    let some = kernel.known.iter().nth(usize::try_from(random.below(4)).unwrap()).copied();
+    let inode = NewInode::new(NewKind::File, 0o644, Owner::default());
+    let (parent, flags) = (ROOT, OpenFlags::READ);
+    let command = match (random.below(9), some) {
+        (0, _) => Command::Create { parent, name: name(one), inode, open: false, whole: Wish::No },
+        (1 | 2, _) => find(one),
+        (3, _) => unlink(one),
+        (4, _) => rename(one, other),
+        (5, Some(file)) => link(file, one),
+        (6, Some(file)) => Command::Open { file, flags, whole: Wish::No },
+        (7, Some(file)) if kernel.open.contains_key(&file) => Command::Close { file },
+        (8, Some(file)) if !kernel.open.contains_key(&file) => Command::Forgotten { file },
+        _ => return,
+    };
+    let (asked, (answer, told)) = (command.clone(), bench.apply(session, command));
+    match (asked, answer) {
+        (Command::Create { .. }, Ok(Answer::Opened { attributes, .. })) => drop(kernel.known.insert(attributes.file)),
+        (Command::Lookup { .. }, Ok(Answer::Found { file, .. })) => drop(kernel.known.insert(file)),
+        (Command::Open { file, .. }, opened) => {
+            opened.expect("what a kernel knows can be opened");
+            *kernel.open.entry(file).or_default() += 1;
+        }
+        (Command::Close { file }, _) => {
+            let count = kernel.open.get_mut(&file).unwrap();
+            *count -= 1;
+            if *count == 0 {
+                kernel.open.remove(&file);
+            }
+        }
+        (Command::Forgotten { file }, _) => drop(kernel.known.remove(&file)),
+        _ => {}
+    }
+    for (watching, recall) in told {
+        let known = &kernels[usize::try_from(watching).unwrap() - 1].known;
+        assert!(!matches!(recall, Recall::Removed(file) if !known.contains(&file)), "it knows it not: {recall:?}");
+    }
+}
+
+fn unnamed(partition: &Partition) -> usize {
+    partition.inodes.values().filter(|inode| inode.names == 0).count()
+}
+
+#[test]
+fn whatever_kernels_do_each_finds_what_it_knows_and_when_all_have_forgotten_nothing_without_a_name_is_left() {
+    let mut kept_once = 0;
+    for seed in 0..300 {
+        let (mut bench, mut random) = (bench(3, &[1, 2, 3]), Random(seed));
+        let mut kernels = [Kernel::default(), Kernel::default(), Kernel::default()];
+        for _ in 0..120 {
+            step(&mut bench, &mut kernels, &mut random);
+            for (session, kernel) in (1..).zip(&kernels) {
+                for file in &kernel.known {
+                    assert!(is_there(&mut bench, session, *file), "seed {seed}: {file} for {session}");
+                }
+            }
+        }
+        kept_once += unnamed(&bench.partition);
+        for (session, kernel) in (1..).zip(kernels) {
+            if random.below(4) == 0 {
+                bench.told(session, Command::CloseSession { session: Session(session) });
+                continue;
+            }
+            for (file, count) in kernel.open {
+                (0..count).for_each(|_| drop(bench.told(session, Command::Close { file })));
+            }
+            kernel.known.iter().for_each(|file| drop(bench.told(session, Command::Forgotten { file: *file })));
+        }
+        assert_eq!(unnamed(&bench.partition), 0, "seed {seed}");
+    }
+    assert!(kept_once > 100, "{kept_once}: else nothing was tried");
+}

@@ -1,0 +1,286 @@
+//! Removed inodes and the kernels that know them, their messages mixed at every step by a seed: what a kernel was told of it can use
+//! until it lets go, and when all have let go nothing is left.
+
+use crate::{Vfs, linear_test::EAGER, pool_test::*};
+use client::{InProcess, twin::Stepped};
+use node::{Node, Settings};
+use parking_lot::Mutex;
+use placement::FileId;
+use std::{
+    collections::BTreeMap,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    thread,
+    time::Duration,
+};
+use store::Model;
+use wire::{Kind, OpenFlags, Recall, Refusal, RenameMode};
+
+/// No call takes more polls; one that does never ends.
+const POLLS_MAX: u32 = 2_000_000;
+const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+const DIRECTORIES: usize = 3;
+
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % end
+    }
+
+    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())]
+    }
+}
+
+/// What one kernel was told of, and has not given back. Without a kind it may be gone: a directory that others can remove before its
+/// maker is told of it.
+type Known = Arc<Mutex<BTreeMap<FileId, Option<Kind>>>>;
+
+struct Kernel {
+    vfs: Vfs,
+    known: Known,
+    /// What it heard to be removed.
+    heard: Arc<Mutex<Vec<FileId>>>,
+}
+
+/// A request that is under way.
+struct Task {
+    kernel: usize,
+    number: u64,
+    future: Pin<Box<dyn Future<Output = ()>>>,
+}
+
+struct World {
+    node: Arc<Node>,
+    truth: Vfs,
+    /// Inodes of the root, which may be split.
+    files: u64,
+    kernels: Vec<Kernel>,
+    directories: Vec<FileId>,
+    tasks: Vec<Task>,
+    begun: u64,
+    /// What a kernel shall let go of when all is through that it had begun before.
+    removed: Vec<(usize, u64, FileId)>,
+    dice: Dice,
+}
+
+fn now<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    for _ in 0..POLLS_MAX {
+        if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return done;
+        }
+        thread::yield_now();
+    }
+    panic!("it never ends");
+}
+
+impl World {
+    fn new(seed: u64, split_entries: u32) -> Self {
+        let settings = Settings {
+            partitions: 16,
+            stripe_bytes: STRIPE,
+            space_wait: Duration::ZERO,
+            owner: OWNER,
+            split_entries,
+            ..Settings::default()
+        };
+        let node = node::embedded(settings, Arc::new(Model::new(64 << 20, STRIPE)));
+        let truth = now(over(direct(&node), EAGER));
+        let directories = NAMES[..DIRECTORIES]
+            .iter()
+            .map(|name| now(truth.make_directory(FileId::ROOT, name.as_bytes(), 0o755, OWNER)));
+        let directories: Vec<FileId> = directories.map(|made| made.unwrap().file).collect();
+        let kernels = (0..3).map(|_| Kernel::of(&node)).collect();
+        let (files, tasks, removed) = (node.usage().files - DIRECTORIES as u64, Vec::new(), Vec::new());
+        Self { node, truth, files, kernels, directories, tasks, begun: 0, removed, dice: Dice(seed) }
+    }
+
+    fn begin(&mut self, kernel: usize, future: impl Future<Output = ()> + 'static) {
+        self.begun += 1;
+        self.tasks.push(Task { kernel, number: self.begun, future: Box::pin(future) });
+    }
+
+    /// One random thing: something new, or a step of what is under way.
+    fn step(&mut self) {
+        let kernel = self.dice.below(self.kernels.len());
+        if self.tasks.len() < 8 && self.dice.below(4) == 0 {
+            self.begin_some(kernel);
+        } else if !self.tasks.is_empty() {
+            let at = self.dice.below(self.tasks.len());
+            self.poll(at);
+        }
+        self.let_go();
+    }
+
+    fn poll(&mut self, at: usize) {
+        if self.tasks[at].future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+            drop(self.tasks.swap_remove(at));
+        }
+    }
+
+    fn begin_some(&mut self, kernel: usize) {
+        let mut place = || (self.dice.pick(&self.directories), self.dice.pick(&NAMES));
+        let ((one, name), (other, target)) = (place(), place());
+        let verb = self.dice.below(11);
+        let Kernel { vfs, known, .. } = &self.kernels[kernel];
+        let (vfs, known) = (vfs.clone(), known.clone());
+        // What it is to let go of it begins nothing with.
+        let is_going = |file: &FileId| self.removed.iter().any(|(who, _, gone)| (*who, gone) == (kernel, file));
+        let some: Vec<(FileId, Kind)> = known
+            .lock()
+            .iter()
+            .filter(|(file, _)| !is_going(file))
+            .filter_map(|(file, kind)| Some((*file, (*kind)?)))
+            .collect();
+        let some = (!some.is_empty()).then(|| some[self.dice.below(some.len())]);
+        match (verb, some) {
+            (0 | 1, _) => self.begin(kernel, async move {
+                if let Ok(made) = vfs.make_node(one, name.as_bytes(), Kind::File, 0o644, OWNER).await {
+                    known.lock().insert(made.file, Some(made.kind));
+                }
+            }),
+            (2, _) => self.begin(kernel, async move {
+                if let Ok(made) = vfs.make_directory(one, name.as_bytes(), 0o755, OWNER).await {
+                    known.lock().insert(made.file, None);
+                }
+            }),
+            (3, _) => self.begin(kernel, async move {
+                if let Err(Refusal::IsDirectory(_)) = vfs.unlink(one, name.as_bytes()).await {
+                    drop(vfs.remove_directory(one, name.as_bytes()).await);
+                }
+            }),
+            (4 | 5, _) => self.begin(kernel, async move {
+                drop(vfs.rename(from(one, name), to(other, target), RenameMode::Replace).await);
+            }),
+            (6, Some((file, _))) => self.begin(kernel, async move {
+                drop(vfs.link(file, one, name.as_bytes()).await);
+            }),
+            (7, Some((file, kind))) => self.begin(kernel, async move { use_it(&vfs, file, kind).await }),
+            _ => self.begin(kernel, async move {
+                if let Ok(found) = vfs.lookup(one, name.as_bytes()).await {
+                    known.lock().insert(found.file, Some(found.kind));
+                    use_it(&vfs, found.file, found.kind).await;
+                }
+            }),
+        }
+    }
+
+    /// Kernels let go of what they heard is removed, when nothing is under way any more that may tell them of it again.
+    fn let_go(&mut self) {
+        for (number, kernel) in self.kernels.iter().enumerate() {
+            let heard = std::mem::take(&mut *kernel.heard.lock());
+            self.removed.extend(heard.into_iter().map(|file| (number, self.begun, file)));
+        }
+        let is_free = |(kernel, begun, _): &(usize, u64, FileId)| {
+            !self.tasks.iter().any(|task| task.kernel == *kernel && task.number <= *begun)
+        };
+        let (free, removed) = std::mem::take(&mut self.removed).into_iter().partition(is_free);
+        self.removed = removed;
+        let free: Vec<_> = free;
+        for (kernel, _, file) in free {
+            self.forget(kernel, file);
+        }
+    }
+
+    fn forget(&mut self, kernel: usize, file: FileId) {
+        self.kernels[kernel].known.lock().remove(&file);
+        let vfs = self.kernels[kernel].vfs.clone();
+        self.begin(kernel, async move { vfs.forgotten(file).await.unwrap() });
+    }
+
+    fn finish(&mut self) {
+        for _ in 0..POLLS_MAX {
+            self.let_go();
+            if self.tasks.is_empty() && self.removed.is_empty() {
+                return;
+            }
+            if !self.tasks.is_empty() {
+                self.poll(0);
+            }
+            thread::yield_now();
+        }
+        panic!("it never ends");
+    }
+
+    /// Removes all that has a name, and has the kernels forget the rest.
+    fn end(&mut self) {
+        self.finish();
+        now(clear(self.truth.clone(), FileId::ROOT));
+        self.finish();
+        for kernel in 0..self.kernels.len() {
+            let known: Vec<FileId> = self.kernels[kernel].known.lock().keys().copied().collect();
+            for file in known {
+                self.forget(kernel, file);
+            }
+        }
+        self.finish();
+        let left = self.node.usage();
+        // What is told to threads may be heard a moment later.
+        for _ in 0..POLLS_MAX {
+            if self.node.usage().files == self.files {
+                return;
+            }
+            thread::yield_now();
+            self.finish();
+        }
+        panic!("inodes are left: {left:?}");
+    }
+}
+
+impl Kernel {
+    fn of(node: &Arc<Node>) -> Self {
+        let vfs = now(over(Stepped::new(InProcess(node.clone())), EAGER));
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let ear = heard.clone();
+        let hear = move |recalls: &[Recall]| {
+            let removed = recalls.iter().filter_map(|recall| match recall {
+                Recall::Removed(file) => Some(*file),
+                _ => None,
+            });
+            ear.lock().extend(removed);
+        };
+        now(vfs.watch(Arc::new(hear))).unwrap();
+        vfs.prunes();
+        Self { vfs, known: Known::default(), heard }
+    }
+}
+
+/// What a kernel does with an inode that it was told of.
+async fn use_it(vfs: &Vfs, file: FileId, kind: Kind) {
+    vfs.stat(file).await.expect("it was told of this, and has not let go of it");
+    if kind == Kind::File {
+        let handle = vfs.open(file, OpenFlags::READ).await.expect("as before");
+        vfs.close(handle).await.unwrap();
+    }
+}
+
+/// Removes all that is in a directory.
+fn clear(vfs: Vfs, directory: FileId) -> Pin<Box<dyn Future<Output = ()>>> {
+    Box::pin(async move {
+        for entry in all(&vfs, directory).await {
+            if entry.kind == Kind::Directory {
+                clear(vfs.clone(), entry.file).await;
+                vfs.remove_directory(directory, entry.name.as_bytes()).await.unwrap();
+            } else {
+                vfs.unlink(directory, entry.name.as_bytes()).await.unwrap();
+            }
+        }
+    })
+}
+
+#[test]
+fn what_a_kernel_was_told_of_it_can_use_until_it_lets_go_and_then_nothing_is_left() {
+    for (seeds, split) in [(0..60, 4096), (100..130, 2)] {
+        for seed in seeds {
+            let mut world = World::new(seed, split);
+            for _ in 0..1200 {
+                world.step();
+            }
+            world.end();
+        }
+    }
+}
