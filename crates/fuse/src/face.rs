@@ -147,8 +147,10 @@ impl Face {
     /// Answers with an entry that the kernel may keep.
     fn entry(&self) -> impl FnOnce(Reply, Attributes) + Send + use<> {
         let (known, manners) = (Arc::clone(&self.known), self.manners);
+        let look = known.looks();
         move |reply, found| {
             known.gained(found.file);
+            drop(look);
             if !reply.entry(&manners.entry(&found)) {
                 known.lost(found.file, 1);
             }

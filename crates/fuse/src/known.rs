@@ -12,9 +12,10 @@ use vfs::{Handle, Vfs};
 use wire::OpenFlags;
 
 use crate::{
-    lookups::Lookups,
+    lookups::{Look, Looks, Lookups},
     opens::{Opens, Way},
     park::Parking,
+    removed::{Due, Removed},
     through::{Held, Through},
 };
 
@@ -46,9 +47,11 @@ pub(crate) struct Ordinary {
 pub(crate) struct Known {
     ordinary: Ordinary,
     lookups: Lookups,
+    looks: Looks,
     opens: Mutex<Opens<Arc<Held>>>,
     through: Through,
     listings: Mutex<Listings>,
+    removed: Removed,
     notifier: Notifier,
     vfs: Vfs,
     parking: Arc<Parking>,
@@ -66,9 +69,11 @@ impl Known {
         Self {
             ordinary,
             lookups: Lookups::default(),
+            looks: Looks::default(),
             opens: Mutex::default(),
             through,
             listings: Mutex::default(),
+            removed: Removed::default(),
             notifier,
             vfs,
             parking,
@@ -108,6 +113,11 @@ impl Known {
         listings.listed.take().is_some_and(|at| at.elapsed() < LISTED_LATELY)
     }
 
+    /// The pool is about to be asked what the kernel may be told of; until that is dropped, at the earliest when it was told.
+    pub(crate) fn looks(&self) -> Look {
+        self.looks.begin()
+    }
+
     /// The kernel is about to be told of `file` once more.
     pub(crate) fn gained(&self, file: FileId) {
         self.lookups.gained(file);
@@ -117,7 +127,36 @@ impl Known {
     pub(crate) fn lost(&self, file: FileId, lookups: u64) {
         if self.lookups.lost(file, lookups) {
             self.opens.lock().forgotten(file);
-            self.parking.run("forget", self.vfs.forgotten(file));
+            if !self.removed.given_back(file, self.looks.under_way()) {
+                self.parking.run("forget", self.vfs.forgotten(file));
+            }
+        }
+    }
+
+    /// From now on the kernel is made to let go of what [`Self::was_removed`]; says whether that can be.
+    pub(crate) fn lets_go(self: &Arc<Self>) -> bool {
+        let started = self.removed.start(self);
+        if let Err(error) = &started {
+            tracing::warn!("names that other mounts remove may be stale for a moment: no thread: {error}");
+        }
+        started.is_ok()
+    }
+
+    /// Others removed `file`: the kernel shall know it no more.
+    pub(crate) fn was_removed(&self, file: FileId) {
+        // In this order: what is not known now may be told by what is under way then, and by nothing else.
+        let under_way = self.looks.under_way();
+        self.removed.note(file, under_way);
+    }
+
+    /// Makes the kernel let go of what is due.
+    pub(crate) fn let_go(&self, due: &Due) {
+        let inodes: Vec<u64> = due.prune.iter().map(|file| file.0).collect();
+        if let Err(error) = self.notifier.prune(&inodes) {
+            tracing::debug!("{} inodes are not let go of: {error}", inodes.len());
+        }
+        for file in &due.gone {
+            self.parking.run("forget", self.vfs.forgotten(*file));
         }
     }
 
@@ -142,6 +181,7 @@ impl Known {
         let held = self.opens.lock().leave(file);
         // Closing a backing is a system call: not under the lock. Before the pool closes the file: a pinned one stays whole.
         drop(held);
+        self.removed.closed(file);
     }
 
     /// The kernel was not told of an open after all.

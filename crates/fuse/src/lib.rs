@@ -4,7 +4,7 @@
 //!   programs -> kernel -> face -> vfs        face.rs and face/: one operation, one call
 //!                 |        | waits? park.rs  errno.rs: refusals to errno
 //!                 |        | passed through? opens.rs (which way), through.rs (to which file)
-//!                 \-- what it keeps: manners.rs (for how long), known.rs (what it was told), recall.rs (forget!)
+//!                 \-- what it keeps: manners.rs (for how long), known.rs (what it was told), recall.rs (forget!), removed.rs (let go!)
 //!   Mount: attached ... detached             mount.rs, attach.rs, point.rs
 //!   RuntimeDir: who runs, what the dead left runtime.rs, owner.rs, sweep.rs
 //! ```
@@ -33,6 +33,7 @@ mod owner;
 mod park;
 mod point;
 mod recall;
+mod removed;
 mod runtime;
 mod session;
 mod sweep;

@@ -2,7 +2,10 @@
 //!
 //! Counted before the answer is sent, so a count is never behind the kernel's own.
 
-use std::collections::{HashMap, hash_map::Entry};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::{Arc, Weak},
+};
 
 use parking_lot::Mutex;
 use placement::FileId;
@@ -14,6 +17,50 @@ const SHARDS: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Lookups {
     shards: Box<[Mutex<HashMap<FileId, u64>>]>,
+}
+
+/// A request that may tell the kernel of inodes; under way as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Look(#[expect(dead_code, reason = "it counts by being there")] Arc<()>);
+
+/// Looks that are under way, by when they began.
+#[derive(Debug, Default)]
+pub(crate) struct Looks(Mutex<Generations>);
+
+/// A generation is over with its last look.
+#[derive(Debug, Default)]
+struct Generations {
+    current: Arc<()>,
+    earlier: Vec<Weak<()>>,
+}
+
+/// Those that were under way at one moment.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct UnderWay(Vec<Weak<()>>);
+
+impl Looks {
+    /// One begins: before the pool is asked.
+    pub(crate) fn begin(&self) -> Look {
+        Look(Arc::clone(&self.0.lock().current))
+    }
+
+    /// Those that are under way now.
+    pub(crate) fn under_way(&self) -> UnderWay {
+        let mut generations = self.0.lock();
+        generations.earlier.retain(|earlier| earlier.strong_count() > 0);
+        if Arc::strong_count(&generations.current) > 1 {
+            let ended = std::mem::take(&mut generations.current);
+            generations.earlier.push(Arc::downgrade(&ended));
+        }
+        UnderWay(generations.earlier.clone())
+    }
+}
+
+impl UnderWay {
+    /// Whether all have ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.iter().all(|look| look.strong_count() == 0)
+    }
 }
 
 impl Default for Lookups {
@@ -55,6 +102,21 @@ impl Lookups {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn looks_are_waited_for_until_those_have_ended_that_were_under_way() {
+        let looks = Looks::default();
+        assert!(looks.under_way().is_over());
+        let (one, other) = (looks.begin(), looks.begin());
+        let before = looks.under_way();
+        let later = looks.begin();
+        drop(one);
+        assert!(!before.is_over() && !looks.under_way().is_over());
+        drop(other);
+        assert!(before.is_over() && !looks.under_way().is_over(), "the later one is none of them");
+        drop(later);
+        assert!(looks.under_way().is_over() && looks.0.lock().earlier.len() <= 1);
+    }
 
     #[test]
     fn an_inode_is_known_until_every_lookup_is_given_back() {

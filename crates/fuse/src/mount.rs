@@ -135,13 +135,10 @@ impl Mount {
             Arc::new(Face {
                 vfs: parts.own.vfs.clone(),
                 manners: Manners { keeps: parts.own.keeps, pool_locks: options.pool_locks },
-                known: parts.own.hears(Known::new(
-                    ordinary,
-                    through,
-                    notifier,
-                    parts.own.vfs.clone(),
-                    Arc::clone(parts.parking),
-                )),
+                known: parts.own.hears(
+                    Known::new(ordinary, through, notifier, parts.own.vfs.clone(), Arc::clone(parts.parking)),
+                    granted.pruning,
+                ),
                 parking: Arc::clone(parts.parking),
                 buffers: Buffers::default(),
                 counters: Arc::clone(parts.counters),

@@ -37,6 +37,7 @@ pub(crate) fn hear(known: &Arc<Known>, recalls: &[Recall]) {
             Recall::Bytes(file) => until_known(known, file, || notifier.drop_bytes(file.0, 0, 0)),
             // Its listing is kept like the bytes of a file.
             Recall::Names(directory) => until_known(known, directory, || notifier.drop_bytes(directory.0, 0, 0)),
+            Recall::Removed(file) => known.was_removed(file),
         }
     }
     if names {

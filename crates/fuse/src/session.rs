@@ -46,8 +46,12 @@ impl OwnSession {
         Ok(Self { vfs, keeps, known })
     }
 
-    /// From now on `known` is told what to forget.
-    pub(crate) fn hears(&self, known: Known) -> Arc<Known> {
-        Arc::clone(self.known.get_or_init(|| Arc::new(known)))
+    /// From now on `known` is told what to forget; and what others removed, where its kernel can be made to let go of that.
+    pub(crate) fn hears(&self, known: Known, pruning: bool) -> Arc<Known> {
+        let known = Arc::clone(self.known.get_or_init(|| Arc::new(known)));
+        if pruning && self.keeps == Keeps::UntilRecalled && known.lets_go() {
+            self.vfs.prunes();
+        }
+        known
     }
 }

@@ -83,10 +83,12 @@ impl Face {
     /// Answers with a file that was made and opened.
     fn created(&self, flags: OpenFlags) -> impl FnOnce(Reply, (wire::Attributes, Handle)) + Send + use<> {
         let (known, manners) = (Arc::clone(&self.known), self.manners);
+        let look = known.looks();
         move |reply, (mut found, handle)| {
             let opened = known.enter(found.file, handle, flags);
             found.lasting &= opened.backing.is_none() || !can_map(flags);
             known.gained(found.file);
+            drop(look);
             if !reply.created(&manners.entry(&found), opened) {
                 known.undo(found.file, handle);
                 known.lost(found.file, 1);

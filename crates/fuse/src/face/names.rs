@@ -53,9 +53,7 @@ impl Face {
                 let to = (translate::file(new_parent), new_name);
                 self.rename(&Rename { from: (parent, name), to, flags }, reply);
             }
-            Operation::Link { inode, new_name } => {
-                self.serve("link", vfs.link(translate::file(inode), parent, new_name), reply, self.entry());
-            }
+            Operation::Link { inode, new_name } => self.link(translate::file(inode), (parent, new_name), reply),
             Operation::Readdir { offset, size, plus, .. } => self.readdir(parent, offset, size, plus, reply),
             _ => unreachable!("only operations on names come here"),
         }
@@ -80,6 +78,20 @@ impl Face {
         });
     }
 
+    /// A file that is there but for its names gets none any more, as on a local file system: looking it up anew would not help.
+    fn link(&self, file: FileId, (parent, name): (FileId, &[u8]), reply: Reply) {
+        let (linked, vfs) = (self.vfs.link(file, parent, name), self.vfs.clone());
+        let linked = async move {
+            match linked.await {
+                Err(Refusal::NotFound(Object::File(gone))) if gone == file && vfs.stat(file).await.is_ok() => {
+                    Err(Refusal::NotFound(Object::Text(format!("a name of file {file}"))))
+                }
+                linked => linked,
+            }
+        };
+        self.serve("link", linked, reply, self.entry());
+    }
+
     fn rename(&self, rename: &Rename<'_>, reply: Reply) {
         match rename.words() {
             Ok((from, to, mode)) => self.complete("rename", self.vfs.rename(from, to, mode), reply),
@@ -93,8 +105,10 @@ impl Face {
             let lasting = self.known.lists();
             let piece = listing::full(self.vfs.clone(), directory, offset);
             let (known, manners) = (Arc::clone(&self.known), self.manners);
+            let look = known.looks();
             self.serve("readdir", piece, reply, move |reply, piece| {
                 listing::send_full(reply, &piece, (size, lasting), &manners, &known);
+                drop(look);
             });
         } else {
             let piece = listing::plain(self.vfs.clone(), directory, offset);

@@ -27,6 +27,24 @@ macro_rules! needs_fuse {
 }
 pub(crate) use needs_fuse;
 
+/// Skips a test where the kernel cannot be made to let go of what another mount removed.
+macro_rules! needs_letting_go {
+    () => {
+        if !lets_go() {
+            println!("skipped: this needs Linux 6.18");
+            return;
+        }
+    };
+}
+pub(crate) use needs_letting_go;
+
+/// Whether the kernel can be made to let go of what another mount removed: from Linux 6.18 on.
+pub fn lets_go() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(|end: char| !end.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (6, 18)
+}
+
 /// Makes two tests of each body: one on each path.
 macro_rules! both_ways {
     ($($name:ident)*) => {
