@@ -9,20 +9,14 @@ import hashlib
 import os
 import random
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
-
-T = TypeVar("T")
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 NOREPLACE, EXCHANGE = 1, 2
 TOKENS, BOXES = 12, 3
 RECORD = 64
 # What a race may lose by; anything else is a fault.
-# What another mount replaces at that very moment may be stale, and is found by looking again; so often in a row is a fault.
-LOOKS_MAX = 100
 EXPECTED = {errno.ENOENT, errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.ELOOP}
 
 
@@ -60,16 +54,6 @@ class Racer:
     def folder(self) -> Path:
         """The shared folder, through one of the mounts."""
         return self.numbers.choice(self.mounts) / "shared"
-
-    def looked_up(self, look: Callable[[], T]) -> T:
-        """What comes of a look at a name that another mount may be replacing."""
-        for _ in range(LOOKS_MAX if len(self.mounts) > 1 else 0):
-            try:
-                return look()
-            except OSError as error:
-                if error.errno != errno.ESTALE:
-                    raise
-        return look()
 
     def append(self) -> None:
         """Records of all are in the log once, and each one's own in order."""
@@ -121,7 +105,7 @@ class Racer:
 
     def read_whole(self) -> None:
         """The reader's side."""
-        data = self.looked_up((self.folder / "whole").read_bytes)
+        data = (self.folder / "whole").read_bytes()
         assert hashlib.sha256(data[32:]).digest() == data[:32], f"{len(data)} bytes that do not belong together"
 
     def exchange(self) -> None:
@@ -139,7 +123,7 @@ class Racer:
         # A kernel refuses by its own count of names, which falls behind while another mount removes some.
         missing = (FileNotFoundError,) if len(self.mounts) > 1 else ()
         with suppress(FileExistsError, *missing):
-            self.looked_up(lambda: os.link(folder / "linked", folder / "links" / name))
+            os.link(folder / "linked", folder / "links" / name)
         if self.numbers.random() < 0.6:
             with suppress(FileNotFoundError):
                 os.unlink(self.folder / "links" / name)
