@@ -133,8 +133,8 @@ fn storm_of_names(place: &Path, mut dice: Dice) {
             _ => fs::rename(&one, &other),
         };
         if let Err(error) = done {
-            let usual = error.kind() == ErrorKind::NotFound
-                || !lets_go() && error.kind() == ErrorKind::StaleNetworkFileHandle;
+            let usual =
+                error.kind() == ErrorKind::NotFound || !lets_go() && error.kind() == ErrorKind::StaleNetworkFileHandle;
             assert!(usual, "{} or {}: {error}", one.display(), other.display());
         }
     }

@@ -17,13 +17,13 @@ impl Face {
             // Never asked when locks are the kernel's own.
             _ if !self.manners.pool_locks => reply.error(Errno::NOSYS.raw_os_error()),
             Operation::Getlk { handle, owner, lock, flock } => {
-                let in_the_way = self.vfs.test_lock(Handle(handle), wanted(owner, lock, flock));
+                let in_the_way = self.vfs.test_lock(Handle(handle), wanted((handle, owner), lock, flock));
                 self.serve("getlk", in_the_way, reply, move |reply, found| {
                     reply.lock(&found.map_or(kernel::Lock { kind: kernel::LockKind::Unlock, ..lock }, told));
                 });
             }
             Operation::Setlk { handle, owner, lock, flock, wait } => {
-                let set = self.vfs.lock(Handle(handle), wanted(owner, lock, flock), wait);
+                let set = self.vfs.lock(Handle(handle), wanted((handle, owner), lock, flock), wait);
                 let call = Call { operation: "setlk", on_signal: OnSignal::GiveUp, queue: Queue::Locks };
                 self.parking.serve(call, set, reply, |reply: Reply, ()| reply.done());
             }
@@ -32,13 +32,16 @@ impl Face {
     }
 }
 
-fn wanted(owner: u64, lock: kernel::Lock, flock: bool) -> Lock {
+/// A whole file is locked by a descriptor, whose lock ends with its release. That comes a moment after the close, and by then the kernel
+/// may have given the number that it calls the owner to the next one: so the handle says who it is.
+fn wanted((handle, owner): (u64, u64), lock: kernel::Lock, flock: bool) -> Lock {
     let kind = match lock.kind {
         kernel::LockKind::Read => LockKind::Read,
         kernel::LockKind::Write => LockKind::Write,
         kernel::LockKind::Unlock => LockKind::Unlock,
     };
     let style = if flock { LockStyle::Whole } else { LockStyle::Range { start: lock.start, end: lock.end } };
+    let owner = if flock { handle } else { owner };
     Lock { owner, kind, style, pid: lock.pid }
 }
 
@@ -62,7 +65,18 @@ mod tests {
     #[test]
     fn a_lock_comes_back_as_it_was_sent() {
         let lock = kernel::Lock { start: 5, end: TO_THE_END, kind: kernel::LockKind::Write, pid: 9 };
-        assert_eq!(told(wanted(3, lock, false)), lock);
-        assert_eq!(wanted(3, lock, true).style, LockStyle::Whole);
+        assert_eq!(told(wanted((7, 3), lock, false)), lock);
+        assert_eq!(wanted((7, 3), lock, true).style, LockStyle::Whole);
+    }
+
+    #[test]
+    fn a_lock_of_a_whole_file_is_its_descriptors_though_the_kernel_gives_the_owners_number_again() {
+        let lock = kernel::Lock { start: 0, end: TO_THE_END, kind: kernel::LockKind::Write, pid: 9 };
+        assert_ne!(wanted((7, 3), lock, true).owner, wanted((8, 3), lock, true).owner);
+        assert_eq!(
+            wanted((7, 3), lock, false).owner,
+            wanted((8, 3), lock, false).owner,
+            "those of ranges are the process's"
+        );
     }
 }
