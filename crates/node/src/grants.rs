@@ -156,7 +156,7 @@ impl Node {
     /// The session has ended: nothing is granted to it any more, and nobody waits for it.
     pub fn unwatch(&self, session: Session) {
         let Some(watcher) = self.watches.end(session) else { return };
-        for partition in self.partitions.iter() {
+        for partition in &self.partitions {
             partition.lock().watcher_ended(watcher);
         }
         self.watches.free(watcher);

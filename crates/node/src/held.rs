@@ -31,9 +31,14 @@ impl Held {
     pub fn get(&self, id: PartitionId) -> Option<&Mutex<Partition>> {
         self.0.get(usize::from(id.0))?.as_ref()
     }
+}
 
-    /// All that are here.
-    pub fn iter(&self) -> impl Iterator<Item = &Mutex<Partition>> {
+/// All that are here.
+impl<'a> IntoIterator for &'a Held {
+    type Item = &'a Mutex<Partition>;
+    type IntoIter = std::iter::Flatten<std::slice::Iter<'a, Option<Mutex<Partition>>>>;
+
+    fn into_iter(self) -> Self::IntoIter {
         self.0.iter().flatten()
     }
 }
