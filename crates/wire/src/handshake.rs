@@ -56,6 +56,11 @@ pub enum Step {
     },
 }
 
+/// The frame by which a node refuses a connection for a reason that is the transport's to say; then it closes.
+pub fn refusal(why: &HandshakeFailed) -> Vec<u8> {
+    message::refused(&why.to_string())
+}
+
 /// Why a connection was not made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandshakeFailed {
@@ -96,6 +101,9 @@ pub enum HandshakeFailed {
     /// What came belongs to another step of it.
     #[error("a frame `{0}` came in the wrong step of the handshake")]
     Misplaced(Kind),
+    /// The node has as many connections as it takes; the transport's to say.
+    #[error("the node has {0} connections and takes no more: end some, or try again later")]
+    Full(usize),
     /// The other side did not do its part within [`HANDSHAKE_WAIT`]; the transport's to say.
     #[error("the other side did not finish the handshake in {} s", HANDSHAKE_WAIT.as_secs())]
     TimedOut,

@@ -1,0 +1,132 @@
+//! Where a node is reached: `tcp:HOST:PORT` or `unix:PATH`.
+
+use std::{fmt, path::PathBuf, str::FromStr};
+
+/// The longest path of a Unix socket, bytes: what the system's structure holds, less the end.
+const PATH_BYTES_MAX: usize = 107;
+
+/// Where a node is reached.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// A host and a port.
+    Tcp {
+        /// A name or an address, without brackets.
+        host: String,
+        /// The port; 0 to listen at any that is free.
+        port: u16,
+    },
+    /// A socket of this host.
+    Unix(PathBuf),
+}
+
+/// A text that is no address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AddressRefused {
+    /// Neither of the two kinds.
+    #[error("`{0}` is no address: write tcp:HOST:PORT or unix:PATH")]
+    Kind(String),
+    /// No `:PORT`.
+    #[error("`{0}` has no port: write tcp:HOST:PORT")]
+    NoPort(String),
+    /// The port is no number, or too high.
+    #[error("`{port}` in `{address}` is no port: that is a number from 0 to 65535")]
+    Port {
+        /// The whole.
+        address: String,
+        /// What stands for a port.
+        port: String,
+    },
+    /// No host before the port.
+    #[error("`{0}` has no host: write tcp:HOST:PORT, with 0.0.0.0 to listen at all addresses")]
+    NoHost(String),
+    /// Colons in a host without brackets.
+    #[error("`{0}`: an IPv6 address stands in brackets, as in tcp:[::1]:7000")]
+    Brackets(String),
+    /// Nothing behind `unix:`, or a NUL.
+    #[error("`{0}` has no path: write unix:PATH")]
+    NoPath(String),
+    /// Longer than the system takes.
+    #[error("the path in `{0}` is too long for a socket: at most {PATH_BYTES_MAX} bytes")]
+    LongPath(String),
+}
+
+impl FromStr for Address {
+    type Err = AddressRefused;
+
+    fn from_str(text: &str) -> Result<Self, AddressRefused> {
+        match text.split_once(':') {
+            Some(("tcp", rest)) => tcp(text, rest),
+            Some(("unix", path)) => unix(text, path),
+            _ => Err(AddressRefused::Kind(text.into())),
+        }
+    }
+}
+
+fn tcp(text: &str, rest: &str) -> Result<Address, AddressRefused> {
+    let whole = || text.to_owned();
+    let (host, port) = rest.rsplit_once(':').ok_or_else(|| AddressRefused::NoPort(whole()))?;
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    if bare.is_none() && host.contains([':', '[', ']']) {
+        return Err(AddressRefused::Brackets(whole()));
+    }
+    let host = bare.unwrap_or(host).to_owned();
+    if host.is_empty() {
+        return Err(AddressRefused::NoHost(whole()));
+    }
+    let port = port.parse().map_err(|_| AddressRefused::Port { address: whole(), port: port.into() })?;
+    Ok(Address::Tcp { host, port })
+}
+
+fn unix(text: &str, path: &str) -> Result<Address, AddressRefused> {
+    if path.is_empty() || path.contains('\0') {
+        return Err(AddressRefused::NoPath(text.into()));
+    }
+    if path.len() > PATH_BYTES_MAX {
+        return Err(AddressRefused::LongPath(text.into()));
+    }
+    Ok(Address::Unix(path.into()))
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { host, port } if host.contains(':') => write!(f, "tcp:[{host}]:{port}"),
+            Self::Tcp { host, port } => write!(f, "tcp:{host}:{port}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_shown_as_it_is_written() {
+        for text in ["tcp:localhost:7000", "tcp:[::1]:0", "tcp:10.0.0.1:65535", "unix:/run/pool", "unix:a:b"] {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_is_told_with_what_is_wrong_with_it() {
+        let long = format!("unix:/{}", "x".repeat(PATH_BYTES_MAX));
+        let wrong = [
+            ("localhost:7000", "write tcp:HOST:PORT or unix:PATH"),
+            ("", "is no address"),
+            ("tcp:localhost", "no port"),
+            ("tcp:localhost:http", "`http`"),
+            ("tcp:localhost:65536", "`65536`"),
+            ("tcp::7000", "no host"),
+            ("tcp:[]:7000", "no host"),
+            ("tcp:::1:7000", "brackets"),
+            ("unix:", "no path"),
+            ("unix:a\0b", "no path"),
+            (&long, "too long"),
+        ];
+        for (text, why) in wrong {
+            let refused = text.parse::<Address>().unwrap_err().to_string();
+            assert!(refused.contains(why), "{text}: {refused}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Makes a connection and drives it: the task between a line and its socket.
+
+use crate::{
+    Address,
+    line::{Line, Orders},
+    pipe::{Pipe, nonce},
+    stream::Stream,
+};
+use parking_lot::Mutex;
+use std::{
+    future::poll_fn,
+    io,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+use tokio::{
+    runtime::{Builder, Runtime},
+    time::timeout,
+};
+use wire::{
+    Failure, Object, Refusal,
+    codec::{ToClient, encode_pong},
+    frame::{Garbled, Side},
+    handshake::{ClientHandshake, HANDSHAKE_WAIT, HandshakeFailed, Step, Token, VERSIONS},
+};
+
+/// An address that does not answer by then is not reachable: far more than the slowest network takes.
+const CONNECT_WAIT: Duration = Duration::from_secs(10);
+/// Threads that carry all connections of this process: one that writes while another reads.
+const THREADS: usize = 2;
+
+/// The runtime of all connections of this process; never ended, for futures may be dropped anywhere.
+static RUNTIME: Mutex<Option<Runtime>> = Mutex::new(None);
+
+/// Why a connection ended, or was never there.
+#[derive(Debug, thiserror::Error)]
+enum End {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("it did not answer within {} s", CONNECT_WAIT.as_secs())]
+    Silent,
+    #[error(transparent)]
+    Handshake(#[from] HandshakeFailed),
+    #[error(transparent)]
+    Garbled(#[from] Garbled),
+    #[error("the node has ended the connection: {0}")]
+    Goodbye(String),
+    #[error("the node has closed the connection")]
+    Left,
+    #[error("this side has closed the connection")]
+    Closed,
+}
+
+/// Makes and drives a connection, on the runtime of all.
+pub fn start(address: &Address, token: &Token, line: &Arc<Line>) -> io::Result<()> {
+    let mut running = RUNTIME.lock();
+    if running.is_none() {
+        let mut made = Builder::new_multi_thread();
+        *running = Some(made.worker_threads(THREADS).thread_name("tidemill-remote").enable_all().build()?);
+    }
+    let runtime = running.as_ref().expect("it was made");
+    runtime.spawn(drive(address.clone(), token.clone(), line.clone()));
+    Ok(())
+}
+
+async fn drive(address: Address, token: Token, line: Arc<Line>) {
+    let pipe = match open(&address, token).await {
+        Ok(pipe) => pipe,
+        Err(end) => return line.end(failure(&address, end)),
+    };
+    line.opened();
+    let mut driver = Driver { line: line.clone(), pipe };
+    let end = poll_fn(|context| driver.poll(context)).await;
+    let why = end.to_string();
+    tracing::debug!(%address, why, "a connection has ended");
+    line.end(failure(&address, end));
+    driver.pipe.goodbye(&why).await;
+}
+
+/// For those who were not sent. What the node says to all who come is no better at the next try.
+fn failure(address: &Address, end: End) -> Failure {
+    let why = format!("{address}: {end}");
+    match end {
+        End::Handshake(HandshakeFailed::Full(_) | HandshakeFailed::TimedOut) => Failure::Unreachable(why),
+        End::Handshake(_) => Failure::Refused(Refusal::Io { object: Object::Pool, why: why.into() }),
+        _ => Failure::Unreachable(why),
+    }
+}
+
+async fn open(address: &Address, token: Token) -> Result<Pipe, End> {
+    let stream = timeout(CONNECT_WAIT, Stream::connect(address)).await.map_err(|_| End::Silent)??;
+    let mut pipe = Pipe::new(stream, Side::Client);
+    timeout(HANDSHAKE_WAIT, greet(&mut pipe, token)).await.map_err(|_| HandshakeFailed::TimedOut)??;
+    Ok(pipe)
+}
+
+async fn greet(pipe: &mut Pipe, token: Token) -> Result<(), End> {
+    let about = concat!("Tidemill ", env!("CARGO_PKG_VERSION"));
+    let mut handshake = ClientHandshake::new(token, VERSIONS, nonce()?, about);
+    loop {
+        let step = pipe.frames.next()?.map(|frame| handshake.on(&frame));
+        match step {
+            Some(Step::Send(send)) => pipe.out.short().extend(send),
+            Some(Step::Done { send, .. }) => {
+                pipe.out.short().extend(send);
+                pipe.frames.open();
+                return Ok(());
+            }
+            Some(Step::Close { why, .. }) => return Err(why.into()),
+            None => {
+                pipe.flush().await?;
+                if pipe.fill().await? == 0 {
+                    return Err(End::Left);
+                }
+            }
+        }
+    }
+}
+
+struct Driver {
+    line: Arc<Line>,
+    pipe: Pipe,
+}
+
+impl Driver {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
+        match self.try_poll(context) {
+            Poll::Ready(Ok(end) | Err(end)) => Poll::Ready(end),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    fn try_poll(&mut self, context: &mut Context<'_>) -> Poll<Result<End, End>> {
+        loop {
+            if self.line.take(&mut self.pipe.out, context) == Orders::Close {
+                return Poll::Ready(Ok(End::Closed));
+            }
+            // A read goes on whether all is written or not: the node may be waiting for that.
+            let _ = self.pipe.poll_flush(context).map_err(End::Io)?;
+            while let Some(frame) = self.pipe.frames.next()? {
+                let message = ToClient::decode(frame)?;
+                self.on(message)?;
+            }
+            if ready!(self.pipe.poll_fill(context)).map_err(End::Io)? == 0 {
+                return Poll::Ready(Ok(End::Left));
+            }
+        }
+    }
+
+    fn on(&mut self, message: ToClient) -> Result<(), End> {
+        match message {
+            ToClient::Reply { id, reply } => self.line.answered(id, reply),
+            ToClient::Recall { batch, session, recalls } => self.line.recalled(batch, session, recalls),
+            ToClient::Ping(id) => encode_pong(id, self.pipe.out.short()),
+            ToClient::Pong(_) => {}
+            ToClient::Goodbye(why) => return Err(End::Goodbye(why)),
+        }
+        Ok(())
+    }
+}

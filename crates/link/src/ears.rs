@@ -1,0 +1,71 @@
+//! The threads on which a face is told what to forget, over a connection.
+//!
+//! Two for each session, as in the node: bytes may take long, and attributes and names must not stand behind them.
+
+use crate::line::Line;
+use client::Hear;
+use std::{
+    sync::{
+        Arc, Weak,
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread,
+};
+use wire::{Object, Recall, Refusal, Session};
+
+type Batch = (u64, Vec<Recall>);
+
+/// A session's two threads. They end when this is dropped.
+#[derive(Debug)]
+pub struct Ears {
+    swift: Sender<Batch>,
+    slow: Sender<Batch>,
+}
+
+impl Ears {
+    /// Starts the threads.
+    pub fn start(line: &Arc<Line>, session: Session, hear: &Hear) -> Result<Self, Refusal> {
+        let start = |name: &str| {
+            let (sender, batches) = channel();
+            let (line, hear) = (Arc::downgrade(line), hear.clone());
+            let thread = thread::Builder::new().name(name.into());
+            thread.spawn(move || listen(&Listening { line, session }, &hear, &batches)).map(|_| sender)
+        };
+        let failed = |error: std::io::Error| Refusal::Io {
+            object: Object::Pool,
+            why: format!("no thread for a mount's recalls: {error}").into(),
+        };
+        Ok(Self { swift: start("tidemill-recall").map_err(failed)?, slow: start("tidemill-bytes").map_err(failed)? })
+    }
+
+    /// Whether there is somebody who listens.
+    pub fn tell(&self, batch: u64, recalls: Vec<Recall>) -> bool {
+        let slow = recalls.iter().all(|recall| matches!(recall, Recall::Bytes(_)));
+        let lane = if slow { &self.slow } else { &self.swift };
+        lane.send((batch, recalls)).is_ok()
+    }
+}
+
+/// A thread that hears; when its face panics, the session is told nothing more, so that nobody waits for it.
+struct Listening {
+    line: Weak<Line>,
+    session: Session,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        if thread::panicking()
+            && let Some(line) = self.line.upgrade()
+        {
+            line.unwatch(self.session);
+        }
+    }
+}
+
+fn listen(listening: &Listening, hear: &Hear, batches: &Receiver<Batch>) {
+    while let Ok((batch, recalls)) = batches.recv() {
+        hear(&recalls);
+        let Some(line) = listening.line.upgrade() else { return };
+        line.heard(batch);
+    }
+}

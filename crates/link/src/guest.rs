@@ -1,0 +1,341 @@
+//! The node's side of one connection: who came, what was asked, what waits, and what ends with it.
+
+use crate::{
+    Limits,
+    pipe::{Pipe, nonce},
+    stream::Stream,
+    told::{Batch, Told},
+};
+use bytes::Buf;
+use client::Client;
+use node::{Hear, Node, Reply};
+use std::{
+    collections::{BTreeSet, HashMap},
+    future::{Future, poll_fn},
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker, ready},
+};
+use tokio::{
+    sync::{mpsc::UnboundedReceiver, watch},
+    task::{AbortHandle, JoinSet},
+    time::timeout,
+};
+use wire::{
+    Answer, Body, Command, ExtentAction, Failure, Object, Refusal, Request, Session, StripeAction,
+    codec::{ToNode, encode_pong, encode_recalls, encode_reply},
+    frame::{Garbled, Side},
+    handshake::{HandshakeFailed, NodeHandshake, Step, Token, VERSIONS, refusal},
+};
+
+/// What all connections share.
+pub struct House {
+    pub node: Arc<Node>,
+    /// Ends what guests leave behind.
+    pub janitor: Client,
+    pub token: Token,
+    pub limits: Limits,
+    pub stopping: watch::Receiver<bool>,
+}
+
+/// Why a connection ends.
+#[derive(Debug, thiserror::Error)]
+enum End {
+    #[error("the client has ended it")]
+    Left,
+    #[error("the client has ended it: {0}")]
+    Goodbye(String),
+    #[error(transparent)]
+    Garbled(#[from] Garbled),
+    #[error("request {id} came after request {last}: ids grow")]
+    Ids { id: u64, last: u64 },
+    #[error("the connection broke: {0}")]
+    Broken(#[from] io::Error),
+    #[error("the node ends; try again, or another of the pool's addresses")]
+    Stopped,
+    #[error("a request has made the node panic, which is a bug of Tidemill: see the node's log")]
+    Panicked,
+}
+
+type Answered = Result<Answer, Failure>;
+
+/// One connection behind the handshake.
+struct Guest {
+    house: Arc<House>,
+    pipe: Pipe,
+    last_id: u64,
+    /// Those that said hello here.
+    sessions: BTreeSet<Session>,
+    watching: BTreeSet<Session>,
+    /// Requests that wait.
+    waiting: JoinSet<(u64, Answered)>,
+    /// The same by their ids, with the bytes that each carries.
+    waits: HashMap<u64, (AbortHandle, usize)>,
+    waiting_bytes: usize,
+    told: Arc<Told>,
+    batches: UnboundedReceiver<Batch>,
+}
+
+/// One connection from its first byte to its last.
+pub async fn receive(stream: Stream, house: Arc<House>) {
+    let mut pipe = Pipe::new(stream, Side::Node);
+    let mut stopping = house.stopping.clone();
+    let greeted = tokio::select! {
+        _ = stopping.wait_for(|stop| *stop) => return,
+        greeted = timeout(house.limits.handshake, greet(&mut pipe, &house.token)) => greeted,
+    };
+    match greeted {
+        Ok(Ok(None)) => Guest::new(house, pipe).stay().await,
+        Ok(Ok(Some(why))) => {
+            tracing::warn!(%why, "a connection was refused");
+            pipe.close().await;
+        }
+        Ok(Err(error)) => tracing::debug!(%error, "a connection ended before its handshake"),
+        Err(_) => {
+            pipe.out.short().extend(refusal(&HandshakeFailed::TimedOut));
+            pipe.close().await;
+        }
+    }
+}
+
+/// The handshake; the reason if it was refused, whose words are still to be written then.
+async fn greet(pipe: &mut Pipe, token: &Token) -> io::Result<Option<HandshakeFailed>> {
+    let handshake = NodeHandshake::new(token.clone(), VERSIONS, nonce()?);
+    pipe.out.short().extend(handshake.challenge(concat!("Tidemill ", env!("CARGO_PKG_VERSION"))));
+    pipe.flush().await?;
+    let step = loop {
+        match pipe.frames.next() {
+            Err(garbled) => break handshake.on_garbled(garbled),
+            Ok(Some(frame)) => break handshake.on(&frame),
+            Ok(None) => {}
+        }
+        if pipe.fill().await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    };
+    let (send, why) = match step {
+        Step::Done { send, version, what } => {
+            tracing::debug!(%version, what, "a client has come");
+            pipe.frames.open();
+            (send, None)
+        }
+        Step::Close { send, why } => (send, Some(why)),
+        Step::Send(send) => (send, Some(HandshakeFailed::TimedOut)),
+    };
+    pipe.out.short().extend(send);
+    Ok(why)
+}
+
+impl Guest {
+    fn new(house: Arc<House>, pipe: Pipe) -> Self {
+        let (told, batches) = Told::new();
+        Self {
+            house,
+            pipe,
+            last_id: 0,
+            sessions: BTreeSet::new(),
+            watching: BTreeSet::new(),
+            waiting: JoinSet::new(),
+            waits: HashMap::new(),
+            waiting_bytes: 0,
+            told: Arc::new(told),
+            batches,
+        }
+    }
+
+    /// Serves until it ends, then ends what its sessions hold.
+    async fn stay(mut self) {
+        let mut stopping = self.house.stopping.clone();
+        let end = tokio::select! {
+            _ = stopping.wait_for(|stop| *stop) => End::Stopped,
+            end = poll_fn(|context| self.poll(context)) => end,
+        };
+        match &end {
+            End::Left | End::Goodbye(_) | End::Stopped => tracing::debug!(%end, "a connection has ended"),
+            _ => tracing::warn!(%end, "a connection has ended"),
+        }
+        let Self { house, pipe, sessions, watching, mut waiting, told, .. } = self;
+        told.end();
+        waiting.shutdown().await;
+        watching.into_iter().for_each(|session| house.node.unwatch(session));
+        let why = end.to_string();
+        tokio::join!(end_sessions(&house.janitor, sessions), pipe.goodbye(&why));
+    }
+
+    /// Does all that can be done now.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
+        match self.try_poll(context) {
+            Poll::Ready(Ok(end) | Err(end)) => Poll::Ready(end),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    fn try_poll(&mut self, context: &mut Context<'_>) -> Poll<Result<End, End>> {
+        loop {
+            let all_taken = self.take_frames()?;
+            // Behind the frames, so that what waits since then wakes us too.
+            self.take_answers(context)?;
+            self.take_batches(context);
+            let written = self.pipe.poll_flush(context).map_err(End::Broken)?;
+            if !all_taken {
+                // What is not written stops the reading; the socket wakes us.
+                ready!(written);
+                continue;
+            }
+            if ready!(self.pipe.poll_fill(context)).map_err(End::Broken)? == 0 {
+                return Poll::Ready(Ok(End::Left));
+            }
+        }
+    }
+
+    fn take_answers(&mut self, context: &mut Context<'_>) -> Result<(), End> {
+        while let Poll::Ready(Some(ended)) = self.waiting.poll_join_next(context) {
+            match ended {
+                // One that was cancelled meanwhile is not there any more.
+                Ok((id, answered)) if self.let_go(id).is_some() => self.answer(id, &answered),
+                Ok(_) => {}
+                Err(error) if error.is_panic() => return Err(End::Panicked),
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn take_batches(&mut self, context: &mut Context<'_>) {
+        while let Poll::Ready(Some(batch)) = self.batches.poll_recv(context) {
+            encode_recalls(batch.session, &batch.recalls, batch.number, self.pipe.out.short());
+        }
+    }
+
+    /// Whether there is none left; else there is too much to be written.
+    fn take_frames(&mut self) -> Result<bool, End> {
+        while self.pipe.out.remaining() < self.house.limits.queued_bytes {
+            let Some(frame) = self.pipe.frames.next()? else { return Ok(true) };
+            let message = ToNode::decode(frame)?;
+            self.on(message)?;
+        }
+        Ok(false)
+    }
+
+    fn on(&mut self, message: ToNode) -> Result<(), End> {
+        match message {
+            ToNode::Request { id, request } => {
+                self.count(id)?;
+                self.request(id, request);
+            }
+            ToNode::Watch { id, session } => {
+                self.count(id)?;
+                let answered = self.watch(session).map(|()| Answer::Done).map_err(Failure::Refused);
+                self.answer(id, &answered);
+            }
+            ToNode::Cancel { id } => {
+                if let Some(waiting) = self.let_go(id) {
+                    waiting.abort();
+                }
+            }
+            ToNode::Unwatch { session } => {
+                if self.watching.remove(&session) {
+                    self.house.node.unwatch(session);
+                }
+            }
+            ToNode::Heard { batch } => self.told.heard(batch),
+            ToNode::Ping(id) => encode_pong(id, self.pipe.out.short()),
+            ToNode::Pong(_) => {}
+            ToNode::Goodbye(why) => return Err(End::Goodbye(why)),
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, id: u64) -> Result<(), End> {
+        let last = std::mem::replace(&mut self.last_id, id);
+        if id > last { Ok(()) } else { Err(End::Ids { id, last }) }
+    }
+
+    fn request(&mut self, id: u64, request: Request) {
+        if let Err(refusal) = self.check(&request) {
+            return self.answer(id, &Err(refusal.into()));
+        }
+        let bytes = payload_bytes(&request.body);
+        let mut reply = self.house.node.handle(request);
+        // Most are ready: these cost no task.
+        match Pin::new(&mut reply).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answered) => {
+                if let Ok(Answer::Welcome(welcome)) = &answered {
+                    self.sessions.insert(welcome.session);
+                }
+                self.answer(id, &answered);
+            }
+            Poll::Pending => self.wait(id, reply, bytes),
+        }
+    }
+
+    /// Sessions of other connections have ended, or will: nothing is done for them here.
+    fn check(&self, request: &Request) -> Result<(), Refusal> {
+        let limit = self.house.limits.sessions;
+        match request.body {
+            Body::Usage => Ok(()),
+            Body::Hello if self.sessions.len() < limit => Ok(()),
+            Body::Hello => Err(Refusal::TooManyOpen { object: Object::Pool, limit: limit as u64 }),
+            _ if self.sessions.contains(&request.session) => Ok(()),
+            _ => Err(Refusal::Stale(Object::Pool)),
+        }
+    }
+
+    fn wait(&mut self, id: u64, reply: Reply, bytes: usize) {
+        let limits = &self.house.limits;
+        if self.waits.len() >= limits.waiting || self.waiting_bytes + bytes > limits.waiting_bytes {
+            drop(reply);
+            let why = format!("{} requests of this connection wait already", self.waits.len());
+            return self.answer(id, &Err(Failure::Lost(why)));
+        }
+        let waiting = self.waiting.spawn(async move { (id, reply.await) });
+        self.waits.insert(id, (waiting, bytes));
+        self.waiting_bytes += bytes;
+    }
+
+    /// It waits no longer.
+    fn let_go(&mut self, id: u64) -> Option<AbortHandle> {
+        let (waiting, bytes) = self.waits.remove(&id)?;
+        self.waiting_bytes -= bytes;
+        Some(waiting)
+    }
+
+    fn answer(&mut self, id: u64, answered: &Answered) {
+        if let Err(too_long) = self.pipe.out.push(|out| encode_reply(answered, id, out)) {
+            let failure = Err(Failure::from(too_long));
+            self.pipe.out.push(|out| encode_reply(&failure, id, out)).expect("a refusal is short");
+        }
+    }
+
+    fn watch(&mut self, session: Session) -> Result<(), Refusal> {
+        if !self.sessions.contains(&session) {
+            return Err(Refusal::Stale(Object::Pool));
+        }
+        let told = self.told.clone();
+        let hear: Hear = Arc::new(move |recalls| told.tell(session, recalls));
+        self.house.node.watch(session, &hear)?;
+        self.watching.insert(session);
+        Ok(())
+    }
+}
+
+/// Bulk bytes that a request carries while it waits.
+fn payload_bytes(body: &Body) -> usize {
+    match body {
+        Body::Stripe { action: StripeAction::Write { data, .. }, .. }
+        | Body::Extent { action: ExtentAction::Write { data, .. } | ExtentAction::Append { data }, .. }
+        | Body::Meta { command: Command::Write { data, .. }, .. } => data.len(),
+        Body::Meta { command: Command::SetXattr { value, .. }, .. } => value.len(),
+        _ => 0,
+    }
+}
+
+/// Ends what they hold: opens, locks, intents that were begun.
+async fn end_sessions(janitor: &Client, sessions: BTreeSet<Session>) {
+    for session in sessions {
+        if let Err(error) = janitor.recover(session).await {
+            tracing::error!(%error, session = session.0, "what a client held that has gone is still held");
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Layer 4: connections over sockets: a node served, and the way to it.
+//!
+//! [`serve`] lets clients of other processes in; [`Remote`] is a [`client::Connection`] to there. What they say is
+//! `docs/formats/wire.md`; what it means is the node's and the client's, who do not know that there is a socket.
+//!
+//! ```text
+//!   Client -> Remote -> Line ==== Pipe ~~~~ socket ~~~~ Pipe ==== Guest -> Node
+//!             any thread  |  link's own runtime            |  a task for each connection
+//!                         +-- ears: a face's `hear`        +-- told: the node's `hear`
+//! ```
+//!
+//! Invariants:
+//! - A session belongs to the connection that it said hello on. When that ends, all that the session holds ends, and nothing
+//!   of it is done any more: so what is sent again over the next connection is never done twice.
+//! - What one connection brings (garbage, silence, a flood) touches no other. Everything that it may take has a bound: [`Limits`].
+//! - Futures of a [`Remote`] may be polled by any runtime or none.
+//!
+//! TLS is not here.
+#![forbid(unsafe_code)]
+
+mod address;
+mod dial;
+mod ears;
+mod guest;
+mod limits;
+mod line;
+mod listener;
+mod pipe;
+mod remote;
+mod server;
+mod stream;
+mod told;
+
+pub use address::{Address, AddressRefused};
+pub use limits::Limits;
+pub use listener::{ListenFailed, Listener};
+pub use remote::Remote;
+pub use server::{ServeFailed, Server, serve, serve_on};

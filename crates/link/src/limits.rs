@@ -1,0 +1,42 @@
+//! What connections may take of a server.
+
+use std::time::Duration;
+use wire::handshake::HANDSHAKE_WAIT;
+
+/// What connections may take of a server.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// So many connections at one time, those included that have not proven yet that they may come in.
+    pub connections: usize,
+    /// Who has not done its part of the handshake by then is cut off.
+    pub handshake: Duration,
+    /// So many requests of one connection may wait (for space, locks, others' hearing). More are told that the node takes no more
+    /// for now. Reading goes on: what frees those that wait may come behind them.
+    pub waiting: usize,
+    /// So many bytes may the requests that wait carry, of one connection.
+    pub waiting_bytes: usize,
+    /// While so many bytes of answers are not written, no more requests of the connection are read.
+    pub queued_bytes: usize,
+    /// So many sessions may one connection have.
+    pub sessions: usize,
+    /// Threads of the runtime that [`serve`](crate::serve) makes.
+    pub threads: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            // Far more than a job has hosts; each takes a descriptor and, idle, some KiB.
+            connections: 1024,
+            handshake: HANDSHAKE_WAIT,
+            // Twice the waiters for locks that a node has room for (4,096), so that what unlocks still comes through.
+            waiting: 8192,
+            // The writes that a mount parks for space (256), of a stripe each.
+            waiting_bytes: 256 << 20,
+            // A few of the longest answers.
+            queued_bytes: 32 << 20,
+            sessions: 1024,
+            threads: 2,
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! The client's side of one connection, as callers see it: what is to be sent, who waits for which answer.
+//!
+//! Callers on any thread put frames here; the driver (`dial`) takes them to the socket and brings what comes. It has one life: a
+//! line that has ended stays so, and the next call makes another.
+
+use crate::ears::Ears;
+use bytes::Buf;
+use client::Hear;
+use parking_lot::Mutex;
+use std::{
+    collections::HashMap,
+    future::Future,
+    mem,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Instant,
+};
+use tokio::sync::{Notify, oneshot};
+use wire::{
+    Answer, Failure, Outcome, Recall, Request, Session,
+    codec::{encode_cancel, encode_heard, encode_request, encode_unwatch, encode_watch},
+    frame::Outgoing,
+};
+
+/// So many requests may be under way: as many as a node lets wait for one connection, so that it refuses none.
+const UNDER_WAY_MAX: usize = 8192;
+/// While so many bytes are not yet taken to the socket, calls wait.
+const QUEUED_BYTES_MAX: usize = 32 << 20;
+
+type Answered = Result<Answer, Failure>;
+
+/// One connection, from its being made to its end.
+#[derive(Debug, Default)]
+pub struct Line {
+    state: Mutex<State>,
+    /// There may be room for another call.
+    room: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Not yet taken to the socket.
+    out: Outgoing,
+    /// The last id that was given.
+    given: u64,
+    /// Ids up to this were taken to the socket.
+    sent: u64,
+    asked: HashMap<u64, oneshot::Sender<Answered>>,
+    ears: HashMap<Session, Ears>,
+    driver: Option<Waker>,
+    opened: bool,
+    closing: bool,
+    ended: Option<Ended>,
+}
+
+/// How a line ended.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    pub at: Instant,
+    /// Whether it had been open.
+    pub opened: bool,
+    /// For those who were not sent.
+    pub why: Failure,
+}
+
+/// Why a request was not put here.
+#[derive(Debug)]
+pub enum NotSent {
+    /// There is too much already.
+    Full,
+    /// Nor will it be.
+    Failed(Failure),
+}
+
+/// What the driver is to do.
+#[derive(Debug, PartialEq)]
+pub enum Orders {
+    Go,
+    Close,
+}
+
+impl Line {
+    /// How it ended, if it has.
+    pub fn ended(&self) -> Option<Ended> {
+        self.state.lock().ended.clone()
+    }
+
+    /// Puts a request into the line.
+    pub fn send(self: &Arc<Self>, request: &Request) -> Result<Call, NotSent> {
+        self.ask(|id, out| out.push(|out| encode_request(request, id, out)).map_err(Failure::from))
+    }
+
+    /// The same, once there is room.
+    pub async fn send_later(self: Arc<Self>, request: Request) -> Answered {
+        loop {
+            let mut room = std::pin::pin!(self.room.notified());
+            room.as_mut().enable();
+            match self.send(&request) {
+                Ok(call) => return call.await,
+                Err(NotSent::Failed(failure)) => return Err(failure),
+                Err(NotSent::Full) => room.await,
+            }
+        }
+    }
+
+    /// Has a session's recalls told to `hear`, and asks the node for them.
+    pub fn watch(self: &Arc<Self>, session: Session, hear: &Hear) -> Result<Call, NotSent> {
+        // Before it is asked: the first recall may come with the answer.
+        let ears = Ears::start(self, session, hear).map_err(|why| NotSent::Failed(why.into()))?;
+        if self.state.lock().ears.insert(session, ears).is_some() {
+            tracing::debug!(session = session.0, "a session watches again");
+        }
+        self.ask(|id, out| {
+            encode_watch(session, id, out.short());
+            Ok(())
+        })
+    }
+
+    /// The session is told nothing any more.
+    pub fn unwatch(&self, session: Session) {
+        let ears = self.put(|state| {
+            encode_unwatch(session, state.out.short());
+            state.ears.remove(&session)
+        });
+        drop(ears);
+    }
+
+    /// A batch of recalls is forgotten.
+    pub fn heard(&self, batch: u64) {
+        self.put(|state| encode_heard(batch, state.out.short()));
+    }
+
+    /// Ends when what is under way is no longer waited for.
+    pub fn close(&self) {
+        self.put(|state| state.closing = true);
+    }
+
+    fn ask(self: &Arc<Self>, encode: impl FnOnce(u64, &mut Outgoing) -> Result<(), Failure>) -> Result<Call, NotSent> {
+        let mut state = self.state.lock();
+        if let Some(ended) = &state.ended {
+            return Err(NotSent::Failed(ended.why.clone()));
+        }
+        if state.asked.len() >= UNDER_WAY_MAX || state.out.remaining() >= QUEUED_BYTES_MAX {
+            return Err(NotSent::Full);
+        }
+        let id = state.given + 1;
+        encode(id, &mut state.out).map_err(NotSent::Failed)?;
+        state.given = id;
+        let (answer, answered) = oneshot::channel();
+        state.asked.insert(id, answer);
+        let driver = state.driver.take();
+        drop(state);
+        driver.map(Waker::wake);
+        Ok(Call { line: self.clone(), id, answered })
+    }
+
+    /// Changes something that the driver is to see.
+    fn put<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state.lock();
+        let changed = change(&mut state);
+        let driver = state.driver.take();
+        drop(state);
+        driver.map(Waker::wake);
+        changed
+    }
+
+    fn cancel(&self, id: u64) {
+        let asked = self.put(|state| {
+            let asked = state.asked.remove(&id);
+            if asked.is_some() {
+                encode_cancel(id, state.out.short());
+            }
+            asked
+        });
+        drop(asked);
+        self.room.notify_waiters();
+    }
+
+    // What follows is the driver's.
+
+    /// The handshake is done.
+    pub fn opened(&self) {
+        self.state.lock().opened = true;
+    }
+
+    /// Takes what is to be written, when nothing is; the driver is woken when there is more.
+    pub fn take(&self, out: &mut Outgoing, driver: &Context<'_>) -> Orders {
+        let mut state = self.state.lock();
+        state.driver = Some(driver.waker().clone());
+        if !out.has_remaining() && state.out.has_remaining() {
+            mem::swap(out, &mut state.out);
+            state.sent = state.given;
+        }
+        let closing = state.closing;
+        drop(state);
+        self.room.notify_waiters();
+        if closing { Orders::Close } else { Orders::Go }
+    }
+
+    /// An answer has come.
+    pub fn answered(&self, id: u64, answered: Answered) {
+        let asked = self.state.lock().asked.remove(&id);
+        match asked {
+            // It may have been dropped meanwhile.
+            Some(asked) => drop(asked.send(answered)),
+            None => tracing::trace!(id, "an answer came that nobody waits for"),
+        }
+        self.room.notify_waiters();
+    }
+
+    /// A batch of recalls has come.
+    pub fn recalled(&self, batch: u64, session: Session, recalls: Vec<Recall>) {
+        let state = self.state.lock();
+        let told = state.ears.get(&session).is_some_and(|ears| ears.tell(batch, recalls));
+        drop(state);
+        if !told {
+            self.heard(batch); // nobody keeps anything
+        }
+    }
+
+    /// It has ended: what was sent is lost, what was not is unreachable.
+    pub fn end(&self, why: Failure) {
+        let mut state = self.state.lock();
+        let lost = Failure::Lost(match &why {
+            Failure::Unreachable(why) => why.clone(),
+            other => other.to_string(),
+        });
+        let (asked, ears, sent) = (mem::take(&mut state.asked), mem::take(&mut state.ears), state.sent);
+        state.out = Outgoing::new();
+        state.ended = Some(Ended { at: Instant::now(), opened: state.opened, why: why.clone() });
+        drop(state);
+        drop(ears);
+        for (id, asked) in asked {
+            let failure = if id <= sent { &lost } else { &why };
+            drop(asked.send(Err(failure.clone())));
+        }
+        self.room.notify_waiters();
+    }
+}
+
+/// A request under way. Dropped before its answer, it is cancelled.
+#[derive(Debug)]
+pub struct Call {
+    line: Arc<Line>,
+    id: u64,
+    answered: oneshot::Receiver<Answered>,
+}
+
+impl Future for Call {
+    type Output = Answered;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answered> {
+        Pin::new(&mut self.answered)
+            .poll(context)
+            .map(|answered| answered.unwrap_or_else(|_| Err(Failure::Lost("the connection was let go".into()))))
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if !self.answered.is_terminated() {
+            self.line.cancel(self.id);
+        }
+    }
+}
+
+/// A failure as a refusal, for what is not tried again.
+pub fn refusal(failure: Failure) -> wire::Refusal {
+    match failure {
+        Failure::Refused(refusal) => refusal,
+        other => wire::Refusal::Unavailable { object: wire::Object::Pool, tries: 1, why: other.to_string().into() },
+    }
+}
+
+/// What a watch brings.
+pub fn watched(answered: Answered) -> Outcome<()> {
+    answered.map(drop).map_err(refusal)
+}

@@ -1,0 +1,92 @@
+//! A socket of either kind, as one type.
+
+use crate::Address;
+use rustix::net::sockopt;
+use std::{
+    io::{self, IoSlice},
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpStream, UnixStream},
+};
+
+/// A peer that has been silent for so long is asked by the system whether it is there...
+const SILENCE: Duration = Duration::from_secs(10);
+/// ... so often apart ...
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+/// ... and given up after so many questions: 25 s in all, then its locks end.
+const QUESTIONS: u32 = 3;
+/// What was sent and is not acknowledged by then ends the connection, milliseconds: as long as the questions take.
+const UNACKNOWLEDGED_MS: u32 = 25_000;
+
+/// A connected socket.
+#[derive(Debug)]
+pub enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    /// Connects to an address.
+    pub async fn connect(address: &Address) -> io::Result<Self> {
+        Ok(match address {
+            Address::Tcp { host, port } => Self::tcp(TcpStream::connect((host.as_str(), *port)).await?)?,
+            Address::Unix(path) => Self::Unix(UnixStream::connect(path).await?),
+        })
+    }
+
+    /// Small frames go at once; a host that is gone is noticed.
+    pub fn tcp(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        sockopt::set_tcp_keepidle(&stream, SILENCE)?;
+        sockopt::set_tcp_keepintvl(&stream, ASK_AGAIN)?;
+        sockopt::set_tcp_keepcnt(&stream, QUESTIONS)?;
+        sockopt::set_tcp_user_timeout(&stream, UNACKNOWLEDGED_MS)?;
+        sockopt::set_socket_keepalive(&stream, true)?;
+        Ok(Self::Tcp(stream))
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_read(context, into),
+            Self::Unix(stream) => Pin::new(stream).poll_read(context, into),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(context, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
+            Self::Unix(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(())) // nothing is kept here
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Unix(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}

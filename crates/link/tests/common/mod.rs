@@ -1,0 +1,163 @@
+//! What the tests share: nodes that are served, clients, a way that can be cut, a socket without manners.
+#![allow(dead_code, reason = "each test uses some of it")]
+
+use client::{Client, Patience};
+use link::{Address, Limits, Listener, Remote, Server};
+use node::{Node, Settings};
+use std::{
+    io::{Read, Write},
+    net::{Shutdown, TcpListener, TcpStream},
+    sync::{Arc, Mutex},
+    thread,
+    time::Duration,
+};
+use store::Model;
+use vfs::Vfs;
+use wire::{
+    Owner,
+    codec::ToClient,
+    frame::{Frames, Side},
+    handshake::{ClientHandshake, HandshakeFailed, Step, Token, Versions},
+};
+
+pub const OWNER: Owner = Owner { uid: 1000, gid: 100 };
+pub const STRIPE: u32 = 64 << 10;
+/// Nothing waits so long in a test that passes.
+pub const LONG: Duration = Duration::from_secs(600);
+
+pub fn token() -> Token {
+    Token::new(b"a token of the tests, not guessed").unwrap()
+}
+
+pub fn node() -> Arc<Node> {
+    node_of(64 << 20)
+}
+
+/// Requests wait long for space.
+pub fn node_of(memory: u64) -> Arc<Node> {
+    let settings =
+        Settings { partitions: 16, stripe_bytes: STRIPE, space_wait: LONG, owner: OWNER, ..Settings::default() };
+    node::embedded(settings, Arc::new(Model::new(memory, STRIPE)))
+}
+
+pub fn any_port() -> Address {
+    "tcp:127.0.0.1:0".parse().unwrap()
+}
+
+pub fn serve(node: &Arc<Node>, address: &Address) -> Server {
+    serve_with(node, address, Limits::default())
+}
+
+pub fn serve_with(node: &Arc<Node>, address: &Address, limits: Limits) -> Server {
+    link::serve(node.clone(), Listener::bind(address).unwrap(), &token(), limits).unwrap()
+}
+
+pub async fn vfs(address: &Address) -> Vfs {
+    let remote = Arc::new(Remote::new(address.clone(), &token()));
+    Vfs::new(Client::connect(remote, Patience::default()).await.unwrap())
+}
+
+/// Lets others go on until it is so.
+pub async fn until(what: impl Fn() -> bool) {
+    while !what() {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A way to a server that can be cut, as a network is.
+pub struct Way {
+    pub address: Address,
+    streams: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Way {
+    pub fn to(server: &Server) -> Self {
+        let target = socket_of(server.address());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let streams: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
+        let kept = streams.clone();
+        thread::spawn(move || {
+            for near in listener.incoming() {
+                let near = near.unwrap();
+                let Ok(far) = TcpStream::connect(&target) else { continue };
+                kept.lock().unwrap().extend([near.try_clone().unwrap(), far.try_clone().unwrap()]);
+                for (mut from, mut to) in [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far, near)] {
+                    thread::spawn(move || {
+                        let _ = std::io::copy(&mut from, &mut to);
+                        let _ = to.shutdown(Shutdown::Both);
+                    });
+                }
+            }
+        });
+        Self { address: Address::Tcp { host: "127.0.0.1".into(), port }, streams }
+    }
+
+    /// Whoever is under way is cut off, without a word.
+    pub fn cut(&self) {
+        for stream in self.streams.lock().unwrap().drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+pub fn socket_of(address: &Address) -> String {
+    match address {
+        Address::Tcp { host, port } => format!("{host}:{port}"),
+        Address::Unix(_) => panic!("not a TCP address"),
+    }
+}
+
+/// A client without manners.
+pub struct Raw {
+    pub stream: TcpStream,
+    pub frames: Frames,
+}
+
+impl Raw {
+    pub fn connect(server: &Server) -> Self {
+        let stream = TcpStream::connect(socket_of(server.address())).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        Self { stream, frames: Frames::new(Side::Client) }
+    }
+
+    /// Through the handshake, or what is said there.
+    pub fn greet(&mut self, token: Token, versions: Versions) -> Result<(), HandshakeFailed> {
+        let mut handshake = ClientHandshake::new(token, versions, [7; 32], "a test");
+        loop {
+            let step = self.frames.next()?.map(|frame| handshake.on(&frame));
+            match step {
+                Some(Step::Send(send)) => self.stream.write_all(&send).unwrap(),
+                Some(Step::Done { .. }) => {
+                    self.frames.open();
+                    return Ok(());
+                }
+                Some(Step::Close { why, .. }) => return Err(why),
+                None => assert!(self.fill(), "closed in the middle of the handshake"),
+            }
+        }
+    }
+
+    /// What comes next; none at the end.
+    pub fn next(&mut self) -> Option<ToClient> {
+        loop {
+            if let Some(frame) = self.frames.next().unwrap() {
+                return Some(ToClient::decode(frame).unwrap());
+            }
+            if !self.fill() {
+                return None;
+            }
+        }
+    }
+
+    fn fill(&mut self) -> bool {
+        let mut bytes = [0; 4096];
+        let Ok(read @ 1..) = self.stream.read(&mut bytes) else { return false };
+        let mut bytes = &bytes[..read];
+        while !bytes.is_empty() {
+            self.frames.feed(&mut bytes);
+            assert!(bytes.is_empty(), "frames of these tests are short");
+        }
+        true
+    }
+}

@@ -1,0 +1,153 @@
+//! What ends with a connection, and what does not happen twice after it.
+
+mod common;
+
+use bytes::Bytes;
+use client::Connection;
+use common::*;
+use link::{Address, Remote};
+use placement::{FileId, PartitionId};
+use std::{sync::Arc, time::Duration};
+use vfs::Vfs;
+use wire::{
+    Answer, Body, Command, Failure, Kind, Lock, LockKind, LockStyle, OpenFlags, Refusal, Request, Session, Stamp,
+    Welcome, WritePlace,
+};
+
+const LOCK: Lock = Lock { owner: 1, kind: LockKind::Write, style: LockStyle::Whole, pid: 1 };
+
+#[tokio::test]
+async fn what_a_client_holds_that_is_cut_off_ends_and_others_go_on() {
+    let node = node();
+    let server = serve(&node, &any_port());
+    let way = Way::to(&server);
+    let (mortal, other) = (vfs(&way.address).await, vfs(server.address()).await);
+    let before = other.list(Vfs::root(), 0, 9).await.unwrap().len();
+    let files = node.usage().files;
+    mortal.watch(Arc::new(|_| {})).await.unwrap();
+    let gone = mortal.write_file(b"gone", &[7; 200_000]).await.unwrap().file;
+    let locked = mortal.write_file(b"locked", b"bytes").await.unwrap().file;
+    mortal.open(gone, OpenFlags::READ).await.unwrap();
+    other.unlink(Vfs::root(), b"gone").await.unwrap();
+    let mine = mortal.open(locked, OpenFlags::READ_WRITE).await.unwrap();
+    mortal.lock(mine, LOCK, false).await.unwrap();
+    let yours = other.open(locked, OpenFlags::READ_WRITE).await.unwrap();
+    assert_eq!(other.lock(yours, LOCK, false).await, Err(Refusal::Locked(wire::Object::File(locked))));
+    let waiting = tokio::spawn(other.lock(yours, LOCK, true));
+    way.cut();
+    waiting.await.unwrap().unwrap();
+    other.close(yours).await.unwrap();
+    other.unlink(Vfs::root(), b"locked").await.unwrap();
+    until(|| node.usage().files == files).await;
+    assert!(matches!(other.stat(gone).await, Err(Refusal::NotFound(_))));
+    assert_eq!(other.list(Vfs::root(), 0, 9).await.unwrap().len(), before);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_write_that_waits_for_space_ends_when_nobody_wants_it_any_more() {
+    let node = node_of(1 << 20);
+    let server = serve(&node, &any_port());
+    let (one, other) = (vfs(server.address()).await, vfs(server.address()).await);
+    let (_, handle) = one.create(Vfs::root(), b"f", 0o600, OWNER, OpenFlags::READ_WRITE).await.unwrap();
+    let writing = one.clone();
+    let waiting = tokio::spawn(async move { writing.write(handle, 0, Bytes::from(vec![7; 2 << 20])).await });
+    until(|| node.usage().waiting > 0).await;
+    other.list(Vfs::root(), 0, 9).await.unwrap();
+    waiting.abort();
+    let _ = waiting.await;
+    until(|| node.usage().waiting == 0).await;
+    one.list(Vfs::root(), 0, 9).await.unwrap();
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_stopped_leaves_no_file_and_a_socket_left_by_a_dead_one_is_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pool");
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    let server = serve(&node(), &Address::Unix(path.clone()));
+    vfs(server.address()).await.write_file(b"f", b"bytes").await.unwrap();
+    assert!(link::Listener::bind(server.address()).unwrap_err().to_string().contains("cannot listen at unix:/"));
+    server.stop().await;
+    assert!(!path.exists());
+}
+
+/// A session by hand, so that what is sent is known to the letter.
+struct Hand {
+    remote: Remote,
+    welcome: Welcome,
+}
+
+impl Hand {
+    async fn new(address: &Address) -> Self {
+        let remote = Remote::new(address.clone(), &token());
+        let hello = Request {
+            epoch: placement::Epoch::FIRST,
+            session: Session::NONE,
+            hurried: false,
+            partition: PartitionId(0),
+            body: Body::Hello,
+        };
+        let Ok(Answer::Welcome(welcome)) = remote.call(hello).await else { panic!("no welcome") };
+        Self { remote, welcome }
+    }
+
+    fn request(&self, file: FileId, number: u64, command: Command) -> Request {
+        let (session, epoch) = (self.welcome.session, self.welcome.map.epoch());
+        let stamp = command.changes().then_some(Stamp { session, number, settled: 1 });
+        let body = Body::Meta { stamp, command };
+        Request { epoch, session, hurried: false, partition: file.partition(), body }
+    }
+
+    fn append(&self, file: FileId) -> Request {
+        let data = Bytes::from_static(b"once;");
+        self.request(file, 1, Command::Write { file, place: WritePlace::End, length: 5, data, kill_set_id: false })
+    }
+}
+
+#[tokio::test]
+async fn a_change_that_is_sent_again_over_another_connection_is_not_done_twice() {
+    let node = node();
+    let directory = tempfile::tempdir().unwrap();
+    let address = Address::Unix(directory.path().join("pool"));
+    let server = serve(&node, &address);
+    let truth = Vfs::new(client::Client::embedded(node.clone()));
+    let file = truth.make_node(Vfs::root(), b"f", Kind::File, 0o600, OWNER).await.unwrap().file;
+    let held = truth.open(file, OpenFlags::READ_WRITE).await.unwrap();
+    truth.lock(held, LOCK, false).await.unwrap();
+    let hand = Hand::new(&address).await;
+    hand.remote.call(hand.append(file)).await.unwrap();
+    hand.remote.call(hand.append(file)).await.unwrap();
+    assert_eq!(truth.stat(file).await.unwrap().size, 5, "sent again on the same connection");
+    let waiting = hand.remote.call(hand.request(file, 2, Command::Lock { file, lock: LOCK, wait: true }));
+    hand.remote.call(hand.request(file, 0, Command::Stat { file })).await.unwrap();
+    server.stop().await;
+    assert!(matches!(waiting.await, Err(Failure::Lost(_))), "it was sent");
+    let unreachable = hand.remote.call(hand.append(file)).await;
+    assert!(matches!(unreachable, Err(Failure::Unreachable(_))), "{unreachable:?}");
+    let server = serve(&node, &address);
+    let again = loop {
+        match hand.remote.call(hand.append(file)).await {
+            Err(Failure::Unreachable(_)) => tokio::task::yield_now().await,
+            answered => break answered,
+        }
+    };
+    assert!(matches!(again, Err(Failure::Refused(Refusal::Stale(_)))), "{again:?}");
+    assert_eq!(truth.read_file(b"f").await.unwrap(), &b"once;"[..]);
+    drop(hand);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_connection_that_was_not_there_is_made_when_its_server_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let address = Address::Unix(directory.path().join("pool"));
+    let remote = Arc::new(Remote::new(address.clone(), &token()));
+    let patience = client::Patience { tries: 2, pause_first: Duration::ZERO, pause_max: Duration::ZERO };
+    let refused = client::Client::connect(remote.clone(), patience).await.unwrap_err();
+    assert!(refused.to_string().contains("pool"), "{refused}");
+    let server = serve(&node(), &address);
+    Vfs::new(client::Client::connect(remote, client::Patience::default()).await.unwrap());
+    server.stop().await;
+}

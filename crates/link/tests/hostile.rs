@@ -1,0 +1,188 @@
+//! What one connection brings touches no other.
+
+mod common;
+
+use client::Connection;
+use common::*;
+use link::{Limits, Remote};
+use placement::{Epoch, PartitionId};
+use std::{io::Write, net::Shutdown, time::Duration};
+use vfs::Vfs;
+use wire::{Body, Request};
+use wire::{
+    Failure, Refusal, Session,
+    codec::{ToClient, encode_ping, encode_request, encode_watch},
+    handshake::{HandshakeFailed, Token, VERSIONS, Version, Versions},
+};
+
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % end
+    }
+
+    fn bytes(&mut self, length: usize) -> Vec<u8> {
+        (0..length).map(|_| u8::try_from(self.below(256)).unwrap()).collect()
+    }
+}
+
+fn hello() -> Request {
+    Request {
+        epoch: Epoch::FIRST,
+        session: Session::NONE,
+        hurried: false,
+        partition: PartitionId(0),
+        body: Body::Hello,
+    }
+}
+
+fn encoded(request: &Request, id: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    assert!(encode_request(request, id, &mut out).unwrap().is_empty());
+    out
+}
+
+#[tokio::test]
+async fn garbage_at_every_stage_ends_its_connection_and_no_other() {
+    let node = node();
+    let server = serve(&node, &any_port());
+    let healthy = vfs(server.address()).await;
+    for seed in 0..60 {
+        let mut dice = Dice(seed);
+        let mut raw = Raw::connect(&server);
+        let greeted = seed % 3 > 0;
+        if greeted {
+            raw.greet(token(), VERSIONS).unwrap();
+        }
+        let mut bytes = encoded(&hello(), 1);
+        match seed % 6 {
+            0 | 1 => {
+                let length = 32 + dice.below(400);
+                bytes = dice.bytes(length);
+            }
+            2 | 4 => {
+                let at = dice.below(bytes.len());
+                bytes[at] ^= 1 << dice.below(8);
+            }
+            _ => bytes.truncate(1 + dice.below(bytes.len() - 1)),
+        }
+        let _ = raw.stream.write_all(&bytes);
+        let _ = raw.stream.shutdown(Shutdown::Write);
+        if greeted {
+            let last = raw.next();
+            assert!(matches!(last, Some(ToClient::Goodbye(_)) | None), "seed {seed}: {last:?}");
+        }
+        healthy.write_file(b"f", &bytes).await.unwrap();
+    }
+    assert!(healthy.read_file(b"f").await.is_ok());
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_frame_is_said_before_the_connection_ends() {
+    let server = serve(&node(), &any_port());
+    let says = |bytes: Vec<u8>| {
+        let mut raw = Raw::connect(&server);
+        raw.greet(token(), VERSIONS).unwrap();
+        raw.stream.write_all(&bytes).unwrap();
+        match raw.next() {
+            Some(ToClient::Goodbye(why)) => why,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(says(vec![b'x'; 64]).contains("does not start with `tide`"));
+    let mut oversized = encoded(&hello(), 1);
+    oversized[12..16].copy_from_slice(&u32::MAX.to_le_bytes());
+    assert!(says(oversized).contains("damaged"), "its check is of other bytes");
+    let twice = [encoded(&hello(), 7), encoded(&hello(), 7)].concat();
+    let mut raw = Raw::connect(&server);
+    raw.greet(token(), VERSIONS).unwrap();
+    raw.stream.write_all(&twice).unwrap();
+    assert!(matches!(raw.next(), Some(ToClient::Reply { id: 7, reply: Ok(_) })));
+    assert!(matches!(raw.next(), Some(ToClient::Goodbye(why)) if why.contains("ids grow")));
+    assert_eq!(raw.next(), None);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn who_does_not_know_the_token_or_speaks_no_common_version_is_told_so() {
+    let server = serve(&node(), &any_port());
+    let wrong = Token::new(b"another token, not of the pool").unwrap();
+    let refused = Raw::connect(&server).greet(wrong.clone(), VERSIONS).unwrap_err();
+    assert!(matches!(&refused, HandshakeFailed::Refused(why) if why.contains("token is wrong")), "{refused}");
+    let later = Versions::new(Version(7), Version(9)).unwrap();
+    let refused = Raw::connect(&server).greet(token(), later).unwrap_err();
+    assert!(matches!(&refused, HandshakeFailed::Refused(why) if why.contains("versions")), "{refused}");
+    let remote = Remote::new(server.address().clone(), &wrong);
+    let failure = remote.call(hello()).await.unwrap_err();
+    assert!(
+        matches!(&failure, Failure::Refused(Refusal::Io { why, .. }) if why.contains("token is wrong")),
+        "{failure}"
+    );
+    assert!(vfs(server.address()).await.list(Vfs::root(), 0, 10).await.unwrap().is_empty());
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn who_does_not_finish_the_handshake_is_cut_off() {
+    let limits = Limits { handshake: Duration::from_millis(30), ..Limits::default() };
+    let server = serve_with(&node(), &any_port(), limits);
+    let mut raw = Raw::connect(&server);
+    raw.stream.write_all(b"tid").unwrap();
+    let refused = raw.greet(token(), Versions::new(Version(1), Version(1)).unwrap());
+    assert!(refused.is_err(), "what was begun is no hello");
+    let mut silent = Raw::connect(&server);
+    assert!(ends(&mut silent), "it is closed");
+    server.stop().await;
+}
+
+/// Reads all there is; whether there is an end.
+fn ends(raw: &mut Raw) -> bool {
+    let mut all = Vec::new();
+    std::io::Read::read_to_end(&mut raw.stream, &mut all).is_ok()
+}
+
+#[tokio::test]
+async fn too_many_connections_are_told_so_and_those_that_are_there_go_on() {
+    let limits = Limits { connections: 2, ..Limits::default() };
+    let server = serve_with(&node(), &any_port(), limits);
+    let one = vfs(server.address()).await;
+    let mut other = Raw::connect(&server);
+    other.greet(token(), VERSIONS).unwrap();
+    let refused = Raw::connect(&server).greet(token(), VERSIONS).unwrap_err();
+    assert!(matches!(&refused, HandshakeFailed::Refused(why) if why.contains("2 connections")), "{refused}");
+    one.write_file(b"f", b"on it goes").await.unwrap();
+    drop(other);
+    while Raw::connect(&server).greet(token(), VERSIONS).is_err() {}
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_session_is_served_on_its_own_connection_only() {
+    let server = serve(&node(), &any_port());
+    let one = vfs(server.address()).await;
+    one.write_file(b"f", b"bytes").await.unwrap();
+    let mut raw = Raw::connect(&server);
+    raw.greet(token(), VERSIONS).unwrap();
+    let mut bytes = Vec::new();
+    encode_watch(Session(2), 1, &mut bytes);
+    let stranger = Request {
+        session: Session(2),
+        body: Body::Meta { stamp: None, command: wire::Command::Stat { file: placement::FileId::ROOT } },
+        ..hello()
+    };
+    bytes.extend(encoded(&stranger, 2));
+    encode_ping(9, &mut bytes);
+    raw.stream.write_all(&bytes).unwrap();
+    for id in [1, 2] {
+        let reply = raw.next();
+        let Some(ToClient::Reply { id: of, reply: Err(Failure::Refused(Refusal::Stale(_))) }) = reply else {
+            panic!("{reply:?}")
+        };
+        assert_eq!(of, id);
+    }
+    assert_eq!(raw.next(), Some(ToClient::Pong(9)));
+    server.stop().await;
+}
