@@ -67,19 +67,19 @@ pub fn start(address: &Address, token: &Token, line: &Arc<Line>) -> io::Result<(
 async fn drive(address: Address, token: Token, line: Arc<Line>) {
     let pipe = match open(&address, token).await {
         Ok(pipe) => pipe,
-        Err(end) => return line.end(failure(&address, end)),
+        Err(end) => return line.end(&failure(&address, &end)),
     };
     line.opened();
     let mut driver = Driver { line: line.clone(), pipe };
     let end = poll_fn(|context| driver.poll(context)).await;
     let why = end.to_string();
     tracing::debug!(%address, why, "a connection has ended");
-    line.end(failure(&address, end));
+    line.end(&failure(&address, &end));
     driver.pipe.goodbye(&why).await;
 }
 
 /// For those who were not sent. What the node says to all who come is no better at the next try.
-fn failure(address: &Address, end: End) -> Failure {
+fn failure(address: &Address, end: &End) -> Failure {
     let why = format!("{address}: {end}");
     match end {
         End::Handshake(HandshakeFailed::Full(_) | HandshakeFailed::TimedOut) => Failure::Unreachable(why),

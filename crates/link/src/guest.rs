@@ -158,7 +158,9 @@ impl Guest {
         let Self { house, pipe, sessions, watching, mut waiting, told, .. } = self;
         told.end();
         waiting.shutdown().await;
-        watching.into_iter().for_each(|session| house.node.unwatch(session));
+        for session in watching {
+            house.node.unwatch(session);
+        }
         let why = end.to_string();
         tokio::join!(end_sessions(&house.janitor, sessions), pipe.goodbye(&why));
     }
@@ -194,9 +196,8 @@ impl Guest {
             match ended {
                 // One that was cancelled meanwhile is not there any more.
                 Ok((id, answered)) if self.let_go(id).is_some() => self.answer(id, &answered),
-                Ok(_) => {}
                 Err(error) if error.is_panic() => return Err(End::Panicked),
-                Err(_) => {}
+                Ok(_) | Err(_) => {}
             }
         }
         Ok(())

@@ -151,7 +151,7 @@ impl Line {
         state.asked.insert(id, answer);
         let driver = state.driver.take();
         drop(state);
-        driver.map(Waker::wake);
+        wake(driver);
         Ok(Call { line: self.clone(), id, answered })
     }
 
@@ -161,7 +161,7 @@ impl Line {
         let changed = change(&mut state);
         let driver = state.driver.take();
         drop(state);
-        driver.map(Waker::wake);
+        wake(driver);
         changed
     }
 
@@ -201,10 +201,8 @@ impl Line {
     /// An answer has come.
     pub fn answered(&self, id: u64, answered: Answered) {
         let asked = self.state.lock().asked.remove(&id);
-        match asked {
-            // It may have been dropped meanwhile.
-            Some(asked) => drop(asked.send(answered)),
-            None => tracing::trace!(id, "an answer came that nobody waits for"),
+        if let Some(asked) = asked {
+            drop(asked.send(answered)); // it may have been dropped meanwhile
         }
         self.room.notify_waiters();
     }
@@ -220,9 +218,9 @@ impl Line {
     }
 
     /// It has ended: what was sent is lost, what was not is unreachable.
-    pub fn end(&self, why: Failure) {
+    pub fn end(&self, why: &Failure) {
         let mut state = self.state.lock();
-        let lost = Failure::Lost(match &why {
+        let lost = Failure::Lost(match why {
             Failure::Unreachable(why) => why.clone(),
             other => other.to_string(),
         });
@@ -232,10 +230,16 @@ impl Line {
         drop(state);
         drop(ears);
         for (id, asked) in asked {
-            let failure = if id <= sent { &lost } else { &why };
+            let failure = if id <= sent { &lost } else { why };
             drop(asked.send(Err(failure.clone())));
         }
         self.room.notify_waiters();
+    }
+}
+
+fn wake(driver: Option<Waker>) {
+    if let Some(driver) = driver {
+        driver.wake();
     }
 }
 
