@@ -9,11 +9,13 @@ use crate::{
 use bytes::Buf;
 use client::Client;
 use node::{Hear, Node, Reply};
+use parking_lot::Mutex;
+use placement::{Epoch, PartitionId};
 use std::{
     collections::{BTreeSet, HashMap},
     future::{Future, poll_fn},
     io,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll, Waker, ready},
 };
@@ -23,7 +25,7 @@ use tokio::{
     time::timeout,
 };
 use wire::{
-    Answer, Body, Command, ExtentAction, Failure, Object, Refusal, Request, Session, StripeAction,
+    Answer, Body, Command, ExtentAction, Failure, Object, Refusal, Request, Session, Stamp, StripeAction, Welcome,
     codec::{ToNode, encode_pong, encode_recalls, encode_reply},
     frame::{Garbled, Side},
     handshake::{HandshakeFailed, NodeHandshake, Step, Token, VERSIONS, refusal},
@@ -32,8 +34,10 @@ use wire::{
 /// What all connections share.
 pub struct House {
     pub node: Arc<Node>,
-    /// Ends what guests leave behind.
-    pub janitor: Client,
+    /// Ends what guests leave behind, in a pool of one node.
+    pub janitor: Option<Client>,
+    /// Sessions that a connection carries, or that are being ended.
+    pub carried: Mutex<BTreeSet<Session>>,
     pub token: Token,
     pub limits: Limits,
     pub stopping: watch::Receiver<bool>,
@@ -162,7 +166,7 @@ impl Guest {
             house.node.unwatch(session);
         }
         let why = end.to_string();
-        tokio::join!(end_sessions(&house.janitor, sessions), pipe.goodbye(&why));
+        tokio::join!(house.end_sessions(sessions), pipe.goodbye(&why));
     }
 
     /// Does all that can be done now.
@@ -227,7 +231,7 @@ impl Guest {
             }
             ToNode::Watch { id, session } => {
                 self.count(id)?;
-                let answered = self.watch(session).map(|()| Answer::Done).map_err(Failure::Refused);
+                let answered = self.watch(session).map(|()| Answer::Done);
                 self.answer(id, &answered);
             }
             ToNode::Cancel { id } => {
@@ -254,8 +258,8 @@ impl Guest {
     }
 
     fn request(&mut self, id: u64, request: Request) {
-        if let Err(refusal) = self.check(&request) {
-            return self.answer(id, &Err(refusal.into()));
+        if let Err(failure) = self.check(&request) {
+            return self.answer(id, &Err(failure));
         }
         let bytes = payload_bytes(&request.body);
         let mut reply = self.house.node.handle(request);
@@ -263,7 +267,7 @@ impl Guest {
         match Pin::new(&mut reply).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(answered) => {
                 if let Ok(Answer::Welcome(welcome)) = &answered {
-                    self.sessions.insert(welcome.session);
+                    self.carry(welcome.session);
                 }
                 self.answer(id, &answered);
             }
@@ -271,16 +275,40 @@ impl Guest {
         }
     }
 
-    /// Sessions of other connections have ended, or will: nothing is done for them here.
-    fn check(&self, request: &Request) -> Result<(), Refusal> {
-        let limit = self.house.limits.sessions;
-        match request.body {
-            Body::Usage => Ok(()),
-            Body::Hello if self.sessions.len() < limit => Ok(()),
-            Body::Hello => Err(Refusal::TooManyOpen { object: Object::Pool, limit: limit as u64 }),
-            _ if self.sessions.contains(&request.session) => Ok(()),
-            _ => Err(Refusal::Stale(Object::Pool)),
+    /// Whether it is one of a session that this connection carries, or may.
+    fn check(&mut self, request: &Request) -> Result<(), Failure> {
+        match (&request.body, request.session) {
+            (Body::Usage, _) => Ok(()),
+            (Body::Hello, Session::NONE) => self.has_room(),
+            (_, session) => self.admit(session),
         }
+    }
+
+    fn has_room(&self) -> Result<(), Failure> {
+        let limit = self.house.limits.sessions;
+        let full = Refusal::TooManyOpen { object: Object::Pool, limit: limit as u64 };
+        if self.sessions.len() < limit { Ok(()) } else { Err(full.into()) }
+    }
+
+    /// Carries a session that comes from another node, or from a connection that has ended.
+    fn admit(&mut self, session: Session) -> Result<(), Failure> {
+        if self.sessions.contains(&session) {
+            return Ok(());
+        }
+        self.has_room()?;
+        self.house.welcome(session)?;
+        if self.carry(session) {
+            return Ok(());
+        }
+        Err(Failure::Unreachable("another connection of this session has not ended yet".into()))
+    }
+
+    fn carry(&mut self, session: Session) -> bool {
+        let first = self.sessions.contains(&session) || self.house.carried.lock().insert(session);
+        if first {
+            self.sessions.insert(session);
+        }
+        first
     }
 
     fn wait(&mut self, id: u64, reply: Reply, bytes: usize) {
@@ -309,10 +337,8 @@ impl Guest {
         }
     }
 
-    fn watch(&mut self, session: Session) -> Result<(), Refusal> {
-        if !self.sessions.contains(&session) {
-            return Err(Refusal::Stale(Object::Pool));
-        }
+    fn watch(&mut self, session: Session) -> Result<(), Failure> {
+        self.admit(session)?;
         let told = self.told.clone();
         let hear: Hear = Arc::new(move |recalls| told.tell(session, recalls));
         self.house.node.watch(session, &hear)?;
@@ -332,11 +358,52 @@ fn payload_bytes(body: &Body) -> usize {
     }
 }
 
-/// Ends what they hold: opens, locks, intents that were begun.
-async fn end_sessions(janitor: &Client, sessions: BTreeSet<Session>) {
-    for session in sessions {
-        if let Err(error) = janitor.recover(session).await {
-            tracing::error!(%error, session = session.0, "what a client held that has gone is still held");
+impl House {
+    /// What the node says to a session that somebody names.
+    fn welcome(&self, session: Session) -> Result<Welcome, Failure> {
+        match at_once(self.node.handle(request(Epoch::FIRST, session, PartitionId(0), Body::Hello))) {
+            Some(Ok(Answer::Welcome(welcome))) => Ok(welcome),
+            Some(Err(failure)) => Err(failure),
+            _ => Err(Refusal::Stale(Object::Pool).into()),
         }
+    }
+
+    /// Ends what they hold: opens, locks, intents that were begun.
+    async fn end_sessions(&self, sessions: BTreeSet<Session>) {
+        for session in sessions {
+            let ended = match &self.janitor {
+                Some(janitor) => janitor.recover(session).await.map_err(Failure::Refused),
+                None => self.end_here(session).await,
+            };
+            if let Err(error) = ended {
+                tracing::error!(%error, session = session.0, "what a client held that has gone is still held");
+            }
+            self.carried.lock().remove(&session);
+        }
+    }
+
+    /// In the partitions of this node. What it has begun over several is finished by whoever meets it.
+    async fn end_here(&self, session: Session) -> Result<(), Failure> {
+        let map = self.welcome(session)?.map;
+        let last = u16::try_from(map.partitions() - 1).unwrap_or(u16::MAX);
+        for partition in (0..=last).map(PartitionId).filter(|id| map.node(*id) == Some(self.node.id())) {
+            // No change of a client has this number.
+            let stamp = Some(Stamp { session, number: u64::MAX, settled: u64::MAX });
+            let body = Body::Meta { stamp, command: Command::CloseSession { session } };
+            self.node.handle(request(map.epoch(), session, partition, body)).await?;
+        }
+        Ok(())
+    }
+}
+
+fn request(epoch: Epoch, session: Session, partition: PartitionId, body: Body) -> Request {
+    Request { epoch, session, hurried: false, partition, body }
+}
+
+/// What it has to say without waiting.
+pub fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(done) => Some(done),
+        Poll::Pending => None,
     }
 }

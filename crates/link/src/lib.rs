@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Invariants:
-//! - A session belongs to the connection that it said hello on. When that ends, all that the session holds ends, and nothing
+//! - A session is carried by one connection to a node. When that ends, all that the session holds there ends, and no change
 //!   of it is done any more: so what is sent again over the next connection is never done twice.
 //! - What one connection brings (garbage, silence, a flood) touches no other. Everything that it may take has a bound: [`Limits`].
 //! - Futures of a [`Remote`] may be polled by any runtime or none.

@@ -31,7 +31,7 @@ const WATCH_WAIT: Duration = Duration::from_secs(20);
 /// grow, and calls in them fail at once. What was sent when a connection broke is `Lost`, what was not is `Unreachable`; so are
 /// calls to a node that is not there. One who refuses us (the token is wrong, versions do not meet) is an `Io` refusal.
 ///
-/// A session is the connection's: after that has broken, what is asked for it is refused as `Stale`.
+/// What a session holds ends with the connection: after that has broken, its changes are refused as `Stale`.
 #[derive(Debug)]
 pub struct Remote {
     address: Address,

@@ -7,8 +7,9 @@ use crate::{
     pipe::Pipe,
     stream::Stream,
 };
-use client::Client;
+use client::{Client, InProcess, Patience};
 use node::Node;
+use parking_lot::Mutex;
 use std::{io, sync::Arc, time::Duration};
 use tokio::{
     runtime::{Builder, Handle, Runtime},
@@ -68,8 +69,10 @@ pub fn serve_on(
     let _entered = runtime.enter();
     let entered = listener.enter().map_err(|source| ServeFailed { address: address.clone(), source })?;
     let (stop, stopping) = watch::channel(false);
-    let house =
-        Arc::new(House { janitor: Client::embedded(node.clone()), node, token: token.clone(), limits, stopping });
+    // Of a pool of several nodes there is none: it would need ways to the others.
+    let janitor = guest::at_once(Client::connect(Arc::new(InProcess(node.clone())), Patience::default()));
+    let (janitor, carried, token) = (janitor.and_then(Result::ok), Mutex::default(), token.clone());
+    let house = Arc::new(House { node, janitor, carried, token, limits, stopping });
     let taking = Some(runtime.spawn(take(entered, house)));
     Ok(Server { address, stop, taking, runtime: None })
 }

@@ -1,4 +1,5 @@
 //! What ends with a connection, and what does not happen twice after it.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
 mod common;
 
@@ -25,7 +26,7 @@ async fn what_a_client_holds_that_is_cut_off_ends_and_others_go_on() {
     let before = other.list(Vfs::root(), 0, 9).await.unwrap().len();
     let files = node.usage().files;
     mortal.watch(Arc::new(|_| {})).await.unwrap();
-    let gone = mortal.write_file(b"gone", &[7; 200_000]).await.unwrap().file;
+    let gone = mortal.write_file(b"gone", &vec![7; 200_000]).await.unwrap().file;
     let locked = mortal.write_file(b"locked", b"bytes").await.unwrap().file;
     mortal.open(gone, OpenFlags::READ).await.unwrap();
     other.unlink(Vfs::root(), b"gone").await.unwrap();

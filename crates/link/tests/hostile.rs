@@ -1,4 +1,5 @@
 //! What one connection brings touches no other.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
 mod common;
 
@@ -167,9 +168,11 @@ async fn a_session_is_served_on_its_own_connection_only() {
     let mut raw = Raw::connect(&server);
     raw.greet(token(), VERSIONS).unwrap();
     let mut bytes = Vec::new();
-    encode_watch(Session(2), 1, &mut bytes);
+    // The server's own is the first of node 1, that of the other client the second.
+    let session = Session::of(placement::NodeId(1), 2).unwrap();
+    encode_watch(session, 1, &mut bytes);
     let stranger = Request {
-        session: Session(2),
+        session,
         body: Body::Meta { stamp: None, command: wire::Command::Stat { file: placement::FileId::ROOT } },
         ..hello()
     };
@@ -178,11 +181,25 @@ async fn a_session_is_served_on_its_own_connection_only() {
     raw.stream.write_all(&bytes).unwrap();
     for id in [1, 2] {
         let reply = raw.next();
-        let Some(ToClient::Reply { id: of, reply: Err(Failure::Refused(Refusal::Stale(_))) }) = reply else {
-            panic!("{reply:?}")
-        };
+        let Some(ToClient::Reply { id: of, reply: Err(Failure::Unreachable(_)) }) = reply else { panic!("{reply:?}") };
         assert_eq!(of, id);
     }
     assert_eq!(raw.next(), Some(ToClient::Pong(9)));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_session_that_was_never_given_is_not_served() {
+    let server = serve(&node(), &any_port());
+    let mut raw = Raw::connect(&server);
+    raw.greet(token(), VERSIONS).unwrap();
+    let session = Session::of(placement::NodeId(1), 99).unwrap();
+    let command = wire::Command::Stat { file: placement::FileId::ROOT };
+    let stranger = Request { session, body: Body::Meta { stamp: None, command }, ..hello() };
+    raw.stream.write_all(&encoded(&stranger, 1)).unwrap();
+    let reply = raw.next();
+    let Some(ToClient::Reply { reply: Err(Failure::Refused(Refusal::Invalid { .. })), .. }) = reply else {
+        panic!("{reply:?}")
+    };
     server.stop().await;
 }

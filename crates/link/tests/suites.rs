@@ -1,27 +1,27 @@
 //! Suites of `vfs`, over sockets: the same tests, each connection a server and a `Remote`.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
 mod common;
 
 use vfs::{Handle, Vfs};
+
+#[allow(dead_code, reason = "the suite uses some of it")]
+#[path = "../../vfs/src/pool_test.rs"]
+mod theirs;
 
 #[path = "../../vfs/src/message_test.rs"]
 mod message_test;
 
 /// What the suite takes from its own crate, with sockets below.
 mod pool_test {
-    use super::common;
-    pub use super::common::{OWNER, STRIPE};
-    use client::{Client, Connection, Hear, Patience};
+    pub use super::theirs::*;
+    use super::{common, theirs};
+    use client::{Client, Connection, Hear, Nodes, Patience};
     use link::{Remote, Server};
-    use node::{Node, Reply, Settings};
-    use placement::FileId;
-    use std::{sync::Arc, time::Duration};
-    use store::Model;
+    use node::{Node, Reply};
+    use std::sync::Arc;
     use vfs::Vfs;
-    use wire::{Name, Outcome, RenameFrom, RenameTo, Request, Session};
-
-    pub const IMPATIENT: Patience =
-        Patience { tries: 3, pause_first: Duration::from_micros(10), pause_max: Duration::from_micros(10) };
+    use wire::{Outcome, Request, Session};
 
     /// A connection with its server.
     #[derive(Debug)]
@@ -49,32 +49,30 @@ mod pool_test {
         Served { remote: Remote::new(server.address().clone(), &common::token()), _server: server }
     }
 
-    pub fn node(memory: u64, space_wait: Duration) -> Arc<Node> {
-        let settings =
-            Settings { partitions: 64, stripe_bytes: STRIPE, space_wait, owner: OWNER, ..Settings::default() };
-        node::embedded(settings, Arc::new(Model::new(memory, STRIPE)))
-    }
+    /// Nodes that are reached over sockets.
+    pub struct Pool(theirs::Pool);
 
-    pub fn node_that_splits(split_entries: u32) -> Arc<Node> {
-        let settings =
-            Settings { partitions: 64, stripe_bytes: STRIPE, owner: OWNER, split_entries, ..Settings::default() };
-        node::embedded(settings, Arc::new(Model::new(256 << 20, STRIPE)))
-    }
+    impl Pool {
+        pub fn of(nodes: u32) -> Self {
+            Self(theirs::Pool::of(nodes))
+        }
 
-    /// In this process: what is promised of it holds of memory.
-    pub fn pool() -> Vfs {
-        Vfs::new(Client::embedded(node(64 << 20, Duration::ZERO)))
-    }
+        pub fn that_splits(nodes: u32, split_entries: u32) -> Self {
+            Self(theirs::Pool::that_splits(nodes, split_entries))
+        }
 
-    pub async fn over(connection: impl Connection + 'static, patience: Patience) -> Vfs {
-        Vfs::new(Client::connect(Arc::new(connection), patience).await.unwrap())
-    }
+        pub async fn over<C: Connection + 'static>(&self, wrap: impl Fn(Served) -> C, patience: Patience) -> Vfs {
+            let way = |node: &Arc<Node>| (node.id(), Arc::new(wrap(direct(node))) as Arc<dyn Connection>);
+            let nodes: Nodes = self.0.nodes().iter().map(way).collect();
+            Vfs::new(Client::connect_all(nodes, patience).await.unwrap())
+        }
 
-    pub fn from(parent: FileId, text: &str) -> RenameFrom {
-        RenameFrom { parent, name: Name::new(text.as_bytes()).unwrap() }
-    }
+        pub async fn client(&self) -> Vfs {
+            self.over(|node| node, IMPATIENT).await
+        }
 
-    pub fn to(parent: FileId, text: &str) -> RenameTo {
-        RenameTo { parent, name: Name::new(text.as_bytes()).unwrap() }
+        pub fn nodes(&self) -> &[Arc<Node>] {
+            self.0.nodes()
+        }
     }
 }

@@ -1,4 +1,5 @@
 //! Two clients of one node, over sockets of both kinds.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
 mod common;
 

@@ -23,7 +23,7 @@ use wire::{
 pub const OWNER: Owner = Owner { uid: 1000, gid: 100 };
 pub const STRIPE: u32 = 64 << 10;
 /// Nothing waits so long in a test that passes.
-pub const LONG: Duration = Duration::from_secs(600);
+pub const LONG: Duration = Duration::from_mins(10);
 
 pub fn token() -> Token {
     Token::new(b"a token of the tests, not guessed").unwrap()
