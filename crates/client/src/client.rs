@@ -170,7 +170,7 @@ impl Inner {
 }
 
 /// What the future has to say without waiting.
-pub(crate) fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+pub fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => Some(value),
         Poll::Pending => None,

@@ -36,7 +36,7 @@ pub mod twin;
 mod watch;
 mod whole;
 
-pub use client::Client;
+pub use client::{Client, at_once};
 pub use connection::{Connection, InProcess};
 pub use files::Opened;
 pub use node::{Backing, Hear};

@@ -12,7 +12,7 @@ use crate::{Client, client::unexpected, numbers::Numbers};
 use parking_lot::Mutex;
 use placement::FileId;
 use std::collections::HashMap;
-use wire::{Answer, Attributes, Command, Outcome, Recall, Refusal};
+use wire::{Answer, Attributes, Command, Object, Outcome, Recall, Refusal};
 
 /// The parts of more directories are not remembered; then all are forgotten.
 const DIRECTORIES_MAX: usize = 1024;
@@ -88,6 +88,7 @@ impl Client {
         }
         let files: Vec<FileId> = std::iter::once(directory).chain(fragments.iter().copied()).collect();
         let mut found = self.0.parts.find(directory, &files, &self.0.numbers);
+        let all_known = found.parts.iter().all(Option::is_some);
         let mut whole: Option<Attributes> = None;
         for (place, file) in found.parts.iter_mut().zip(&files) {
             let part = match *place {
@@ -101,8 +102,10 @@ impl Client {
                 (Some(whole), None) => whole.lasting = false,
             }
         }
-        self.0.parts.keep(directory, found);
-        whole.ok_or(Refusal::NotFound(wire::Object::File(directory)))
+        if !all_known {
+            self.0.parts.keep(directory, found);
+        }
+        whole.ok_or(Refusal::NotFound(Object::File(directory)))
     }
 
     /// Asks for a part, and notes it if it lasts and nothing of ours is under way there; none when it is gone.

@@ -13,6 +13,36 @@ use std::{
 };
 use wire::{Body, Extent, Failure, OpenFlags, Outcome, Request, Session};
 
+/// What a twin leaves as it is: descriptors of the connection in this field.
+macro_rules! descriptors_of {
+    ($inner:tt) => {
+        fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<Backing> {
+            self.$inner.backing(extent, flags)
+        }
+
+        fn is_here(&self) -> bool {
+            self.$inner.is_here()
+        }
+    };
+}
+
+/// What a twin leaves as it is: watching over the connection in this field.
+macro_rules! watching_of {
+    ($inner:tt) => {
+        fn watch(&self, session: Session, hear: &Hear) -> Outcome<()> {
+            self.$inner.watch(session, hear)
+        }
+
+        fn prunes(&self, session: Session) {
+            self.$inner.prunes(session);
+        }
+
+        fn unwatch(&self, session: Session) {
+            self.$inner.unwatch(session);
+        }
+    };
+}
+
 /// How often what goes wrong, per thousand calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Troubles {
@@ -94,25 +124,8 @@ impl<C: Connection + 'static> Connection for Lossy<C> {
         }
     }
 
-    fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<Backing> {
-        self.inner.backing(extent, flags)
-    }
-
-    fn is_here(&self) -> bool {
-        self.inner.is_here()
-    }
-
-    fn watch(&self, session: Session, hear: &Hear) -> Outcome<()> {
-        self.inner.watch(session, hear)
-    }
-
-    fn prunes(&self, session: Session) {
-        self.inner.prunes(session);
-    }
-
-    fn unwatch(&self, session: Session) {
-        self.inner.unwatch(session);
-    }
+    descriptors_of!(inner);
+    watching_of!(inner);
 }
 
 /// A connection that counts calls.
@@ -135,25 +148,8 @@ impl<C: Connection> Connection for Counting<C> {
         self.inner.call(request)
     }
 
-    fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<Backing> {
-        self.inner.backing(extent, flags)
-    }
-
-    fn is_here(&self) -> bool {
-        self.inner.is_here()
-    }
-
-    fn watch(&self, session: Session, hear: &Hear) -> Outcome<()> {
-        self.inner.watch(session, hear)
-    }
-
-    fn prunes(&self, session: Session) {
-        self.inner.prunes(session);
-    }
-
-    fn unwatch(&self, session: Session) {
-        self.inner.unwatch(session);
-    }
+    descriptors_of!(inner);
+    watching_of!(inner);
 }
 
 /// A connection that ends after some calls, as when its client dies.
@@ -208,17 +204,7 @@ impl<C: Connection + 'static> Connection for Stepped<C> {
         })
     }
 
-    fn watch(&self, session: Session, hear: &Hear) -> Outcome<()> {
-        self.0.watch(session, hear)
-    }
-
-    fn prunes(&self, session: Session) {
-        self.0.prunes(session);
-    }
-
-    fn unwatch(&self, session: Session) {
-        self.0.unwatch(session);
-    }
+    watching_of!(0);
 }
 
 /// Is ready at its second poll.

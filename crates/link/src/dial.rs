@@ -3,7 +3,7 @@
 use crate::{
     Address,
     line::{Line, Orders},
-    pipe::{Pipe, nonce},
+    pipe::{Pipe, ended, nonce},
     stream::Stream,
 };
 use parking_lot::Mutex;
@@ -71,7 +71,7 @@ async fn drive(address: Address, token: Token, line: Arc<Line>) {
     };
     line.opened();
     let mut driver = Driver { line: line.clone(), pipe };
-    let end = poll_fn(|context| driver.poll(context)).await;
+    let end = poll_fn(|context| ended(driver.try_poll(context))).await;
     let why = end.to_string();
     tracing::debug!(%address, why, "a connection has ended");
     line.end(&failure(&address, &end));
@@ -124,13 +124,6 @@ struct Driver {
 }
 
 impl Driver {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
-        match self.try_poll(context) {
-            Poll::Ready(Ok(end) | Err(end)) => Poll::Ready(end),
-            Poll::Pending => Poll::Pending,
-        }
-    }
-
     fn try_poll(&mut self, context: &mut Context<'_>) -> Poll<Result<End, End>> {
         loop {
             if self.line.take(&mut self.pipe.out, context) == Orders::Close {

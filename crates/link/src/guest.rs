@@ -2,20 +2,20 @@
 
 use crate::{
     Limits,
-    pipe::{Pipe, nonce},
+    pipe::{Pipe, ended, nonce},
     stream::Stream,
     told::{Batch, Told},
 };
 use bytes::Buf;
-use client::Client;
+use client::{Client, at_once};
 use node::{Hear, Node, Reply};
 use parking_lot::Mutex;
 use placement::{Epoch, PartitionId};
 use std::{
     collections::{BTreeSet, HashMap},
-    future::{Future, poll_fn},
+    future::poll_fn,
     io,
-    pin::{Pin, pin},
+    pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker, ready},
 };
@@ -153,7 +153,7 @@ impl Guest {
         let mut stopping = self.house.stopping.clone();
         let end = tokio::select! {
             _ = stopping.wait_for(|stop| *stop) => End::Stopped,
-            end = poll_fn(|context| self.poll(context)) => end,
+            end = poll_fn(|context| ended(self.try_poll(context))) => end,
         };
         match &end {
             End::Left | End::Goodbye(_) | End::Stopped => tracing::debug!(%end, "a connection has ended"),
@@ -170,13 +170,6 @@ impl Guest {
     }
 
     /// Does all that can be done now.
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<End> {
-        match self.try_poll(context) {
-            Poll::Ready(Ok(end) | Err(end)) => Poll::Ready(end),
-            Poll::Pending => Poll::Pending,
-        }
-    }
-
     fn try_poll(&mut self, context: &mut Context<'_>) -> Poll<Result<End, End>> {
         loop {
             let all_taken = self.take_frames()?;
@@ -398,12 +391,4 @@ impl House {
 
 fn request(epoch: Epoch, session: Session, partition: PartitionId, body: Body) -> Request {
     Request { epoch, session, hurried: false, partition, body }
-}
-
-/// What it has to say without waiting.
-pub fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(done) => Some(done),
-        Poll::Pending => None,
-    }
 }

@@ -92,6 +92,11 @@ impl Pipe {
     }
 }
 
+/// How a connection ended, whether that was told by `?` or not.
+pub fn ended<E>(driven: Poll<Result<E, E>>) -> Poll<E> {
+    driven.map(|(Ok(end) | Err(end))| end)
+}
+
 /// A number that no connection had, from the system's random source.
 pub fn nonce() -> io::Result<Nonce> {
     let mut nonce = Nonce::default();

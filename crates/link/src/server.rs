@@ -7,7 +7,7 @@ use crate::{
     pipe::Pipe,
     stream::Stream,
 };
-use client::{Client, InProcess, Patience};
+use client::{Client, InProcess, Patience, at_once};
 use node::Node;
 use parking_lot::Mutex;
 use std::{io, sync::Arc, time::Duration};
@@ -70,7 +70,7 @@ pub fn serve_on(
     let entered = listener.enter().map_err(|source| ServeFailed { address: address.clone(), source })?;
     let (stop, stopping) = watch::channel(false);
     // Of a pool of several nodes there is none: it would need ways to the others.
-    let janitor = guest::at_once(Client::connect(Arc::new(InProcess(node.clone())), Patience::default()));
+    let janitor = at_once(Client::connect(Arc::new(InProcess(node.clone())), Patience::default()));
     let (janitor, carried, token) = (janitor.and_then(Result::ok), Mutex::default(), token.clone());
     let house = Arc::new(House { node, janitor, carried, token, limits, stopping });
     let taking = Some(runtime.spawn(take(entered, house)));

@@ -72,7 +72,8 @@ impl Node {
         let answer = self.settle(&mut partition, call, todo, answer);
         let pin = if let Ok(Ok(answer)) = &answer { self.pin_read(answer) } else { None };
         // A read shows what changed, so it waits until that was heard; that it was read itself, nobody waits for.
-        let unheard = read.and_then(|(file, _)| self.watches.unheard(Recall::Attributes(file)));
+        let waits = read.filter(|_| !call.hurried);
+        let unheard = waits.and_then(|(file, _)| self.watches.unheard(Recall::Attributes(file)));
         let hearing = self.watches.tell(asker, &partition.take_notes());
         drop(partition);
         // A kernel that fills its cache has pages locked that another's hearing may wait for.

@@ -43,7 +43,7 @@ impl Partition {
             inode.opened(session);
             match inode.extent() {
                 Some(_) if flags.write => inode.granted.touch(), // from now on it is written unseen,
-                Some(_) => inode.granted.rule(),                 // or read
+                Some(_) => inode.granted.outdate(),              // or read
                 None => {}
             }
             Ok(trim)

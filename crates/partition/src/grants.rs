@@ -172,8 +172,8 @@ pub struct Granted {
     pub(crate) astray: Watchers,
     /// Bytes or entries were touched in the edit that is under way,
     touched: bool,
-    /// or access rules, which `stat` does not show.
-    ruled: bool,
+    /// or what kernels keep with the attributes and `stat` does not show: access rules, and that others read past the node.
+    outdated: bool,
 }
 
 impl Granted {
@@ -182,9 +182,10 @@ impl Granted {
         Self { attributes: Watchers::ALL, content: Watchers::ALL, ..Self::default() }
     }
 
-    /// Access rules change: kernels keep them with the attributes.
-    pub fn rule(&mut self) {
-        self.ruled = true;
+    /// What others keep of the attributes is not so any more, though these look the same: access rules have changed, or the file
+    /// will be read past the node from now on.
+    pub fn outdate(&mut self) {
+        self.outdated = true;
     }
 
     /// Bytes or entries change.
@@ -226,14 +227,14 @@ impl Grants {
         let file = inode.directory_of(file);
         let Asker { watcher, others, .. } = self.asker;
         let touched = std::mem::take(&mut inode.granted.touched);
-        let ruled = std::mem::take(&mut inode.granted.ruled);
+        let outdated = std::mem::take(&mut inode.granted.outdated);
         let unexpected = !self.access_asked && before.access != inode.access();
         if let Some(own) = watcher.filter(|_| unexpected) {
             let tell = inode.granted.attributes.take(Watchers::NONE.with(own));
             self.notes.push(Note::changed(Recall::Attributes(file), tell));
         }
         let Some(attributes) = &before.attributes else { return };
-        if touched || ruled || inode.attributes(FileId::ROOT, stripe_bytes) != *attributes {
+        if touched || outdated || inode.attributes(FileId::ROOT, stripe_bytes) != *attributes {
             self.notes.push(Note::changed(Recall::Attributes(file), inode.granted.attributes.take(others)));
         }
         if touched && inode.is_file() {

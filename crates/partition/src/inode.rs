@@ -10,10 +10,8 @@ use wire::{
     Owner, Refusal, Session, StripeRuns, Timestamp, WritePlace,
 };
 
-/// Bytes of a small file and of the tail of a striped one are counted in pages of this length.
+/// Bytes of a small file and of the tail of a striped one are counted in pages of this length, as those of an extent are.
 pub const PAGE_BYTES: u64 = 4096;
-/// What `st_blocks` counts in.
-const BLOCK_BYTES: u64 = 4096;
 /// `relatime`: a last read older than this is moved by any read.
 const ACCESSED_SECONDS_MAX: i64 = 24 * 3600;
 
@@ -292,7 +290,7 @@ impl Inode {
 impl FileBody {
     fn allocated(&self, stripe_bytes: u64) -> u64 {
         match &self.place {
-            Place::Inline(bytes) | Place::Spilling(bytes) => (bytes.len() as u64).next_multiple_of(BLOCK_BYTES),
+            Place::Inline(bytes) | Place::Spilling(bytes) => (bytes.len() as u64).next_multiple_of(PAGE_BYTES),
             Place::Striped(striped) => striped.allocated(self.size, stripe_bytes),
             Place::Whole(_) => 0,
         }

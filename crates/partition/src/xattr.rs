@@ -129,7 +129,7 @@ impl Partition {
                 Meaning::Default => inode.set_default_acl(file, &value)?,
             }
             inode.changed = now;
-            inode.granted.rule();
+            inode.granted.outdate();
             Ok(Answer::Done)
         })
     }
@@ -155,7 +155,7 @@ impl Partition {
             let acl = !matches!(meaning(file, name)?, Meaning::Plain);
             if inode.remove_xattr(name) {
                 inode.changed = now;
-                inode.granted.rule();
+                inode.granted.outdate();
             } else if !acl {
                 return Err(Refusal::NoAttribute(Object::File(file)));
             }

@@ -1,7 +1,11 @@
 //! Removed inodes and the kernels that know them, their messages mixed at every step by a seed: what a kernel was told of it can use
 //! until it lets go, and when all have let go nothing is left.
 
-use crate::{Vfs, linear_test::EAGER, pool_test::*};
+use crate::{
+    Vfs,
+    linear_test::{Dice, EAGER},
+    pool_test::*,
+};
 use client::{InProcess, twin::Stepped};
 use node::{Node, Settings};
 use parking_lot::Mutex;
@@ -21,19 +25,6 @@ use wire::{Kind, OpenFlags, Recall, Refusal, RenameMode};
 const POLLS_MAX: u32 = 2_000_000;
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 const DIRECTORIES: usize = 3;
-
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % end
-    }
-
-    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len())]
-    }
-}
 
 /// What one kernel was told of, and has not given back. Without a kind it may be gone: a directory that others can remove before its
 /// maker is told of it.
