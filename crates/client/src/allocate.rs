@@ -5,7 +5,9 @@
 use crate::{Client, client::unexpected, files::PLANS_MAX};
 use placement::{FileId, StripeNo};
 use std::{ops::Range, time::Duration};
-use wire::{AllocateMode, Answer, Command, Object, Outcome, Refusal, SeekTo, Shortage, StripeAction, StripeRuns};
+use wire::{
+    AllocateMode, Answer, Command, Object, Outcome, Refusal, SeekTo, Shortage, StripeAction, StripeRuns, Usage,
+};
 
 /// What a partition planned for a range.
 struct Plan {
@@ -26,7 +28,7 @@ impl Client {
                 if mode == AllocateMode::ZeroRange { AllocateMode::Extend } else { AllocateMode::KeepSize }
             }
         };
-        self.check_possible(length)?;
+        self.check_possible(length).await?;
         self.allocate_once(file, offset, length, takes).await
     }
 
@@ -38,9 +40,10 @@ impl Client {
         }
     }
 
-    /// More than the pool may hold at all, where that is known, is refused before anything is taken.
-    fn check_possible(&self, wanted: u64) -> Outcome<()> {
-        let usage = self.usage();
+    /// More than the pool may hold at all, where all its nodes say what they may hold, is refused before anything is taken.
+    async fn check_possible(&self, wanted: u64) -> Outcome<()> {
+        let usages: Outcome<Vec<Usage>> = self.usages().await.into_iter().map(|(_, usage)| usage).collect();
+        let usage = usages.unwrap_or_default().iter().fold(Usage::default(), Usage::with);
         if wanted <= usage.capacity || usage.capacity == 0 {
             return Ok(());
         }

@@ -1,8 +1,10 @@
 //! A client: its session, the map it follows, and the ways to the nodes.
 
-use crate::{Connection, InProcess, Nodes, Patience, numbers::Numbers, split::Splits, split_stat::Parts};
+use crate::{
+    Connection, InProcess, Nodes, Patience, numbers::Numbers, split::Splits, split_stat::Parts, usage::Usages,
+};
 use node::{Backing, Node};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use placement::{Epoch, NodeId, PartitionId, PartitionMap};
 use std::{
     fmt,
@@ -14,7 +16,7 @@ use std::{
     },
     task::{Context, Poll, Waker},
 };
-use wire::{Answer, Body, Extent, Failure, Object, OpenFlags, Outcome, Refusal, Request, Session, Usage, Welcome};
+use wire::{Answer, Extent, Object, OpenFlags, Outcome, Refusal, Session, Welcome};
 
 /// A client of a pool. Cheap to clone; clones are one session.
 #[derive(Clone)]
@@ -35,8 +37,7 @@ pub(crate) struct Inner {
     map: RwLock<Arc<PartitionMap>>,
     /// The map's, for a look without a lock.
     epoch: AtomicU64,
-    /// What each node said last.
-    usage: Mutex<Box<[Usage]>>,
+    pub usages: Usages,
     /// How many intents were begun.
     intents: AtomicU64,
     pub splits: Splits,
@@ -55,7 +56,7 @@ impl Client {
     pub(crate) fn of(nodes: Nodes, patience: Patience, welcome: Welcome) -> Self {
         let Welcome { session, map, seed, stripe_bytes, .. } = welcome;
         let partitions = map.partitions();
-        let usage = Mutex::new(vec![Usage::default(); nodes.len()].into());
+        let usages = Usages::new(nodes.len());
         let (numbers, epoch) = (Numbers::new(partitions), AtomicU64::new(map.epoch().0));
         let (intents, splits, parts) = (AtomicU64::new(0), Splits::default(), Parts::default());
         let map = RwLock::new(map);
@@ -70,7 +71,7 @@ impl Client {
                 numbers,
                 map,
                 epoch,
-                usage,
+                usages,
                 intents,
                 splits,
                 parts,
@@ -99,28 +100,6 @@ impl Client {
     /// The descriptor of an extent; none when its node is not in this process.
     pub fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<Backing> {
         self.0.nodes.get(extent.node)?.backing(extent, flags)
-    }
-
-    /// How full the pool is, all its nodes together: as of now where a node answers at once, else as last known.
-    pub fn usage(&self) -> Usage {
-        let asked: Vec<Option<Usage>> = self.0.nodes.iter().map(|(_, node)| self.usage_of(node)).collect();
-        let mut known = self.0.usage.lock();
-        for (known, asked) in known.iter_mut().zip(asked) {
-            *known = asked.unwrap_or(*known);
-        }
-        known.iter().fold(Usage::default(), Usage::with)
-    }
-
-    fn usage_of(&self, node: &dyn Connection) -> Option<Usage> {
-        let (epoch, session, partition) = (self.0.epoch(), self.0.session, PartitionId(0));
-        match at_once(node.call(Request { epoch, session, hurried: false, partition, body: Body::Usage }))? {
-            Ok(Answer::Usage(usage)) => Some(usage),
-            Err(Failure::StaleMap(map)) => {
-                self.0.follow(map);
-                None
-            }
-            _ => None,
-        }
     }
 }
 

@@ -33,6 +33,7 @@ mod route;
 mod split;
 mod split_stat;
 pub mod twin;
+mod usage;
 mod watch;
 mod whole;
 

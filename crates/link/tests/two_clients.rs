@@ -49,6 +49,18 @@ async fn what_one_writes_the_other_reads_whatever_its_length() {
 }
 
 #[tokio::test]
+async fn how_full_the_pool_is_is_told_as_the_node_knows_it() {
+    let node = node();
+    let server = serve(&node, &any_port());
+    let vfs = vfs(server.address()).await;
+    assert_eq!(vfs.usage(), wire::Usage::default(), "it has not said anything yet");
+    vfs.write_file(b"f", &vec![7; 1_000_000]).await.unwrap();
+    assert_eq!(vfs.ask_usage().await, Ok(node.usage()));
+    assert_eq!(vfs.usage(), node.usage(), "as it said last");
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn names_are_made_moved_listed_and_removed() {
     for (server, _directory) in servers() {
         let (one, other) = (vfs(server.address()).await, vfs(server.address()).await);

@@ -160,6 +160,21 @@ async fn a_pool_holds_what_all_its_nodes_hold() {
 }
 
 #[tokio::test]
+async fn a_silent_node_is_told_apart_and_counts_as_it_did_when_it_answered_last() {
+    let (pool, calls, left) = (Pool::of(4), Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(u64::MAX)));
+    let vfs = with_one_at(&pool, 3, &left, &calls).await;
+    let all = vfs.ask_usage().await.unwrap();
+    left.store(0, Relaxed);
+    for (id, usage) in vfs.client.usages().await {
+        assert!(usage.is_ok() != (id == NodeId(3)), "{id}: {usage:?}");
+    }
+    assert_eq!(vfs.ask_usage().await, Ok(all));
+    assert_eq!(vfs.usage(), all);
+    let newcomer = with_one_at(&pool, 3, &left, &calls).await;
+    assert_eq!(newcomer.ask_usage().await.unwrap().capacity, all.capacity / 4 * 3, "it was never heard of");
+}
+
+#[tokio::test]
 async fn whole_files_are_the_business_of_their_nodes_process_and_look_alike_to_all() {
     let pool = Pool::of_arenas(4, 64 << 20);
     if !pool.nodes()[0].keeps_whole_files() {

@@ -4,7 +4,7 @@ use crate::handles::Handles;
 use client::Client;
 use placement::FileId;
 use std::sync::Arc;
-use wire::Usage;
+use wire::{Outcome, Usage};
 
 /// Files of a pool. Cheap to clone; clones share their open files.
 #[derive(Clone, Debug)]
@@ -24,9 +24,16 @@ impl Vfs {
         FileId::ROOT
     }
 
-    /// How full the pool is; cheap.
+    /// How full the pool is, as far as its nodes say so at once, as those in this process do; else as they said last. Cheap.
     pub fn usage(&self) -> Usage {
         self.client.usage()
+    }
+
+    /// How full the pool is, all its nodes asked. One that does not answer counts as it did when it answered last; refused as
+    /// `Unavailable` when none ever did.
+    pub fn ask_usage(&self) -> impl Future<Output = Outcome<Usage>> + Send + use<> {
+        let client = self.client.clone();
+        async move { client.ask_usage().await }
     }
 
     /// The length of a stripe, bytes: reads and writes that stay within one are cheapest.

@@ -42,7 +42,9 @@ impl Face {
                 let copied = vfs.copy_range(from, to, length.min(COPY_BYTES_MAX));
                 self.serve("copy_file_range", copied, reply, Reply::copied);
             }
-            Operation::Statfs => reply.statfs(&statfs(&vfs.usage())),
+            Operation::Statfs => {
+                self.serve("statfs", vfs.ask_usage(), reply, |reply, usage| reply.statfs(&statfs(&usage)));
+            }
             _ => unreachable!("only operations on space come here"),
         }
     }
