@@ -135,7 +135,7 @@ fn object(body: &Body) -> Object {
     let command = match body {
         Body::Stripe { file, .. } | Body::Extent { file, .. } => return Object::File(*file),
         Body::Meta { command, .. } => command,
-        Body::Hello | Body::Usage => return Object::Pool,
+        Body::Hello | Body::Usage | Body::Stop => return Object::Pool,
     };
     match command {
         Command::Lookup { parent, name }

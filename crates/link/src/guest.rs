@@ -271,7 +271,7 @@ impl Guest {
     /// Whether it is one of a session that this connection carries, or may.
     fn check(&mut self, request: &Request) -> Result<(), Failure> {
         match (&request.body, request.session) {
-            (Body::Usage, _) => Ok(()),
+            (Body::Usage | Body::Stop, _) => Ok(()),
             (Body::Hello, Session::NONE) => self.has_room(),
             (_, session) => self.admit(session),
         }

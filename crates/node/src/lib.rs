@@ -32,7 +32,7 @@ mod whole;
 mod whole_calls;
 
 pub use backing::Backing;
-pub use node::{Node, embedded, member};
+pub use node::{Node, StopHook, embedded, member};
 pub use reply::Reply;
 pub use settings::Settings;
 pub use timer::{Sleep, sleep_until};

@@ -17,7 +17,7 @@ use placement::{Epoch, FileId, NodeId, PartitionId, PartitionMap, StripeNo};
 use std::{
     fmt,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
@@ -49,7 +49,11 @@ pub struct Node {
     pub(crate) locks: Locks,
     sessions: AtomicU64,
     pub(crate) files: AtomicU64,
+    stop: OnceLock<StopHook>,
 }
+
+/// Called when a node is asked to end, from the thread that serves the request: it must not wait.
+pub type StopHook = Box<dyn Fn() + Send + Sync>;
 
 /// A node in this process, which holds every partition. A client connects to it with `client::Client::embedded`.
 ///
@@ -91,6 +95,7 @@ pub fn member(id: NodeId, map: PartitionMap, settings: Settings, engine: Arc<dyn
         space,
         sessions: AtomicU64::new(0),
         files: AtomicU64::new(files),
+        stop: OnceLock::new(),
     })
 }
 
@@ -112,15 +117,16 @@ impl Node {
     /// Answers a request: at once, unless it must wait for space.
     pub fn handle(self: &Arc<Self>, request: Request) -> Reply {
         let Request { epoch, session, hurried, partition, body } = request;
-        if !matches!(body, Body::Hello) && epoch != self.epoch() {
+        if !matches!(body, Body::Hello | Body::Stop) && epoch != self.epoch() {
             return Reply::ready(Err(Failure::StaleMap(self.map.read().clone())));
         }
-        if !matches!(body, Body::Hello | Body::Usage) && self.partitions.get(partition).is_none() {
+        if !matches!(body, Body::Hello | Body::Stop | Body::Usage) && self.partitions.get(partition).is_none() {
             return Reply::ready(Err(Failure::Refused(self.not_here(partition))));
         }
         match body {
             Body::Hello => Reply::ready(self.welcome(session).map_err(Failure::Refused)),
             Body::Usage => Reply::ready(Ok(Answer::Usage(self.usage()))),
+            Body::Stop => Reply::ready(self.asked_to_stop().map_err(Failure::Refused)),
             Body::Meta { stamp, command } => {
                 let command = Some(command);
                 self.meta(MetaCall { session, hurried, partition, stamp, command, hearing: None, rest: None })
@@ -130,6 +136,17 @@ impl Node {
             }
             Body::Stripe { file, stripe, action } => self.stripe(file, stripe, action),
         }
+    }
+
+    /// What to do when somebody asks the node to end; without it such a request is refused. The first counts.
+    pub fn on_stop(&self, hook: StopHook) {
+        let _ = self.stop.set(hook);
+    }
+
+    fn asked_to_stop(&self) -> Outcome<Answer> {
+        let no_hook = || Refusal::Unsupported { object: Object::Pool, what: "ending a node of another process".into() };
+        self.stop.get().ok_or_else(no_hook)?();
+        Ok(Answer::Done)
     }
 
     /// How full the pool is, and who waits.

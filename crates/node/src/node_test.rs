@@ -218,3 +218,14 @@ fn a_client_cannot_say_which_extent_it_wants() {
     let Ok(Answer::Opened { attributes, .. }) = change(&node, 2, create) else { panic!("it is made") };
     assert_eq!(attributes.whole, None);
 }
+
+#[test]
+fn a_node_that_is_asked_to_end_tells_who_started_it_or_refuses() {
+    let node = node();
+    let refused = ask(&node, Epoch(0), 0, Body::Stop);
+    assert!(matches!(refused, Err(Failure::Refused(Refusal::Unsupported { .. }))), "nobody could end it: {refused:?}");
+    let (tell, told) = std::sync::mpsc::channel();
+    node.on_stop(Box::new(move || tell.send(()).unwrap()));
+    assert_eq!(ask(&node, Epoch(0), 0, Body::Stop), Ok(Answer::Done), "by any map");
+    assert_eq!(told.try_recv(), Ok(()));
+}

@@ -103,6 +103,7 @@ impl Connection for ToBare {
                 stripe_bytes: STRIPE,
             })),
             Body::Usage => Ok(Answer::Usage(Usage::default())),
+            Body::Stop => Ok(Answer::Done),
             Body::Meta { stamp, command, .. } => self.0.meta(request.partition, stamp, command),
             _ => Err(Refusal::invalid(Object::Pool, "there are only names here")),
         };

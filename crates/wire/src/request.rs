@@ -69,6 +69,8 @@ pub enum Body {
     Hello,
     /// How full is the pool?
     Usage,
+    /// End: the node answers, then ends all connections and itself. Needs no right epoch.
+    Stop,
     /// A command for the partition.
     Meta {
         /// Present with every change.

@@ -26,7 +26,7 @@ pub fn hollow_body(body: &Body) -> Option<(Body, &Bytes)> {
             let action = StripeAction::Write { generation: *generation, offset: *offset, data: NONE };
             Some((Body::Stripe { file: *file, stripe: *stripe, action }, data))
         }
-        Body::Hello | Body::Usage | Body::Stripe { .. } => None,
+        Body::Hello | Body::Usage | Body::Stop | Body::Stripe { .. } => None,
     }
 }
 

@@ -18,7 +18,7 @@ fn unless(wrong: bool, why: &'static str) -> Checked {
 /// Whether a client may say this.
 pub fn request(request: &Request) -> Checked {
     match &request.body {
-        Body::Hello | Body::Usage | Body::Stripe { .. } => Ok(()),
+        Body::Hello | Body::Usage | Body::Stop | Body::Stripe { .. } => Ok(()),
         Body::Meta { stamp: given, command: wanted } => {
             unless(given.is_some() != wanted.changes(), "a change needs a number, and nothing else has one")?;
             stamp(*given, request.session)?;

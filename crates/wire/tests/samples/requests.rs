@@ -12,7 +12,7 @@ use wire::{
 const LONG: &[u8] = &[0xa5; 3000];
 
 pub fn requests() -> Vec<Request> {
-    let mut bodies = vec![Body::Hello, Body::Usage];
+    let mut bodies = vec![Body::Hello, Body::Usage, Body::Stop];
     bodies.extend(commands().into_iter().map(|command| {
         let stamp = command.changes().then_some(Stamp { session: SESSION, number: 70_000, settled: 69_999 });
         Body::Meta { stamp, command }
