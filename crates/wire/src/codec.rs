@@ -13,7 +13,7 @@ mod message;
 mod meta;
 
 use crate::{
-    Answer, Body, Failure, Object, Recall, Refusal, Request, Session,
+    Answer, Body, Extent, Failure, Object, OpenFlags, Recall, Refusal, Request, Session,
     frame::{Garbled, Kind, TooLong},
 };
 use bytes::Bytes;
@@ -29,6 +29,8 @@ pub use message::{ToClient, ToNode};
 pub const COPIED_BYTES_MAX: usize = 1024;
 /// The most that one recall may tell to forget: within the bound of its meta, however long the numbers.
 pub const RECALLS_MAX: usize = 4096;
+/// The most loans that one frame gives back: within the bound of its meta, however long the numbers.
+pub const RETURNED_MAX: usize = 4096;
 /// Longer reasons are cut in goodbyes, bytes.
 const REASON_BYTES_MAX: usize = 900;
 
@@ -50,6 +52,15 @@ pub struct Recalls<'a> {
     pub session: Session,
     /// What; at most [`RECALLS_MAX`].
     pub recalls: Cow<'a, [Recall]>,
+}
+
+/// Whose descriptor is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Borrow {
+    /// The extent.
+    pub extent: Extent,
+    /// It is to be used so.
+    pub flags: OpenFlags,
 }
 
 /// The meta of a goodbye.
@@ -135,6 +146,28 @@ pub fn encode_unwatch(session: Session, out: &mut Vec<u8>) {
 pub fn encode_recalls(session: Session, recalls: &[Recall], batch: u64, out: &mut Vec<u8>) {
     assert!(recalls.len() <= RECALLS_MAX, "{} recalls in one frame", recalls.len());
     short(Kind::Recall, batch, &Recalls { session, recalls: recalls.into() }, out);
+}
+
+/// Appends that descriptors can be lent over this connection; one is to go with it.
+pub fn encode_near(out: &mut Vec<u8>) {
+    bare(Kind::Near, 0, out);
+}
+
+/// Appends that a descriptor is wanted, to be answered under `id`.
+pub fn encode_borrow(borrow: Borrow, id: u64, out: &mut Vec<u8>) {
+    short(Kind::Borrow, id, &borrow, out);
+}
+
+/// Appends that a descriptor is lent, which is to go with it.
+pub fn encode_lent(id: u64, out: &mut Vec<u8>) {
+    bare(Kind::Lent, id, out);
+}
+
+/// Appends that loans are used no more, however many.
+pub fn encode_returned(loans: &[u64], out: &mut Vec<u8>) {
+    for loans in loans.chunks(RETURNED_MAX) {
+        short(Kind::Returned, 0, &loans, out);
+    }
 }
 
 /// Appends why the connection ends; a long reason is cut.

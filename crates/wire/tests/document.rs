@@ -7,12 +7,12 @@ mod samples;
 mod shape;
 
 use placement::{Epoch, PartitionId};
-use samples::{FILE, SESSION, never_from_clients, recalls, replies, requests};
+use samples::{EXTENT, FILE, SESSION, never_from_clients, recalls, replies, requests};
 use shape::{Shapes, Type, variants};
 use std::{collections::BTreeMap, env, fs, path::PathBuf};
 use wire::{
-    Answer, Body, Command, Request,
-    codec::{self, Recalls},
+    Answer, Body, Command, OpenFlags, Request,
+    codec::{self, Borrow, Recalls},
     frame::{KINDS, Phase, Side},
 };
 
@@ -31,6 +31,7 @@ fn shapes() -> Shapes {
             Err(failure) => shapes.add(&failure),
         }
     }
+    shapes.add(&Borrow { extent: EXTENT, flags: OpenFlags::READ_WRITE });
     shapes.add(&Recalls { session: SESSION, recalls: recalls().into() });
     shapes
 }

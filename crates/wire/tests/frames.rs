@@ -202,7 +202,7 @@ fn each_kind_has_its_number_and_bounds_that_are_among_those_documented() {
         assert!(bounds.contains(&kind.meta_bytes_max()), "{kind}");
         assert!([0, PAYLOAD_BYTES_MAX].contains(&kind.payload_bytes_max()), "{kind}");
     }
-    assert_eq!((Kind::of(0), Kind::of(16), Kind::of(255)), (None, None, None));
+    assert_eq!((Kind::of(0), Kind::of(20), Kind::of(255)), (None, None, None));
 }
 
 #[test]
@@ -314,6 +314,36 @@ fn frames_may_be_pushed_while_others_are_half_written() {
         }
     }
     assert_eq!(count, 4000);
+}
+
+#[test]
+fn a_marked_frame_begins_a_write_and_no_write_reaches_over_its_start() {
+    let reply = Ok(Answer::Bytes(Bytes::from(vec![5; 5000])));
+    for portion in [1, 33, 100, 6000, usize::MAX] {
+        let (mut outgoing, mut starts) = (Outgoing::new(), Vec::new());
+        for id in 0..9 {
+            codec::encode_ping(id, outgoing.short());
+            if id % 3 > 0 {
+                outgoing.push(|out| codec::encode_reply(&reply, id, out)).unwrap();
+            }
+            starts.push(outgoing.remaining());
+            outgoing.mark();
+            codec::encode_lent(id, outgoing.short());
+        }
+        let (all, mut marked) = (outgoing.remaining(), Vec::new());
+        while outgoing.has_remaining() {
+            let at = all - outgoing.remaining();
+            if outgoing.is_at_mark() {
+                marked.push(at);
+            }
+            let mut pieces = [IoSlice::new(&[]); 8];
+            let filled = outgoing.chunks_vectored(&mut pieces);
+            let offered: usize = pieces[..filled].iter().map(|piece| piece.len()).sum();
+            assert!(!starts.iter().any(|start| (at + 1..at + offered).contains(start)), "a write over a mark");
+            outgoing.advance(offered.min(portion));
+        }
+        assert_eq!(marked, starts, "portions of {portion}");
+    }
 }
 
 #[test]

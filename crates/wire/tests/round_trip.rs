@@ -7,8 +7,8 @@ use bytes::Bytes;
 use placement::Epoch;
 use samples::{SESSION, never_from_clients, recalls, replies, requests};
 use wire::{
-    Answer, Body, Content, Failure, Refusal, Request, Stamp,
-    codec::{self, NOT_FOR_CLIENTS, ToClient, ToNode},
+    Answer, Body, Content, Failure, OpenFlags, Refusal, Request, Stamp,
+    codec::{self, Borrow, NOT_FOR_CLIENTS, ToClient, ToNode},
     frame::{Frames, Garbled, Kind, LARGE_META_BYTES_MAX, PAYLOAD_BYTES_MAX, Side},
 };
 
@@ -79,6 +79,16 @@ fn the_other_frames_come_as_they_were_sent() {
     assert_eq!(told(&|out| codec::encode_ping(7, out)), ToNode::Ping(7));
     assert_eq!(told(&|out| codec::encode_pong(8, out)), ToNode::Pong(8));
     assert_eq!(told(&|out| codec::encode_goodbye("over", out)), ToNode::Goodbye("over".into()));
+    let borrow = Borrow { extent: samples::EXTENT, flags: OpenFlags::READ_WRITE };
+    assert_eq!(told(&|out| codec::encode_borrow(borrow, 9, out)), ToNode::Borrow { id: 9, borrow });
+    assert_eq!(told(&|out| codec::encode_returned(&[9, u64::MAX], out)), ToNode::Returned(vec![9, u64::MAX]));
+    let mut told = |encode: &dyn Fn(&mut Vec<u8>)| {
+        out.clear();
+        encode(&mut out);
+        to_client(&out).unwrap()
+    };
+    assert_eq!(told(&|out| codec::encode_near(out)), ToClient::Near);
+    assert_eq!(told(&|out| codec::encode_lent(9, out)), ToClient::Lent { id: 9 });
     let mut out = Vec::new();
     codec::encode_recalls(SESSION, &recalls(), 9, &mut out);
     assert_eq!(to_client(&out).unwrap(), ToClient::Recall { batch: 9, session: SESSION, recalls: recalls() });

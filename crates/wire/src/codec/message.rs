@@ -1,6 +1,6 @@
 //! What came, decoded by the side where it came.
 
-use super::{Goodbye, RECALLS_MAX, Recalls, decode_answer, decode_failure, decode_request, meta::parse};
+use super::{Borrow, Goodbye, RECALLS_MAX, RETURNED_MAX, Recalls, decode_answer, decode_failure, decode_request, meta::parse};
 use crate::{
     Answer, Failure, Recall, Request, Session,
     frame::{Frame, Garbled, Kind, Phase, Side},
@@ -44,6 +44,15 @@ pub enum ToNode {
     Pong(u64),
     /// The client ends the connection.
     Goodbye(String),
+    /// A descriptor is wanted. To be answered like a request, or by `lent`.
+    Borrow {
+        /// What the answer is sent under, and the loan is named by.
+        id: u64,
+        /// Whose, and for what.
+        borrow: Borrow,
+    },
+    /// These loans are used no more.
+    Returned(Vec<u64>),
 }
 
 /// What comes to a client behind the handshake.
@@ -71,6 +80,13 @@ pub enum ToClient {
     Pong(u64),
     /// The node ends the connection.
     Goodbye(String),
+    /// Descriptors can be lent; one came with this.
+    Near,
+    /// A descriptor came with this.
+    Lent {
+        /// The id of its `borrow`.
+        id: u64,
+    },
 }
 
 fn misplaced(kind: Kind, side: Side) -> Garbled {
@@ -95,9 +111,19 @@ impl ToNode {
             Kind::Ping => Self::Ping(id),
             Kind::Pong => Self::Pong(id),
             Kind::Goodbye => Self::Goodbye(goodbye(meta)?),
+            Kind::Borrow => Self::Borrow { id, borrow: parse(kind, meta)? },
+            Kind::Returned => {
+                let loans: Vec<u64> = parse(kind, meta)?;
+                if loans.len() > RETURNED_MAX {
+                    return Err(Garbled::Meta { kind, why: format!("more than {RETURNED_MAX} loans") });
+                }
+                Self::Returned(loans)
+            }
             Kind::Answer
             | Kind::Failure
             | Kind::Recall
+            | Kind::Near
+            | Kind::Lent
             | Kind::Challenge
             | Kind::Hello
             | Kind::Welcome
@@ -124,8 +150,12 @@ impl ToClient {
             Kind::Ping => Self::Ping(id),
             Kind::Pong => Self::Pong(id),
             Kind::Goodbye => Self::Goodbye(goodbye(meta)?),
+            Kind::Near => Self::Near,
+            Kind::Lent => Self::Lent { id },
             Kind::Request
             | Kind::Cancel
+            | Kind::Borrow
+            | Kind::Returned
             | Kind::Watch
             | Kind::Unwatch
             | Kind::Heard

@@ -46,10 +46,18 @@ pub enum Kind {
     Pong = 14,
     /// Why the connection ends; nothing follows.
     Goodbye = 15,
+    /// Descriptors can be lent over this connection. One comes with it: as long as that is open, the client may use what it was lent.
+    Near = 16,
+    /// The descriptor of an extent is wanted; answered like a request, or by `lent`.
+    Borrow = 17,
+    /// The descriptor comes with this, under the id of its `borrow`, which names the loan.
+    Lent = 18,
+    /// These loans are used no more.
+    Returned = 19,
 }
 
 /// Every kind.
-pub const KINDS: [Kind; 15] = [
+pub const KINDS: [Kind; 19] = [
     Kind::Challenge,
     Kind::Hello,
     Kind::Welcome,
@@ -65,6 +73,10 @@ pub const KINDS: [Kind; 15] = [
     Kind::Ping,
     Kind::Pong,
     Kind::Goodbye,
+    Kind::Near,
+    Kind::Borrow,
+    Kind::Lent,
+    Kind::Returned,
 ];
 
 /// An end of a connection.
@@ -101,8 +113,8 @@ impl Kind {
         match self {
             Self::Challenge | Self::Hello | Self::Welcome | Self::Refused | Self::Goodbye => HANDSHAKE_META_BYTES_MAX,
             Self::Request | Self::Answer | Self::Failure => LARGE_META_BYTES_MAX,
-            Self::Watch | Self::Unwatch | Self::Recall => META_BYTES_MAX,
-            Self::Cancel | Self::Heard | Self::Ping | Self::Pong => 0,
+            Self::Watch | Self::Unwatch | Self::Recall | Self::Borrow | Self::Returned => META_BYTES_MAX,
+            Self::Cancel | Self::Heard | Self::Ping | Self::Pong | Self::Near | Self::Lent => 0,
         }
     }
 
@@ -119,9 +131,17 @@ impl Kind {
         match (phase, side) {
             (Phase::Handshake, Side::Client) => matches!(self, Self::Challenge | Self::Welcome | Self::Refused),
             (Phase::Handshake, Side::Node) => matches!(self, Self::Hello),
-            (Phase::Open, Side::Client) => {
-                matches!(self, Self::Answer | Self::Failure | Self::Recall | Self::Ping | Self::Pong | Self::Goodbye)
-            }
+            (Phase::Open, Side::Client) => matches!(
+                self,
+                Self::Answer
+                    | Self::Failure
+                    | Self::Recall
+                    | Self::Ping
+                    | Self::Pong
+                    | Self::Goodbye
+                    | Self::Near
+                    | Self::Lent
+            ),
             (Phase::Open, Side::Node) => matches!(
                 self,
                 Self::Request
@@ -132,6 +152,8 @@ impl Kind {
                     | Self::Ping
                     | Self::Pong
                     | Self::Goodbye
+                    | Self::Borrow
+                    | Self::Returned
             ),
         }
     }
@@ -155,6 +177,10 @@ impl fmt::Display for Kind {
             Self::Ping => "ping",
             Self::Pong => "pong",
             Self::Goodbye => "goodbye",
+            Self::Near => "near",
+            Self::Borrow => "borrow",
+            Self::Lent => "lent",
+            Self::Returned => "returned",
         })
     }
 }
