@@ -1,7 +1,8 @@
 //! A client: its session, the map it follows, and the ways to the nodes.
 
 use crate::{
-    Connection, InProcess, Nodes, Patience, numbers::Numbers, split::Splits, split_stat::Parts, usage::Usages,
+    Borrowing, Connection, InProcess, Nodes, Patience, numbers::Numbers, split::Splits, split_stat::Parts,
+    usage::Usages,
 };
 use node::{Backing, Node};
 use parking_lot::RwLock;
@@ -100,6 +101,11 @@ impl Client {
     /// The descriptor of an extent; none when its node is not in this process.
     pub fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<Backing> {
         self.0.nodes.get(extent.node)?.backing(extent, flags)
+    }
+
+    /// The same from a node in another process of this host; none where there is nothing to wait for.
+    pub fn borrow(&self, extent: Extent, flags: OpenFlags) -> Option<Borrowing> {
+        self.0.nodes.get(extent.node)?.borrow(extent, flags)
     }
 }
 

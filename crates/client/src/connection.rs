@@ -1,8 +1,11 @@
 //! The way to a node.
 
 use node::{Backing, Hear, Node, Reply};
-use std::{fmt, sync::Arc};
+use std::{fmt, future::Future, pin::Pin, sync::Arc};
 use wire::{Extent, Object, OpenFlags, Outcome, Refusal, Request, Session};
+
+/// A descriptor that is asked for; none when there is none to be had.
+pub type Borrowing = Pin<Box<dyn Future<Output = Option<Backing>> + Send>>;
 
 /// A way to a node. A call may fail, may be slow, and may have been done although no answer came.
 pub trait Connection: Send + Sync + fmt::Debug {
@@ -15,7 +18,14 @@ pub trait Connection: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Whether the node is in this process, so that it can hand out descriptors at all: only then are new files wished whole.
+    /// The same from a node in another process of this host, which takes a while; none where it is known at once whether there is
+    /// one, from [`Self::backing`].
+    fn borrow(&self, extent: Extent, flags: OpenFlags) -> Option<Borrowing> {
+        let _ = (extent, flags);
+        None
+    }
+
+    /// Whether the node can hand out descriptors here: only then are new files wished whole.
     fn is_here(&self) -> bool {
         false
     }

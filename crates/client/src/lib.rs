@@ -38,8 +38,8 @@ mod watch;
 mod whole;
 
 pub use client::{Client, at_once};
-pub use connection::{Connection, InProcess};
+pub use connection::{Borrowing, Connection, InProcess};
 pub use files::Opened;
-pub use node::{Backing, Hear};
+pub use node::{Backing, Hear, Loan};
 pub use nodes::Nodes;
 pub use retry::Patience;

@@ -1,6 +1,6 @@
 //! Connections for tests: one that misbehaves by a seed, one that counts, one that dies, one that goes step by step.
 
-use crate::Connection;
+use crate::{Borrowing, Connection};
 use node::{Backing, Hear, Reply, sleep_until};
 use parking_lot::Mutex;
 use placement::Epoch;
@@ -18,6 +18,10 @@ macro_rules! descriptors_of {
     ($inner:tt) => {
         fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<Backing> {
             self.$inner.backing(extent, flags)
+        }
+
+        fn borrow(&self, extent: Extent, flags: OpenFlags) -> Option<Borrowing> {
+            self.$inner.borrow(extent, flags)
         }
 
         fn is_here(&self) -> bool {

@@ -148,6 +148,15 @@ impl Driver {
             ToClient::Ping(id) => encode_pong(id, self.pipe.out.short()),
             ToClient::Pong(_) => {}
             ToClient::Goodbye(why) => return Err(End::Goodbye(why)),
+            ToClient::Near => {
+                if let Some(hold) = self.pipe.descriptor()? {
+                    self.line.near(hold);
+                }
+            }
+            ToClient::Lent { id } => {
+                let file = self.pipe.descriptor()?;
+                self.line.lent(id, file);
+            }
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use crate::{
     Limits,
+    loans::Loans,
     pipe::{Pipe, ended, nonce},
     stream::Stream,
     told::{Batch, Told},
@@ -13,7 +14,7 @@ use parking_lot::Mutex;
 use placement::{Epoch, PartitionId};
 use std::{
     collections::{BTreeSet, HashMap},
-    future::poll_fn,
+    future::{pending, poll_fn},
     io,
     pin::Pin,
     sync::Arc,
@@ -26,7 +27,7 @@ use tokio::{
 };
 use wire::{
     Answer, Body, Command, ExtentAction, Failure, Object, Refusal, Request, Session, Stamp, StripeAction, Welcome,
-    codec::{ToNode, encode_pong, encode_recalls, encode_reply},
+    codec::{Borrow, ToNode, encode_lent, encode_near, encode_pong, encode_recalls, encode_reply},
     frame::{Garbled, Side},
     handshake::{HandshakeFailed, NodeHandshake, Step, Token, VERSIONS, refusal},
 };
@@ -48,6 +49,8 @@ pub struct House {
 enum End {
     #[error("the client has ended it")]
     Left,
+    #[error("the client's process has ended")]
+    Died,
     #[error("the client has ended it: {0}")]
     Goodbye(String),
     #[error(transparent)]
@@ -61,6 +64,9 @@ enum End {
     #[error("a request has made the node panic, which is a bug of Tidemill: see the node's log")]
     Panicked,
 }
+
+/// So many descriptors wait to be sent; for more there is none to lend.
+const GOING_MAX: usize = 64;
 
 type Answered = Result<Answer, Failure>;
 
@@ -79,6 +85,8 @@ struct Guest {
     waiting_bytes: usize,
     told: Arc<Told>,
     batches: UnboundedReceiver<Batch>,
+    /// What it was lent; none where nothing may be.
+    loans: Option<Loans>,
 }
 
 /// One connection from its first byte to its last.
@@ -132,8 +140,9 @@ async fn greet(pipe: &mut Pipe, token: &Token) -> io::Result<Option<HandshakeFai
 }
 
 impl Guest {
-    fn new(house: Arc<House>, pipe: Pipe) -> Self {
+    fn new(house: Arc<House>, mut pipe: Pipe) -> Self {
         let (told, batches) = Told::new();
+        let loans = lends(&house, &mut pipe);
         Self {
             house,
             pipe,
@@ -145,22 +154,32 @@ impl Guest {
             waiting_bytes: 0,
             told: Arc::new(told),
             batches,
+            loans,
         }
     }
 
     /// Serves until it ends, then ends what its sessions hold.
     async fn stay(mut self) {
         let mut stopping = self.house.stopping.clone();
+        let process = self.loans.as_ref().map(Loans::process);
+        let died = async {
+            match process {
+                Some(process) => process.ended().await,
+                None => pending().await,
+            }
+        };
         let end = tokio::select! {
             _ = stopping.wait_for(|stop| *stop) => End::Stopped,
+            () = died => End::Died,
             end = poll_fn(|context| ended(self.try_poll(context))) => end,
         };
         match &end {
-            End::Left | End::Goodbye(_) | End::Stopped => tracing::debug!(%end, "a connection has ended"),
+            End::Left | End::Died | End::Goodbye(_) | End::Stopped => tracing::debug!(%end, "a connection has ended"),
             _ => tracing::warn!(%end, "a connection has ended"),
         }
-        let Self { house, pipe, sessions, watching, mut waiting, told, .. } = self;
+        let Self { house, pipe, sessions, watching, mut waiting, told, loans, .. } = self;
         told.end();
+        loans.map(|loans| tokio::spawn(loans.outlive()));
         waiting.shutdown().await;
         for session in watching {
             house.node.unwatch(session);
@@ -241,6 +260,17 @@ impl Guest {
             ToNode::Ping(id) => encode_pong(id, self.pipe.out.short()),
             ToNode::Pong(_) => {}
             ToNode::Goodbye(why) => return Err(End::Goodbye(why)),
+            ToNode::Borrow { id, borrow } => {
+                self.count(id)?;
+                if !self.lend(id, borrow) {
+                    self.answer(id, &Ok(Answer::Done));
+                }
+            }
+            ToNode::Returned(returned) => {
+                if let Some(loans) = &mut self.loans {
+                    loans.returned(&returned);
+                }
+            }
         }
         Ok(())
     }
@@ -266,6 +296,21 @@ impl Guest {
             }
             Poll::Pending => self.wait(id, reply, bytes),
         }
+    }
+
+    /// Whether there was something to lend.
+    fn lend(&mut self, id: u64, Borrow { extent, flags }: Borrow) -> bool {
+        let room = self.pipe.going() < GOING_MAX;
+        let Some(loans) = self.loans.as_mut().filter(|loans| room && loans.has_room()) else { return false };
+        let Some(backing) = self.house.node.backing(extent, flags) else { return false };
+        match loans.lend(id, backing) {
+            Ok(descriptor) => self.pipe.push_with(descriptor, |out| encode_lent(id, out)),
+            Err(error) => {
+                tracing::warn!(%error, "a descriptor could not be lent");
+                return false;
+            }
+        }
+        true
     }
 
     /// Whether it is one of a session that this connection carries, or may.
@@ -338,6 +383,19 @@ impl Guest {
         self.watching.insert(session);
         Ok(())
     }
+}
+
+/// Begins to lend to a client of this host, where the node has what to lend.
+fn lends(house: &House, pipe: &mut Pipe) -> Option<Loans> {
+    let (loans, hold) = match Loans::to(pipe.stream(), house.limits.loans) {
+        Ok(lends) => lends.filter(|_| house.node.keeps_whole_files())?,
+        Err(error) => {
+            tracing::warn!(%error, "nothing can be lent to a client of this host");
+            return None;
+        }
+    };
+    pipe.push_with(hold, encode_near);
+    Some(loans)
 }
 
 /// Bulk bytes that a request carries while it waits.

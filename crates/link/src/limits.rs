@@ -17,6 +17,8 @@ pub struct Limits {
     pub waiting_bytes: usize,
     /// While so many bytes of answers are not written, no more requests of the connection are read.
     pub queued_bytes: usize,
+    /// So many descriptors may a client of this host have at one time, of one connection.
+    pub loans: usize,
     /// So many sessions may one connection have.
     pub sessions: usize,
     /// Threads of the runtime that [`serve`](crate::serve) makes.
@@ -35,6 +37,8 @@ impl Default for Limits {
             waiting_bytes: 256 << 20,
             // A few of the longest answers.
             queued_bytes: 32 << 20,
+            // As many as there are whole files at most.
+            loans: 65_536,
             sessions: 1024,
             threads: 2,
         }

@@ -3,7 +3,7 @@
 //! Callers on any thread put frames here; the driver (`dial`) takes them to the socket and brings what comes. It has one life: a
 //! line that has ended stays so, and the next call makes another.
 
-use crate::ears::Ears;
+use crate::{ears::Ears, loan::Lent};
 use bytes::Buf;
 use client::Hear;
 use parking_lot::Mutex;
@@ -11,15 +11,19 @@ use std::{
     collections::HashMap,
     future::Future,
     mem,
+    os::fd::OwnedFd,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     task::{Context, Poll, Waker},
     time::Instant,
 };
 use tokio::sync::{Notify, oneshot};
 use wire::{
     Answer, Failure, Outcome, Recall, Request, Session,
-    codec::{encode_cancel, encode_heard, encode_request, encode_unwatch, encode_watch},
+    codec::{
+        Borrow, encode_borrow, encode_cancel, encode_heard, encode_request, encode_returned, encode_unwatch,
+        encode_watch,
+    },
     frame::Outgoing,
 };
 
@@ -36,6 +40,8 @@ pub struct Line {
     state: Mutex<State>,
     /// There may be room for another call.
     room: Notify,
+    /// What is to be held as long as anything is used that was lent; none where nothing is.
+    hold: OnceLock<Arc<OwnedFd>>,
 }
 
 #[derive(Debug, Default)]
@@ -46,12 +52,21 @@ struct State {
     given: u64,
     /// Ids up to this were taken to the socket.
     sent: u64,
-    asked: HashMap<u64, oneshot::Sender<Answered>>,
+    asked: HashMap<u64, Asked>,
+    /// Loans that are used no more, which the node was not told yet.
+    returned: Vec<u64>,
     ears: HashMap<Session, Ears>,
     driver: Option<Waker>,
     opened: bool,
     closing: bool,
     ended: Option<Ended>,
+}
+
+/// Who waits.
+#[derive(Debug)]
+enum Asked {
+    Request(oneshot::Sender<Answered>),
+    Loan(oneshot::Sender<Lent>),
 }
 
 /// How a line ended.
@@ -87,8 +102,8 @@ impl Line {
     }
 
     /// Puts a request into the line.
-    pub fn send(self: &Arc<Self>, request: &Request) -> Result<Call, NotSent> {
-        self.ask(|id, out| out.push(|out| encode_request(request, id, out)).map_err(Failure::from))
+    pub fn send(self: &Arc<Self>, request: &Request) -> Result<Call<Answered>, NotSent> {
+        self.ask(Asked::Request, |id, out| out.push(|out| encode_request(request, id, out)).map_err(Failure::from))
     }
 
     /// The same, once there is room.
@@ -105,16 +120,39 @@ impl Line {
     }
 
     /// Has a session's recalls told to `hear`, and asks the node for them.
-    pub fn watch(self: &Arc<Self>, session: Session, hear: &Hear) -> Result<Call, NotSent> {
+    pub fn watch(self: &Arc<Self>, session: Session, hear: &Hear) -> Result<Call<Answered>, NotSent> {
         // Before it is asked: the first recall may come with the answer.
         let ears = Ears::start(self, session, hear).map_err(|why| NotSent::Failed(why.into()))?;
         if self.state.lock().ears.insert(session, ears).is_some() {
             tracing::debug!(session = session.0, "a session watches again");
         }
-        self.ask(|id, out| {
+        self.ask(Asked::Request, |id, out| {
             encode_watch(session, id, out.short());
             Ok(())
         })
+    }
+
+    /// Whether the node lends here.
+    pub fn is_near(&self) -> bool {
+        self.hold.get().is_some()
+    }
+
+    /// Asks for a descriptor. When there is none to be had, the call is dropped at the other end.
+    pub fn borrow(self: &Arc<Self>, borrow: Borrow) -> Result<Call<Lent>, NotSent> {
+        self.ask(Asked::Loan, |id, out| {
+            encode_borrow(borrow, id, out.short());
+            Ok(())
+        })
+    }
+
+    /// A loan is used no more.
+    pub fn give_back(&self, loan: u64) {
+        self.put(|state| {
+            // Who has ended is told by the hold.
+            if state.ended.is_none() {
+                state.returned.push(loan);
+            }
+        });
     }
 
     /// The session is told nothing any more.
@@ -136,7 +174,11 @@ impl Line {
         self.put(|state| state.closing = true);
     }
 
-    fn ask(self: &Arc<Self>, encode: impl FnOnce(u64, &mut Outgoing) -> Result<(), Failure>) -> Result<Call, NotSent> {
+    fn ask<T>(
+        self: &Arc<Self>,
+        asked: impl FnOnce(oneshot::Sender<T>) -> Asked,
+        encode: impl FnOnce(u64, &mut Outgoing) -> Result<(), Failure>,
+    ) -> Result<Call<T>, NotSent> {
         let mut state = self.state.lock();
         if let Some(ended) = &state.ended {
             return Err(NotSent::Failed(ended.why.clone()));
@@ -145,10 +187,11 @@ impl Line {
             return Err(NotSent::Full);
         }
         let id = state.given + 1;
+        state.tell_returned();
         encode(id, &mut state.out).map_err(NotSent::Failed)?;
         state.given = id;
         let (answer, answered) = oneshot::channel();
-        state.asked.insert(id, answer);
+        state.asked.insert(id, asked(answer));
         let driver = state.driver.take();
         drop(state);
         wake(driver);
@@ -188,6 +231,7 @@ impl Line {
     pub fn take(&self, out: &mut Outgoing, driver: &Context<'_>) -> Orders {
         let mut state = self.state.lock();
         state.driver = Some(driver.waker().clone());
+        state.tell_returned();
         if !out.has_remaining() && state.out.has_remaining() {
             mem::swap(out, &mut state.out);
             state.sent = state.given;
@@ -201,8 +245,23 @@ impl Line {
     /// An answer has come.
     pub fn answered(&self, id: u64, answered: Answered) {
         let asked = self.state.lock().asked.remove(&id);
-        if let Some(asked) = asked {
+        if let Some(Asked::Request(asked)) = asked {
             drop(asked.send(answered)); // it may have been dropped meanwhile
+        }
+        self.room.notify_waiters();
+    }
+
+    /// The node lends: this is to be held.
+    pub fn near(&self, hold: OwnedFd) {
+        drop(self.hold.set(Arc::new(hold)));
+    }
+
+    /// A descriptor has come; none where this process has no room for it.
+    pub fn lent(self: &Arc<Self>, id: u64, file: Option<OwnedFd>) {
+        let asked = self.state.lock().asked.remove(&id);
+        let lent = self.hold.get().map(|hold| Lent::new(self, id, hold, file));
+        if let (Some(Asked::Loan(asked)), Some(lent)) = (asked, lent) {
+            drop(asked.send(lent));
         }
         self.room.notify_waiters();
     }
@@ -231,9 +290,21 @@ impl Line {
         drop(ears);
         for (id, asked) in asked {
             let failure = if id <= sent { &lost } else { why };
-            drop(asked.send(Err(failure.clone())));
+            if let Asked::Request(asked) = asked {
+                drop(asked.send(Err(failure.clone())));
+            }
         }
         self.room.notify_waiters();
+    }
+}
+
+impl State {
+    /// In front of what comes next: who closes a file has given it back before.
+    fn tell_returned(&mut self) {
+        if !self.returned.is_empty() {
+            encode_returned(&self.returned, self.out.short());
+            self.returned.clear();
+        }
     }
 }
 
@@ -245,13 +316,13 @@ fn wake(driver: Option<Waker>) {
 
 /// A request under way. Dropped before its answer, it is cancelled.
 #[derive(Debug)]
-pub struct Call {
+pub struct Call<T> {
     line: Arc<Line>,
     id: u64,
-    answered: oneshot::Receiver<Answered>,
+    answered: oneshot::Receiver<T>,
 }
 
-impl Future for Call {
+impl Future for Call<Answered> {
     type Output = Answered;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answered> {
@@ -261,7 +332,15 @@ impl Future for Call {
     }
 }
 
-impl Drop for Call {
+impl Future for Call<Lent> {
+    type Output = Option<Lent>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Lent>> {
+        Pin::new(&mut self.answered).poll(context).map(Result::ok)
+    }
+}
+
+impl<T> Drop for Call<T> {
     fn drop(&mut self) {
         if !self.answered.is_terminated() {
             self.line.cancel(self.id);

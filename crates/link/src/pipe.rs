@@ -1,10 +1,12 @@
 //! A socket with the frames that come and those that go. Both sides have one.
 
 use crate::stream::Stream;
-use bytes::Buf;
+use bytes::{Buf, BufMut};
 use std::{
+    collections::VecDeque,
     future::poll_fn,
-    io,
+    io::{self, IoSlice},
+    os::fd::{AsFd, OwnedFd},
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -23,6 +25,11 @@ const LAST_WORDS_WAIT: Duration = Duration::from_secs(1);
 /// So many unread bytes are taken at the end: more than the buffers of two sockets hold.
 const LAST_BYTES_MAX: usize = 32 << 20;
 
+/// So much is read at once where a descriptor may come, bytes.
+const READ_BYTES: usize = 64 << 10;
+/// So many pieces are written at once where a descriptor goes.
+const PIECES_MAX: usize = 16;
+
 /// A socket with its frames.
 #[derive(Debug)]
 pub struct Pipe {
@@ -31,23 +38,77 @@ pub struct Pipe {
     pub frames: Frames,
     /// What goes.
     pub out: Outgoing,
+    /// Those that go with frames, in their order: one for each mark of `out`.
+    going: VecDeque<OwnedFd>,
+    /// Those that came, in their order; none inside where one could not be taken.
+    came: VecDeque<Option<OwnedFd>>,
+    /// Where bytes are read to with which descriptors may come: a client's, of a Unix socket. Else it is empty.
+    scratch: Box<[u8]>,
 }
 
 impl Pipe {
     /// Before the handshake.
     pub fn new(stream: Stream, side: Side) -> Self {
-        Self { stream, frames: Frames::new(side), out: Outgoing::new() }
+        let takes = side == Side::Client && stream.unix().is_some();
+        let scratch = vec![0; if takes { READ_BYTES } else { 0 }].into();
+        let (frames, out) = (Frames::new(side), Outgoing::new());
+        Self { stream, frames, out, going: VecDeque::new(), came: VecDeque::new(), scratch }
     }
 
     /// Reads some; 0 at the end.
     pub fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        poll_read_buf(Pin::new(&mut self.stream), context, &mut self.frames.space())
+        if self.scratch.is_empty() || self.frames.is_in_payload() {
+            return poll_read_buf(Pin::new(&mut self.stream), context, &mut self.frames.space());
+        }
+        let mut space = self.frames.space();
+        let room = space.remaining_mut().min(self.scratch.len());
+        let received = ready!(self.stream.poll_receive(context, &mut self.scratch[..room]))?;
+        space.put_slice(&self.scratch[..received.count]);
+        self.came.extend(received.descriptor.map(Result::ok));
+        Poll::Ready(Ok(received.count))
+    }
+
+    /// The other end, when descriptors can go there.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Adds a frame with a descriptor; only over a Unix socket.
+    pub fn push_with(&mut self, descriptor: OwnedFd, encode: impl FnOnce(&mut Vec<u8>)) {
+        self.out.mark();
+        encode(self.out.short());
+        self.going.push_back(descriptor);
+    }
+
+    /// How many descriptors are not sent yet.
+    pub fn going(&self) -> usize {
+        self.going.len()
+    }
+
+    /// What came with the frame that was given last; none when this process has no room for it. To be asked once for each frame
+    /// that comes with one.
+    pub fn descriptor(&mut self) -> io::Result<Option<OwnedFd>> {
+        let missing = || io::Error::new(io::ErrorKind::InvalidData, "a frame came without its descriptor");
+        self.came.pop_front().ok_or_else(missing)
     }
 
     /// Writes all.
     pub fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.out.has_remaining() {
-            if ready!(poll_write_buf(Pin::new(&mut self.stream), context, &mut self.out))? == 0 {
+            let with = self.going.front().filter(|_| self.out.is_at_mark());
+            let written = match with {
+                None => ready!(poll_write_buf(Pin::new(&mut self.stream), context, &mut self.out))?,
+                Some(descriptor) => {
+                    let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
+                    let filled = self.out.chunks_vectored(&mut pieces);
+                    let sent = self.stream.poll_send_with(context, &pieces[..filled], descriptor.as_fd());
+                    let written = ready!(sent)?;
+                    self.out.advance(written);
+                    self.going.pop_front();
+                    written
+                }
+            };
+            if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
         }

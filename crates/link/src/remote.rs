@@ -4,7 +4,7 @@ use crate::{
     Address, dial,
     line::{Line, NotSent, refusal, watched},
 };
-use client::{Connection, Hear};
+use client::{Borrowing, Connection, Hear};
 use node::{Reply, sleep_until};
 use parking_lot::Mutex;
 use std::{
@@ -16,7 +16,7 @@ use std::{
     thread::{self, Thread},
     time::{Duration, Instant},
 };
-use wire::{Failure, Object, Outcome, Refusal, Request, Session, handshake::Token};
+use wire::{Extent, Failure, Object, OpenFlags, Outcome, Refusal, Request, Session, codec::Borrow, handshake::Token};
 
 /// The pause after the first time that a node was not reached; each later one is twice as long.
 const PAUSE_FIRST: Duration = Duration::from_millis(10);
@@ -95,6 +95,16 @@ impl Connection for Remote {
             Err(NotSent::Failed(failure)) => Reply::ready(Err(failure)),
             Err(NotSent::Full) => Reply::later(line.send_later(request)),
         }
+    }
+
+    fn borrow(&self, extent: Extent, flags: OpenFlags) -> Option<Borrowing> {
+        let line = self.line().ok().filter(|line| line.is_near())?;
+        let lent = line.borrow(Borrow { extent, flags }).ok()?;
+        Some(Box::pin(async move { lent.await?.into_backing(extent) }))
+    }
+
+    fn is_here(&self) -> bool {
+        self.state.lock().line.as_ref().is_some_and(|line| line.is_near())
     }
 
     /// Blocks its thread until the node has answered.

@@ -1,15 +1,19 @@
 //! A socket of either kind, as one type.
 
-use crate::Address;
+use crate::{
+    Address,
+    rights::{self, Received},
+};
 use rustix::net::sockopt;
 use std::{
     io::{self, IoSlice},
+    os::fd::{AsFd, BorrowedFd},
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
     net::{TcpStream, UnixStream},
 };
 
@@ -48,6 +52,47 @@ impl Stream {
         sockopt::set_socket_keepalive(&stream, true)?;
         Ok(Self::Tcp(stream))
     }
+
+    /// The socket, when descriptors can travel over it.
+    pub fn unix(&self) -> Option<&UnixStream> {
+        match self {
+            Self::Tcp(_) => None,
+            Self::Unix(stream) => Some(stream),
+        }
+    }
+
+    /// Writes some, and a descriptor with the first byte.
+    pub fn poll_send_with(
+        &self,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+        descriptor: BorrowedFd<'_>,
+    ) -> Poll<io::Result<usize>> {
+        let Some(stream) = self.unix() else { return Poll::Ready(Err(io::ErrorKind::Unsupported.into())) };
+        loop {
+            ready!(stream.poll_write_ready(context))?;
+            let sent = stream.try_io(Interest::WRITABLE, || rights::send(stream.as_fd(), pieces, descriptor));
+            if !would_block(&sent) {
+                return Poll::Ready(sent);
+            }
+        }
+    }
+
+    /// Reads some, and what came with it.
+    pub fn poll_receive(&self, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<Received>> {
+        let Some(stream) = self.unix() else { return Poll::Ready(Err(io::ErrorKind::Unsupported.into())) };
+        loop {
+            ready!(stream.poll_read_ready(context))?;
+            let received = stream.try_io(Interest::READABLE, || rights::receive(stream, into));
+            if !would_block(&received) {
+                return Poll::Ready(received);
+            }
+        }
+    }
+}
+
+fn would_block<T>(done: &io::Result<T>) -> bool {
+    matches!(done, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }
 
 impl AsyncRead for Stream {

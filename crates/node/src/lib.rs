@@ -31,7 +31,7 @@ mod watch;
 mod whole;
 mod whole_calls;
 
-pub use backing::Backing;
+pub use backing::{Backing, Loan};
 pub use node::{Node, StopHook, embedded, member};
 pub use reply::Reply;
 pub use settings::Settings;

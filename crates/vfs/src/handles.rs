@@ -1,7 +1,8 @@
 //! The table of open files, in shards so that handles of different files do not meet at one lock.
 
 use crate::lockers::Lockers;
-use parking_lot::RwLock;
+use client::Backing;
+use parking_lot::{Mutex, RwLock};
 use placement::FileId;
 use std::{
     collections::HashMap,
@@ -35,6 +36,8 @@ pub struct OpenFile {
     pub set_id: bool,
     /// The furthest byte that was written through this handle; 0 when none was.
     pub written: AtomicU64,
+    /// What another process's node has lent for this open, until a face takes it.
+    pub lent: Mutex<Option<Backing>>,
 }
 
 type Shard = RwLock<HashMap<u64, Arc<OpenFile>>>;

@@ -34,7 +34,8 @@ impl Vfs {
             let name = name?;
             let room = Room::take(&vfs.handles, || Object::entry(parent, &name))?;
             let opened = vfs.create_or_open(parent, &name, inode, flags).await?;
-            Ok((opened.attributes, room.fill(&opened, flags)))
+            let lent = vfs.borrow(&opened, flags).await;
+            Ok((opened.attributes, room.fill(&opened, flags, lent)))
         }
     }
 
@@ -67,8 +68,16 @@ impl Vfs {
         async move {
             let room = Room::take(&vfs.handles, || Object::File(file))?;
             let opened = vfs.client.open(file, flags).await?;
-            Ok(room.fill(&opened, flags))
+            let lent = vfs.borrow(&opened, flags).await;
+            Ok(room.fill(&opened, flags, lent))
         }
+    }
+
+    /// The descriptor of a whole file that was opened, for a face that can use it, from a node in another process.
+    pub(crate) async fn borrow(&self, opened: &Opened, flags: OpenFlags) -> Option<Backing> {
+        let Attributes { whole, mode, .. } = opened.attributes;
+        let wanted = whole.filter(|_| flags.whole && !(flags.write && mode & SET_ID != 0));
+        self.client.borrow(wanted?, flags)?.await
     }
 
     /// Ends an open; what was unlinked meanwhile is gone after its last close. The handle is gone even when this is refused.
@@ -76,6 +85,8 @@ impl Vfs {
         let (vfs, client, removed) = (self.clone(), self.client.clone(), self.handles.remove(handle));
         async move {
             let open = removed?;
+            // Before the pool closes the file: a pinned one stays whole.
+            drop(open.lent.lock().take());
             vfs.unlock_closed(open.file, handle).await;
             let written = open.written.load(Relaxed);
             if written > INLINE_BYTES_MAX.into()
@@ -192,7 +203,8 @@ impl Vfs {
         if open.flags.write && open.set_id {
             return None;
         }
-        self.client.backing(open.whole?, open.flags)
+        let lent = open.lent.lock().take();
+        lent.or_else(|| self.client.backing(open.whole?, open.flags))
     }
 
     pub(crate) fn usable(&self, handle: Handle, allowed: impl FnOnce(&OpenFlags) -> bool) -> Outcome<Arc<OpenFile>> {
@@ -210,7 +222,7 @@ impl<'a> Room<'a> {
         Ok(Self(handles))
     }
 
-    pub fn fill(self, opened: &Opened, flags: OpenFlags) -> Handle {
+    pub fn fill(self, opened: &Opened, flags: OpenFlags, lent: Option<Backing>) -> Handle {
         let handles = self.0;
         std::mem::forget(self);
         let Attributes { file, whole, mode, .. } = opened.attributes;
@@ -222,6 +234,7 @@ impl<'a> Room<'a> {
             shared: opened.shared,
             set_id: mode & SET_ID != 0,
             written: AtomicU64::new(0),
+            lent: lent.into(),
         })
     }
 }

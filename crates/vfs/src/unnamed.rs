@@ -20,7 +20,8 @@ impl Vfs {
         async move {
             let room = Room::take(&vfs.handles, || Object::File(parent))?;
             let opened = vfs.client.create_unnamed(parent, inode, linkable).await?;
-            Ok((opened.attributes, room.fill(&opened, flags)))
+            let lent = vfs.borrow(&opened, flags).await;
+            Ok((opened.attributes, room.fill(&opened, flags, lent)))
         }
     }
 }

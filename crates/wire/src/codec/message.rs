@@ -1,6 +1,8 @@
 //! What came, decoded by the side where it came.
 
-use super::{Borrow, Goodbye, RECALLS_MAX, RETURNED_MAX, Recalls, decode_answer, decode_failure, decode_request, meta::parse};
+use super::{
+    Borrow, Goodbye, RECALLS_MAX, RETURNED_MAX, Recalls, decode_answer, decode_failure, decode_request, meta::parse,
+};
 use crate::{
     Answer, Failure, Recall, Request, Session,
     frame::{Frame, Garbled, Kind, Phase, Side},

@@ -80,6 +80,11 @@ impl Frames {
         }
     }
 
+    /// Whether only bytes of a payload go into [`Frames::space`] now: up to its end, and not into the next frame.
+    pub fn is_in_payload(&self) -> bool {
+        self.payload.is_some()
+    }
+
     /// Takes what fits of `bytes`; frames are to be asked for, then it takes more.
     pub fn feed(&mut self, bytes: &mut &[u8]) {
         let mut space = self.space();

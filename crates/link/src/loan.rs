@@ -1,0 +1,43 @@
+//! What a node of this host has lent, at the client: given back when it is dropped.
+
+use crate::line::Line;
+use node::{Backing, Loan};
+use std::{os::fd::OwnedFd, sync::Arc};
+use wire::Extent;
+
+/// A descriptor that came.
+#[derive(Debug)]
+pub struct Lent {
+    /// None where this process has no room for it.
+    file: Option<OwnedFd>,
+    loan: Used,
+}
+
+/// A loan that is used.
+#[derive(Debug)]
+struct Used {
+    line: Arc<Line>,
+    id: u64,
+    /// Also when the line has ended, the node sees that something is used.
+    _hold: Arc<OwnedFd>,
+}
+
+impl Lent {
+    /// Under the id of what asked for it.
+    pub fn new(line: &Arc<Line>, id: u64, hold: &Arc<OwnedFd>, file: Option<OwnedFd>) -> Self {
+        Self { file, loan: Used { line: line.clone(), id, _hold: hold.clone() } }
+    }
+
+    /// As the extent's.
+    pub fn into_backing(self, extent: Extent) -> Option<Backing> {
+        Some(Backing::lent(extent, self.file?, Box::new(self.loan)))
+    }
+}
+
+impl Loan for Used {}
+
+impl Drop for Used {
+    fn drop(&mut self) {
+        self.line.give_back(self.id);
+    }
+}

@@ -1,0 +1,121 @@
+//! What a client of this host was lent, until it gives it back or can use it no more.
+//!
+//! The client gets one end of a pipe to **hold**: as long as it has that open, or rather its process lives, it may use what it was
+//! lent, also when the connection has ended. So a broken socket never makes the bytes that somebody looks at another file's.
+
+use crate::stream::Stream;
+use node::Backing;
+use rustix::{
+    pipe::{PipeFlags, pipe_with},
+    process::{Pid, PidfdFlags, geteuid, pidfd_open},
+};
+use std::{
+    collections::HashMap,
+    future::pending,
+    io, mem,
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
+};
+use tokio::{
+    io::{AsyncReadExt, unix::AsyncFd},
+    net::{UnixStream, unix::pipe},
+};
+
+/// What one client was lent.
+#[derive(Debug)]
+pub struct Loans {
+    lent: HashMap<u64, Backing>,
+    limit: usize,
+    hold: pipe::Receiver,
+    process: Arc<Process>,
+}
+
+/// A client's process; the one that connected, whoever else has its socket.
+#[derive(Debug)]
+pub struct Process(Option<AsyncFd<OwnedFd>>);
+
+impl Loans {
+    /// None yet, with the end to be held; none at all when nothing may be lent there: to another host or another user.
+    pub fn to(stream: &Stream, limit: usize) -> io::Result<Option<(Self, OwnedFd)>> {
+        let Some(stream) = stream.unix() else { return Ok(None) };
+        if stream.peer_cred()?.uid() != geteuid().as_raw() {
+            return Ok(None);
+        }
+        let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        let (hold, process) = (pipe::Receiver::from_owned_fd(ours)?, Arc::new(Process::behind(stream)?));
+        Ok(Some((Self { lent: HashMap::new(), limit, hold, process }, theirs)))
+    }
+
+    /// Who is lent to.
+    pub fn process(&self) -> Arc<Process> {
+        self.process.clone()
+    }
+
+    /// Whether there may be one more.
+    pub fn has_room(&self) -> bool {
+        self.lent.len() < self.limit
+    }
+
+    /// Lends under a number that was not given before; what is to be sent.
+    pub fn lend(&mut self, loan: u64, backing: Backing) -> io::Result<OwnedFd> {
+        let descriptor = backing.as_fd().try_clone_to_owned()?;
+        self.lent.insert(loan, backing);
+        Ok(descriptor)
+    }
+
+    /// They are used no more.
+    pub fn returned(&mut self, loans: &[u64]) {
+        for loan in loans {
+            self.lent.remove(loan);
+        }
+    }
+
+    /// The connection has ended: waits until nothing of it can be used any more.
+    pub async fn outlive(mut self) {
+        if !self.lent.is_empty() {
+            tokio::select! {
+                () = closed(&mut self.hold) => {}
+                () = self.process.ended() => {}
+            }
+            self.lent.clear();
+        }
+    }
+}
+
+impl Drop for Loans {
+    /// Nobody waits for the client any more. What it may still use stays what it is: lost to the pool, and right.
+    fn drop(&mut self) {
+        if !self.lent.is_empty() {
+            tracing::warn!(
+                loans = self.lent.len(),
+                "what a client still uses of a node that is not served any more is kept"
+            );
+            mem::forget(mem::take(&mut self.lent));
+        }
+    }
+}
+
+impl Process {
+    fn behind(stream: &UnixStream) -> io::Result<Self> {
+        // 0: of a namespace that is not seen from here. There the hold alone tells.
+        let pid = stream.peer_cred()?.pid().filter(|pid| *pid > 0).and_then(Pid::from_raw);
+        let process = pid.map(|pid| pidfd_open(pid, PidfdFlags::NONBLOCK)).transpose()?;
+        #[expect(deprecated, reason = "its successor is unsafe, for descriptors that may change; an owned one stays")]
+        let watched = process.map(AsyncFd::new).transpose()?;
+        Ok(Self(watched))
+    }
+
+    /// Waits for its end.
+    pub async fn ended(&self) {
+        match &self.0 {
+            Some(process) => drop(process.readable().await),
+            None => pending().await,
+        }
+    }
+}
+
+/// Waits until all copies of the other end are closed.
+async fn closed(hold: &mut pipe::Receiver) {
+    let mut nothing = [0; 16];
+    while matches!(hold.read(&mut nothing).await, Ok(1..)) {}
+}
