@@ -1,7 +1,7 @@
 //! A node: what it holds, and the door through which requests come in.
 
 use crate::{
-    Backing, Reply, Settings,
+    Backing, Reply, Settings, clock,
     fold::Folds,
     grants::Watches,
     held::Held,
@@ -30,6 +30,8 @@ use wire::{
 
 /// While somebody waits for space, extents of removed files that a kernel still holds are looked at so often.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// So many bits count the sessions of one second: a node that is started again gives none that it gave before.
+const SESSIONS_BITS: u32 = 16;
 
 /// A node: the partitions it holds and the engine with their bytes.
 pub struct Node {
@@ -47,7 +49,9 @@ pub struct Node {
     pub(crate) folds: Folds,
     pub(crate) space: Arc<Space>,
     pub(crate) locks: Locks,
+    /// The count of the last session that was given, and of the first less one.
     sessions: AtomicU64,
+    sessions_before: u64,
     pub(crate) files: AtomicU64,
     stop: OnceLock<StopHook>,
 }
@@ -78,6 +82,7 @@ pub fn member(id: NodeId, map: PartitionMap, settings: Settings, engine: Arc<dyn
     engine.on_freed(Arc::new(move || hook.freed()));
     let partitions = Held::share(id, &map, &settings);
     let whole = Wholes::new(id, engine.extents());
+    let sessions_before = clock::now().secs.unsigned_abs() << SESSIONS_BITS;
     let files = u64::from(partitions.get(FileId::ROOT.partition()).is_some());
     Arc::new(Node {
         id,
@@ -93,7 +98,8 @@ pub fn member(id: NodeId, map: PartitionMap, settings: Settings, engine: Arc<dyn
         folds: Folds::default(),
         locks: Locks::default(),
         space,
-        sessions: AtomicU64::new(0),
+        sessions: AtomicU64::new(sessions_before),
+        sessions_before,
         files: AtomicU64::new(files),
         stop: OnceLock::new(),
     })
@@ -210,7 +216,9 @@ impl Node {
 
     fn check_session(&self, known: Session) -> Outcome<()> {
         match known.origin() {
-            (node, count) if node == self.id && count > self.sessions.load(Relaxed) => {
+            (node, count)
+                if node == self.id && !(self.sessions_before + 1..=self.sessions.load(Relaxed)).contains(&count) =>
+            {
                 Err(Refusal::invalid(Object::Pool, "a session was named that this node has not given"))
             }
             (NodeId(0), _) => {

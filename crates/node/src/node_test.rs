@@ -100,7 +100,8 @@ fn no_two_nodes_give_the_same_session_and_one_that_is_known_stays_the_same() {
     let (first, second) = (welcomed(&one, Session::NONE).1, welcomed(&other, Session::NONE).1);
     assert_ne!(first, second);
     assert_eq!(welcomed(&other, first), (NodeId(40_000), first));
-    for made_up in [Session(1), Session(second.0 + 1)] {
+    let earlier = Session::of(NodeId(40_000), 1).unwrap(); // before it was started
+    for made_up in [Session(1), Session(second.0 + 1), earlier] {
         let refused = hello(&other, made_up);
         assert!(matches!(refused, Err(Failure::Refused(Refusal::Invalid { .. }))), "{made_up:?}: {refused:?}");
     }
