@@ -3,12 +3,14 @@
 use crate::{
     Client, Connection, Patience,
     client::at_once,
+    life::{Life, SESSIONS_MAX},
     meet::Meetings,
+    numbers::Number,
     retry::{Retry, Step},
 };
 use node::sleep_until;
 use placement::{FileId, PartitionId, StripeNo, stripe_partition};
-use std::time::Instant;
+use std::{future::Future, time::Instant};
 use wire::{Answer, Body, Command, Object, Outcome, Refusal, Request, StripeAction};
 
 impl Client {
@@ -22,9 +24,9 @@ impl Client {
         }
     }
 
-    pub(crate) async fn ask_once(&self, partition: PartitionId, command: Command) -> Outcome<Answer> {
+    pub(crate) fn ask_once(&self, partition: PartitionId, command: Command) -> impl Future<Output = Outcome<Answer>> {
         debug_assert!(!command.changes(), "{command:?} needs a number");
-        self.send(partition, Body::Meta { stamp: None, command }).await
+        self.send(partition, Body::Meta { stamp: None, command })
     }
 
     /// Has a partition change something, once. What is busy, or held by another change, is tried again for a while.
@@ -66,19 +68,18 @@ impl Client {
         }
     }
 
-    async fn change_once(&self, partition: PartitionId, command: Command) -> Outcome<Answer> {
+    fn change_once(&self, partition: PartitionId, command: Command) -> impl Future<Output = Outcome<Answer>> {
         debug_assert!(command.changes(), "{command:?} needs no number");
-        let none = || Refusal::invalid(Object::Pool, "the pool has no such partition");
-        let number = self.0.numbers.begin(self.0.session, partition).ok_or_else(none)?;
-        self.send(partition, Body::Meta { stamp: Some(number.stamp()), command }).await
+        self.send_numbered(partition, Body::Meta { stamp: None, command })
     }
 
     /// Sends a change once and does not wait for its answer: for what is being dropped, and cannot.
     pub(crate) fn change_without_waiting(&self, partition: PartitionId, command: Command) {
-        let Some(number) = self.0.numbers.begin(self.0.session, partition) else { return };
-        let Ok((node, epoch)) = self.0.way(partition) else { return };
+        let Ok(life) = self.life() else { return };
+        let Some(number) = life.numbers.begin(life.session, partition) else { return };
+        let Ok((_, node, epoch)) = self.0.way(partition) else { return };
         let body = Body::Meta { stamp: Some(number.stamp()), command };
-        let request = Request { epoch, session: self.0.session, hurried: true, partition, body };
+        let request = Request { epoch, session: life.session, hurried: true, partition, body };
         if !matches!(at_once(node.call(request)), Some(Ok(_))) {
             tracing::debug!("a change that nobody waits for was not answered at once");
         }
@@ -90,24 +91,70 @@ impl Client {
         self.send(partition, Body::Stripe { file, stripe, action }).await
     }
 
+    /// Sends what has no number; in the next session when this one has ended.
     pub(crate) async fn send(&self, partition: PartitionId, body: Body) -> Outcome<Answer> {
+        for _ in 0..SESSIONS_MAX {
+            let life = self.life()?;
+            match self.send_in(&life, partition, &body, None).await {
+                Err(Refusal::Ended) => self.next_life(&life).await?,
+                outcome => return outcome,
+            }
+        }
+        Err(Refusal::Ended)
+    }
+
+    /// Sends a change under a number; under another in the next session, when this one has ended before it was done.
+    pub(crate) async fn send_numbered(&self, partition: PartitionId, body: Body) -> Outcome<Answer> {
+        let none = || Refusal::invalid(Object::Pool, "the pool has no such partition");
+        for _ in 0..SESSIONS_MAX {
+            let life = self.life()?;
+            let number = life.numbers.begin(life.session, partition).ok_or_else(none)?;
+            match self.send_in(&life, partition, &body, Some(&number)).await {
+                Err(Refusal::Ended) => self.next_life(&life).await?,
+                outcome => return outcome,
+            }
+        }
+        Err(Refusal::Ended)
+    }
+
+    /// Sends until an answer comes. Refused as `Ended` when it was not done, and its session is no more.
+    async fn send_in(
+        &self,
+        life: &Life,
+        partition: PartitionId,
+        body: &Body,
+        number: Option<&Number<'_>>,
+    ) -> Outcome<Answer> {
         let inner = &self.0;
         let mut retry = Retry::new(inner.patience);
         loop {
-            let (node, epoch) = inner.way(partition)?;
-            let (session, hurried) = (inner.session, self.1);
-            let request = Request { epoch, session, hurried, partition, body: body.clone() };
-            let failure = match node.call(request).await {
+            let (home, node, epoch) = inner.way(partition)?;
+            let (session, hurried) = (life.session, self.1);
+            let reply = node.call(Request { epoch, session, hurried, partition, body: stamped(body, number) });
+            let failure = match reply.await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
-            match retry.on(failure, || object(&body)) {
+            match retry.on(failure, || object(body)) {
+                Step::Refuse(Refusal::Ended) if self.greet_late(life, home).await? => {}
+                Step::Refuse(Refusal::Ended) if retry.is_lost() && number.is_some() => {
+                    return Err(Refusal::MaybeDone(object(body)));
+                }
                 Step::Refuse(refusal) => return Err(refusal),
                 Step::Follow(map) => inner.follow(map),
                 Step::Again(pause) => sleep_until(Instant::now() + pause).await,
             }
         }
     }
+}
+
+/// With its number, if it has one.
+fn stamped(body: &Body, number: Option<&Number<'_>>) -> Body {
+    let mut body = body.clone();
+    if let (Body::Meta { stamp, .. } | Body::Extent { stamp, .. }, Some(number)) = (&mut body, number) {
+        *stamp = Some(number.stamp());
+    }
+    body
 }
 
 /// Sends until an answer comes, without a map.

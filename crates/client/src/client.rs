@@ -1,11 +1,11 @@
 //! A client: its session, the map it follows, and the ways to the nodes.
 
 use crate::{
-    Borrowing, Connection, InProcess, Nodes, Patience, numbers::Numbers, split::Splits, split_stat::Parts,
+    Borrowing, Connection, InProcess, Nodes, Patience, greet::Greeted, life::Life, split::Splits, split_stat::Parts,
     usage::Usages,
 };
-use node::{Backing, Node};
-use parking_lot::RwLock;
+use node::{Backing, Hear, Node};
+use parking_lot::{Mutex, RwLock};
 use placement::{Epoch, NodeId, PartitionId, PartitionMap};
 use std::{
     fmt,
@@ -13,7 +13,7 @@ use std::{
     pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     task::{Context, Poll, Waker},
 };
@@ -25,16 +25,27 @@ pub struct Client(
     pub(crate) Arc<Inner>,
     /// Whether its changes are answered before others have heard of them.
     pub(crate) bool,
+    /// The session that it is bound to.
+    pub(crate) Option<Arc<Life>>,
 );
 
 pub(crate) struct Inner {
     pub nodes: Nodes,
-    pub session: Session,
+    pub life: RwLock<Arc<Life>>,
+    /// Held by who begins the next session.
+    pub beginning: tokio::sync::Mutex<()>,
+    /// Sessions before, which may not have ended everywhere.
+    pub earlier: Mutex<Vec<Session>>,
+    /// Held by who ends those.
+    pub leaving: tokio::sync::Mutex<()>,
+    /// Told what to forget, when this client watches.
+    pub hear: Mutex<Option<Hear>>,
+    /// It is told of what others remove.
+    pub prunes: AtomicBool,
     pub seed: u64,
     pub stripe_bytes: u32,
     pub partitions: u32,
     pub patience: Patience,
-    pub numbers: Numbers,
     map: RwLock<Arc<PartitionMap>>,
     /// The map's, for a look without a lock.
     epoch: AtomicU64,
@@ -54,22 +65,27 @@ impl Client {
     }
 
     /// As it was welcomed.
-    pub(crate) fn of(nodes: Nodes, patience: Patience, welcome: Welcome) -> Self {
-        let Welcome { session, map, seed, stripe_bytes, .. } = welcome;
+    pub(crate) fn of(nodes: Nodes, patience: Patience, greeted: Greeted) -> Self {
+        let Greeted { welcome: Welcome { session, map, seed, stripe_bytes, .. }, greeted } = greeted;
         let partitions = map.partitions();
         let usages = Usages::new(nodes.len());
-        let (numbers, epoch) = (Numbers::new(partitions), AtomicU64::new(map.epoch().0));
+        let life = RwLock::new(Arc::new(Life::new(session, partitions, greeted)));
+        let epoch = AtomicU64::new(map.epoch().0);
         let (intents, splits, parts) = (AtomicU64::new(0), Splits::default(), Parts::default());
         let map = RwLock::new(map);
         Self(
             Arc::new(Inner {
                 nodes,
-                session,
+                life,
+                beginning: tokio::sync::Mutex::default(),
+                earlier: Mutex::default(),
+                leaving: tokio::sync::Mutex::default(),
+                hear: Mutex::default(),
+                prunes: AtomicBool::new(false),
                 seed,
                 stripe_bytes,
                 partitions,
                 patience,
-                numbers,
                 map,
                 epoch,
                 usages,
@@ -78,6 +94,7 @@ impl Client {
                 parts,
             }),
             false,
+            None,
         )
     }
 
@@ -85,12 +102,12 @@ impl Client {
     /// answered before others have heard of them.
     #[must_use]
     pub fn hurried(&self) -> Self {
-        Self(self.0.clone(), true)
+        Self(self.0.clone(), true, self.2.clone())
     }
 
-    /// This client, as nodes know it.
+    /// This client, as nodes know it: after a connection broke, as another than before.
     pub fn session(&self) -> Session {
-        self.0.session
+        self.2.as_ref().map_or_else(|| self.0.life().session, |bound| bound.session)
     }
 
     /// The length of a stripe, bytes.
@@ -111,9 +128,9 @@ impl Client {
 
 impl Inner {
     /// The way to who holds a partition, and the age of the map that says so.
-    pub fn way(&self, partition: PartitionId) -> Outcome<(&dyn Connection, Epoch)> {
-        if let Some(only) = self.nodes.only() {
-            return Ok((only, self.epoch()));
+    pub fn way(&self, partition: PartitionId) -> Outcome<(NodeId, &dyn Connection, Epoch)> {
+        if let Some((id, only)) = self.nodes.only() {
+            return Ok((id, only, self.epoch()));
         }
         let (home, epoch) = {
             let map = self.map.read();
@@ -121,7 +138,7 @@ impl Inner {
         };
         let home = home.ok_or_else(|| Refusal::invalid(Object::Pool, "the pool has no such partition"))?;
         match self.nodes.get(home) {
-            Some(node) => Ok((node, epoch)),
+            Some(node) => Ok((home, node, epoch)),
             None => Err(Refusal::Unavailable {
                 object: Object::Pool,
                 tries: 0,
@@ -142,6 +159,11 @@ impl Inner {
     /// A number for an intent.
     pub fn next_intent(&self) -> u64 {
         self.intents.fetch_add(1, Relaxed) + 1
+    }
+
+    /// What makes it this pool: the seed, the length of a stripe, the count of partitions.
+    pub fn pool(&self) -> (u64, u32, u32) {
+        (self.seed, self.stripe_bytes, self.partitions)
     }
 
     /// Takes a newer map.
@@ -171,7 +193,7 @@ pub(crate) fn unexpected(answer: &Answer) -> Refusal {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { session, nodes, .. } = &*self.0;
-        f.debug_struct("Client").field("session", session).field("nodes", nodes).finish_non_exhaustive()
+        let (session, nodes) = (self.session(), &self.0.nodes);
+        f.debug_struct("Client").field("session", &session).field("nodes", nodes).finish_non_exhaustive()
     }
 }

@@ -2,7 +2,7 @@
 
 use node::{Backing, Hear, Node, Reply};
 use std::{fmt, future::Future, pin::Pin, sync::Arc};
-use wire::{Extent, Object, OpenFlags, Outcome, Refusal, Request, Session};
+use wire::{Answer, Extent, Failure, Object, OpenFlags, Refusal, Request, Session};
 
 /// A descriptor that is asked for; none when there is none to be had.
 pub type Borrowing = Pin<Box<dyn Future<Output = Option<Backing>> + Send>>;
@@ -30,10 +30,12 @@ pub trait Connection: Send + Sync + fmt::Debug {
         false
     }
 
-    /// Lets a session keep what it is answered; `hear` is told what to forget. Refused where the way back is not there.
-    fn watch(&self, session: Session, hear: &Hear) -> Outcome<()> {
+    /// Lets a session keep what it is answered; `hear` is told what to forget, and `Recall::All` when the connection has broken.
+    /// Answered by `Done`; refused where the way back is not there. A reply that is dropped before its answer leaves nothing.
+    fn watch(&self, session: Session, hear: &Hear) -> Reply {
         let _ = (session, hear);
-        Err(Refusal::Unsupported { object: Object::Pool, what: "watching over this connection".into() })
+        let what = "watching over this connection".into();
+        Reply::ready(Err(Refusal::Unsupported { object: Object::Pool, what }.into()))
     }
 
     /// The kernel of the session, which watches, can be made to let go of what was removed; see [`Node::prunes`].
@@ -64,8 +66,8 @@ impl Connection for InProcess {
         true
     }
 
-    fn watch(&self, session: Session, hear: &Hear) -> Outcome<()> {
-        self.0.watch(session, hear)
+    fn watch(&self, session: Session, hear: &Hear) -> Reply {
+        Reply::ready(self.0.watch(session, hear).map(|()| Answer::Done).map_err(Failure::Refused))
     }
 
     fn prunes(&self, session: Session) {

@@ -63,7 +63,7 @@ impl Client {
 
     /// A whole file is wished where its descriptor can be had: at a node of this host.
     pub(crate) fn wish(&self, partition: PartitionId) -> Wish {
-        let here = self.0.way(partition).is_ok_and(|(node, _)| node.is_here());
+        let here = self.0.way(partition).is_ok_and(|(_, node, _)| node.is_here());
         if here { Wish::Wanted } else { Wish::No }
     }
 

@@ -76,9 +76,12 @@ impl Client {
 
     /// Ends this client's session: all that it holds open.
     pub async fn close(&self) -> Outcome<()> {
-        let mut round = Round::new(self);
-        round.end_session(self.0.session).await;
-        round.end()
+        let bound = self.bound();
+        let mut round = Round::new(&bound);
+        round.end_session(bound.session()).await;
+        self.leave_earlier().await;
+        // What has ended by itself is what was wanted.
+        round.end().or_else(|refusal| if refusal == Refusal::Ended { Ok(()) } else { Err(refusal) })
     }
 
     fn partitions(&self) -> impl Iterator<Item = PartitionId> + use<> {

@@ -8,36 +8,31 @@ use placement::{Epoch, NodeId, PartitionId};
 use std::sync::Arc;
 use wire::{Answer, Body, Object, Outcome, Refusal, Request, Session, Welcome};
 
+/// What nodes said to a hello.
+pub struct Greeted {
+    pub welcome: Welcome,
+    /// Which of them answered, in the order of their ids.
+    pub greeted: Vec<bool>,
+}
+
 impl Client {
     /// A client of a pool of one node. Refused as `Unavailable` when no answer comes, as `Invalid` when the pool has more nodes.
     pub async fn connect(connection: Arc<dyn Connection>, patience: Patience) -> Outcome<Self> {
         let welcome = hello(&*connection, Session::NONE, patience).await?;
-        Self::welcomed(Nodes::one(welcome.node, connection), patience, welcome)
+        let nodes = Nodes::one(welcome.node, connection);
+        Self::welcomed(nodes, patience, Greeted { welcome, greeted: vec![true] })
     }
 
     /// A client of a pool, with a connection to each of its nodes. Refused as `Unavailable` when no node answers, as `Invalid` when
     /// a connection is missing, leads to another node, or into another pool.
     pub async fn connect_all(nodes: Nodes, patience: Patience) -> Outcome<Self> {
-        let (mut known, mut silent): (Option<Welcome>, Option<Refusal>) = (None, None);
-        for (node, connection) in nodes.iter() {
-            let session = known.as_ref().map_or(Session::NONE, |known| known.session);
-            match hello(connection, session, patience).await {
-                Ok(welcome) => known = Some(one_pool(known, node, welcome)?),
-                Err(refusal @ Refusal::Unavailable { .. }) => {
-                    tracing::warn!(%refusal, "node {node} does not answer: what it holds is not there");
-                    silent.get_or_insert(refusal);
-                }
-                Err(refusal) => return Err(refusal),
-            }
-        }
-        let none = || silent.unwrap_or(Refusal::invalid(Object::Pool, "a pool has nodes: connect to them"));
-        let welcome = known.ok_or_else(none)?;
-        Self::welcomed(nodes, patience, welcome)
+        let greeted = greet(&nodes, patience).await?;
+        Self::welcomed(nodes, patience, greeted)
     }
 
-    fn welcomed(nodes: Nodes, patience: Patience, welcome: Welcome) -> Outcome<Self> {
-        match welcome.map.nodes().into_iter().find(|node| nodes.get(*node).is_none()) {
-            None => Ok(Self::of(nodes, patience, welcome)),
+    fn welcomed(nodes: Nodes, patience: Patience, greeted: Greeted) -> Outcome<Self> {
+        match greeted.welcome.map.nodes().into_iter().find(|node| nodes.get(*node).is_none()) {
+            None => Ok(Self::of(nodes, patience, greeted)),
             Some(node) => {
                 Err(not_one(format!("there is no connection to its node {node}: connect to all of its nodes")))
             }
@@ -45,8 +40,29 @@ impl Client {
     }
 }
 
+/// Says hello to all: the first that answers gives the session.
+pub async fn greet(nodes: &Nodes, patience: Patience) -> Outcome<Greeted> {
+    let (mut known, mut silent): (Option<Welcome>, Option<Refusal>) = (None, None);
+    let mut greeted = Vec::with_capacity(nodes.len());
+    for (node, connection) in nodes.iter() {
+        let session = known.as_ref().map_or(Session::NONE, |known| known.session);
+        let answered = hello(connection, session, patience).await;
+        greeted.push(answered.is_ok());
+        match answered {
+            Ok(welcome) => known = Some(one_pool(known, node, welcome)?),
+            Err(refusal @ Refusal::Unavailable { .. }) => {
+                tracing::warn!(%refusal, "node {node} does not answer: what it holds is not there");
+                silent.get_or_insert(refusal);
+            }
+            Err(refusal) => return Err(refusal),
+        }
+    }
+    let none = || silent.unwrap_or(Refusal::invalid(Object::Pool, "a pool has nodes: connect to them"));
+    Ok(Greeted { welcome: known.ok_or_else(none)?, greeted })
+}
+
 /// Starts a session, or tells of one that another node has begun.
-async fn hello(connection: &dyn Connection, session: Session, patience: Patience) -> Outcome<Welcome> {
+pub async fn hello(connection: &dyn Connection, session: Session, patience: Patience) -> Outcome<Welcome> {
     let (epoch, partition) = (Epoch::FIRST, PartitionId(0));
     let request = || Request { epoch, session, hurried: false, partition, body: Body::Hello };
     match until_answered(connection, patience, request).await? {

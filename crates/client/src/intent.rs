@@ -47,6 +47,8 @@ impl Plan {
 #[derive(Debug)]
 pub struct Drive<'a> {
     client: &'a Client,
+    /// In the session of the intent: what it prepares and commits ends with that.
+    bound: Client,
     intent: Intent,
     /// Where something is prepared.
     prepared: Vec<PartitionId>,
@@ -57,8 +59,9 @@ pub struct Drive<'a> {
 impl Client {
     /// Begins an intent.
     pub(crate) fn intend<'a>(&'a self, coordinator: PartitionId, meetings: &'a Meetings) -> Drive<'a> {
-        let intent = Intent { number: self.0.next_intent(), session: self.0.session, coordinator };
-        Drive { client: self, intent, prepared: Vec::new(), meetings, open: true }
+        let bound = self.bound();
+        let intent = Intent { number: self.0.next_intent(), session: bound.session(), coordinator };
+        Drive { client: self, bound, intent, prepared: Vec::new(), meetings, open: true }
     }
 
     /// Has a change over several partitions planned and done, until it meets what it was planned for.
@@ -67,8 +70,10 @@ impl Client {
         F: Future<Output = Outcome<T>>,
     {
         for _ in 0..PLANS_MAX {
+            let life = self.life()?;
             match attempt().await {
                 Err(Refusal::Stale(_)) => {}
+                Err(Refusal::Ended) => self.next_life(&life).await?,
                 Err(Refusal::Split { directory, bits }) => self.learn_split(directory, bits).await?,
                 outcome => return outcome,
             }
@@ -82,7 +87,7 @@ impl Drive<'_> {
     pub async fn prepare(&mut self, partition: PartitionId, parts: Vec<Part>) -> Outcome<Vec<FileId>> {
         loop {
             let command = Command::Prepare { intent: self.intent, parts: parts.clone() };
-            match self.client.change_unheld(partition, command).await {
+            match self.bound.change_unheld(partition, command).await {
                 Ok(Answer::Prepared { made }) => {
                     if !self.prepared.contains(&partition) {
                         self.prepared.push(partition);
@@ -115,7 +120,7 @@ impl Drive<'_> {
         let others: Vec<PartitionId> = self.prepared.iter().copied().filter(|other| *other != coordinator).collect();
         loop {
             let command = Command::Commit { intent, parts: parts.clone(), others: others.clone() };
-            match self.client.change_unheld(coordinator, command).await {
+            match self.bound.change_unheld(coordinator, command).await {
                 Ok(Answer::Settled { gone }) => {
                     self.open = false;
                     for gone in gone {
@@ -151,7 +156,7 @@ impl Drive<'_> {
             Ok(answer) => unexpected(&answer),
             Err(refusal) => refusal,
         };
-        if matches!(refusal, Refusal::Unavailable { .. }) {
+        if matches!(refusal, Refusal::Unavailable { .. } | Refusal::MaybeDone(_)) {
             // It may be committed. Others find out when they meet it.
             self.open = false;
         } else {

@@ -10,6 +10,7 @@
 //!
 //! Invariants:
 //! - A change is sent again with its number until it is answered, so it is done once, whatever the connection loses.
+//! - A session ends with a connection that carries it. Calls go on in the next one; what the old one held refuses with `Ended`.
 //! - Every wait has an end: tries are counted, pauses grow to a limit, then comes `Unavailable`.
 //! - Dropping a future is like dying at that point: nothing is left locked, and the tree stays in order.
 #![forbid(unsafe_code)]
@@ -23,6 +24,7 @@ mod finish;
 mod greet;
 mod inode;
 mod intent;
+mod life;
 mod meet;
 mod moves;
 mod names;

@@ -16,14 +16,18 @@ impl Nodes {
 
     /// The way to a node, if there is one.
     pub(crate) fn get(&self, node: NodeId) -> Option<&dyn Connection> {
-        let at = self.0.binary_search_by_key(&node, |(known, _)| *known).ok()?;
-        Some(&*self.0[at].1)
+        Some(&*self.0[self.place(node)?].1)
+    }
+
+    /// Its place among all.
+    pub(crate) fn place(&self, node: NodeId) -> Option<usize> {
+        self.0.binary_search_by_key(&node, |(known, _)| *known).ok()
     }
 
     /// The way to the only one, in a pool of one node.
-    pub(crate) fn only(&self) -> Option<&dyn Connection> {
+    pub(crate) fn only(&self) -> Option<(NodeId, &dyn Connection)> {
         match &*self.0 {
-            [(_, connection)] => Some(&**connection),
+            [(node, connection)] => Some((*node, &**connection)),
             _ => None,
         }
     }

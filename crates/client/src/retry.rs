@@ -31,6 +31,8 @@ pub struct Retry {
     patience: Patience,
     tries: u32,
     stale_maps: u32,
+    /// A try may have been done, though no answer came.
+    lost: bool,
 }
 
 /// What to do about a failure.
@@ -46,11 +48,12 @@ pub enum Step {
 
 impl Retry {
     pub fn new(patience: Patience) -> Self {
-        Self { patience, tries: 0, stale_maps: 0 }
+        Self { patience, tries: 0, stale_maps: 0, lost: false }
     }
 
     /// What a failure means for a call about `object`.
     pub fn on(&mut self, failure: Failure, object: impl FnOnce() -> Object) -> Step {
+        self.lost |= matches!(failure, Failure::Lost(_));
         match failure {
             Failure::Refused(refusal) => Step::Refuse(refusal),
             Failure::StaleMap(map) if self.stale_maps < STALE_MAPS_MAX => {
@@ -66,6 +69,11 @@ impl Retry {
                 }),
             },
         }
+    }
+
+    /// Whether a try may have been done, though no answer came.
+    pub fn is_lost(&self) -> bool {
+        self.lost
     }
 
     /// The pause before the next try, while there is one.

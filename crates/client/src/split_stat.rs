@@ -36,6 +36,13 @@ struct Part {
     number: u64,
 }
 
+impl Known {
+    fn forget(&mut self) {
+        self.recalls += 1;
+        self.directories.clear();
+    }
+}
+
 /// Parts of one directory, of which some are to be asked for.
 #[derive(Debug)]
 struct Found {
@@ -71,11 +78,20 @@ impl Parts {
     pub fn recalled(&self, recalls: &[Recall]) {
         let mut known = self.0.lock();
         for recall in recalls {
-            if let Recall::Attributes(file) = recall {
-                known.recalls += 1;
-                known.directories.remove(file);
+            match recall {
+                Recall::Attributes(file) => {
+                    known.recalls += 1;
+                    known.directories.remove(file);
+                }
+                Recall::All => known.forget(),
+                Recall::Bytes(_) | Recall::Names(_) | Recall::Removed(_) => {}
             }
         }
+    }
+
+    /// Nothing is to be kept any longer.
+    pub fn forget(&self) {
+        self.0.lock().forget();
     }
 }
 
@@ -87,13 +103,14 @@ impl Client {
             fragments = self.ask_fragments(directory).await?.1;
         }
         let files: Vec<FileId> = std::iter::once(directory).chain(fragments.iter().copied()).collect();
-        let mut found = self.0.parts.find(directory, &files, &self.0.numbers);
+        let life = self.life()?;
+        let mut found = self.0.parts.find(directory, &files, &life.numbers);
         let all_known = found.parts.iter().all(Option::is_some);
         let mut whole: Option<Attributes> = None;
         for (place, file) in found.parts.iter_mut().zip(&files) {
             let part = match *place {
                 Some(part) => Some(part.attributes),
-                None => self.ask_part(directory, *file, place).await?,
+                None => self.ask_part(&life.numbers, (directory, *file), place).await?,
             };
             match (&mut whole, part) {
                 (None, own) => whole = own,
@@ -109,8 +126,12 @@ impl Client {
     }
 
     /// Asks for a part, and notes it if it lasts and nothing of ours is under way there; none when it is gone.
-    async fn ask_part(&self, directory: FileId, file: FileId, place: &mut Option<Part>) -> Outcome<Option<Attributes>> {
-        let numbers = &self.0.numbers;
+    async fn ask_part(
+        &self,
+        numbers: &Numbers,
+        (directory, file): (FileId, FileId),
+        place: &mut Option<Part>,
+    ) -> Outcome<Option<Attributes>> {
         let before = numbers.quiet(file.partition());
         let attributes = if file == directory {
             self.ask_fragments(directory).await?.0

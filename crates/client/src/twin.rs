@@ -11,7 +11,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use wire::{Body, Extent, Failure, OpenFlags, Outcome, Request, Session};
+use wire::{Body, Extent, Failure, OpenFlags, Request, Session};
 
 /// What a twin leaves as it is: descriptors of the connection in this field.
 macro_rules! descriptors_of {
@@ -33,7 +33,7 @@ macro_rules! descriptors_of {
 /// What a twin leaves as it is: watching over the connection in this field.
 macro_rules! watching_of {
     ($inner:tt) => {
-        fn watch(&self, session: Session, hear: &Hear) -> Outcome<()> {
+        fn watch(&self, session: Session, hear: &Hear) -> Reply {
             self.$inner.watch(session, hear)
         }
 

@@ -94,7 +94,7 @@ impl Client {
     }
 
     fn usage_request(&self) -> Request {
-        let (epoch, session, partition) = (self.0.epoch(), self.0.session, PartitionId(0));
+        let (epoch, session, partition) = (self.0.epoch(), self.session(), PartitionId(0));
         Request { epoch, session, hurried: false, partition, body: Body::Usage }
     }
 }

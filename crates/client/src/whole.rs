@@ -3,7 +3,7 @@
 use crate::{Client, client::unexpected};
 use bytes::Bytes;
 use placement::FileId;
-use wire::{Answer, Body, Extent, ExtentAction, Object, Outcome, Refusal, WritePlace};
+use wire::{Answer, Body, Extent, ExtentAction, Outcome, Refusal, WritePlace};
 
 impl Client {
     /// Writes to the extent of a whole file; none when its bytes are there no longer, and the write is to be planned anew.
@@ -15,16 +15,12 @@ impl Client {
         data: &Bytes,
     ) -> Outcome<Option<(u64, u32)>> {
         let data = data.clone();
-        let (number, action) = match place {
-            WritePlace::At(offset) => (None, ExtentAction::Write { offset, data }),
-            WritePlace::End => {
-                let none = || Refusal::invalid(Object::File(file), "the pool has no such partition");
-                let number = self.0.numbers.begin(self.0.session, file.partition()).ok_or_else(none)?;
-                (Some(number), ExtentAction::Append { data })
-            }
+        let body = |action| Body::Extent { stamp: None, file, extent, action };
+        let put = match place {
+            WritePlace::At(offset) => self.send(file.partition(), body(ExtentAction::Write { offset, data })).await,
+            WritePlace::End => self.send_numbered(file.partition(), body(ExtentAction::Append { data })).await,
         };
-        let stamp = number.as_ref().map(crate::numbers::Number::stamp);
-        match self.send(file.partition(), Body::Extent { stamp, file, extent, action }).await {
+        match put {
             Ok(Answer::Put { offset, length }) => Ok(Some((offset, length))),
             Ok(other) => Err(unexpected(&other)),
             Err(Refusal::Stale(_)) => Ok(None),

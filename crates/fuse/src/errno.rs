@@ -38,7 +38,7 @@ fn meaning(refusal: &Refusal) -> (Errno, Level) {
         Refusal::TooManyLinks { .. } => (Errno::MLINK, Level::DEBUG),
         Refusal::TooManyOpen { .. } => (Errno::NFILE, Level::WARN),
         Refusal::Busy(_) => (Errno::BUSY, Level::WARN),
-        Refusal::Stale(_) => (Errno::STALE, Level::WARN),
+        Refusal::Stale(_) | Refusal::Ended => (Errno::STALE, Level::WARN),
         Refusal::TimedOut(_) => (Errno::TIMEDOUT, Level::ERROR),
         // Also what a later version adds: a program must not go on as if it had worked.
         _ => (Errno::IO, Level::ERROR),

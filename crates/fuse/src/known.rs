@@ -12,7 +12,7 @@ use vfs::{Handle, Vfs};
 use wire::OpenFlags;
 
 use crate::{
-    lookups::{Look, Looks, Lookups},
+    lookups::{Look, Looks, Lookups, UnderWay},
     opens::{Opens, Way},
     park::Parking,
     removed::{Due, Removed},
@@ -93,6 +93,18 @@ impl Known {
     /// Whether the kernel knows `file`, or is about to.
     pub(crate) fn is_known(&self, file: FileId) -> bool {
         self.lookups.has(file)
+    }
+
+    /// All that the kernel knows, or is about to.
+    pub(crate) fn all(&self) -> Vec<FileId> {
+        let mut all = self.lookups.all();
+        all.push(FileId::ROOT);
+        all
+    }
+
+    /// What the kernel may be told of by requests that are under way now.
+    pub(crate) fn under_way(&self) -> UnderWay {
+        self.looks.under_way()
     }
 
     /// A listing begins that tells the kernel of names with their inodes; says whether they may last.

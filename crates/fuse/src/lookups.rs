@@ -92,6 +92,11 @@ impl Lookups {
         self.shard(file).lock().contains_key(&file)
     }
 
+    /// All that the kernel has lookups of.
+    pub(crate) fn all(&self) -> Vec<FileId> {
+        self.shards.iter().flat_map(|shard| shard.lock().keys().copied().collect::<Vec<_>>()).collect()
+    }
+
     /// The counter's low bits differ from file to file, the partition's are mixed in.
     fn shard(&self, file: FileId) -> &Mutex<HashMap<FileId, u64>> {
         let mixed = file.0 ^ (file.0 >> 48);

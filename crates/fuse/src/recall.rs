@@ -25,11 +25,13 @@ use crate::known::Known;
 const ARRIVAL_WAIT: Duration = Duration::from_secs(1);
 /// After names were recalled a listing that was answered before may still be on its way into the kernel for this long.
 const LISTING_ARRIVAL: Duration = Duration::from_millis(50);
+/// While all is to be forgotten, it is looked so often whether what was under way is through.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// Tells the kernel of `known` what to forget.
 pub(crate) fn hear(known: &Arc<Known>, recalls: &[Recall]) {
     let notifier = known.notifier();
-    let names = recalls.iter().any(|recall| matches!(recall, Recall::Names(_)));
+    let names = recalls.iter().any(|recall| matches!(recall, Recall::Names(_) | Recall::All));
     let listed = names && known.recalls_names();
     for recall in recalls {
         match *recall {
@@ -38,6 +40,7 @@ pub(crate) fn hear(known: &Arc<Known>, recalls: &[Recall]) {
             // Its listing is kept like the bytes of a file.
             Recall::Names(directory) => until_known(known, directory, || notifier.drop_bytes(directory.0, 0, 0)),
             Recall::Removed(file) => known.was_removed(file),
+            Recall::All => forget_all(known),
         }
     }
     if names {
@@ -45,6 +48,28 @@ pub(crate) fn hear(known: &Arc<Known>, recalls: &[Recall]) {
         if listed {
             thread::sleep(LISTING_ARRIVAL);
             new_epoch(notifier);
+        }
+    }
+}
+
+/// What is known now, and what was under way by now.
+fn forget_all(known: &Known) {
+    let (under_way, begin) = (known.under_way(), Instant::now());
+    forget_known(known);
+    if !under_way.is_over() {
+        while !under_way.is_over() && begin.elapsed() < ARRIVAL_WAIT {
+            thread::sleep(LOOK_AGAIN);
+        }
+        forget_known(known);
+    }
+}
+
+fn forget_known(known: &Known) {
+    let notifier = known.notifier();
+    new_epoch(notifier);
+    for file in known.all() {
+        if let Err(error) = notifier.drop_bytes(file.0, 0, 0).and_then(|_| notifier.drop_attributes(file.0)) {
+            tracing::debug!("{file} is not forgotten: {error}");
         }
     }
 }

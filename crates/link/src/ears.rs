@@ -13,7 +13,8 @@ use std::{
 };
 use wire::{Object, Recall, Refusal, Session};
 
-type Batch = (u64, Vec<Recall>);
+/// Under its number; without one when nobody waits to hear of it.
+type Batch = (Option<u64>, Vec<Recall>);
 
 /// A session's two threads. They end when this is dropped.
 #[derive(Debug)]
@@ -42,7 +43,12 @@ impl Ears {
     pub fn tell(&self, batch: u64, recalls: Vec<Recall>) -> bool {
         let slow = recalls.iter().all(|recall| matches!(recall, Recall::Bytes(_)));
         let lane = if slow { &self.slow } else { &self.swift };
-        lane.send((batch, recalls)).is_ok()
+        lane.send((Some(batch), recalls)).is_ok()
+    }
+
+    /// The connection has ended: nothing is recalled any more, so nothing may be kept.
+    pub fn end(self) {
+        drop(self.swift.send((None, vec![Recall::All]))); // one that has panicked keeps nothing
     }
 }
 
@@ -65,7 +71,7 @@ impl Drop for Listening {
 fn listen(listening: &Listening, hear: &Hear, batches: &Receiver<Batch>) {
     while let Ok((batch, recalls)) = batches.recv() {
         hear(&recalls);
-        let Some(line) = listening.line.upgrade() else { return };
+        let (Some(batch), Some(line)) = (batch, listening.line.upgrade()) else { continue };
         line.heard(batch);
     }
 }

@@ -256,6 +256,11 @@ impl Guest {
                     self.house.node.unwatch(session);
                 }
             }
+            ToNode::Prunes { session } => {
+                if self.watching.contains(&session) {
+                    self.house.node.prunes(session);
+                }
+            }
             ToNode::Heard { batch } => self.told.heard(batch),
             ToNode::Ping(id) => encode_pong(id, self.pipe.out.short()),
             ToNode::Pong(_) => {}
@@ -318,7 +323,9 @@ impl Guest {
         match (&request.body, request.session) {
             (Body::Usage | Body::Stop, _) => Ok(()),
             (Body::Hello, Session::NONE) => self.has_room(),
-            (_, session) => self.admit(session),
+            (Body::Hello, session) => self.admit(session),
+            (_, session) if self.sessions.contains(&session) => Ok(()),
+            _ => Err(Refusal::Ended.into()),
         }
     }
 
@@ -328,7 +335,7 @@ impl Guest {
         if self.sessions.len() < limit { Ok(()) } else { Err(full.into()) }
     }
 
-    /// Carries a session that comes from another node, or from a connection that has ended.
+    /// Carries a session that another node has given.
     fn admit(&mut self, session: Session) -> Result<(), Failure> {
         if self.sessions.contains(&session) {
             return Ok(());
@@ -376,7 +383,9 @@ impl Guest {
     }
 
     fn watch(&mut self, session: Session) -> Result<(), Failure> {
-        self.admit(session)?;
+        if !self.sessions.contains(&session) {
+            return Err(Refusal::Ended.into());
+        }
         let told = self.told.clone();
         let hear: Hear = Arc::new(move |recalls| told.tell(session, recalls));
         self.house.node.watch(session, &hear)?;

@@ -19,10 +19,10 @@ use std::{
 };
 use tokio::sync::{Notify, oneshot};
 use wire::{
-    Answer, Failure, Outcome, Recall, Request, Session,
+    Answer, Failure, Recall, Request, Session,
     codec::{
-        Borrow, encode_borrow, encode_cancel, encode_heard, encode_request, encode_returned, encode_unwatch,
-        encode_watch,
+        Borrow, encode_borrow, encode_cancel, encode_heard, encode_prunes, encode_request, encode_returned,
+        encode_unwatch, encode_watch,
     },
     frame::Outgoing,
 };
@@ -164,6 +164,11 @@ impl Line {
         drop(ears);
     }
 
+    /// The session, which watches, is told of what others remove.
+    pub fn prunes(&self, session: Session) {
+        self.put(|state| encode_prunes(session, state.out.short()));
+    }
+
     /// A batch of recalls is forgotten.
     pub fn heard(&self, batch: u64) {
         self.put(|state| encode_heard(batch, state.out.short()));
@@ -287,7 +292,7 @@ impl Line {
         state.out = Outgoing::new();
         state.ended = Some(Ended { at: Instant::now(), opened: state.opened, why: why.clone() });
         drop(state);
-        drop(ears);
+        ears.into_values().for_each(Ears::end);
         for (id, asked) in asked {
             let failure = if id <= sent { &lost } else { why };
             if let Asked::Request(asked) = asked {
@@ -346,17 +351,4 @@ impl<T> Drop for Call<T> {
             self.line.cancel(self.id);
         }
     }
-}
-
-/// A failure as a refusal, for what is not tried again.
-pub fn refusal(failure: Failure) -> wire::Refusal {
-    match failure {
-        Failure::Refused(refusal) => refusal,
-        other => wire::Refusal::Unavailable { object: wire::Object::Pool, tries: 1, why: other.to_string().into() },
-    }
-}
-
-/// What a watch brings.
-pub fn watched(answered: Answered) -> Outcome<()> {
-    answered.map(drop).map_err(refusal)
 }

@@ -2,21 +2,17 @@
 
 use crate::{
     Address, dial,
-    line::{Line, NotSent, refusal, watched},
+    line::{Line, NotSent},
 };
 use client::{Borrowing, Connection, Hear};
 use node::{Reply, sleep_until};
 use parking_lot::Mutex;
 use std::{
-    future::Future,
     io,
-    pin::pin,
     sync::Arc,
-    task::{Context, Poll, Wake, Waker},
-    thread::{self, Thread},
     time::{Duration, Instant},
 };
-use wire::{Extent, Failure, Object, OpenFlags, Outcome, Refusal, Request, Session, codec::Borrow, handshake::Token};
+use wire::{Extent, Failure, Object, OpenFlags, Refusal, Request, Session, codec::Borrow, handshake::Token};
 
 /// The pause after the first time that a node was not reached; each later one is twice as long.
 const PAUSE_FIRST: Duration = Duration::from_millis(10);
@@ -31,7 +27,7 @@ const WATCH_WAIT: Duration = Duration::from_secs(20);
 /// grow, and calls in them fail at once. What was sent when a connection broke is `Lost`, what was not is `Unreachable`; so are
 /// calls to a node that is not there. One who refuses us (the token is wrong, versions do not meet) is an `Io` refusal.
 ///
-/// What a session holds ends with the connection: after that has broken, its changes are refused as `Stale`.
+/// What a session holds ends with the connection: after that has broken, what it asks is refused as `Ended`.
 #[derive(Debug)]
 pub struct Remote {
     address: Address,
@@ -107,23 +103,35 @@ impl Connection for Remote {
         self.state.lock().line.as_ref().is_some_and(|line| line.is_near())
     }
 
-    /// Blocks its thread until the node has answered.
-    fn watch(&self, session: Session, hear: &Hear) -> Outcome<()> {
-        let line = self.line().map_err(refusal)?;
-        let answered = match line.watch(session, hear) {
-            Ok(call) => block_on(async {
-                tokio::select! {
-                    answered = call => watched(answered),
-                    () = sleep_until(Instant::now() + WATCH_WAIT) => Err(Refusal::TimedOut(Object::Pool)),
-                }
-            }),
-            Err(NotSent::Failed(failure)) => Err(refusal(failure)),
-            Err(NotSent::Full) => Err(Refusal::Busy(Object::Pool)),
+    fn watch(&self, session: Session, hear: &Hear) -> Reply {
+        let line = match self.line() {
+            Ok(line) => line,
+            Err(failure) => return Reply::ready(Err(failure)),
         };
-        if answered.is_err() {
-            line.unwatch(session);
+        let asked = line.watch(session, hear);
+        let watching = Watching { line, session, done: false };
+        let call = match asked {
+            Ok(call) => call,
+            Err(NotSent::Failed(failure)) => return Reply::ready(Err(failure)),
+            Err(NotSent::Full) => return Reply::ready(Err(Refusal::Busy(Object::Pool).into())),
+        };
+        Reply::later(async move {
+            let answered = tokio::select! {
+                answered = call => answered,
+                () = sleep_until(Instant::now() + WATCH_WAIT) => Err(Refusal::TimedOut(Object::Pool).into()),
+            };
+            if answered.is_ok() {
+                watching.goes_on();
+            }
+            answered
+        })
+    }
+
+    fn prunes(&self, session: Session) {
+        let line = self.state.lock().line.clone();
+        if let Some(line) = line {
+            line.prunes(session);
         }
-        answered
     }
 
     fn unwatch(&self, session: Session) {
@@ -142,22 +150,23 @@ impl Drop for Remote {
     }
 }
 
-/// Wakes a thread that waits for a future.
-struct Sleeper(Thread);
+/// A session that is to watch; it does not, when this goes before it is answered so.
+struct Watching {
+    line: Arc<Line>,
+    session: Session,
+    done: bool,
+}
 
-impl Wake for Sleeper {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
+impl Watching {
+    fn goes_on(mut self) {
+        self.done = true;
     }
 }
 
-/// Waits in this thread, whatever runtime it belongs to: what is waited for comes from link's own.
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let (mut future, waker) = (pin!(future), Waker::from(Arc::new(Sleeper(thread::current()))));
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(done) => return done,
-            Poll::Pending => thread::park(),
+impl Drop for Watching {
+    fn drop(&mut self) {
+        if !self.done {
+            self.line.unwatch(self.session);
         }
     }
 }

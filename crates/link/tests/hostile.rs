@@ -163,13 +163,11 @@ async fn too_many_connections_are_told_so_and_those_that_are_there_go_on() {
 #[tokio::test]
 async fn a_session_is_served_on_its_own_connection_only() {
     let server = serve(&node(), &any_port());
-    let one = vfs(server.address()).await;
-    one.write_file(b"f", b"bytes").await.unwrap();
+    let remote = std::sync::Arc::new(Remote::new(server.address().clone(), &token()));
+    let one = client::Client::connect(remote, client::Patience::default()).await.unwrap();
     let mut raw = Raw::connect(&server);
     raw.greet(token(), VERSIONS).unwrap();
-    let mut bytes = Vec::new();
-    // The server's own is the first of node 1, that of the other client the second.
-    let session = Session::of(placement::NodeId(1), 2).unwrap();
+    let (mut bytes, session) = (Vec::new(), one.session());
     encode_watch(session, 1, &mut bytes);
     let stranger = Request {
         session,
@@ -181,8 +179,7 @@ async fn a_session_is_served_on_its_own_connection_only() {
     raw.stream.write_all(&bytes).unwrap();
     for id in [1, 2] {
         let reply = raw.next();
-        let Some(ToClient::Reply { id: of, reply: Err(Failure::Unreachable(_)) }) = reply else { panic!("{reply:?}") };
-        assert_eq!(of, id);
+        assert_eq!(reply, Some(ToClient::Reply { id, reply: Err(Refusal::Ended.into()) }));
     }
     assert_eq!(raw.next(), Some(ToClient::Pong(9)));
     server.stop().await;
@@ -194,8 +191,7 @@ async fn a_session_that_was_never_given_is_not_served() {
     let mut raw = Raw::connect(&server);
     raw.greet(token(), VERSIONS).unwrap();
     let session = Session::of(placement::NodeId(1), 99).unwrap();
-    let command = wire::Command::Stat { file: placement::FileId::ROOT };
-    let stranger = Request { session, body: Body::Meta { stamp: None, command }, ..hello() };
+    let stranger = Request { session, ..hello() };
     raw.stream.write_all(&encoded(&stranger, 1)).unwrap();
     let reply = raw.next();
     let Some(ToClient::Reply { reply: Err(Failure::Refused(Refusal::Invalid { .. })), .. }) = reply else {

@@ -21,7 +21,7 @@ mod pool_test {
     use node::{Node, Reply};
     use std::sync::Arc;
     use vfs::Vfs;
-    use wire::{Outcome, Request, Session};
+    use wire::{Request, Session};
 
     /// A connection with its server.
     #[derive(Debug)]
@@ -35,8 +35,12 @@ mod pool_test {
             self.remote.call(request)
         }
 
-        fn watch(&self, session: Session, hear: &Hear) -> Outcome<()> {
+        fn watch(&self, session: Session, hear: &Hear) -> Reply {
             self.remote.watch(session, hear)
+        }
+
+        fn prunes(&self, session: Session) {
+            self.remote.prunes(session);
         }
 
         fn unwatch(&self, session: Session) {

@@ -71,7 +71,7 @@ impl Watch {
     /// Where this is told.
     pub fn lane(&self, recall: Recall) -> &Arc<Lane> {
         match recall {
-            Recall::Attributes(_) | Recall::Names(_) | Recall::Removed(_) => &self.swift,
+            Recall::Attributes(_) | Recall::Names(_) | Recall::Removed(_) | Recall::All => &self.swift,
             Recall::Bytes(_) => &self.slow,
         }
     }

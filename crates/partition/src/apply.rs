@@ -30,7 +30,7 @@ impl Partition {
     fn perform_late(&mut self, stamp: Stamp, command: Command, now: Timestamp) -> Outcome<Answer> {
         match command {
             Command::CloseSession { .. } | Command::Purged { .. } => self.perform(stamp, command, now),
-            _ => Err(Refusal::Stale(Object::Pool)),
+            _ => Err(Refusal::Ended),
         }
     }
 

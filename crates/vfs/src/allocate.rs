@@ -19,14 +19,19 @@ impl Vfs {
         mode: AllocateMode,
     ) -> impl Future<Output = Outcome<()>> + Send + use<> {
         let open = self.usable(handle, |flags| flags.write);
-        let client = self.client.clone();
-        async move { client.allocate(open?.file, offset, length, mode).await }
+        async move {
+            let open = open?;
+            open.client.allocate(open.file, offset, length, mode).await
+        }
     }
 
     /// Where data or a hole begins, at `offset` or behind it. Refused with `BeyondEnd` when there is none.
     pub fn seek(&self, handle: Handle, offset: u64, to: SeekTo) -> impl Future<Output = Outcome<u64>> + Send + use<> {
-        let (client, open) = (self.client.clone(), self.handles.get(handle));
-        async move { client.seek(open?.file, offset, to).await }
+        let open = self.handles.get(handle);
+        async move {
+            let open = open?;
+            open.client.seek(open.file, offset, to).await
+        }
     }
 
     /// Copies a range from one open file to another, or within one when the ranges do not meet; says how many bytes: fewer at
@@ -39,20 +44,19 @@ impl Vfs {
         length: u64,
     ) -> impl Future<Output = Outcome<u64>> + Send + use<> {
         let (source, target) = (self.usable(from.0, |flags| flags.read), self.usable(to.0, |flags| flags.write));
-        let client = self.client.clone();
         async move {
             let (source, target) = (source?, target?);
             let length = length.min(COPY_BYTES_MAX);
             let mut done = 0;
             while done < length {
                 let wanted = u32::try_from((length - done).min(PIECE_BYTES.into())).expect("at most a piece");
-                let bytes = client.read(source.file, from.1 + done, wanted).await?;
+                let bytes = source.client.read(source.file, from.1 + done, wanted).await?;
                 if bytes.is_empty() {
                     break;
                 }
                 let at_end = bytes.len() < wanted as usize;
                 let (read, place) = (bytes.len() as u64, WritePlace::At(to.1 + done));
-                let written = match client.write(target.file, place, bytes, false).await {
+                let written = match target.client.write(target.file, place, bytes, false).await {
                     Ok((_, written)) => u64::from(written),
                     Err(refusal) if done == 0 => return Err(refusal),
                     Err(_) => break,

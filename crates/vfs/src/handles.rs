@@ -1,7 +1,7 @@
 //! The table of open files, in shards so that handles of different files do not meet at one lock.
 
 use crate::lockers::Lockers;
-use client::Backing;
+use client::{Backing, Client};
 use parking_lot::{Mutex, RwLock};
 use placement::FileId;
 use std::{
@@ -25,6 +25,8 @@ pub struct Handle(pub u64);
 /// What a handle stands for.
 #[derive(Debug)]
 pub struct OpenFile {
+    /// In the session in which it was opened, and only there.
+    pub client: Client,
     pub file: FileId,
     pub flags: OpenFlags,
     pub host: Option<Arc<HostFile>>,

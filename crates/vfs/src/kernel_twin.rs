@@ -71,6 +71,12 @@ impl Memory {
                 self.names.clear();
                 self.epoch = self.now;
             }
+            Recall::All => {
+                self.attributes.clear();
+                self.bytes.clear();
+                self.names.clear();
+                self.epoch = self.now;
+            }
             // It is not among those that can be told to let go: see `kept_test.rs`.
             Recall::Removed(_) => {}
         }

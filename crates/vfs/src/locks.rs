@@ -3,7 +3,7 @@
 //! A handle remembers who locked through it. So closing it ends what is left of their locks, and an owner that never locked
 //! costs no message when one of its descriptors is closed.
 
-use crate::{Handle, Vfs};
+use crate::{Handle, Vfs, handles::OpenFile};
 use client::Client;
 use placement::FileId;
 use wire::{Lock, LockKind, LockStyle, Outcome};
@@ -11,8 +11,11 @@ use wire::{Lock, LockKind, LockStyle, Outcome};
 impl Vfs {
     /// The first lock of another owner that stands in the way of `lock`, if there is one.
     pub fn test_lock(&self, handle: Handle, lock: Lock) -> impl Future<Output = Outcome<Option<Lock>>> + Send + use<> {
-        let (client, open) = (self.client.clone(), self.handles.get(handle));
-        async move { client.test_lock(open?.file, lock).await }
+        let open = self.handles.get(handle);
+        async move {
+            let open = open?;
+            open.client.test_lock(open.file, lock).await
+        }
     }
 
     /// Sets a lock, changes what the owner has there, or ends it. Where another owner's lock is in the way it is refused with
@@ -20,11 +23,12 @@ impl Vfs {
     pub fn lock(&self, handle: Handle, lock: Lock, wait: bool) -> impl Future<Output = Outcome<()>> + Send + use<> {
         let (vfs, open) = (self.clone(), self.handles.get(handle));
         async move {
-            let file = open?.file;
+            let open = open?;
+            let file = open.file;
             if lock.kind != LockKind::Unlock {
                 vfs.handles.lockers.note(file, handle, lock.owner, lock.style);
             }
-            vfs.client.lock(file, lock, wait).await
+            open.client.lock(file, lock, wait).await
         }
     }
 
@@ -42,9 +46,10 @@ impl Vfs {
     }
 
     /// Ends all locks that were made through a handle which is closed.
-    pub(crate) async fn unlock_closed(&self, file: FileId, handle: Handle) {
+    pub(crate) async fn unlock_closed(&self, open: &OpenFile, handle: Handle) {
+        let file = open.file;
         for (owner, style) in self.handles.lockers.close(file, handle) {
-            if let Err(error) = unlock(&self.client, file, owner, style).await {
+            if let Err(error) = unlock(&open.client, file, owner, style).await {
                 tracing::warn!(%error, %file, "the locks of a closed file last until its session ends");
             }
         }

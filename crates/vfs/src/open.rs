@@ -33,33 +33,16 @@ impl Vfs {
         async move {
             let name = name?;
             let room = Room::take(&vfs.handles, || Object::entry(parent, &name))?;
-            let opened = vfs.create_or_open(parent, &name, inode, flags).await?;
-            let lent = vfs.borrow(&opened, flags).await;
-            Ok((opened.attributes, room.fill(&opened, flags, lent)))
+            let (opened, client) = vfs
+                .client
+                .in_one_session(|client| {
+                    let (name, inode) = (&name, inode.clone());
+                    async move { Ok((create_or_open(&client, parent, name, inode, flags).await?, client)) }
+                })
+                .await?;
+            let lent = borrow(&client, &opened, flags).await;
+            Ok((opened.attributes, room.fill(&opened, flags, client, lent)))
         }
-    }
-
-    async fn create_or_open(&self, parent: FileId, name: &Name, inode: NewInode, flags: OpenFlags) -> Outcome<Opened> {
-        let whole = if flags.whole { Wish::Wanted } else { Wish::No };
-        for _ in 0..CREATE_TRIES {
-            match self.client.create(parent, name, inode.clone(), true, whole).await {
-                Err(Refusal::Exists(_)) if !flags.exclusive => {}
-                made => return made,
-            }
-            match self.open_named(parent, name, flags).await {
-                Err(Refusal::NotFound(_)) => {}
-                opened => return opened,
-            }
-        }
-        Err(Refusal::Busy(Object::entry(parent, name)))
-    }
-
-    async fn open_named(&self, parent: FileId, name: &Name, flags: OpenFlags) -> Outcome<Opened> {
-        let found = self.client.lookup(parent, name).await?;
-        if found.kind == Kind::Directory {
-            return Err(Refusal::IsDirectory(Object::entry(parent, name)));
-        }
-        self.client.open(found.file, flags).await
     }
 
     /// Opens a file. A directory may be opened for reading: it lives until it is closed.
@@ -67,35 +50,33 @@ impl Vfs {
         let vfs = self.clone();
         async move {
             let room = Room::take(&vfs.handles, || Object::File(file))?;
-            let opened = vfs.client.open(file, flags).await?;
-            let lent = vfs.borrow(&opened, flags).await;
-            Ok(room.fill(&opened, flags, lent))
+            let opened = |client: Client| async move { Ok((client.open(file, flags).await?, client)) };
+            let (opened, client) = vfs.client.in_one_session(opened).await?;
+            let lent = borrow(&client, &opened, flags).await;
+            Ok(room.fill(&opened, flags, client, lent))
         }
     }
 
-    /// The descriptor of a whole file that was opened, for a face that can use it, from a node in another process.
-    pub(crate) async fn borrow(&self, opened: &Opened, flags: OpenFlags) -> Option<Backing> {
-        let Attributes { whole, mode, .. } = opened.attributes;
-        let wanted = whole.filter(|_| flags.whole && !(flags.write && mode & SET_ID != 0));
-        self.client.borrow(wanted?, flags)?.await
-    }
-
-    /// Ends an open; what was unlinked meanwhile is gone after its last close. The handle is gone even when this is refused.
+    /// Ends an open; what was unlinked meanwhile is gone after its last close. The handle is gone even when this is refused. What
+    /// was opened in a session that has ended is closed already.
     pub fn close(&self, handle: Handle) -> impl Future<Output = Outcome<()>> + Send + use<> {
-        let (vfs, client, removed) = (self.clone(), self.client.clone(), self.handles.remove(handle));
+        let (vfs, removed) = (self.clone(), self.handles.remove(handle));
         async move {
             let open = removed?;
             // Before the pool closes the file: a pinned one stays whole.
             drop(open.lent.lock().take());
-            vfs.unlock_closed(open.file, handle).await;
+            vfs.unlock_closed(&open, handle).await;
             let written = open.written.load(Relaxed);
             if written > INLINE_BYTES_MAX.into()
                 && open.whole.is_none()
-                && let Err(error) = client.fit(open.file, written).await
+                && let Err(error) = open.client.fit(open.file, written).await
             {
                 tracing::debug!(%error, "the last stripe keeps its slack");
             }
-            client.close_file(open.file).await
+            match open.client.close_file(open.file).await {
+                Err(Refusal::Ended) => Ok(()),
+                closed => closed,
+            }
         }
     }
 
@@ -106,7 +87,7 @@ impl Vfs {
         offset: u64,
         length: u32,
     ) -> impl Future<Output = Outcome<Bytes>> + Send + use<> {
-        self.read_as(self.client.clone(), handle, offset, length)
+        self.read_as(Client::clone, handle, offset, length)
     }
 
     /// The same for a kernel that fills its cache, and holds what others' hearing may wait for: it may be answered before others
@@ -117,18 +98,21 @@ impl Vfs {
         offset: u64,
         length: u32,
     ) -> impl Future<Output = Outcome<Bytes>> + Send + use<> {
-        self.read_as(self.client.hurried(), handle, offset, length)
+        self.read_as(Client::hurried, handle, offset, length)
     }
 
     fn read_as(
         &self,
-        client: Client,
+        manner: fn(&Client) -> Client,
         handle: Handle,
         offset: u64,
         length: u32,
     ) -> impl Future<Output = Outcome<Bytes>> + Send + use<> {
         let open = self.usable(handle, |flags| flags.read);
-        async move { client.read(open?.file, offset, length).await }
+        async move {
+            let open = open?;
+            manner(&open.client).read(open.file, offset, length).await
+        }
     }
 
     /// Writes to an open file; says how many bytes were written. One opened for appending writes at the end, wherever that is
@@ -149,7 +133,7 @@ impl Vfs {
         data: Bytes,
         kill_set_id: bool,
     ) -> impl Future<Output = Outcome<u32>> + Send + use<> {
-        self.write_as(&self.client, handle, (place, data), kill_set_id)
+        self.write_as(Client::clone, handle, (place, data), kill_set_id)
     }
 
     /// Writes what a kernel writes back of its own accord (pages of a mapping), through any handle that may write: it does not
@@ -160,21 +144,20 @@ impl Vfs {
         offset: u64,
         data: Bytes,
     ) -> impl Future<Output = Outcome<u32>> + Send + use<> {
-        self.write_as(&self.client.hurried(), handle, (WritePlace::At(offset), data), false)
+        self.write_as(Client::hurried, handle, (WritePlace::At(offset), data), false)
     }
 
     fn write_as(
         &self,
-        client: &Client,
+        manner: fn(&Client) -> Client,
         handle: Handle,
         (place, data): (WritePlace, Bytes),
         kill_set_id: bool,
     ) -> impl Future<Output = Outcome<u32>> + Send + use<> {
         let open = self.usable(handle, |flags| flags.write);
-        let client = client.clone();
         async move {
             let open = open?;
-            let (offset, written) = client.write(open.file, place, data, kill_set_id).await?;
+            let (offset, written) = manner(&open.client).write(open.file, place, data, kill_set_id).await?;
             open.written.fetch_max(offset + u64::from(written), Relaxed);
             Ok(written)
         }
@@ -213,6 +196,42 @@ impl Vfs {
     }
 }
 
+/// The descriptor of a whole file that was opened, for a face that can use it, from a node in another process.
+pub(crate) async fn borrow(client: &Client, opened: &Opened, flags: OpenFlags) -> Option<Backing> {
+    let Attributes { whole, mode, .. } = opened.attributes;
+    let wanted = whole.filter(|_| flags.whole && !(flags.write && mode & SET_ID != 0));
+    client.borrow(wanted?, flags)?.await
+}
+
+async fn create_or_open(
+    client: &Client,
+    parent: FileId,
+    name: &Name,
+    inode: NewInode,
+    flags: OpenFlags,
+) -> Outcome<Opened> {
+    let whole = if flags.whole { Wish::Wanted } else { Wish::No };
+    for _ in 0..CREATE_TRIES {
+        match client.create(parent, name, inode.clone(), true, whole).await {
+            Err(Refusal::Exists(_)) if !flags.exclusive => {}
+            made => return made,
+        }
+        match open_named(client, parent, name, flags).await {
+            Err(Refusal::NotFound(_)) => {}
+            opened => return opened,
+        }
+    }
+    Err(Refusal::Busy(Object::entry(parent, name)))
+}
+
+async fn open_named(client: &Client, parent: FileId, name: &Name, flags: OpenFlags) -> Outcome<Opened> {
+    let found = client.lookup(parent, name).await?;
+    if found.kind == Kind::Directory {
+        return Err(Refusal::IsDirectory(Object::entry(parent, name)));
+    }
+    client.open(found.file, flags).await
+}
+
 /// Room in the table for a file that is being opened; given back when that does not come about.
 pub(crate) struct Room<'a>(&'a Handles);
 
@@ -222,11 +241,13 @@ impl<'a> Room<'a> {
         Ok(Self(handles))
     }
 
-    pub fn fill(self, opened: &Opened, flags: OpenFlags, lent: Option<Backing>) -> Handle {
+    /// `client` is bound to the session in which it was opened.
+    pub fn fill(self, opened: &Opened, flags: OpenFlags, client: Client, lent: Option<Backing>) -> Handle {
         let handles = self.0;
         std::mem::forget(self);
         let Attributes { file, whole, mode, .. } = opened.attributes;
         handles.insert(OpenFile {
+            client,
             file,
             flags,
             host: opened.host.clone(),

@@ -1,6 +1,9 @@
 //! Files without a name (`O_TMPFILE`).
 
-use crate::{Handle, Vfs, open::Room};
+use crate::{
+    Handle, Vfs,
+    open::{Room, borrow},
+};
 use placement::FileId;
 use wire::{Attributes, Mode, NewInode, NewKind, Object, OpenFlags, Outcome, Owner};
 
@@ -19,9 +22,15 @@ impl Vfs {
         let inode = NewInode::new(NewKind::File, mode, owner);
         async move {
             let room = Room::take(&vfs.handles, || Object::File(parent))?;
-            let opened = vfs.client.create_unnamed(parent, inode, linkable).await?;
-            let lent = vfs.borrow(&opened, flags).await;
-            Ok((opened.attributes, room.fill(&opened, flags, lent)))
+            let (opened, client) = vfs
+                .client
+                .in_one_session(|client| {
+                    let inode = inode.clone();
+                    async move { Ok((client.create_unnamed(parent, inode, linkable).await?, client)) }
+                })
+                .await?;
+            let lent = borrow(&client, &opened, flags).await;
+            Ok((opened.attributes, room.fill(&opened, flags, client, lent)))
         }
     }
 }

@@ -19,10 +19,12 @@ impl Vfs {
     /// that by others is answered before. It must not wait for what the node has not answered yet, except that dropping bytes may
     /// wait for reads and writes of the same file that are under way in that kernel: `Bytes` are told on a thread of their own.
     ///
+    /// When a connection to a node breaks, `hear` is told [`Recall::All`](wire::Recall::All), and the next session watches by itself.
+    ///
     /// Refused with `TooManyOpen` when as many sessions watch as can be told apart.
     pub fn watch(&self, hear: Hear) -> impl Future<Output = Outcome<()>> + Send + use<> {
         let client = self.client.clone();
-        async move { client.watch(&hear) }
+        async move { client.watch(&hear).await }
     }
 
     /// The kernel of this session can be made to let go of an inode that nobody uses. From now on a removed inode that it knows

@@ -142,6 +142,11 @@ pub fn encode_unwatch(session: Session, out: &mut Vec<u8>) {
     short(Kind::Unwatch, 0, &session, out);
 }
 
+/// Appends that a session which watches is told of what others remove.
+pub fn encode_prunes(session: Session, out: &mut Vec<u8>) {
+    short(Kind::Prunes, 0, &session, out);
+}
+
 /// Appends what a session must forget, at most [`RECALLS_MAX`] of it; its `heard` comes under `batch`.
 pub fn encode_recalls(session: Session, recalls: &[Recall], batch: u64, out: &mut Vec<u8>) {
     assert!(recalls.len() <= RECALLS_MAX, "{} recalls in one frame", recalls.len());

@@ -14,4 +14,6 @@ pub enum Recall {
     Names(FileId),
     /// An inode whose last name is gone. It stays for whoever is told so, until that one says that its kernel knows it no more.
     Removed(FileId),
+    /// Everything that the session was ever answered: what it held has ended, with the connection over which it was told.
+    All,
 }

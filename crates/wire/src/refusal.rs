@@ -171,6 +171,15 @@ pub enum Refusal {
     /// The request speaks of a state that has passed (an older generation, a settled number).
     #[error("{0}: the request speaks of a state that has passed")]
     Stale(Object),
+    /// The session has ended, or has said no hello to this node on this connection. Clients begin another: faces see this only
+    /// of what the old one held.
+    #[error("the session has ended, and what it held with it: open the file again")]
+    Ended,
+    /// The connection broke under a change, and the session ended with it: it is not sent again.
+    #[error(
+        "{0}: the connection broke while it was changed; whether that was done is not known: look before you do it again"
+    )]
+    MaybeDone(Object),
     /// Both ends of a rename or link must be in one pool.
     #[error("both names must be in one pool")]
     CrossesPools,

@@ -111,10 +111,11 @@ fn whole<E: std::fmt::Debug>(encode: impl FnOnce(&mut Vec<u8>) -> Result<bytes::
 }
 
 fn others() -> Vec<Vec<u8>> {
-    let encoders: [fn(&mut Vec<u8>); 7] = [
+    let encoders: [fn(&mut Vec<u8>); 8] = [
         |out| codec::encode_cancel(1, out),
         |out| codec::encode_watch(SESSION, 2, out),
         |out| codec::encode_unwatch(SESSION, out),
+        |out| codec::encode_prunes(SESSION, out),
         |out| codec::encode_heard(3, out),
         |out| codec::encode_ping(4, out),
         |out| codec::encode_pong(5, out),

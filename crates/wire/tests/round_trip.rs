@@ -75,6 +75,7 @@ fn the_other_frames_come_as_they_were_sent() {
     assert_eq!(told(&|out| codec::encode_cancel(u64::MAX, out)), ToNode::Cancel { id: u64::MAX });
     assert_eq!(told(&|out| codec::encode_watch(SESSION, 5, out)), ToNode::Watch { id: 5, session: SESSION });
     assert_eq!(told(&|out| codec::encode_unwatch(SESSION, out)), ToNode::Unwatch { session: SESSION });
+    assert_eq!(told(&|out| codec::encode_prunes(SESSION, out)), ToNode::Prunes { session: SESSION });
     assert_eq!(told(&|out| codec::encode_heard(6, out)), ToNode::Heard { batch: 6 });
     assert_eq!(told(&|out| codec::encode_ping(7, out)), ToNode::Ping(7));
     assert_eq!(told(&|out| codec::encode_pong(8, out)), ToNode::Pong(8));

@@ -65,6 +65,7 @@ pub async fn until(what: impl Fn() -> bool) {
 }
 
 /// A way to a server that can be cut, as a network is.
+#[derive(Debug)]
 pub struct Way {
     pub address: Address,
     streams: Arc<Mutex<Vec<TcpStream>>>,

@@ -35,6 +35,11 @@ pub enum ToNode {
         /// Who.
         session: Session,
     },
+    /// The session, which watches, is told of what others remove.
+    Prunes {
+        /// Who.
+        session: Session,
+    },
     /// A batch of recalls is forgotten.
     Heard {
         /// Which.
@@ -109,6 +114,7 @@ impl ToNode {
             Kind::Cancel => Self::Cancel { id },
             Kind::Watch => Self::Watch { id, session: parse(kind, meta)? },
             Kind::Unwatch => Self::Unwatch { session: parse(kind, meta)? },
+            Kind::Prunes => Self::Prunes { session: parse(kind, meta)? },
             Kind::Heard => Self::Heard { batch: id },
             Kind::Ping => Self::Ping(id),
             Kind::Pong => Self::Pong(id),
@@ -160,6 +166,7 @@ impl ToClient {
             | Kind::Returned
             | Kind::Watch
             | Kind::Unwatch
+            | Kind::Prunes
             | Kind::Heard
             | Kind::Challenge
             | Kind::Hello

@@ -54,10 +54,12 @@ pub enum Kind {
     Lent = 18,
     /// These loans are used no more.
     Returned = 19,
+    /// The session, which watches, is told of what others remove. It is not answered.
+    Prunes = 20,
 }
 
 /// Every kind.
-pub const KINDS: [Kind; 19] = [
+pub const KINDS: [Kind; 20] = [
     Kind::Challenge,
     Kind::Hello,
     Kind::Welcome,
@@ -77,6 +79,7 @@ pub const KINDS: [Kind; 19] = [
     Kind::Borrow,
     Kind::Lent,
     Kind::Returned,
+    Kind::Prunes,
 ];
 
 /// An end of a connection.
@@ -113,7 +116,7 @@ impl Kind {
         match self {
             Self::Challenge | Self::Hello | Self::Welcome | Self::Refused | Self::Goodbye => HANDSHAKE_META_BYTES_MAX,
             Self::Request | Self::Answer | Self::Failure => LARGE_META_BYTES_MAX,
-            Self::Watch | Self::Unwatch | Self::Recall | Self::Borrow | Self::Returned => META_BYTES_MAX,
+            Self::Watch | Self::Unwatch | Self::Recall | Self::Borrow | Self::Returned | Self::Prunes => META_BYTES_MAX,
             Self::Cancel | Self::Heard | Self::Ping | Self::Pong | Self::Near | Self::Lent => 0,
         }
     }
@@ -148,6 +151,7 @@ impl Kind {
                     | Self::Cancel
                     | Self::Watch
                     | Self::Unwatch
+                    | Self::Prunes
                     | Self::Heard
                     | Self::Ping
                     | Self::Pong
@@ -181,6 +185,7 @@ impl fmt::Display for Kind {
             Self::Borrow => "borrow",
             Self::Lent => "lent",
             Self::Returned => "returned",
+            Self::Prunes => "prunes",
         })
     }
 }

@@ -163,6 +163,8 @@ fn refusals() -> Vec<Refusal> {
         Refusal::Split { directory: FILE, bits: 4 },
         Refusal::TooManyLinks { object: object(), limit: 65_000 },
         Refusal::Stale(object()),
+        Refusal::Ended,
+        Refusal::MaybeDone(object()),
         Refusal::CrossesPools,
         Refusal::Unavailable { object: object(), tries: 4, why: "gone".into() },
         Refusal::NoAttribute(object()),

@@ -51,5 +51,5 @@ pub fn inode(kind: NewKind) -> NewInode {
 }
 
 pub fn recalls() -> Vec<Recall> {
-    vec![Recall::Attributes(FILE), Recall::Bytes(FILE), Recall::Names(DIRECTORY), Recall::Removed(FILE)]
+    vec![Recall::Attributes(FILE), Recall::Bytes(FILE), Recall::Names(DIRECTORY), Recall::Removed(FILE), Recall::All]
 }

@@ -1,0 +1,234 @@
+//! A session, from its hello to its end; and the next one.
+//!
+//! A session ends with a connection that carries it. Then whatever it held is lost, all of it, wherever it was; what is asked from
+//! then on is asked in a new session:
+//!
+//! ```text
+//!   a node answers `Ended' --> said no hello there yet? hello, and it is asked again
+//!                          \-> hello to all, watch again, forget what is kept --> it is asked again, in the new session
+//!                               but a change that may have been done before: `MaybeDone`
+//! ```
+//!
+//! What belongs to one session (an open file, its locks, an intent) is done by a client that is bound to it: [`Client::bound`]. When
+//! that session has ended, it refuses with `Ended` and sends nothing.
+
+use crate::{
+    Client,
+    client::Inner,
+    greet::{Greeted, greet, hello},
+    numbers::Numbers,
+};
+use node::Hear;
+use placement::NodeId;
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+};
+use wire::{Answer, Failure, Object, Outcome, Recall, Refusal, Session};
+
+/// One call begins at most so many sessions; a pool where each of them ends at once is given up.
+pub const SESSIONS_MAX: u32 = 8;
+
+/// What is seldom done.
+type Rare<'a, T> = Pin<Box<dyn Future<Output = Outcome<T>> + Send + 'a>>;
+
+/// A session of a client.
+#[derive(Debug)]
+pub struct Life {
+    pub session: Session,
+    pub numbers: Numbers,
+    /// Which nodes have welcomed it, in the order of their ids; the others did not answer then.
+    greeted: Box<[AtomicBool]>,
+}
+
+impl Life {
+    pub fn new(session: Session, partitions: u32, greeted: Vec<bool>) -> Self {
+        let greeted = greeted.into_iter().map(AtomicBool::new).collect();
+        Self { session, numbers: Numbers::new(partitions), greeted }
+    }
+
+    /// Whether the node, by its place among all, has welcomed it.
+    pub fn is_greeted(&self, place: usize) -> bool {
+        self.greeted.get(place).is_some_and(|greeted| greeted.load(Relaxed))
+    }
+}
+
+impl Client {
+    /// The session of now; refused as `Ended` when this client is bound to another.
+    pub(crate) fn life(&self) -> Outcome<Arc<Life>> {
+        let now = self.0.life();
+        match &self.2 {
+            Some(bound) if !Arc::ptr_eq(bound, &now) => Err(Refusal::Ended),
+            _ => Ok(now),
+        }
+    }
+
+    /// A client that does all in the session of now, and refuses with `Ended` once that is another.
+    #[must_use]
+    pub fn bound(&self) -> Self {
+        let life = self.2.clone().unwrap_or_else(|| self.0.life());
+        Self(self.0.clone(), self.1, Some(life))
+    }
+
+    /// Has something done in one session, by a client that is bound to it; anew when that session ended before it was done.
+    pub async fn in_one_session<T, F>(&self, attempt: impl Fn(Self) -> F) -> Outcome<T>
+    where
+        F: Future<Output = Outcome<T>>,
+    {
+        for _ in 0..SESSIONS_MAX {
+            let life = self.life()?;
+            match attempt(Self(self.0.clone(), self.1, Some(life.clone()))).await {
+                Err(Refusal::Ended) => self.next_life(&life).await?,
+                outcome => return outcome,
+            }
+        }
+        Err(Refusal::Ended)
+    }
+
+    /// This session has ended: what follows is done in the next. Refused when this client is bound to it. Boxed, for it is rare, and
+    /// within every call.
+    pub(crate) fn next_life<'a>(&'a self, ended: &'a Arc<Life>) -> Rare<'a, ()> {
+        Box::pin(async move {
+            if self.2.is_some() {
+                return Err(Refusal::Ended);
+            }
+            self.0.begin_again(ended).await?;
+            self.leave_earlier().await;
+            Ok(())
+        })
+    }
+
+    /// A node that did not answer when the session began has answered now: it is told of the session. Says whether that was so.
+    pub(crate) fn greet_late<'a>(&'a self, life: &'a Life, node: NodeId) -> Rare<'a, bool> {
+        Box::pin(async move {
+            let place = self.0.nodes.place(node).filter(|place| !life.is_greeted(*place));
+            let (Some(place), Some(connection)) = (place, self.0.nodes.get(node)) else { return Ok(false) };
+            let _only = self.0.beginning.lock().await;
+            if !life.is_greeted(place) {
+                hello(connection, life.session, self.0.patience).await?;
+                let mut watching = Watching { inner: &self.0, session: life.session, at: Vec::new() };
+                watching.add(place).await?;
+                watching.at.clear();
+                life.greeted[place].store(true, Relaxed);
+            }
+            Ok(true)
+        })
+    }
+
+    /// Ends earlier sessions where their connections did not break; what is not ended now is with the next try.
+    pub(crate) fn leave_earlier(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async {
+            // Who holds this is at it; it may be who asks, when yet another session ended meanwhile.
+            let Ok(_only) = self.0.leaving.try_lock() else { return };
+            loop {
+                let Some(session) = self.0.earlier.lock().first().copied() else { return };
+                if let Err(error) = self.recover(session).await {
+                    tracing::debug!(%error, session = session.0, "a session that has ended is not ended everywhere");
+                    return;
+                }
+                self.0.earlier.lock().retain(|earlier| *earlier != session);
+            }
+        })
+    }
+}
+
+impl Inner {
+    /// The session of now.
+    pub fn life(&self) -> Arc<Life> {
+        self.life.read().clone()
+    }
+
+    /// Begins the session after `ended`, unless somebody has.
+    async fn begin_again(&self, ended: &Arc<Life>) -> Outcome<()> {
+        let _only = self.beginning.lock().await;
+        if !Arc::ptr_eq(ended, &self.life()) {
+            return Ok(());
+        }
+        let Greeted { welcome, greeted } = greet(&self.nodes, self.patience).await?;
+        if (welcome.seed, welcome.stripe_bytes, welcome.map.partitions()) != self.pool() {
+            return Err(Refusal::invalid(Object::Pool, "another pool answers at its addresses now: connect anew"));
+        }
+        let life = Arc::new(Life::new(welcome.session, self.partitions, greeted));
+        let mut watching = Watching { inner: self, session: life.session, at: Vec::new() };
+        for place in (0..self.nodes.len()).filter(|place| life.is_greeted(*place)) {
+            watching.add(place).await?;
+        }
+        watching.at.clear();
+        self.forget_all()?;
+        *self.life.write() = life.clone();
+        self.parts.forget();
+        self.follow(welcome.map);
+        self.nodes.iter().for_each(|(_, node)| node.unwatch(ended.session));
+        if self.nodes.only().is_none() && ended.session != life.session {
+            // A node ends by itself what it held; the others do not know.
+            self.earlier.lock().push(ended.session);
+        }
+        tracing::warn!(
+            ended = ended.session.0,
+            begun = life.session.0,
+            "a connection broke: what was open or locked is lost, and a new session has begun"
+        );
+        Ok(())
+    }
+
+    /// Has the face forget what it keeps: not here, for it may wait for who has come here.
+    fn forget_all(&self) -> Outcome<()> {
+        let Some(hear) = self.hear() else { return Ok(()) };
+        let thread = thread::Builder::new().name("tidemill-forget".into());
+        let started = thread.spawn(move || hear(&[Recall::All])).map(drop);
+        started.map_err(|error| Refusal::Io {
+            object: Object::Pool,
+            why: format!("no thread to make a mount forget: {error}").into(),
+        })
+    }
+
+    pub fn hear(&self) -> Option<Hear> {
+        self.hear.lock().clone()
+    }
+}
+
+/// A session that watches at some nodes; no longer, when this is dropped before it was done.
+pub struct Watching<'a> {
+    pub inner: &'a Inner,
+    pub session: Session,
+    /// Places of nodes.
+    pub at: Vec<usize>,
+}
+
+impl Watching<'_> {
+    /// Watches at one more node, if this client watches at all.
+    pub async fn add(&mut self, place: usize) -> Outcome<()> {
+        let (Some(hear), Some((_, node))) = (self.inner.hear(), self.inner.nodes.iter().nth(place)) else {
+            return Ok(());
+        };
+        match node.watch(self.session, &hear).await {
+            Ok(Answer::Done) => {}
+            Ok(other) => return Err(crate::client::unexpected(&other)),
+            Err(Failure::Refused(refusal)) => return Err(refusal),
+            Err(failure) => {
+                let (object, why) = (Object::Pool, failure.to_string().into());
+                return Err(Refusal::Unavailable { object, tries: 1, why });
+            }
+        }
+        self.at.push(place);
+        if self.inner.prunes.load(Relaxed) {
+            node.prunes(self.session);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Watching<'_> {
+    fn drop(&mut self) {
+        for (_, node) in
+            self.inner.nodes.iter().enumerate().filter(|(at, _)| self.at.contains(at)).map(|(_, node)| node)
+        {
+            node.unwatch(self.session);
+        }
+    }
+}
