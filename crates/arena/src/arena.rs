@@ -14,11 +14,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use base::ByteSize;
 use bytes::Bytes;
 use parking_lot::RwLock;
-use store::{Engine, EngineError, Extents, FreedHook, Generation, StripeKey, Usage};
+use store::{Engine, EngineError, Extents, FreedHook, Generation, Segments, StripeKey, Usage};
 
 use crate::PAGE_BYTES;
 use crate::block::Pool;
 use crate::extents::Slots;
+use crate::segments::Shared;
 use crate::stripe::{Stripe, Write};
 
 /// Parts of the index: many more than the threads of a node, so that two rarely want the same one.
@@ -256,6 +257,10 @@ impl Engine for Arena {
 
     fn extents(&self) -> Option<Arc<dyn Extents>> {
         self.extents.clone().map(|slots| slots as Arc<dyn Extents>)
+    }
+
+    fn segments(&self) -> Option<Arc<dyn Segments>> {
+        Some(Arc::new(Shared(self.pool.clone())))
     }
 
     fn on_freed(&self, hook: FreedHook) {

@@ -11,6 +11,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use memmap2::{MmapOptions, MmapRaw};
@@ -73,6 +74,27 @@ impl Backing {
     pub fn zero(&self, at: usize, len: usize) -> io::Result<()> {
         let piece = |from: usize| &ZEROS[..(len - from).min(ZEROS.len())];
         (0..len).step_by(ZEROS.len()).try_for_each(|from| self.write(at + from, piece(from)))
+    }
+
+    /// How long each file is, bytes.
+    pub fn lengths(&self) -> impl Iterator<Item = u64> {
+        self.files.iter().map(|mapped| mapped.map.len() as u64)
+    }
+
+    /// A file once more, for reading only.
+    pub fn reopen(&self, file: usize) -> io::Result<OwnedFd> {
+        let mapped = self.files.get(file).ok_or(io::ErrorKind::NotFound)?;
+        Ok(File::open(format!("/proc/self/fd/{}", mapped.file.as_raw_fd()))?.into())
+    }
+
+    /// The file in whose mapping these bytes are, and where; none when they are elsewhere.
+    pub fn find(&self, bytes: &[u8]) -> Option<(usize, usize)> {
+        let start = bytes.as_ptr().addr();
+        let within = |mapped: &Mapped| {
+            let offset = start.checked_sub(mapped.map.as_ptr().addr())?;
+            (!bytes.is_empty() && offset + bytes.len() <= mapped.map.len()).then_some(offset)
+        };
+        self.files.iter().enumerate().find_map(|(file, mapped)| Some((file, within(mapped)?)))
     }
 
     /// The memory that the system holds for it, in bytes.

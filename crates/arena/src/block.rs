@@ -109,6 +109,11 @@ impl Pool {
         Ok(self.memory.resident()? + self.whole.get().map_or(Ok(0), Tmpfs::used)?)
     }
 
+    /// The memory itself, to be looked at.
+    pub fn memory(&self) -> &Backing {
+        &self.memory
+    }
+
     pub fn set_hook(&self, hook: FreedHook) {
         *self.hook.write() = Some(hook);
     }

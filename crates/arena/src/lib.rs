@@ -14,6 +14,7 @@
 //! extents  whole files: a stock of nameless files in a tmpfs of their own
 //! grant    how much of the capacity that tmpfs may have: numbers in, a number out
 //! tmpfs    the private file system: made, sized, asked how full it is
+//! segments the memory as files, for processes that map it themselves
 //! lease    whether anybody else has a file open or mapped
 //! ```
 //!
@@ -38,6 +39,7 @@ mod grant;
 #[allow(unsafe_code, reason = "leases have no safe call; each block says why it is sound")]
 mod lease;
 mod ledger;
+mod segments;
 mod stripe;
 mod tmpfs;
 

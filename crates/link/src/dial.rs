@@ -4,12 +4,15 @@ use crate::{
     Address,
     line::{Line, Orders},
     pipe::{Pipe, ended, nonce},
+    segment::Segment,
     stream::Stream,
 };
+use bytes::Bytes;
 use parking_lot::Mutex;
 use std::{
     future::poll_fn,
     io,
+    os::fd::OwnedFd,
     sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
@@ -19,8 +22,8 @@ use tokio::{
     time::timeout,
 };
 use wire::{
-    Failure, Object, Refusal,
-    codec::{ToClient, encode_pong},
+    Answer, Failure, Object, Refusal,
+    codec::{self, Placed, ToClient, encode_pong},
     frame::{Garbled, Side},
     handshake::{ClientHandshake, HANDSHAKE_WAIT, HandshakeFailed, Step, Token, VERSIONS},
 };
@@ -46,6 +49,8 @@ enum End {
     Garbled(#[from] Garbled),
     #[error("the node has ended the connection: {0}")]
     Goodbye(String),
+    #[error("the node has placed bytes where none are: {0:?}")]
+    Misplaced(Placed),
     #[error("the node has closed the connection")]
     Left,
     #[error("this side has closed the connection")]
@@ -70,7 +75,7 @@ async fn drive(address: Address, token: Token, line: Arc<Line>) {
         Err(end) => return line.end(&failure(&address, &end)),
     };
     line.opened();
-    let mut driver = Driver { line: line.clone(), pipe };
+    let mut driver = Driver { line: line.clone(), pipe, segments: Vec::new() };
     let end = poll_fn(|context| ended(driver.try_poll(context))).await;
     let why = end.to_string();
     tracing::debug!(%address, why, "a connection has ended");
@@ -121,6 +126,8 @@ async fn greet(pipe: &mut Pipe, token: Token) -> Result<(), End> {
 struct Driver {
     line: Arc<Line>,
     pipe: Pipe,
+    /// The node's memory, as far as it was shown and can be mapped, in the order of the numbers.
+    segments: Vec<Arc<Segment>>,
 }
 
 impl Driver {
@@ -157,7 +164,34 @@ impl Driver {
                 let file = self.pipe.descriptor()?;
                 self.line.lent(id, file);
             }
+            ToClient::Segment { number, segment } => {
+                let file = self.pipe.descriptor()?;
+                self.shown(number, segment, file);
+            }
+            ToClient::Placed { id, placed } => {
+                let view = self.view(id, placed).ok_or(End::Misplaced(placed))?;
+                self.line.answered(id, Ok(Answer::Bytes(view)));
+            }
         }
         Ok(())
+    }
+
+    /// Maps a part of the node's memory. Where one is missing, nothing is looked at there: answers are sent.
+    fn shown(&mut self, number: u64, segment: codec::Segment, file: Option<OwnedFd>) {
+        let mapped =
+            file.filter(|_| number == self.segments.len() as u64).map(|file| Segment::map(file, segment.length));
+        match mapped {
+            Some(Ok(mapped)) => self.segments.push(mapped),
+            Some(Err(error)) => tracing::debug!(%error, "a node's memory cannot be mapped"),
+            None => tracing::debug!(number, "a part of a node's memory did not come"),
+        }
+        if self.segments.len() == segment.of as usize {
+            self.line.mapped();
+        }
+    }
+
+    fn view(&self, id: u64, Placed { segment, offset, length }: Placed) -> Option<Bytes> {
+        let loan = self.line.loan(id)?;
+        self.segments.get(segment as usize)?.view(offset, length, loan)
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     stream::Stream,
     told::{Batch, Told},
 };
-use bytes::Buf;
+use bytes::{Buf, Bytes};
 use client::{Client, at_once};
 use node::{Hear, Node, Reply};
 use parking_lot::Mutex;
@@ -20,6 +20,7 @@ use std::{
     sync::Arc,
     task::{Context, Poll, Waker, ready},
 };
+use store::{Place, Segments};
 use tokio::{
     sync::{mpsc::UnboundedReceiver, watch},
     task::{AbortHandle, JoinSet},
@@ -27,7 +28,10 @@ use tokio::{
 };
 use wire::{
     Answer, Body, Command, ExtentAction, Failure, Object, Refusal, Request, Session, Stamp, StripeAction, Welcome,
-    codec::{Borrow, ToNode, encode_lent, encode_near, encode_pong, encode_recalls, encode_reply},
+    codec::{
+        Borrow, Placed, Segment, ToNode, encode_lent, encode_near, encode_placed, encode_pong, encode_recalls,
+        encode_reply, encode_segment,
+    },
     frame::{Garbled, Side},
     handshake::{HandshakeFailed, NodeHandshake, Step, Token, VERSIONS, refusal},
 };
@@ -35,6 +39,8 @@ use wire::{
 /// What all connections share.
 pub struct House {
     pub node: Arc<Node>,
+    /// Its memory, for clients of this host to look at.
+    pub segments: Option<Arc<dyn Segments>>,
     /// Ends what guests leave behind, in a pool of one node.
     pub janitor: Option<Client>,
     /// Sessions that a connection carries, or that are being ended.
@@ -271,6 +277,11 @@ impl Guest {
                     self.answer(id, &Ok(Answer::Done));
                 }
             }
+            ToNode::Mapped => {
+                if let Some(loans) = &mut self.loans {
+                    loans.mapped = true;
+                }
+            }
             ToNode::Returned(returned) => {
                 if let Some(loans) = &mut self.loans {
                     loans.returned(&returned);
@@ -301,6 +312,17 @@ impl Guest {
             }
             Poll::Pending => self.wait(id, reply, bytes),
         }
+    }
+
+    /// Whether the bytes are said where they are, in place of being sent.
+    fn place(&mut self, id: u64, bytes: &Bytes) -> bool {
+        let (Some(loans), Some(segments)) = (&mut self.loans, &self.house.segments) else { return false };
+        let place = loans.may_view(bytes).then(|| segments.place(bytes)).flatten();
+        let Some(Place { segment, offset }) = place else { return false };
+        let length = u32::try_from(bytes.len()).expect("at most a stripe");
+        encode_placed(Placed { segment, offset, length }, id, self.pipe.out.short());
+        loans.view(id, bytes.clone());
+        true
     }
 
     /// Whether there was something to lend.
@@ -376,6 +398,11 @@ impl Guest {
     }
 
     fn answer(&mut self, id: u64, answered: &Answered) {
+        if let Ok(Answer::Bytes(bytes)) = answered
+            && self.place(id, bytes)
+        {
+            return;
+        }
         if let Err(too_long) = self.pipe.out.push(|out| encode_reply(answered, id, out)) {
             let failure = Err(Failure::from(too_long));
             self.pipe.out.push(|out| encode_reply(&failure, id, out)).expect("a refusal is short");
@@ -396,15 +423,31 @@ impl Guest {
 
 /// Begins to lend to a client of this host, where the node has what to lend.
 fn lends(house: &House, pipe: &mut Pipe) -> Option<Loans> {
-    let (loans, hold) = match Loans::to(pipe.stream(), house.limits.loans) {
-        Ok(lends) => lends.filter(|_| house.node.keeps_whole_files())?,
+    let (loans, hold) = match Loans::to(pipe.stream(), house.limits) {
+        Ok(lends) => lends.filter(|_| house.segments.is_some() || house.node.keeps_whole_files())?,
         Err(error) => {
             tracing::warn!(%error, "nothing can be lent to a client of this host");
             return None;
         }
     };
     pipe.push_with(hold, encode_near);
+    if let Some(segments) = &house.segments
+        && let Err(error) = show(&**segments, pipe)
+    {
+        tracing::warn!(%error, "a client of this host cannot look at the node's memory");
+    }
     Some(loans)
+}
+
+/// Shows all of the node's memory, or some: of that nothing is mapped.
+fn show(segments: &dyn Segments, pipe: &mut Pipe) -> io::Result<()> {
+    let lengths = segments.lengths();
+    let of = u32::try_from(lengths.len()).expect("an engine's memory is a few files");
+    for (number, length) in (0..of).zip(lengths) {
+        let descriptor = segments.open(number)?;
+        pipe.push_with(descriptor, |out| encode_segment(Segment { of, length }, number, out));
+    }
+    Ok(())
 }
 
 /// Bulk bytes that a request carries while it waits.

@@ -17,8 +17,12 @@ pub struct Limits {
     pub waiting_bytes: usize,
     /// While so many bytes of answers are not written, no more requests of the connection are read.
     pub queued_bytes: usize,
-    /// So many descriptors may a client of this host have at one time, of one connection.
+    /// So many descriptors and views may a client of this host have at one time, of one connection.
     pub loans: usize,
+    /// So long an answer is looked at in the node's memory by a client of this host, and shorter ones are sent, bytes.
+    pub placed: usize,
+    /// So many bytes may a client of this host look at in the node's memory at one time, of one connection; more are sent.
+    pub viewed_bytes: usize,
     /// So many sessions may one connection have.
     pub sessions: usize,
     /// Threads of the runtime that [`serve`](crate::serve) makes.
@@ -37,8 +41,12 @@ impl Default for Limits {
             waiting_bytes: 256 << 20,
             // A few of the longest answers.
             queued_bytes: 32 << 20,
-            // As many as there are whole files at most.
+            // As many as there may be whole files.
             loans: 65_536,
+            // Below, sending costs less than giving back.
+            placed: 16 << 10,
+            // As much as is being worked on by a process of many threads.
+            viewed_bytes: 1 << 30,
             sessions: 1024,
             threads: 2,
         }

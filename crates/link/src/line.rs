@@ -3,7 +3,10 @@
 //! Callers on any thread put frames here; the driver (`dial`) takes them to the socket and brings what comes. It has one life: a
 //! line that has ended stays so, and the next call makes another.
 
-use crate::{ears::Ears, loan::Lent};
+use crate::{
+    ears::Ears,
+    loan::{Lent, Used},
+};
 use bytes::Buf;
 use client::Hear;
 use parking_lot::Mutex;
@@ -21,8 +24,8 @@ use tokio::sync::{Notify, oneshot};
 use wire::{
     Answer, Failure, Recall, Request, Session,
     codec::{
-        Borrow, encode_borrow, encode_cancel, encode_heard, encode_prunes, encode_request, encode_returned,
-        encode_unwatch, encode_watch,
+        Borrow, encode_borrow, encode_cancel, encode_heard, encode_mapped, encode_prunes, encode_request,
+        encode_returned, encode_unwatch, encode_watch,
     },
     frame::Outgoing,
 };
@@ -261,10 +264,20 @@ impl Line {
         drop(self.hold.set(Arc::new(hold)));
     }
 
+    /// What was lent under an id; none where nothing can be.
+    pub fn loan(self: &Arc<Self>, id: u64) -> Option<Used> {
+        Some(Used::new(self, id, self.hold.get()?))
+    }
+
+    /// The client has mapped what the node has shown.
+    pub fn mapped(&self) {
+        self.put(|state| encode_mapped(state.out.short()));
+    }
+
     /// A descriptor has come; none where this process has no room for it.
     pub fn lent(self: &Arc<Self>, id: u64, file: Option<OwnedFd>) {
         let asked = self.state.lock().asked.remove(&id);
-        let lent = self.hold.get().map(|hold| Lent::new(self, id, hold, file));
+        let lent = self.loan(id).map(|loan| Lent::new(file, loan));
         if let (Some(Asked::Loan(asked)), Some(lent)) = (asked, lent) {
             drop(asked.send(lent));
         }

@@ -15,7 +15,7 @@ pub struct Lent {
 
 /// A loan that is used.
 #[derive(Debug)]
-struct Used {
+pub struct Used {
     line: Arc<Line>,
     id: u64,
     /// Also when the line has ended, the node sees that something is used.
@@ -23,14 +23,21 @@ struct Used {
 }
 
 impl Lent {
-    /// Under the id of what asked for it.
-    pub fn new(line: &Arc<Line>, id: u64, hold: &Arc<OwnedFd>, file: Option<OwnedFd>) -> Self {
-        Self { file, loan: Used { line: line.clone(), id, _hold: hold.clone() } }
+    /// With what came, if it did.
+    pub fn new(file: Option<OwnedFd>, loan: Used) -> Self {
+        Self { file, loan }
     }
 
     /// As the extent's.
     pub fn into_backing(self, extent: Extent) -> Option<Backing> {
         Some(Backing::lent(extent, self.file?, Box::new(self.loan)))
+    }
+}
+
+impl Used {
+    /// Under the id of what asked for it.
+    pub fn new(line: &Arc<Line>, id: u64, hold: &Arc<OwnedFd>) -> Self {
+        Self { line: line.clone(), id, _hold: hold.clone() }
     }
 }
 

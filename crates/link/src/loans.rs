@@ -3,7 +3,8 @@
 //! The client gets one end of a pipe to **hold**: as long as it has that open, or rather its process lives, it may use what it was
 //! lent, also when the connection has ended. So a broken socket never makes the bytes that somebody looks at another file's.
 
-use crate::stream::Stream;
+use crate::{Limits, stream::Stream};
+use bytes::Bytes;
 use node::Backing;
 use rustix::{
     pipe::{PipeFlags, pipe_with},
@@ -24,10 +25,21 @@ use tokio::{
 /// What one client was lent.
 #[derive(Debug)]
 pub struct Loans {
-    lent: HashMap<u64, Backing>,
-    limit: usize,
+    lent: HashMap<u64, Loan>,
+    /// What of it is looked at in our memory, bytes.
+    viewed_bytes: usize,
+    /// The client has mapped our memory.
+    pub mapped: bool,
+    limits: Limits,
     hold: pipe::Receiver,
     process: Arc<Process>,
+}
+
+/// What is kept as it is.
+#[derive(Debug)]
+enum Loan {
+    Extent(#[expect(dead_code, reason = "held, not looked at")] Backing),
+    View(Bytes),
 }
 
 /// A client's process; the one that connected, whoever else has its socket.
@@ -36,14 +48,15 @@ pub struct Process(Option<AsyncFd<OwnedFd>>);
 
 impl Loans {
     /// None yet, with the end to be held; none at all when nothing may be lent there: to another host or another user.
-    pub fn to(stream: &Stream, limit: usize) -> io::Result<Option<(Self, OwnedFd)>> {
+    pub fn to(stream: &Stream, limits: Limits) -> io::Result<Option<(Self, OwnedFd)>> {
         let Some(stream) = stream.unix() else { return Ok(None) };
         if stream.peer_cred()?.uid() != geteuid().as_raw() {
             return Ok(None);
         }
         let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let (hold, process) = (pipe::Receiver::from_owned_fd(ours)?, Arc::new(Process::behind(stream)?));
-        Ok(Some((Self { lent: HashMap::new(), limit, hold, process }, theirs)))
+        let (lent, viewed_bytes, mapped) = (HashMap::new(), 0, false);
+        Ok(Some((Self { lent, viewed_bytes, mapped, limits, hold, process }, theirs)))
     }
 
     /// Who is lent to.
@@ -53,20 +66,34 @@ impl Loans {
 
     /// Whether there may be one more.
     pub fn has_room(&self) -> bool {
-        self.lent.len() < self.limit
+        self.lent.len() < self.limits.loans
+    }
+
+    /// Whether bytes may be looked at where they are.
+    pub fn may_view(&self, bytes: &Bytes) -> bool {
+        let viewed = self.viewed_bytes + bytes.len();
+        self.mapped && bytes.len() >= self.limits.placed && viewed <= self.limits.viewed_bytes && self.has_room()
+    }
+
+    /// Keeps bytes as they are, under a number that was not given before.
+    pub fn view(&mut self, loan: u64, bytes: Bytes) {
+        self.viewed_bytes += bytes.len();
+        self.lent.insert(loan, Loan::View(bytes));
     }
 
     /// Lends under a number that was not given before; what is to be sent.
     pub fn lend(&mut self, loan: u64, backing: Backing) -> io::Result<OwnedFd> {
         let descriptor = backing.as_fd().try_clone_to_owned()?;
-        self.lent.insert(loan, backing);
+        self.lent.insert(loan, Loan::Extent(backing));
         Ok(descriptor)
     }
 
     /// They are used no more.
     pub fn returned(&mut self, loans: &[u64]) {
         for loan in loans {
-            self.lent.remove(loan);
+            if let Some(Loan::View(bytes)) = self.lent.remove(loan) {
+                self.viewed_bytes -= bytes.len();
+            }
         }
     }
 

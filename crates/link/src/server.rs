@@ -72,7 +72,8 @@ pub fn serve_on(
     // Of a pool of several nodes there is none: it would need ways to the others.
     let janitor = at_once(Client::connect(Arc::new(InProcess(node.clone())), Patience::default()));
     let (janitor, carried, token) = (janitor.and_then(Result::ok), Mutex::default(), token.clone());
-    let house = Arc::new(House { node, janitor, carried, token, limits, stopping });
+    let segments = node.segments();
+    let house = Arc::new(House { node, segments, janitor, carried, token, limits, stopping });
     let taking = Some(runtime.spawn(take(entered, house)));
     Ok(Server { address, stop, taking, runtime: None })
 }

@@ -1,6 +1,6 @@
 //! What a node lends to clients of its own host: descriptors, and what they keep.
 //!
-//! The clients are processes of their own: this binary again, with `CHILD` saying what to do.
+//! The clients are processes of their own: this binary again.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -9,129 +9,25 @@
 
 mod common;
 
-use arena::{Arena, Options};
-use client::{Backing, Client, Patience};
-use common::{LONG, OWNER, token, until};
-use link::{Address, Limits, Listener, Remote, Server};
-use node::{Node, Settings};
+use client::Backing;
+use common::{
+    OWNER,
+    host::{Host, child_orders, connect},
+    until,
+};
 use rustix::{
     io::{FdFlags, fcntl_setfd, pread, pwrite},
     process::{Pid, Signal, kill_process},
 };
 use std::{
-    env,
-    io::{BufRead, BufReader, Write},
+    io::BufRead,
     os::fd::{AsFd, BorrowedFd},
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
-    sync::Arc,
+    process::{Command, Stdio},
 };
-use store::Engine;
-use tempfile::TempDir;
 use vfs::{Handle, Vfs};
 use wire::OpenFlags;
 
 const WHOLE: OpenFlags = OpenFlags { whole: true, ..OpenFlags::READ_WRITE };
-
-/// A node with whole files, served over a Unix socket; none where this process may not have them.
-struct Host {
-    node: Arc<Node>,
-    engine: Arc<Arena>,
-    truth: Vfs,
-    server: Server,
-    _directory: TempDir,
-}
-
-impl Host {
-    fn start(memory: u64) -> Option<Self> {
-        let engine = Arc::new(Arena::new(Options { stripe_bytes: 1 << 16, ..Options::of_capacity(memory) }).unwrap());
-        let settings = Settings {
-            partitions: 16,
-            stripe_bytes: 1 << 16,
-            space_wait: LONG,
-            owner: OWNER,
-            closed_kept: 0,
-            ..Settings::default()
-        };
-        let node = node::embedded(settings, engine.clone());
-        let directory = tempfile::tempdir().unwrap();
-        let listener = Listener::bind(&Address::Unix(directory.path().join("pool"))).unwrap();
-        let server = link::serve(node.clone(), listener, &token(), Limits::default()).unwrap();
-        let truth = Vfs::new(Client::embedded(node.clone()));
-        if !node.keeps_whole_files() {
-            println!("skipped: no whole files without CAP_SYS_ADMIN");
-            return None;
-        }
-        Some(Self { node, engine, truth, server, _directory: directory })
-    }
-
-    /// Extents that are somebody's.
-    fn used(&self) -> u64 {
-        self.node.usage();
-        let (made, free) = self.engine.extents().unwrap().slots();
-        made - free
-    }
-
-    /// The names of what a child holds: they live as long as they are open.
-    async fn remove(&self, files: u64) {
-        for number in 0..files {
-            self.truth.unlink(Vfs::root(), number.to_string().as_bytes()).await.unwrap();
-        }
-    }
-
-    fn child(&self, what: &str) -> Process {
-        let mut command = Command::new(env::current_exe().unwrap());
-        command.args(["--exact", "a_client_in_a_process_of_its_own", "--nocapture"]);
-        command.envs([("CHILD", what), ("ADDRESS", &self.server.address().to_string())]);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let (orders, told) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
-        let mut process = Process { child, orders, told };
-        process.hear("ready");
-        process
-    }
-}
-
-/// A client's process, killed at the end.
-struct Process {
-    child: Child,
-    orders: ChildStdin,
-    told: BufReader<ChildStdout>,
-}
-
-impl Process {
-    /// Waits for a word.
-    fn hear(&mut self, word: &str) {
-        let mut line = String::new();
-        while line.trim_end() != word {
-            line.clear();
-            assert!(self.told.read_line(&mut line).unwrap() > 0, "the child has ended before it said `{word}`");
-        }
-    }
-
-    fn order(&mut self, word: &str) {
-        writeln!(self.orders, "{word}").unwrap();
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-async fn connect(address: &Address) -> Vfs {
-    let remote = Arc::new(Remote::new(address.clone(), &token()));
-    Vfs::new(Client::connect(remote, Patience::default()).await.unwrap())
-}
 
 async fn made(vfs: &Vfs, name: &str) -> (Handle, Backing) {
     let (_, handle) = vfs.create(Vfs::root(), name.as_bytes(), 0o600, OWNER, WHOLE).await.unwrap();
@@ -140,7 +36,7 @@ async fn made(vfs: &Vfs, name: &str) -> (Handle, Backing) {
 
 #[tokio::test]
 async fn what_is_written_to_a_lent_descriptor_is_the_file_and_what_is_written_to_the_file_is_there() {
-    let Some(host) = Host::start(64 << 20) else { return };
+    let Some(host) = Host::with_whole_files(64 << 20) else { return };
     let client = connect(host.server.address()).await;
     let (handle, backing) = made(&client, "f").await;
     let file = host.truth.lookup(Vfs::root(), b"f").await.unwrap().file;
@@ -160,7 +56,7 @@ async fn what_is_written_to_a_lent_descriptor_is_the_file_and_what_is_written_to
 
 #[tokio::test]
 async fn what_is_lent_is_no_other_files_before_it_is_given_back_also_when_the_connection_has_ended() {
-    let Some(host) = Host::start(64 << 20) else { return };
+    let Some(host) = Host::with_whole_files(64 << 20) else { return };
     let mut client = Some(connect(host.server.address()).await);
     let (_, kept) = made(client.as_ref().unwrap(), "kept").await;
     let (_, given_back) = made(client.as_ref().unwrap(), "given back").await;
@@ -184,7 +80,7 @@ async fn what_is_lent_is_no_other_files_before_it_is_given_back_also_when_the_co
 
 #[tokio::test]
 async fn a_client_that_is_killed_leaves_nothing_lent() {
-    let Some(host) = Host::start(64 << 20) else { return };
+    let Some(host) = Host::with_whole_files(64 << 20) else { return };
     for files in [1, 7, 40] {
         let mut child = host.child("hold files");
         child.order(&files.to_string());
@@ -198,7 +94,7 @@ async fn a_client_that_is_killed_leaves_nothing_lent() {
 
 #[tokio::test]
 async fn a_client_whose_child_has_its_socket_open_is_dead_all_the_same() {
-    let Some(host) = Host::start(64 << 20) else { return };
+    let Some(host) = Host::with_whole_files(64 << 20) else { return };
     let mut child = host.child("leave a child");
     child.order("3");
     child.hear("held");
@@ -214,7 +110,7 @@ async fn a_client_whose_child_has_its_socket_open_is_dead_all_the_same() {
 
 #[tokio::test]
 async fn a_client_that_sleeps_keeps_what_it_was_lent_and_the_node_lives_on() {
-    let Some(host) = Host::start(64 << 20) else { return };
+    let Some(host) = Host::with_whole_files(64 << 20) else { return };
     let mut child = host.child("hold files");
     child.order("1");
     child.hear("held");
@@ -241,7 +137,7 @@ async fn a_mount_in_another_process_passes_through() {
     if fuse::availability().is_err() {
         return println!("skipped: no mounts here");
     }
-    let Some(host) = Host::start(256 << 20) else { return };
+    let Some(host) = Host::with_whole_files(256 << 20) else { return };
     let point = tempfile::tempdir().unwrap();
     let mut child = host.child("mount");
     child.order(point.path().to_str().unwrap());
@@ -270,10 +166,7 @@ async fn a_mount_in_another_process_passes_through() {
 /// Not a test: what the others start.
 #[tokio::test]
 async fn a_client_in_a_process_of_its_own() {
-    let (Ok(what), Ok(address)) = (env::var("CHILD"), env::var("ADDRESS")) else { return };
-    let vfs = connect(&address.parse().unwrap()).await;
-    println!("\nready");
-    let mut orders = BufReader::new(std::io::stdin()).lines().map(Result::unwrap);
+    let Some((vfs, what, mut orders)) = child_orders().await else { return };
     let order = orders.next().unwrap();
     if what == "mount" {
         return mount(vfs, order, orders).await;

@@ -22,7 +22,7 @@ use std::{
     },
     time::Duration,
 };
-use store::{Engine, EngineError, Generation, StripeKey};
+use store::{Engine, EngineError, Generation, Segments, StripeKey};
 use wire::{
     Answer, Body, Command, Extent, Failure, Object, OpenFlags, Outcome, Refusal, Request, Session, StripeAction, Usage,
     Welcome,
@@ -170,6 +170,11 @@ impl Node {
     pub fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<Backing> {
         let backing = Backing::new(&self.whole, extent, flags)?;
         (!flags.write || self.whole.extents().make_way()).then_some(backing)
+    }
+
+    /// The engine's memory, for other processes to look at.
+    pub fn segments(&self) -> Option<Arc<dyn Segments>> {
+        self.engine.segments()
     }
 
     /// Whether there can be whole files: the engine keeps them.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use placement::{FileId, StripeNo};
 
-use crate::{EngineError, Extents};
+use crate::{EngineError, Extents, Segments};
 
 /// Names a stripe: a fixed-size piece of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -112,6 +112,11 @@ pub trait Engine: Send + Sync + fmt::Debug {
 
     /// Its whole files; none when it keeps none.
     fn extents(&self) -> Option<Arc<dyn Extents>> {
+        None
+    }
+
+    /// Its memory, for other processes to look at; none when they cannot.
+    fn segments(&self) -> Option<Arc<dyn Segments>> {
         None
     }
 

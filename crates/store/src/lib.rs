@@ -13,9 +13,11 @@ mod extents;
 mod failing;
 mod model;
 mod model_extents;
+mod segments;
 
 pub use engine::{Engine, FreedHook, Generation, StripeKey, Usage};
 pub use error::EngineError;
 pub use extents::{Allocate, ExtentState, Extents, Put, SeekTo, Slot};
 pub use failing::{Call, Failing, Rule, Verb};
 pub use model::Model;
+pub use segments::{Place, Segments};

@@ -63,6 +63,26 @@ pub struct Borrow {
     pub flags: OpenFlags,
 }
 
+/// A part of a node's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Segment {
+    /// How many there are; they are numbered from 0.
+    pub of: u32,
+    /// Its length, bytes.
+    pub length: u64,
+}
+
+/// Bytes in a part of a node's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placed {
+    /// Which part.
+    pub segment: u32,
+    /// Where in it, bytes.
+    pub offset: u64,
+    /// How many.
+    pub length: u32,
+}
+
 /// The meta of a goodbye.
 #[derive(Serialize, Deserialize)]
 struct Goodbye<'a> {
@@ -173,6 +193,21 @@ pub fn encode_returned(loans: &[u64], out: &mut Vec<u8>) {
     for loans in loans.chunks(RETURNED_MAX) {
         short(Kind::Returned, 0, &loans, out);
     }
+}
+
+/// Appends that a part of the node's memory can be mapped; its descriptor is to go with it.
+pub fn encode_segment(segment: Segment, number: u32, out: &mut Vec<u8>) {
+    short(Kind::Segment, number.into(), &segment, out);
+}
+
+/// Appends that all parts are mapped.
+pub fn encode_mapped(out: &mut Vec<u8>) {
+    bare(Kind::Mapped, 0, out);
+}
+
+/// Appends where the bytes are that a request brought.
+pub fn encode_placed(placed: Placed, id: u64, out: &mut Vec<u8>) {
+    short(Kind::Placed, id, &placed, out);
 }
 
 /// Appends why the connection ends; a long reason is cut.

@@ -12,7 +12,7 @@ use shape::{Shapes, Type, variants};
 use std::{collections::BTreeMap, env, fs, path::PathBuf};
 use wire::{
     Answer, Body, Command, OpenFlags, Request,
-    codec::{self, Borrow, Recalls},
+    codec::{self, Borrow, Placed, Recalls, Segment},
     frame::{KINDS, Phase, Side},
 };
 
@@ -32,6 +32,8 @@ fn shapes() -> Shapes {
         }
     }
     shapes.add(&Borrow { extent: EXTENT, flags: OpenFlags::READ_WRITE });
+    shapes.add(&Segment { of: 1, length: 4096 });
+    shapes.add(&Placed { segment: 0, offset: 0, length: 4096 });
     shapes.add(&Recalls { session: SESSION, recalls: recalls().into() });
     shapes
 }

@@ -8,7 +8,7 @@ use placement::Epoch;
 use samples::{SESSION, never_from_clients, recalls, replies, requests};
 use wire::{
     Answer, Body, Content, Failure, OpenFlags, Refusal, Request, Stamp,
-    codec::{self, Borrow, NOT_FOR_CLIENTS, ToClient, ToNode},
+    codec::{self, Borrow, NOT_FOR_CLIENTS, Placed, Segment, ToClient, ToNode},
     frame::{Frames, Garbled, Kind, LARGE_META_BYTES_MAX, PAYLOAD_BYTES_MAX, Side},
 };
 
@@ -83,6 +83,7 @@ fn the_other_frames_come_as_they_were_sent() {
     let borrow = Borrow { extent: samples::EXTENT, flags: OpenFlags::READ_WRITE };
     assert_eq!(told(&|out| codec::encode_borrow(borrow, 9, out)), ToNode::Borrow { id: 9, borrow });
     assert_eq!(told(&|out| codec::encode_returned(&[9, u64::MAX], out)), ToNode::Returned(vec![9, u64::MAX]));
+    assert_eq!(told(&codec::encode_mapped), ToNode::Mapped);
     let mut told = |encode: &dyn Fn(&mut Vec<u8>)| {
         out.clear();
         encode(&mut out);
@@ -90,6 +91,10 @@ fn the_other_frames_come_as_they_were_sent() {
     };
     assert_eq!(told(&|out| codec::encode_near(out)), ToClient::Near);
     assert_eq!(told(&|out| codec::encode_lent(9, out)), ToClient::Lent { id: 9 });
+    let segment = Segment { of: 16, length: u64::MAX };
+    assert_eq!(told(&|out| codec::encode_segment(segment, 9, out)), ToClient::Segment { number: 9, segment });
+    let placed = Placed { segment: 15, offset: u64::MAX, length: u32::MAX };
+    assert_eq!(told(&|out| codec::encode_placed(placed, 9, out)), ToClient::Placed { id: 9, placed });
     let mut out = Vec::new();
     codec::encode_recalls(SESSION, &recalls(), 9, &mut out);
     assert_eq!(to_client(&out).unwrap(), ToClient::Recall { batch: 9, session: SESSION, recalls: recalls() });

@@ -1,5 +1,12 @@
 //! What the tests share: nodes that are served, clients, a way that can be cut, a socket without manners.
-#![allow(dead_code, reason = "each test uses some of it")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "each test uses some of it; processes talk by their output"
+)]
+
+pub mod host;
 
 use client::{Client, Patience};
 use link::{Address, Limits, Listener, Remote, Server};

@@ -1,7 +1,8 @@
 //! What came, decoded by the side where it came.
 
 use super::{
-    Borrow, Goodbye, RECALLS_MAX, RETURNED_MAX, Recalls, decode_answer, decode_failure, decode_request, meta::parse,
+    Borrow, Goodbye, Placed, RECALLS_MAX, RETURNED_MAX, Recalls, Segment, decode_answer, decode_failure,
+    decode_request, meta::parse,
 };
 use crate::{
     Answer, Failure, Recall, Request, Session,
@@ -60,6 +61,8 @@ pub enum ToNode {
     },
     /// These loans are used no more.
     Returned(Vec<u64>),
+    /// Answers may be `placed` from now on.
+    Mapped,
 }
 
 /// What comes to a client behind the handshake.
@@ -94,6 +97,20 @@ pub enum ToClient {
         /// The id of its `borrow`.
         id: u64,
     },
+    /// A part of the node's memory, whose descriptor came with this.
+    Segment {
+        /// Which.
+        number: u64,
+        /// It.
+        segment: Segment,
+    },
+    /// What a request brought is there, until the loan of this id is returned.
+    Placed {
+        /// The request's.
+        id: u64,
+        /// Where.
+        placed: Placed,
+    },
 }
 
 fn misplaced(kind: Kind, side: Side) -> Garbled {
@@ -127,11 +144,14 @@ impl ToNode {
                 }
                 Self::Returned(loans)
             }
+            Kind::Mapped => Self::Mapped,
             Kind::Answer
             | Kind::Failure
             | Kind::Recall
             | Kind::Near
             | Kind::Lent
+            | Kind::Segment
+            | Kind::Placed
             | Kind::Challenge
             | Kind::Hello
             | Kind::Welcome
@@ -160,8 +180,11 @@ impl ToClient {
             Kind::Goodbye => Self::Goodbye(goodbye(meta)?),
             Kind::Near => Self::Near,
             Kind::Lent => Self::Lent { id },
+            Kind::Segment => Self::Segment { number: id, segment: parse(kind, meta)? },
+            Kind::Placed => Self::Placed { id, placed: parse(kind, meta)? },
             Kind::Request
             | Kind::Cancel
+            | Kind::Mapped
             | Kind::Borrow
             | Kind::Returned
             | Kind::Watch

@@ -56,10 +56,16 @@ pub enum Kind {
     Returned = 19,
     /// The session, which watches, is told of what others remove. It is not answered.
     Prunes = 20,
+    /// A part of the node's memory comes with this, for reading. The id is its number.
+    Segment = 21,
+    /// All parts are mapped: from now on answers may be `placed`.
+    Mapped = 22,
+    /// In place of an answer with bytes, under the request's id: where in the node's memory they are. The id names a loan.
+    Placed = 23,
 }
 
 /// Every kind.
-pub const KINDS: [Kind; 20] = [
+pub const KINDS: [Kind; 23] = [
     Kind::Challenge,
     Kind::Hello,
     Kind::Welcome,
@@ -80,6 +86,9 @@ pub const KINDS: [Kind; 20] = [
     Kind::Lent,
     Kind::Returned,
     Kind::Prunes,
+    Kind::Segment,
+    Kind::Mapped,
+    Kind::Placed,
 ];
 
 /// An end of a connection.
@@ -116,8 +125,15 @@ impl Kind {
         match self {
             Self::Challenge | Self::Hello | Self::Welcome | Self::Refused | Self::Goodbye => HANDSHAKE_META_BYTES_MAX,
             Self::Request | Self::Answer | Self::Failure => LARGE_META_BYTES_MAX,
-            Self::Watch | Self::Unwatch | Self::Recall | Self::Borrow | Self::Returned | Self::Prunes => META_BYTES_MAX,
-            Self::Cancel | Self::Heard | Self::Ping | Self::Pong | Self::Near | Self::Lent => 0,
+            Self::Watch
+            | Self::Unwatch
+            | Self::Recall
+            | Self::Borrow
+            | Self::Returned
+            | Self::Prunes
+            | Self::Segment
+            | Self::Placed => META_BYTES_MAX,
+            Self::Cancel | Self::Heard | Self::Ping | Self::Pong | Self::Near | Self::Lent | Self::Mapped => 0,
         }
     }
 
@@ -144,6 +160,8 @@ impl Kind {
                     | Self::Goodbye
                     | Self::Near
                     | Self::Lent
+                    | Self::Segment
+                    | Self::Placed
             ),
             (Phase::Open, Side::Node) => matches!(
                 self,
@@ -158,6 +176,7 @@ impl Kind {
                     | Self::Goodbye
                     | Self::Borrow
                     | Self::Returned
+                    | Self::Mapped
             ),
         }
     }
@@ -186,6 +205,9 @@ impl fmt::Display for Kind {
             Self::Lent => "lent",
             Self::Returned => "returned",
             Self::Prunes => "prunes",
+            Self::Segment => "segment",
+            Self::Mapped => "mapped",
+            Self::Placed => "placed",
         })
     }
 }

@@ -1,0 +1,161 @@
+//! What a client in another process of the host gains by looking at the node's memory: a round trip, a stripe of 1 MiB got as a
+//! view, and how fast its bytes are read beside those of private memory; the same put, beside a copy over the same memory.
+//!
+//! `cargo run --release -p link --example shared [TIMES]`: medians of so many (2000), each of another stripe of 512 MiB.
+#![allow(clippy::print_stdout, clippy::cast_precision_loss, reason = "an example that shows numbers")]
+
+use arena::{Arena, Options};
+use bytes::Bytes;
+use client::{Client, Connection, Patience};
+use link::{Address, Limits, Listener, Remote};
+use node::Settings;
+use placement::{Epoch, FileId, PartitionId, StripeNo};
+use std::{
+    env,
+    error::Error,
+    hint::black_box,
+    process::{Command, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use wire::{Answer, Body, Request, Session, StripeAction, Welcome, handshake::Token};
+
+const FILE: FileId = FileId::new(PartitionId(1), 4711);
+const STRIPES: usize = 512;
+const MIB: usize = 1 << 20;
+/// What is got when only the way is measured, bytes.
+const SHORT: u32 = 64;
+
+type Done<T> = Result<T, Box<dyn Error>>;
+
+fn main() -> Done<()> {
+    let token = Token::new(b"an example's token, not a secret")?;
+    if let Ok(address) = env::var("SHARED_NODE") {
+        return serve(&address.parse()?, &token);
+    }
+    let times = env::args().nth(1).map_or(Ok(2000), |text| text.parse())?;
+    let socket = Address::Unix(env::temp_dir().join(format!("tidemill-shared-{}", std::process::id())));
+    let mut node =
+        Command::new(env::current_exe()?).env("SHARED_NODE", socket.to_string()).stdin(Stdio::piped()).spawn()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let done = runtime.block_on(measure(&socket, &token, times));
+    drop(node.stdin.take()); // it ends with this
+    node.wait()?;
+    done
+}
+
+/// A node until its input ends.
+fn serve(address: &Address, token: &Token) -> Done<()> {
+    let settings = Settings { memory: base::ByteSize::mib(1024), ..Settings::default() };
+    let options = Options { stripe_bytes: settings.stripe_bytes, ..Options::of_capacity(settings.memory.0) };
+    let node = node::embedded(settings, Arc::new(Arena::new(options)?));
+    let server = link::serve(node, Listener::bind(address)?, token, Limits::default())?;
+    std::io::stdin().lines().for_each(drop);
+    drop(server);
+    Ok(())
+}
+
+async fn measure(socket: &Address, token: &Token, times: usize) -> Done<()> {
+    let remote = Arc::new(Remote::new(socket.clone(), token));
+    Client::connect(remote.clone(), Patience { tries: 100, ..Patience::default() }).await?;
+    let node = Node { welcome: hello(&remote).await?, remote };
+    // The walk: sources far apart, so that caches help neither side.
+    let sources: Vec<Bytes> = (0..STRIPES).map(|at| Bytes::from(vec![at.to_le_bytes()[0]; MIB])).collect();
+    for round in 0..2 {
+        let put = node.each(times.max(STRIPES), |at| node.put(at, sources[at % STRIPES].clone())).await?;
+        if round > 0 {
+            show("put, 1 MiB", &put, MIB);
+        }
+    }
+    let mut target = vec![1_u8; STRIPES * MIB];
+    for _ in 0..2 {
+        let copied = timed(times, |at| {
+            let at = at % STRIPES;
+            target[at * MIB..][..MIB].copy_from_slice(&sources[at]);
+        });
+        show("copy of 1 MiB", &copied, MIB);
+    }
+    let way = node.each(times, |at| node.get(at, SHORT)).await?;
+    show("get, 64 B", &way, SHORT as usize);
+    let got = node.each(times, |at| node.get(at, 1 << 20)).await?;
+    show("get, 1 MiB", &got, MIB);
+    let mut views = Vec::new();
+    for at in 0..STRIPES {
+        views.push(node.get(at, 1 << 20).await?);
+    }
+    for _ in 0..2 {
+        show("sum of a view", &timed(times, |at| sum(&views[at % STRIPES])), MIB);
+        show("sum of private memory", &timed(times, |at| sum(&sources[at % STRIPES])), MIB);
+    }
+    Ok(())
+}
+
+fn sum(bytes: &[u8]) {
+    let words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes")));
+    black_box(words.fold(0, u64::wrapping_add));
+}
+
+struct Node {
+    remote: Arc<Remote>,
+    welcome: Welcome,
+}
+
+impl Node {
+    async fn each<T>(&self, times: usize, act: impl AsyncFn(usize) -> Done<T>) -> Done<Vec<Duration>> {
+        let mut took = Vec::with_capacity(times);
+        for at in 0..times {
+            let start = Instant::now();
+            let done = act(at).await?;
+            took.push(start.elapsed());
+            drop(done);
+        }
+        Ok(took)
+    }
+
+    async fn ask(&self, at: usize, action: StripeAction) -> Done<Answer> {
+        let (epoch, session, partition) = (self.welcome.map.epoch(), self.welcome.session, FILE.partition());
+        let body = Body::Stripe { file: FILE, stripe: StripeNo((at % STRIPES) as u64), action };
+        Ok(self.remote.call(Request { epoch, session, hurried: false, partition, body }).await?)
+    }
+
+    async fn put(&self, at: usize, data: Bytes) -> Done<()> {
+        self.ask(at, StripeAction::Write { generation: 0, offset: 0, data }).await.map(drop)
+    }
+
+    async fn get(&self, at: usize, length: u32) -> Done<Bytes> {
+        match self.ask(at, StripeAction::Read { offset: 0, length }).await? {
+            Answer::Bytes(bytes) if bytes.len() == length as usize => Ok(bytes),
+            other => Err(format!("no bytes: {other:?}").chars().take(200).collect::<String>().into()),
+        }
+    }
+}
+
+async fn hello(remote: &Remote) -> Done<Welcome> {
+    let (epoch, session, partition) = (Epoch::FIRST, Session::NONE, PartitionId(0));
+    match remote.call(Request { epoch, session, hurried: false, partition, body: Body::Hello }).await? {
+        Answer::Welcome(welcome) => Ok(welcome),
+        other => Err(format!("no welcome: {other:?}").into()),
+    }
+}
+
+fn timed(times: usize, mut act: impl FnMut(usize)) -> Vec<Duration> {
+    let mut took = Vec::with_capacity(times);
+    for at in 0..times {
+        let start = Instant::now();
+        act(at);
+        took.push(start.elapsed());
+    }
+    took
+}
+
+fn show(what: &str, took: &[Duration], bytes: usize) {
+    let mut sorted = took.to_vec();
+    sorted.sort_unstable();
+    let (median, worst) = (sorted[sorted.len() / 2], sorted[sorted.len() * 99 / 100]);
+    let rate = bytes as f64 / median.as_secs_f64() / 1e9;
+    println!("{what:<24} p50 {:>8.1} us  p99 {:>8.1} us  {rate:>7.2} GB/s", micros(median), micros(worst));
+}
+
+fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}

@@ -1,0 +1,132 @@
+//! A node of this host, and clients in processes of their own: the test binary again, with `CHILD` saying what to do.
+
+use super::{LONG, OWNER, token};
+use arena::{Arena, Options};
+use client::{Client, Patience};
+use link::{Address, Limits, Listener, Remote, Server};
+use node::{Node, Settings};
+use rustix::process::{Pid, Signal, kill_process};
+use std::{
+    env,
+    io::{BufRead, BufReader, Write},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::Arc,
+};
+use store::Engine;
+use tempfile::TempDir;
+use vfs::Vfs;
+
+/// A node served over a Unix socket.
+pub struct Host {
+    pub node: Arc<Node>,
+    pub engine: Arc<Arena>,
+    pub truth: Vfs,
+    pub server: Server,
+    _directory: TempDir,
+}
+
+impl Host {
+    /// None, with the reason, where this process may not have whole files.
+    pub fn with_whole_files(memory: u64) -> Option<Self> {
+        let host = Self::start(memory);
+        if !host.node.keeps_whole_files() {
+            println!("skipped: no whole files without CAP_SYS_ADMIN");
+            return None;
+        }
+        Some(host)
+    }
+
+    pub fn start(memory: u64) -> Self {
+        let engine = Arc::new(Arena::new(Options { stripe_bytes: 1 << 16, ..Options::of_capacity(memory) }).unwrap());
+        let settings = Settings {
+            partitions: 16,
+            stripe_bytes: 1 << 16,
+            space_wait: LONG,
+            owner: OWNER,
+            closed_kept: 0,
+            ..Settings::default()
+        };
+        let node = node::embedded(settings, engine.clone());
+        let directory = tempfile::tempdir().unwrap();
+        let listener = Listener::bind(&Address::Unix(directory.path().join("pool"))).unwrap();
+        let server = link::serve(node.clone(), listener, &token(), Limits::default()).unwrap();
+        let truth = Vfs::new(Client::embedded(node.clone()));
+        Self { node, engine, truth, server, _directory: directory }
+    }
+
+    /// Extents that are somebody's.
+    pub fn used(&self) -> u64 {
+        self.node.usage();
+        let (made, free) = self.engine.extents().unwrap().slots();
+        made - free
+    }
+
+    /// The names of what a child holds: they live as long as they are open.
+    pub async fn remove(&self, files: u64) {
+        for number in 0..files {
+            self.truth.unlink(Vfs::root(), number.to_string().as_bytes()).await.unwrap();
+        }
+    }
+
+    pub fn child(&self, what: &str) -> Process {
+        let mut command = Command::new(env::current_exe().unwrap());
+        command.args(["--exact", "a_client_in_a_process_of_its_own", "--nocapture"]);
+        command.envs([("CHILD", what), ("ADDRESS", &self.server.address().to_string())]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (orders, told) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        let mut process = Process { child, orders, told };
+        process.hear("ready");
+        process
+    }
+}
+
+/// A client's process, killed at the end.
+pub struct Process {
+    child: Child,
+    orders: ChildStdin,
+    pub told: BufReader<ChildStdout>,
+}
+
+impl Process {
+    /// Waits for a word.
+    pub fn hear(&mut self, word: &str) {
+        let mut line = String::new();
+        while line.trim_end() != word {
+            line.clear();
+            assert!(self.told.read_line(&mut line).unwrap() > 0, "the child has ended before it said `{word}`");
+        }
+    }
+
+    pub fn order(&mut self, word: &str) {
+        writeln!(self.orders, "{word}").unwrap();
+    }
+
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub async fn connect(address: &Address) -> Vfs {
+    let remote = Arc::new(Remote::new(address.clone(), &token()));
+    Vfs::new(Client::connect(remote, Patience::default()).await.unwrap())
+}
+
+/// In a process that [`Host::child`] has started: its client, what it is to do, and the orders that come.
+pub async fn child_orders() -> Option<(Vfs, String, impl Iterator<Item = String> + Send + 'static)> {
+    let (what, address) = (env::var("CHILD").ok()?, env::var("ADDRESS").ok()?);
+    let vfs = connect(&address.parse().unwrap()).await;
+    println!("\nready");
+    Some((vfs, what, BufReader::new(std::io::stdin()).lines().map(Result::unwrap)))
+}

@@ -1,0 +1,201 @@
+//! Clients in other processes look at stripes where they are: never torn, never recycled, whatever dies or sleeps when.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "in a test a panic is the failure; processes talk by their output"
+)]
+
+mod common;
+
+use bytes::Bytes;
+use common::{
+    OWNER,
+    host::{Host, Process, child_orders, connect},
+    until,
+};
+use rustix::process::Signal;
+use std::{collections::VecDeque, fs};
+use store::Engine;
+use vfs::{Handle, Vfs};
+use wire::{Changes, OpenFlags, WritePlace};
+
+const STRIPE: usize = 64 << 10;
+const STRIPES: u64 = 16;
+/// Views that a reader holds at one time.
+const HELD: usize = 20;
+
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+}
+
+/// A stripe of one number.
+fn stripe_of(number: u64) -> Bytes {
+    number.to_le_bytes().repeat(STRIPE / 8).into()
+}
+
+/// Whether all of it is of one write.
+fn is_whole(bytes: &[u8]) -> bool {
+    bytes.chunks(8).all(|word| word == &bytes[..word.len()])
+}
+
+/// Whether it is in memory that is mapped for reading, and another process's.
+fn is_view(bytes: &[u8]) -> bool {
+    let at = bytes.as_ptr().addr();
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let holds = |line: &str| {
+        let (range, rest) = line.split_once(' ').unwrap();
+        let (start, end) = range.split_once('-').unwrap();
+        let [start, end] = [start, end].map(|text| usize::from_str_radix(text, 16).unwrap());
+        (start..end).contains(&at) && rest.starts_with("r--s")
+    };
+    maps.lines().any(holds)
+}
+
+/// A file that is overwritten, cut and removed under its readers.
+struct Writer<'a> {
+    host: &'a Host,
+    handle: Handle,
+    dice: Dice,
+    written: u64,
+}
+
+impl<'a> Writer<'a> {
+    async fn new(host: &'a Host, seed: u64) -> Self {
+        let (_, handle) = host.truth.create(Vfs::root(), b"data", 0o600, OWNER, OpenFlags::READ_WRITE).await.unwrap();
+        let mut writer = Self { host, handle, dice: Dice(seed), written: 0 };
+        for stripe in 0..STRIPES {
+            writer.write(stripe).await;
+        }
+        writer
+    }
+
+    async fn write(&mut self, stripe: u64) {
+        self.written += 1;
+        let place = WritePlace::At(stripe * STRIPE as u64);
+        let written = self.host.truth.write_placed(self.handle, place, stripe_of(self.written), false).await;
+        assert_eq!(written, Ok(u32::try_from(STRIPE).unwrap()));
+    }
+
+    /// So many changes, of all kinds.
+    async fn change(&mut self, times: u64) {
+        let truth = &self.host.truth;
+        for _ in 0..times {
+            let stripe = self.dice.below(STRIPES);
+            match self.dice.below(50) {
+                0 => {
+                    let size = Changes { size: Some(stripe * STRIPE as u64), ..Changes::default() };
+                    let file = truth.lookup(Vfs::root(), b"data").await.unwrap().file;
+                    truth.change(file, size).await.unwrap();
+                }
+                1 => {
+                    let content = stripe_of(stripe).repeat(4);
+                    truth.write_file(b"other", &content).await.unwrap();
+                    truth.unlink(Vfs::root(), b"other").await.unwrap();
+                }
+                _ => self.write(stripe).await,
+            }
+        }
+    }
+
+    /// All is gone, and its memory is free once nobody looks at it.
+    async fn end(self) {
+        self.host.truth.unlink(Vfs::root(), b"data").await.unwrap();
+        self.host.truth.close(self.handle).await.unwrap();
+        let blocks = || self.host.engine.usage().used - self.host.engine.usage().reserved;
+        until(|| blocks() == 0).await;
+    }
+}
+
+#[tokio::test]
+async fn a_long_answer_is_looked_at_where_it_is_and_its_memory_is_free_when_nobody_does() {
+    let host = Host::start(8 << 20);
+    let writer = Writer::new(&host, 1).await;
+    let client = connect(host.server.address()).await;
+    let file = client.lookup(Vfs::root(), b"data").await.unwrap().file;
+    let handle = client.open(file, OpenFlags::READ).await.unwrap();
+    let view = client.read(handle, STRIPE as u64, u32::try_from(STRIPE).unwrap()).await.unwrap();
+    assert!(is_view(&view) && view == stripe_of(2));
+    let short = client.read(handle, 0, 5000).await.unwrap();
+    assert!(!is_view(&short) && short == stripe_of(1)[..5000]);
+    client.close(handle).await.unwrap();
+    drop(client);
+    // The connection ends, and the view does not.
+    let held = view.slice(100..);
+    drop(view);
+    host.truth.unlink(Vfs::root(), b"data").await.unwrap();
+    host.truth.close(writer.handle).await.unwrap();
+    let blocks = || host.engine.usage().used - host.engine.usage().reserved;
+    until(|| blocks() == STRIPE as u64).await;
+    assert!(held == stripe_of(2)[100..]);
+    drop(held);
+    until(|| blocks() == 0).await;
+}
+
+#[tokio::test]
+async fn no_reader_sees_bytes_of_two_writes_or_bytes_that_change_whatever_sleeps_or_dies() {
+    // Little more than the file and what three readers may hold: memory is used again at once.
+    let host = Host::start((STRIPES + 3 * HELD as u64 + 8) * STRIPE as u64 * 2);
+    for seed in 1..8_u64 {
+        let mut writer = Writer::new(&host, seed).await;
+        let mut readers: Vec<Process> = (0..3).map(|_| host.child("read")).collect();
+        for (at, reader) in (0_u64..).zip(&mut readers) {
+            reader.order(&(seed * 10 + at).to_string());
+            reader.hear("reading");
+        }
+        writer.change(100 + seed * 37 % 100).await;
+        readers[1].signal(Signal::STOP);
+        writer.change(300).await;
+        readers[2].kill();
+        writer.change(100).await;
+        readers[1].signal(Signal::CONT);
+        writer.change(100).await;
+        for reader in &mut readers[..2] {
+            reader.order("enough");
+            reader.hear("all of one write");
+        }
+        // One still lives, and holds nothing any more; the other is killed while it reads.
+        readers[0].kill();
+        writer.end().await;
+    }
+}
+
+/// Not a test: what the others start.
+#[tokio::test]
+async fn a_client_in_a_process_of_its_own() {
+    let Some((vfs, _, mut orders)) = child_orders().await else { return };
+    let mut dice = Dice(orders.next().unwrap().parse().unwrap());
+    let file = vfs.lookup(Vfs::root(), b"data").await.unwrap().file;
+    let handle = vfs.open(file, OpenFlags::READ).await.unwrap();
+    let (send, enough) = std::sync::mpsc::channel();
+    std::thread::spawn(move || send.send(orders.next()));
+    println!("reading");
+    let mut held = VecDeque::<Bytes>::new();
+    let mut views = 0;
+    while enough.try_recv().is_err() {
+        let offset = dice.below(STRIPES) * STRIPE as u64;
+        let bytes = vfs.read(handle, offset, u32::try_from(STRIPE).unwrap()).await.unwrap();
+        assert!(is_whole(&bytes), "torn as it came");
+        // What was cut off comes as zeros, and from nowhere.
+        if bytes.len() == STRIPE && bytes[..8] != [0; 8] && views < 100 {
+            assert!(is_view(&bytes), "sent, and not looked at");
+            views += 1;
+        }
+        held.push_back(bytes);
+        if held.len() > HELD {
+            let at = usize::try_from(dice.below(HELD as u64)).unwrap();
+            assert!(held.iter().all(|bytes| is_whole(bytes)), "torn while it was held");
+            held.remove(at);
+        }
+    }
+    assert!(held.iter().all(|bytes| is_whole(bytes)), "torn while it was held");
+    drop(held);
+    vfs.close(handle).await.unwrap();
+    assert!(views > 0, "nothing was looked at");
+    println!("all of one write");
+    std::future::pending::<()>().await;
+}
