@@ -48,7 +48,7 @@ mod tests {
             (0..).zip(segments.lengths()).map(|(at, _)| File::from(segments.open(at).unwrap())).collect();
         for stripe in 0..40_u8 {
             let key = StripeKey { file: FileId(7), stripe: StripeNo(stripe.into()) };
-            arena.write(key, Generation(0), 0, &[stripe; 50_000]).unwrap();
+            arena.write(key, Generation(0), 0, &vec![stripe; 50_000]).unwrap();
             let view = arena.read(key, 10_000, 40_000).unwrap();
             let place = segments.place(&view[5..]).unwrap();
             let mut there = vec![0xff; 39_995];
