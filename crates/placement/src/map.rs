@@ -67,13 +67,26 @@ impl PartitionMap {
         Ok(Self { epoch: Epoch::FIRST, partitions: vec![node; count as usize] })
     }
 
-    /// The first map of a pool of these nodes, to which partitions are dealt one by one, in turns. Refused as [`Self::one_node`] is.
+    /// The first map of a pool of these nodes, each with its share of the capacity (any unit): partitions are dealt one by one, each to
+    /// who is furthest behind its share, so that any run of partitions is shared out in proportion too. Refused as [`Self::one_node`] is.
     ///
-    /// No node at all is a broken promise.
-    pub fn dealt(nodes: &[NodeId], partitions: u32) -> Result<Self, PartitionCountRefused> {
+    /// No share at all is a broken promise.
+    pub fn dealt(nodes: &[(NodeId, u64)], partitions: u32) -> Result<Self, PartitionCountRefused> {
         let count = checked_count(partitions.into())?;
-        let partitions: Vec<NodeId> = nodes.iter().copied().cycle().take(count as usize).collect();
-        assert!(!partitions.is_empty(), "a pool has nodes");
+        let all: i128 = nodes.iter().map(|(_, share)| i128::from(*share)).sum();
+        assert!(all > 0, "a pool has nodes, and some of them hold something");
+        let mut behind = vec![0; nodes.len()];
+        let next = |_| {
+            behind.iter_mut().zip(nodes).for_each(|(behind, (_, share))| *behind += i128::from(*share));
+            let (first, _) = (0..nodes.len())
+                .map(|at| (at, behind[at]))
+                .rev()
+                .max_by_key(|(_, behind)| *behind)
+                .expect("there are nodes");
+            behind[first] -= all;
+            nodes[first].0
+        };
+        let partitions = (0..count).map(next).collect();
         Ok(Self { epoch: Epoch::FIRST, partitions })
     }
 
@@ -167,17 +180,29 @@ mod tests {
     }
 
     #[test]
-    fn partitions_are_dealt_to_nodes_evenly_and_the_map_names_them() {
+    fn partitions_are_dealt_to_equal_nodes_evenly_and_the_map_names_them() {
         let nodes = [NodeId(9), NodeId(2), NodeId(5)];
-        let map = PartitionMap::dealt(&nodes, 64).unwrap();
+        let equal = nodes.map(|node| (node, 7));
+        let map = PartitionMap::dealt(&equal, 64).unwrap();
         assert_eq!(
             (map.epoch(), map.partitions(), map.nodes()),
             (Epoch::FIRST, 64, vec![NodeId(2), NodeId(5), NodeId(9)])
         );
         let share = |node| (0..64).filter(|id| map.node(PartitionId(*id)) == Some(node)).count();
         assert_eq!(nodes.map(share), [22, 21, 21]);
-        assert_eq!(PartitionMap::dealt(&nodes, 2).unwrap().nodes().len(), 2, "a node may hold none");
-        assert_eq!(PartitionMap::dealt(&nodes[..1], 8), PartitionMap::one_node(nodes[0], 8));
+        assert_eq!(PartitionMap::dealt(&equal, 2).unwrap().nodes().len(), 2, "a node may hold none");
+        assert_eq!(PartitionMap::dealt(&equal[..1], 8), PartitionMap::one_node(nodes[0], 8));
+    }
+
+    #[test]
+    fn partitions_are_dealt_in_proportion_to_shares_over_any_run_of_them() {
+        let shares = [(NodeId(1), 4 << 40), (NodeId(2), 1 << 40), (NodeId(3), 0), (NodeId(4), 3 << 40)];
+        let map = PartitionMap::dealt(&shares, 1024).unwrap();
+        for run in [0..1024_u16, 100..164, 1000..1008] {
+            let share = |node| run.clone().filter(|id| map.node(PartitionId(*id)) == Some(NodeId(node))).count();
+            let eighth = run.len() / 8;
+            assert_eq!([1, 2, 3, 4].map(share), [4 * eighth, eighth, 0, 3 * eighth], "{run:?}");
+        }
     }
 
     #[test]

@@ -26,7 +26,8 @@ impl Pool {
     /// Of `nodes` nodes, each over an engine of its own.
     pub fn start(nodes: u32, settings: &Settings, engine: impl Fn() -> Arc<dyn Engine>) -> Self {
         let ids: Vec<NodeId> = (1..=nodes).map(NodeId).collect();
-        let map = PartitionMap::dealt(&ids, settings.partitions).unwrap();
+        let shares: Vec<(NodeId, u64)> = ids.iter().map(|id| (*id, 1)).collect();
+        let map = PartitionMap::dealt(&shares, settings.partitions).unwrap();
         Self(ids.iter().map(|id| node::member(*id, map.clone(), settings.clone(), engine())).collect())
     }
 
