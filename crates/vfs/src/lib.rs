@@ -35,7 +35,7 @@ mod vfs;
 mod watch;
 mod xattr;
 
-pub use client::{Backing, Hear};
+pub use client::{Backing, Hear, Located};
 pub use handles::{Handle, OPEN_FILES_MAX};
 pub use vfs::Vfs;
 
