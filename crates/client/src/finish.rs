@@ -52,10 +52,20 @@ impl Client {
 
     /// Finishes or undoes what a client that is no more has left, and ends its session: its opens, its intents.
     pub async fn recover(&self, session: Session) -> Outcome<()> {
+        self.recover_in(session, self.partitions().collect()).await
+    }
+
+    /// The same in the partitions of one node, to which a client that is no more has no way any more.
+    pub async fn recover_at(&self, node: NodeId, session: Session) -> Outcome<()> {
+        let here = self.partitions().filter(|partition| self.0.home(*partition) == Some(node)).collect();
+        self.recover_in(session, here).await
+    }
+
+    async fn recover_in(&self, session: Session, partitions: Vec<PartitionId>) -> Outcome<()> {
         // First it ends everywhere, so that nothing of it that is still on its way is done any more.
         let mut round = Round::new(self);
-        round.end_session(session).await;
-        for partition in self.partitions() {
+        round.end_session(session, &partitions).await;
+        for partition in partitions {
             if let Some(left) = round.ask(partition, self.leftovers(partition)).await {
                 round.note(self.finish_left(session, partition, left).await);
             }
@@ -78,7 +88,7 @@ impl Client {
     pub async fn close(&self) -> Outcome<()> {
         let bound = self.bound();
         let mut round = Round::new(&bound);
-        round.end_session(bound.session()).await;
+        round.end_session(bound.session(), &self.partitions().collect::<Vec<_>>()).await;
         self.leave_earlier().await;
         // What has ended by itself is what was wanted.
         round.end().or_else(|refusal| if refusal == Refusal::Ended { Ok(()) } else { Err(refusal) })
@@ -123,10 +133,10 @@ impl<'a> Round<'a> {
         Self { client, silent: Vec::new(), refused: None }
     }
 
-    async fn end_session(&mut self, session: Session) {
+    async fn end_session(&mut self, session: Session, partitions: &[PartitionId]) {
         let client = self.client;
-        for partition in client.partitions() {
-            self.ask(partition, client.end_session(partition, session)).await;
+        for partition in partitions {
+            self.ask(*partition, client.end_session(*partition, session)).await;
         }
     }
 

@@ -2,13 +2,14 @@
 
 use crate::{
     Limits,
+    janitor::Janitor,
     loans::Loans,
     pipe::{Pipe, ended, nonce},
     stream::Stream,
     told::{Batch, Told},
 };
 use bytes::{Buf, Bytes};
-use client::{Client, at_once};
+use client::at_once;
 use node::{Hear, Node, Reply};
 use parking_lot::Mutex;
 use placement::{Epoch, PartitionId};
@@ -41,8 +42,8 @@ pub struct House {
     pub node: Arc<Node>,
     /// Its memory, for clients of this host to look at.
     pub segments: Option<Arc<dyn Segments>>,
-    /// Ends what guests leave behind, in a pool of one node.
-    pub janitor: Option<Client>,
+    /// Ends what guests leave behind.
+    pub janitor: Janitor,
     /// Sessions that a connection carries, or that are being ended.
     pub carried: Mutex<BTreeSet<Session>>,
     pub token: Token,
@@ -191,7 +192,9 @@ impl Guest {
             house.node.unwatch(session);
         }
         let why = end.to_string();
-        tokio::join!(house.end_sessions(sessions), pipe.goodbye(&why));
+        // Of a pool that ends as a whole nothing is left anywhere.
+        let stopping = matches!(end, End::Stopped);
+        tokio::join!(house.end_sessions(sessions, stopping), pipe.goodbye(&why));
     }
 
     /// Does all that can be done now.
@@ -472,12 +475,9 @@ impl House {
     }
 
     /// Ends what they hold: opens, locks, intents that were begun.
-    async fn end_sessions(&self, sessions: BTreeSet<Session>) {
+    async fn end_sessions(&self, sessions: BTreeSet<Session>, stopping: bool) {
         for session in sessions {
-            let ended = match &self.janitor {
-                Some(janitor) => janitor.recover(session).await.map_err(Failure::Refused),
-                None => self.end_here(session).await,
-            };
+            let ended = if stopping { self.end_here(session).await } else { self.end_everywhere(session).await };
             if let Err(error) = ended {
                 tracing::error!(%error, session = session.0, "what a client held that has gone is still held");
             }
@@ -485,7 +485,18 @@ impl House {
         }
     }
 
-    /// In the partitions of this node. What it has begun over several is finished by whoever meets it.
+    /// Here, and what of it is at others. If that cannot be done now, what is left is finished by whoever meets it.
+    async fn end_everywhere(&self, session: Session) -> Result<(), Failure> {
+        match self.janitor.end(session).await {
+            Err(refusal @ Refusal::Unavailable { .. }) => {
+                tracing::warn!(%refusal, session = session.0, "a client has gone; what it left at another node stays there");
+                self.end_here(session).await
+            }
+            ended => ended.map_err(Failure::Refused),
+        }
+    }
+
+    /// In the partitions of this node.
     async fn end_here(&self, session: Session) -> Result<(), Failure> {
         let map = self.welcome(session)?.map;
         let last = u16::try_from(map.partitions() - 1).unwrap_or(u16::MAX);

@@ -23,6 +23,7 @@ mod address;
 mod dial;
 mod ears;
 mod guest;
+mod janitor;
 mod limits;
 mod line;
 mod listener;

@@ -3,13 +3,15 @@
 use crate::{
     Address, Limits, Listener,
     guest::{self, House},
+    janitor::Janitor,
     listener::Entered,
     pipe::Pipe,
     stream::Stream,
 };
-use client::{Client, InProcess, Patience, at_once};
+use client::Connection;
 use node::Node;
 use parking_lot::Mutex;
+use placement::NodeId;
 use std::{io, sync::Arc, time::Duration};
 use tokio::{
     runtime::{Builder, Handle, Runtime},
@@ -52,27 +54,26 @@ pub fn serve(node: Arc<Node>, listener: Listener, token: &Token, limits: Limits)
     let made =
         Builder::new_multi_thread().worker_threads(limits.threads).thread_name("tidemill-link").enable_all().build();
     let runtime = made.map_err(|source| ServeFailed { address, source })?;
-    let mut server = serve_on(runtime.handle(), node, listener, token, limits)?;
+    let mut server = serve_on(runtime.handle(), node, listener, token, limits, &[])?;
     server.runtime = Some(runtime);
     Ok(server)
 }
 
-/// The same on a runtime that has I/O and time. Whoever polls a `Remote` to this node must not block that runtime.
+/// The same on a runtime that has I/O and time, for a node of a pool with `others`: what clients leave is ended there too. Whoever polls a `Remote` to this node must not block that runtime.
 pub fn serve_on(
     runtime: &Handle,
     node: Arc<Node>,
     listener: Listener,
     token: &Token,
     limits: Limits,
+    others: &[(NodeId, Arc<dyn Connection>)],
 ) -> Result<Server, ServeFailed> {
     let address = listener.address().clone();
     let _entered = runtime.enter();
     let entered = listener.enter().map_err(|source| ServeFailed { address: address.clone(), source })?;
     let (stop, stopping) = watch::channel(false);
-    // Of a pool of several nodes there is none: it would need ways to the others.
-    let janitor = at_once(Client::connect(Arc::new(InProcess(node.clone())), Patience::default()));
-    let (janitor, carried, token) = (janitor.and_then(Result::ok), Mutex::default(), token.clone());
-    let segments = node.segments();
+    let janitor = Janitor::new(&node, others);
+    let (segments, carried, token) = (node.segments(), Mutex::default(), token.clone());
     let house = Arc::new(House { node, segments, janitor, carried, token, limits, stopping });
     let taking = Some(runtime.spawn(take(entered, house)));
     Ok(Server { address, stop, taking, runtime: None })

@@ -1,0 +1,33 @@
+//! Ends what clients leave behind that have gone.
+
+use client::{Client, Connection, InProcess, Nodes, Patience};
+use node::Node;
+use placement::NodeId;
+use std::sync::Arc;
+use tokio::sync::OnceCell;
+use wire::{Outcome, Session};
+
+/// Ends what a client holds at a node that it has no way to any more: its opens, its locks, and what it has begun there. A file that
+/// goes with it may have stripes at other nodes, a change that it has begun other parts: so there are ways to all of them.
+#[derive(Debug)]
+pub struct Janitor {
+    node: NodeId,
+    nodes: Nodes,
+    /// Connects with the first who is gone.
+    client: OnceCell<Client>,
+}
+
+impl Janitor {
+    /// Of a node; with ways to the other nodes of its pool.
+    pub fn new(node: &Arc<Node>, others: &[(NodeId, Arc<dyn Connection>)]) -> Self {
+        let here: Arc<dyn Connection> = Arc::new(InProcess(node.clone()));
+        let nodes = others.iter().cloned().chain([(node.id(), here)]).collect();
+        Self { node: node.id(), nodes, client: OnceCell::new() }
+    }
+
+    /// Ends what a session holds at this node.
+    pub async fn end(&self, session: Session) -> Outcome<()> {
+        let client = self.client.get_or_try_init(|| Client::connect_all(self.nodes.clone(), Patience::default()));
+        client.await?.recover_at(self.node, session).await
+    }
+}
