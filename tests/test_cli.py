@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 
 PAGE = Path(__file__).parent.parent / "docs" / "CLI.md"
-COMMANDS = {"run": "## tidemill run", "mount": "## tidemill mount", "umount": "## tidemill umount"}
+COMMANDS = {
+    "run": "## tidemill run",
+    "mount": "## tidemill mount",
+    "umount": "## tidemill umount",
+    "pool start": "## tidemill pool start",
+    "pool stop": "## tidemill pool stop",
+    "pool status": "## tidemill pool status",
+    "node": "## tidemill node",
+}
+KEY_COMMANDS = ["put", "get", "cat", "ls", "cp", "rm", "stat", "locate"]
 
 
 def section(title: str) -> str:
@@ -22,10 +31,19 @@ def section(title: str) -> str:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_flag_stands_on_the_page_and_no_other(binary: Path, command: str) -> None:
-    help_text = subprocess.run([binary, command, "--help"], capture_output=True, text=True, check=True).stdout
-    offered = set(re.findall(r"--[a-z][a-z-]+", help_text)) - {"--help"}
     written = set(re.findall(r"--[a-z][a-z-]+", section(COMMANDS[command])))
-    assert offered == written
+    assert flags(binary, *command.split()) == written
+
+
+def flags(binary: Path, *command: str) -> set[str]:
+    """Those that a command offers."""
+    help_text = subprocess.run([binary, *command, "--help"], capture_output=True, text=True, check=True).stdout
+    return set(re.findall(r"(?<![\w`])--[a-z][a-z-]+", help_text)) - {"--help"}
+
+
+def test_every_flag_of_the_commands_on_keys_stands_on_the_page_and_no_other(binary: Path) -> None:
+    written = set(re.findall(r"--[a-z][a-z-]+", section("## tidemill put, get, cat")))
+    assert set().union(*(flags(binary, command) for command in KEY_COMMANDS)) == written
 
 
 def test_the_exit_codes_stand_in_the_help(binary: Path) -> None:

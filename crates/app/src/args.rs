@@ -22,13 +22,211 @@ pub struct Cli {
 pub enum Command {
     /// Run a workflow: a JS4Cloud script or a JSON descriptor
     Run(Box<RunArgs>),
-    /// Mount an empty pool at one or more directories, until it is unmounted
+    /// Mount an empty pool, or the one of a pool file, at one or more directories, until it is unmounted
     Mount(MountArgs),
     /// Unmount a pool that `tidemill mount` mounted
     Umount(UmountArgs),
+    /// Start, end or look at a pool of several nodes
+    #[command(subcommand)]
+    Pool(PoolCommand),
+    /// Be one node of a pool; `tidemill pool start` runs this
+    Node(NodeArgs),
+    /// Put a file or standard input into the pool, whole or not at all
+    Put(PutArgs),
+    /// Get a file of the pool, to a file or to standard output
+    Get(GetArgs),
+    /// Write files of the pool to standard output, one behind the other
+    Cat(KeysArgs),
+    /// List a folder of the pool
+    Ls(LsArgs),
+    /// Copy a file within the pool
+    Cp(CpArgs),
+    /// Remove files of the pool
+    Rm(RmArgs),
+    /// Show what is known of files of the pool
+    Stat(StatArgs),
+    /// Show on which nodes the bytes of files are
+    Locate(StatArgs),
     /// Look at a workflow without running it
     #[command(subcommand)]
     Flow(FlowCommand),
+}
+
+/// Which pool is meant.
+#[derive(Debug, Args)]
+pub struct WhichPool {
+    /// The pool file [default: that of this user's pool]
+    #[arg(long, value_name = "FILE", env = "TIDEMILL_POOL")]
+    pub pool: Option<PathBuf>,
+}
+
+/// `tidemill pool`.
+#[derive(Debug, Subcommand)]
+pub enum PoolCommand {
+    /// Start a pool: nodes on this machine, over SSH, or inside a Slurm allocation
+    Start(Box<StartArgs>),
+    /// End a pool; what it holds is gone
+    Stop(WhichPool),
+    /// Show who of a pool answers, and how full they are
+    Status(StatusArgs),
+}
+
+/// `tidemill pool start`.
+#[derive(Debug, Args)]
+pub struct StartArgs {
+    /// Which pool.
+    #[command(flatten)]
+    pub which: WhichPool,
+    /// So many nodes on this machine [default: 1, or inside a Slurm allocation one on each of its hosts]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024), conflicts_with = "hosts")]
+    pub nodes: Option<u32>,
+    /// One node on each of these hosts, over SSH: a comma between two
+    #[arg(long, value_name = "A,B,C", value_delimiter = ',')]
+    pub hosts: Vec<String>,
+    /// The most memory that a node takes [default: half of what is free on its host, shared by the nodes there]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<ByteSize>,
+    /// How many one-processor tasks a node runs at once; 0 for nodes that only store [default: the processors it may use]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=4096))]
+    pub slots: Option<u32>,
+    /// So many nodes may the pool have later [default: four times those of the start]
+    #[arg(long, value_name = "M")]
+    pub max_nodes: Option<u32>,
+    /// The first node's port; further nodes of a host take the next ones [default: any that are free]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
+    /// How many partitions the pool has for its life: a power of two, up to 65536
+    #[arg(long, value_name = "P", default_value_t = 4096)]
+    pub partitions: u32,
+    /// The command that runs another on a host
+    #[arg(long, value_name = "COMMAND", default_value = "ssh")]
+    pub ssh: String,
+    /// Print nothing but errors
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// `tidemill pool status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Which pool.
+    #[command(flatten)]
+    pub which: WhichPool,
+    /// Print it as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `tidemill node`.
+#[derive(Debug, Args)]
+pub struct NodeArgs {
+    /// The pool file of the pool, as its starter named it
+    #[arg(long, value_name = "FILE")]
+    pub pool: PathBuf,
+    /// Which node of the pool
+    #[arg(long, value_name = "N", required_unless_present = "slurm")]
+    pub id: Option<u32>,
+    /// Be the node that the task's rank within a Slurm step says
+    #[arg(long, conflicts_with = "id")]
+    pub slurm: bool,
+    /// Go on without the session that started this, once the pool stands
+    #[arg(long)]
+    pub detach: bool,
+}
+
+/// `tidemill put`.
+#[derive(Debug, Args)]
+pub struct PutArgs {
+    /// Which pool.
+    #[command(flatten)]
+    pub which: WhichPool,
+    /// The path in the pool, from its root; missing folders are made
+    pub key: String,
+    /// The file, or - for standard input
+    pub file: PathBuf,
+    /// Refuse to replace what is there
+    #[arg(long)]
+    pub new: bool,
+}
+
+/// `tidemill get`.
+#[derive(Debug, Args)]
+pub struct GetArgs {
+    /// Which pool.
+    #[command(flatten)]
+    pub which: WhichPool,
+    /// The path in the pool, from its root
+    pub key: String,
+    /// The file, or - for standard output
+    pub file: PathBuf,
+}
+
+/// `tidemill cat`.
+#[derive(Debug, Args)]
+pub struct KeysArgs {
+    /// Which pool.
+    #[command(flatten)]
+    pub which: WhichPool,
+    /// Paths in the pool, from its root
+    #[arg(value_name = "KEY", required = true)]
+    pub keys: Vec<String>,
+}
+
+/// `tidemill ls`.
+#[derive(Debug, Args)]
+pub struct LsArgs {
+    /// Which pool.
+    #[command(flatten)]
+    pub which: WhichPool,
+    /// A path in the pool, from its root
+    #[arg(default_value = "")]
+    pub key: String,
+    /// Kind, mode, length and time of each
+    #[arg(long, short)]
+    pub long: bool,
+    /// All that is below too
+    #[arg(long, short)]
+    pub recursive: bool,
+}
+
+/// `tidemill cp`.
+#[derive(Debug, Args)]
+pub struct CpArgs {
+    /// Which pool.
+    #[command(flatten)]
+    pub which: WhichPool,
+    /// A file of the pool
+    pub from: String,
+    /// Its copy; missing folders are made, what is there is replaced
+    pub to: String,
+}
+
+/// `tidemill rm`.
+#[derive(Debug, Args)]
+pub struct RmArgs {
+    /// Which pool.
+    #[command(flatten)]
+    pub which: WhichPool,
+    /// Paths in the pool, from its root
+    #[arg(value_name = "KEY", required = true)]
+    pub keys: Vec<String>,
+    /// Folders too, with all that is in them
+    #[arg(long, short)]
+    pub recursive: bool,
+}
+
+/// `tidemill stat` and `tidemill locate`.
+#[derive(Debug, Args)]
+pub struct StatArgs {
+    /// Which pool.
+    #[command(flatten)]
+    pub which: WhichPool,
+    /// Paths in the pool, from its root
+    #[arg(value_name = "KEY", required = true)]
+    pub keys: Vec<String>,
+    /// Print it as JSON, one object a line
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// What a workflow is made of.
@@ -111,9 +309,12 @@ pub struct MountArgs {
     /// An empty directory; all that are given show the same pool
     #[arg(value_name = "DIR", required = true)]
     pub dirs: Vec<PathBuf>,
-    /// The most memory the pool takes [default: half of the free memory]
-    #[arg(long, value_name = "SIZE")]
+    /// The most memory an embedded pool takes [default: half of the free memory]
+    #[arg(long, value_name = "SIZE", conflicts_with = "pool")]
     pub memory: Option<ByteSize>,
+    /// Show the pool of this pool file, started with `tidemill pool start` [default: an embedded pool, unless the environment names one]
+    #[arg(long, value_name = "FILE")]
+    pub pool: Option<PathBuf>,
     /// Let other users of the machine in, as far as permissions allow
     #[arg(long)]
     pub shared: bool,

@@ -6,7 +6,9 @@
 
 mod args;
 mod flow_command;
+mod key_command;
 mod mount_command;
+mod pool_command;
 mod progress;
 mod run_command;
 mod selection;
@@ -35,6 +37,16 @@ fn main() -> ExitCode {
         Command::Mount(args) => mount_command::mount(&args),
         Command::Umount(args) => mount_command::umount(&args),
         Command::Flow(command) => flow_command::flow(&command),
+        Command::Pool(command) => pool_command::pool(command),
+        Command::Node(args) => pool_command::node(&args),
+        Command::Put(args) => key_command::put(&args),
+        Command::Get(args) => key_command::get(&args),
+        Command::Cat(args) => key_command::cat(&args),
+        Command::Ls(args) => key_command::ls(&args),
+        Command::Cp(args) => key_command::cp(&args),
+        Command::Rm(args) => key_command::rm(&args),
+        Command::Stat(args) => key_command::stat(&args),
+        Command::Locate(args) => key_command::locate(&args),
     };
     ExitCode::from(outcome.unwrap_or_else(|problems| refuse(&problems)))
 }

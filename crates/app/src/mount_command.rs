@@ -3,9 +3,13 @@
 use crate::args::{MountArgs, UmountArgs};
 use crate::{run_command, signals};
 use base::Problem;
+use client::Patience;
 use fuse::{Claim, Mount, MountError, Options, RuntimeDir, Undo, Unmounter};
 use run::PoolSize;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio::runtime::Builder;
+use vfs::Vfs;
 
 /// Mounts an empty pool at all directories and waits until it is unmounted everywhere or a signal comes.
 pub fn mount(args: &MountArgs) -> Result<u8, Vec<Problem>> {
@@ -14,17 +18,14 @@ pub fn mount(args: &MountArgs) -> Result<u8, Vec<Problem>> {
     // Before there is anything to unmount, so that there is no moment at which a signal would leave it.
     let received =
         signals::watch(move || first.begin(), move || last.at_once()).map_err(|error| cannot_start(&error))?;
-    let PoolSize { size: memory, lowered } = run::Limits::read().pool(args.memory).map_err(one)?;
     let claim = claim(args).map_err(told)?;
     ending.clears(claim.undo());
-    let mounts = mount_all(args, memory, &claim, &ending)?;
+    let (pool, what) = open_pool(args).map_err(one)?;
+    let mounts = mount_all(args, &pool, &claim, &ending)?;
     if !args.quiet {
-        if let Some(line) = lowered {
-            eprintln!("warning: {line}");
-        }
         let dirs: Vec<String> = args.dirs.iter().map(|dir| dir.display().to_string()).collect();
         let (all, each) = (dirs.join(", "), dirs.join("`, `tidemill umount "));
-        eprintln!("a pool of {memory} is mounted at {all}; `tidemill umount {each}` or Ctrl-C ends it");
+        eprintln!("{what} is mounted at {all}; `tidemill umount {each}` or Ctrl-C ends it");
     }
     mounts.iter().for_each(Mount::wait);
     drop(mounts);
@@ -57,24 +58,39 @@ fn claim(args: &MountArgs) -> Result<Claim, MountError> {
     Ok(claim)
 }
 
+/// The pool file that is meant, if it is not an embedded pool.
+fn pool_file(args: &MountArgs) -> Option<PathBuf> {
+    let named = args.pool.clone().map(PathBuf::into_os_string).or_else(|| std::env::var_os("TIDEMILL_POOL"));
+    named.filter(|_| args.memory.is_none()).map(PathBuf::from)
+}
+
+/// The pool, and what it is.
+fn open_pool(args: &MountArgs) -> Result<(Vfs, String), Problem> {
+    if let Some(path) = pool_file(args) {
+        let no_runtime = |error| Problem::new(format!("no thread for connecting: {error}"));
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(no_runtime)?;
+        let client = runtime.block_on(pool::connect(&path, Patience::default()))?;
+        return Ok((Vfs::new(client), format!("the pool of {}", path.display())));
+    }
+    let PoolSize { size, lowered } = run::Limits::read().pool(args.memory)?;
+    if let Some(line) = lowered.filter(|_| !args.quiet) {
+        eprintln!("warning: {line}");
+    }
+    Ok((pool::embedded(size, run_command::space_wait()?)?, format!("a pool of {size}")))
+}
+
 /// One mount for each directory, each with a session of its own.
-fn mount_all(
-    args: &MountArgs,
-    memory: base::ByteSize,
-    claim: &Claim,
-    ending: &Ending,
-) -> Result<Vec<Mount>, Vec<Problem>> {
-    let pool = run::embedded_pool(memory, run_command::space_wait().map_err(one)?).map_err(one)?;
+fn mount_all(args: &MountArgs, pool: &Vfs, claim: &Claim, ending: &Ending) -> Result<Vec<Mount>, Vec<Problem>> {
     let options = Options {
         shared: args.shared,
         passthrough: !args.no_passthrough,
         // Programs of one mount meet in its kernel.
-        pool_locks: args.dirs.len() > 1,
+        pool_locks: args.dirs.len() > 1 || pool_file(args).is_some(),
         ..Options::named(claim.name())
     };
     let mut mounts = Vec::new();
     for dir in &args.dirs {
-        let mount = Mount::new(&pool, dir, &options).map_err(told)?;
+        let mount = Mount::new(pool, dir, &options).map_err(told)?;
         ending.unmounts(mount.unmounter());
         mounts.push(mount);
     }

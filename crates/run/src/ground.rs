@@ -12,7 +12,6 @@ use fuse::{Claim, Mount, RuntimeDir};
 use report::Mode;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use vfs::Vfs;
 
@@ -70,7 +69,7 @@ impl Ground {
         clear_the_dead(&runtime)?;
         let mut claim = runtime.claim(&order.run_id)?;
         last_resort.arm(Some(Remains { undo: claim.undo(), mark: mark(&order.run_id) }));
-        let pool = embedded_pool(memory, order.space_wait)?;
+        let pool = pool::embedded(memory, order.space_wait)?;
         let mount = match choice.mode {
             Mode::Mount => mount(&pool, &claim, order, choice)?,
             _ => None,
@@ -132,17 +131,6 @@ pub fn mark(run_id: &str) -> String {
 
 /// The variable that tells a task its run.
 pub const RUN_VARIABLE: &str = "TIDEMILL_RUN";
-
-/// A node in this process, and files over it.
-pub fn embedded_pool(memory: ByteSize, space_wait: Duration) -> Result<Vfs, Problem> {
-    let settings = node::Settings { space_wait, ..node::Settings::new(memory) };
-    let options = arena::Options { stripe_bytes: settings.stripe_bytes, ..arena::Options::of_capacity(memory.0) };
-    let engine = arena::Arena::new(options).map_err(|error| {
-        Problem::new(format!("no memory for a pool of {memory}: {error}")).hint("give less with --memory")
-    })?;
-    let node = node::embedded(settings, Arc::new(engine));
-    Ok(Vfs::new(client::Client::embedded(node)))
-}
 
 /// A folder on a RAM disk: /dev/shm where there is one, else the folder for temporary files.
 fn make_ram_disk(claim: &mut Claim) -> Result<PathBuf, Problem> {

@@ -30,7 +30,7 @@ mod workspace;
 
 pub use checked::Checked;
 pub use event::{Event, Progress};
-pub use ground::{Choice, choose, embedded_pool};
+pub use ground::{Choice, choose};
 pub use last_resort::LastResort;
 pub use memory::{Limits, POOL_BYTES_MIN, PoolSize};
 pub use order::{Asked, Order, Storage};

@@ -54,6 +54,13 @@ impl Limits {
         Self { total: self.total, available: self.available / 2, group: self.group.map(|group| group / 2) }
     }
 
+    /// What one of so many finds that start together on this machine: its part.
+    #[must_use]
+    pub fn shared_by(&self, parts: u32) -> Self {
+        let part = |bytes: u64| bytes / u64::from(parts.max(1));
+        Self { total: self.total, available: part(self.available), group: self.group.map(part) }
+    }
+
     /// What copies on a RAM disk may take beside a pool: as much as the largest pool beside them.
     pub fn copies(&self) -> ByteSize {
         ByteSize(self.beside_copies().ceiling())

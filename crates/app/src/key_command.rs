@@ -1,0 +1,374 @@
+//! `put`, `get`, `cat`, `ls`, `cp`, `rm`, `stat`, `locate`: files of a pool from the command line.
+
+use crate::args::{CpArgs, GetArgs, KeysArgs, LsArgs, PutArgs, RmArgs, StatArgs, WhichPool};
+use crate::pool_command;
+use base::{ByteSize, Problem};
+use bytes::Bytes;
+use client::Patience;
+use placement::FileId;
+use serde_json::json;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+use tokio::runtime::{Builder, Runtime};
+use vfs::{Handle, Vfs};
+use wire::{Attributes, Kind, Object, OpenFlags, Outcome, Refusal, Timestamp};
+
+/// How much is read or written at a time, bytes.
+const CHUNK_BYTES: usize = 4 << 20;
+/// How many entries of a folder are asked for at a time.
+const PAGE_ENTRIES: usize = 1024;
+const FILE_MODE: u32 = 0o644;
+
+/// A way into a pool, for one command.
+struct Way {
+    runtime: Runtime,
+    vfs: Vfs,
+}
+
+/// What went wrong with one key.
+struct Failed(Problem);
+
+impl Way {
+    fn into(which: &WhichPool) -> Result<Self, Vec<Problem>> {
+        let opened = || {
+            let path = pool_command::file(which)?;
+            let no_runtime = |error| Problem::new(format!("no threads for this command: {error}"));
+            let runtime = Builder::new_current_thread().enable_all().build().map_err(no_runtime)?;
+            let client = runtime.block_on(pool::connect(&path, Patience::default()))?;
+            Ok(Self { runtime, vfs: Vfs::new(client) })
+        };
+        opened().map_err(|problem| vec![problem])
+    }
+
+    fn wait<T>(&self, what: impl Future<Output = Outcome<T>>) -> Outcome<T> {
+        self.runtime.block_on(what)
+    }
+
+    /// What is at a key.
+    fn find(&self, key: &str) -> Result<Attributes, Failed> {
+        self.wait(self.vfs.resolve(key.as_bytes())).map_err(|refusal| refused(key, &refusal))
+    }
+
+    /// The folder of a key, made if it is missing, and the last name.
+    fn folder<'a>(&self, key: &'a str) -> Result<(Attributes, &'a str), Failed> {
+        let (above, name) = key.trim_end_matches('/').rsplit_once('/').unwrap_or(("", key.trim_end_matches('/')));
+        if name.is_empty() || name == "." || name == ".." {
+            return Err(Failed(
+                Problem::new(format!("`{key}` has no last name")).hint("a key names a file, as in a/b.fits"),
+            ));
+        }
+        let above = self.wait(self.vfs.make_directories(above.as_bytes())).map_err(|refusal| refused(key, &refusal))?;
+        Ok((above, name))
+    }
+
+    /// Writes a new file in the place of `key`, chunk by chunk as `next` gives them; none of it is seen before all of it.
+    fn write(&self, key: &str, replace: bool, mut next: impl FnMut() -> Result<Bytes, Failed>) -> Result<(), Failed> {
+        let (above, name) = self.folder(key)?;
+        let fails = |refusal| refused(key, &refusal);
+        let made = self.vfs.create_unnamed(above.file, FILE_MODE, above.owner, OpenFlags::READ_WRITE, true);
+        let (made, handle) = self.wait(made).map_err(fails)?;
+        let mut at = 0;
+        loop {
+            let mut chunk = next()?;
+            if chunk.is_empty() {
+                break;
+            }
+            while !chunk.is_empty() {
+                let done = self.wait(self.vfs.write(handle, at, chunk.clone())).map_err(fails)?;
+                at += u64::from(done);
+                chunk = chunk.split_off(done as usize);
+            }
+        }
+        let name = name.as_bytes();
+        if replace {
+            self.wait(self.vfs.put_name(made.file, above.file, name)).map_err(fails)?;
+        } else {
+            self.wait(self.vfs.link(made.file, above.file, name)).map_err(fails)?;
+        }
+        self.wait(self.vfs.close(handle)).map_err(fails)
+    }
+
+    /// The bytes of a file, chunk by chunk.
+    fn read(&self, key: &str, mut take: impl FnMut(&Bytes) -> Result<(), Failed>) -> Result<(), Failed> {
+        let found = self.find(key)?;
+        if found.kind == Kind::Directory {
+            return Err(refused(key, &Refusal::IsDirectory(Object::text(key.as_bytes()))));
+        }
+        let fails = |refusal| refused(key, &refusal);
+        let handle = self.wait(self.vfs.open(found.file, OpenFlags::READ)).map_err(fails)?;
+        let mut at = 0;
+        loop {
+            let bytes = self.read_at(handle, at).map_err(fails)?;
+            if bytes.is_empty() {
+                return self.wait(self.vfs.close(handle)).map_err(fails);
+            }
+            at += bytes.len() as u64;
+            take(&bytes)?;
+        }
+    }
+
+    fn read_at(&self, handle: Handle, at: u64) -> Outcome<Bytes> {
+        self.wait(self.vfs.read(handle, at, u32::try_from(CHUNK_BYTES).unwrap_or(u32::MAX)))
+    }
+
+    /// Does it with each, and says what went wrong; the exit code.
+    fn each(&self, keys: &[String], mut what: impl FnMut(&Self, &str) -> Result<(), Failed>) -> u8 {
+        let mut worst = 0;
+        for key in keys {
+            worst = worst.max(code(what(self, key)));
+        }
+        worst
+    }
+}
+
+/// The exit code of what was done with one key, after saying what went wrong.
+fn code(done: Result<(), Failed>) -> u8 {
+    match done {
+        Ok(()) => 0,
+        Err(Failed(problem)) => {
+            eprintln!("error: {problem}");
+            1
+        }
+    }
+}
+
+fn refused(key: &str, refusal: &Refusal) -> Failed {
+    let shown = if key.is_empty() { "/" } else { key };
+    Failed(match refusal {
+        Refusal::NotFound(_) => Problem::new(format!("{shown}: there is no such file or folder")),
+        Refusal::Exists(_) => Problem::new(format!("{shown}: there is something of that name already")),
+        Refusal::IsDirectory(_) => Problem::new(format!("{shown} is a folder")),
+        Refusal::NotDirectory(_) => Problem::new(format!("{shown}: a part of it is no folder")),
+        Refusal::NotEmpty(_) => Problem::new(format!("{shown}: the folder is not empty")),
+        other => Problem::new(format!("{shown}: {other}")),
+    })
+}
+
+fn of_host(path: &Path, error: &io::Error) -> Failed {
+    Failed(Problem::new(format!("{}: {error}", path.display())))
+}
+
+/// The next bytes of a reader, as many as a chunk has unless it ends.
+fn chunk(from: &mut dyn Read) -> io::Result<Bytes> {
+    let mut bytes = Vec::with_capacity(CHUNK_BYTES);
+    from.take(CHUNK_BYTES as u64).read_to_end(&mut bytes)?;
+    Ok(bytes.into())
+}
+
+/// `tidemill put`.
+pub fn put(args: &PutArgs) -> Result<u8, Vec<Problem>> {
+    let mut from: Box<dyn Read> = if args.file.as_os_str() == "-" {
+        Box::new(io::stdin())
+    } else {
+        let opened = File::open(&args.file).and_then(|file| {
+            let is_folder = file.metadata()?.is_dir();
+            if is_folder { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(file) }
+        });
+        Box::new(opened.map_err(|error| vec![of_host(&args.file, &error).0])?)
+    };
+    let way = Way::into(&args.which)?;
+    let next = || chunk(&mut *from).map_err(|error| of_host(&args.file, &error));
+    Ok(code(way.write(&args.key, !args.new, next)))
+}
+
+/// `tidemill get`. A file of the host is there whole or not at all.
+pub fn get(args: &GetArgs) -> Result<u8, Vec<Problem>> {
+    let way = Way::into(&args.which)?;
+    if args.file.as_os_str() == "-" {
+        return Ok(code(way.read(&args.key, to_standard_output)));
+    }
+    let fails = |error: io::Error| of_host(&args.file, &error);
+    let fetched = || {
+        let is_plain = std::fs::symlink_metadata(&args.file).map_or(true, |there| there.is_file());
+        if !is_plain {
+            // A pipe or a device is written to, not replaced.
+            let mut to = File::options().write(true).open(&args.file).map_err(fails)?;
+            return way.read(&args.key, |bytes| to.write_all(bytes).map_err(fails));
+        }
+        let mut part = args.file.as_os_str().to_owned();
+        part.push(format!(".part-{}", std::process::id()));
+        let part = Path::new(&part);
+        let written = || {
+            let mut to = File::create_new(part).map_err(fails)?;
+            way.read(&args.key, |bytes| to.write_all(bytes).map_err(fails))?;
+            std::fs::rename(part, &args.file).map_err(fails)
+        };
+        written().inspect_err(|_| drop(std::fs::remove_file(part)))
+    };
+    Ok(code(fetched()))
+}
+
+fn to_standard_output(bytes: &Bytes) -> Result<(), Failed> {
+    io::stdout().write_all(bytes).map_err(|error| of_host(Path::new("standard output"), &error))
+}
+
+/// `tidemill cat`.
+pub fn cat(args: &KeysArgs) -> Result<u8, Vec<Problem>> {
+    let way = Way::into(&args.which)?;
+    Ok(way.each(&args.keys, |way, key| way.read(key, to_standard_output)))
+}
+
+/// `tidemill ls`.
+pub fn ls(args: &LsArgs) -> Result<u8, Vec<Problem>> {
+    let way = Way::into(&args.which)?;
+    let listed = || {
+        let found = way.find(&args.key)?;
+        let key = args.key.trim_matches('/');
+        if found.kind != Kind::Directory {
+            return print_entry(key, &found, args.long);
+        }
+        list(&way, key, "", found.file, args)
+    };
+    Ok(code(listed()))
+}
+
+/// Prints what is in a folder, by names; `shown` stands before each.
+fn list(way: &Way, key: &str, shown: &str, folder: FileId, args: &LsArgs) -> Result<(), Failed> {
+    let fails = |refusal| refused(key, &refusal);
+    let (mut entries, mut after) = (Vec::new(), 0);
+    loop {
+        let page = way.wait(way.vfs.list(folder, after, PAGE_ENTRIES)).map_err(fails)?;
+        let Some(last) = page.last() else { break };
+        after = last.cookie;
+        entries.extend(page);
+    }
+    entries.sort_by(|one, other| one.name.as_bytes().cmp(other.name.as_bytes()));
+    for entry in entries {
+        let name = format!("{shown}{}", String::from_utf8_lossy(entry.name.as_bytes()));
+        if args.long {
+            match way.wait(way.vfs.stat(entry.file)) {
+                // It went meanwhile.
+                Err(Refusal::NotFound(_)) => continue,
+                found => print_entry(&name, &found.map_err(fails)?, true)?,
+            }
+        } else {
+            print_line(&format!("{name}{}", if entry.kind == Kind::Directory { "/" } else { "" }))?;
+        }
+        if args.recursive && entry.kind == Kind::Directory {
+            list(way, key, &format!("{name}/"), entry.file, args)?;
+        }
+    }
+    Ok(())
+}
+
+fn print_entry(name: &str, found: &Attributes, long: bool) -> Result<(), Failed> {
+    let end = if found.kind == Kind::Directory { "/" } else { "" };
+    if !long {
+        return print_line(&format!("{name}{end}"));
+    }
+    let (kind, time) = (letter(found.kind), shown_time(found.modified));
+    print_line(&format!("{kind} {:04o} {:>12} {time} {name}{end}", found.mode, found.size))
+}
+
+/// Of times before 1970 nobody asks here.
+fn shown_time(at: Timestamp) -> String {
+    let millis = u64::try_from(at.secs).unwrap_or(0) * 1000 + u64::from(at.nanos / 1_000_000);
+    report::rfc3339_utc(millis)
+}
+
+fn letter(kind: Kind) -> char {
+    match kind {
+        Kind::File => '-',
+        Kind::Directory => 'd',
+        Kind::Symlink => 'l',
+        Kind::Fifo => 'p',
+        Kind::Socket => 's',
+        Kind::CharDevice(_) => 'c',
+        Kind::BlockDevice(_) => 'b',
+        _ => '?',
+    }
+}
+
+fn print_line(line: &str) -> Result<(), Failed> {
+    writeln!(io::stdout(), "{line}").map_err(|error| of_host(Path::new("standard output"), &error))
+}
+
+/// `tidemill cp`.
+pub fn cp(args: &CpArgs) -> Result<u8, Vec<Problem>> {
+    let way = Way::into(&args.which)?;
+    let copied = || {
+        let found = way.find(&args.from)?;
+        if found.kind != Kind::File {
+            return Err(Failed(Problem::new(format!("{} is no file", args.from)).hint("cp copies one file")));
+        }
+        let fails = |refusal| refused(&args.from, &refusal);
+        let handle = way.wait(way.vfs.open(found.file, OpenFlags::READ)).map_err(fails)?;
+        let mut at = 0;
+        way.write(&args.to, true, || {
+            let bytes = way.read_at(handle, at).map_err(fails)?;
+            at += bytes.len() as u64;
+            Ok(bytes)
+        })?;
+        way.wait(way.vfs.close(handle)).map_err(fails)
+    };
+    Ok(code(copied()))
+}
+
+/// `tidemill rm`.
+pub fn rm(args: &RmArgs) -> Result<u8, Vec<Problem>> {
+    let way = Way::into(&args.which)?;
+    Ok(way.each(&args.keys, |way, key| {
+        let fails = |refusal| refused(key, &refusal);
+        let found = way.find(key)?;
+        if found.kind == Kind::Directory && !args.recursive {
+            return Err(Failed(
+                Problem::new(format!("{key} is a folder")).hint("rm -r removes it with all that is in it"),
+            ));
+        }
+        way.wait(way.vfs.remove_tree(key.as_bytes())).map_err(fails)
+    }))
+}
+
+/// `tidemill stat`.
+pub fn stat(args: &StatArgs) -> Result<u8, Vec<Problem>> {
+    let way = Way::into(&args.which)?;
+    Ok(way.each(&args.keys, |way, key| {
+        let found = way.find(key)?;
+        let kind = match found.kind {
+            Kind::File => "file",
+            Kind::Directory => "folder",
+            Kind::Symlink => "link",
+            Kind::Fifo => "pipe",
+            Kind::Socket => "socket",
+            Kind::CharDevice(_) | Kind::BlockDevice(_) => "device",
+            _ => "other",
+        };
+        let (mode, modified) = (format!("{:04o}", found.mode), shown_time(found.modified));
+        if args.json {
+            let (uid, gid) = (found.owner.uid, found.owner.gid);
+            return print_line(
+                &json!({
+                    "key": key, "file": found.file.to_string(), "kind": kind, "size": found.size,
+                    "allocated": found.allocated, "mode": mode, "links": found.links, "uid": uid, "gid": gid,
+                    "modified": modified, "changed": shown_time(found.changed), "created": shown_time(found.created),
+                })
+                .to_string(),
+            );
+        }
+        let (size, held) = (found.size, ByteSize(found.allocated));
+        print_line(&format!("{key}: {kind}, {size} bytes, {held} in the pool, mode {mode}, {modified}"))
+    }))
+}
+
+/// `tidemill locate`.
+pub fn locate(args: &StatArgs) -> Result<u8, Vec<Problem>> {
+    let way = Way::into(&args.which)?;
+    Ok(way.each(&args.keys, |way, key| {
+        let found = way.find(key)?;
+        let located = way.wait(way.vfs.locate(found.file)).map_err(|refusal| refused(key, &refusal))?;
+        let shares = located.shares();
+        if args.json {
+            let shares: Vec<_> = shares.iter().map(|(node, bytes)| json!({"node": node, "bytes": bytes})).collect();
+            let ranges = located.bytes.iter().map(|(range, node)| json!([range.start, range.end, node]));
+            let ranges: Vec<_> = ranges.collect();
+            return print_line(
+                &json!({"key": key, "inode": located.inode, "nodes": shares, "ranges": ranges}).to_string(),
+            );
+        }
+        let nodes: Vec<String> =
+            shares.iter().map(|(node, bytes)| format!("{} on node {node}", ByteSize(*bytes))).collect();
+        let nodes = if nodes.is_empty() { "no bytes".to_owned() } else { nodes.join(", ") };
+        print_line(&format!("{key}: {nodes}; inode on node {}", located.inode))
+    }))
+}

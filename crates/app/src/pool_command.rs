@@ -1,0 +1,229 @@
+//! `tidemill pool` and `tidemill node`: pools of several nodes.
+
+use crate::args::{NodeArgs, PoolCommand, StartArgs, StatusArgs, WhichPool};
+use crate::{run_command, signals};
+use base::{ByteSize, Problem};
+use fuse::{MountError, RuntimeDir};
+use pool::{Ground, Memory, NodeEntry, Pick, Places, PoolFile, Present, State, Stopped, Wanted};
+use run::PoolSize;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The pool file of a user who names none, in the folder of what runs.
+const USUAL_FILE: &str = "pool";
+/// A node could not be ended, or some of the pool do not answer.
+const INCOMPLETE: u8 = 1;
+
+/// Starts, ends or shows a pool.
+pub fn pool(command: PoolCommand) -> Result<u8, Vec<Problem>> {
+    let done = match command {
+        PoolCommand::Start(args) => start(&args),
+        PoolCommand::Stop(which) => stop(&which),
+        PoolCommand::Status(args) => status(&args),
+    };
+    done.map_err(|problem| vec![problem])
+}
+
+/// The pool file that is meant.
+pub fn file(which: &WhichPool) -> Result<PathBuf, Problem> {
+    match &which.pool {
+        Some(path) => {
+            std::path::absolute(path).map_err(|error| Problem::new(format!("--pool {}: {error}", path.display())))
+        }
+        None => Ok(RuntimeDir::of_user().map_err(told)?.path().join(USUAL_FILE)),
+    }
+}
+
+fn told(error: MountError) -> Problem {
+    error.into()
+}
+
+fn start(args: &StartArgs) -> Result<u8, Problem> {
+    let path = file(&args.which)?;
+    let program =
+        std::env::current_exe().map_err(|error| Problem::new(format!("this program is not found: {error}")))?;
+    let wanted = Wanted {
+        places: places(args)?,
+        memory: Memory::typed(args.memory),
+        slots: args.slots,
+        port: args.port,
+        max_nodes: args.max_nodes,
+        partitions: args.partitions,
+        space_wait: run_command::space_wait()?,
+        program,
+    };
+    let started = pool::start(&path, &wanted)?;
+    if !args.quiet {
+        if started.replaced {
+            eprintln!("warning: the pool that {} told of does not run any more: its file is replaced", path.display());
+        }
+        let (nodes, memory) = (started.file.nodes.len(), started.file.nodes.iter().map(|node| node.memory).sum());
+        let (plural, memory) = (if nodes == 1 { "" } else { "s" }, ByteSize(memory));
+        eprintln!("a pool of {nodes} node{plural} with {memory} runs; its file is {}", path.display());
+    }
+    Ok(0)
+}
+
+/// Where nodes are to run.
+fn places(args: &StartArgs) -> Result<Places, Problem> {
+    if !args.hosts.is_empty() {
+        return Ok(Places::Ssh { hosts: args.hosts.clone(), ssh: args.ssh.clone() });
+    }
+    match (args.nodes, std::env::var("SLURM_JOB_NUM_NODES")) {
+        (Some(nodes), _) => Ok(Places::Here(nodes)),
+        (None, Err(_)) => Ok(Places::Here(1)),
+        (None, Ok(hosts)) => {
+            let wrong = |_| Problem::new(format!("SLURM_JOB_NUM_NODES={hosts}: not a number of hosts"));
+            Ok(Places::Slurm { hosts: hosts.parse().map_err(wrong)?, srun: "srun".to_owned() })
+        }
+    }
+}
+
+fn stop(which: &WhichPool) -> Result<u8, Problem> {
+    let path = file(which)?;
+    let stopped = pool::stop(&path)?;
+    // Folders of nodes that died.
+    RuntimeDir::of_user().and_then(|runtime| runtime.sweep()).map_err(told)?;
+    let mut code = 0;
+    for (node, how) in &stopped {
+        let (id, host, pid) = (node.id, &node.host, node.pid());
+        match how {
+            Stopped::Ended => {}
+            Stopped::Gone => eprintln!("node {id} at {host} was not there any more"),
+            Stopped::Killed => eprintln!("node {id} at {host} did not answer: its process {pid} was ended"),
+            Stopped::Unknown(why) => {
+                code = INCOMPLETE;
+                eprintln!("error: node {id} at {host} does not answer: {why}");
+                eprintln!("  hint: if that host runs, look there for process {pid}; {} was kept", path.display());
+            }
+        }
+    }
+    Ok(code)
+}
+
+fn status(args: &StatusArgs) -> Result<u8, Problem> {
+    let path = file(&args.which)?;
+    let file = PoolFile::read(&path)?;
+    let present = pool::roll(&path, &file)?;
+    let mut out = std::io::stdout().lock();
+    let printed = if args.json {
+        writeln!(out, "{}", as_json(&path, &file, &present))
+    } else {
+        present.iter().try_for_each(|node| writeln!(out, "{}", as_line(node)))
+    };
+    printed.map_err(|error| Problem::new(format!("standard output: {error}")))?;
+    let all_up = present.iter().all(|node| matches!(node.state, State::Up(_)));
+    Ok(if all_up { 0 } else { INCOMPLETE })
+}
+
+fn as_line(node: &Present) -> String {
+    let NodeEntry { id, host, addresses, slots, memory, .. } = &node.entry;
+    let address = addresses.last().map(ToString::to_string).unwrap_or_default();
+    match &node.state {
+        State::Up(up) => {
+            let (used, memory, files) = (ByteSize(up.usage.used), ByteSize(*memory), up.usage.files);
+            format!("node {id} at {host}, {address}: {used} of {memory} used, {files} files, {slots} slots")
+        }
+        State::Down(why) => format!("node {id} at {host}, {address}: does not answer: {why}"),
+    }
+}
+
+fn as_json(path: &Path, file: &PoolFile, present: &[Present]) -> Value {
+    let nodes: Vec<Value> = present.iter().map(node_as_json).collect();
+    let started = report::rfc3339_utc(file.started * 1000);
+    json!({
+        "pool": path, "started": started, "partitions": file.partitions, "max_nodes": file.max_nodes, "nodes": nodes,
+    })
+}
+
+fn node_as_json(node: &Present) -> Value {
+    let entry = &node.entry;
+    let addresses: Vec<String> = entry.addresses.iter().map(ToString::to_string).collect();
+    let mut shown = json!({
+        "id": entry.id, "host": entry.host, "pid": entry.pid(), "addresses": addresses, "memory": entry.memory,
+        "slots": entry.slots, "log": entry.log,
+    });
+    let more = match &node.state {
+        State::Up(up) => json!({
+            "state": "up", "used": up.usage.used, "files": up.usage.files, "waiting": up.usage.waiting,
+            "partitions": up.partitions,
+        }),
+        State::Down(why) => json!({ "state": "down", "why": why }),
+    };
+    if let (Some(shown), Value::Object(more)) = (shown.as_object_mut(), more) {
+        shown.extend(more);
+    }
+    shown
+}
+
+/// Takes the seat in a pool that the starter at the other end of standard input and output has, and serves until it is asked to end.
+pub fn node(args: &NodeArgs) -> Result<u8, Vec<Problem>> {
+    let done = if args.detach { detach(args) } else { attend(args) };
+    done.map_err(|problem| vec![problem])
+}
+
+fn attend(args: &NodeArgs) -> Result<u8, Problem> {
+    let cannot = |error| Problem::new(format!("cannot start: {error}"));
+    // The terminal or connection of the starter may go: a node stays.
+    let _ = rustix::process::setsid();
+    let seat = match args.id {
+        Some(id) => Pick::Id(id),
+        None => Pick::Place(rank()?),
+    };
+    let runtime = RuntimeDir::of_user().map_err(told)?;
+    for (path, why) in runtime.sweep().map_err(told)?.kept {
+        tracing::warn!("{} is left of a dead pool and could not be removed: {why}", path.display());
+    }
+    let mut claim = runtime.claim(&format!("node-{}", std::process::id())).map_err(told)?;
+    let log = runtime.path().join(format!("{}.log", claim.name()));
+    let folder = runtime.path().join(claim.name()).join("door");
+    claim.also_removes(&folder).map_err(told)?;
+    std::fs::create_dir(&folder).map_err(cannot)?;
+    let memory = |asked, nodes| {
+        let PoolSize { size, lowered } = run::Limits::read().shared_by(nodes).pool(asked)?;
+        if let Some(line) = lowered {
+            tracing::warn!("{line}");
+        }
+        Ok(size)
+    };
+    let ground = Ground { folder: &folder, log: &log, memory: &memory };
+    let member = pool::attend(seat, &ground, std::io::stdin().lock(), std::io::stdout().lock())?;
+    let (first, undo) = (member.ender(), claim.undo());
+    let received = signals::watch(first, move || undo.act()).map_err(cannot)?;
+    member.wait();
+    drop(claim);
+    std::fs::remove_file(&log).map_err(|error| Problem::new(format!("{}: {error}", log.display())))?;
+    Ok(received.exit_code().unwrap_or(0))
+}
+
+/// Which task of its Slurm step this is.
+fn rank() -> Result<usize, Problem> {
+    let text = std::env::var("SLURM_PROCID").unwrap_or_default();
+    let no_rank = |_| Problem::new(format!("SLURM_PROCID={text}: no rank")).hint("--slurm is for what `srun` starts");
+    text.parse().map_err(no_rank)
+}
+
+/// Starts the node as a process of its own and passes on what it says until it has let go of its starter: whoever waits for this process
+/// (`sshd`) may go then.
+fn detach(args: &NodeArgs) -> Result<u8, Problem> {
+    let cannot = |error| Problem::new(format!("the node cannot be started: {error}"));
+    let mut command = Command::new(std::env::current_exe().map_err(cannot)?);
+    command.arg("node").arg("--pool").arg(&args.pool);
+    match args.id {
+        Some(id) => command.args(["--id", &id.to_string()]),
+        None => command.arg("--slurm"),
+    };
+    let mut child = command.stdout(Stdio::piped()).spawn().map_err(cannot)?;
+    let mut lines = BufReader::new(child.stdout.take().expect("it is piped"));
+    let (mut line, mut out) = (Vec::new(), std::io::stdout().lock());
+    while lines.read_until(b'\n', &mut line).map_err(cannot)? > 0 {
+        // Its starter may have gone; then it ends too.
+        let _ = out.write_all(&line).and_then(|()| out.flush());
+        line.clear();
+    }
+    // It has closed its output: it stays, or it has ended with a reason on standard error.
+    let ended = child.try_wait().map_err(cannot)?;
+    Ok(ended.and_then(|status| status.code()).and_then(|code| u8::try_from(code).ok()).unwrap_or(0))
+}

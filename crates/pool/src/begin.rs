@@ -1,0 +1,103 @@
+//! The right to start a pool at a file: one starter at a time, and none while a pool is there.
+
+use base::Problem;
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+/// The right to start a pool at a file. Without [`Begun::done`] the file goes with it.
+#[derive(Debug)]
+pub struct Begun {
+    path: PathBuf,
+    /// Locked as long as the start goes on. The pool's file takes its name afterwards.
+    lock: File,
+    done: bool,
+}
+
+impl Begun {
+    /// Takes the name. `stands` is asked whether the pool is there that a file of this name tells of.
+    pub fn take(path: &Path, stands: impl Fn(&Path) -> Result<(), Problem>) -> Result<Self, Problem> {
+        let failed = |error: &io::Error| {
+            Problem::new(format!("the pool file {} cannot be made: {error}", path.display()))
+                .hint("--pool FILE or TIDEMILL_POOL names another")
+        };
+        loop {
+            let lock = open(path).map_err(|error| failed(&error))?;
+            match lock.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    return Err(Problem::new(format!("a pool is just being started at {}", path.display()))
+                        .hint("wait for that start, or choose another file with --pool"));
+                }
+                Err(TryLockError::Error(error)) => return Err(failed(&error)),
+            }
+            // Another may have put its pool there between the two.
+            if !is_named(&lock, path) {
+                continue;
+            }
+            if lock.metadata().is_ok_and(|file| file.len() > 0) {
+                stands(path)?;
+                // Of a pool that is no more: this name is ours now, empty again.
+                lock.set_len(0).map_err(|error| failed(&error))?;
+            }
+            return Ok(Self { path: path.to_owned(), lock, done: false });
+        }
+    }
+
+    /// The pool's own file stands there now.
+    pub fn done(mut self) {
+        self.done = true;
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        if !self.done && is_named(&self.lock, &self.path) {
+            fs::remove_file(&self.path).ok();
+        }
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+/// Whether the file has this name still.
+fn is_named(file: &File, path: &Path) -> bool {
+    let identity = |meta: fs::Metadata| (meta.dev(), meta.ino());
+    let (file, named) = (file.metadata().map(identity).ok(), fs::symlink_metadata(path).map(identity).ok());
+    file.is_some() && file == named
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_starter_at_a_time_and_a_start_that_failed_leaves_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pool");
+        let begun = Begun::take(&path, |_| panic!("there is no pool")).unwrap();
+        let second = Begun::take(&path, |_| Ok(())).unwrap_err();
+        assert!(second.to_string().contains("just being started"), "{second}");
+        drop(begun);
+        assert!(!path.exists());
+        Begun::take(&path, |_| Ok(())).unwrap().done();
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn a_pool_that_is_there_keeps_its_name_and_one_that_is_no_more_does_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pool");
+        fs::write(&path, "a pool").unwrap();
+        let refused = Begun::take(&path, |_| Err(Problem::new("it runs".to_owned()))).unwrap_err();
+        assert!(refused.to_string().contains("it runs"));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "a pool");
+        drop(Begun::take(&path, |_| Ok(())).unwrap());
+        assert!(!path.exists());
+    }
+}

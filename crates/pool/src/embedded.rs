@@ -1,0 +1,24 @@
+//! Nodes made of memory of this process.
+
+use arena::Arena;
+use base::{ByteSize, Problem};
+use client::Client;
+use node::Settings;
+use std::{sync::Arc, time::Duration};
+use vfs::Vfs;
+
+/// A node in this process that holds a whole pool, and files over it.
+pub fn embedded(memory: ByteSize, space_wait: Duration) -> Result<Vfs, Problem> {
+    let settings = Settings { space_wait, ..Settings::new(memory) };
+    let engine = engine(&settings)?;
+    Ok(Vfs::new(Client::embedded(node::embedded(settings, engine))))
+}
+
+/// The engine that settings ask for.
+pub fn engine(settings: &Settings) -> Result<Arc<Arena>, Problem> {
+    let memory = settings.memory;
+    let options = arena::Options { stripe_bytes: settings.stripe_bytes, ..arena::Options::of_capacity(memory.0) };
+    Arena::new(options).map(Arc::new).map_err(|error| {
+        Problem::new(format!("no memory for a pool of {memory}: {error}")).hint("give less with --memory")
+    })
+}

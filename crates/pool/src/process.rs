@@ -1,0 +1,99 @@
+//! Processes of nodes, told apart from later ones with the same number.
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
+};
+use serde::{Deserialize, Serialize};
+use std::{fs, io, os::fd::OwnedFd, time::Duration};
+
+/// A process of a host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// When it began: clock ticks after the boot.
+    pub began: u64,
+    /// Which boot of which machine: nobody else's processes have these numbers.
+    pub boot: String,
+}
+
+impl Process {
+    /// This one.
+    pub fn this() -> io::Result<Self> {
+        let pid = std::process::id();
+        Ok(Self { pid, began: began(pid)?, boot: boot()? })
+    }
+
+    /// A hold on it, if it is of this machine and lives, as far as this process can see.
+    pub fn find(&self) -> Option<Held> {
+        if boot().ok()? != self.boot {
+            return None;
+        }
+        let pid = Pid::from_raw(i32::try_from(self.pid).ok()?)?;
+        let held = Held(pidfd_open(pid, PidfdFlags::empty()).ok()?);
+        // Only now is it sure that the number is not given to another.
+        (began(self.pid).ok()? == self.began && !held.wait(Duration::ZERO)).then_some(held)
+    }
+
+    /// Whether it would be of this machine.
+    pub fn is_of_this_machine(&self) -> bool {
+        boot().is_ok_and(|boot| boot == self.boot)
+    }
+}
+
+/// A process that nobody else can become.
+#[derive(Debug)]
+pub struct Held(OwnedFd);
+
+impl Held {
+    /// Waits until it has ended. False when it has not by then.
+    pub fn wait(&self, most: Duration) -> bool {
+        let timeout = Timespec::try_from(most).ok();
+        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
+        poll(&mut fds, timeout.as_ref()).is_ok_and(|ready| ready > 0)
+    }
+
+    /// Asks it to end.
+    pub fn terminate(&self) {
+        let _ = pidfd_send_signal(&self.0, Signal::TERM);
+    }
+
+    /// Ends it.
+    pub fn kill(&self) {
+        let _ = pidfd_send_signal(&self.0, Signal::KILL);
+    }
+}
+
+/// Field 22 of the process's `stat`, counted behind its name.
+fn began(pid: u32) -> io::Result<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let behind = stat.rsplit_once(") ").map_or("", |(_, behind)| behind);
+    let field = behind.split(' ').nth(19).and_then(|field| field.parse().ok());
+    field.ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat has no field 22")))
+}
+
+/// Of the machine.
+fn boot() -> io::Result<String> {
+    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_process_is_found_while_it_lives_and_no_other_of_its_number() {
+        let mut child = Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let process = Process { pid: child.id(), began: began(child.id()).unwrap(), boot: boot().unwrap() };
+        let held = process.find().unwrap();
+        assert!(!held.wait(Duration::ZERO));
+        assert!(Process { began: process.began + 1, ..process.clone() }.find().is_none(), "another of its number");
+        assert!(Process { boot: "x".into(), ..process.clone() }.find().is_none(), "of another machine");
+        held.kill();
+        assert!(held.wait(Duration::from_secs(10)));
+        child.wait().unwrap();
+        assert!(process.find().is_none());
+    }
+}

@@ -1,0 +1,86 @@
+//! The roll: who of a pool answers, and how full they are.
+
+use crate::{NodeEntry, PoolFile, connect::remote};
+use base::Problem;
+use client::Connection;
+use link::Remote;
+use placement::{Epoch, NodeId, PartitionId};
+use std::{path::Path, time::Duration};
+use tokio::{runtime::Builder, task::JoinSet, time::timeout};
+use wire::{Answer, Body, Failure, Request, Session, Usage, handshake::Token};
+
+/// Who has not answered by then is not there.
+const ANSWER_WAIT: Duration = Duration::from_secs(3);
+
+/// A node of the file, and what it says now.
+#[derive(Clone, Debug)]
+pub struct Present {
+    /// As in the file.
+    pub entry: NodeEntry,
+    /// Now.
+    pub state: State,
+}
+
+/// What a node says.
+#[derive(Clone, Debug)]
+pub enum State {
+    /// It answers.
+    Up(Up),
+    /// It does not, or refuses us.
+    Down(String),
+}
+
+/// A node that answers.
+#[derive(Clone, Debug)]
+pub struct Up {
+    /// How full it is.
+    pub usage: Usage,
+    /// How many partitions it holds.
+    pub partitions: usize,
+}
+
+/// Asks all nodes at once.
+pub fn roll(path: &Path, file: &PoolFile) -> Result<Vec<Present>, Problem> {
+    let token = file.token(path)?;
+    let no_runtime = |error| Problem::new(format!("no thread for asking nodes: {error}"));
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(no_runtime)?;
+    let mut present = runtime.block_on(async {
+        let mut asked = JoinSet::new();
+        for entry in file.nodes.clone() {
+            let token = token.clone();
+            asked.spawn(async move {
+                let state = state(&entry, &token).await;
+                Present { entry, state }
+            });
+        }
+        asked.join_all().await
+    });
+    present.sort_by_key(|node| node.entry.id);
+    Ok(present)
+}
+
+async fn state(entry: &NodeEntry, token: &Token) -> State {
+    let Some(remote) = remote(entry, token) else { return State::Down("the file has no address of it".into()) };
+    match timeout(ANSWER_WAIT, ask(&remote, NodeId(entry.id))).await {
+        Ok(Ok(up)) => State::Up(up),
+        Ok(Err(failure)) => State::Down(failure.to_string()),
+        Err(_) => State::Down(format!("it did not answer within {} s", ANSWER_WAIT.as_secs())),
+    }
+}
+
+async fn ask(remote: &Remote, id: NodeId) -> Result<Up, Failure> {
+    let of = |epoch, session, body| Request { epoch, session, hurried: false, partition: PartitionId(0), body };
+    let unexpected = |answer: &Answer| Failure::Lost(format!("an answer that does not belong here: {answer:?}"));
+    let welcome = match remote.call(of(Epoch::FIRST, Session::NONE, Body::Hello)).await? {
+        Answer::Welcome(welcome) if welcome.node == id => welcome,
+        Answer::Welcome(other) => return Err(Failure::Lost(format!("node {} answers in its place", other.node))),
+        other => return Err(unexpected(&other)),
+    };
+    let map = &welcome.map;
+    let last = u16::try_from(map.partitions() - 1).unwrap_or(u16::MAX);
+    let partitions = (0..=last).filter(|partition| map.node(PartitionId(*partition)) == Some(id)).count();
+    match remote.call(of(map.epoch(), welcome.session, Body::Usage)).await? {
+        Answer::Usage(usage) => Ok(Up { usage, partitions }),
+        other => Err(unexpected(&other)),
+    }
+}

@@ -1,0 +1,212 @@
+//! Starting a pool: all its nodes, or none.
+
+use crate::{
+    begin::Begun,
+    file::{NodeEntry, PoolFile},
+    launch::{Call, Launched, Places},
+    order::{Memory, Order, Said, Seat, Told, VERSION, map_of},
+    roll::{State, roll},
+};
+use base::Problem;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+    path::{Path, PathBuf},
+    time::{Duration, Instant, SystemTime},
+};
+
+/// A node that has not listened by then is given up: starting a process takes milliseconds, SSH to a slow host seconds, `srun` may
+/// have to wait for a host to come up.
+const START_WAIT: Duration = Duration::from_mins(1);
+/// What a token has, bytes.
+const TOKEN_BYTES: usize = 32;
+
+/// What pool is wanted.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// Where.
+    pub places: Places,
+    /// Of each node.
+    pub memory: Memory,
+    /// Of each node; by default its processors.
+    pub slots: Option<u32>,
+    /// The first node's port; the next on a host takes the next. Any that are free if none is given.
+    pub port: Option<u16>,
+    /// So many nodes may the pool ever have; by default four times those of its start.
+    pub max_nodes: Option<u32>,
+    /// For its life: a power of two.
+    pub partitions: u32,
+    /// How long requests wait for space.
+    pub space_wait: Duration,
+    /// The program that becomes a node.
+    pub program: PathBuf,
+}
+
+/// A pool that has started.
+#[derive(Debug)]
+pub struct Started {
+    /// What its file says.
+    pub file: PoolFile,
+    /// A file of a pool that is no more was replaced.
+    pub replaced: bool,
+}
+
+/// Starts a pool at a pool file. If anything fails, nothing is left of it.
+pub fn start(path: &Path, wanted: &Wanted) -> Result<Started, Problem> {
+    let max_nodes = check(wanted)?;
+    let replaced = std::cell::Cell::new(false);
+    let begun = Begun::take(path, |path| {
+        replaced.set(true);
+        stands(path)
+    })?;
+    let order = Order {
+        version: VERSION.to_owned(),
+        token: token()?,
+        partitions: wanted.partitions,
+        space_wait: wanted.space_wait,
+        seats: seats(wanted)?,
+    };
+    let call = Call { program: wanted.program.clone(), file: path.to_owned() };
+    let mut launched = Launched::begin(&wanted.places, &call)?;
+    let until = Instant::now() + START_WAIT;
+    launched.tell(&order);
+    let nodes = gather(&mut launched, &order, until)?;
+    map_of(&nodes, wanted.partitions)?;
+    launched.tell(&Told::Deal(nodes.clone()));
+    all_ready(&mut launched, &order, until)?;
+    let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let file = PoolFile::new(started, order.token, wanted.partitions, max_nodes, nodes);
+    file.write(path)
+        .map_err(|error| Problem::new(format!("the pool file {} cannot be written: {error}", path.display())))?;
+    begun.done();
+    launched.tell(&Told::Keep);
+    launched.let_go(until);
+    Ok(Started { file, replaced: replaced.get() })
+}
+
+/// What cannot be is refused before anything starts. How many nodes the pool may have.
+fn check(wanted: &Wanted) -> Result<u32, Problem> {
+    let nodes = wanted.places.count();
+    if nodes == 0 {
+        return Err(Problem::new("a pool has nodes".to_owned()).hint("--nodes N with N from 1, or --hosts a,b,c"));
+    }
+    if nodes > wanted.partitions {
+        return Err(too_many(nodes, wanted.partitions));
+    }
+    let max_nodes = wanted.max_nodes.unwrap_or_else(|| nodes.saturating_mul(4).min(wanted.partitions));
+    if max_nodes < nodes {
+        return Err(Problem::new(format!("--max-nodes {max_nodes} is less than the {nodes} nodes of the start")));
+    }
+    if max_nodes > wanted.partitions {
+        return Err(too_many(max_nodes, wanted.partitions));
+    }
+    if wanted.memory == Memory::Bytes(0) {
+        return Err(
+            Problem::new("a pool whose nodes have no memory holds nothing".to_owned()).hint("give them --memory")
+        );
+    }
+    Ok(max_nodes)
+}
+
+fn too_many(nodes: u32, partitions: u32) -> Problem {
+    Problem::new(format!("a pool of {partitions} partitions cannot have {nodes} nodes: each holds at least one"))
+        .hint("fewer nodes, or more --partitions")
+}
+
+fn seats(wanted: &Wanted) -> Result<Vec<Seat>, Problem> {
+    let mut taken: BTreeMap<Option<String>, u16> = BTreeMap::new();
+    let seat = |place: usize| {
+        let (host, nodes_here) = wanted.places.host(place);
+        let next = taken.entry(host.clone()).or_default();
+        let port = match wanted.port {
+            None => 0,
+            Some(first) => first.checked_add(*next).ok_or_else(|| {
+                Problem::new(format!("--port {first}: there is no port for node {}", place + 1)).hint("begin lower")
+            })?,
+        };
+        *next += 1;
+        let id = u32::try_from(place + 1).expect("there are fewer nodes");
+        Ok(Seat { id, nodes_here, host, port, memory: wanted.memory, slots: wanted.slots })
+    };
+    (0..wanted.places.count() as usize).map(seat).collect()
+}
+
+/// All who are here.
+fn gather(launched: &mut Launched, order: &Order, until: Instant) -> Result<Vec<NodeEntry>, Problem> {
+    let mut here: BTreeMap<u32, NodeEntry> = BTreeMap::new();
+    while here.len() < order.seats.len() {
+        match launched.hear(until)? {
+            Some(Said::Here(entry)) => drop(here.insert(entry.id, entry)),
+            Some(_) => {}
+            None => return Err(silent(order, |id| here.contains_key(&id))),
+        }
+    }
+    Ok(here.into_values().collect())
+}
+
+/// Waits until all serve.
+fn all_ready(launched: &mut Launched, order: &Order, until: Instant) -> Result<(), Problem> {
+    let mut ready = BTreeSet::new();
+    while ready.len() < order.seats.len() {
+        match launched.hear(until)? {
+            Some(Said::Ready(id)) => drop(ready.insert(id)),
+            Some(_) => {}
+            None => return Err(silent(order, |id| ready.contains(&id))),
+        }
+    }
+    Ok(())
+}
+
+/// Who did not say what was waited for.
+fn silent(order: &Order, has: impl Fn(u32) -> bool) -> Problem {
+    let silent: Vec<String> = order.seats.iter().filter(|seat| !has(seat.id)).map(named).collect();
+    let (who, seconds) = (silent.join(", "), START_WAIT.as_secs());
+    Problem::new(format!("{who} did not answer within {seconds} s")).hint("nothing was left running")
+}
+
+fn named(seat: &Seat) -> String {
+    match &seat.host {
+        Some(host) => format!("node {} at {host}", seat.id),
+        None => format!("node {}", seat.id),
+    }
+}
+
+/// Refused if the pool is there that the file tells of, or something else is.
+fn stands(path: &Path) -> Result<(), Problem> {
+    let file = PoolFile::read(path)?;
+    let present = roll(path, &file)?;
+    let up: Vec<u32> =
+        present.iter().filter(|node| matches!(node.state, State::Up(_))).map(|node| node.entry.id).collect();
+    let alive = present.iter().find(|node| node.entry.process.find().is_some());
+    match (up.first(), alive) {
+        (None, None) => Ok(()),
+        (None, Some(node)) => Err(Problem::new(format!(
+            "node {} of the pool at {} runs (process {}) and does not answer",
+            node.entry.id,
+            path.display(),
+            node.entry.pid()
+        ))
+        .hint("`tidemill pool stop` ends it")),
+        (Some(_), _) => Err(Problem::new(format!(
+            "a pool runs at {}: {} of its {} nodes answer",
+            path.display(),
+            up.len(),
+            present.len()
+        ))
+        .hint("use it, end it with `tidemill pool stop`, or start another with --pool FILE")),
+    }
+}
+
+/// From the system's random source, as text.
+fn token() -> Result<String, Problem> {
+    let mut bytes = [0; TOKEN_BYTES];
+    let got = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty());
+    if got != Ok(TOKEN_BYTES) {
+        return Err(Problem::new("the system gives no random bytes for a token".to_owned()));
+    }
+    let mut text = String::new();
+    for byte in bytes {
+        write!(text, "{byte:02x}").expect("a string takes all");
+    }
+    Ok(text)
+}

@@ -1,0 +1,388 @@
+"""Pools of several nodes: started, used from the command line and through mounts, ended; and what goes wrong on the way.
+
+Nodes run on this machine. SSH and Slurm are stand-ins here: scripts that start what they are told, as `ssh` and `srun` do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from conftest import why_no_mount
+from example_runs import ROOT
+
+SECONDS_MAX = 60
+
+SSH = """#!/bin/sh
+# ssh [-o OPTION] HOST COMMAND: the other host is this one. Those called "dead" do not answer.
+[ "$3" = dead ] && { echo "ssh: connect to host dead port 22: Connection refused" >&2; exit 255; }
+[ "$3" = chatty ] && echo "Welcome to this host"
+exec sh -c "$4"
+"""
+
+SRUN = """#!/usr/bin/env python3
+# srun --nodes=N ...: N tasks, each with its rank; what comes in goes to all of them.
+import os, subprocess, sys, threading
+count = int(sys.argv[1].removeprefix("--nodes="))
+first = next(at for at, word in enumerate(sys.argv[1:], 1) if not word.startswith("--"))
+tasks = [subprocess.Popen(sys.argv[first:], env=os.environ | {"SLURM_PROCID": str(rank)}, stdin=subprocess.PIPE) for rank in range(count)]
+def pass_on():
+    for line in sys.stdin.buffer:
+        for task in tasks:
+            task.stdin.write(line)
+            task.stdin.flush()
+    for task in tasks:
+        task.stdin.close()
+threading.Thread(target=pass_on, daemon=True).start()
+sys.exit(max(task.wait() for task in tasks))
+"""
+
+
+class Home:
+    """A user's folder of what runs, and commands in it."""
+
+    def __init__(self, binary: Path, folder: Path) -> None:
+        self.binary = binary
+        self.folder = folder
+        self.runtime = folder / "run"
+        self.runtime.mkdir(mode=0o700)
+        self.environment = {name: value for name, value in os.environ.items() if not name.startswith(("TIDEMILL_", "SLURM_"))}
+        self.environment["XDG_RUNTIME_DIR"] = str(self.runtime)
+
+    def run(self, *words: str | Path, stdin: bytes = b"", **more: str) -> subprocess.CompletedProcess[bytes]:
+        """A command, to its end."""
+        command = [str(self.binary), *map(str, words)]
+        environment = self.environment | more
+        return subprocess.run(command, env=environment, cwd=self.folder, input=stdin, capture_output=True, timeout=SECONDS_MAX, check=False)
+
+    def ok(self, *words: str | Path, stdin: bytes = b"", **more: str) -> str:
+        """What a command prints, which must go well."""
+        done = self.run(*words, stdin=stdin, **more)
+        assert done.returncode == 0, f"{words}: {done.stderr.decode()}"
+        return done.stdout.decode()
+
+    def fails(self, *words: str | Path, code: int = 2, **more: str) -> str:
+        """What a command says that must fail."""
+        done = self.run(*words, **more)
+        assert done.returncode == code, f"{words}: {done.returncode}: {done.stderr.decode()}"
+        return done.stderr.decode()
+
+    def status(self) -> list[dict[str, object]]:
+        """The nodes, as `pool status --json` lists them, whoever answers."""
+        return json.loads(self.run("pool", "status", "--json").stdout)["nodes"]
+
+    def pids(self) -> list[int]:
+        """Of the nodes that the pool file names."""
+        return [node["pid"] for node in json.loads((self.runtime / "tidemill/pool").read_text())["nodes"]]
+
+    def node_processes(self) -> list[int]:
+        """Nodes whose pool file is in this home, found by their command lines."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            with suppress(OSError):
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+                if b"node" in words and any(word.startswith(os.fsencode(self.folder)) for word in words):
+                    found.append(int(entry.name))
+        return found
+
+    def left(self) -> list[str]:
+        """What is left in the folder of what runs."""
+        folder = self.runtime / "tidemill"
+        return sorted(path.name for path in folder.iterdir() if path.name != ".lock") if folder.exists() else []
+
+    def is_clean(self) -> bool:
+        """Whether no pool has left anything."""
+        return not self.node_processes() and not self.left()
+
+
+def wait_for(what: Callable[[], bool], said: str) -> None:
+    """Waits until it is so."""
+    end = time.monotonic() + SECONDS_MAX
+    while not what():
+        assert time.monotonic() < end, said
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def home(binary: Path, tmp_path: Path) -> Iterator[Home]:
+    """A home whose nodes are ended with the test."""
+    home = Home(binary, tmp_path)
+    yield home
+    for pid in home.node_processes():
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+@contextmanager
+def mounted(home: Home, *flags: str | Path) -> Iterator[Path]:
+    """A mount of the pool."""
+    folder = home.folder / f"mount{len(list(home.folder.glob('mount*')))}"
+    folder.mkdir()
+    process = subprocess.Popen([home.binary, "mount", *flags, folder], env=home.environment, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        assert "is mounted at" in process.stderr.readline()
+        yield folder
+    finally:
+        home.ok("umount", folder)
+        assert process.wait(SECONDS_MAX) == 0
+
+
+def script(home: Home, name: str, text: str) -> Path:
+    """A program of the home."""
+    path = home.folder / "bin" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def test_the_pool_of_the_readme_runs_as_it_stands_there(home: Home) -> None:
+    block = re.search(r"\*\*A pool of several nodes\.\*\*.*?```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert block
+    shutil.copy(ROOT / "README.md", home.folder)
+    environment = home.environment | {"PATH": f"{home.binary.parent}:{os.environ['PATH']}"}
+    command = ["bash", "-e", "-c", block[1]]
+    done = subprocess.run(command, env=environment, cwd=home.folder, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "# Tidemill" in done.stdout
+    assert len(block[1].strip().splitlines()) <= 5
+    assert home.is_clean()
+
+
+@pytest.mark.parametrize("nodes", [1, 4, 8])
+def test_a_pool_starts_answers_and_leaves_nothing(home: Home, nodes: int) -> None:
+    home.ok("pool", "start", "--nodes", str(nodes), "--memory", "64MiB", "--slots", "0")
+    status = home.status()
+    assert [node["id"] for node in status] == list(range(1, nodes + 1))
+    assert {node["state"] for node in status} == {"up"}
+    assert {(node["memory"], node["slots"]) for node in status} == {(64 << 20, 0)}
+    assert sum(int(str(node["partitions"])) for node in status) == 4096
+    home.ok("pool", "stop")
+    assert home.is_clean()
+    assert "there is no pool file" in home.fails("pool", "status")
+
+
+@pytest.mark.parametrize("size", [0, 1, 4096, 4097, 5_000_000, 40_000_000])
+def test_what_is_put_is_got(home: Home, size: int) -> None:
+    home.ok("pool", "start", "--nodes", "4", "--memory", "64MiB")
+    data = random.Random(size).randbytes(size)
+    (home.folder / "file").write_bytes(data)
+    home.ok("put", "a/b/c", "file")
+    home.ok("get", "a/b/c", "back")
+    assert (home.folder / "back").read_bytes() == data
+    assert home.run("cat", "a/b/c").stdout == data
+    home.ok("cp", "a/b/c", "copies/1")
+    assert home.run("get", "copies/1", "-").stdout == data
+    home.ok("put", "a/b/c", "-", stdin=b"shorter")
+    assert home.ok("cat", "a/b/c", "a/b/c") == "shorter" * 2
+    assert home.ok("ls", "-r") == "a/\na/b/\na/b/c\ncopies/\ncopies/1\n"
+    assert json.loads(home.ok("stat", "--json", "copies/1"))["size"] == size
+    located = json.loads(home.ok("locate", "--json", "copies/1"))
+    assert sum(share["bytes"] for share in located["nodes"]) == size
+    home.ok("rm", "-r", "a", "copies")
+    assert home.ok("ls") == ""
+    assert {node["used"] for node in home.status()[1:]} == {0}, "all memory has come back"
+    home.ok("pool", "stop")
+
+
+def test_the_command_line_says_what_was_wrong_with_which_key(home: Home) -> None:
+    home.ok("pool", "start", "--memory", "64MiB")
+    home.ok("put", "a/b", "-", stdin=b"x")
+    assert "a/x: there is no such file or folder" in home.fails("get", "a/x", "-", code=1)
+    assert "a/b: there is something of that name already" in home.fails("put", "--new", "a/b", "-", code=1)
+    assert "a is a folder" in home.fails("cat", "a", code=1)
+    assert "rm -r" in home.fails("rm", "a", code=1)
+    assert "a part of it is no folder" in home.fails("put", "a/b/c", "-", code=1)
+    assert "no last name" in home.fails("put", "a/..", "-", code=1)
+    assert "too long" in home.fails("put", "n" * 256, "-", code=1)
+    assert "No such file" in home.fails("put", "a/c", "missing")
+    assert home.ok("ls", "a") == "b\n", "nothing came of all that"
+    home.ok("pool", "stop")
+
+
+def test_a_second_pool_at_the_same_file_is_refused_and_the_first_goes_on(home: Home) -> None:
+    home.ok("pool", "start", "--memory", "64MiB")
+    home.ok("put", "k", "-", stdin=b"kept")
+    assert "1 of its 1 nodes answer" in home.fails("pool", "start", "--nodes", "2")
+    assert home.ok("cat", "k") == "kept"
+    home.ok("pool", "start", "--memory", "64MiB", "--pool", "other")
+    assert home.ok("ls", "--pool", "other") == ""
+    home.ok("pool", "stop", "--pool", "other")
+    home.ok("pool", "stop")
+    assert home.is_clean()
+
+
+def test_the_file_of_a_pool_that_is_no_more_is_replaced_and_other_files_are_not(home: Home) -> None:
+    home.ok("pool", "start", "--nodes", "2", "--memory", "64MiB")
+    for pid in home.pids():
+        os.kill(pid, signal.SIGKILL)
+    assert "does not let us in" in home.fails("ls")
+    done = home.run("pool", "start", "--memory", "64MiB")
+    assert done.returncode == 0
+    assert "does not run any more" in done.stderr.decode()
+    home.ok("pool", "stop")
+    assert not home.node_processes()
+    foreign = home.folder / "notes.txt"
+    foreign.write_text("mine")
+    assert "no pool file" in home.fails("pool", "start", "--pool", foreign)
+    assert foreign.read_text() == "mine"
+
+
+def test_a_node_that_died_is_named_and_the_others_go_on(home: Home) -> None:
+    home.ok("pool", "start", "--nodes", "4", "--memory", "64MiB")
+    keys = [f"k{number}" for number in range(40)]
+    for key in keys:
+        home.ok("put", key, "-", stdin=key.encode())
+    os.kill(home.pids()[3], signal.SIGKILL)
+    assert [node["state"] for node in home.status()] == ["up", "up", "up", "down"]
+    assert home.run("pool", "status").returncode == 1
+    homes = {key: json.loads(home.ok("locate", "--json", key))["inode"] for key in keys[:4]}
+    assert set(homes.values()) == {1}, "small files lie beside their names"
+    assert home.ok("cat", *keys) == "".join(keys)
+    done = home.run("pool", "stop")
+    assert "node 4" in done.stderr.decode()
+    assert done.returncode == 0
+    assert home.is_clean()
+
+
+def test_a_node_that_hangs_is_ended_by_stop(home: Home) -> None:
+    home.ok("pool", "start", "--nodes", "2", "--memory", "64MiB")
+    os.kill(home.pids()[1], signal.SIGSTOP)
+    assert [node["state"] for node in home.status()] == ["up", "down"]
+    assert "did not answer" in home.run("pool", "stop").stderr.decode()
+    assert home.is_clean()
+
+
+def test_a_start_that_is_killed_at_any_moment_leaves_nothing(home: Home) -> None:
+    chance = random.Random(3)
+    survived = 0
+    for _ in range(25):
+        starter = subprocess.Popen([home.binary, "pool", "start", "--nodes", "3", "--memory", "64MiB"], env=home.environment, stderr=subprocess.DEVNULL)
+        with suppress(subprocess.TimeoutExpired):
+            starter.wait(chance.uniform(0, 0.05))
+        starter.kill()
+        starter.wait()
+        wait_for(lambda: len(home.node_processes()) in (0, 3), "some nodes of a start are left")
+        if home.run("pool", "status").returncode == 0:
+            survived += 1
+        else:
+            wait_for(lambda: not home.node_processes(), "a node outlived its starter")
+        home.run("pool", "stop")
+        wait_for(lambda: not home.node_processes(), "a node was left")
+    home.ok("pool", "start", "--memory", "64MiB")
+    home.ok("pool", "stop")
+    assert home.left() == []
+    assert survived < 25, "none was killed in time"
+
+
+def test_a_port_in_use_is_named_and_nothing_is_half_started(home: Home) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        said = home.fails("pool", "start", "--nodes", "2", "--memory", "64MiB", "--port", str(port - 1))
+        assert f"127.0.0.1:{port}" in said
+        assert "in use" in said
+    assert home.is_clean()
+
+
+def test_a_wrong_token_is_refused_and_others_notice_nothing(home: Home) -> None:
+    home.ok("pool", "start", "--memory", "64MiB")
+    home.ok("put", "k", "-", stdin=b"v")
+    file = json.loads((home.runtime / "tidemill/pool").read_text())
+    (home.folder / "forged").write_text(json.dumps(file | {"token": "0" * 64}))
+    assert "token" in home.fails("ls", "--pool", "forged")
+    assert home.ok("cat", "k") == "v"
+    home.ok("pool", "stop")
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        (["--memory", "1KiB"], "too little"),
+        (["--memory", "0"], "no memory"),
+        (["--nodes", "4", "--max-nodes", "2"], "--max-nodes 2"),
+        (["--partitions", "100"], "100"),
+        (["--nodes", "8", "--partitions", "4"], "at least one"),
+        (["--port", "65535", "--nodes", "2"], "no port for node 2"),
+        (["--pool", "/nowhere/pool"], "/nowhere/pool"),
+    ],
+)
+def test_what_no_pool_can_be_is_refused_before_anything_runs(home: Home, flags: list[str], why: str) -> None:
+    assert why in home.fails("pool", "start", *flags)
+    assert home.is_clean()
+
+
+def test_hosts_are_reached_over_ssh_and_named(home: Home) -> None:
+    ssh = script(home, "ssh", SSH)
+    home.ok("pool", "start", "--hosts", "127.0.0.1,127.0.0.2,ada@127.0.0.1", "--ssh", str(ssh), "--memory", "64MiB")
+    assert [node["host"] for node in home.status()] == ["127.0.0.1", "127.0.0.2", "127.0.0.1"]
+    assert any("127.0.0.2" in str(address) for address in home.status()[1]["addresses"])
+    home.ok("put", "k", "-", stdin=b"v")
+    assert home.ok("cat", "k") == "v"
+    home.ok("pool", "stop")
+    assert home.is_clean()
+
+
+@pytest.mark.parametrize(("host", "why"), [("dead", "node 2 at dead ended before it was ready"), ("chatty", "must not go to standard output")])
+def test_a_host_that_does_not_do_its_part_is_named_and_nothing_is_half_started(home: Home, host: str, why: str) -> None:
+    ssh = script(home, "ssh", SSH)
+    assert why in home.fails("pool", "start", "--hosts", f"127.0.0.1,{host}", "--ssh", str(ssh), "--memory", "64MiB")
+    wait_for(home.is_clean, f"left: {home.node_processes()} {home.left()}")
+
+
+def test_inside_a_slurm_allocation_each_host_gets_a_node(home: Home) -> None:
+    path = f"{script(home, 'srun', SRUN).parent}:{os.environ['PATH']}"
+    home.ok("pool", "start", "--memory", "64MiB", SLURM_JOB_NUM_NODES="3", PATH=path)
+    assert [node["state"] for node in home.status()] == ["up"] * 3
+    home.ok("pool", "stop")
+    wait_for(home.is_clean, "srun ends with its tasks")
+
+
+def test_a_put_that_is_killed_leaves_nothing(home: Home) -> None:
+    home.ok("pool", "start", "--nodes", "2", "--memory", "64MiB")
+    home.ok("put", "k", "-", stdin=b"before")
+    empty = [node["used"] for node in home.status()]
+    for _ in range(3):
+        putting = subprocess.Popen([home.binary, "put", "k", "-"], env=home.environment, stdin=subprocess.PIPE)
+        assert putting.stdin is not None
+        putting.stdin.write(bytes(9_000_000))
+        putting.stdin.flush()
+        wait_for(lambda: [node["used"] for node in home.status()] != empty, "nothing was written")
+        putting.kill()
+        putting.wait()
+        putting.stdin.close()
+        wait_for(lambda: [node["used"] for node in home.status()] == empty, "what was written is left")
+        assert home.ok("cat", "k") == "before"
+    home.ok("pool", "stop")
+
+
+@pytest.mark.skipif(why_no_mount() is not None, reason=str(why_no_mount()))
+def test_mounts_of_a_pool_show_what_others_do_at_once(home: Home) -> None:
+    home.ok("pool", "start", "--nodes", "4", "--memory", "64MiB")
+    file = home.runtime / "tidemill/pool"
+    with mounted(home, "--pool", file) as one, mounted(home, "--pool", file) as other:
+        (one / "folder").mkdir()
+        for number in range(50):
+            (one / "folder" / "now").write_text(str(number))
+            assert (other / "folder" / "now").read_text() == str(number)
+            (other / "folder" / "now").rename(other / "folder" / str(number))
+            assert sorted(int(path.name) for path in (one / "folder").iterdir()) == list(range(number + 1))
+        home.ok("put", "folder/put", "-", stdin=bytes(3_000_000))
+        assert (one / "folder" / "put").stat().st_size == 3_000_000
+        assert os.statvfs(one).f_blocks * os.statvfs(one).f_frsize == 4 * (64 << 20)
+        assert "no_such" not in home.fails("mount", "--pool", home.folder / "no_such_pool", home.folder).split("hint")[1]
+    home.ok("pool", "stop")
+    assert home.is_clean()
