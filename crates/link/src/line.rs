@@ -302,9 +302,11 @@ impl Line {
             other => other.to_string(),
         });
         let (asked, ears, sent) = (mem::take(&mut state.asked), mem::take(&mut state.ears), state.sent);
-        state.out = Outgoing::new();
+        let unsent = mem::take(&mut state.out);
         state.ended = Some(Ended { at: Instant::now(), opened: state.opened, why: why.clone() });
         drop(state);
+        // What was to be written may be a view that came over this line: it gives itself back here.
+        drop(unsent);
         ears.into_values().for_each(Ears::end);
         for (id, asked) in asked {
             let failure = if id <= sent { &lost } else { why };
@@ -363,5 +365,43 @@ impl<T> Drop for Call<T> {
         if !self.answered.is_terminated() {
             self.line.cancel(self.id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use placement::{Epoch, FileId, PartitionId, StripeNo};
+    use std::{sync::mpsc, thread, time::Duration};
+    use wire::{Body, StripeAction};
+
+    /// Bytes that are lent, as a view of the node's memory.
+    struct View(#[expect(dead_code, reason = "held, not looked at")] Used);
+
+    impl AsRef<[u8]> for View {
+        fn as_ref(&self) -> &[u8] {
+            &[7; 5000]
+        }
+    }
+
+    #[test]
+    fn a_line_that_ends_with_a_view_of_its_own_to_be_written_gives_that_back() {
+        let line = Arc::new(Line::default());
+        line.near(std::fs::File::open("/dev/null").unwrap().into());
+        let data = Bytes::from_owner(View(line.loan(1).unwrap()));
+        let action = StripeAction::Write { generation: 0, offset: 0, data };
+        let body = Body::Stripe { file: FileId(1), stripe: StripeNo(0), action };
+        let (epoch, session, partition) = (Epoch::FIRST, Session::NONE, PartitionId(0));
+        let call = line.send(&Request { epoch, session, hurried: false, partition, body }).unwrap();
+        let (send, done) = mpsc::channel();
+        let ending = line.clone();
+        thread::spawn(move || {
+            ending.end(&Failure::Unreachable("a test".into()));
+            send.send(()).unwrap();
+        });
+        done.recv_timeout(Duration::from_mins(1)).expect("it has ended");
+        drop(call);
+        assert_eq!(Arc::strong_count(&line), 1, "nothing is lent any more");
     }
 }
