@@ -31,34 +31,45 @@ type Done<T> = Result<T, Box<dyn Error>>;
 fn main() -> Done<()> {
     let token = Token::new(b"an example's token, not a secret")?;
     if let Ok(address) = env::var("SHARED_NODE") {
-        return serve(&address.parse()?, &token);
+        let placed = env::var("SHARED_PLACED")?.parse()?;
+        return serve(&address.parse()?, &token, placed);
     }
     let times = env::args().nth(1).map_or(Ok(2000), |text| text.parse())?;
     let socket = Address::Unix(env::temp_dir().join(format!("tidemill-shared-{}", std::process::id())));
-    let mut node =
-        Command::new(env::current_exe()?).env("SHARED_NODE", socket.to_string()).stdin(Stdio::piped()).spawn()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let done = runtime.block_on(measure(&socket, &token, times));
+    with_node(&socket, Limits::default().placed, || runtime.block_on(measure(&socket, &token, times)))?;
+    for (how, placed) in [("sent", usize::MAX), ("placed", 1)] {
+        with_node(&socket, placed, || runtime.block_on(compare(&socket, &token, how, times)))?;
+    }
+    Ok(())
+}
+
+/// A node in a process of its own, as long as something is done. It shows what is of that length.
+fn with_node<T>(socket: &Address, placed: usize, work: impl FnOnce() -> Done<T>) -> Done<T> {
+    let mut node = Command::new(env::current_exe()?)
+        .env("SHARED_NODE", socket.to_string())
+        .env("SHARED_PLACED", placed.to_string())
+        .stdin(Stdio::piped())
+        .spawn()?;
+    let done = work();
     drop(node.stdin.take()); // it ends with this
     node.wait()?;
     done
 }
 
 /// A node until its input ends.
-fn serve(address: &Address, token: &Token) -> Done<()> {
+fn serve(address: &Address, token: &Token, placed: usize) -> Done<()> {
     let settings = Settings { memory: base::ByteSize::mib(1024), ..Settings::default() };
     let options = Options { stripe_bytes: settings.stripe_bytes, ..Options::of_capacity(settings.memory.0) };
     let node = node::embedded(settings, Arc::new(Arena::new(options)?));
-    let server = link::serve(node, Listener::bind(address)?, token, Limits::default())?;
+    let server = link::serve(node, Listener::bind(address)?, token, Limits { placed, ..Limits::default() })?;
     std::io::stdin().lines().for_each(drop);
     drop(server);
     Ok(())
 }
 
 async fn measure(socket: &Address, token: &Token, times: usize) -> Done<()> {
-    let remote = Arc::new(Remote::new(socket.clone(), token));
-    Client::connect(remote.clone(), Patience { tries: 100, ..Patience::default() }).await?;
-    let node = Node { welcome: hello(&remote).await?, remote };
+    let node = Node::at(socket, token).await?;
     // The walk: sources far apart, so that caches help neither side.
     let sources: Vec<Bytes> = (0..STRIPES).map(|at| Bytes::from(vec![at.to_le_bytes()[0]; MIB])).collect();
     for round in 0..2 {
@@ -75,9 +86,13 @@ async fn measure(socket: &Address, token: &Token, times: usize) -> Done<()> {
         });
         show("copy of 1 MiB", &copied, MIB);
     }
-    let way = node.each(times, |at| node.get(at, SHORT)).await?;
+    // In turns, so that both meet the same moments of this machine.
+    let (mut way, mut got) = (Vec::new(), Vec::new());
+    for at in 0..times {
+        way.extend(node.each(1, async |_| node.get(at, SHORT).await).await?);
+        got.extend(node.each(1, async |_| node.get(at, 1 << 20).await).await?);
+    }
     show("get, 64 B", &way, SHORT as usize);
-    let got = node.each(times, |at| node.get(at, 1 << 20)).await?;
     show("get, 1 MiB", &got, MIB);
     let mut views = Vec::new();
     for at in 0..STRIPES {
@@ -86,6 +101,19 @@ async fn measure(socket: &Address, token: &Token, times: usize) -> Done<()> {
     for _ in 0..2 {
         show("sum of a view", &timed(times, |at| sum(&views[at % STRIPES])), MIB);
         show("sum of private memory", &timed(times, |at| sum(&sources[at % STRIPES])), MIB);
+    }
+    Ok(())
+}
+
+/// Short stripes, sent or placed: from which length on placing pays.
+async fn compare(socket: &Address, token: &Token, how: &str, times: usize) -> Done<()> {
+    let node = Node::at(socket, token).await?;
+    for at in 0..STRIPES {
+        node.put(at, Bytes::from(vec![1; 1 << 18])).await?;
+    }
+    for length in [4 << 10, 16 << 10, 64 << 10, 256 << 10] {
+        let took = node.each(times, async |at| node.get(at, length).await.map(|bytes| sum(&bytes))).await?;
+        show(&format!("get, {} KiB, {how}", length >> 10), &took, length as usize);
     }
     Ok(())
 }
@@ -101,6 +129,12 @@ struct Node {
 }
 
 impl Node {
+    async fn at(socket: &Address, token: &Token) -> Done<Self> {
+        let remote = Arc::new(Remote::new(socket.clone(), token));
+        Client::connect(remote.clone(), Patience { tries: 100, ..Patience::default() }).await?;
+        Ok(Self { welcome: hello(&remote).await?, remote })
+    }
+
     async fn each<T>(&self, times: usize, act: impl AsyncFn(usize) -> Done<T>) -> Done<Vec<Duration>> {
         let mut took = Vec::with_capacity(times);
         for at in 0..times {

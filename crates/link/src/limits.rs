@@ -43,7 +43,7 @@ impl Default for Limits {
             queued_bytes: 32 << 20,
             // As many as there may be whole files.
             loans: 65_536,
-            // Below, sending costs less than giving back.
+            // Placing takes as long as sending 4 KiB; shorter ones would keep whole blocks for a few bytes.
             placed: 16 << 10,
             // As much as is being worked on by a process of many threads.
             viewed_bytes: 1 << 30,

@@ -6,15 +6,17 @@ mod common;
 use client::Connection;
 use common::*;
 use link::{Limits, Remote};
-use placement::{Epoch, PartitionId};
+use placement::{Epoch, NodeId, PartitionId};
 use std::{io::Write, net::Shutdown, time::Duration};
 use vfs::Vfs;
-use wire::{Body, Request};
 use wire::{
-    Failure, Refusal, Session,
-    codec::{ToClient, encode_ping, encode_request, encode_watch},
+    Answer, Extent, Failure, OpenFlags, Refusal, Session,
+    codec::{
+        Borrow, ToClient, encode_borrow, encode_mapped, encode_ping, encode_request, encode_returned, encode_watch,
+    },
     handshake::{HandshakeFailed, Token, VERSIONS, Version, Versions},
 };
+use wire::{Body, Request};
 
 struct Dice(u64);
 
@@ -43,6 +45,21 @@ fn encoded(request: &Request, id: u64) -> Vec<u8> {
     let mut out = Vec::new();
     assert!(encode_request(request, id, &mut out).unwrap().is_empty());
     out
+}
+
+#[test]
+fn over_a_network_nothing_is_lent_and_nothing_placed() {
+    let node = node();
+    let server = serve(&node, &any_port());
+    let mut raw = Raw::connect(&server);
+    raw.greet(token(), VERSIONS).unwrap();
+    let extent = Extent { node: NodeId(1), slot: 0, generation: 1 };
+    let mut bytes = Vec::new();
+    encode_mapped(&mut bytes);
+    encode_returned(&[1, 2, u64::MAX], &mut bytes);
+    encode_borrow(Borrow { extent, flags: OpenFlags::READ_WRITE }, 1, &mut bytes);
+    raw.stream.write_all(&bytes).unwrap();
+    assert_eq!(raw.next(), Some(ToClient::Reply { id: 1, reply: Ok(Answer::Done) }));
 }
 
 #[tokio::test]
@@ -190,7 +207,7 @@ async fn a_session_that_was_never_given_is_not_served() {
     let server = serve(&node(), &any_port());
     let mut raw = Raw::connect(&server);
     raw.greet(token(), VERSIONS).unwrap();
-    let session = Session::of(placement::NodeId(1), 99).unwrap();
+    let session = Session::of(NodeId(1), 99).unwrap();
     let stranger = Request { session, ..hello() };
     raw.stream.write_all(&encoded(&stranger, 1)).unwrap();
     let reply = raw.next();

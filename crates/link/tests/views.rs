@@ -13,6 +13,7 @@ use common::{
     host::{Host, Process, child_orders, connect},
     until,
 };
+use link::Limits;
 use rustix::process::Signal;
 use std::{collections::VecDeque, fs};
 use store::Engine;
@@ -134,6 +135,23 @@ async fn a_long_answer_is_looked_at_where_it_is_and_its_memory_is_free_when_nobo
     assert!(held == stripe_of(2)[100..]);
     drop(held);
     until(|| blocks() == 0).await;
+}
+
+#[tokio::test]
+async fn more_than_one_client_may_look_at_is_sent_until_it_gives_something_back() {
+    for limits in [Limits { viewed_bytes: 2 * STRIPE, ..Limits::default() }, Limits { loans: 2, ..Limits::default() }] {
+        let host = Host::start_with(8 << 20, limits);
+        let _writer = Writer::new(&host, 1).await;
+        let client = connect(host.server.address()).await;
+        let file = client.lookup(Vfs::root(), b"data").await.unwrap().file;
+        let handle = client.open(file, OpenFlags::READ).await.unwrap();
+        let get = async || client.read(handle, 0, u32::try_from(STRIPE).unwrap()).await.unwrap();
+        let (one, _other, third) = (get().await, get().await, get().await);
+        assert!(is_view(&one) && !is_view(&third) && one == third);
+        drop(one);
+        assert!(is_view(&get().await), "what is given back is told before the next request");
+        client.close(handle).await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -37,6 +37,10 @@ impl Host {
     }
 
     pub fn start(memory: u64) -> Self {
+        Self::start_with(memory, Limits::default())
+    }
+
+    pub fn start_with(memory: u64, limits: Limits) -> Self {
         let engine = Arc::new(Arena::new(Options { stripe_bytes: 1 << 16, ..Options::of_capacity(memory) }).unwrap());
         let settings = Settings {
             partitions: 16,
@@ -49,7 +53,7 @@ impl Host {
         let node = node::embedded(settings, engine.clone());
         let directory = tempfile::tempdir().unwrap();
         let listener = Listener::bind(&Address::Unix(directory.path().join("pool"))).unwrap();
-        let server = link::serve(node.clone(), listener, &token(), Limits::default()).unwrap();
+        let server = link::serve(node.clone(), listener, &token(), limits).unwrap();
         let truth = Vfs::new(Client::embedded(node.clone()));
         Self { node, engine, truth, server, _directory: directory }
     }
