@@ -398,6 +398,7 @@ mod tests {
         let ending = line.clone();
         thread::spawn(move || {
             ending.end(&Failure::Unreachable("a test".into()));
+            drop(ending);
             send.send(()).unwrap();
         });
         done.recv_timeout(Duration::from_mins(1)).expect("it has ended");
