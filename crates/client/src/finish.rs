@@ -2,7 +2,7 @@
 
 use crate::{Client, client::unexpected};
 use placement::{FileId, NodeId, PartitionId, StripeNo};
-use wire::{Answer, Command, Gone, Leftovers, Outcome, Refusal, Session, StripeAction, Trim};
+use wire::{Answer, Command, GONE_MAX, Gone, Leftovers, Outcome, Refusal, Session, StripeAction, Trim};
 
 impl Client {
     /// Removes the stripes of a file that is gone. What fails is left to [`Self::recover`].
@@ -78,10 +78,24 @@ impl Client {
         for intent in intents.filter(|intent| intent.session == session) {
             self.finish(intent, partition).await?;
         }
+        let cut = left.gone.len() >= GONE_MAX;
         for gone in left.gone {
             self.remove_stripes(&gone).await?;
         }
-        Ok(())
+        if cut { self.purge_left(partition).await } else { Ok(()) }
+    }
+
+    /// Removes the stripes of all that is gone in a partition, however much it is.
+    async fn purge_left(&self, partition: PartitionId) -> Outcome<()> {
+        loop {
+            let gone = self.leftovers(partition).await?.gone;
+            for gone in &gone {
+                self.remove_stripes(gone).await?;
+            }
+            if gone.len() < GONE_MAX {
+                return Ok(());
+            }
+        }
     }
 
     /// Ends this client's session: all that it holds open.
@@ -109,10 +123,11 @@ impl Client {
     async fn end_session(&self, partition: PartitionId, session: Session) -> Outcome<()> {
         match self.change(partition, Command::CloseSession { session }).await? {
             Answer::Closed(gone) => {
+                let cut = gone.len() >= GONE_MAX;
                 for gone in gone {
                     self.purge(Some(gone)).await;
                 }
-                Ok(())
+                if cut { self.purge_left(partition).await } else { Ok(()) }
             }
             other => Err(unexpected(&other)),
         }

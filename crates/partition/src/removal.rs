@@ -6,7 +6,7 @@ use crate::{
     weight,
 };
 use placement::FileId;
-use wire::{Answer, Gone, Intent, Kind, Leftovers, Name, Object, Outcome, Refusal, Session, Timestamp};
+use wire::{Answer, GONE_MAX, Gone, Intent, Kind, Leftovers, Name, Object, Outcome, Refusal, Session, Timestamp};
 
 impl Partition {
     pub(crate) fn unlink(&mut self, parent: FileId, name: &Name, now: Timestamp) -> Outcome<Answer> {
@@ -105,7 +105,9 @@ impl Partition {
         held.dedup();
         self.answered.end(session);
         self.intents.forget_aborted(session);
-        Answer::Closed(held.into_iter().filter_map(|file| self.release(file, session)).collect())
+        let mut gone: Vec<Gone> = held.into_iter().filter_map(|file| self.release(file, session)).collect();
+        gone.truncate(GONE_MAX);
+        Answer::Closed(gone)
     }
 
     fn release(&mut self, file: FileId, session: Session) -> Option<Gone> {
@@ -127,7 +129,8 @@ impl Partition {
             Decided::Committed(_) => Some(*intent),
             Decided::Aborted => None,
         };
-        let gone = self.gone.iter().map(|(file, stripes)| Gone { file: *file, stripes: stripes.clone() }).collect();
+        let gone = self.gone.iter().take(GONE_MAX);
+        let gone = gone.map(|(file, stripes)| Gone { file: *file, stripes: stripes.clone() }).collect();
         Leftovers {
             prepared: self.intents.prepared.keys().copied().collect(),
             committed: self.intents.decided.iter().filter_map(committed).collect(),

@@ -148,6 +148,26 @@ async fn one_session_holds_files_at_all_nodes_and_its_end_lets_go_of_them_everyw
 }
 
 #[tokio::test]
+async fn what_a_session_held_is_cleared_away_however_many_files_that_were() {
+    for dies in [false, true] {
+        let pool = Pool::of(1);
+        let (healthy, vfs) = (pool.client().await, pool.client().await);
+        let before = healthy.usage();
+        for _ in 0..wire::GONE_MAX + 100 {
+            write(&vfs, Vfs::root(), b"f", 4097).await.unwrap();
+            vfs.unlink(Vfs::root(), b"f").await.unwrap();
+        }
+        if dies {
+            healthy.client.recover(vfs.client.session()).await.unwrap();
+        } else {
+            vfs.end().await.unwrap();
+        }
+        let after = healthy.usage();
+        assert_eq!((after.used, after.files, after.stripes), (before.used, before.files, before.stripes));
+    }
+}
+
+#[tokio::test]
 async fn a_pool_holds_what_all_its_nodes_hold() {
     let pool = Pool::of(4);
     let vfs = pool.client().await;

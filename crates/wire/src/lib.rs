@@ -45,7 +45,7 @@ pub use name::{NAME_BYTES_MAX, Name, TARGET_BYTES_MAX};
 pub use recall::Recall;
 pub use refusal::{Object, Outcome, Refusal, Shortage};
 pub use request::{
-    Answer, Body, Content, Failure, Gone, Leftovers, Request, Session, Stamp, StripeAction, Trim, Welcome,
+    Answer, Body, Content, Failure, GONE_MAX, Gone, Leftovers, Request, Session, Stamp, StripeAction, Trim, Welcome,
 };
 pub use space::{HostFile, StripeRuns, Usage};
 pub use xattr::{

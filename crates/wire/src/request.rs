@@ -5,8 +5,8 @@
 //! ones out.
 
 use crate::{
-    Attributes, Command, Decision, DirEntry, Extent, ExtentAction, Heritage, HostFile, Intent, Kind, Lock, Refusal,
-    StripeRuns, Usage,
+    Attributes, Command, Decision, DirEntry, Extent, ExtentAction, Heritage, HostFile, Intent, Kind, Lock, NewInode,
+    NewKind, Part, Refusal, StripeRuns, Usage,
 };
 use bytes::Bytes;
 use placement::{Epoch, FileId, NodeId, PartitionId, PartitionMap, StripeNo};
@@ -100,6 +100,22 @@ pub enum Body {
     },
 }
 
+impl Body {
+    /// Whether it would bind a file of the node's host: who may do that can read all that the node's user may.
+    pub fn binds_host_file(&self) -> bool {
+        let bound = |inode: &NewInode| matches!(inode.kind, NewKind::Bound(_));
+        let Self::Meta { command, .. } = self else { return false };
+        match command {
+            Command::Create { inode, .. } | Command::CreateUnnamed { inode, .. } => bound(inode),
+            Command::Prepare { parts, .. } | Command::Commit { parts, .. } => parts.iter().any(|part| match part {
+                Part::Make { inode, .. } | Part::Fragment { inode, .. } => bound(inode),
+                _ => false,
+            }),
+            _ => false,
+        }
+    }
+}
+
 /// What to do with a stripe. Ranges are within the stripe, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StripeAction {
@@ -161,6 +177,9 @@ pub enum Content {
     Whole(Extent),
 }
 
+/// An answer names at most so many files that are gone: with their stripes they fit into a frame. The others are left over.
+pub const GONE_MAX: usize = 4096;
+
 /// A file that is gone, whose stripes are to be removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gone {
@@ -188,7 +207,7 @@ pub struct Leftovers {
     pub prepared: Vec<Intent>,
     /// Intents that were committed here and have not ended.
     pub committed: Vec<Intent>,
-    /// Files gone whose stripes may still be there.
+    /// Files gone whose stripes may still be there, at most [`GONE_MAX`]: more when these are purged.
     pub gone: Vec<Gone>,
 }
 
@@ -337,7 +356,7 @@ pub enum Answer {
     },
     /// What was left unfinished.
     Leftovers(Leftovers),
-    /// Files that went with the session.
+    /// Files that went with the session, at most [`GONE_MAX`]: the others are among the leftovers.
     Closed(Vec<Gone>),
     /// Bytes of a stripe.
     Bytes(Bytes),
