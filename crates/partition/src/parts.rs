@@ -4,6 +4,8 @@ use crate::{Partition, acl, grants::Granted, inode::Inode, intents::What, partit
 use placement::FileId;
 use wire::{DirEntry, Gone, Intent, Kind, Name, NewInode, NewKind, Object, Outcome, Part, Refusal, Target, Timestamp};
 
+/// More parts an intent has not in one partition: several times what one request may have.
+const INTENT_PARTS_MAX: usize = 1024;
 const CHECKED: &str = "what a part needs was checked and marked when it was prepared";
 
 impl Partition {
@@ -29,6 +31,9 @@ impl Partition {
                 held if held == own => Ok(()),
                 _ => Err(Refusal::Stale(Object::File(*directory))),
             },
+            Part::Change { directory, changes } if changes.size.is_some() => {
+                Err(Refusal::IsDirectory(Object::File(*directory)))
+            }
             Part::Change { directory, .. } => self.check_change(*directory, own).map(drop),
             Part::Acl { directory, value, .. } => {
                 let inode = self.check_change(*directory, own)?;
@@ -37,6 +42,21 @@ impl Partition {
             Part::MoveLease => self.intents.check(FileId::ROOT, What::Moves, own),
             Part::Make { .. } | Part::Fragment { .. } => Ok(()),
         }
+    }
+
+    /// Whether no part stands twice in an intent, now and with what is prepared of it: each is checked as if it were alone.
+    pub(crate) fn check_alone(&self, intent: Intent, parts: &[Part]) -> Outcome<()> {
+        let prepared = self.intents.prepared.get(&intent);
+        let before = prepared.iter().flat_map(|prepared| prepared.parts.iter().map(|(part, _)| part));
+        let all: Vec<&Part> = before.chain(parts).collect();
+        if all.len() > INTENT_PARTS_MAX {
+            return Err(Refusal::invalid(Object::Pool, "an intent has too many parts in one partition"));
+        }
+        let twice = |at: usize| all[..at].iter().any(|other| is_same(all[at], other));
+        if (0..all.len()).any(twice) {
+            return Err(Refusal::invalid(Object::Pool, "a part stands twice in an intent"));
+        }
+        Ok(())
     }
 
     fn check_entry_part(
@@ -158,6 +178,21 @@ impl Partition {
             Ok(())
         })
         .expect(CHECKED);
+    }
+}
+
+/// Whether both do the same to the same, which can be done once.
+fn is_same(one: &Part, other: &Part) -> bool {
+    match (one, other) {
+        (Part::Entry { directory: one, name, .. }, Part::Entry { directory: other, name: other_name, .. }) => {
+            one == other && name == other_name
+        }
+        (Part::Name { file: one }, Part::Name { file: other })
+        | (Part::Unname { file: one } | Part::Remove { directory: one, .. }, Part::Unname { file: other })
+        | (Part::Unname { file: one } | Part::Remove { directory: one, .. }, Part::Remove { directory: other, .. }) => {
+            one == other
+        }
+        _ => false,
     }
 }
 
