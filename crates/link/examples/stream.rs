@@ -1,4 +1,4 @@
-//! What requests over a socket cost: stripes of 1 MiB and 64 B written and read, over TCP and a Unix socket of this host.
+//! What requests over a socket cost: stripes of 1 MiB and 64 B written and read, over TCP, TLS and a Unix socket of this host.
 //!
 //! `cargo run --release -p link --example stream [SECONDS]`: each line for so long (2), with 1 and with 16 requests under way.
 #![allow(clippy::print_stdout, clippy::cast_precision_loss, reason = "an example that shows numbers")]
@@ -6,7 +6,7 @@
 use arena::{Arena, Options};
 use bytes::Bytes;
 use client::Connection;
-use link::{Address, Limits, Listener, Remote};
+use link::{Address, Identity, Limits, Listener, Remote};
 use node::Settings;
 use placement::{Epoch, FileId, PartitionId, StripeNo};
 use std::{
@@ -28,15 +28,21 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let token = Token::new(b"an example's token, not a secret")?;
     let socket = Address::Unix(std::env::temp_dir().join(format!("tidemill-stream-{}", std::process::id())));
     println!("{:<6}{:>9}{:>6}{:>11}{:>12}{:>9}", "", "bytes", "verb", "under way", "requests/s", "GB/s");
-    for address in ["tcp:127.0.0.1:0".parse()?, socket] {
-        let server = link::serve(node.clone(), Listener::bind(&address)?, &token, Limits::default())?;
-        let remote = Remote::new(server.address().clone(), &token);
+    let identity = Identity::generate()?;
+    for address in ["tcp:127.0.0.1:0".parse()?, "tls:127.0.0.1:0".parse()?, socket] {
+        let listener = Listener::bind_tls(&address, &identity)?;
+        let server = link::serve(node.clone(), listener, &token, Limits::default())?;
+        let remote = Remote::trusting(server.address().clone(), &token, identity.certificate())?;
         let welcome = hello(&remote).await?;
         for length in [64, 1 << 20] {
             for (verb, under_way) in [("put", 1), ("put", 16), ("get", 1), ("get", 16)] {
                 let action = action(verb, length);
                 let rate = rate(&remote, &welcome, &action, under_way, Duration::from_secs(seconds)).await?;
-                let kind = if matches!(address, Address::Unix(_)) { "unix" } else { "tcp" };
+                let kind = match address {
+                    Address::Tcp { .. } => "tcp",
+                    Address::Tls { .. } => "tls",
+                    Address::Unix(_) => "unix",
+                };
                 let bytes = rate * f64::from(length) / 1e9;
                 println!("{kind:<6}{length:>9}{verb:>6}{under_way:>11}{rate:>12.0}{bytes:>9.2}");
             }

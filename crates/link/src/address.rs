@@ -1,6 +1,6 @@
-//! Where a node is reached: `tcp:HOST:PORT` or `unix:PATH`.
+//! Where a node is reached: `tcp:HOST:PORT`, `tls:HOST:PORT` or `unix:PATH`.
 
-use std::{fmt, path::PathBuf, str::FromStr};
+use std::{borrow::Cow, fmt, path::PathBuf, str::FromStr};
 
 /// The longest path of a Unix socket, bytes: what the system's structure holds, less the end.
 const PATH_BYTES_MAX: usize = 107;
@@ -15,6 +15,13 @@ pub enum Address {
         /// The port; 0 to listen at any that is free.
         port: u16,
     },
+    /// The same within TLS.
+    Tls {
+        /// A name or an address, without brackets.
+        host: String,
+        /// The port; 0 to listen at any that is free.
+        port: u16,
+    },
     /// A socket of this host.
     Unix(PathBuf),
 }
@@ -22,11 +29,11 @@ pub enum Address {
 /// A text that is no address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressRefused {
-    /// Neither of the two kinds.
-    #[error("`{0}` is no address: write tcp:HOST:PORT or unix:PATH")]
+    /// None of the kinds.
+    #[error("`{0}` is no address: write tcp:HOST:PORT, tls:HOST:PORT or unix:PATH")]
     Kind(String),
     /// No `:PORT`.
-    #[error("`{0}` has no port: write tcp:HOST:PORT")]
+    #[error("`{0}` has no port: write tcp:HOST:PORT or tls:HOST:PORT")]
     NoPort(String),
     /// The port is no number, or too high.
     #[error("`{port}` in `{address}` is no port: that is a number from 0 to 65535")]
@@ -55,14 +62,15 @@ impl FromStr for Address {
 
     fn from_str(text: &str) -> Result<Self, AddressRefused> {
         match text.split_once(':') {
-            Some(("tcp", rest)) => tcp(text, rest),
+            Some(("tcp", rest)) => host_and_port(text, rest).map(|(host, port)| Self::Tcp { host, port }),
+            Some(("tls", rest)) => host_and_port(text, rest).map(|(host, port)| Self::Tls { host, port }),
             Some(("unix", path)) => unix(text, path),
             _ => Err(AddressRefused::Kind(text.into())),
         }
     }
 }
 
-fn tcp(text: &str, rest: &str) -> Result<Address, AddressRefused> {
+fn host_and_port(text: &str, rest: &str) -> Result<(String, u16), AddressRefused> {
     let whole = || text.to_owned();
     let (host, port) = rest.rsplit_once(':').ok_or_else(|| AddressRefused::NoPort(whole()))?;
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
@@ -74,7 +82,7 @@ fn tcp(text: &str, rest: &str) -> Result<Address, AddressRefused> {
         return Err(AddressRefused::NoHost(whole()));
     }
     let port = port.parse().map_err(|_| AddressRefused::Port { address: whole(), port: port.into() })?;
-    Ok(Address::Tcp { host, port })
+    Ok((host, port))
 }
 
 fn unix(text: &str, path: &str) -> Result<Address, AddressRefused> {
@@ -90,11 +98,15 @@ fn unix(text: &str, path: &str) -> Result<Address, AddressRefused> {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tcp { host, port } if host.contains(':') => write!(f, "tcp:[{host}]:{port}"),
-            Self::Tcp { host, port } => write!(f, "tcp:{host}:{port}"),
+            Self::Tcp { host, port } => write!(f, "tcp:{}:{port}", bracketed(host)),
+            Self::Tls { host, port } => write!(f, "tls:{}:{port}", bracketed(host)),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
+}
+
+fn bracketed(host: &str) -> Cow<'_, str> {
+    if host.contains(':') { format!("[{host}]").into() } else { host.into() }
 }
 
 #[cfg(test)]
@@ -103,7 +115,9 @@ mod tests {
 
     #[test]
     fn an_address_is_shown_as_it_is_written() {
-        for text in ["tcp:localhost:7000", "tcp:[::1]:0", "tcp:10.0.0.1:65535", "unix:/run/pool", "unix:a:b"] {
+        for text in
+            ["tcp:localhost:7000", "tcp:[::1]:0", "tcp:10.0.0.1:65535", "tls:[::1]:7000", "unix:/run/pool", "unix:a:b"]
+        {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
         }
     }
@@ -112,11 +126,12 @@ mod tests {
     fn what_is_no_address_is_told_with_what_is_wrong_with_it() {
         let long = format!("unix:/{}", "x".repeat(PATH_BYTES_MAX));
         let wrong = [
-            ("localhost:7000", "write tcp:HOST:PORT or unix:PATH"),
+            ("localhost:7000", "write tcp:HOST:PORT, tls:HOST:PORT or unix:PATH"),
             ("", "is no address"),
             ("tcp:localhost", "no port"),
             ("tcp:localhost:http", "`http`"),
             ("tcp:localhost:65536", "`65536`"),
+            ("tls:localhost", "no port"),
             ("tcp::7000", "no host"),
             ("tcp:[]:7000", "no host"),
             ("tcp:::1:7000", "brackets"),

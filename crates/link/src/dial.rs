@@ -6,9 +6,11 @@ use crate::{
     pipe::{Pipe, ended, nonce},
     segment::Segment,
     stream::Stream,
+    tls::{self, Failed},
 };
 use bytes::Bytes;
 use parking_lot::Mutex;
+use rustls::ClientConfig;
 use std::{
     future::poll_fn,
     io,
@@ -43,6 +45,8 @@ enum End {
     Io(#[from] io::Error),
     #[error("it did not answer within {} s", CONNECT_WAIT.as_secs())]
     Silent,
+    #[error("{0}")]
+    Tls(&'static str),
     #[error(transparent)]
     Handshake(#[from] HandshakeFailed),
     #[error(transparent)]
@@ -58,28 +62,29 @@ enum End {
 }
 
 /// Makes and drives a connection, on the runtime of all.
-pub fn start(address: &Address, token: &Token, line: &Arc<Line>) -> io::Result<()> {
+pub fn start(target: &Arc<Target>, line: &Arc<Line>) -> io::Result<()> {
     let mut running = RUNTIME.lock();
     if running.is_none() {
         let mut made = Builder::new_multi_thread();
         *running = Some(made.worker_threads(THREADS).thread_name("tidemill-remote").enable_all().build()?);
     }
     let runtime = running.as_ref().expect("it was made");
-    runtime.spawn(drive(address.clone(), token.clone(), line.clone()));
+    runtime.spawn(drive(target.clone(), line.clone()));
     Ok(())
 }
 
-async fn drive(address: Address, token: Token, line: Arc<Line>) {
-    let pipe = match open(&address, token).await {
+async fn drive(target: Arc<Target>, line: Arc<Line>) {
+    let address = &target.address;
+    let pipe = match open(&target).await {
         Ok(pipe) => pipe,
-        Err(end) => return line.end(&failure(&address, &end)),
+        Err(end) => return line.end(&failure(address, &end)),
     };
     line.opened();
     let mut driver = Driver { line: line.clone(), pipe, segments: Vec::new() };
     let end = poll_fn(|context| ended(driver.try_poll(context))).await;
     let why = end.to_string();
     tracing::debug!(%address, why, "a connection has ended");
-    line.end(&failure(&address, &end));
+    line.end(&failure(address, &end));
     driver.pipe.goodbye(&why).await;
 }
 
@@ -88,16 +93,43 @@ fn failure(address: &Address, end: &End) -> Failure {
     let why = format!("{address}: {end}");
     match end {
         End::Handshake(HandshakeFailed::Full(_) | HandshakeFailed::TimedOut) => Failure::Unreachable(why),
-        End::Handshake(_) => Failure::Refused(Refusal::Io { object: Object::Pool, why: why.into() }),
+        End::Handshake(_) | End::Tls(_) => Failure::Refused(Refusal::Io { object: Object::Pool, why: why.into() }),
         _ => Failure::Unreachable(why),
     }
 }
 
-async fn open(address: &Address, token: Token) -> Result<Pipe, End> {
-    let stream = timeout(CONNECT_WAIT, Stream::connect(address)).await.map_err(|_| End::Silent)??;
-    let mut pipe = Pipe::new(stream, Side::Client);
-    timeout(HANDSHAKE_WAIT, greet(&mut pipe, token)).await.map_err(|_| HandshakeFailed::TimedOut)??;
-    Ok(pipe)
+async fn open(target: &Target) -> Result<Pipe, End> {
+    let stream = timeout(CONNECT_WAIT, Stream::connect(&target.address)).await.map_err(|_| End::Silent)??;
+    let greeted = timeout(HANDSHAKE_WAIT, async {
+        let mut pipe = Pipe::new(target.cover(stream).await?, Side::Client);
+        greet(&mut pipe, target.token.clone()).await?;
+        Ok(pipe)
+    });
+    greeted.await.map_err(|_| HandshakeFailed::TimedOut)?
+}
+
+/// Where to, and how.
+#[derive(Debug)]
+pub struct Target {
+    pub address: Address,
+    pub token: Token,
+    /// How to speak TLS there, when the address wants it.
+    pub tls: Option<Arc<ClientConfig>>,
+}
+
+impl Target {
+    async fn cover(&self, stream: Stream) -> Result<Stream, End> {
+        match (&self.address, stream, &self.tls) {
+            (Address::Tls { .. }, Stream::Tcp(stream), Some(tls)) => {
+                tls::connect(stream, tls.clone()).await.map_err(|failed| match failed {
+                    Failed::Refused(why) => End::Tls(why),
+                    Failed::Broken(error) => End::Io(error),
+                })
+            }
+            (Address::Tls { .. }, ..) => Err(End::Tls("it needs the pool's certificate: give that of its file")),
+            (_, stream, _) => Ok(stream),
+        }
+    }
 }
 
 async fn greet(pipe: &mut Pipe, token: Token) -> Result<(), End> {

@@ -5,7 +5,7 @@ use crate::{
     janitor::Janitor,
     loans::Loans,
     pipe::{Pipe, ended, nonce},
-    stream::Stream,
+    tls::Arrived,
     told::{Batch, Told},
 };
 use bytes::{Buf, Bytes};
@@ -17,13 +17,14 @@ use std::{
     collections::{BTreeSet, HashMap},
     future::{pending, poll_fn},
     io,
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker, ready},
 };
 use store::{Place, Segments};
 use tokio::{
-    sync::{mpsc::UnboundedReceiver, watch},
+    sync::{Semaphore, mpsc::UnboundedReceiver, watch},
     task::{AbortHandle, JoinSet},
     time::timeout,
 };
@@ -38,6 +39,7 @@ use wire::{
 };
 
 /// What all connections share.
+#[derive(Debug)]
 pub struct House {
     pub node: Arc<Node>,
     /// Its memory, for clients of this host to look at.
@@ -48,6 +50,8 @@ pub struct House {
     pub carried: Mutex<BTreeSet<Session>>,
     pub token: Token,
     pub limits: Limits,
+    /// For so many connections more.
+    pub room: Arc<Semaphore>,
     pub stopping: watch::Receiver<bool>,
 }
 
@@ -92,14 +96,24 @@ struct Guest {
     waiting_bytes: usize,
     told: Arc<Told>,
     batches: UnboundedReceiver<Batch>,
+    /// Whether it may bind files of the host.
+    binds: bool,
     /// What it was lent; none where nothing may be.
     loans: Option<Loans>,
 }
 
 /// One connection from its first byte to its last.
-pub async fn receive(stream: Stream, house: Arc<House>) {
-    let mut pipe = Pipe::new(stream, Side::Node);
+pub async fn receive(arrived: Arrived, house: Arc<House>) {
     let mut stopping = house.stopping.clone();
+    let opened = tokio::select! {
+        _ = stopping.wait_for(|stop| *stop) => return,
+        opened = timeout(house.limits.handshake, arrived.open()) => opened,
+    };
+    let mut pipe = match opened {
+        Ok(Ok(stream)) => Pipe::new(stream, Side::Node),
+        Ok(Err(error)) => return tracing::debug!(%error, "a connection ended before its TLS"),
+        Err(_) => return tracing::debug!("a connection did not finish its TLS in time"),
+    };
     let greeted = tokio::select! {
         _ = stopping.wait_for(|stop| *stop) => return,
         greeted = timeout(house.limits.handshake, greet(&mut pipe, &house.token)) => greeted,
@@ -150,6 +164,7 @@ impl Guest {
     fn new(house: Arc<House>, mut pipe: Pipe) -> Self {
         let (told, batches) = Told::new();
         let loans = lends(&house, &mut pipe);
+        let binds = house.limits.host_files || pipe.stream().is_of_our_user();
         Self {
             house,
             pipe,
@@ -161,6 +176,7 @@ impl Guest {
             waiting_bytes: 0,
             told: Arc::new(told),
             batches,
+            binds,
             loans,
         }
     }
@@ -248,7 +264,7 @@ impl Guest {
         match message {
             ToNode::Request { id, request } => {
                 self.count(id)?;
-                self.request(id, request);
+                self.request(id, request)?;
             }
             ToNode::Watch { id, session } => {
                 self.count(id)?;
@@ -299,12 +315,15 @@ impl Guest {
         if id > last { Ok(()) } else { Err(End::Ids { id, last }) }
     }
 
-    fn request(&mut self, id: u64, request: Request) {
+    fn request(&mut self, id: u64, request: Request) -> Result<(), End> {
         if let Err(failure) = self.check(&request) {
-            return self.answer(id, &Err(failure));
+            self.answer(id, &Err(failure));
+            return Ok(());
         }
         let bytes = payload_bytes(&request.body);
-        let mut reply = self.house.node.handle(request);
+        // A bug that a request meets ends its connection as any other end does, and what it held with it.
+        let handled = catch_unwind(AssertUnwindSafe(|| self.house.node.handle(request)));
+        let mut reply = handled.map_err(|_| End::Panicked)?;
         // Most are ready: these cost no task.
         match Pin::new(&mut reply).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(answered) => {
@@ -315,6 +334,7 @@ impl Guest {
             }
             Poll::Pending => self.wait(id, reply, bytes),
         }
+        Ok(())
     }
 
     /// Whether the bytes are said where they are, in place of being sent.
@@ -345,6 +365,9 @@ impl Guest {
 
     /// Whether it is one of a session that this connection carries, or may.
     fn check(&mut self, request: &Request) -> Result<(), Failure> {
+        if !self.binds && request.body.binds_host_file() {
+            return Err(Refusal::NotPermitted(Object::Text("binding a file of the node's host".into())).into());
+        }
         match (&request.body, request.session) {
             (Body::Usage | Body::Stop, _) => Ok(()),
             (Body::Hello, Session::NONE) => self.has_room(),

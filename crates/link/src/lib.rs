@@ -15,14 +15,15 @@
 //! - What one connection brings (garbage, silence, a flood) touches no other. Everything that it may take has a bound: [`Limits`].
 //! - What a client of this host looks at in the node's memory stays what it is until the client has given it back, or can look no more.
 //! - Futures of a [`Remote`] may be polled by any runtime or none.
-//!
-//! TLS is not here.
+//! - Nobody listens at an address that others reach without TLS, unless that is asked for by name. Within TLS a client trusts one
+//!   certificate, the pool's.
 #![deny(unsafe_code)]
 
 mod address;
 mod dial;
 mod ears;
 mod guest;
+mod identity;
 mod janitor;
 mod limits;
 mod line;
@@ -36,9 +37,11 @@ mod rights;
 mod segment;
 mod server;
 mod stream;
+mod tls;
 mod told;
 
 pub use address::{Address, AddressRefused};
+pub use identity::{Certificate, Identity, IdentityRefused};
 pub use limits::Limits;
 pub use listener::{ListenFailed, Listener};
 pub use remote::Remote;

@@ -23,6 +23,9 @@ pub struct Limits {
     pub placed: usize,
     /// So many bytes may a client of this host look at in the node's memory at one time, of one connection; more are sent.
     pub viewed_bytes: usize,
+    /// Whether any client may bind files of this host, and so read all that the node's user may. Without it only one of that user may,
+    /// over a Unix socket.
+    pub host_files: bool,
     /// So many sessions may one connection have.
     pub sessions: usize,
     /// Threads of the runtime that [`serve`](crate::serve) makes.
@@ -47,6 +50,7 @@ impl Default for Limits {
             placed: 16 << 10,
             // As much as is being worked on by a process of many threads.
             viewed_bytes: 1 << 30,
+            host_files: false,
             sessions: 1024,
             threads: 2,
         }

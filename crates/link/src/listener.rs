@@ -1,15 +1,20 @@
 //! A socket that waits for connections.
 
-use crate::{Address, stream::Stream};
+use crate::{
+    Address, Identity,
+    stream::{Stream, kept_alive},
+    tls::Arrived,
+};
 use std::{
-    fs, io,
-    net::TcpListener,
+    fmt, fs, io,
+    net::{TcpListener, ToSocketAddrs},
     os::unix::{
         fs::{MetadataExt, PermissionsExt},
         net::{UnixListener, UnixStream},
     },
     path::{Path, PathBuf},
 };
+use tokio_rustls::TlsAcceptor;
 
 /// A socket that waits for connections. The file of a Unix socket goes with it.
 #[derive(Debug)]
@@ -18,9 +23,8 @@ pub struct Listener {
     socket: Socket,
 }
 
-#[derive(Debug)]
 enum Socket {
-    Tcp(TcpListener),
+    Tcp(TcpListener, Option<TlsAcceptor>),
     Unix(UnixListener, SocketFile),
 }
 
@@ -43,18 +47,49 @@ pub struct SocketFile {
 }
 
 impl Listener {
-    /// Listens. A socket file that nobody listens at any more is replaced; a new one is its owner's only.
+    /// Listens where nobody else hears what is said: at a Unix socket, or at a `tcp:` address of this host alone (loopback). Another
+    /// needs [`Self::bind_tls`], or [`Self::bind_plain`]. A socket file that nobody listens at any more is replaced; a new one is
+    /// its owner's only.
     pub fn bind(address: &Address) -> Result<Self, ListenFailed> {
-        Self::try_bind(address).map_err(|source| ListenFailed { address: address.clone(), source })
+        Self::checked(address, |address| match address {
+            Address::Tcp { host, port } if !is_loopback(host, *port)? => Err(io::Error::other(
+                "others could read there what is said: listen within TLS (tls:HOST:PORT), or plainly by name",
+            )),
+            Address::Tls { .. } => Err(io::Error::other("TLS needs the pool's certificate and key")),
+            address => Self::try_bind(address, None),
+        })
     }
 
-    fn try_bind(address: &Address) -> io::Result<Self> {
+    /// Listens at any address; within TLS at a `tls:` one. That others read what is said at a `tcp:` address that is not loopback,
+    /// bytes and all, is taken into account: the token they do not learn.
+    pub fn bind_plain(address: &Address) -> Result<Self, ListenFailed> {
+        Self::checked(address, |address| match address {
+            Address::Tls { .. } => Err(io::Error::other("TLS needs the pool's certificate and key")),
+            address => Self::try_bind(address, None),
+        })
+    }
+
+    /// Listens at a `tls:` address, as who has this certificate and key; at others as [`Self::bind`].
+    pub fn bind_tls(address: &Address, identity: &Identity) -> Result<Self, ListenFailed> {
+        if !matches!(address, Address::Tls { .. }) {
+            return Self::bind(address);
+        }
+        let config = identity.config().map_err(io::Error::other);
+        Self::checked(address, |address| Self::try_bind(address, Some(TlsAcceptor::from(config?))))
+    }
+
+    fn checked(address: &Address, bind: impl FnOnce(&Address) -> io::Result<Self>) -> Result<Self, ListenFailed> {
+        bind(address).map_err(|source| ListenFailed { address: address.clone(), source })
+    }
+
+    fn try_bind(address: &Address, tls: Option<TlsAcceptor>) -> io::Result<Self> {
         match address {
-            Address::Tcp { host, port } => {
+            Address::Tcp { host, port } | Address::Tls { host, port } => {
                 let socket = TcpListener::bind((host.as_str(), *port))?;
                 socket.set_nonblocking(true)?;
-                let address = Address::Tcp { host: host.clone(), port: socket.local_addr()?.port() };
-                Ok(Self { address, socket: Socket::Tcp(socket) })
+                let (host, port) = (host.clone(), socket.local_addr()?.port());
+                let address = if tls.is_some() { Address::Tls { host, port } } else { Address::Tcp { host, port } };
+                Ok(Self { address, socket: Socket::Tcp(socket, tls) })
             }
             Address::Unix(path) => {
                 let socket = bind_unix(path)?;
@@ -74,7 +109,7 @@ impl Listener {
     /// The same in the runtime that is entered.
     pub(crate) fn enter(self) -> io::Result<Entered> {
         Ok(match self.socket {
-            Socket::Tcp(socket) => Entered::Tcp(tokio::net::TcpListener::from_std(socket)?),
+            Socket::Tcp(socket, tls) => Entered::Tcp(tokio::net::TcpListener::from_std(socket)?, tls),
             Socket::Unix(socket, file) => {
                 Entered::Unix { listener: tokio::net::UnixListener::from_std(socket)?, _file: file }
             }
@@ -83,9 +118,8 @@ impl Listener {
 }
 
 /// A listener in a runtime.
-#[derive(Debug)]
 pub enum Entered {
-    Tcp(tokio::net::TcpListener),
+    Tcp(tokio::net::TcpListener, Option<TlsAcceptor>),
     Unix {
         listener: tokio::net::UnixListener,
         /// Goes when nobody listens any more.
@@ -95,10 +129,25 @@ pub enum Entered {
 
 impl Entered {
     /// The next who comes.
-    pub async fn accept(&self) -> io::Result<Stream> {
+    pub async fn accept(&self) -> io::Result<Arrived> {
+        Ok(match self {
+            Self::Tcp(listener, None) => Arrived::Open(Stream::Tcp(kept_alive(listener.accept().await?.0)?)),
+            Self::Tcp(listener, Some(tls)) => Arrived::Tls(kept_alive(listener.accept().await?.0)?, tls.clone()),
+            Self::Unix { listener, .. } => Arrived::Open(Stream::Unix(listener.accept().await?.0)),
+        })
+    }
+}
+
+/// Whether all that a name means are addresses of this host alone.
+fn is_loopback(host: &str, port: u16) -> io::Result<bool> {
+    Ok((host, port).to_socket_addrs()?.all(|address| address.ip().is_loopback()))
+}
+
+impl fmt::Debug for Socket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tcp(listener) => Stream::tcp(listener.accept().await?.0),
-            Self::Unix { listener, .. } => Ok(Stream::Unix(listener.accept().await?.0)),
+            Self::Tcp(socket, tls) => f.debug_tuple("Tcp").field(socket).field(&tls.is_some()).finish(),
+            Self::Unix(socket, file) => f.debug_tuple("Unix").field(socket).field(file).finish(),
         }
     }
 }

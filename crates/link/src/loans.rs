@@ -8,7 +8,7 @@ use bytes::Bytes;
 use node::Backing;
 use rustix::{
     pipe::{PipeFlags, pipe_with},
-    process::{Pid, PidfdFlags, geteuid, pidfd_open},
+    process::{Pid, PidfdFlags, pidfd_open},
 };
 use std::{
     collections::HashMap,
@@ -49,10 +49,7 @@ pub struct Process(Option<AsyncFd<OwnedFd>>);
 impl Loans {
     /// None yet, with the end to be held; none at all when nothing may be lent there: to another host or another user.
     pub fn to(stream: &Stream, limits: Limits) -> io::Result<Option<(Self, OwnedFd)>> {
-        let Some(stream) = stream.unix() else { return Ok(None) };
-        if stream.peer_cred()?.uid() != geteuid().as_raw() {
-            return Ok(None);
-        }
+        let Some(stream) = stream.unix().filter(|_| stream.is_of_our_user()) else { return Ok(None) };
         let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let (hold, process) = (pipe::Receiver::from_owned_fd(ours)?, Arc::new(Process::behind(stream)?));
         let (lent, viewed_bytes, mapped) = (HashMap::new(), 0, false);

@@ -11,7 +11,10 @@ use std::{
     task::{Context, Poll, ready},
     time::Duration,
 };
-use tokio::{io::AsyncWriteExt, time::timeout};
+use tokio::{
+    io::{AsyncWrite, AsyncWriteExt},
+    time::timeout,
+};
 use tokio_util::io::{poll_read_buf, poll_write_buf};
 use wire::{
     codec::encode_goodbye,
@@ -112,7 +115,7 @@ impl Pipe {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
         }
-        Poll::Ready(Ok(()))
+        Pin::new(&mut self.stream).poll_flush(context)
     }
 
     /// Reads some; 0 at the end.

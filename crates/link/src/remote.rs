@@ -1,7 +1,8 @@
 //! The way to a node in another process.
 
 use crate::{
-    Address, dial,
+    Address, Certificate, IdentityRefused,
+    dial::{self, Target},
     line::{Line, NotSent},
 };
 use client::{Borrowing, Connection, Hear};
@@ -30,8 +31,7 @@ const WATCH_WAIT: Duration = Duration::from_secs(20);
 /// What a session holds ends with the connection: after that has broken, what it asks is refused as `Ended`.
 #[derive(Debug)]
 pub struct Remote {
-    address: Address,
-    token: Token,
+    target: Arc<Target>,
     state: Mutex<State>,
 }
 
@@ -45,9 +45,18 @@ struct State {
 }
 
 impl Remote {
-    /// Connects with the first call.
+    /// Connects with the first call. A `tls:` address needs [`Self::trusting`].
     pub fn new(address: Address, token: &Token) -> Self {
-        Self { address, token: token.clone(), state: Mutex::default() }
+        Self::to(Target { address, token: token.clone(), tls: None })
+    }
+
+    /// The same, where only who has this certificate counts as the node, when the address is a `tls:` one.
+    pub fn trusting(address: Address, token: &Token, certificate: &Certificate) -> Result<Self, IdentityRefused> {
+        Ok(Self::to(Target { address, token: token.clone(), tls: Some(certificate.config()?) }))
+    }
+
+    fn to(target: Target) -> Self {
+        Self { target: Arc::new(target), state: Mutex::default() }
     }
 
     /// The connection that there is, or a new one.
@@ -67,8 +76,9 @@ impl Remote {
             return Err(why.clone());
         }
         let line = Arc::new(Line::default());
-        let failed = |error: io::Error| Failure::Unreachable(format!("{}: no threads for it: {error}", self.address));
-        dial::start(&self.address, &self.token, &line).map_err(failed)?;
+        let failed =
+            |error: io::Error| Failure::Unreachable(format!("{}: no threads for it: {error}", self.target.address));
+        dial::start(&self.target, &line).map_err(failed)?;
         state.line = Some(line.clone());
         Ok(line)
     }

@@ -6,7 +6,7 @@ use crate::{
     janitor::Janitor,
     listener::Entered,
     pipe::Pipe,
-    stream::Stream,
+    tls::Arrived,
 };
 use client::Connection;
 use node::Node;
@@ -15,8 +15,9 @@ use placement::NodeId;
 use std::{io, sync::Arc, time::Duration};
 use tokio::{
     runtime::{Builder, Handle, Runtime},
-    sync::watch,
+    sync::{Semaphore, watch},
     task::{JoinHandle, JoinSet},
+    time::timeout,
 };
 use wire::{
     frame::Side,
@@ -28,12 +29,15 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// So many may be told at one time that there are too many: more are closed without a word.
 const TURNED_AWAY_MAX: usize = 64;
 
-/// A node that is reached at an address, until it is stopped or dropped.
+/// A node that is reached at one address or several, until it is stopped or dropped.
 #[derive(Debug)]
 pub struct Server {
-    address: Address,
+    house: Arc<House>,
+    addresses: Vec<Address>,
     stop: watch::Sender<bool>,
-    taking: Option<JoinHandle<()>>,
+    taking: Vec<JoinHandle<()>>,
+    /// Where it is served.
+    handle: Handle,
     /// Its own, when none was given.
     runtime: Option<Runtime>,
 }
@@ -68,30 +72,45 @@ pub fn serve_on(
     limits: Limits,
     others: &[(NodeId, Arc<dyn Connection>)],
 ) -> Result<Server, ServeFailed> {
-    let address = listener.address().clone();
-    let _entered = runtime.enter();
-    let entered = listener.enter().map_err(|source| ServeFailed { address: address.clone(), source })?;
     let (stop, stopping) = watch::channel(false);
     let janitor = Janitor::new(&node, others);
     let (segments, carried, token) = (node.segments(), Mutex::default(), token.clone());
-    let house = Arc::new(House { node, segments, janitor, carried, token, limits, stopping });
-    let taking = Some(runtime.spawn(take(entered, house)));
-    Ok(Server { address, stop, taking, runtime: None })
+    let room = Arc::new(Semaphore::new(limits.connections));
+    let house = Arc::new(House { node, segments, janitor, carried, token, limits, room, stopping });
+    let (handle, addresses, taking) = (runtime.clone(), Vec::new(), Vec::new());
+    let mut server = Server { house, addresses, stop, taking, handle, runtime: None };
+    server.also_at(listener)?;
+    Ok(server)
 }
 
 impl Server {
-    /// Where it is reached.
+    /// Serves the node there too, within the same limits. A session may come at either address, to one at a time.
+    pub fn also_at(&mut self, listener: Listener) -> Result<(), ServeFailed> {
+        let address = listener.address().clone();
+        let _entered = self.handle.enter();
+        let entered = listener.enter().map_err(|source| ServeFailed { address: address.clone(), source })?;
+        self.taking.push(self.handle.spawn(take(entered, self.house.clone())));
+        self.addresses.push(address);
+        Ok(())
+    }
+
+    /// Where it is reached first of all.
     pub fn address(&self) -> &Address {
-        &self.address
+        &self.addresses[0]
+    }
+
+    /// Wherever it is reached.
+    pub fn addresses(&self) -> &[Address] {
+        &self.addresses
     }
 
     /// Ends all connections and what their sessions hold; then nobody is reached here, and no socket file is left.
     pub async fn stop(mut self) {
         self.stop.send_replace(true);
-        if let Some(taking) = self.taking.take()
-            && let Err(error) = taking.await
-        {
-            tracing::error!(%error, "serving a node has ended badly");
+        for taking in std::mem::take(&mut self.taking) {
+            if let Err(error) = taking.await {
+                tracing::error!(%error, "serving a node has ended badly");
+            }
         }
     }
 }
@@ -100,9 +119,7 @@ impl Drop for Server {
     /// The same, without waiting for it.
     fn drop(&mut self) {
         self.stop.send_replace(true);
-        if let Some(taking) = self.taking.take() {
-            taking.abort();
-        }
+        self.taking.iter().for_each(JoinHandle::abort);
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -120,13 +137,19 @@ async fn take(listener: Entered, house: Arc<House>) {
             stream = listener.accept() => stream,
         };
         match stream {
-            Ok(stream) if guests.len() < house.limits.connections => {
-                guests.spawn(guest::receive(stream, house.clone()));
-            }
-            Ok(stream) if turned_away.len() < TURNED_AWAY_MAX => {
-                turned_away.spawn(turn_away(stream, house.limits.connections));
-            }
-            Ok(_) => {}
+            Ok(arrived) => match house.room.clone().try_acquire_owned() {
+                Ok(room) => {
+                    let received = guest::receive(arrived, house.clone());
+                    guests.spawn(async move {
+                        received.await;
+                        drop(room);
+                    });
+                }
+                Err(_) if turned_away.len() < TURNED_AWAY_MAX => {
+                    turned_away.spawn(turn_away(arrived, house.clone()));
+                }
+                Err(_) => {}
+            },
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be taken");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -137,8 +160,9 @@ async fn take(listener: Entered, house: Arc<House>) {
     while guests.join_next().await.is_some() {}
 }
 
-async fn turn_away(stream: Stream, connections: usize) {
+async fn turn_away(arrived: Arrived, house: Arc<House>) {
+    let Ok(Ok(stream)) = timeout(house.limits.handshake, arrived.open()).await else { return };
     let mut pipe = Pipe::new(stream, Side::Node);
-    pipe.out.short().extend(refusal(&HandshakeFailed::Full(connections)));
+    pipe.out.short().extend(refusal(&HandshakeFailed::Full(house.limits.connections)));
     pipe.close().await;
 }

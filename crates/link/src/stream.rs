@@ -1,10 +1,10 @@
-//! A socket of either kind, as one type.
+//! A socket of any kind, as one type.
 
 use crate::{
     Address,
     rights::{self, Received},
 };
-use rustix::net::sockopt;
+use rustix::{net::sockopt, process::geteuid};
 use std::{
     io::{self, IoSlice},
     os::fd::{AsFd, BorrowedFd},
@@ -16,6 +16,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
     net::{TcpStream, UnixStream},
 };
+use tokio_rustls::TlsStream;
 
 /// A peer that has been silent for so long is asked by the system whether it is there...
 const SILENCE: Duration = Duration::from_secs(10);
@@ -30,35 +31,33 @@ const UNACKNOWLEDGED_MS: u32 = 25_000;
 #[derive(Debug)]
 pub enum Stream {
     Tcp(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
     Unix(UnixStream),
 }
 
 impl Stream {
-    /// Connects to an address.
+    /// Connects to an address; the TLS of one that has it is still to come.
     pub async fn connect(address: &Address) -> io::Result<Self> {
         Ok(match address {
-            Address::Tcp { host, port } => Self::tcp(TcpStream::connect((host.as_str(), *port)).await?)?,
+            Address::Tcp { host, port } | Address::Tls { host, port } => {
+                Self::Tcp(kept_alive(TcpStream::connect((host.as_str(), *port)).await?)?)
+            }
             Address::Unix(path) => Self::Unix(UnixStream::connect(path).await?),
         })
-    }
-
-    /// Small frames go at once; a host that is gone is noticed.
-    pub fn tcp(stream: TcpStream) -> io::Result<Self> {
-        stream.set_nodelay(true)?;
-        sockopt::set_tcp_keepidle(&stream, SILENCE)?;
-        sockopt::set_tcp_keepintvl(&stream, ASK_AGAIN)?;
-        sockopt::set_tcp_keepcnt(&stream, QUESTIONS)?;
-        sockopt::set_tcp_user_timeout(&stream, UNACKNOWLEDGED_MS)?;
-        sockopt::set_socket_keepalive(&stream, true)?;
-        Ok(Self::Tcp(stream))
     }
 
     /// The socket, when descriptors can travel over it.
     pub fn unix(&self) -> Option<&UnixStream> {
         match self {
-            Self::Tcp(_) => None,
+            Self::Tcp(_) | Self::Tls(_) => None,
             Self::Unix(stream) => Some(stream),
         }
+    }
+
+    /// Whether it is the socket of a process of this host that has our user.
+    pub fn is_of_our_user(&self) -> bool {
+        let other = self.unix().and_then(|stream| stream.peer_cred().ok());
+        other.is_some_and(|other| other.uid() == geteuid().as_raw())
     }
 
     /// Writes some, and a descriptor with the first byte.
@@ -91,6 +90,17 @@ impl Stream {
     }
 }
 
+/// Small frames go at once; a host that is gone is noticed.
+pub fn kept_alive(stream: TcpStream) -> io::Result<TcpStream> {
+    stream.set_nodelay(true)?;
+    sockopt::set_tcp_keepidle(&stream, SILENCE)?;
+    sockopt::set_tcp_keepintvl(&stream, ASK_AGAIN)?;
+    sockopt::set_tcp_keepcnt(&stream, QUESTIONS)?;
+    sockopt::set_tcp_user_timeout(&stream, UNACKNOWLEDGED_MS)?;
+    sockopt::set_socket_keepalive(&stream, true)?;
+    Ok(stream)
+}
+
 fn would_block<T>(done: &io::Result<T>) -> bool {
     matches!(done, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }
@@ -99,6 +109,7 @@ impl AsyncRead for Stream {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_read(context, into),
+            Self::Tls(stream) => Pin::new(stream).poll_read(context, into),
             Self::Unix(stream) => Pin::new(stream).poll_read(context, into),
         }
     }
@@ -116,6 +127,7 @@ impl AsyncWrite for Stream {
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
+            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
             Self::Unix(stream) => Pin::new(stream).poll_write_vectored(context, pieces),
         }
     }
@@ -124,13 +136,17 @@ impl AsyncWrite for Stream {
         true
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(())) // nothing is kept here
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tls(stream) => Pin::new(stream).poll_flush(context),
+            Self::Tcp(_) | Self::Unix(_) => Poll::Ready(Ok(())), // nothing is kept there
+        }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(context),
             Self::Unix(stream) => Pin::new(stream).poll_shutdown(context),
         }
     }

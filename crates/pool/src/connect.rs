@@ -24,7 +24,7 @@ pub fn way(node: &NodeEntry) -> Option<&Address> {
     let here = node.process.is_of_this_machine();
     let can = |address: &&Address| match address {
         Address::Unix(path) => here && path.exists(),
-        Address::Tcp { .. } => true,
+        Address::Tcp { .. } | Address::Tls { .. } => true,
     };
     node.addresses.iter().find(can).or(node.addresses.last())
 }

@@ -44,7 +44,7 @@ pub struct Ground<'a> {
 #[derive(Debug)]
 pub struct Member {
     runtime: runtime::Runtime,
-    servers: Vec<Server>,
+    server: Option<Server>,
     end: Arc<watch::Sender<bool>>,
 }
 
@@ -146,9 +146,16 @@ impl Member {
         node.on_stop(Box::new(move || {
             hook.send_replace(true);
         }));
-        let serve = |listener| serve_on(runtime.handle(), node.clone(), listener, token, Limits::default(), others);
-        let servers = listeners.into_iter().map(serve).collect::<Result<_, _>>().map_err(|error| cannot(&error))?;
-        Ok(Self { runtime, servers, end })
+        let mut server: Option<Server> = None;
+        for listener in listeners {
+            let served = match &mut server {
+                Some(server) => server.also_at(listener),
+                None => serve_on(runtime.handle(), node.clone(), listener, token, Limits::default(), others)
+                    .map(|first| server = Some(first)),
+            };
+            served.map_err(|error| cannot(&error))?;
+        }
+        Ok(Self { runtime, server, end })
     }
 
     /// What ends it from another thread.
@@ -161,11 +168,11 @@ impl Member {
 
     /// Serves until it is asked to end; then all connections are ended, and nobody is reached here.
     pub fn wait(self) {
-        let Self { runtime, servers, end } = self;
+        let Self { runtime, server, end } = self;
         runtime.block_on(async {
             // The sender is ours: it cannot be gone.
             let _ = end.subscribe().wait_for(|end| *end).await;
-            for server in servers {
+            if let Some(server) = server {
                 server.stop().await;
             }
         });
@@ -176,8 +183,9 @@ impl Member {
 fn listen(seat: &Seat, folder: &Path) -> Result<Vec<Listener>, Problem> {
     let host = seat.host.clone().unwrap_or_else(|| IpAddr::V4(Ipv4Addr::LOCALHOST).to_string());
     let addresses = [Address::Unix(folder.join("socket")), Address::Tcp { host, port: seat.port }];
-    let bind = |address| Listener::bind(address).map_err(|error| Problem::new(error.to_string()));
-    addresses.iter().map(bind).collect()
+    // Other hosts reach it plainly: who comes in proves the token, but what is said is not hidden.
+    let bind = if seat.host.is_some() { Listener::bind_plain } else { Listener::bind };
+    addresses.iter().map(|address| bind(address).map_err(|error| Problem::new(error.to_string()))).collect()
 }
 
 /// Nothing of the starter is held any more: what is logged from here on is in a file.

@@ -104,6 +104,9 @@ pub enum HandshakeFailed {
     /// The node has as many connections as it takes; the transport's to say.
     #[error("the node has {0} connections and takes no more: end some, or try again later")]
     Full(usize),
+    /// The client speaks plainly where TLS is spoken; the transport's to say.
+    #[error("only TLS is spoken at this address: reach it as tls:HOST:PORT, with the pool's certificate")]
+    OnlyTls,
     /// The other side did not do its part within [`HANDSHAKE_WAIT`]; the transport's to say.
     #[error("the other side did not finish the handshake in {} s", HANDSHAKE_WAIT.as_secs())]
     TimedOut,

@@ -111,7 +111,7 @@ impl Way {
 
 pub fn socket_of(address: &Address) -> String {
     match address {
-        Address::Tcp { host, port } => format!("{host}:{port}"),
+        Address::Tcp { host, port } | Address::Tls { host, port } => format!("{host}:{port}"),
         Address::Unix(_) => panic!("not a TCP address"),
     }
 }

@@ -1,0 +1,29 @@
+//! The messages of `vfs`, within TLS.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
+
+mod common;
+
+use link::{Identity, Limits, Listener, Remote, Server};
+use node::Node;
+use std::sync::{Arc, LazyLock};
+use vfs::{Handle, Vfs};
+
+#[allow(dead_code, reason = "the suite uses some of it")]
+#[path = "../../vfs/src/pool_test.rs"]
+mod theirs;
+
+#[path = "../../vfs/src/message_test.rs"]
+mod message_test;
+
+#[path = "common/pool.rs"]
+mod pool_test;
+
+static IDENTITY: LazyLock<Identity> = LazyLock::new(|| Identity::generate().unwrap());
+
+/// A node served, and the way to it.
+fn way(node: &Arc<Node>) -> (Server, Remote) {
+    let listener = Listener::bind_tls(&"tls:127.0.0.1:0".parse().unwrap(), &IDENTITY).unwrap();
+    let server = link::serve(node.clone(), listener, &common::token(), Limits::default()).unwrap();
+    let remote = Remote::trusting(server.address().clone(), &common::token(), IDENTITY.certificate()).unwrap();
+    (server, remote)
+}
