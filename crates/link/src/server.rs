@@ -12,7 +12,7 @@ use client::Connection;
 use node::Node;
 use parking_lot::Mutex;
 use placement::NodeId;
-use std::{io, sync::Arc, time::Duration};
+use std::{io, sync::Arc, thread, time::Duration};
 use tokio::{
     runtime::{Builder, Handle, Runtime},
     sync::{Semaphore, watch},
@@ -26,6 +26,8 @@ use wire::{
 
 /// When the system has no descriptor for who comes, the next try is so much later: somebody may have ended by then.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// A server that is dropped has so long to end what its connections hold: as long as they may take for their last words, and more.
+const DROP_WAIT: Duration = Duration::from_secs(5);
 /// So many may be told at one time that there are too many: more are closed without a word.
 const TURNED_AWAY_MAX: usize = 64;
 
@@ -116,12 +118,20 @@ impl Server {
 }
 
 impl Drop for Server {
-    /// The same, without waiting for it.
+    /// The same, without waiting for it: what is not ended within [`DROP_WAIT`] is left as it is.
     fn drop(&mut self) {
         self.stop.send_replace(true);
-        self.taking.iter().for_each(JoinHandle::abort);
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
+        let Some(runtime) = self.runtime.take() else { return };
+        let taking = std::mem::take(&mut self.taking);
+        let ended = async move {
+            for taking in taking {
+                drop(taking.await); // a panic was told already
+            }
+        };
+        let last = move || drop(runtime.block_on(async { timeout(DROP_WAIT, ended).await }));
+        // A runtime does not end within another; where there is no thread it goes with this.
+        if let Err(error) = thread::Builder::new().name("tidemill-end".into()).spawn(last) {
+            tracing::warn!(%error, "a server has ended without its last words");
         }
     }
 }

@@ -63,6 +63,27 @@ async fn a_write_that_waits_for_space_ends_when_nobody_wants_it_any_more() {
 }
 
 #[tokio::test]
+async fn a_server_that_is_dropped_ends_what_its_clients_hold_and_leaves_no_file() {
+    let (node, directory) = (node(), tempfile::tempdir().unwrap());
+    let address = Address::Unix(directory.path().join("pool"));
+    let files = node.usage().files;
+    let handle = tokio::runtime::Handle::current();
+    for own in [true, false] {
+        let server = if own {
+            serve(&node, &address)
+        } else {
+            let listener = link::Listener::bind(&address).unwrap();
+            link::serve_on(&handle, node.clone(), listener, &token(), link::Limits::default(), &[]).unwrap()
+        };
+        let vfs = vfs(&address).await;
+        vfs.create(Vfs::root(), b"f", 0o600, OWNER, OpenFlags::WRITE).await.unwrap();
+        vfs.unlink(Vfs::root(), b"f").await.unwrap();
+        drop(server);
+        until(|| node.usage().files == files && !directory.path().join("pool").exists()).await;
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_is_stopped_leaves_no_file_and_a_socket_left_by_a_dead_one_is_replaced() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("pool");
