@@ -3,7 +3,6 @@
 use crate::line::Line;
 use node::{Backing, Loan};
 use std::{os::fd::OwnedFd, sync::Arc};
-use wire::Extent;
 
 /// A descriptor that came.
 #[derive(Debug)]
@@ -28,9 +27,10 @@ impl Lent {
         Self { file, loan }
     }
 
-    /// As the extent's.
-    pub fn into_backing(self, extent: Extent) -> Option<Backing> {
-        Some(Backing::lent(extent, self.file?, Box::new(self.loan)))
+    /// For who asked.
+    pub fn into_backing(self) -> Option<Backing> {
+        let backing = Backing::lent(self.file?, Box::new(self.loan));
+        backing.inspect_err(|error| tracing::debug!(%error, "a descriptor is not used")).ok()
     }
 }
 

@@ -106,7 +106,7 @@ impl Connection for Remote {
     fn borrow(&self, extent: Extent, flags: OpenFlags) -> Option<Borrowing> {
         let line = self.line().ok().filter(|line| line.is_near())?;
         let lent = line.borrow(Borrow { extent, flags }).ok()?;
-        Some(Box::pin(async move { lent.await?.into_backing(extent) }))
+        Some(Box::pin(async move { lent.await?.into_backing() }))
     }
 
     fn is_here(&self) -> bool {

@@ -79,6 +79,21 @@ async fn what_is_lent_is_no_other_files_before_it_is_given_back_also_when_the_co
 }
 
 #[tokio::test]
+async fn a_node_that_was_started_again_lends_other_slots_than_the_one_before() {
+    let (mut slots, mut kept) = (std::collections::BTreeSet::new(), Vec::new());
+    for _ in 0..3 {
+        let Some(host) = Host::with_whole_files(64 << 20) else { return };
+        let client = connect(host.server.address()).await;
+        for name in ["f", "g"] {
+            // What a kernel is told of by its slot, it keeps open.
+            let (_, backing) = made(&client, name).await;
+            kept.push(backing.as_fd().try_clone_to_owned().unwrap());
+            assert!(slots.insert(backing.slot()), "{name}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_client_that_is_killed_leaves_nothing_lent() {
     let Some(host) = Host::with_whole_files(64 << 20) else { return };
     for files in [1, 7, 40] {

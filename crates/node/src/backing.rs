@@ -1,9 +1,13 @@
 //! What a face may hand to the kernel: the descriptor of a whole file's extent, pinned.
 
 use crate::whole::{Pin, Wholes};
+use rustix::fs::fstat;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::{fmt::Debug, sync::Arc};
+use std::{fmt::Debug, io, sync::Arc};
 use wire::{Extent, OpenFlags};
+
+/// In the number of a slot that was lent: no node has so high an id that its own would be the same.
+const LENT: u64 = 1 << 63;
 
 /// The descriptor of a whole file's extent. As long as it lives, the extent is neither given to another file nor folded.
 ///
@@ -17,7 +21,7 @@ enum Held {
     /// Of a node in this process.
     Here(Pin<Arc<Wholes>>),
     /// Of a node in another one.
-    Lent { extent: Extent, file: OwnedFd, _loan: Box<dyn Loan> },
+    Lent { slot: u64, file: OwnedFd, _loan: Box<dyn Loan> },
 }
 
 /// What tells a node, when it is dropped, that its descriptor is used no more.
@@ -32,18 +36,27 @@ impl Backing {
         Some(Self(Held::Here(pin)))
     }
 
-    /// As another process's node has lent it: the node's own descriptor, passed on.
-    pub fn lent(extent: Extent, file: OwnedFd, loan: Box<dyn Loan>) -> Self {
-        Self(Held::Lent { extent, file, _loan: loan })
+    /// As another process's node has lent it: the node's own descriptor, passed on. Fails where the system does not tell which file
+    /// it is.
+    pub fn lent(file: OwnedFd, loan: Box<dyn Loan>) -> io::Result<Self> {
+        let found = fstat(&file)?;
+        // A node that was started again has the ids and slots of the one before, and other files.
+        let (Ok(device), Ok(inode)) = (u32::try_from(found.st_dev), u32::try_from(found.st_ino)) else {
+            return Err(io::Error::other("a lent file has a number that no file of a node's memory has"));
+        };
+        let slot = LENT | u64::from(device) << 32 | u64::from(inode);
+        Ok(Self(Held::Lent { slot, file, _loan: loan }))
     }
 
-    /// Which descriptor of which node, told by one number: what is behind it is the same for the node's life.
+    /// Which descriptor it is, told by one number: as long as anybody has that open, what is behind it is the same.
     pub fn slot(&self) -> u64 {
-        let Extent { node, slot, .. } = match &self.0 {
-            Held::Here(pin) => pin.extent(),
-            Held::Lent { extent, .. } => *extent,
-        };
-        u64::from(node.0) << 32 | u64::from(slot)
+        match &self.0 {
+            Held::Here(pin) => {
+                let Extent { node, slot, .. } = pin.extent();
+                u64::from(node.0) << 32 | u64::from(slot)
+            }
+            Held::Lent { slot, .. } => *slot,
+        }
     }
 }
 
