@@ -17,7 +17,7 @@ use wire::{Extent, Failure, Object, OpenFlags, Refusal, Request, Session, codec:
 
 /// The pause after the first time that a node was not reached; each later one is twice as long.
 const PAUSE_FIRST: Duration = Duration::from_millis(10);
-/// The longest pause: a node that comes back is found by then.
+/// The longest pause after a node that refuses: one that comes back is found by then.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// A node that has not answered a watch by then is not waited for.
 const WATCH_WAIT: Duration = Duration::from_secs(20);
@@ -38,6 +38,8 @@ pub struct Remote {
 #[derive(Debug, Default)]
 struct State {
     line: Option<Arc<Line>>,
+    /// When that was begun.
+    begun: Option<Instant>,
     /// How often it was not reached since it was.
     failed: u32,
     /// Until then it is not tried, for this reason.
@@ -67,7 +69,8 @@ impl Remote {
                 None => return Ok(line.clone()),
                 Some(ended) => {
                     state.failed = if ended.opened { 0 } else { state.failed + 1 };
-                    state.pause = pause(state.failed).map(|pause| (ended.at + pause, ended.why));
+                    let took = state.begun.map_or(Duration::ZERO, |begun| ended.at.saturating_duration_since(begun));
+                    state.pause = pause(state.failed, took).map(|pause| (ended.at + pause, ended.why));
                     state.line = None;
                 }
             }
@@ -79,15 +82,16 @@ impl Remote {
         let failed =
             |error: io::Error| Failure::Unreachable(format!("{}: no threads for it: {error}", self.target.address));
         dial::start(&self.target, &line).map_err(failed)?;
-        state.line = Some(line.clone());
+        (state.line, state.begun) = (Some(line.clone()), Some(Instant::now()));
         Ok(line)
     }
 }
 
-/// How long a node is not tried after so many failures.
-fn pause(failed: u32) -> Option<Duration> {
+/// How long a node is not tried after so many failures, the last of which took so long. One that says nothing at all, as a host that
+/// is cut off, is left alone for as long as it was waited for: whoever asks again and again waits for it once.
+fn pause(failed: u32, took: Duration) -> Option<Duration> {
     let doublings = failed.checked_sub(1)?;
-    Some(PAUSE_FIRST.saturating_mul(1 << doublings.min(20)).min(PAUSE_MAX))
+    Some(PAUSE_FIRST.saturating_mul(1 << doublings.min(20)).min(PAUSE_MAX).max(took))
 }
 
 impl Connection for Remote {
@@ -178,5 +182,24 @@ impl Drop for Watching {
         if !self.done {
             self.line.unwatch(self.session);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_a_limit_and_who_is_silent_is_waited_for_once_in_a_calls_patience() {
+        let at_once = |failed| pause(failed, Duration::ZERO);
+        assert_eq!(
+            [0, 1, 2, 3].map(at_once),
+            [None, Some(10), Some(20), Some(40)].map(|ms| ms.map(Duration::from_millis))
+        );
+        assert_eq!(at_once(99), Some(PAUSE_MAX));
+        let patience = client::Patience::default();
+        let tries = patience.pause_max * patience.tries;
+        let silent = Duration::from_secs(5);
+        assert!(pause(1, silent).unwrap() >= silent && silent > tries);
     }
 }
