@@ -98,6 +98,9 @@ pub struct StartArgs {
     /// How many partitions the pool has for its life: a power of two, up to 65536
     #[arg(long, value_name = "P", default_value_t = 4096)]
     pub partitions: u32,
+    /// Do not encrypt what nodes of other hosts say; who reads it learns the data, but not the token
+    #[arg(long)]
+    pub no_tls: bool,
     /// The command that runs another on a host
     #[arg(long, value_name = "COMMAND", default_value = "ssh")]
     pub ssh: String,

@@ -52,6 +52,7 @@ fn start(args: &StartArgs) -> Result<u8, Problem> {
         max_nodes: args.max_nodes,
         partitions: args.partitions,
         space_wait: run_command::space_wait()?,
+        tls: !args.no_tls,
         program,
     };
     let started = pool::start(&path, &wanted)?;

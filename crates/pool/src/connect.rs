@@ -3,39 +3,53 @@
 use crate::{NodeEntry, PoolFile};
 use base::Problem;
 use client::{Client, Connection, Nodes, Patience};
-use link::{Address, Remote};
+use link::{Address, Certificate, IdentityRefused, Remote};
 use placement::NodeId;
 use std::{path::Path, sync::Arc};
 use wire::handshake::Token;
 
+/// What lets one into a pool, and by what its nodes are known.
+#[derive(Clone, Debug)]
+pub struct Key {
+    pub token: Token,
+    pub certificate: Option<Certificate>,
+}
+
+impl Key {
+    /// The way to a node.
+    pub fn remote(&self, node: &NodeEntry) -> Result<Remote, Problem> {
+        let no_way = || Problem::new(format!("the pool file has no address of node {}", node.id));
+        let address = way(node).ok_or_else(no_way)?.clone();
+        match &self.certificate {
+            None => Ok(Remote::new(address, &self.token)),
+            Some(certificate) => Remote::trusting(address, &self.token, certificate)
+                .map_err(|error: IdentityRefused| Problem::new(format!("the pool file: {error}"))),
+        }
+    }
+
+    /// The same as a connection, with the node's id.
+    pub fn connection(&self, node: &NodeEntry) -> Result<(NodeId, Arc<dyn Connection>), Problem> {
+        Ok((NodeId(node.id), Arc::new(self.remote(node)?)))
+    }
+}
+
 /// A client of the pool that a file tells of.
 pub async fn connect(path: &Path, patience: Patience) -> Result<Client, Problem> {
     let file = PoolFile::read(path)?;
-    let token = file.token(path)?;
-    let nodes: Nodes = file.nodes.iter().filter_map(|node| connection(node, &token)).collect();
+    let key = file.key(path)?;
+    let nodes = file.nodes.iter().map(|node| key.connection(node)).collect::<Result<Nodes, Problem>>()?;
     Client::connect_all(nodes, patience).await.map_err(|refusal| {
         Problem::new(format!("the pool of {} does not let us in: {refusal}", path.display()))
             .hint("`tidemill pool status` shows who answers; `tidemill pool start` replaces a pool that is no more")
     })
 }
 
-/// The best way to a node: its own host's socket where it is of this machine and can be seen, else the network.
+/// The best way to a node: its own host's socket where it is of this host and can be seen, else the network.
 pub fn way(node: &NodeEntry) -> Option<&Address> {
-    let here = node.process.is_of_this_machine();
+    let here = node.process.is_of_this_host();
     let can = |address: &&Address| match address {
         Address::Unix(path) => here && path.exists(),
         Address::Tcp { .. } | Address::Tls { .. } => true,
     };
     node.addresses.iter().find(can).or(node.addresses.last())
-}
-
-/// A connection to a node, with its id.
-pub fn connection(node: &NodeEntry, token: &Token) -> Option<(NodeId, Arc<dyn Connection>)> {
-    let remote: Arc<dyn Connection> = Arc::new(remote(node, token)?);
-    Some((NodeId(node.id), remote))
-}
-
-/// The same, by itself.
-pub fn remote(node: &NodeEntry, token: &Token) -> Option<Remote> {
-    Some(Remote::new(way(node)?.clone(), token))
 }

@@ -1,8 +1,8 @@
 //! The pool file: where a pool is, and what lets one in. Format: docs/formats/pool.md.
 
-use crate::process::Process;
+use crate::{connect::Key, process::Process};
 use base::Problem;
-use link::Address;
+use link::{Address, Certificate, Identity};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::{
     fs::{self, OpenOptions},
@@ -27,6 +27,9 @@ pub struct PoolFile {
     pub started: u64,
     /// The token, as text.
     token: String,
+    /// The pool's certificate (PEM), if nodes of other hosts speak within TLS: who has another is none of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    certificate: Option<String>,
     /// How many partitions it has for its life.
     pub partitions: u32,
     /// So many nodes may it have.
@@ -65,8 +68,15 @@ impl NodeEntry {
 
 impl PoolFile {
     /// Of a pool that has just started.
-    pub(crate) fn new(started: u64, token: String, partitions: u32, max_nodes: u32, nodes: Vec<NodeEntry>) -> Self {
-        Self { version: VERSION, started, token, partitions, max_nodes, nodes }
+    pub(crate) fn new(
+        started: u64,
+        (token, identity): (String, Option<&Identity>),
+        partitions: u32,
+        max_nodes: u32,
+        nodes: Vec<NodeEntry>,
+    ) -> Self {
+        let certificate = identity.map(|identity| identity.certificate().to_pem().to_owned());
+        Self { version: VERSION, started, token, certificate, partitions, max_nodes, nodes }
     }
 
     /// Reads one. Whoever may not read it may not use the pool.
@@ -118,9 +128,13 @@ impl PoolFile {
     }
 
     /// What lets one in.
-    pub(crate) fn token(&self, path: &Path) -> Result<Token, Problem> {
-        let no_token = |error| Problem::new(format!("{}: {error}", path.display()));
-        Token::new(self.token.as_bytes()).map_err(no_token)
+    pub(crate) fn key(&self, path: &Path) -> Result<Key, Problem> {
+        let wrong = |error: &dyn std::fmt::Display| Problem::new(format!("{}: {error}", path.display()));
+        let certificate = self.certificate.as_deref().map(Certificate::from_pem).transpose();
+        Ok(Key {
+            token: Token::new(self.token.as_bytes()).map_err(|error| wrong(&error))?,
+            certificate: certificate.map_err(|error| wrong(&error))?,
+        })
     }
 }
 
@@ -159,7 +173,7 @@ pub(crate) mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     pub fn sample() -> PoolFile {
-        let process = Process { pid: 7, began: 8, boot: "b".into() };
+        let process = Process { pid: 7, began: 8, boot: "b".into(), net: 9 };
         let entry = |id| NodeEntry {
             id,
             host: "here".into(),
@@ -169,7 +183,13 @@ pub(crate) mod tests {
             slots: 2,
             log: "/run/log".into(),
         };
-        PoolFile::new(0, "0123456789abcdef".into(), 64, 8, vec![entry(1), entry(2)])
+        PoolFile::new(
+            0,
+            ("0123456789abcdef".into(), Some(&Identity::generate().unwrap())),
+            64,
+            8,
+            vec![entry(1), entry(2)],
+        )
     }
 
     #[test]
@@ -177,8 +197,11 @@ pub(crate) mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pool");
         fs::write(folder.path().join("pool.part"), "of a start that was killed").unwrap();
-        sample().write(&path).unwrap();
-        assert_eq!(PoolFile::read(&path).unwrap(), sample());
+        let sample = sample();
+        sample.write(&path).unwrap();
+        assert_eq!(PoolFile::read(&path).unwrap(), sample);
+        assert!(sample.key(&path).unwrap().certificate.is_some());
+        assert!(!fs::read_to_string(&path).unwrap().contains("PRIVATE"), "the key is the nodes' alone");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no part is left");
     }

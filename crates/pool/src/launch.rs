@@ -1,6 +1,6 @@
 //! Processes that become nodes: on this machine, over SSH, or by `srun`.
 
-use crate::order::{Said, hear, say};
+use crate::order::{Reach, Said, hear, say};
 use base::Problem;
 use serde::Serialize;
 use std::{
@@ -47,17 +47,17 @@ impl Places {
         }
     }
 
-    /// The host of the node at a place, where it is named; and how many nodes share that.
-    pub fn host(&self, place: usize) -> (Option<String>, u32) {
+    /// From where the node at a place is reached; and how many nodes share its host.
+    pub(crate) fn reach(&self, place: usize) -> (Reach, u32) {
         match self {
-            Self::Here(count) => (None, *count),
-            Self::Slurm { .. } => (None, 1),
+            Self::Here(count) => (Reach::Here, *count),
+            Self::Slurm { .. } => (Reach::OwnName, 1),
             Self::Ssh { hosts, .. } => {
-                let host = &hosts[place];
-                let same = hosts.iter().filter(|other| *other == host).count();
                 // `ada@host` is a login; what is listened at is the host.
-                let name = host.rsplit_once('@').map_or(host.as_str(), |(_, name)| name);
-                (Some(name.to_owned()), u32::try_from(same).unwrap_or(u32::MAX))
+                let name = |host: &str| host.rsplit_once('@').map_or(host, |(_, name)| name).to_owned();
+                let host = name(&hosts[place]);
+                let same = hosts.iter().filter(|other| name(other) == host).count();
+                (Reach::Named(host), u32::try_from(same).unwrap_or(u32::MAX))
             }
         }
     }
@@ -296,11 +296,9 @@ mod tests {
 
     #[test]
     fn nodes_know_how_many_share_their_host() {
-        let hosts = ["a", "ada@b", "a"].map(str::to_owned).to_vec();
+        let hosts = ["a", "ada@b", "a", "ada@a"].map(str::to_owned).to_vec();
         let places = Places::Ssh { hosts, ssh: "ssh".into() };
-        assert_eq!(
-            [0, 1, 2].map(|at| places.host(at)),
-            [(Some("a".into()), 2), (Some("b".into()), 1), (Some("a".into()), 2)]
-        );
+        let reached = |host: &str, nodes| (Reach::Named(host.into()), nodes);
+        assert_eq!([0, 1, 2].map(|at| places.reach(at)), [reached("a", 3), reached("b", 1), reached("a", 3)]);
     }
 }

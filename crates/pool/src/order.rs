@@ -17,6 +17,7 @@ use placement::{NodeId, PartitionMap};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
     io::{self, BufRead, Read, Write},
+    net::IpAddr,
     time::Duration,
 };
 
@@ -30,6 +31,8 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub struct Order {
     pub version: String,
     pub token: String,
+    /// The pool's certificate with its key, as text, if nodes of other hosts speak within TLS.
+    pub identity: Option<String>,
     pub partitions: u32,
     /// How long requests wait for space.
     pub space_wait: Duration,
@@ -42,13 +45,36 @@ pub struct Seat {
     pub id: u32,
     /// How many of the nodes share its host.
     pub nodes_here: u32,
-    /// The host that it listens at and is shown as; its own name if none is given.
-    pub host: Option<String>,
+    pub reach: Reach,
     /// 0: any that is free.
     pub port: u16,
     pub memory: Memory,
     /// By default the processors that it may use.
     pub slots: Option<u32>,
+}
+
+/// From where a node is reached.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Reach {
+    /// From its own host.
+    Here,
+    /// From others, by this name or address.
+    Named(String),
+    /// From others, by the name that its host has for itself.
+    OwnName,
+}
+
+impl Reach {
+    /// Whether what is said can be heard by others, as far as the name tells.
+    pub fn is_open(&self) -> bool {
+        match self {
+            Self::Here => false,
+            Self::OwnName => true,
+            Self::Named(host) => {
+                host != "localhost" && !host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+            }
+        }
+    }
 }
 
 /// How much a node may hold.

@@ -5,7 +5,11 @@ use rustix::{
     process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
 };
 use serde::{Deserialize, Serialize};
-use std::{fs, io, os::fd::OwnedFd, time::Duration};
+use std::{
+    fs, io,
+    os::{fd::OwnedFd, unix::fs::MetadataExt},
+    time::Duration,
+};
 
 /// A process of a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,13 +20,15 @@ pub struct Process {
     pub began: u64,
     /// Which boot of which machine: nobody else's processes have these numbers.
     pub boot: String,
+    /// Its network namespace, as the kernel numbers it: another is as good as another host.
+    pub net: u64,
 }
 
 impl Process {
     /// This one.
     pub fn this() -> io::Result<Self> {
         let pid = std::process::id();
-        Ok(Self { pid, began: began(pid)?, boot: boot()? })
+        Ok(Self { pid, began: began(pid)?, boot: boot()?, net: net()? })
     }
 
     /// A hold on it, if it is of this machine and lives, as far as this process can see.
@@ -34,6 +40,11 @@ impl Process {
         let held = Held(pidfd_open(pid, PidfdFlags::empty()).ok()?);
         // Only now is it sure that the number is not given to another.
         (began(self.pid).ok()? == self.began && !held.wait(Duration::ZERO)).then_some(held)
+    }
+
+    /// Whether it is on this host, so that nobody loses what is said over the host's own sockets: on this machine and in this network.
+    pub fn is_of_this_host(&self) -> bool {
+        self.is_of_this_machine() && net().is_ok_and(|net| net == self.net)
     }
 
     /// Whether it would be of this machine.
@@ -73,6 +84,11 @@ fn began(pid: u32) -> io::Result<u64> {
     field.ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat has no field 22")))
 }
 
+/// Of this process.
+fn net() -> io::Result<u64> {
+    Ok(fs::metadata("/proc/self/ns/net")?.ino())
+}
+
 /// Of the machine.
 fn boot() -> io::Result<String> {
     Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
@@ -86,11 +102,13 @@ mod tests {
     #[test]
     fn a_process_is_found_while_it_lives_and_no_other_of_its_number() {
         let mut child = Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
-        let process = Process { pid: child.id(), began: began(child.id()).unwrap(), boot: boot().unwrap() };
+        let process =
+            Process { pid: child.id(), began: began(child.id()).unwrap(), boot: boot().unwrap(), net: net().unwrap() };
         let held = process.find().unwrap();
         assert!(!held.wait(Duration::ZERO));
         assert!(Process { began: process.began + 1, ..process.clone() }.find().is_none(), "another of its number");
         assert!(Process { boot: "x".into(), ..process.clone() }.find().is_none(), "of another machine");
+        assert!(process.is_of_this_host() && !Process { net: 0, ..process.clone() }.is_of_this_host());
         held.kill();
         assert!(held.wait(Duration::from_secs(10)));
         child.wait().unwrap();

@@ -1,13 +1,13 @@
 //! The roll: who of a pool answers, and how full they are.
 
-use crate::{NodeEntry, PoolFile, connect::remote};
+use crate::{NodeEntry, PoolFile, connect::Key};
 use base::Problem;
 use client::Connection;
 use link::Remote;
 use placement::{Epoch, NodeId, PartitionId};
 use std::{path::Path, time::Duration};
 use tokio::{runtime::Builder, task::JoinSet, time::timeout};
-use wire::{Answer, Body, Failure, Request, Session, Usage, handshake::Token};
+use wire::{Answer, Body, Failure, Request, Session, Usage};
 
 /// Who has not answered by then is not there.
 const ANSWER_WAIT: Duration = Duration::from_secs(3);
@@ -41,15 +41,15 @@ pub struct Up {
 
 /// Asks all nodes at once.
 pub fn roll(path: &Path, file: &PoolFile) -> Result<Vec<Present>, Problem> {
-    let token = file.token(path)?;
+    let key = file.key(path)?;
     let no_runtime = |error| Problem::new(format!("no thread for asking nodes: {error}"));
     let runtime = Builder::new_current_thread().enable_all().build().map_err(no_runtime)?;
     let mut present = runtime.block_on(async {
         let mut asked = JoinSet::new();
         for entry in file.nodes.clone() {
-            let token = token.clone();
+            let key = key.clone();
             asked.spawn(async move {
-                let state = state(&entry, &token).await;
+                let state = state(&entry, &key).await;
                 Present { entry, state }
             });
         }
@@ -59,8 +59,11 @@ pub fn roll(path: &Path, file: &PoolFile) -> Result<Vec<Present>, Problem> {
     Ok(present)
 }
 
-async fn state(entry: &NodeEntry, token: &Token) -> State {
-    let Some(remote) = remote(entry, token) else { return State::Down("the file has no address of it".into()) };
+async fn state(entry: &NodeEntry, key: &Key) -> State {
+    let remote = match key.remote(entry) {
+        Ok(remote) => remote,
+        Err(problem) => return State::Down(problem.message),
+    };
     match timeout(ANSWER_WAIT, ask(&remote, NodeId(entry.id))).await {
         Ok(Ok(up)) => State::Up(up),
         Ok(Err(failure)) => State::Down(failure.to_string()),

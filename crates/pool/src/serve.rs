@@ -1,15 +1,15 @@
 //! A node's side of a start, and its life: it takes its seat, serves, and ends when it is asked to.
 
 use crate::{
-    connect::connection,
+    connect::Key,
     embedded::engine,
     file::NodeEntry,
-    order::{Memory, Order, Said, Seat, Told, VERSION, hear, map_of, say},
+    order::{Memory, Order, Reach, Said, Seat, Told, VERSION, hear, map_of, say},
     process::Process,
 };
 use base::{ByteSize, Problem};
 use client::Connection;
-use link::{Address, Limits, Listener, Server, serve_on};
+use link::{Address, Identity, Limits, ListenFailed, Listener, Server, serve_on};
 use node::{Node, Settings};
 use placement::NodeId;
 use std::{
@@ -44,7 +44,7 @@ pub struct Ground<'a> {
 #[derive(Debug)]
 pub struct Member {
     runtime: runtime::Runtime,
-    server: Option<Server>,
+    server: Server,
     end: Arc<watch::Sender<bool>>,
 }
 
@@ -98,12 +98,17 @@ fn sit(
         Memory::Bytes(bytes) => (ground.memory)(Some(ByteSize(bytes)), seat.nodes_here)?,
         Memory::Usual => (ground.memory)(None, seat.nodes_here)?,
     };
-    let listeners = listen(seat, ground.folder)?;
+    let identity = order.identity.as_deref().map(Identity::from_pem).transpose();
+    let identity = identity.map_err(|error| Problem::new(error.to_string()))?;
+    let (listeners, addresses) = listen(seat, ground.folder, identity.as_ref())?;
     let entry = NodeEntry {
         id: seat.id,
-        host: seat.host.clone().unwrap_or_else(host_name),
+        host: match &seat.reach {
+            Reach::Named(host) => host.clone(),
+            Reach::Here | Reach::OwnName => host_name(),
+        },
         process: Process::this().map_err(|error| Problem::new(format!("this process is not known: {error}")))?,
-        addresses: listeners.iter().map(|listener| listener.address().clone()).collect(),
+        addresses,
         memory: memory.0,
         slots: seat.slots.unwrap_or_else(processors),
         log: ground.log.to_owned(),
@@ -117,9 +122,9 @@ fn sit(
     };
     let map = map_of(&deal, order.partitions)?;
     let node = node::member(NodeId(seat.id), map, settings.clone(), engine(&settings)?);
-    let others: Vec<(NodeId, Arc<dyn Connection>)> =
-        deal.iter().filter(|other| other.id != seat.id).filter_map(|other| connection(other, &token)).collect();
-    let member = Member::serve(&node, listeners, &token, &others)?;
+    let key = Key { token, certificate: identity.map(|identity| identity.certificate().clone()) };
+    let others = deal.iter().filter(|other| other.id != seat.id).map(|other| key.connection(other));
+    let member = Member::serve(&node, listeners, &key.token, &others.collect::<Result<Vec<_>, _>>()?)?;
     said(say(output, &Said::Ready(seat.id)))?;
     let Told::Keep = heard(hear(input), "leave to stay")? else { return Err(gone("leave to stay")) };
     let_go(ground.log)?;
@@ -146,15 +151,11 @@ impl Member {
         node.on_stop(Box::new(move || {
             hook.send_replace(true);
         }));
-        let mut server: Option<Server> = None;
-        for listener in listeners {
-            let served = match &mut server {
-                Some(server) => server.also_at(listener),
-                None => serve_on(runtime.handle(), node.clone(), listener, token, Limits::default(), others)
-                    .map(|first| server = Some(first)),
-            };
-            served.map_err(|error| cannot(&error))?;
-        }
+        let mut listeners = listeners.into_iter();
+        let first = listeners.next().ok_or_else(|| cannot(&"it has no address"))?;
+        let served = serve_on(runtime.handle(), node.clone(), first, token, Limits::default(), others);
+        let mut server = served.map_err(|error| cannot(&error))?;
+        listeners.try_for_each(|listener| server.also_at(listener)).map_err(|error| cannot(&error))?;
         Ok(Self { runtime, server, end })
     }
 
@@ -172,20 +173,35 @@ impl Member {
         runtime.block_on(async {
             // The sender is ours: it cannot be gone.
             let _ = end.subscribe().wait_for(|end| *end).await;
-            if let Some(server) = server {
-                server.stop().await;
-            }
+            server.stop().await;
         });
     }
 }
 
-/// A socket of the host and one for others. The first is the better way, for who can take it.
-fn listen(seat: &Seat, folder: &Path) -> Result<Vec<Listener>, Problem> {
-    let host = seat.host.clone().unwrap_or_else(|| IpAddr::V4(Ipv4Addr::LOCALHOST).to_string());
-    let addresses = [Address::Unix(folder.join("socket")), Address::Tcp { host, port: seat.port }];
-    // Other hosts reach it plainly: who comes in proves the token, but what is said is not hidden.
-    let bind = if seat.host.is_some() { Listener::bind_plain } else { Listener::bind };
-    addresses.iter().map(|address| bind(address).map_err(|error| Problem::new(error.to_string()))).collect()
+/// A socket of the host and one for others, and what they are to be called. The first is the better way, for who can take it.
+fn listen(seat: &Seat, folder: &Path, identity: Option<&Identity>) -> Result<(Vec<Listener>, Vec<Address>), Problem> {
+    let host = match &seat.reach {
+        Reach::Here => Ipv4Addr::LOCALHOST.to_string(),
+        Reach::Named(host) => host.clone(),
+        Reach::OwnName => host_name(),
+    };
+    // Names are for others: a host's own may lead it to itself alone.
+    let is_name = seat.reach.is_open() && host.parse::<IpAddr>().is_err();
+    let at = if is_name { Ipv4Addr::UNSPECIFIED.to_string() } else { host.clone() };
+    let bound = match identity.filter(|_| seat.reach.is_open()) {
+        Some(identity) => Listener::bind_tls(&Address::Tls { host: at, port: seat.port }, identity),
+        None => Listener::bind_plain(&Address::Tcp { host: at, port: seat.port }),
+    };
+    let failed = |error: ListenFailed| Problem::new(error.to_string());
+    let near = Listener::bind(&Address::Unix(folder.join("socket"))).map_err(failed)?;
+    let far = bound.map_err(failed)?;
+    let called = match far.address().clone() {
+        Address::Tcp { port, .. } => Address::Tcp { host, port },
+        Address::Tls { port, .. } => Address::Tls { host, port },
+        path @ Address::Unix(_) => path,
+    };
+    let addresses = vec![near.address().clone(), called];
+    Ok((vec![near, far], addresses))
 }
 
 /// Nothing of the starter is held any more: what is logged from here on is in a file.

@@ -4,10 +4,11 @@ use crate::{
     begin::Begun,
     file::{NodeEntry, PoolFile},
     launch::{Call, Launched, Places},
-    order::{Memory, Order, Said, Seat, Told, VERSION, map_of},
+    order::{Memory, Order, Reach, Said, Seat, Told, VERSION, map_of},
     roll::{State, roll},
 };
 use base::Problem;
+use link::Identity;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write,
@@ -38,6 +39,8 @@ pub struct Wanted {
     pub partitions: u32,
     /// How long requests wait for space.
     pub space_wait: Duration,
+    /// Whether what nodes of other hosts say is encrypted.
+    pub tls: bool,
     /// The program that becomes a node.
     pub program: PathBuf,
 }
@@ -59,12 +62,17 @@ pub fn start(path: &Path, wanted: &Wanted) -> Result<Started, Problem> {
         replaced.set(true);
         stands(path)
     })?;
+    let seats = seats(wanted)?;
+    let heard = wanted.tls && seats.iter().any(|seat| seat.reach.is_open());
+    let identity = heard.then(Identity::generate).transpose();
+    let identity = identity.map_err(|error| Problem::new(error.to_string()))?;
     let order = Order {
         version: VERSION.to_owned(),
         token: token()?,
+        identity: identity.as_ref().map(Identity::to_pem),
         partitions: wanted.partitions,
         space_wait: wanted.space_wait,
-        seats: seats(wanted)?,
+        seats,
     };
     let call = Call { program: wanted.program.clone(), file: path.to_owned() };
     let mut launched = Launched::begin(&wanted.places, &call)?;
@@ -75,7 +83,7 @@ pub fn start(path: &Path, wanted: &Wanted) -> Result<Started, Problem> {
     launched.tell(&Told::Deal(nodes.clone()));
     all_ready(&mut launched, &order, until)?;
     let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let file = PoolFile::new(started, order.token, wanted.partitions, max_nodes, nodes);
+    let file = PoolFile::new(started, (order.token, identity.as_ref()), wanted.partitions, max_nodes, nodes);
     file.write(path)
         .map_err(|error| Problem::new(format!("the pool file {} cannot be written: {error}", path.display())))?;
     begun.done();
@@ -114,19 +122,20 @@ fn too_many(nodes: u32, partitions: u32) -> Problem {
 }
 
 fn seats(wanted: &Wanted) -> Result<Vec<Seat>, Problem> {
-    let mut taken: BTreeMap<Option<String>, u16> = BTreeMap::new();
+    let mut taken: BTreeMap<Reach, u16> = BTreeMap::new();
     let seat = |place: usize| {
-        let (host, nodes_here) = wanted.places.host(place);
-        let next = taken.entry(host.clone()).or_default();
+        let (reach, nodes_here) = wanted.places.reach(place);
+        let next = taken.entry(reach.clone()).or_default();
         let port = match wanted.port {
             None => 0,
             Some(first) => first.checked_add(*next).ok_or_else(|| {
                 Problem::new(format!("--port {first}: there is no port for node {}", place + 1)).hint("begin lower")
             })?,
         };
-        *next += 1;
+        // Each host of an allocation has its own ports.
+        *next += u16::from(reach != Reach::OwnName);
         let id = u32::try_from(place + 1).expect("there are fewer nodes");
-        Ok(Seat { id, nodes_here, host, port, memory: wanted.memory, slots: wanted.slots })
+        Ok(Seat { id, nodes_here, reach, port, memory: wanted.memory, slots: wanted.slots })
     };
     (0..wanted.places.count() as usize).map(seat).collect()
 }
@@ -165,9 +174,9 @@ fn silent(order: &Order, has: impl Fn(u32) -> bool) -> Problem {
 }
 
 fn named(seat: &Seat) -> String {
-    match &seat.host {
-        Some(host) => format!("node {} at {host}", seat.id),
-        None => format!("node {}", seat.id),
+    match &seat.reach {
+        Reach::Named(host) => format!("node {} at {host}", seat.id),
+        Reach::Here | Reach::OwnName => format!("node {}", seat.id),
     }
 }
 

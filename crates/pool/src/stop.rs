@@ -1,12 +1,12 @@
 //! Ending a pool: every node, and all that its start left.
 
-use crate::{NodeEntry, PoolFile, connect::remote};
+use crate::{NodeEntry, PoolFile, connect::Key};
 use base::Problem;
 use client::Connection;
 use placement::{Epoch, PartitionId};
 use std::{fs, path::Path, thread, time::Duration};
 use tokio::{runtime::Builder, time::timeout};
-use wire::{Body, Request, Session, handshake::Token};
+use wire::{Body, Request, Session};
 
 /// Who has not answered by then is ended by force, if it is of this machine.
 const ANSWER_WAIT: Duration = Duration::from_secs(3);
@@ -31,12 +31,12 @@ pub enum Stopped {
 /// Ends all nodes of the pool at `path`, at once; then its file goes, unless a node may still be there. In the order of the file.
 pub fn stop(path: &Path) -> Result<Vec<(NodeEntry, Stopped)>, Problem> {
     let file = PoolFile::read(path)?;
-    let token = file.token(path)?;
+    let key = file.key(path)?;
     let stopped: Vec<(NodeEntry, Stopped)> = thread::scope(|scope| {
         let ending = |node: NodeEntry| {
-            let token = &token;
+            let key = &key;
             scope.spawn(move || {
-                let stopped = stop_node(&node, token);
+                let stopped = stop_node(&node, key);
                 (node, stopped)
             })
         };
@@ -55,9 +55,9 @@ pub fn stop(path: &Path) -> Result<Vec<(NodeEntry, Stopped)>, Problem> {
     Ok(stopped)
 }
 
-fn stop_node(node: &NodeEntry, token: &Token) -> Stopped {
+fn stop_node(node: &NodeEntry, key: &Key) -> Stopped {
     let held = node.process.find();
-    match (ask(node, token), held) {
+    match (ask(node, key), held) {
         (Ok(()), None) => Stopped::Ended,
         (Ok(()), Some(held)) if held.wait(END_WAIT) => Stopped::Ended,
         (Err(_), None) if node.process.is_of_this_machine() => Stopped::Gone,
@@ -73,8 +73,8 @@ fn stop_node(node: &NodeEntry, token: &Token) -> Stopped {
     }
 }
 
-fn ask(node: &NodeEntry, token: &Token) -> Result<(), String> {
-    let remote = remote(node, token).ok_or("the file has no address of it")?;
+fn ask(node: &NodeEntry, key: &Key) -> Result<(), String> {
+    let remote = key.remote(node).map_err(|problem| problem.message)?;
     let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
     let (epoch, partition) = (Epoch::FIRST, PartitionId(0));
     let request = Request { epoch, session: Session::NONE, hurried: false, partition, body: Body::Stop };
