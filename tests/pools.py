@@ -10,15 +10,26 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 MEMORY = "256MiB"
 # A mount and an unmount take milliseconds; whoever waits longer hangs.
 SECONDS_MAX = 30
+# What is waited for may take a few of these.
+WAIT_SECONDS_MAX = 60
 # Folders of tests that run now: below them a hanging mount is ours to abort.
 GROUNDS: list[Path] = []
+
+
+def wait_for(what: Callable[[], bool], said: str) -> None:
+    """Waits until it is so."""
+    end = time.monotonic() + WAIT_SECONDS_MAX
+    while not what():
+        assert time.monotonic() < end, said
+        time.sleep(0.01)
 
 
 class Pool:

@@ -13,14 +13,14 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from conftest import why_no_mount
 from example_runs import ROOT
+from pools import wait_for
 
 SECONDS_MAX = 60
 
@@ -104,14 +104,6 @@ class Home:
     def is_clean(self) -> bool:
         """Whether no pool has left anything."""
         return not self.node_processes() and not self.left()
-
-
-def wait_for(what: Callable[[], bool], said: str) -> None:
-    """Waits until it is so."""
-    end = time.monotonic() + SECONDS_MAX
-    while not what():
-        assert time.monotonic() < end, said
-        time.sleep(0.01)
 
 
 @pytest.fixture

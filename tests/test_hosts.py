@@ -1,0 +1,76 @@
+"""A pool over several hosts, which are network namespaces of this machine with addresses of their own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import hosts
+import pytest
+from hosts import Network
+from pools import wait_for
+from test_pool import SECONDS_MAX, Home
+
+pytestmark = pytest.mark.skipif(hosts.why_not() is not None, reason=str(hosts.why_not()))
+
+NODES = 4
+# The last host has no node.
+USER = NODES
+
+
+class Cluster:
+    """A pool with a node on each of the first hosts, and commands on any."""
+
+    def __init__(self, home: Home, net: Network) -> None:
+        self.home = home
+        self.net = net
+
+    def on(self, host: int, *words: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        """A command of tidemill on a host, to its end."""
+        command = self.net.inside(host, self.home.binary, *words)
+        folder, environment = self.home.folder, self.home.environment
+        return subprocess.run(command, env=environment, cwd=folder, input=stdin, capture_output=True, timeout=SECONDS_MAX, check=False)
+
+    def ok(self, host: int, *words: str | Path, stdin: bytes = b"") -> bytes:
+        """What it prints, which must go well."""
+        done = self.on(host, *words, stdin=stdin)
+        assert done.returncode == 0, f"{words}: {done.stderr.decode()}"
+        return done.stdout
+
+    def states(self) -> list[str]:
+        """Of the nodes, as the user's host sees them."""
+        return [node["state"] for node in json.loads(self.on(USER, "pool", "status", "--json").stdout)["nodes"]]
+
+
+@pytest.fixture
+def cluster(binary: Path, tmp_path: Path) -> Iterator[Cluster]:
+    """A pool of four hosts."""
+    home = Home(binary, tmp_path)
+    with hosts.network(tmp_path, NODES + 1) as net:
+        cluster = Cluster(home, net)
+        cluster.ok(USER, "pool", "start", "--hosts", net.names(*range(NODES)), "--ssh", str(net.ssh), "--memory", "64MiB")
+        yield cluster
+    wait_for(lambda: not home.node_processes(), "nodes were left")
+
+
+def test_every_host_sees_what_any_has_put_over_the_network(cluster: Cluster) -> None:
+    data = bytes(range(256)) * 40_000
+    cluster.ok(USER, "put", "a/b", "-", stdin=data)
+    for host in range(NODES + 1):
+        assert cluster.ok(host, "cat", "a/b") == data
+        cluster.ok(host, "put", f"from/{host}", "-", stdin=str(host).encode())
+    assert cluster.ok(0, "ls", "from").split() == [str(host).encode() for host in range(NODES + 1)]
+    status = json.loads(cluster.ok(USER, "pool", "status", "--json"))
+    assert all(f"tls:{cluster.net.address(host)}:" in str(node["addresses"]) for host, node in enumerate(status["nodes"]))
+    cluster.ok(USER, "pool", "stop")
+    assert cluster.home.is_clean()
+
+
+def test_a_host_that_is_cut_off_is_told_from_one_that_answers(cluster: Cluster) -> None:
+    assert cluster.states() == ["up"] * NODES
+    cluster.net.cut(2)
+    assert cluster.states() == ["up", "up", "down", "up"]
+    cluster.ok(USER, "put", "k", "-", stdin=b"the root and its small files are on the first host")
+    assert cluster.ok(1, "cat", "k").startswith(b"the root")
