@@ -500,36 +500,43 @@ impl House {
     /// Ends what they hold: opens, locks, intents that were begun.
     async fn end_sessions(&self, sessions: BTreeSet<Session>, stopping: bool) {
         for session in sessions {
-            let ended = if stopping { self.end_here(session).await } else { self.end_everywhere(session).await };
-            if let Err(error) = ended {
+            if let Err(error) = self.end_session(session, stopping).await {
                 tracing::error!(%error, session = session.0, "what a client held that has gone is still held");
             }
             self.carried.lock().remove(&session);
         }
     }
 
-    /// Here, and what of it is at others. If that cannot be done now, what is left is finished by whoever meets it.
-    async fn end_everywhere(&self, session: Session) -> Result<(), Failure> {
+    /// Here, and what is left of it elsewhere. If that cannot be done now, it is finished by whoever meets it.
+    async fn end_session(&self, session: Session, stopping: bool) -> Result<(), Failure> {
+        if !self.end_here(session).await? || stopping {
+            return Ok(());
+        }
         match self.janitor.end(session).await {
             Err(refusal @ Refusal::Unavailable { .. }) => {
-                tracing::warn!(%refusal, session = session.0, "a client has gone; what it left at another node stays there");
-                self.end_here(session).await
+                tracing::warn!(%refusal, session = session.0, "what a client left at another node stays there");
+                Ok(())
             }
             ended => ended.map_err(Failure::Refused),
         }
     }
 
-    /// In the partitions of this node.
-    async fn end_here(&self, session: Session) -> Result<(), Failure> {
+    /// In the partitions of this node. Whether something of it is left that others may have a part of: most clients leave nothing.
+    async fn end_here(&self, session: Session) -> Result<bool, Failure> {
         let map = self.welcome(session)?.map;
         let last = u16::try_from(map.partitions() - 1).unwrap_or(u16::MAX);
+        let mut left = false;
         for partition in (0..=last).map(PartitionId).filter(|id| map.node(*id) == Some(self.node.id())) {
             // No change of a client has this number.
             let stamp = Some(Stamp { session, number: u64::MAX, settled: u64::MAX });
-            let body = Body::Meta { stamp, command: Command::CloseSession { session } };
-            self.node.handle(request(map.epoch(), session, partition, body)).await?;
+            let ask = |stamp, command| request(map.epoch(), session, partition, Body::Meta { stamp, command });
+            let closed = self.node.handle(ask(stamp, Command::CloseSession { session })).await?;
+            left |= !matches!(closed, Answer::Closed(gone) if gone.is_empty());
+            if let Answer::Leftovers(found) = self.node.handle(ask(None, Command::Leftovers)).await? {
+                left |= found.prepared.iter().chain(&found.committed).any(|intent| intent.session == session);
+            }
         }
-        Ok(())
+        Ok(left)
     }
 }
 

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use tokio::sync::OnceCell;
 use wire::{Outcome, Session};
 
-/// Ends what a client holds at a node that it has no way to any more: its opens, its locks, and what it has begun there. A file that
-/// goes with it may have stripes at other nodes, a change that it has begun other parts: so there are ways to all of them.
+/// Finishes what a client has left at a node when its session has ended there: a file that went with it may have stripes at other
+/// nodes, a change that it has begun other parts. So there are ways to all of them.
 #[derive(Debug)]
 pub struct Janitor {
     node: NodeId,
     nodes: Nodes,
-    /// Connects with the first who is gone.
+    /// Connects with the first who leaves something.
     client: OnceCell<Client>,
 }
 
@@ -25,7 +25,7 @@ impl Janitor {
         Self { node: node.id(), nodes, client: OnceCell::new() }
     }
 
-    /// Ends what a session holds at this node.
+    /// Finishes what a session has left at this node.
     pub async fn end(&self, session: Session) -> Outcome<()> {
         let client = self.client.get_or_try_init(|| Client::connect_all(self.nodes.clone(), Patience::default()));
         client.await?.recover_at(self.node, session).await

@@ -65,7 +65,8 @@ pub fn serve(node: Arc<Node>, listener: Listener, token: &Token, limits: Limits)
     Ok(server)
 }
 
-/// The same on a runtime that has I/O and time, for a node of a pool with `others`: what clients leave is ended there too. Whoever polls a `Remote` to this node must not block that runtime.
+/// The same on a runtime that has I/O and time, for a node of a pool with `others`: what clients leave is ended there too.
+/// Whoever polls a `Remote` to this node must not block that runtime.
 pub fn serve_on(
     runtime: &Handle,
     node: Arc<Node>,
