@@ -119,7 +119,7 @@ impl Server {
 }
 
 impl Drop for Server {
-    /// The same, without waiting for it: what is not ended within [`DROP_WAIT`] is left as it is.
+    /// The same, without waiting for it: what is not ended within a moment is left as it is.
     fn drop(&mut self) {
         self.stop.send_replace(true);
         let Some(runtime) = self.runtime.take() else { return };
