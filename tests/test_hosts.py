@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,6 +54,7 @@ def cluster(binary: Path, tmp_path: Path) -> Iterator[Cluster]:
         cluster.ok(USER, "pool", "start", "--hosts", net.names(*range(NODES)), "--ssh", str(net.ssh), "--memory", "64MiB")
         yield cluster
     wait_for(lambda: not home.node_processes(), "nodes were left")
+    shutil.rmtree(home.runtime)
 
 
 def test_every_host_sees_what_any_has_put_over_the_network(cluster: Cluster) -> None:

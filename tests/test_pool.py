@@ -13,6 +13,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -55,8 +56,8 @@ class Home:
     def __init__(self, binary: Path, folder: Path) -> None:
         self.binary = binary
         self.folder = folder
-        self.runtime = folder / "run"
-        self.runtime.mkdir(mode=0o700)
+        # Not in the test's folder, whose name may be too long for a socket.
+        self.runtime = Path(tempfile.mkdtemp(prefix="run-"))
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith(("TIDEMILL_", "SLURM_"))}
         self.environment["XDG_RUNTIME_DIR"] = str(self.runtime)
 
@@ -92,7 +93,7 @@ class Home:
         for entry in Path("/proc").iterdir():
             with suppress(OSError):
                 words = (entry / "cmdline").read_bytes().split(b"\0")
-                if b"node" in words and any(word.startswith(os.fsencode(self.folder)) for word in words):
+                if b"node" in words and any(word.startswith((os.fsencode(self.folder), os.fsencode(self.runtime))) for word in words):
                     found.append(int(entry.name))
         return found
 
@@ -114,6 +115,7 @@ def home(binary: Path, tmp_path: Path) -> Iterator[Home]:
     for pid in home.node_processes():
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+    shutil.rmtree(home.runtime)
 
 
 @contextmanager
@@ -315,6 +317,18 @@ def test_a_wrong_token_is_refused_and_others_notice_nothing(home: Home) -> None:
 def test_what_no_pool_can_be_is_refused_before_anything_runs(home: Home, flags: list[str], why: str) -> None:
     assert why in home.fails("pool", "start", *flags)
     assert home.is_clean()
+
+
+def test_where_paths_are_too_long_for_sockets_clients_come_by_the_network(home: Home) -> None:
+    deep = home.folder / ("d" * 100)
+    deep.mkdir(mode=0o700)
+    home.environment["XDG_RUNTIME_DIR"] = str(deep)
+    home.ok("pool", "start", "--nodes", "2", "--memory", "64MiB")
+    home.ok("put", "k", "-", stdin=b"v")
+    assert home.ok("cat", "k") == "v"
+    assert all(len(node["addresses"]) == 1 for node in home.status())
+    home.ok("pool", "stop")
+    assert not home.node_processes()
 
 
 def test_hosts_are_reached_over_ssh_and_named(home: Home) -> None:

@@ -193,15 +193,23 @@ fn listen(seat: &Seat, folder: &Path, identity: Option<&Identity>) -> Result<(Ve
         None => Listener::bind_plain(&Address::Tcp { host: at, port: seat.port }),
     };
     let failed = |error: ListenFailed| Problem::new(error.to_string());
-    let near = Listener::bind(&Address::Unix(folder.join("socket"))).map_err(failed)?;
     let far = bound.map_err(failed)?;
     let called = match far.address().clone() {
         Address::Tcp { port, .. } => Address::Tcp { host, port },
         Address::Tls { port, .. } => Address::Tls { host, port },
         path @ Address::Unix(_) => path,
     };
-    let addresses = vec![near.address().clone(), called];
-    Ok((vec![near, far], addresses))
+    match format!("unix:{}", folder.join("socket").display()).parse::<Address>() {
+        Ok(address) => {
+            let near = Listener::bind(&address).map_err(failed)?;
+            Ok((vec![near, far], vec![address, called]))
+        }
+        // A path may be too long for a socket: then there is the other way.
+        Err(error) => {
+            tracing::warn!("clients of this host come by the network too: {error}");
+            Ok((vec![far], vec![called]))
+        }
+    }
 }
 
 /// Nothing of the starter is held any more: what is logged from here on is in a file.
