@@ -76,3 +76,14 @@ def test_a_host_that_is_cut_off_is_told_from_one_that_answers(cluster: Cluster) 
     assert cluster.states() == ["up", "up", "down", "up"]
     cluster.ok(USER, "put", "k", "-", stdin=b"the root and its small files are on the first host")
     assert cluster.ok(1, "cat", "k").startswith(b"the root")
+
+
+def test_what_hosts_say_is_plain_only_where_that_was_asked_for_by_name(cluster: Cluster) -> None:
+    start = ["pool", "start", "--pool", "plain", "--hosts", cluster.net.names(0, 1), "--ssh", str(cluster.net.ssh), "--memory", "64MiB"]
+    cluster.ok(USER, *start, "--no-tls")
+    file = json.loads((cluster.home.folder / "plain").read_text())
+    assert "certificate" not in file
+    assert all(str(node["addresses"][-1]).startswith("tcp:") for node in file["nodes"])
+    cluster.ok(USER, "put", "--pool", "plain", "k", "-", stdin=b"v")
+    assert cluster.ok(1, "cat", "--pool", "plain", "k") == b"v"
+    cluster.ok(USER, "pool", "stop", "--pool", "plain")

@@ -10,7 +10,7 @@ use serde_json::json;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 use vfs::{Handle, Vfs};
 use wire::{Attributes, Kind, Object, OpenFlags, Outcome, Refusal, Timestamp};
 
@@ -33,8 +33,7 @@ impl Way {
     fn into(which: &WhichPool) -> Result<Self, Vec<Problem>> {
         let opened = || {
             let path = pool_command::file(which)?;
-            let no_runtime = |error| Problem::new(format!("no threads for this command: {error}"));
-            let runtime = Builder::new_current_thread().enable_all().build().map_err(no_runtime)?;
+            let runtime = pool::runtime()?;
             let client = runtime.block_on(pool::connect(&path, Patience::default()))?;
             Ok(Self { runtime, vfs: Vfs::new(client) })
         };
@@ -243,7 +242,7 @@ fn list(way: &Way, key: &str, shown: &str, folder: FileId, args: &LsArgs) -> Res
                 found => print_entry(&name, &found.map_err(fails)?, true)?,
             }
         } else {
-            print_line(&format!("{name}{}", if entry.kind == Kind::Directory { "/" } else { "" }))?;
+            print_line(&format!("{name}{}", ending(entry.kind)))?;
         }
         if args.recursive && entry.kind == Kind::Directory {
             list(way, key, &format!("{name}/"), entry.file, args)?;
@@ -253,12 +252,17 @@ fn list(way: &Way, key: &str, shown: &str, folder: FileId, args: &LsArgs) -> Res
 }
 
 fn print_entry(name: &str, found: &Attributes, long: bool) -> Result<(), Failed> {
-    let end = if found.kind == Kind::Directory { "/" } else { "" };
+    let end = ending(found.kind);
     if !long {
         return print_line(&format!("{name}{end}"));
     }
     let (kind, time) = (letter(found.kind), shown_time(found.modified));
     print_line(&format!("{kind} {:04o} {:>12} {time} {name}{end}", found.mode, found.size))
+}
+
+/// A folder is told by its name.
+fn ending(kind: Kind) -> &'static str {
+    if kind == Kind::Directory { "/" } else { "" }
 }
 
 /// Of times before 1970 nobody asks here.

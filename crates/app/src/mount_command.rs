@@ -8,7 +8,6 @@ use fuse::{Claim, Mount, MountError, Options, RuntimeDir, Undo, Unmounter};
 use run::PoolSize;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::runtime::Builder;
 use vfs::Vfs;
 
 /// Mounts an empty pool at all directories and waits until it is unmounted everywhere or a signal comes.
@@ -61,15 +60,13 @@ fn claim(args: &MountArgs) -> Result<Claim, MountError> {
 /// The pool file that is meant, if it is not an embedded pool.
 fn pool_file(args: &MountArgs) -> Option<PathBuf> {
     let named = args.pool.clone().map(PathBuf::into_os_string).or_else(|| std::env::var_os("TIDEMILL_POOL"));
-    named.filter(|_| args.memory.is_none()).map(PathBuf::from)
+    named.filter(|path| !path.is_empty() && args.memory.is_none()).map(PathBuf::from)
 }
 
 /// The pool, and what it is.
 fn open_pool(args: &MountArgs) -> Result<(Vfs, String), Problem> {
     if let Some(path) = pool_file(args) {
-        let no_runtime = |error| Problem::new(format!("no thread for connecting: {error}"));
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(no_runtime)?;
-        let client = runtime.block_on(pool::connect(&path, Patience::default()))?;
+        let client = pool::runtime()?.block_on(pool::connect(&path, Patience::default()))?;
         return Ok((Vfs::new(client), format!("the pool of {}", path.display())));
     }
     let PoolSize { size, lowered } = run::Limits::read().pool(args.memory)?;

@@ -6,6 +6,7 @@ use client::{Client, Connection, Nodes, Patience};
 use link::{Address, Certificate, IdentityRefused, Remote};
 use placement::NodeId;
 use std::{path::Path, sync::Arc};
+use tokio::runtime::{Builder, Runtime};
 use wire::handshake::Token;
 
 /// What lets one into a pool, and by what its nodes are known.
@@ -31,6 +32,12 @@ impl Key {
     pub fn connection(&self, node: &NodeEntry) -> Result<(NodeId, Arc<dyn Connection>), Problem> {
         Ok((NodeId(node.id), Arc::new(self.remote(node)?)))
     }
+}
+
+/// What a thread waits with for nodes.
+pub fn runtime() -> Result<Runtime, Problem> {
+    let none = |error| Problem::new(format!("nothing to wait for nodes with: {error}"));
+    Builder::new_current_thread().enable_all().build().map_err(none)
 }
 
 /// A client of the pool that a file tells of.

@@ -1,6 +1,9 @@
 //! Processes that become nodes: on this machine, over SSH, or by `srun`.
 
-use crate::order::{Reach, Said, hear, say};
+use crate::{
+    order::{Reach, Said, hear, say},
+    process::Held,
+};
 use base::Problem;
 use serde::Serialize;
 use std::{
@@ -219,13 +222,13 @@ impl Drop for Launched {
 
 /// Waits for a child's end.
 fn wait(child: &mut Child, most: Duration) -> Option<ExitStatus> {
-    let until = Instant::now() + most;
-    loop {
-        match child.try_wait() {
-            Ok(Some(status)) => return Some(status),
-            Ok(None) if Instant::now() < until => thread::sleep(Duration::from_millis(2)),
-            _ => return None,
+    match child.try_wait() {
+        Ok(None) => {
+            let ended = Held::of(child.id())?.wait(most);
+            ended.then(|| child.wait().ok()).flatten()
         }
+        // One that was waited for already has given up its number.
+        ended => ended.ok().flatten(),
     }
 }
 

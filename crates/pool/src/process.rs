@@ -36,8 +36,7 @@ impl Process {
         if boot().ok()? != self.boot {
             return None;
         }
-        let pid = Pid::from_raw(i32::try_from(self.pid).ok()?)?;
-        let held = Held(pidfd_open(pid, PidfdFlags::empty()).ok()?);
+        let held = Held::of(self.pid)?;
         // Only now is it sure that the number is not given to another.
         (began(self.pid).ok()? == self.began && !held.wait(Duration::ZERO)).then_some(held)
     }
@@ -58,6 +57,12 @@ impl Process {
 pub struct Held(OwnedFd);
 
 impl Held {
+    /// Of whoever has this number now: a child that was not waited for keeps its own.
+    pub fn of(pid: u32) -> Option<Self> {
+        let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
+        Some(Self(pidfd_open(pid, PidfdFlags::empty()).ok()?))
+    }
+
     /// Waits until it has ended. False when it has not by then.
     pub fn wait(&self, most: Duration) -> bool {
         let timeout = Timespec::try_from(most).ok();

@@ -1,12 +1,15 @@
 //! The roll: who of a pool answers, and how full they are.
 
-use crate::{NodeEntry, PoolFile, connect::Key};
+use crate::{
+    NodeEntry, PoolFile,
+    connect::{Key, runtime},
+};
 use base::Problem;
 use client::Connection;
 use link::Remote;
 use placement::{Epoch, NodeId, PartitionId};
 use std::{path::Path, time::Duration};
-use tokio::{runtime::Builder, task::JoinSet, time::timeout};
+use tokio::{task::JoinSet, time::timeout};
 use wire::{Answer, Body, Failure, Request, Session, Usage};
 
 /// Who has not answered by then is not there.
@@ -42,9 +45,7 @@ pub struct Up {
 /// Asks all nodes at once.
 pub fn roll(path: &Path, file: &PoolFile) -> Result<Vec<Present>, Problem> {
     let key = file.key(path)?;
-    let no_runtime = |error| Problem::new(format!("no thread for asking nodes: {error}"));
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(no_runtime)?;
-    let mut present = runtime.block_on(async {
+    let mut present = runtime()?.block_on(async {
         let mut asked = JoinSet::new();
         for entry in file.nodes.clone() {
             let key = key.clone();

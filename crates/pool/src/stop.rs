@@ -1,11 +1,14 @@
 //! Ending a pool: every node, and all that its start left.
 
-use crate::{NodeEntry, PoolFile, connect::Key};
+use crate::{
+    NodeEntry, PoolFile,
+    connect::{Key, runtime},
+};
 use base::Problem;
 use client::Connection;
 use placement::{Epoch, PartitionId};
 use std::{fs, path::Path, thread, time::Duration};
-use tokio::{runtime::Builder, time::timeout};
+use tokio::time::timeout;
 use wire::{Body, Request, Session};
 
 /// Who has not answered by then is ended by force, if it is of this machine.
@@ -75,7 +78,7 @@ fn stop_node(node: &NodeEntry, key: &Key) -> Stopped {
 
 fn ask(node: &NodeEntry, key: &Key) -> Result<(), String> {
     let remote = key.remote(node).map_err(|problem| problem.message)?;
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
+    let runtime = runtime().map_err(|problem| problem.message)?;
     let (epoch, partition) = (Epoch::FIRST, PartitionId(0));
     let request = Request { epoch, session: Session::NONE, hurried: false, partition, body: Body::Stop };
     runtime.block_on(async {
