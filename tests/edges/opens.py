@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import stat
+import subprocess
 from pathlib import Path
 
 from calls import AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_FOLLOW, edge, in_child, link_at, look, opened, outcome, statx
@@ -48,6 +49,21 @@ def a_file_made_read_only_can_be_written_by_its_maker_as_another_user(place: Pat
             return [os.write(file, b"abc"), outcome(os.open, "f", os.O_WRONLY), rights()]
 
     return in_child(make, NOBODY)
+
+
+@edge
+def a_program_that_runs_is_neither_written_nor_cut_and_goes_on(_: Path) -> object:
+    program = Path("/usr/bin/sleep").read_bytes()
+    Path("f").write_bytes(program)
+    Path("f").chmod(0o755)
+    running = subprocess.Popen(["./f", "60"])
+    try:
+        flags = (os.O_WRONLY, os.O_RDWR, os.O_RDONLY | os.O_TRUNC, os.O_WRONLY | os.O_TRUNC, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        came = [*(outcome(os.open, "f", flag) for flag in flags), outcome(os.truncate, "f", 1)]
+        return [*came, Path("f").read_bytes() == program, running.poll()]
+    finally:
+        running.kill()
+        running.wait()
 
 
 @edge

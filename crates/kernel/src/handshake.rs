@@ -16,9 +16,9 @@ const TIME_GRANULARITY: u32 = 1;
 /// How many layers of file systems a backing file may lie on; 1 allows those that lie on a device or in memory.
 const STACK_DEPTH: u32 = 1;
 
-/// What is asked for wherever the kernel has it.
+/// What is asked for wherever the kernel has it. Not `ATOMIC_O_TRUNC`: with it an open cuts the file before the kernel looks
+/// whether it is a program that runs, which then dies of it.
 const ALWAYS: u64 = init::ASYNC_READ
-    | init::ATOMIC_O_TRUNC
     | init::BIG_WRITES
     | init::DONT_MASK
     | init::DO_READDIRPLUS
