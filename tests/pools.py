@@ -24,6 +24,13 @@ WAIT_SECONDS_MAX = 60
 GROUNDS: list[Path] = []
 
 
+def environment(ground: Path) -> dict[str, str]:
+    """Of commands whose folder of what runs is in this ground."""
+    runtime = ground / "runtime"
+    runtime.mkdir(mode=0o700, exist_ok=True)
+    return os.environ | {"XDG_RUNTIME_DIR": str(runtime)}
+
+
 def wait_for(what: Callable[[], bool], said: str) -> None:
     """Waits until it is so."""
     end = time.monotonic() + WAIT_SECONDS_MAX
@@ -32,19 +39,17 @@ def wait_for(what: Callable[[], bool], said: str) -> None:
         time.sleep(0.01)
 
 
-class Pool:
-    """A pool that `tidemill mount` mounted, at one directory or at several."""
+class Mount:
+    """What one process of `tidemill mount` mounted, at one directory or at several."""
 
-    def __init__(self, binary: Path, ground: Path, *flags: str, points: int = 1, memory: str = MEMORY) -> None:
+    def __init__(self, binary: Path, ground: Path, dirs: list[Path], *flags: str) -> None:
         self.binary = binary
-        self.dirs = [ground / f"pool{number}" for number in range(points)]
+        self.dirs = dirs
         for folder in self.dirs:
             with suppress(FileExistsError):  # of a dead mount nothing else can be told
                 folder.mkdir()
-        self.runtime = ground / "runtime"
-        self.runtime.mkdir(mode=0o700, exist_ok=True)
-        self.environment = os.environ | {"XDG_RUNTIME_DIR": str(self.runtime)}
-        command = [str(binary), "mount", *flags, "--memory", memory, *map(str, self.dirs)]
+        self.environment = environment(ground)
+        command = [str(binary), "mount", *flags, *map(str, self.dirs)]
         self.process = subprocess.Popen(command, env=self.environment, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
         self.said: list[str] = []
         self.ready = threading.Event()
@@ -115,6 +120,13 @@ def tmpfs(at: Path, *options: str) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(at)], check=True)
 
 
+class Pool(Mount):
+    """A pool of its own that `tidemill mount` mounted, at one directory or at several."""
+
+    def __init__(self, binary: Path, ground: Path, *flags: str, points: int = 1, memory: str = MEMORY) -> None:
+        super().__init__(binary, ground, [ground / f"pool{number}" for number in range(points)], *flags, "--memory", memory)
+
+
 @contextmanager
 def pool(binary: Path, at: Path, *flags: str, points: int = 1, memory: str = MEMORY) -> Iterator[Pool]:
     """A mounted pool that is unmounted afterwards."""
@@ -124,3 +136,21 @@ def pool(binary: Path, at: Path, *flags: str, points: int = 1, memory: str = MEM
         yield mounted
     finally:
         mounted.close()
+
+
+@contextmanager
+def mounts_of_nodes(binary: Path, at: Path, nodes: int, mounts: int, *flags: str) -> Iterator[list[Path]]:
+    """So many mounts, each a process of its own, of a pool of so many nodes, each a process of its own; all ended afterwards."""
+    tidemill = [str(binary), "pool"]
+    started = subprocess.run([*tidemill, "start", "--nodes", str(nodes), "--memory", MEMORY], env=environment(at), capture_output=True, text=True, check=False)
+    assert started.returncode == 0, started.stderr
+    file = at / "runtime/tidemill/pool"
+    made: list[Mount] = []
+    try:
+        made.extend(Mount(binary, at, [at / f"pool{number}"], "--pool", str(file), *flags) for number in range(mounts))
+        made[0].dir.chmod(0o755)
+        yield [mount.dir for mount in made]
+    finally:
+        for mount in made:
+            mount.close()
+        subprocess.run([*tidemill, "stop"], env=environment(at), check=True, capture_output=True, timeout=SECONDS_MAX)
