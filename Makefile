@@ -8,11 +8,11 @@ NOTHING   := target/release/examples/nothing
 VENV      := .venv
 DEMO      := build/demo
 # The programs that the tests use on the mount.
-TESTED_WITH := fuse3 acl attr sqlite3 rsync git build-essential
+TESTED_WITH := fuse3 acl attr sqlite3 rsync git build-essential iproute2 redis-server memcached
 # The tests run on real inputs where this folder exists; see examples/*/README.md.
 DATA      ?= ../shared/data
 
-.PHONY: help demo build suites test test-rust test-python test-web soak fuzz check fix bench bench-storage clean
+.PHONY: help demo build suites test test-rust test-python test-web soak fuzz check fix bench bench-storage bench-filecopy clean
 
 help:
 	@echo "make demo    build, set up what is missing, run the classification workflow, say where the report is"
@@ -21,7 +21,7 @@ help:
 	@echo "make fuzz    damaged frames of the wire protocol, as many as FUZZ_SECONDS (600) allow"
 	@echo "make check   formatting, lints, layers, documents; writes nothing"
 	@echo "make fix     formats, and mends what the linters can mend"
-	@echo "make bench   the numbers of bench/RESULTS.md, as JSON; make bench-storage those of the mount"
+	@echo "make bench   the numbers of bench/RESULTS.md, as JSON; make bench-storage those of the mount, make bench-filecopy those of pools"
 
 build: $(BIN)
 
@@ -103,6 +103,10 @@ bench: $(BIN) examples/.venv/.ready
 bench-storage: $(BIN) $(NOTHING)
 	examples/packages.sh build-essential git montage
 	$(PYTHON) bench/storage.py --binary $(abspath $(BIN)) --nothing $(abspath $(NOTHING))
+
+bench-filecopy: $(BIN)
+	examples/packages.sh redis-server memcached iproute2
+	$(PYTHON) bench/filecopy.py --binary $(abspath $(BIN)) --out build/filecopy
 
 clean:
 	rm -rf target build $(VENV) examples/.venv web/node_modules

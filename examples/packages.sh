@@ -18,6 +18,7 @@ command_of() {
         build-essential) echo cc ;;
         acl) echo setfacl ;;
         attr) echo setfattr ;;
+        iproute2) echo ip ;;
         *) echo "$1" ;;
     esac
 }

@@ -18,7 +18,11 @@ COMMANDS = {
     "pool status": "## tidemill pool status",
     "node": "## tidemill node",
 }
-KEY_COMMANDS = ["put", "get", "cat", "ls", "cp", "rm", "stat", "locate"]
+# Commands that share a section.
+TOGETHER = {
+    "## tidemill put, get, cat": ["put", "get", "cat", "ls", "cp", "rm", "stat", "locate"],
+    "## tidemill bench": ["bench filecopy", "bench metadata"],
+}
 
 
 def section(title: str) -> str:
@@ -41,9 +45,10 @@ def flags(binary: Path, *command: str) -> set[str]:
     return set(re.findall(r"(?<![\w`])--[a-z][a-z-]+", help_text)) - {"--help"}
 
 
-def test_every_flag_of_the_commands_on_keys_stands_on_the_page_and_no_other(binary: Path) -> None:
-    written = set(re.findall(r"--[a-z][a-z-]+", section("## tidemill put, get, cat")))
-    assert set().union(*(flags(binary, command) for command in KEY_COMMANDS)) == written
+@pytest.mark.parametrize("title", TOGETHER)
+def test_every_flag_of_commands_that_share_a_section_stands_there_and_no_other(binary: Path, title: str) -> None:
+    written = set(re.findall(r"--[a-z][a-z-]+", section(title)))
+    assert set().union(*(flags(binary, *command.split()) for command in TOGETHER[title])) == written
 
 
 def test_the_exit_codes_stand_in_the_help(binary: Path) -> None:

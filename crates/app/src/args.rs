@@ -50,6 +50,12 @@ pub enum Command {
     /// Look at a workflow without running it
     #[command(subcommand)]
     Flow(FlowCommand),
+    /// Measure pools, and what there is otherwise, at the same work
+    #[command(subcommand)]
+    Bench(BenchCommand),
+    /// Be a worker of a benchmark; `tidemill bench` runs this
+    #[command(hide = true)]
+    BenchWorker,
 }
 
 /// Which pool is meant.
@@ -345,4 +351,106 @@ pub enum FlowCommand {
     Check(Source),
     /// Print the workflow as a JSON descriptor
     Export(Source),
+}
+
+/// `tidemill bench`.
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// Workers write files, then read them (the benchmark of the Hercules papers)
+    Filecopy(Box<FilecopyArgs>),
+    /// Workers make, look at, rename and remove many files
+    Metadata(Box<MetadataArgs>),
+}
+
+/// What all benchmarks have in common.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// What to measure: `pool`, `dir:PATH`, `redis:HOST:PORT`, `memcached:HOST:PORT`; a comma between two
+    #[arg(long, value_name = "TARGET", value_delimiter = ',', default_value = "pool")]
+    pub on: Vec<String>,
+    /// Measure this pool as `pool`, instead of one that is made for each case
+    #[arg(long, value_name = "FILE")]
+    pub pool: Option<PathBuf>,
+    /// Nodes of a pool that is made
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub io_nodes: u32,
+    /// Measure each case so often; the median is told
+    #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub runs: u32,
+    /// Write what was measured, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Draw it, as SVG
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+}
+
+/// `tidemill bench filecopy`.
+#[derive(Debug, Args)]
+pub struct FilecopyArgs {
+    #[command(flatten)]
+    pub common: BenchArgs,
+    /// An experiment of the paper, with its own numbers of nodes and workers
+    #[arg(long, value_name = "NAME", value_enum)]
+    pub experiment: Option<ExperimentArg>,
+    /// Hosts of workers; without --links they are only counted
+    #[arg(long, value_name = "W", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub worker_nodes: u32,
+    /// Workers on each of them
+    #[arg(long, value_name = "K", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub workers: u32,
+    /// The size of each file [default: 128MiB, or what the experiment has]
+    #[arg(long, value_name = "SIZE")]
+    pub file_size: Option<ByteSize>,
+    /// How much is written and read at a time [default: 32MiB, or what the experiment has]
+    #[arg(long, value_name = "SIZE")]
+    pub chunk_size: Option<ByteSize>,
+    /// Workers and nodes on hosts of their own (network namespaces: as root), whose links let through so many Mbit/s: of workers, of nodes
+    #[arg(long, value_name = "W,N", value_delimiter = ',', num_args = 1)]
+    pub links: Vec<u32>,
+    /// Do not encrypt what those hosts say
+    #[arg(long)]
+    pub no_tls: bool,
+}
+
+/// Experiments of `bench filecopy`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ExperimentArg {
+    /// Figure 4: chunks of 1 to 128 MiB
+    Chunks,
+    /// Figure 5: 1 to 8 nodes, 8 workers with 512 MiB each
+    IoNodes,
+    /// Figure 6: 1 to 8 nodes, 8 times 4 workers with 128 MiB each
+    Crowded,
+    /// Figure 7: 1 to 8 workers share 4 GiB on 8 nodes
+    WorkerNodes,
+}
+
+/// `tidemill bench metadata`.
+#[derive(Debug, Args)]
+pub struct MetadataArgs {
+    #[command(flatten)]
+    pub common: BenchArgs,
+    /// Where the files lie; a comma between two
+    #[arg(long, value_name = "LAYOUT", value_enum, value_delimiter = ',', default_values = ["one-folder", "tree", "own-file", "shared-file"])]
+    pub layout: Vec<LayoutArg>,
+    /// How many at once; a comma between two
+    #[arg(long, value_name = "K", value_delimiter = ',', default_values = ["1", "4"], value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub workers: Vec<u32>,
+    /// Files, or operations, of each worker
+    #[arg(long, value_name = "N", default_value_t = 5000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub files: u32,
+}
+
+/// Layouts of `bench metadata`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LayoutArg {
+    /// All files of all workers in one folder
+    OneFolder,
+    /// Each worker has a tree of a hundred folders
+    Tree,
+    /// Each worker has a single file
+    OwnFile,
+    /// All have the same single file
+    SharedFile,
 }

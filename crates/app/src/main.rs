@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bench_command;
 mod flow_command;
 mod key_command;
 mod mount_command;
@@ -47,6 +48,8 @@ fn main() -> ExitCode {
         Command::Rm(args) => key_command::rm(&args),
         Command::Stat(args) => key_command::stat(&args),
         Command::Locate(args) => key_command::locate(&args),
+        Command::Bench(command) => bench_command::bench(&command),
+        Command::BenchWorker => Ok(bench_command::worker()),
     };
     ExitCode::from(outcome.unwrap_or_else(|problems| refuse(&problems)))
 }

@@ -1,0 +1,122 @@
+//! `tidemill bench`: the same work on pools and on what users have otherwise.
+
+use crate::args::{BenchArgs, BenchCommand, ExperimentArg, FilecopyArgs, LayoutArg, MetadataArgs};
+use crate::signals;
+use base::Problem;
+use bench::{Copying, Experiment, Filecopy, Interrupt, Layout, Manner, Metadata, Report, Target};
+
+const MIB: u64 = 1 << 20;
+const FILE_BYTES: u64 = 128 * MIB;
+const CHUNK_BYTES: u64 = 32 * MIB;
+/// It was begun, and went wrong.
+const FAILED: u8 = 1;
+
+/// Runs a benchmark.
+pub fn bench(command: &BenchCommand) -> Result<u8, Vec<Problem>> {
+    let refused = |problem| vec![problem];
+    match command {
+        BenchCommand::Filecopy(args) => {
+            let wanted = filecopy(args).map_err(refused)?;
+            Ok(run(&args.common, |manner, told| wanted.run(manner, told)))
+        }
+        BenchCommand::Metadata(args) => {
+            let wanted = metadata(args).map_err(refused)?;
+            Ok(run(&args.common, |manner, told| wanted.run(manner, told)))
+        }
+    }
+}
+
+/// Is a worker of a benchmark.
+pub fn worker() -> u8 {
+    // Whoever leads it hears what went wrong.
+    if bench::attend().is_ok() { 0 } else { FAILED }
+}
+
+fn run(args: &BenchArgs, measure: impl FnOnce(&Manner, &mut dyn FnMut(&str)) -> Result<Report, Problem>) -> u8 {
+    let done = || -> Result<Option<u8>, Problem> {
+        let own = |error| Problem::new(format!("this program cannot be led: {error}"));
+        let (program, interrupt) = (std::env::current_exe().map_err(own)?, Interrupt::new().map_err(own)?);
+        let raised = interrupt.clone();
+        let received = signals::watch(move || raised.raise(), || {}).map_err(own)?;
+        let manner = Manner { program, runs: args.runs, interrupt };
+        let measured = measure(&manner, &mut |line| eprintln!("{line}"));
+        if let Some(code) = received.exit_code() {
+            return Ok(Some(code));
+        }
+        let report = measured?;
+        if let Some(path) = &args.json {
+            report.write_json(path)?;
+        }
+        if let Some(path) = &args.plot {
+            report.write_plot(path)?;
+        }
+        Ok(None)
+    };
+    match done() {
+        Ok(code) => code.unwrap_or(0),
+        Err(problem) => {
+            eprintln!("error: {problem}");
+            FAILED
+        }
+    }
+}
+
+fn targets(args: &BenchArgs) -> Result<Vec<Target>, Problem> {
+    let pool = args.pool.as_ref().map(std::path::absolute).transpose();
+    let pool = pool.map_err(|error| Problem::new(format!("--pool: {error}")))?;
+    let target = |text: &String| {
+        Ok(match text.parse()? {
+            Target::Pool(_) => Target::Pool(pool.clone()),
+            other => other,
+        })
+    };
+    args.on.iter().map(target).collect()
+}
+
+fn filecopy(args: &FilecopyArgs) -> Result<Filecopy, Problem> {
+    let links = match args.links[..] {
+        [] => None,
+        [workers, nodes] if workers > 0 && nodes > 0 => Some((workers, nodes)),
+        _ => {
+            return Err(Problem::new("--links takes two numbers of Mbit/s").hint("as in --links 480,900"));
+        }
+    };
+    let (file_size, chunk_size) = (args.file_size.map(|size| size.0), args.chunk_size.map(|size| size.0));
+    if file_size == Some(0) || chunk_size == Some(0) {
+        return Err(Problem::new("files and chunks have at least one byte"));
+    }
+    let cases = match args.experiment {
+        None => {
+            let file_bytes = file_size.unwrap_or(FILE_BYTES);
+            let chunk_bytes = chunk_size.unwrap_or(CHUNK_BYTES).min(file_bytes);
+            let (io_nodes, worker_nodes, workers) = (args.common.io_nodes, args.worker_nodes, args.workers);
+            vec![(None, Copying { io_nodes, worker_nodes, workers, files: 1, file_bytes, chunk_bytes })]
+        }
+        Some(experiment) => {
+            let experiment = match experiment {
+                ExperimentArg::Chunks => Experiment::Chunks,
+                ExperimentArg::IoNodes => Experiment::IoNodes,
+                ExperimentArg::Crowded => Experiment::Crowded,
+                ExperimentArg::WorkerNodes => Experiment::WorkerNodes,
+            };
+            experiment.cases(file_size).into_iter().map(|case| (Some(experiment), case)).collect()
+        }
+    };
+    Ok(Filecopy { targets: targets(&args.common)?, cases, links, tls: !args.no_tls })
+}
+
+fn metadata(args: &MetadataArgs) -> Result<Metadata, Problem> {
+    let layout = |layout: &LayoutArg| match layout {
+        LayoutArg::OneFolder => Layout::OneFolder,
+        LayoutArg::Tree => Layout::Tree,
+        LayoutArg::OwnFile => Layout::OwnFile,
+        LayoutArg::SharedFile => Layout::SharedFile,
+    };
+    Ok(Metadata {
+        targets: targets(&args.common)?,
+        layouts: args.layout.iter().map(layout).collect(),
+        io_nodes: args.common.io_nodes,
+        workers: args.workers.clone(),
+        files: args.files,
+    })
+}

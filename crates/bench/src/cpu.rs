@@ -1,0 +1,59 @@
+//! Moments, and the time that processors worked.
+
+use rustix::{
+    param::clock_ticks_per_second,
+    time::{ClockId, clock_gettime},
+};
+use std::fs;
+
+/// Seconds of the machine's monotonic clock, the same for all its processes.
+pub fn moment() -> f64 {
+    seconds(ClockId::Monotonic)
+}
+
+/// Seconds of processors that this process has used, its kernel time included.
+pub fn of_this_process() -> f64 {
+    seconds(ClockId::ProcessCPUTime)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "seconds since boot: nanoseconds are kept for months")]
+fn seconds(clock: ClockId) -> f64 {
+    let now = clock_gettime(clock);
+    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+}
+
+/// The same of others on this machine, together, to the hundredth; those that are not there count for nothing.
+#[expect(clippy::cast_precision_loss, reason = "ticks of processes that live for minutes")]
+pub fn of(processes: &[u32]) -> f64 {
+    let ticks: u64 =
+        processes.iter().filter_map(|pid| ticks(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)).sum();
+    ticks as f64 / clock_ticks_per_second() as f64
+}
+
+/// The fields utime and stime of `/proc/PID/stat`; the name before them may hold anything.
+fn ticks(stat: &str) -> Option<u64> {
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
+    Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_found_behind_any_name() {
+        let stat = "12 (a) b) (c) S 1 12 12 0 -1 4194560 1 2 3 4 250 17 0 0 20 0 1 0 5 6 7";
+        assert_eq!(ticks(stat), Some(267));
+        assert_eq!(ticks("12 (a) S 1"), None);
+    }
+
+    #[test]
+    fn what_this_process_works_is_seen_by_it_and_by_others() {
+        let (mine, all) = (of_this_process(), of(&[std::process::id()]));
+        let mut sum = 0_u64;
+        while of_this_process() - mine < 0.1 {
+            sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(7));
+        }
+        assert!(of(&[std::process::id()]) - all > 0.05);
+    }
+}

@@ -1,0 +1,147 @@
+//! Several hosts on one machine: network namespaces with addresses and shaped links of their own. Needs root and iproute2.
+
+use base::Problem;
+use std::{
+    path::PathBuf,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+
+/// Networks of documents (RFC 5737), so nobody's; but some machine might use one all the same.
+const PREFIXES: [&str; 3] = ["198.51.100.", "203.0.113.", "192.0.2."];
+/// Links of a bridge carry within milliseconds.
+const UP_WAIT: Duration = Duration::from_secs(10);
+const UP_POLL: Duration = Duration::from_millis(10);
+/// The address of the machine itself on the bridge.
+const OURS: u32 = 254;
+/// What a shaped link lets through at once, bytes: one packet as the kernel hands it over (64 KiB), and a few more.
+const BURST_BYTES: u32 = 256 << 10;
+/// How long a packet may wait in a shaped link.
+const LATENCY: &str = "50ms";
+
+/// Hosts, until dropped.
+#[derive(Debug)]
+pub struct Hosts {
+    mark: String,
+    prefix: &'static str,
+    count: u32,
+    folder: TempDir,
+}
+
+impl Hosts {
+    /// One host for each link, which lets through so many Mbit/s in either direction; all on one bridge.
+    pub fn new(links: &[u32]) -> Result<Self, Problem> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(Problem::new("hosts with links of their own are network namespaces, which need root")
+                .hint("leave out --links to measure on this host"));
+        }
+        let folder = tempfile::tempdir().map_err(|error| Problem::new(format!("a folder for what runs: {error}")))?;
+        let used = ip(&["address"])?;
+        let free = |prefix: &&str| !used.contains(&format!(" {prefix}"));
+        let prefix = PREFIXES.into_iter().find(free).ok_or_else(|| Problem::new("no network is free"))?;
+        let count = u32::try_from(links.len()).unwrap_or(u32::MAX);
+        let hosts = Self { mark: format!("tb{}", std::process::id()), prefix, count, folder };
+        hosts.up(links)?;
+        Ok(hosts)
+    }
+
+    fn up(&self, links: &[u32]) -> Result<(), Problem> {
+        let bridge = self.bridge();
+        ip(&["link", "add", &bridge, "type", "bridge"])?;
+        ip(&["address", "add", &format!("{}{OURS}/24", self.prefix), "dev", &bridge])?;
+        ip(&["link", "set", &bridge, "up"])?;
+        for (host, rate) in (0..).zip(links) {
+            let (name, outside, address) = (self.name(host), self.outside(host), self.address(host));
+            ip(&["netns", "add", &name])?;
+            ip(&["link", "add", &outside, "type", "veth", "peer", "name", "eth0", "netns", &name])?;
+            ip(&["link", "set", &outside, "master", &bridge, "up"])?;
+            ip(&["-n", &name, "address", "add", &format!("{address}/24"), "dev", "eth0"])?;
+            ip(&["-n", &name, "link", "set", "eth0", "up"])?;
+            ip(&["-n", &name, "link", "set", "lo", "up"])?;
+            run("tc", &shape(&["qdisc", "add", "dev", &outside], *rate))?;
+            run("tc", &shape(&["-n", &name, "qdisc", "add", "dev", "eth0"], *rate))?;
+        }
+        let until = Instant::now() + UP_WAIT;
+        while !self.is_up()? {
+            if Instant::now() > until {
+                return Err(Problem::new("the bridge between the hosts does not forward"));
+            }
+            thread::sleep(UP_POLL);
+        }
+        Ok(())
+    }
+
+    fn is_up(&self) -> Result<bool, Problem> {
+        let shown = ip(&["-d", "link", "show", "master", &self.bridge()])?;
+        Ok(shown.matches("state forwarding").count() == self.count as usize)
+    }
+
+    fn bridge(&self) -> String {
+        format!("{}br", self.mark)
+    }
+
+    fn name(&self, host: u32) -> String {
+        format!("{}h{}", self.mark, host + 1)
+    }
+
+    fn outside(&self, host: u32) -> String {
+        format!("{}v{}", self.mark, host + 1)
+    }
+
+    /// Where a host is reached.
+    pub fn address(&self, host: u32) -> String {
+        format!("{}{}", self.prefix, host + 1)
+    }
+
+    /// A program on a host.
+    pub fn command(&self, host: u32, program: &std::path::Path) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name(host)]).arg(program);
+        command
+    }
+
+    /// A program that does what `ssh` does, for these hosts: `-o OPTION ADDRESS COMMAND`.
+    pub fn ssh(&self) -> Result<PathBuf, Problem> {
+        use std::os::unix::fs::PermissionsExt;
+        let path = self.folder.path().join("ssh-to-namespaces");
+        let text = format!("#!/bin/sh\nexec ip netns exec {}h\"${{3##*.}}\" sh -c \"$4\"\n", self.mark);
+        std::fs::write(&path, text)
+            .and_then(|()| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)))
+            .map_err(|error| Problem::new(format!("{}: {error}", path.display())))?;
+        Ok(path)
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        for host in 0..self.count {
+            // What is not there was not made.
+            ip(&["netns", "del", &self.name(host)]).ok();
+            ip(&["link", "del", &self.outside(host)]).ok();
+        }
+        ip(&["link", "del", &self.bridge()]).ok();
+    }
+}
+
+fn shape(device: &[&str], rate: u32) -> Vec<String> {
+    let tbf = format!("root tbf rate {rate}mbit burst {BURST_BYTES} latency {LATENCY}");
+    device.iter().copied().chain(tbf.split(' ')).map(str::to_owned).collect()
+}
+
+fn ip(words: &[&str]) -> Result<String, Problem> {
+    run("ip", &words.iter().map(|word| (*word).to_owned()).collect::<Vec<String>>())
+}
+
+fn run(program: &str, words: &[String]) -> Result<String, Problem> {
+    let whole = || format!("{program} {}", words.join(" "));
+    let done = Command::new(program)
+        .args(words)
+        .output()
+        .map_err(|error| Problem::new(format!("{}: {error}", whole())).hint("install iproute2"))?;
+    if !done.status.success() {
+        return Err(Problem::new(format!("{}: {}", whole(), String::from_utf8_lossy(&done.stderr).trim())));
+    }
+    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+}

@@ -1,0 +1,235 @@
+//! Metadata, in the manner of mdtest (LLNL, part of IOR): many files made, looked at, renamed and removed.
+
+use crate::{
+    Manner, Report, Target,
+    crew::Phase,
+    ground::{Ground, Made},
+    order::{Order, Work},
+    plot::Chart,
+    report::Median,
+    stores::Store,
+    worker::Job,
+};
+use base::{ByteSize, Problem};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+/// Folders in a folder of the tree, which has two levels.
+const BRANCHES: u32 = 10;
+/// Small enough to lie with the inode.
+const SMALL: &[u8] = &[0x5a; 64];
+/// Memory of a pool that is made, for all its nodes: files take a few hundred bytes each.
+const MEMORY: ByteSize = ByteSize(1 << 30);
+
+/// Where the files lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Layout {
+    /// All files of all workers in one folder.
+    OneFolder,
+    /// Each worker has a tree of a hundred folders.
+    Tree,
+    /// Each worker has a single file.
+    OwnFile,
+    /// All have the same single file.
+    SharedFile,
+}
+
+impl Layout {
+    /// As flags and rows call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OneFolder => "one-folder",
+            Self::Tree => "tree",
+            Self::OwnFile => "own-file",
+            Self::SharedFile => "shared-file",
+        }
+    }
+
+    /// What is done, in this order.
+    pub fn phases(self) -> &'static [&'static str] {
+        match self {
+            Self::OneFolder | Self::Tree => &["create", "stat", "read", "rename", "remove"],
+            Self::OwnFile | Self::SharedFile => &["stat", "read"],
+        }
+    }
+}
+
+/// A benchmark of metadata.
+#[derive(Debug)]
+pub struct Metadata {
+    /// What is measured: file systems.
+    pub targets: Vec<Target>,
+    /// Which layouts.
+    pub layouts: Vec<Layout>,
+    /// Nodes of a pool that is made for it.
+    pub io_nodes: u32,
+    /// How many at once.
+    pub workers: Vec<u32>,
+    /// Operations of each worker in each phase.
+    pub files: u32,
+}
+
+impl Metadata {
+    /// Measures all; `told` hears of each row as it comes.
+    pub fn run(&self, manner: &Manner, told: &mut dyn FnMut(&str)) -> Result<Report, Problem> {
+        if let Some(other) = self.targets.iter().find(|target| !target.is_file_system()) {
+            return Err(Problem::new(format!("{other} has no metadata to measure")).hint("pool or dir:PATH"));
+        }
+        let mut report = Report { rows: Vec::new(), charts: Vec::new() };
+        for layout in &self.layouts {
+            for workers in &self.workers {
+                for target in &self.targets {
+                    let rates = self.measure(*layout, *workers, target, manner)?;
+                    told(&line(*layout, *workers, target, &rates));
+                    report.rows.push(self.row(*layout, *workers, target, &rates));
+                    draw(*layout, *workers, target, &rates, &mut report.charts);
+                }
+            }
+        }
+        Ok(report)
+    }
+
+    fn measure(
+        &self,
+        layout: Layout,
+        workers: u32,
+        target: &Target,
+        manner: &Manner,
+    ) -> Result<Vec<(&'static str, Rate)>, Problem> {
+        let memory = ByteSize(MEMORY.0 / u64::from(self.io_nodes.max(1)));
+        let made = Made { nodes: self.io_nodes, memory, links: None, tls: false };
+        let ground = Ground::prepare(target, &made, 1, manner)?;
+        let work = Work::Metadata { layout, files: self.files };
+        let mut runs = Vec::new();
+        for _ in 0..manner.runs {
+            let phases = layout.phases();
+            runs.push(ground.with_crew(workers, work.clone(), manner, |crew| {
+                phases.iter().map(|phase| crew.phase(phase)).collect::<Result<Vec<Phase>, Problem>>()
+            })?);
+        }
+        let operations = f64::from(self.files) * f64::from(workers);
+        let rate = |at: usize| Rate::of(&runs.iter().map(|run| run[at]).collect::<Vec<Phase>>(), operations);
+        Ok(layout.phases().iter().enumerate().map(|(at, phase)| (*phase, rate(at))).collect())
+    }
+
+    fn row(&self, layout: Layout, workers: u32, target: &Target, rates: &[(&'static str, Rate)]) -> Value {
+        let io_nodes = (*target == Target::Pool(None)).then_some(self.io_nodes);
+        let phases: Map<String, Value> = rates.iter().map(|(phase, rate)| ((*phase).to_owned(), rate.json())).collect();
+        json!({
+            "layout": layout.name(), "target": target.to_string(), "io_nodes": io_nodes, "workers": workers,
+            "files_per_worker": self.files, "phases": phases,
+        })
+    }
+}
+
+fn line(layout: Layout, workers: u32, target: &Target, rates: &[(&'static str, Rate)]) -> String {
+    let shown: Vec<String> =
+        rates.iter().map(|(phase, rate)| format!("{phase} {:.0}/s", rate.per_second.median)).collect();
+    format!("{target}: {}, {workers} workers: {}", layout.name(), shown.join(", "))
+}
+
+fn draw(layout: Layout, workers: u32, target: &Target, rates: &[(&'static str, Rate)], charts: &mut Vec<Chart>) {
+    let title = format!("Metadata, {}", layout.name());
+    if !charts.iter().any(|chart| chart.title == title) {
+        let (across, up) = ("workers".to_owned(), "operations/s, all workers".to_owned());
+        charts.push(Chart { title: title.clone(), across, up, lines: Vec::new() });
+    }
+    let chart = charts.iter_mut().find(|chart| chart.title == title).expect("it was made if it was missing");
+    for (phase, rate) in rates {
+        chart.add(&format!("{target}: {phase}"), (workers.into(), rate.per_second.median));
+    }
+}
+
+struct Rate {
+    per_second: Median,
+    /// Microseconds of processors for each operation.
+    workers_cpu: Median,
+    nodes_cpu: Median,
+}
+
+impl Rate {
+    fn of(phases: &[Phase], operations: f64) -> Self {
+        let each = |number: &dyn Fn(&Phase) -> f64| Median::of(phases.iter().map(number).collect());
+        Self {
+            per_second: each(&|phase| operations / phase.seconds),
+            workers_cpu: each(&|phase| phase.workers_cpu * 1e6 / operations),
+            nodes_cpu: each(&|phase| phase.nodes_cpu * 1e6 / operations),
+        }
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "per_second": self.per_second,
+            "workers_cpu_microseconds": self.workers_cpu.median,
+            "nodes_cpu_microseconds": self.nodes_cpu.median,
+        })
+    }
+}
+
+/// One worker's part.
+pub struct MetadataJob {
+    store: Box<dyn Store>,
+    /// The file of each operation; with a new name after renaming.
+    files: Vec<String>,
+}
+
+impl MetadataJob {
+    /// Makes the folders, and the single files.
+    pub fn new(store: Box<dyn Store>, order: &Order, layout: Layout, files: u32) -> Result<Self, Problem> {
+        let (base, worker) = (&order.folder, order.worker);
+        let own = format!("{base}/w{worker}");
+        let count = 0..files;
+        let files = match layout {
+            Layout::OneFolder => count.map(|file| format!("{base}/f{worker}-{file}")).collect(),
+            Layout::Tree => {
+                let leaf = |at: u32| format!("{own}/d{}/d{}", at / BRANCHES, at % BRANCHES);
+                store.make_folder(&own)?;
+                for upper in 0..BRANCHES {
+                    store.make_folder(&format!("{own}/d{upper}"))?;
+                }
+                for at in 0..BRANCHES * BRANCHES {
+                    store.make_folder(&leaf(at))?;
+                }
+                count.map(|file| format!("{}/f{file}", leaf(file % (BRANCHES * BRANCHES)))).collect()
+            }
+            Layout::OwnFile => {
+                write_small(&*store, &own)?;
+                count.map(|_| own.clone()).collect()
+            }
+            Layout::SharedFile => {
+                let shared = format!("{base}/shared");
+                if worker == 0 {
+                    write_small(&*store, &shared)?;
+                }
+                count.map(|_| shared.clone()).collect()
+            }
+        };
+        Ok(Self { store, files })
+    }
+}
+
+fn write_small(store: &dyn Store, path: &str) -> Result<(), Problem> {
+    let mut chunk = Some(Bytes::from_static(SMALL));
+    store.write(path, &mut || chunk.take())
+}
+
+impl Job for MetadataJob {
+    fn run(&mut self, phase: &str) -> Result<(), Problem> {
+        let (store, files) = (&self.store, &mut self.files);
+        match phase {
+            "create" => files.iter().try_for_each(|path| store.create(path)),
+            "stat" => files.iter().try_for_each(|path| store.stat(path).map(drop)),
+            "read" => files.iter().try_for_each(|path| store.read(path, SMALL.len() as u64, &mut |_| Ok(()))),
+            "remove" => files.iter().try_for_each(|path| store.remove(path)),
+            "rename" => files.iter_mut().try_for_each(|path| {
+                let to = format!("{path}-renamed");
+                store.rename(path, &to)?;
+                *path = to;
+                Ok(())
+            }),
+            other => Err(Problem::new(format!("metadata has no phase `{other}`"))),
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What a crew and its workers say to each other: lines of JSON.
+
+use crate::{Layout, Target};
+use serde::{Deserialize, Serialize};
+
+/// What a worker is to do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Order {
+    /// Where.
+    pub target: Target,
+    /// Below this folder there, which is made beforehand and removed afterwards by the crew.
+    pub folder: String,
+    /// Which worker it is, from 0.
+    pub worker: u32,
+    /// Of so many.
+    pub workers: u32,
+    /// What.
+    pub work: Work,
+}
+
+/// Kinds of work.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Work {
+    /// Phases `write` and `read`: whole files of so many bytes, by chunks; the files read are those that were written.
+    Filecopy {
+        /// How many files, one after the other.
+        files: u32,
+        /// Of each.
+        file_bytes: u64,
+        /// Of one call.
+        chunk_bytes: u64,
+        /// The placement of what it writes, as the attribute `user.tidemill.placement` has it.
+        placement: Option<String>,
+    },
+    /// Phases as [`crate::Metadata`] names them.
+    Metadata {
+        /// Where the files lie.
+        layout: Layout,
+        /// How many.
+        files: u32,
+    },
+}
+
+/// What a worker says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Said {
+    /// It can begin.
+    Ready,
+    /// A phase is done.
+    Done(Done),
+    /// It cannot go on, and ends.
+    Failed(String),
+}
+
+/// How a phase went for one worker.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Done {
+    /// When it began, seconds of the machine's monotonic clock.
+    pub began: f64,
+    /// When it ended.
+    pub ended: f64,
+    /// Seconds of processors that the worker used for it.
+    pub cpu: f64,
+}

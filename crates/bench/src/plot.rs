@@ -1,0 +1,122 @@
+//! Charts as SVG: a line for each target, over one thing that varies.
+
+use base::Problem;
+use plotters::prelude::*;
+
+const WIDTH: u32 = 560;
+const HEIGHT: u32 = 400;
+const COLOURS: [RGBColor; 6] = [
+    RGBColor(0, 90, 181),
+    RGBColor(220, 50, 32),
+    RGBColor(0, 140, 90),
+    RGBColor(170, 100, 0),
+    RGBColor(120, 60, 160),
+    RGBColor(90, 90, 90),
+];
+
+/// One chart.
+#[derive(Clone, Debug)]
+pub struct Chart {
+    /// Above it.
+    pub title: String,
+    /// What varies.
+    pub across: String,
+    /// What was measured.
+    pub up: String,
+    /// Lines: what each is of, and its points.
+    pub lines: Vec<(String, Vec<(f64, f64)>)>,
+}
+
+impl Chart {
+    /// A point of a line, which begins with its first.
+    pub fn add(&mut self, line: &str, point: (f64, f64)) {
+        match self.lines.iter_mut().find(|(name, _)| name == line) {
+            Some((_, points)) => points.push(point),
+            None => self.lines.push((line.to_owned(), vec![point])),
+        }
+    }
+}
+
+/// All charts in one picture, two in a row.
+pub fn draw(charts: &[Chart]) -> Result<String, Problem> {
+    let rows = u32::try_from(charts.len().div_ceil(2)).unwrap_or(1).max(1);
+    let columns = if charts.len() > 1 { 2 } else { 1 };
+    let mut text = String::new();
+    {
+        let root = SVGBackend::with_string(&mut text, (WIDTH * columns, HEIGHT * rows)).into_drawing_area();
+        root.fill(&WHITE).map_err(not_drawn)?;
+        for (chart, area) in charts.iter().zip(root.split_evenly((rows as usize, columns as usize))) {
+            draw_one(chart, &area)?;
+        }
+        root.present().map_err(not_drawn)?;
+    }
+    Ok(text)
+}
+
+fn draw_one(chart: &Chart, area: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>) -> Result<(), Problem> {
+    let points = || chart.lines.iter().flat_map(|(_, points)| points.iter().copied());
+    let (least, most) = points().fold((f64::INFINITY, 0_f64), |(least, most), (x, _)| (least.min(x), most.max(x)));
+    let top = points().map(|(_, y)| y).fold(0.0, f64::max) * 1.1;
+    if !(least.is_finite() && top > 0.0) {
+        return Ok(());
+    }
+    let mut context = ChartBuilder::on(area)
+        .caption(&chart.title, ("sans-serif", 18))
+        .margin(12)
+        .x_label_area_size(44)
+        .y_label_area_size(64)
+        .build_cartesian_2d((least..most.max(least * 1.01)).log_scale().base(2.0), 0.0..top)
+        .map_err(not_drawn)?;
+    context
+        .configure_mesh()
+        .x_desc(&chart.across)
+        .y_desc(&chart.up)
+        .light_line_style(TRANSPARENT)
+        .draw()
+        .map_err(not_drawn)?;
+    for ((name, points), colour) in chart.lines.iter().zip(COLOURS.iter().cycle()) {
+        let line = LineSeries::new(points.iter().copied(), colour.stroke_width(2)).point_size(3);
+        context
+            .draw_series(line)
+            .map_err(not_drawn)?
+            .label(name)
+            .legend(|(x, y)| PathElement::new([(x, y), (x + 16, y)], colour.stroke_width(2)));
+    }
+    context
+        .configure_series_labels()
+        .position(SeriesLabelPosition::LowerRight)
+        .background_style(WHITE.mix(0.8))
+        .border_style(BLACK.mix(0.3))
+        .draw()
+        .map_err(not_drawn)
+}
+
+fn not_drawn(error: impl std::error::Error) -> Problem {
+    Problem::new(format!("the chart is not drawn: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_every_chart_is_in_the_picture() {
+        let mut charts = Vec::new();
+        for title in ["Write", "Read", "With nothing"] {
+            let (title, across, up) = (title.to_owned(), "I/O nodes".to_owned(), "MB/s".to_owned());
+            charts.push(Chart { title, across, up, lines: Vec::new() });
+        }
+        for chart in &mut charts[..2] {
+            for (name, speed) in [("pool", 50.0), ("dir:/tmp", 80.0)] {
+                for nodes in [1.0, 2.0, 4.0, 8.0] {
+                    chart.add(name, (nodes, nodes * speed));
+                }
+            }
+        }
+        let picture = draw(&charts).expect("a picture");
+        assert!(picture.starts_with("<svg") && picture.trim_end().ends_with("</svg>"));
+        for (what, times) in [("Write", 1), ("Read", 1), ("dir:/tmp", 2), ("I/O nodes", 2), ("<polyline", 8)] {
+            assert!(picture.matches(what).count() >= times, "{what}: {picture}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What came out.
+
+use crate::plot::{self, Chart};
+use base::Problem;
+use serde::Serialize;
+use serde_json::Value;
+use std::{fs, path::Path};
+
+/// What a benchmark measured.
+#[derive(Debug)]
+pub struct Report {
+    /// A JSON object for each case.
+    pub rows: Vec<Value>,
+    pub(crate) charts: Vec<Chart>,
+}
+
+impl Report {
+    /// Writes all rows, one JSON array, a line each.
+    pub fn write_json(&self, path: &Path) -> Result<(), Problem> {
+        let lines: Vec<String> = self.rows.iter().map(Value::to_string).collect();
+        write(path, &format!("[\n{}\n]\n", lines.join(",\n")))
+    }
+
+    /// Draws all charts, side by side, as SVG.
+    pub fn write_plot(&self, path: &Path) -> Result<(), Problem> {
+        write(path, &plot::draw(&self.charts)?)
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Problem> {
+    fs::write(path, text).map_err(|error| Problem::new(format!("{}: {error}", path.display())))
+}
+
+/// The middle of some numbers, the lower one of two; what each run had is kept beside it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Median {
+    pub median: f64,
+    pub runs: Vec<f64>,
+}
+
+impl Median {
+    /// Of at least one number.
+    pub fn of(runs: Vec<f64>) -> Self {
+        let mut sorted = runs.clone();
+        sorted.sort_by(f64::total_cmp);
+        Self { median: sorted[(sorted.len() - 1) / 2], runs }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_a_number_that_was_measured() {
+        assert_eq!(Median::of(vec![3.0, 1.0, 2.0]).median.to_bits(), 2f64.to_bits());
+        assert_eq!(Median::of(vec![4.0, 1.0]).median.to_bits(), 1f64.to_bits());
+    }
+}

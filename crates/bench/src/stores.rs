@@ -1,0 +1,237 @@
+//! What workers work on: one interface to pools, directories and key-value servers.
+
+use crate::{Target, key_values};
+use base::Problem;
+use bytes::Bytes;
+use client::Patience;
+use placement::FileId;
+use std::{
+    collections::HashMap,
+    fs,
+    io::{Read, Write},
+    path::PathBuf,
+    sync::Mutex,
+};
+use tokio::runtime::Runtime;
+use vfs::Vfs;
+use wire::{Attributes, Name, OpenFlags, Outcome, Refusal, RenameFrom, RenameMode, RenameTo, XattrMode};
+
+/// The attribute that says where what is made below a folder goes.
+const PLACEMENT: &[u8] = b"user.tidemill.placement";
+const FILE_MODE: u32 = 0o644;
+
+/// Chunks to be written, in their order; none at the end.
+pub type Chunks<'a> = &'a mut dyn FnMut() -> Option<Bytes>;
+/// Takes what was read, in its order.
+pub type Take<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), Problem>;
+
+/// A store, as seen by one worker. Paths are relative, `/` between names.
+pub trait Store {
+    /// Makes a folder whose parent is there; that it exists is fine.
+    fn make_folder(&self, path: &str) -> Result<(), Problem>;
+    /// Says where what is made below a folder from now on goes.
+    fn place(&self, path: &str, placement: &str) -> Result<(), Problem>;
+    /// Removes a folder with all that is in it.
+    fn remove_folder(&self, path: &str) -> Result<(), Problem>;
+    /// Writes a new file.
+    fn write(&self, path: &str, chunks: Chunks<'_>) -> Result<(), Problem>;
+    /// Reads a whole file, so many bytes at a time.
+    fn read(&self, path: &str, chunk_bytes: u64, take: Take<'_>) -> Result<(), Problem>;
+    /// Makes an empty file that is not there, and closes it.
+    fn create(&self, path: &str) -> Result<(), Problem>;
+    /// Asks for the size of a file.
+    fn stat(&self, path: &str) -> Result<u64, Problem>;
+    /// Gives a file another name in its folder.
+    fn rename(&self, path: &str, to: &str) -> Result<(), Problem>;
+    /// Removes a file.
+    fn remove(&self, path: &str) -> Result<(), Problem>;
+}
+
+/// The store at a target.
+pub fn open(target: &Target) -> Result<Box<dyn Store>, Problem> {
+    Ok(match target {
+        Target::Pool(None) => return Err(Problem::new("no pool is named")),
+        Target::Pool(Some(file)) => Box::new(InPool::open(file)?),
+        Target::Directory(path) if path.is_dir() => Box::new(InDirectory(path.clone())),
+        Target::Directory(path) => return Err(Problem::new(format!("{}: there is no such folder", path.display()))),
+        Target::Redis(address) => Box::new(key_values::Server::redis(address)?),
+        Target::Memcached(address) => Box::new(key_values::Server::memcached(address)?),
+    })
+}
+
+/// Folder and last name of a path.
+fn split(path: &str) -> (&str, &str) {
+    path.rsplit_once('/').unwrap_or(("", path))
+}
+
+struct InPool {
+    runtime: Runtime,
+    vfs: Vfs,
+    folders: Mutex<HashMap<String, Attributes>>,
+}
+
+impl InPool {
+    fn open(file: &std::path::Path) -> Result<Self, Problem> {
+        let runtime = pool::runtime()?;
+        let client = runtime.block_on(pool::connect(file, Patience::default()))?;
+        Ok(Self { runtime, vfs: Vfs::new(client), folders: Mutex::default() })
+    }
+
+    fn wait<T>(&self, path: &str, what: impl Future<Output = Outcome<T>>) -> Result<T, Problem> {
+        self.runtime.block_on(what).map_err(|refusal| Problem::new(format!("{path}: {refusal}")))
+    }
+
+    /// What is known of a folder; looked for once.
+    fn folder(&self, path: &str) -> Result<Attributes, Problem> {
+        let mut folders = self.folders.lock().expect("a worker is one thread");
+        if let Some(known) = folders.get(path) {
+            return Ok(*known);
+        }
+        let found = self.wait(path, self.vfs.resolve(path.as_bytes()))?;
+        folders.insert(path.to_owned(), found);
+        Ok(found)
+    }
+
+    fn above<'a>(&self, path: &'a str) -> Result<(FileId, &'a [u8]), Problem> {
+        let (above, name) = split(path);
+        Ok((self.folder(above)?.file, name.as_bytes()))
+    }
+}
+
+impl Store for InPool {
+    fn make_folder(&self, path: &str) -> Result<(), Problem> {
+        self.wait(path, self.vfs.make_directories(path.as_bytes())).map(drop)
+    }
+
+    fn place(&self, path: &str, placement: &str) -> Result<(), Problem> {
+        let (folder, value) = (self.folder(path)?.file, Bytes::copy_from_slice(placement.as_bytes()));
+        self.wait(path, self.vfs.set_xattr(folder, PLACEMENT, value, XattrMode::Set, false))
+    }
+
+    fn remove_folder(&self, path: &str) -> Result<(), Problem> {
+        self.wait(path, self.vfs.remove_tree(path.as_bytes()))
+    }
+
+    fn write(&self, path: &str, chunks: Chunks<'_>) -> Result<(), Problem> {
+        let (above, name) = split(path);
+        let (folder, flags) = (self.folder(above)?, OpenFlags { exclusive: true, ..OpenFlags::WRITE });
+        let (_, handle) =
+            self.wait(path, self.vfs.create(folder.file, name.as_bytes(), FILE_MODE, folder.owner, flags))?;
+        let mut at = 0;
+        while let Some(mut chunk) = chunks() {
+            while !chunk.is_empty() {
+                let written = self.wait(path, self.vfs.write(handle, at, chunk.clone()))?;
+                at += u64::from(written);
+                chunk = chunk.split_off(written as usize);
+            }
+        }
+        self.wait(path, self.vfs.close(handle))
+    }
+
+    fn read(&self, path: &str, chunk_bytes: u64, take: Take<'_>) -> Result<(), Problem> {
+        let (above, name) = self.above(path)?;
+        let file = self.wait(path, self.vfs.lookup(above, name))?.file;
+        let handle = self.wait(path, self.vfs.open(file, OpenFlags::READ))?;
+        let (mut at, length) = (0, u32::try_from(chunk_bytes).unwrap_or(u32::MAX));
+        loop {
+            let bytes = self.wait(path, self.vfs.read(handle, at, length))?;
+            if bytes.is_empty() {
+                return self.wait(path, self.vfs.close(handle));
+            }
+            at += bytes.len() as u64;
+            take(&bytes)?;
+        }
+    }
+
+    fn create(&self, path: &str) -> Result<(), Problem> {
+        let (above, name) = split(path);
+        let (folder, flags) = (self.folder(above)?, OpenFlags { exclusive: true, ..OpenFlags::WRITE });
+        let made = self.vfs.create(folder.file, name.as_bytes(), FILE_MODE, folder.owner, flags);
+        let (_, handle) = self.wait(path, made)?;
+        self.wait(path, self.vfs.close(handle))
+    }
+
+    fn stat(&self, path: &str) -> Result<u64, Problem> {
+        let (above, name) = self.above(path)?;
+        Ok(self.wait(path, self.vfs.lookup(above, name))?.size)
+    }
+
+    fn rename(&self, path: &str, to: &str) -> Result<(), Problem> {
+        let (parent, name) = self.above(path)?;
+        let name_of = |name: &[u8]| Name::new(name).map_err(|refusal: Refusal| Problem::new(refusal.to_string()));
+        let from = RenameFrom { parent, name: name_of(name)? };
+        let to = RenameTo { parent, name: name_of(split(to).1.as_bytes())? };
+        self.wait(path, self.vfs.rename(from, to, RenameMode::Replace))
+    }
+
+    fn remove(&self, path: &str) -> Result<(), Problem> {
+        let (above, name) = self.above(path)?;
+        self.wait(path, self.vfs.unlink(above, name))
+    }
+}
+
+struct InDirectory(PathBuf);
+
+impl InDirectory {
+    fn at<T>(&self, path: &str, work: impl FnOnce(PathBuf) -> std::io::Result<T>) -> Result<T, Problem> {
+        let whole = self.0.join(path);
+        let shown = whole.display().to_string();
+        work(whole).map_err(|error| Problem::new(format!("{shown}: {error}")))
+    }
+}
+
+impl Store for InDirectory {
+    fn make_folder(&self, path: &str) -> Result<(), Problem> {
+        self.at(path, fs::create_dir_all)
+    }
+
+    fn place(&self, path: &str, placement: &str) -> Result<(), Problem> {
+        let name = std::str::from_utf8(PLACEMENT).expect("it is ASCII");
+        self.at(path, |whole| {
+            let flags = rustix::fs::XattrFlags::empty();
+            Ok(rustix::fs::setxattr(whole, name, placement.as_bytes(), flags)?)
+        })
+    }
+
+    fn remove_folder(&self, path: &str) -> Result<(), Problem> {
+        self.at(path, fs::remove_dir_all)
+    }
+
+    fn write(&self, path: &str, chunks: Chunks<'_>) -> Result<(), Problem> {
+        self.at(path, |whole| {
+            let mut file = fs::File::create_new(whole)?;
+            while let Some(chunk) = chunks() {
+                file.write_all(&chunk)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn read(&self, path: &str, chunk_bytes: u64, take: Take<'_>) -> Result<(), Problem> {
+        let mut file = self.at(path, fs::File::open)?;
+        let mut buffer = vec![0; usize::try_from(chunk_bytes).expect("a chunk fits into memory")];
+        loop {
+            let read = self.at(path, |_| file.read(&mut buffer))?;
+            if read == 0 {
+                return Ok(());
+            }
+            take(&buffer[..read])?;
+        }
+    }
+
+    fn create(&self, path: &str) -> Result<(), Problem> {
+        self.at(path, fs::File::create_new).map(drop)
+    }
+
+    fn stat(&self, path: &str) -> Result<u64, Problem> {
+        self.at(path, fs::metadata).map(|found| found.len())
+    }
+
+    fn rename(&self, path: &str, to: &str) -> Result<(), Problem> {
+        self.at(path, |whole| fs::rename(whole, self.0.join(to)))
+    }
+
+    fn remove(&self, path: &str) -> Result<(), Problem> {
+        self.at(path, fs::remove_file)
+    }
+}

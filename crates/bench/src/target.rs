@@ -1,0 +1,72 @@
+//! What is measured.
+
+use base::Problem;
+use serde::{Deserialize, Serialize};
+use std::{fmt, path::PathBuf, str::FromStr};
+
+/// Where a benchmark does its work.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    /// A pool, by its file; one that is made for the case if there is none.
+    Pool(Option<PathBuf>),
+    /// A directory: a disk, a tmpfs, a mount of a pool.
+    Directory(PathBuf),
+    /// A redis at HOST:PORT.
+    Redis(String),
+    /// A memcached at HOST:PORT, which takes items of a chunk (`-I`).
+    Memcached(String),
+}
+
+impl Target {
+    /// Whether it has directories, names and attributes.
+    pub fn is_file_system(&self) -> bool {
+        matches!(self, Self::Pool(_) | Self::Directory(_))
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pool(_) => out.write_str("pool"),
+            Self::Directory(path) => write!(out, "dir:{}", path.display()),
+            Self::Redis(address) => write!(out, "redis:{address}"),
+            Self::Memcached(address) => write!(out, "memcached:{address}"),
+        }
+    }
+}
+
+impl FromStr for Target {
+    type Err = Problem;
+
+    /// `pool`, `dir:PATH`, `redis:HOST:PORT` or `memcached:HOST:PORT`.
+    fn from_str(text: &str) -> Result<Self, Problem> {
+        let wrong = || {
+            Problem::new(format!("`{text}` is nothing to measure"))
+                .hint("pool, dir:PATH, redis:HOST:PORT or memcached:HOST:PORT")
+        };
+        match text.split_once(':') {
+            None if text == "pool" => Ok(Self::Pool(None)),
+            Some(("dir", path)) if !path.is_empty() => Ok(Self::Directory(path.into())),
+            Some(("redis", address)) if address.contains(':') => Ok(Self::Redis(address.into())),
+            Some(("memcached", address)) if address.contains(':') => Ok(Self::Memcached(address.into())),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_read_as_it_is_written() {
+        for text in ["pool", "dir:/tmp/a:b", "redis:127.0.0.1:6379", "memcached:[::1]:11211"] {
+            assert_eq!(text.parse::<Target>().expect(text).to_string(), text);
+        }
+        for text in ["", "pool:", "dir:", "redis:6379", "disk:/tmp", "/tmp"] {
+            let refused = text.parse::<Target>().expect_err(text).to_string();
+            assert!(refused.contains(&format!("`{text}`")) && refused.contains("dir:PATH"), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! One worker: a process that does what it is told, phase by phase.
+
+use crate::{
+    cpu,
+    filecopy::CopyJob,
+    metadata::MetadataJob,
+    order::{Done, Order, Said, Work},
+    stores::open,
+};
+use base::Problem;
+use std::io::{self, BufRead, Write};
+
+/// Work in phases.
+pub trait Job {
+    /// One phase, by its name, from its beginning to its end.
+    fn run(&mut self, phase: &str) -> Result<(), Problem>;
+}
+
+/// Is a worker: the first line of standard input is its [`Order`], each further one a phase; ends with the input.
+pub fn attend() -> Result<(), Problem> {
+    let mut lines = io::stdin().lock().lines();
+    let done = work(&mut lines);
+    if let Err(problem) = &done {
+        say(&Said::Failed(problem.to_string()))?;
+    }
+    done
+}
+
+fn work(lines: &mut impl Iterator<Item = io::Result<String>>) -> Result<(), Problem> {
+    let mut next = || lines.next().transpose().map_err(|error| Problem::new(format!("standard input: {error}")));
+    let Some(line) = next()? else { return Ok(()) };
+    let order: Order = serde_json::from_str(&line)
+        .map_err(|error| Problem::new(format!("standard input: no order of a benchmark: {error}")))?;
+    let mut job = job(&order)?;
+    say(&Said::Ready)?;
+    while let Some(phase) = next()? {
+        let (began, before) = (cpu::moment(), cpu::of_this_process());
+        job.run(&phase)?;
+        let (ended, cpu) = (cpu::moment(), cpu::of_this_process() - before);
+        say(&Said::Done(Done { began, ended, cpu }))?;
+    }
+    Ok(())
+}
+
+fn job(order: &Order) -> Result<Box<dyn Job>, Problem> {
+    let store = open(&order.target)?;
+    Ok(match &order.work {
+        Work::Filecopy { .. } => Box::new(CopyJob::new(store, order)?),
+        Work::Metadata { layout, files } => Box::new(MetadataJob::new(store, order, *layout, *files)?),
+    })
+}
+
+fn say(said: &Said) -> Result<(), Problem> {
+    let mut out = io::stdout().lock();
+    let text = serde_json::to_string(said).expect("what a worker says is JSON");
+    writeln!(out, "{text}")
+        .and_then(|()| out.flush())
+        .map_err(|error| Problem::new(format!("standard output: {error}")))
+}

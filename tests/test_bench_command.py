@@ -1,0 +1,137 @@
+"""`tidemill bench`: every experiment runs, small, on all that can be measured, and leaves nothing. No time is judged."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import hosts
+import pytest
+from example_runs import ROOT
+from pools import wait_for
+
+SECONDS_MAX = 120
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder whose path is in the command lines of all that a benchmark starts."""
+    with tempfile.TemporaryDirectory(prefix="tidemill-test-", dir="/tmp") as made:
+        yield Path(made)
+
+
+def bench(binary: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """A benchmark, to its end."""
+    environment = os.environ | {"TMPDIR": str(folder), "XDG_RUNTIME_DIR": str(folder)}
+    command = [str(binary), "bench", *words]
+    return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+
+
+def rows(binary: Path, folder: Path, *words: str) -> list[dict[str, object]]:
+    """What a benchmark measured; it has left nothing."""
+    done = bench(binary, folder, *words, "--runs", "2", "--json", "rows.json", "--plot", "plot.svg")
+    assert done.returncode == 0, done.stderr
+    assert (folder / "plot.svg").read_text().startswith("<svg")
+    measured = json.loads((folder / "rows.json").read_text())
+    assert len(done.stderr.splitlines()) == len(measured), done.stderr
+    for made in ("rows.json", "plot.svg"):
+        (folder / made).unlink()
+    assert nothing_is_left(folder)
+    return measured
+
+
+def nothing_is_left(folder: Path) -> bool:
+    """Whether no process of it runs and nothing lies in its folder but what always does."""
+    left = [path.name for path in folder.rglob("*") if path.is_file() and path.name != ".lock"]
+    return not left and not processes(folder)
+
+
+def processes(folder: Path) -> list[str]:
+    """Nodes whose pool file lies there."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if os.fsencode(folder) in line and b"node" in line.split(b"\0"):
+                found.append(line.decode())
+    return found
+
+
+@pytest.mark.parametrize(("experiment", "cases"), [("chunks", 1), ("io-nodes", 4), ("crowded", 4), ("worker-nodes", 4)])
+def test_each_experiment_of_the_paper_runs_on_pools_and_folders(binary: Path, folder: Path, experiment: str, cases: int) -> None:
+    (folder / "plain").mkdir()
+    measured = rows(binary, folder, "filecopy", "--experiment", experiment, "--file-size", "1MiB", "--on", f"pool,dir:{folder}/plain")
+    assert [row["target"] for row in measured] == ["pool", f"dir:{folder}/plain"] * cases
+    for row in measured:
+        for phase in ("write", "read"):
+            assert len(row[phase]["megabytes_per_second"]["runs"]) == 2
+            assert row[phase]["megabytes_per_second"]["median"] > 0
+
+
+def test_redis_and_memcached_do_the_same_work(binary: Path, folder: Path) -> None:
+    command = [sys.executable, str(ROOT / "bench/filecopy.py"), "--binary", str(binary), "--out", str(folder / "out"), "--disk", str(folder)]
+    small = ["--experiments", "io-nodes", "--ways", "unshaped", "--runs", "1", "--scale", "0.002"]
+    done = subprocess.run([*command, *small], capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+    assert done.returncode == 0, done.stderr
+    kinds = [str(row["target"]).split(":", maxsplit=1)[0] for row in json.loads((folder / "out/io-nodes.json").read_text())]
+    assert kinds == ["pool", "dir", "dir", "redis", "memcached"] * 4
+
+
+@pytest.mark.skipif(hosts.why_not() is not None, reason=str(hosts.why_not()))
+def test_hosts_with_links_of_their_own_come_and_go(binary: Path, folder: Path) -> None:
+    spaces = subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True).stdout
+    flags = ["filecopy", "--links", "480,900", "--io-nodes", "2", "--worker-nodes", "2", "--workers", "1", "--file-size", "4MiB"]
+    [row] = rows(binary, folder, *flags)
+    assert row["links_mbit"] == {"workers": 480, "io_nodes": 900}
+    # The links let bursts through: a little more than their rate is seen over so few bytes.
+    assert 0 < row["write"]["of_the_links"] < 2
+    assert subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True).stdout == spaces
+
+
+def test_metadata_is_measured_in_every_layout(binary: Path, folder: Path) -> None:
+    (folder / "plain").mkdir()
+    measured = rows(binary, folder, "metadata", "--files", "200", "--workers", "1,2", "--io-nodes", "2", "--on", f"pool,dir:{folder}/plain")
+    assert len(measured) == 4 * 2 * 2
+    phases = {row["layout"]: list(row["phases"]) for row in measured}
+    assert phases["one-folder"] == phases["tree"] == ["create", "stat", "read", "rename", "remove"]
+    assert phases["own-file"] == phases["shared-file"] == ["stat", "read"]
+    assert all(phase["per_second"]["median"] > 0 for row in measured for phase in row["phases"].values())
+
+
+def test_an_interrupted_benchmark_leaves_nothing(binary: Path, folder: Path) -> None:
+    environment = os.environ | {"TMPDIR": str(folder), "XDG_RUNTIME_DIR": str(folder)}
+    command = [str(binary), "bench", "filecopy", "--runs", "99", "--workers", "2", "--file-size", "64MiB"]
+    process = subprocess.Popen(command, env=environment, cwd=folder, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: bool(processes(folder)), "no node has started")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(SECONDS_MAX) == 128 + signal.SIGTERM
+    assert nothing_is_left(folder)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["filecopy", "--on", "disk:/tmp"], "`disk:/tmp` is nothing to measure"),
+        (["filecopy", "--on", "dir:/not/there"], "/not/there: there is no such folder"),
+        (["filecopy", "--on", "redis:127.0.0.1:1"], "redis at 127.0.0.1:1: Connection refused"),
+        (["filecopy", "--links", "480"], "--links takes two numbers"),
+        (["filecopy", "--links", "1,1", "--on", "dir:/tmp"], "has no links that could be shaped"),
+        (["filecopy", "--file-size", "0"], "at least one byte"),
+        (["filecopy", "--pool", "/not/there"], "/not/there"),
+        (["metadata", "--on", "memcached:127.0.0.1:1"], "has no metadata to measure"),
+    ],
+)
+def test_what_cannot_be_measured_is_said(binary: Path, folder: Path, words: list[str], said: str) -> None:
+    done = bench(binary, folder, *words)
+    assert done.returncode in {1, 2}
+    assert said in done.stderr
+    assert nothing_is_left(folder)
