@@ -12,12 +12,13 @@ TESTED_WITH := fuse3 acl attr sqlite3 rsync git build-essential iproute2 redis-s
 # The tests run on real inputs where this folder exists; see examples/*/README.md.
 DATA      ?= ../shared/data
 
-.PHONY: help demo build suites test test-rust test-python test-web soak fuzz check fix bench bench-storage bench-filecopy clean
+.PHONY: help demo build suites test test-rust test-python test-web soak sim fuzz check fix bench bench-storage bench-filecopy clean
 
 help:
 	@echo "make demo    build, set up what is missing, run the classification workflow, say where the report is"
 	@echo "make test    everything that proves it works"
 	@echo "make soak    what takes hours: a million operations of fsx, long loads of many processes, hundreds of crashes"
+	@echo "make sim     worlds of clients over a network that loses, doubles and delays, as many as SIM_SEEDS (100000)"
 	@echo "make fuzz    damaged frames of the wire protocol, as many as FUZZ_SECONDS (600) allow"
 	@echo "make check   formatting, lints, layers, documents; writes nothing"
 	@echo "make fix     formats, and mends what the linters can mend"
@@ -71,6 +72,10 @@ suites:
 soak: $(BIN) $(VENV)/.ready suites
 	examples/packages.sh $(TESTED_WITH)
 	TIDEMILL=$(abspath $(BIN)) SOAK_SECONDS=$${SOAK_SECONDS:-600} $(VENV)/bin/python -m pytest tests -m soak
+
+# The worlds of the tests (crates/vfs/src/sim_test.rs), and so many more; SIM_SEED=N shows one of them again.
+sim:
+	SIM_SEEDS=$${SIM_SEEDS:-100000} cargo test --release --package vfs --lib --locked sim_test -- --nocapture
 
 # The same loop as in the tests, from another seed and for FUZZ_SECONDS.
 fuzz:

@@ -10,7 +10,7 @@ use crate::{
 };
 use node::sleep_until;
 use placement::{FileId, PartitionId, StripeNo, stripe_partition};
-use std::{future::Future, time::Instant};
+use std::future::Future;
 use wire::{Answer, Body, Command, Object, Outcome, Refusal, Request, StripeAction};
 
 impl Client {
@@ -47,7 +47,7 @@ impl Client {
                 Err(Refusal::Held { intent }) => self.meet(intent, partition, &meetings).await?,
                 Err(Refusal::Busy(_)) => {
                     let Some(pause) = retry.pause() else { return outcome };
-                    sleep_until(Instant::now() + pause).await;
+                    sleep_until(node::now() + pause).await;
                 }
                 outcome => return outcome,
             }
@@ -64,7 +64,7 @@ impl Client {
                 return outcome;
             }
             let Some(pause) = retry.pause() else { return outcome };
-            sleep_until(Instant::now() + pause).await;
+            sleep_until(node::now() + pause).await;
         }
     }
 
@@ -142,7 +142,7 @@ impl Client {
                 }
                 Step::Refuse(refusal) => return Err(refusal),
                 Step::Follow(map) => inner.follow(map),
-                Step::Again(pause) => sleep_until(Instant::now() + pause).await,
+                Step::Again(pause) => sleep_until(node::now() + pause).await,
             }
         }
     }
@@ -172,7 +172,7 @@ pub async fn until_answered(
         match retry.on(failure, || Object::Pool) {
             Step::Refuse(refusal) => return Err(refusal),
             Step::Follow(_) => {}
-            Step::Again(pause) => sleep_until(Instant::now() + pause).await,
+            Step::Again(pause) => sleep_until(node::now() + pause).await,
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::{Client, Patience, client::unexpected};
 use node::sleep_until;
 use parking_lot::Mutex;
 use placement::PartitionId;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use wire::{Answer, Command, Decision, Intent, Object, Outcome, Refusal};
 
 /// Who drives an intent is given so many pauses, each twice as long as the one before, until it counts as dead. Should it
@@ -100,7 +100,7 @@ impl Client {
             (Decision::Committed { others }, _) => self.settle_everywhere(intent, others).await,
             (Decision::Aborted, _) => self.settle(intent, partition, false).await,
             (Decision::Open, Patient::Wait(pause)) => {
-                sleep_until(Instant::now() + pause).await;
+                sleep_until(node::now() + pause).await;
                 Ok(())
             }
             (Decision::Open, Patient::Decide) => self.finish(intent, partition).await,

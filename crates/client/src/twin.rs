@@ -9,7 +9,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 use wire::{Body, Extent, Failure, OpenFlags, Request, Session};
 
@@ -120,7 +120,7 @@ impl<C: Connection + 'static> Connection for Lossy<C> {
             Reply::ready(Err(Failure::Unreachable("refused".into())))
         } else if hit(delayed) {
             Reply::later(async move {
-                sleep_until(Instant::now() + Duration::from_millis(1)).await;
+                sleep_until(node::now() + Duration::from_millis(1)).await;
                 inner.call(request).await
             })
         } else {

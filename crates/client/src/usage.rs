@@ -11,7 +11,6 @@ use placement::{NodeId, PartitionId};
 use std::{
     future::{Future, poll_fn},
     task::Poll,
-    time::Instant,
 };
 use wire::{Answer, Body, Failure, Object, Outcome, Request, Usage};
 
@@ -77,7 +76,7 @@ impl Client {
             match retry.on(failure, || Object::Pool) {
                 Step::Refuse(refusal) => return Err(refusal),
                 Step::Follow(map) => self.0.follow(map),
-                Step::Again(pause) => sleep_until(Instant::now() + pause).await,
+                Step::Again(pause) => sleep_until(node::now() + pause).await,
             }
         }
     }

@@ -35,7 +35,7 @@ pub use backing::{Backing, Loan};
 pub use node::{Node, StopHook, embedded, member};
 pub use reply::Reply;
 pub use settings::Settings;
-pub use timer::{Sleep, sleep_until};
+pub use timer::{SimulatedTime, Sleep, now, sleep_until};
 pub use watch::Hear;
 
 #[cfg(test)]

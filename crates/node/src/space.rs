@@ -1,6 +1,6 @@
 //! Waiting for space in a full pool: bounded in time and number, woken when space is freed.
 
-use crate::timer::sleep_until;
+use crate::timer::{now, sleep_until};
 use std::{
     fmt,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -55,7 +55,7 @@ impl Space {
         &self,
         mut attempt: impl FnMut() -> (Result<T, Full>, Option<Duration>),
     ) -> Result<T, Refusal> {
-        let start = Instant::now();
+        let start = now();
         let waiting = self.enter();
         loop {
             let freed = self.freed.notified();
@@ -65,8 +65,8 @@ impl Space {
                 (Ok(done), _) => return Ok(done),
                 (Err(full), again) => (full, again),
             };
-            if waiting.is_none() || start.elapsed() >= self.wait {
-                return Err(self.refuse(full, start.elapsed()));
+            if waiting.is_none() || (now() - start) >= self.wait {
+                return Err(self.refuse(full, now() - start));
             }
             tokio::select! {
                 () = freed => {}
@@ -96,7 +96,7 @@ impl Space {
 
 /// When to try again, at the latest.
 fn wake(end: Instant, again: Option<Duration>) -> Instant {
-    again.map_or(end, |again| end.min(Instant::now() + again))
+    again.map_or(end, |again| end.min(now() + again))
 }
 
 impl Drop for Waiting<'_> {

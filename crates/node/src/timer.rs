@@ -2,11 +2,15 @@
 //!
 //! Futures of this crate and of `client` are first polled on whatever thread asks (a FUSE thread, a test), so they cannot
 //! count on a runtime's timer. They sleep seldom: for space in a full pool, and between tries at a node that does not answer.
+//!
+//! What runs on a thread that has [`SimulatedTime`] sleeps by that instead: time passes there when the simulation says so.
 
 use parking_lot::{Condvar, Mutex};
 use std::{
+    cell::RefCell,
     collections::BTreeMap,
     future::Future,
+    marker::PhantomData,
     pin::Pin,
     task::{Context, Poll, Waker},
     thread,
@@ -32,6 +36,64 @@ impl State {
     }
 }
 
+thread_local! {
+    static SIMULATED: RefCell<Option<Simulated>> = const { RefCell::new(None) };
+}
+
+/// Moment and sleepers of a thread whose time is simulated.
+struct Simulated {
+    now: Instant,
+    sleepers: BTreeMap<(Instant, u64), Waker>,
+    made: u64,
+}
+
+/// While this is there, time stands still for this thread but for [`Self::advance`]. There is one at a time.
+#[derive(Debug)]
+pub struct SimulatedTime(PhantomData<*const ()>);
+
+impl SimulatedTime {
+    /// Time stops.
+    pub fn begin() -> Self {
+        let began = Simulated { now: Instant::now(), sleepers: BTreeMap::new(), made: 0 };
+        let before = SIMULATED.replace(Some(began));
+        assert!(before.is_none(), "a thread has one time");
+        Self(PhantomData)
+    }
+
+    /// Goes on to the moment at which the next sleeper ends, and wakes it; false if there is none.
+    pub fn advance(&self) -> bool {
+        let woken = SIMULATED.with_borrow_mut(|simulated| {
+            let simulated = simulated.as_mut()?;
+            let ((end, _), waker) = simulated.sleepers.pop_first()?;
+            simulated.now = simulated.now.max(end);
+            Some(waker)
+        });
+        woken.map(Waker::wake).is_some()
+    }
+}
+
+impl Drop for SimulatedTime {
+    fn drop(&mut self) {
+        let ended = SIMULATED.take();
+        drop(ended); // not while it is borrowed: a waker may own a sleeper
+    }
+}
+
+/// The moment that it is, for this thread.
+pub fn now() -> Instant {
+    SIMULATED.with_borrow(|simulated| simulated.as_ref().map(|simulated| simulated.now)).unwrap_or_else(Instant::now)
+}
+
+/// Enters a sleeper where time is simulated: its number, and what it replaced; else gives the waker back.
+fn enter_simulated(end: Instant, number: Option<u64>, waker: Waker) -> Result<(u64, Option<Waker>), Waker> {
+    SIMULATED.with_borrow_mut(|simulated| {
+        let Some(simulated) = simulated else { return Err(waker) };
+        let number = number.unwrap_or(simulated.made);
+        simulated.made = simulated.made.max(number + 1);
+        Ok((number, simulated.sleepers.insert((end, number), waker)))
+    })
+}
+
 /// Ends at its moment. Dropped earlier, it leaves nothing behind.
 #[derive(Debug)]
 pub struct Sleep {
@@ -48,10 +110,17 @@ impl Future for Sleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if Instant::now() >= self.end {
+        if now() >= self.end {
             return Poll::Ready(());
         }
-        let waker = context.waker().clone();
+        let waker = match enter_simulated(self.end, self.number, context.waker().clone()) {
+            Ok((number, replaced)) => {
+                self.number = Some(number);
+                drop(replaced);
+                return Poll::Pending;
+            }
+            Err(waker) => waker,
+        };
         let mut state = TIMER.state.lock();
         let number = self.number.unwrap_or(state.made);
         state.made += u64::from(self.number.is_none());
@@ -68,7 +137,14 @@ impl Future for Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            let waker = TIMER.state.lock().sleepers.remove(&(self.end, number));
+            let key = (self.end, number);
+            let simulated =
+                SIMULATED.with_borrow_mut(|simulated| simulated.as_mut().map(|time| time.sleepers.remove(&key)));
+            if let Some(waker) = simulated {
+                drop(waker);
+                return;
+            }
+            let waker = TIMER.state.lock().sleepers.remove(&key);
             drop(waker); // the lock is free again: see above
         }
     }
@@ -114,6 +190,27 @@ mod tests {
         }
         late.await;
         assert!(start.elapsed() >= Duration::from_millis(20));
+    }
+
+    #[test]
+    fn simulated_time_passes_only_when_it_is_told_to() {
+        let time = SimulatedTime::begin();
+        let (start, waker) = (now(), Waker::noop());
+        let mut late = sleep_until(start + Duration::from_hours(2));
+        let mut early = sleep_until(start + Duration::from_hours(1));
+        let dropped = Box::pin(sleep_until(start + Duration::from_mins(1)));
+        for sleep in [&mut late, &mut early] {
+            assert!(Pin::new(sleep).poll(&mut Context::from_waker(waker)).is_pending());
+        }
+        drop(dropped);
+        assert!(time.advance());
+        assert_eq!(now() - start, Duration::from_hours(1));
+        assert!(Pin::new(&mut early).poll(&mut Context::from_waker(waker)).is_ready());
+        assert!(Pin::new(&mut late).poll(&mut Context::from_waker(waker)).is_pending());
+        drop(late);
+        assert!(!time.advance(), "nobody sleeps");
+        drop(time);
+        assert!(now() < start + Duration::from_mins(1), "this thread's time is everybody's again");
     }
 
     #[test]

@@ -72,6 +72,8 @@ mod semantics_test;
 #[cfg(test)]
 mod share_test;
 #[cfg(test)]
+mod sim_test;
+#[cfg(test)]
 mod space_test;
 #[cfg(test)]
 mod split_test;

@@ -89,7 +89,7 @@ pub fn draw(dice: &mut Dice, tree: &Tree) -> Action {
     }
 }
 
-async fn act(vfs: Vfs, action: Action) -> Outcome<Seen> {
+pub async fn act(vfs: Vfs, action: Action) -> Outcome<Seen> {
     Ok(match action {
         Action::Create((parent, name)) => {
             Seen::File(vfs.make_node(parent, name.as_bytes(), wire::Kind::File, 0o644, OWNER).await?.file)
@@ -117,7 +117,7 @@ fn done((): ()) -> Seen {
     Seen::Nothing
 }
 
-async fn listed(vfs: &Vfs, directory: FileId) -> Outcome<Vec<(String, FileId)>> {
+pub async fn listed(vfs: &Vfs, directory: FileId) -> Outcome<Vec<(String, FileId)>> {
     let (mut all, mut after) = (Vec::new(), 0);
     loop {
         let page = vfs.list(directory, after, 100).await?;
@@ -213,7 +213,7 @@ pub fn told(history: &[Event]) -> String {
     lines.join("\n")
 }
 
-fn why(refusal: &Refusal) -> Why {
+pub fn why(refusal: &Refusal) -> Why {
     match refusal {
         Refusal::NotFound(_) => Why::NotFound,
         Refusal::Exists(_) => Why::Exists,
