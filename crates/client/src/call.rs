@@ -11,7 +11,7 @@ use crate::{
 use node::sleep_until;
 use placement::{FileId, PartitionId, StripeNo, stripe_partition};
 use std::future::Future;
-use wire::{Answer, Body, Command, Object, Outcome, Refusal, Request, StripeAction};
+use wire::{Answer, Body, Command, Name, Object, Outcome, Refusal, Request, StripeAction, Then};
 
 impl Client {
     /// Asks a partition for something that changes nothing. What intents hold is settled first, where they are committed.
@@ -29,17 +29,40 @@ impl Client {
         self.send(partition, Body::Meta { stamp: None, command })
     }
 
-    /// Has a partition change something, once. What is busy, or held by another change, is tried again for a while.
-    pub(crate) async fn change(&self, partition: PartitionId, command: Command) -> Outcome<Answer> {
-        match self.change_once(partition, command.clone()).await {
-            Err(refusal @ (Refusal::Busy(_) | Refusal::Held { .. })) => {
-                Box::pin(self.change_again(partition, command, refusal)).await
+    /// The same, at the end of a walk.
+    pub(crate) async fn ask_via(&self, via: Via<'_>, partition: PartitionId, command: Command) -> Outcome<Answer> {
+        debug_assert!(!command.changes(), "{command:?} needs a number");
+        let (home, body) = via.body(partition, command.clone());
+        match self.send(home, body).await {
+            Ok(Answer::Unsettled { .. }) | Err(Refusal::Held { .. }) => {
+                Box::pin(self.ask_settled(partition, command)).await
             }
             outcome => outcome,
         }
     }
 
-    async fn change_again(&self, partition: PartitionId, command: Command, refusal: Refusal) -> Outcome<Answer> {
+    /// Has a partition change something, once. What is busy, or held by another change, is tried again for a while.
+    pub(crate) async fn change(&self, partition: PartitionId, command: Command) -> Outcome<Answer> {
+        self.change_via(Via::Plain, partition, command).await
+    }
+
+    /// The same, at the end of a walk.
+    pub(crate) async fn change_via(&self, via: Via<'_>, partition: PartitionId, command: Command) -> Outcome<Answer> {
+        match self.change_once(via, partition, command.clone()).await {
+            Err(refusal @ (Refusal::Busy(_) | Refusal::Held { .. })) => {
+                Box::pin(self.change_again(via, partition, command, refusal)).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn change_again(
+        &self,
+        via: Via<'_>,
+        partition: PartitionId,
+        command: Command,
+        refusal: Refusal,
+    ) -> Outcome<Answer> {
         let (mut retry, meetings) = (Retry::new(self.0.patience), Meetings::new(self.0.patience));
         let mut outcome = Err(refusal);
         loop {
@@ -51,7 +74,7 @@ impl Client {
                 }
                 outcome => return outcome,
             }
-            outcome = self.change_once(partition, command.clone()).await;
+            outcome = self.change_once(via, partition, command.clone()).await;
         }
     }
 
@@ -59,7 +82,7 @@ impl Client {
     pub(crate) async fn change_unheld(&self, partition: PartitionId, command: Command) -> Outcome<Answer> {
         let mut retry = Retry::new(self.0.patience);
         loop {
-            let outcome = self.change_once(partition, command.clone()).await;
+            let outcome = self.change_once(Via::Plain, partition, command.clone()).await;
             if !matches!(outcome, Err(Refusal::Busy(_))) {
                 return outcome;
             }
@@ -68,9 +91,15 @@ impl Client {
         }
     }
 
-    fn change_once(&self, partition: PartitionId, command: Command) -> impl Future<Output = Outcome<Answer>> {
+    fn change_once(
+        &self,
+        via: Via<'_>,
+        partition: PartitionId,
+        command: Command,
+    ) -> impl Future<Output = Outcome<Answer>> {
         debug_assert!(command.changes(), "{command:?} needs no number");
-        self.send_numbered(partition, Body::Meta { stamp: None, command })
+        let (home, body) = via.body(partition, command);
+        self.send_numbered(home, partition, body)
     }
 
     /// Sends a change once and does not wait for its answer: for what is being dropped, and cannot.
@@ -103,13 +132,18 @@ impl Client {
         Err(Refusal::Ended)
     }
 
-    /// Sends a change under a number; under another in the next session, when this one has ended before it was done.
-    pub(crate) async fn send_numbered(&self, partition: PartitionId, body: Body) -> Outcome<Answer> {
+    /// Sends a change of a partition to `home` under a number; under another in the next session, when this one has ended before it was done.
+    pub(crate) async fn send_numbered(
+        &self,
+        home: PartitionId,
+        partition: PartitionId,
+        body: Body,
+    ) -> Outcome<Answer> {
         let none = || Refusal::invalid(Object::Pool, "the pool has no such partition");
         for _ in 0..SESSIONS_MAX {
             let life = self.life()?;
             let number = life.numbers.begin(life.session, partition).ok_or_else(none)?;
-            match self.send_in(&life, partition, &body, Some(&number)).await {
+            match self.send_in(&life, home, &body, Some(&number)).await {
                 Err(Refusal::Ended) => self.next_life(&life).await?,
                 outcome => return outcome,
             }
@@ -151,10 +185,40 @@ impl Client {
 /// With its number, if it has one.
 fn stamped(body: &Body, number: Option<&Number<'_>>) -> Body {
     let mut body = body.clone();
-    if let (Body::Meta { stamp, .. } | Body::Extent { stamp, .. }, Some(number)) = (&mut body, number) {
-        *stamp = Some(number.stamp());
+    let Some(number) = number else { return body };
+    match &mut body {
+        Body::Meta { stamp, .. } | Body::Extent { stamp, .. } => *stamp = Some(number.stamp()),
+        Body::Walk { then: Some(then), .. } => then.stamp = Some(number.stamp()),
+        _ => {}
     }
     body
+}
+
+/// How a command comes to its directory.
+#[derive(Clone, Copy, Debug)]
+pub enum Via<'a> {
+    /// By its id.
+    Plain,
+    /// By its id, if a walk down from `top` leads to `directory` at that moment.
+    Walk {
+        /// Where the walk begins: at the node that has the command's partition too.
+        top: FileId,
+        folders: &'a [Name],
+        directory: FileId,
+    },
+}
+
+impl Via<'_> {
+    /// The body of the request, and the partition that it is sent to.
+    fn body(self, partition: PartitionId, command: Command) -> (PartitionId, Body) {
+        match self {
+            Self::Plain => (partition, Body::Meta { stamp: None, command }),
+            Self::Walk { top, folders, directory } => {
+                let then = Some(Box::new(Then { directory, partition, stamp: None, command }));
+                (top.partition(), Body::Walk { top, folders: folders.to_vec(), then })
+            }
+        }
+    }
 }
 
 /// Sends until an answer comes, without a map.
@@ -182,16 +246,23 @@ fn object(body: &Body) -> Object {
     let command = match body {
         Body::Stripe { file, .. } | Body::Extent { file, .. } => return Object::File(*file),
         Body::Meta { command, .. } => command,
+        Body::Walk { then: Some(then), .. } => &then.command,
+        Body::Walk { top, .. } => return Object::File(*top),
         Body::Hello | Body::Usage | Body::Stop => return Object::Pool,
     };
     match command {
         Command::Lookup { parent, name }
         | Command::Create { parent, name, .. }
+        | Command::GetObject { parent, name, .. }
+        | Command::PutObject { parent, name, .. }
+        | Command::DeleteObject { parent, name, .. }
         | Command::RemoveDirectory { parent, name }
         | Command::Unlink { parent, name } => Object::entry(*parent, name),
         Command::Rename { from, .. } => Object::entry(from.parent, &from.name),
         Command::Stat { file }
         | Command::Read { file, .. }
+        | Command::GetFile { file, .. }
+        | Command::Unreserve { file }
         | Command::Xattr { file, .. }
         | Command::Xattrs { file }
         | Command::SetXattr { file, .. }

@@ -74,12 +74,15 @@ impl Client {
     }
 
     async fn finish_left(&self, session: Session, partition: PartitionId, left: Leftovers) -> Outcome<()> {
+        let mut gone = left.gone;
         let intents = left.prepared.into_iter().chain(left.committed);
         for intent in intents.filter(|intent| intent.session == session) {
             self.finish(intent, partition).await?;
+            // What it was to give a name to may have gone with it.
+            gone = self.leftovers(partition).await?.gone;
         }
-        let cut = left.gone.len() >= GONE_MAX;
-        for gone in left.gone {
+        let cut = gone.len() >= GONE_MAX;
+        for gone in gone {
             self.remove_stripes(&gone).await?;
         }
         if cut { self.purge_left(partition).await } else { Ok(()) }

@@ -150,7 +150,9 @@ fn decided(answer: Answer) -> Outcome<Decision> {
 /// The answer itself; that there is no entry is a refusal.
 fn settled(answer: Answer, command: &Command) -> Outcome<Answer> {
     match (answer, command) {
-        (Answer::NoEntry, Command::Lookup { parent, name }) => Err(Refusal::NotFound(Object::entry(*parent, name))),
+        (Answer::NoEntry, Command::Lookup { parent, name } | Command::GetObject { parent, name, .. }) => {
+            Err(Refusal::NotFound(Object::entry(*parent, name)))
+        }
         (answer, _) => Ok(answer),
     }
 }

@@ -271,6 +271,7 @@ fn directory_as_made(file: FileId, mode: Mode, owner: Owner) -> Attributes {
         modified: never,
         changed: never,
         created: never,
+        version: 0,
         whole: None,
         lasting: false,
     }

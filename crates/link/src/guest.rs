@@ -29,7 +29,8 @@ use tokio::{
     time::timeout,
 };
 use wire::{
-    Answer, Body, Command, ExtentAction, Failure, Object, Refusal, Request, Session, Stamp, StripeAction, Welcome,
+    Answer, Body, Command, Contents, ExtentAction, Failure, Object, Refusal, Request, Session, Stamp, StripeAction,
+    Welcome,
     codec::{
         Borrow, Placed, Segment, ToNode, encode_lent, encode_near, encode_placed, encode_pong, encode_recalls,
         encode_reply, encode_segment,
@@ -480,9 +481,20 @@ fn show(segments: &dyn Segments, pipe: &mut Pipe) -> io::Result<()> {
 fn payload_bytes(body: &Body) -> usize {
     match body {
         Body::Stripe { action: StripeAction::Write { data, .. }, .. }
-        | Body::Extent { action: ExtentAction::Write { data, .. } | ExtentAction::Append { data }, .. }
-        | Body::Meta { command: Command::Write { data, .. }, .. } => data.len(),
-        Body::Meta { command: Command::SetXattr { value, .. }, .. } => value.len(),
+        | Body::Extent { action: ExtentAction::Write { data, .. } | ExtentAction::Append { data }, .. } => data.len(),
+        Body::Meta { command, .. } => command_bytes(command),
+        Body::Walk { then: Some(then), .. } => command_bytes(&then.command),
+        _ => 0,
+    }
+}
+
+fn command_bytes(command: &Command) -> usize {
+    match command {
+        Command::Write { data, .. } => data.len(),
+        Command::SetXattr { value, .. } => value.len(),
+        Command::PutObject { contents: Contents::Inline(data) | Contents::Striped { first: data, .. }, .. } => {
+            data.len()
+        }
         _ => 0,
     }
 }

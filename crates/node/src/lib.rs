@@ -22,6 +22,7 @@ mod lane;
 mod locks;
 mod meta;
 mod node;
+mod object;
 mod reply;
 mod settings;
 mod space;

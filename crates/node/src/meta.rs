@@ -30,6 +30,11 @@ pub struct MetaCall {
 }
 
 impl MetaCall {
+    /// Something that a session asks; the command is still to be put in.
+    pub fn asking(session: Session, partition: PartitionId) -> Self {
+        Self { session, hurried: false, partition, stamp: None, command: None, hearing: None, rest: None }
+    }
+
     /// A change by a session.
     pub fn of(stamp: Stamp, partition: PartitionId, command: Command) -> Self {
         let (session, stamp, command) = (stamp.session, Some(stamp), Some(command));
@@ -43,6 +48,9 @@ impl Node {
         let Some(partition) = self.partitions.get(call.partition) else {
             return Ok(Err(self.not_here(call.partition)));
         };
+        if let Err(refusal) = self.store_first(call)? {
+            return Ok(Err(refusal));
+        }
         let mut partition = partition.lock();
         if let Some((todo, answer)) = call.rest.take() {
             return self.settle(&mut partition, call, Some(todo), Ok(answer));
@@ -51,7 +59,7 @@ impl Node {
         if let Some(answer) = call.stamp.and_then(|stamp| partition.recall(stamp)) {
             // What it recalled when it was done may not have been heard yet.
             call.hearing = self.watches.pending(asker).filter(|_| !call.hurried);
-            return Ok(answer.and_then(|answer| self.fill_whole(&partition, answer)));
+            return Ok(self.filled(&partition, answer));
         }
         let given = call.command.as_mut().and_then(|command| self.grant_wish(&partition, command));
         let wanted = call.command.as_ref().map_or(0, |command| partition.new_bytes_max(command));
@@ -63,13 +71,20 @@ impl Node {
                 return refused.map(|refusal| Err(refusal.expect("else it was granted")));
             }
         }
-        let command = call.command.take().expect("a command is done once");
-        let read = file_read(&command);
+        let mut command = call.command.take().expect("a command is done once");
+        if self.whole.any() {
+            self.known_to(&partition, &mut command);
+        }
+        let (read, object) = (file_read(&command), object_read(&command));
         let todo = if self.whole.any() { Todo::of(&command) } else { None };
         let (answer, unneeded) = self.apply(&mut partition, asker, call.stamp, command, wanted);
         let unused = given.filter(|extent| !uses(&answer, *extent));
         let told = partition.told();
         let answer = self.settle(&mut partition, call, todo, answer);
+        let answer = match object {
+            Some(offset) => answer.map(|answer| answer.and_then(|answer| self.fill_object(answer, offset))),
+            None => answer,
+        };
         let pin = if let Ok(Ok(answer)) = &answer { self.pin_read(answer) } else { None };
         // A read shows what changed, so it waits until that was heard; that it was read itself, nobody waits for.
         let waits = read.filter(|_| !call.hurried);
@@ -87,7 +102,18 @@ impl Node {
         if let Some(told) = told {
             self.heed(told);
         }
-        Ok(answer?.and_then(|answer| self.fill_bytes(answer, read, pin)))
+        Ok(answer?.and_then(|mut answer| {
+            self.clear_gone(&mut answer);
+            self.fill_bytes(answer, read, object, pin)
+        }))
+    }
+
+    /// Fills in what only extents know. To be called under the lock of the partition that answered.
+    fn filled(&self, partition: &Partition, answer: Outcome<Answer>) -> Outcome<Answer> {
+        match answer {
+            Ok(answer) => self.fill_whole(partition, answer),
+            Err(refusal) => Err(self.fill_changed(partition, refusal)),
+        }
     }
 
     /// What is left to do under the partition's lock: that of whole files. What finds no space is kept with the call.
@@ -99,7 +125,7 @@ impl Node {
         answer: Outcome<Answer>,
     ) -> Result<Outcome<Answer>, Full> {
         let (Some(todo), Ok(planned)) = (todo, &answer) else {
-            return Ok(answer.and_then(|answer| self.fill_whole(partition, answer)));
+            return Ok(self.filled(partition, answer));
         };
         match self.finish_whole(partition, call.stamp, &todo, planned) {
             Ok(None) => Ok(answer.and_then(|answer| self.fill_whole(partition, answer))),
@@ -131,7 +157,21 @@ impl Node {
     }
 
     /// Reads the bytes of a bound or a whole file into the answer that names it.
-    fn fill_bytes(&self, answer: Answer, read: Option<(FileId, u64)>, pin: Option<Pin<&Wholes>>) -> Outcome<Answer> {
+    fn fill_bytes(
+        &self,
+        answer: Answer,
+        read: Option<(FileId, u64)>,
+        object: Option<u64>,
+        pin: Option<Pin<&Wholes>>,
+    ) -> Outcome<Answer> {
+        if let (Answer::Object { head, striped, length, content }, Some(offset)) = (&answer, object) {
+            let (head, striped, asked) =
+                (*head, *striped, Answer::Content { length: *length, content: content.clone() });
+            return match self.fill_bytes(asked, Some((head.version.file, offset)), None, pin)? {
+                Answer::Content { length, content } => Ok(Answer::Object { head, striped, length, content }),
+                other => Ok(other),
+            };
+        }
         match (answer, read) {
             (Answer::Content { length, content: Content::Bound(host) }, Some((file, offset))) => {
                 let bytes = if length == 0 { Vec::new() } else { self.hosts.read(file, &host, offset, length)? };
@@ -149,6 +189,14 @@ impl Node {
 fn file_read(command: &Command) -> Option<(FileId, u64)> {
     match command {
         Command::Read { file, offset, .. } => Some((*file, *offset)),
+        _ => None,
+    }
+}
+
+/// Where an object is read.
+fn object_read(command: &Command) -> Option<u64> {
+    match command {
+        Command::GetObject { offset, .. } | Command::GetFile { offset, .. } => Some(*offset),
         _ => None,
     }
 }

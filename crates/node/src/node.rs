@@ -141,6 +141,7 @@ impl Node {
                 self.extent(ExtentCall { partition, stamp, file, extent, action })
             }
             Body::Stripe { file, stripe, action } => self.stripe(file, stripe, action),
+            Body::Walk { top, folders, then } => self.walk((session, hurried), top, &folders, then.map(|then| *then)),
         }
     }
 
@@ -245,7 +246,7 @@ impl Node {
         }
     }
 
-    fn meta(self: &Arc<Self>, call: MetaCall) -> Reply {
+    pub(crate) fn meta(self: &Arc<Self>, call: MetaCall) -> Reply {
         match call.command {
             Some(Command::Lock { .. }) => self.lock(&call),
             Some(Command::CloseSession { session }) => {

@@ -7,6 +7,7 @@
 use crate::{
     Node,
     meta::refusal_of,
+    object::version_of,
     space::Full,
     whole::{Pin, Wholes},
 };
@@ -220,6 +221,7 @@ impl Node {
         let state = state.map_err(|error| Refusal::Io { object, why: error.to_string().into() })?;
         attributes.lasting &= !self.whole.may_be_mapped(extent);
         (attributes.size, attributes.allocated) = (state.length, state.allocated);
+        attributes.version = attributes.version.wrapping_add(version_of(state.modified));
         attributes.accessed = attributes.accessed.max(state.accessed.into());
         attributes.modified = attributes.modified.max(state.modified.into());
         if state.modified > UNTOUCHED {
@@ -231,7 +233,8 @@ impl Node {
     /// Pins the extent that a read's answer names.
     pub(crate) fn pin_read(&self, answer: &Answer) -> Option<Pin<&Wholes>> {
         match answer {
-            Answer::Content { content: Content::Whole(extent), .. } => Wholes::pin(&*self.whole, *extent),
+            Answer::Content { content: Content::Whole(extent), .. }
+            | Answer::Object { content: Content::Whole(extent), .. } => Wholes::pin(&*self.whole, *extent),
             _ => None,
         }
     }

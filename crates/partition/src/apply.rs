@@ -54,6 +54,17 @@ impl Partition {
             Command::Seek { file, offset, to } => self.seek(file, offset, to),
             Command::Leftovers => Ok(Answer::Leftovers(self.leftovers())),
             Command::Forgotten { file } => Ok(self.forgotten(file)),
+            other => self.ask_object(other, now),
+        }
+    }
+
+    fn ask_object(&mut self, command: Command, now: Timestamp) -> Outcome<Answer> {
+        match command {
+            Command::GetObject { parent, name, offset, length } => {
+                self.get_object(parent, &name, (offset, length), now)
+            }
+            Command::GetFile { file, offset, length } => self.get_file(file, (offset, length), now),
+            Command::ListNames { directory, prefix, from, max } => self.list_names(directory, &prefix, &from, max),
             _ => Err(Refusal::invalid(Object::Pool, "a change came without session and number")),
         }
     }
@@ -105,6 +116,12 @@ impl Partition {
             Command::Allocate { file, offset, length, mode } => self.allocate(file, (offset, length), mode, now),
             Command::Punched { file, generation } => self.punched(file, generation),
             Command::GaveUp { file, generation, stripe } => self.gave_up(file, generation, stripe),
+            Command::PutObject { parent, name, condition, contents } => {
+                self.put_object(session, parent, &name, (condition, contents), now)
+            }
+            Command::DeleteObject { parent, name, condition } => self.delete_object(parent, &name, condition, now),
+            Command::Reserve { count, stripes } => self.reserve(session, count, stripes),
+            Command::Unreserve { file } => Ok(Answer::Removed { gone: self.unreserve(file, session) }),
             named => self.perform_named(named, now),
         }
     }

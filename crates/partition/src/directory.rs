@@ -3,7 +3,10 @@
 //! A cookie is made of the name's hash and a discriminator among names with the same hash, and stays with the entry. So a
 //! listing goes on where it stopped, whatever came or went in between, and a name is found without a second index.
 
-use crate::weight;
+use crate::{
+    object::{first_of, is_listed},
+    weight,
+};
 use placement::{FileId, name_hash};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -153,14 +156,18 @@ impl Directory {
 
     /// At most `max` entries behind the cookie `after`.
     pub fn list(&self, after: u64, max: usize) -> Vec<DirEntry> {
-        let listed = |(&cookie, entry): (&u64, &Entry)| DirEntry {
-            name: entry.name.clone(),
-            file: entry.file,
-            kind: entry.kind,
-            cookie,
-        };
         self.entries.range(after.saturating_add(1)..).take(max).map(listed).collect()
     }
+
+    /// The first `max` entries by name, of those that begin with `prefix` and are not before `from`.
+    pub fn list_names(&self, prefix: &[u8], from: &[u8], max: usize) -> Vec<DirEntry> {
+        let asked = self.entries.iter().filter(|(_, entry)| is_listed(&entry.name, entry.kind, prefix, from));
+        first_of(asked.map(listed).collect(), max)
+    }
+}
+
+fn listed((&cookie, entry): (&u64, &Entry)) -> DirEntry {
+    DirEntry { name: entry.name.clone(), file: entry.file, kind: entry.kind, cookie }
 }
 
 #[cfg(test)]

@@ -136,6 +136,14 @@ impl Asker {
     }
 }
 
+impl Asker {
+    /// The same for what no kernel asks: its session's own does not know of it either.
+    fn beside_its_kernel(self) -> Self {
+        let others = self.watcher.map_or(self.others, |own| self.others.with(own));
+        Self { watcher: None, others, ..self }
+    }
+}
+
 impl Default for Asker {
     fn default() -> Self {
         Self::alone(Session::NONE)
@@ -282,6 +290,8 @@ enum Subject {
     New,
     /// Bytes of this file.
     Bytes(FileId),
+    /// An object, found by a name in this directory; of it nothing is kept.
+    Object(Option<FileId>),
 }
 
 impl Subject {
@@ -289,12 +299,19 @@ impl Subject {
         match command {
             Command::Stat { .. } | Command::Fragments { .. } => Self::Inode,
             Command::Lookup { parent, .. } => Self::Names(*parent),
-            Command::List { directory, .. } => Self::Names(*directory),
+            Command::List { directory, .. } | Command::ListNames { directory, .. } => Self::Names(*directory),
+            Command::GetObject { parent, .. } => Self::Object(Some(*parent)),
+            Command::GetFile { .. } => Self::Object(None),
             Command::Create { .. } => Self::New,
             Command::Read { file, .. } | Command::Write { file, .. } => Self::Bytes(*file),
             _ => Self::Nothing,
         }
     }
+}
+
+/// Whether it changes names as no kernel does.
+fn is_about_objects(command: &Command) -> bool {
+    matches!(command, Command::PutObject { .. } | Command::DeleteObject { .. })
 }
 
 impl Partition {
@@ -310,6 +327,7 @@ impl Partition {
         let subject =
             if asker.watcher.is_none() && asker.others.is_empty() { Subject::Nothing } else { Subject::of(&command) };
         self.meet(asker);
+        let asker = if is_about_objects(&command) { asker.beside_its_kernel() } else { asker };
         self.grants.asker = asker;
         self.grants.access_asked = matches!(command, Command::Change { .. } | Command::SetXattr { .. });
         let mut outcome = self.apply(stamp, command, now);
@@ -354,6 +372,14 @@ impl Partition {
                 }
                 if matches!(found, Ok(Answer::Found { .. } | Answer::Entries(_)) | Err(Refusal::NotFound(_))) {
                     self.grant_content(directory);
+                }
+            }
+            (Subject::Object(directory), found) => {
+                if let Some(directory) = directory {
+                    self.grants.seen(Recall::Names(self.directory_of(directory)));
+                }
+                if let Ok(Answer::Object { head, .. }) = found {
+                    self.grants.seen(Recall::Attributes(head.version.file));
                 }
             }
             (Subject::Bytes(file), Ok(answer)) => {

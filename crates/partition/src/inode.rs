@@ -29,6 +29,8 @@ pub struct Inode {
     pub modified: Timestamp,
     pub changed: Timestamp,
     pub created: Timestamp,
+    /// Counts changes of the bytes or entries.
+    pub version: u64,
     /// How often each session has it open. Few.
     pub opens: Vec<(Session, u32)>,
     /// Without a name, and may get one.
@@ -117,10 +119,23 @@ impl Inode {
         };
         let modified = if let Body::Bound(host) = &body { host.modified } else { now };
         let (mode, owner, names, opens) = (new.mode.bits & 0o7777, new.owner, 1, Vec::new());
-        let (linkable, extra, granted) = (false, None, Granted::default());
+        let (linkable, extra, granted, version) = (false, None, Granted::default(), 0);
         let (accessed, changed, created) = (now, now, now);
-        let mut inode =
-            Self { mode, names, owner, accessed, modified, changed, created, opens, linkable, extra, granted, body };
+        let mut inode = Self {
+            mode,
+            names,
+            owner,
+            accessed,
+            modified,
+            changed,
+            created,
+            version,
+            opens,
+            linkable,
+            extra,
+            granted,
+            body,
+        };
         if let Some(acls) = new.acls {
             let both = [(ACL_ACCESS, acls.access), (ACL_DEFAULT, acls.default)];
             both.into_iter().filter(|(_, acl)| !acl.is_empty()).for_each(|(name, acl)| inode.put_xattr(name, acl));
@@ -166,6 +181,7 @@ impl Inode {
             modified: self.modified,
             changed: self.changed,
             created: self.created,
+            version: self.version,
             whole: self.extent(),
             lasting: false,
         }
@@ -218,6 +234,7 @@ impl Inode {
     pub fn touch(&mut self, now: Timestamp) {
         self.modified = now;
         self.changed = now;
+        self.version += 1;
         self.granted.touch();
     }
 

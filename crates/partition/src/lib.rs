@@ -37,6 +37,7 @@ mod kept;
 mod locks;
 mod moves;
 mod names;
+mod object;
 mod partition;
 mod parts;
 mod removal;
@@ -60,6 +61,8 @@ mod inode_test;
 mod intent_test;
 #[cfg(test)]
 mod kept_test;
+#[cfg(test)]
+mod object_test;
 #[cfg(test)]
 mod partition_test;
 #[cfg(test)]

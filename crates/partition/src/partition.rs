@@ -7,6 +7,7 @@ use crate::{
     hasher::BuildFileHasher,
     inode::Inode,
     intents::{Intents, What},
+    object::Reserved,
     whole::Told,
 };
 use placement::{FRAGMENT_BITS, FileId, PartitionId};
@@ -49,6 +50,8 @@ pub struct Partition {
     pub(crate) inodes: HashMap<FileId, Box<Inode>, BuildFileHasher>,
     /// Files that are gone, whose stripes may still be there.
     pub(crate) gone: BTreeMap<FileId, StripeRuns>,
+    /// Files that have stripes and no inode yet.
+    pub(crate) reserved: Reserved,
     pub(crate) answered: Answered,
     pub(crate) grants: Grants,
     pub(crate) intents: Intents,
@@ -63,7 +66,8 @@ impl Partition {
     pub fn new(id: PartitionId, settings: Settings) -> Self {
         let (inodes, gone, answered) = (HashMap::default(), BTreeMap::new(), Answered::default());
         let (grants, told, intents) = (Grants::default(), Told::default(), Intents::default());
-        Self { id, settings, made: 0, inodes, gone, answered, grants, intents, bytes: 0, told }
+        let reserved = Reserved::default();
+        Self { id, settings, made: 0, inodes, gone, reserved, answered, grants, intents, bytes: 0, told }
     }
 
     /// The first partition of a pool, with the root directory.
@@ -91,7 +95,9 @@ impl Partition {
 
     /// Keeps another answer than was given: for what a node did itself, once.
     pub fn keep(&mut self, stamp: Stamp, answer: Outcome<Answer>) {
-        self.answered.amend(stamp, answer);
+        if !self.answered.has_ended(stamp.session) {
+            self.answered.amend(stamp, answer);
+        }
     }
 
     pub(crate) fn names(&self) -> NameHash {

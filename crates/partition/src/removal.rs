@@ -56,7 +56,8 @@ impl Partition {
         Some(Gone { file, stripes })
     }
 
-    pub(crate) fn purged(&mut self, file: FileId) -> Answer {
+    /// The stripes of a file that is gone are removed.
+    pub fn purged(&mut self, file: FileId) -> Answer {
         if let Some(stripes) = self.gone.remove(&file) {
             self.bytes -= weight::runs(&stripes);
         }
@@ -105,7 +106,8 @@ impl Partition {
         held.dedup();
         self.answered.end(session);
         self.intents.forget_aborted(session);
-        let mut gone: Vec<Gone> = held.into_iter().filter_map(|file| self.release(file, session)).collect();
+        let mut gone = self.end_reserved(session);
+        gone.extend(held.into_iter().filter_map(|file| self.release(file, session)));
         gone.truncate(GONE_MAX);
         Answer::Closed(gone)
     }

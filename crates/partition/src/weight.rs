@@ -7,7 +7,7 @@ use crate::{
     inode::{Body, FileBody},
 };
 use placement::FileId;
-use wire::{ACL_ACCESS, ACL_DEFAULT, Command, Heritage, HostFile, NewInode, NewKind, Part, StripeRuns, Wish};
+use wire::{ACL_ACCESS, ACL_DEFAULT, Command, Contents, Heritage, HostFile, NewInode, NewKind, Part, StripeRuns, Wish};
 
 /// An inode, bytes.
 pub const INODE_BYTES: u64 = 384;
@@ -21,6 +21,8 @@ pub const RUN_BYTES: u64 = 48;
 pub const EXTRA_BYTES: u64 = 64;
 /// An extended attribute besides its name and value, bytes: the room that a list and two shared values take.
 pub const XATTR_BYTES: u64 = 192;
+/// A file that is reserved, bytes: at least what its stripes count for when they are to be removed.
+pub const RESERVED_BYTES: u64 = 64;
 /// One lock, bytes.
 pub const LOCK_BYTES: u64 = 112;
 
@@ -88,6 +90,14 @@ fn new_inode(inode: &NewInode) -> u64 {
         }
 }
 
+/// The bytes of an object, or where they are.
+fn stored(contents: &Contents) -> u64 {
+    match contents {
+        Contents::Inline(bytes) => bytes.len() as u64,
+        Contents::Striped { .. } => RUN_BYTES,
+    }
+}
+
 /// What an extent adds where it is given.
 fn given(whole: Wish) -> u64 {
     if matches!(whole, Wish::Given(_)) { EXTENT_BYTES } else { 0 }
@@ -129,6 +139,10 @@ impl Partition {
             }),
             Command::Lock { file, lock, .. } => self.lock_weight(*file, lock),
             Command::Punched { file, .. } => body(file).map_or(0, FileBody::punched_weight),
+            Command::PutObject { parent, name, contents, .. } => {
+                INODE_BYTES + entry(name) + self.inherited_weight(*parent) + stored(contents)
+            }
+            Command::Reserve { count, .. } => u64::from(*count) * RESERVED_BYTES,
             _ => 0,
         }
     }

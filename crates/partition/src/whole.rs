@@ -88,6 +88,7 @@ impl Partition {
             body.size = bytes.len() as u64;
             body.place = Place::Inline(bytes.to_vec());
             (inode.accessed, inode.modified, inode.changed) = (times.accessed, times.modified, times.changed);
+            inode.version += 1; // what was changed in the extent was not counted here
             Ok(Answer::Done)
         })
     }

@@ -159,6 +159,7 @@ fn attributes() -> Attributes {
         accessed: time,
         modified: time,
         changed: time,
+        version: 1,
         created: time,
         whole: None,
         lasting: true,

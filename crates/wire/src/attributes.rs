@@ -111,6 +111,9 @@ pub struct Attributes {
     pub changed: Timestamp,
     /// When it was made.
     pub created: Timestamp,
+    /// Grows with each change of the bytes or entries; of a split directory, 0. Changes that are made one right after the other have one time,
+    /// and each its own number.
+    pub version: u64,
     /// Where all its bytes are, when it is whole. Size, `allocated` and times are then what the extent said a moment ago.
     pub whole: Option<Extent>,
     /// Whoever asked may keep them until they are recalled.

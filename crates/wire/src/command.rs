@@ -1,8 +1,8 @@
 //! What a partition is asked to do: one list of all commands. Names of answers stand behind the arrows.
 
 use crate::{
-    Acls, AllocateMode, Changes, Extent, HostFile, Intent, Kind, Lock, Mode, Name, OpenFlags, Owner, Part, RenameFrom,
-    RenameMode, RenameTo, SeekTo, Session, Times, Wish, XattrMode,
+    Acls, AllocateMode, Changes, Condition, Contents, Extent, HostFile, Intent, Kind, Lock, Mode, Name, OpenFlags,
+    Owner, Part, RenameFrom, RenameMode, RenameTo, SeekTo, Session, Times, Wish, XattrMode,
 };
 use bytes::Bytes;
 use placement::{FileId, PartitionId};
@@ -14,6 +14,9 @@ pub const INLINE_BYTES_MAX: u32 = 4096;
 pub const FILE_BYTES_MAX: u64 = i64::MAX.cast_unsigned();
 /// The most entries that one listing gives.
 pub const LIST_ENTRIES_MAX: u32 = 4096;
+
+/// The most files that are reserved at once.
+pub const RESERVED_MAX: u32 = 256;
 
 /// What a new inode is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -156,6 +159,38 @@ pub enum Command {
     Fragments {
         /// The directory.
         directory: FileId,
+    },
+    // Of objects: asked.
+    /// The object of this name, with the bytes of a range, or where they are. -> `Object`, or `Found` when its inode is elsewhere
+    GetObject {
+        /// The directory.
+        parent: FileId,
+        /// The name.
+        name: Name,
+        /// Where.
+        offset: u64,
+        /// How many; 0 asks for what is known besides.
+        length: u32,
+    },
+    /// The same, by the file. -> `Object`
+    GetFile {
+        /// The file.
+        file: FileId,
+        /// Where.
+        offset: u64,
+        /// How many.
+        length: u32,
+    },
+    /// Entries in the order of their names, a directory's with a `/` behind it. -> `Entries`
+    ListNames {
+        /// The directory.
+        directory: FileId,
+        /// Names, as they are ordered, that begin with this.
+        prefix: Bytes,
+        /// And are not before this.
+        from: Bytes,
+        /// At most so many.
+        max: u32,
     },
 
     /// A new inode and its entry. -> `Opened`
@@ -376,6 +411,39 @@ pub enum Command {
         /// What is done.
         mode: AllocateMode,
     },
+    // Of objects: changed.
+    /// Puts an object in place of what has its name, if the condition holds. -> `Stored`, `Spread`
+    PutObject {
+        /// The directory.
+        parent: FileId,
+        /// The name.
+        name: Name,
+        /// What must be so.
+        condition: Condition,
+        /// The bytes.
+        contents: Contents,
+    },
+    /// Removes an object, if the condition holds. -> `Removed`, `Spread`
+    DeleteObject {
+        /// The directory.
+        parent: FileId,
+        /// The name.
+        name: Name,
+        /// What must be so.
+        condition: Condition,
+    },
+    /// Ids of files that the session will put; until then their stripes are its own, and go with it. -> `Reserved`
+    Reserve {
+        /// How many, at most [`RESERVED_MAX`].
+        count: u32,
+        /// How many stripes each may have.
+        stripes: u64,
+    },
+    /// A file that is still reserved will not be put; one that was is left as it is. -> `Removed`
+    Unreserve {
+        /// Which.
+        file: FileId,
+    },
     /// Does what is prepared here, or drops it. -> `Settled`
     Settle {
         /// Which.
@@ -421,6 +489,9 @@ impl Command {
                 | Self::Forgotten { .. }
                 | Self::Status { .. }
                 | Self::Fragments { .. }
+                | Self::GetObject { .. }
+                | Self::GetFile { .. }
+                | Self::ListNames { .. }
         )
     }
 }

@@ -27,6 +27,7 @@ mod intent;
 mod lock;
 mod mode;
 mod name;
+mod object;
 mod recall;
 mod refusal;
 mod request;
@@ -35,17 +36,21 @@ mod xattr;
 
 pub use allocate::{AllocateMode, SeekTo};
 pub use attributes::{Attributes, Changes, Kind, OpenFlags, Owner, TimeChange, Timestamp};
-pub use command::{Command, FILE_BYTES_MAX, INLINE_BYTES_MAX, LIST_ENTRIES_MAX, NewInode, NewKind, WritePlace};
+pub use command::{
+    Command, FILE_BYTES_MAX, INLINE_BYTES_MAX, LIST_ENTRIES_MAX, NewInode, NewKind, RESERVED_MAX, WritePlace,
+};
 pub use entry::{COOKIE_FIRST, DirEntry, RenameFrom, RenameMode, RenameTo, fragment_of_cookie};
 pub use extent::{Extent, ExtentAction, Times, Wish};
 pub use intent::{Decision, Intent, Part, Target};
 pub use lock::{Lock, LockKind, LockStyle};
 pub use mode::{Acls, Heritage, Mode, SET_GROUP_ID};
 pub use name::{NAME_BYTES_MAX, Name, TARGET_BYTES_MAX};
+pub use object::{Condition, Contents, Head, Version, VersionRefused};
 pub use recall::Recall;
 pub use refusal::{Object, Outcome, Refusal, Shortage};
 pub use request::{
-    Answer, Body, Content, Failure, GONE_MAX, Gone, Leftovers, Request, Session, Stamp, StripeAction, Trim, Welcome,
+    Answer, Body, Content, Failure, GONE_MAX, Gone, Leftovers, Request, Session, Stamp, StripeAction, Then, Trim,
+    Welcome,
 };
 pub use space::{HostFile, StripeRuns, Usage};
 pub use xattr::{

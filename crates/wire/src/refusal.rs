@@ -1,6 +1,6 @@
 //! Why something was not done: by meaning, with the object named. Faces map these to errno, status codes, exceptions.
 
-use crate::{Intent, Name};
+use crate::{Intent, Name, Version};
 use base::ByteSize;
 use placement::FileId;
 use serde::{Deserialize, Serialize};
@@ -180,6 +180,14 @@ pub enum Refusal {
         "{0}: the connection broke while it was changed; whether that was done is not known: look before you do it again"
     )]
     MaybeDone(Object),
+    /// The object is not in the state that it was to be in; nothing was done.
+    #[error("{object}: {}", changed(*.present))]
+    Changed {
+        /// The object.
+        object: Object,
+        /// The state in which it is; none when there is none.
+        present: Option<Version>,
+    },
     /// Both ends of a rename or link must be in one pool.
     #[error("both names must be in one pool")]
     CrossesPools,
@@ -252,6 +260,13 @@ impl Refusal {
     /// Arguments that make no sense for `object`.
     pub fn invalid(object: Object, why: &'static str) -> Self {
         Self::Invalid { object, why: why.into() }
+    }
+}
+
+fn changed(present: Option<Version>) -> String {
+    match present {
+        Some(version) => format!("is not in the state that was asked for, but in {version}; get it, then try again"),
+        None => "is not there, and was to be in a certain state; see whether it was deleted".to_owned(),
     }
 }
 

@@ -5,8 +5,8 @@
 //! ones out.
 
 use crate::{
-    Attributes, Command, Decision, DirEntry, Extent, ExtentAction, Heritage, HostFile, Intent, Kind, Lock, NewInode,
-    NewKind, Part, Refusal, StripeRuns, Usage,
+    Attributes, Command, Decision, DirEntry, Extent, ExtentAction, Head, Heritage, HostFile, Intent, Kind, Lock, Name,
+    NewInode, NewKind, Part, Refusal, StripeRuns, Usage, Version,
 };
 use bytes::Bytes;
 use placement::{Epoch, FileId, NodeId, PartitionId, PartitionMap, StripeNo};
@@ -98,13 +98,41 @@ pub enum Body {
         /// What to do.
         action: StripeAction,
     },
+    /// Walks down from a directory of the partition, as far as the node holds what it meets, and then does something there. -> `Walked`, unless
+    /// that was done
+    Walk {
+        /// The directory.
+        top: FileId,
+        /// Names, one below the other.
+        #[serde(deserialize_with = "crate::bounded::few")]
+        folders: Vec<Name>,
+        /// What to do.
+        then: Option<Box<Then>>,
+    },
+}
+
+/// What is done at the end of a walk, if that ended where it was meant to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Then {
+    /// Where the walk must end.
+    pub directory: FileId,
+    /// Which partition does it.
+    pub partition: PartitionId,
+    /// Present with every change.
+    pub stamp: Option<Stamp>,
+    /// The command.
+    pub command: Command,
 }
 
 impl Body {
     /// Whether it would bind a file of the node's host: who may do that can read all that the node's user may.
     pub fn binds_host_file(&self) -> bool {
         let bound = |inode: &NewInode| matches!(inode.kind, NewKind::Bound(_));
-        let Self::Meta { command, .. } = self else { return false };
+        let command = match self {
+            Self::Meta { command, .. } => command,
+            Self::Walk { then: Some(then), .. } => &then.command,
+            _ => return false,
+        };
         match command {
             Command::Create { inode, .. } | Command::CreateUnnamed { inode, .. } => bound(inode),
             Command::Prepare { parts, .. } | Command::Commit { parts, .. } => parts.iter().any(|part| match part {
@@ -377,6 +405,34 @@ pub enum Answer {
         generation: u32,
         /// What is done to them.
         stripes: StripeRuns,
+    },
+    // Of objects.
+    /// An object.
+    Object {
+        /// As it is now.
+        head: Head,
+        /// Whether its bytes are in stripes: those of other ranges are to be had there.
+        striped: bool,
+        /// How many bytes there are in the range.
+        length: u32,
+        /// Where.
+        content: Content,
+    },
+    /// It is put.
+    Stored {
+        /// Its state.
+        version: Version,
+        /// What had the name: its stripes are to be removed.
+        gone: Option<Gone>,
+    },
+    /// Files that are reserved.
+    Reserved(Vec<FileId>),
+    /// How far a walk came.
+    Walked {
+        /// The last directory.
+        reached: FileId,
+        /// How many names are left.
+        left: u32,
     },
 }
 

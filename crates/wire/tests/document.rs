@@ -45,7 +45,9 @@ fn enums() -> BTreeMap<&'static str, &'static [&'static str]> {
         variants::<Answer>(),
         variants::<Body>(),
         variants::<Command>(),
+        variants::<wire::Condition>(),
         variants::<wire::Content>(),
+        variants::<wire::Contents>(),
         variants::<wire::Decision>(),
         variants::<wire::ExtentAction>(),
         variants::<wire::Failure>(),
@@ -92,7 +94,7 @@ fn the_commands_that_change_something_are_those_that_the_page_says() {
     for request in requests() {
         let Body::Meta { command, .. } = request.body else { continue };
         let number = postcard::to_allocvec(&command).unwrap()[0];
-        assert_eq!(command.changes(), number >= 15, "{command:?}: say in the page which carry a stamp");
+        assert_eq!(command.changes(), number >= 18, "{command:?}: say in the page which carry a stamp");
     }
 }
 

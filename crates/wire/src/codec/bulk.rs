@@ -1,7 +1,7 @@
 //! Bulk bytes: which field of a message travels as the payload.
 
 use crate::{
-    Answer, Body, Command, Content, ExtentAction, StripeAction,
+    Answer, Body, Command, Content, Contents, ExtentAction, StripeAction, Then,
     frame::{Garbled, Kind},
 };
 use bytes::Bytes;
@@ -26,7 +26,13 @@ pub fn hollow_body(body: &Body) -> Option<(Body, &Bytes)> {
             let action = StripeAction::Write { generation: *generation, offset: *offset, data: NONE };
             Some((Body::Stripe { file: *file, stripe: *stripe, action }, data))
         }
-        Body::Hello | Body::Usage | Body::Stop | Body::Stripe { .. } => None,
+        Body::Walk { top, folders, then: Some(then) } => {
+            let Then { directory, partition, stamp, ref command } = **then;
+            let (command, payload) = hollow_command(command)?;
+            let then = Some(Box::new(Then { directory, partition, stamp, command }));
+            Some((Body::Walk { top: *top, folders: folders.clone(), then }, payload))
+        }
+        Body::Hello | Body::Usage | Body::Stop | Body::Stripe { .. } | Body::Walk { .. } => None,
     }
 }
 
@@ -39,6 +45,15 @@ fn hollow_command(command: &Command) -> Option<(Command, &Bytes)> {
             let hollow = Command::SetXattr { file, name: name.clone(), value: NONE, mode, kill_set_group_id };
             Some((hollow, value))
         }
+        Command::PutObject { parent, ref name, condition, ref contents } => {
+            let (contents, payload) = match contents {
+                Contents::Inline(data) => (Contents::Inline(NONE), data),
+                Contents::Striped { file, size, first } => {
+                    (Contents::Striped { file: *file, size: *size, first: NONE }, first)
+                }
+            };
+            Some((Command::PutObject { parent, name: name.clone(), condition, contents }, payload))
+        }
         _ => None,
     }
 }
@@ -46,9 +61,21 @@ fn hollow_command(command: &Command) -> Option<(Command, &Bytes)> {
 /// Where the payload of a request belongs.
 pub fn body_slot(body: &mut Body) -> Option<&mut Bytes> {
     match body {
-        Body::Meta { command: Command::Write { data, .. } | Command::SetXattr { value: data, .. }, .. }
-        | Body::Extent { action: ExtentAction::Write { data, .. } | ExtentAction::Append { data }, .. }
+        Body::Meta { command, .. } => command_slot(command),
+        Body::Walk { then: Some(then), .. } => command_slot(&mut then.command),
+        Body::Extent { action: ExtentAction::Write { data, .. } | ExtentAction::Append { data }, .. }
         | Body::Stripe { action: StripeAction::Write { data, .. }, .. } => Some(data),
+        _ => None,
+    }
+}
+
+fn command_slot(command: &mut Command) -> Option<&mut Bytes> {
+    match command {
+        Command::Write { data, .. }
+        | Command::SetXattr { value: data, .. }
+        | Command::PutObject { contents: Contents::Inline(data) | Contents::Striped { first: data, .. }, .. } => {
+            Some(data)
+        }
         _ => None,
     }
 }
@@ -61,6 +88,10 @@ pub fn hollow_answer(answer: &Answer) -> Option<(Answer, &Bytes)> {
         Answer::Content { length, content: Content::Here(bytes) } => {
             Some((Answer::Content { length: *length, content: Content::Here(NONE) }, bytes))
         }
+        Answer::Object { head, striped, length, content: Content::Here(bytes) } => {
+            let (head, striped, length, content) = (*head, *striped, *length, Content::Here(NONE));
+            Some((Answer::Object { head, striped, length, content }, bytes))
+        }
         Answer::Unsettled { held, answer } => {
             let (answer, payload) = hollow_answer(answer)?;
             Some((Answer::Unsettled { held: held.clone(), answer: Box::new(answer) }, payload))
@@ -72,9 +103,10 @@ pub fn hollow_answer(answer: &Answer) -> Option<(Answer, &Bytes)> {
 /// Where the payload of an answer belongs.
 pub fn answer_slot(answer: &mut Answer) -> Option<&mut Bytes> {
     match answer {
-        Answer::Bytes(bytes) | Answer::Xattr(bytes) | Answer::Content { content: Content::Here(bytes), .. } => {
-            Some(bytes)
-        }
+        Answer::Bytes(bytes)
+        | Answer::Xattr(bytes)
+        | Answer::Content { content: Content::Here(bytes), .. }
+        | Answer::Object { content: Content::Here(bytes), .. } => Some(bytes),
         Answer::Unsettled { answer, .. } => answer_slot(answer),
         _ => None,
     }

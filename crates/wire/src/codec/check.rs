@@ -1,13 +1,16 @@
 //! What stands between the fields of a message: what types alone do not promise.
 
 use crate::{
-    Answer, Body, Command, Content, ExtentAction, INLINE_BYTES_MAX, Kind, NewInode, NewKind, Part, Request, Session,
-    Stamp, TARGET_BYTES_MAX, Wish,
+    Answer, Body, Command, Content, Contents, ExtentAction, INLINE_BYTES_MAX, Kind, NewInode, NewKind, Part,
+    RESERVED_MAX, Request, Session, Stamp, TARGET_BYTES_MAX, Wish,
 };
 use std::path::Path;
 
 /// Why a request that only nodes make is not taken from a client.
 pub const NOT_FOR_CLIENTS: &str = "only nodes say this, to their own partitions";
+
+/// A longer file cannot be, whatever the length of a stripe.
+const RESERVED_STRIPES_MAX: u64 = 1 << 40;
 
 type Checked = Result<(), &'static str>;
 
@@ -19,10 +22,9 @@ fn unless(wrong: bool, why: &'static str) -> Checked {
 pub fn request(request: &Request) -> Checked {
     match &request.body {
         Body::Hello | Body::Usage | Body::Stop | Body::Stripe { .. } => Ok(()),
-        Body::Meta { stamp: given, command: wanted } => {
-            unless(given.is_some() != wanted.changes(), "a change needs a number, and nothing else has one")?;
-            stamp(*given, request.session)?;
-            command(wanted)
+        Body::Meta { stamp: given, command: wanted } => numbered(*given, request.session, wanted),
+        Body::Walk { then, .. } => {
+            then.as_ref().map_or(Ok(()), |then| numbered(then.stamp, request.session, &then.command))
         }
         Body::Extent { stamp: given, action, .. } => {
             let append = matches!(action, ExtentAction::Append { .. });
@@ -30,6 +32,12 @@ pub fn request(request: &Request) -> Checked {
             stamp(*given, request.session)
         }
     }
+}
+
+fn numbered(given: Option<Stamp>, session: Session, wanted: &Command) -> Checked {
+    unless(given.is_some() != wanted.changes(), "a change needs a number, and nothing else has one")?;
+    stamp(given, session)?;
+    command(wanted)
 }
 
 fn stamp(stamp: Option<Stamp>, session: Session) -> Checked {
@@ -51,8 +59,23 @@ fn command(command: &Command) -> Checked {
         Command::CreateUnnamed { inode: made, .. } => inode(made),
         Command::Open { whole, .. } => wish(*whole),
         Command::Fold { .. } => Err(NOT_FOR_CLIENTS),
+        Command::PutObject { contents: stored, .. } => contents(stored),
+        Command::Reserve { count, stripes } => {
+            let possible = (1..=RESERVED_MAX).contains(count) && (1..=RESERVED_STRIPES_MAX).contains(stripes);
+            unless(!possible, "1 to 256 files are reserved at once, of at most 2^40 stripes")
+        }
         Command::Prepare { parts, .. } | Command::Commit { parts, .. } => parts.iter().try_for_each(part),
         _ => Ok(()),
+    }
+}
+
+fn contents(contents: &Contents) -> Checked {
+    match contents {
+        Contents::Inline(data) => unless(data.len() > INLINE_BYTES_MAX as usize, "more bytes than live with an inode"),
+        Contents::Striped { size, first, .. } => {
+            let short = !first.is_empty() && first.len() as u64 != *size;
+            unless(short, "an object comes with all of its bytes, or without any")
+        }
     }
 }
 
@@ -84,7 +107,8 @@ fn inode(inode: &NewInode) -> Checked {
 /// Whether an answer can be believed.
 pub fn answer(answer: &Answer) -> Checked {
     match answer {
-        Answer::Content { length, content: Content::Here(bytes) } => {
+        Answer::Content { length, content: Content::Here(bytes) }
+        | Answer::Object { length, content: Content::Here(bytes), .. } => {
             unless(bytes.len() > *length as usize, "there are more bytes than there are said to be")
         }
         Answer::Unsettled { answer: inner, .. } => self::answer(inner),

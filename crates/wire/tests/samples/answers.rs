@@ -5,12 +5,12 @@ use bytes::Bytes;
 use placement::{Epoch, NodeId, PartitionId, PartitionMap};
 use std::{sync::Arc, time::Duration};
 use wire::{
-    Answer, Attributes, Content, Decision, DirEntry, Extent, Failure, Gone, Leftovers, Lock, LockKind, LockStyle,
-    Object, Refusal, Shortage, StripeRuns, Trim, Usage, Welcome,
+    Answer, Attributes, Content, Decision, DirEntry, Extent, Failure, Gone, Head, Leftovers, Lock, LockKind, LockStyle,
+    Object, Refusal, Shortage, StripeRuns, Trim, Usage, Version, Welcome,
 };
 
 pub fn replies() -> Vec<Result<Answer, Failure>> {
-    let answers = [told(), of_files(), of_bytes(), of_intents()].concat();
+    let answers = [told(), of_files(), of_bytes(), of_objects(), of_intents()].concat();
     let mut replies: Vec<_> = answers.into_iter().map(Ok).collect();
     replies.extend(refusals().into_iter().map(|refusal| Err(Failure::Refused(refusal))));
     replies.extend([
@@ -39,6 +39,7 @@ fn attributes(whole: Option<Extent>) -> Attributes {
         modified: TIME,
         changed: TIME,
         created: TIME,
+        version: 1 << 40,
         whole,
         lasting: whole.is_none(),
     }
@@ -125,6 +126,21 @@ fn of_bytes() -> Vec<Answer> {
     ]
 }
 
+fn of_objects() -> Vec<Answer> {
+    let version = Version { file: FILE, change: 9 };
+    let head = Head { version, size: 1 << 40, modified: TIME };
+    let object = |striped, length, content| Answer::Object { head, striped, length, content };
+    vec![
+        object(true, 1 << 20, Content::Striped),
+        object(false, 3000, Content::Here(Bytes::from(vec![6; 3000]))),
+        object(false, 0, Content::Here(Bytes::new())),
+        Answer::Stored { version, gone: None },
+        Answer::Stored { version, gone: Some(gone()) },
+        Answer::Reserved(vec![FILE; 2]),
+        Answer::Walked { reached: FILE, left: 2 },
+    ]
+}
+
 fn of_intents() -> Vec<Answer> {
     let held = vec![INTENT];
     let bytes = Answer::Content { length: 3000, content: Content::Here(Bytes::from(vec![4; 3000])) };
@@ -165,6 +181,8 @@ fn refusals() -> Vec<Refusal> {
         Refusal::Stale(object()),
         Refusal::Ended,
         Refusal::MaybeDone(object()),
+        Refusal::Changed { object: object(), present: None },
+        Refusal::Changed { object: object(), present: Some(Version { file: FILE, change: 1 }) },
         Refusal::CrossesPools,
         Refusal::Unavailable { object: object(), tries: 4, why: "gone".into() },
         Refusal::NoAttribute(object()),

@@ -4,9 +4,9 @@ use super::{DIRECTORY, EXTENT, FILE, INTENT, KINDS, OWNER, SESSION, TIME, TIMES,
 use bytes::Bytes;
 use placement::{Epoch, PartitionId, StripeNo};
 use wire::{
-    AllocateMode, Body, Changes, Command, DirEntry, ExtentAction, Kind, Lock, LockKind, LockStyle, Mode, NewInode,
-    NewKind, OpenFlags, Part, RenameFrom, RenameMode, RenameTo, Request, SeekTo, Stamp, StripeAction, TimeChange, Wish,
-    WritePlace, XattrMode,
+    AllocateMode, Body, Changes, Command, Condition, Contents, DirEntry, ExtentAction, Kind, Lock, LockKind, LockStyle,
+    Mode, NewInode, NewKind, OpenFlags, Part, RenameFrom, RenameMode, RenameTo, Request, SeekTo, Stamp, StripeAction,
+    Then, TimeChange, Version, Wish, WritePlace, XattrMode,
 };
 
 const LONG: &[u8] = &[0xa5; 3000];
@@ -22,6 +22,7 @@ pub fn requests() -> Vec<Request> {
     let write = ExtentAction::Write { offset: 1 << 33, data: data.clone() };
     bodies.push(Body::Extent { stamp: None, file: FILE, extent: EXTENT, action: write });
     bodies.push(Body::Extent { stamp, file: FILE, extent: EXTENT, action: ExtentAction::Append { data } });
+    bodies.extend(walks());
     bodies.extend(stripe_actions().into_iter().map(|action| Body::Stripe { file: FILE, stripe: StripeNo(5), action }));
     let request = |(count, body)| Request {
         epoch: Epoch(3),
@@ -45,7 +46,7 @@ pub fn never_from_clients() -> Vec<Command> {
 }
 
 fn commands() -> Vec<Command> {
-    [asked(), about_locks(), made(), written(), named(), of_one_inode(), ended(), of_intents()].concat()
+    [asked(), about_locks(), made(), written(), named(), of_one_inode(), of_objects(), ended(), of_intents()].concat()
 }
 
 fn asked() -> Vec<Command> {
@@ -179,6 +180,35 @@ fn of_one_inode() -> Vec<Command> {
         set(XattrMode::Replace, &[1; 64 << 10], false),
         Command::RemoveXattr { file, name },
     ]
+}
+
+fn of_objects() -> Vec<Command> {
+    let (parent, directory, file) = (DIRECTORY, DIRECTORY, FILE);
+    let put = |condition, contents| Command::PutObject { parent, name: name("key"), condition, contents };
+    let is = Condition::Is(Version { file, change: u64::MAX });
+    let long = Bytes::from_static(LONG);
+    vec![
+        Command::GetObject { parent, name: name("key"), offset: 1 << 40, length: 1 << 20 },
+        Command::GetFile { file, offset: 0, length: 0 },
+        Command::ListNames { directory, prefix: "p".into(), from: "q".into(), max: 1000 },
+        put(Condition::Always, Contents::Inline(Bytes::from_static(b"value"))),
+        put(Condition::Absent, Contents::Inline(Bytes::new())),
+        put(is, Contents::Striped { file, size: 1 << 40, first: Bytes::new() }),
+        put(is, Contents::Striped { file, size: LONG.len() as u64, first: long }),
+        Command::DeleteObject { parent, name: name("key"), condition: is },
+        Command::Reserve { count: 256, stripes: 1 },
+        Command::Unreserve { file },
+    ]
+}
+
+fn walks() -> Vec<Body> {
+    let (top, directory, partition) = (DIRECTORY, FILE, PartitionId(9));
+    let stamp = |command: &Command| command.changes().then_some(Stamp { session: SESSION, number: 5, settled: 4 });
+    let then = |command| Some(Box::new(Then { directory, partition, stamp: stamp(&command), command }));
+    let walk = |folders: Vec<_>, then| Body::Walk { top, folders, then };
+    let mut walks = vec![walk(vec![name("a"); 256], None), walk(Vec::new(), None)];
+    walks.extend(of_objects().into_iter().map(|command| walk(vec![name("a"), name("b")], then(command))));
+    walks
 }
 
 fn ended() -> Vec<Command> {

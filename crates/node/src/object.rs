@@ -1,0 +1,254 @@
+//! What a node adds for objects: bytes of those that are here, walks down to them, and what is left of those that are gone.
+
+use crate::{Node, Reply, meta::MetaCall, meta::refusal_of, space::Full};
+use bytes::Bytes;
+use partition::Partition;
+use placement::{FileId, PartitionId, StripeNo, fragment_of, name_hash, stripe_partition};
+use std::{
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+use store::{Generation, Slot, StripeKey};
+use wire::{
+    Answer, Command, Condition, Content, Contents, Extent, Failure, GONE_MAX, Gone, Head, Kind, Name, Object, Outcome,
+    Refusal, Session, Then, Version,
+};
+
+/// A file with more stripes is left to its client, which can wait between them: a node answers nobody else on this thread meanwhile.
+const CLEARED_STRIPES_MAX: usize = 64;
+
+impl Node {
+    /// Walks down, and does at the end what is asked for, if that is where it was meant to be.
+    pub(crate) fn walk(
+        self: &Arc<Self>,
+        (session, hurried): (Session, bool),
+        top: FileId,
+        folders: &[Name],
+        then: Option<Then>,
+    ) -> Reply {
+        if then.as_ref().is_some_and(|then| self.was_done(then)) {
+            return self.done_there(session, hurried, then.expect("it was looked at"));
+        }
+        let walked = self.walk_down(session, top, folders);
+        match (walked, then) {
+            (Ok((reached, 0)), Some(then))
+                if reached == then.directory && self.partitions.get(then.partition).is_some() =>
+            {
+                self.done_there(session, hurried, then)
+            }
+            (walked, then) => {
+                let answer = walked.map(|(reached, left)| {
+                    let left = u32::try_from(left).expect("a request has few names");
+                    Answer::Walked { reached, left }
+                });
+                // Should it come twice, it must not be done the second time.
+                if let Some(Then { partition, stamp: Some(stamp), .. }) = then
+                    && let Some(partition) = self.partitions.get(partition)
+                {
+                    partition.lock().keep(stamp, answer.clone());
+                }
+                Reply::ready(answer.map_err(Failure::Refused))
+            }
+        }
+    }
+
+    fn was_done(&self, then: &Then) -> bool {
+        let partition = then.stamp.and_then(|stamp| Some((stamp, self.partitions.get(then.partition)?)));
+        partition.is_some_and(|(stamp, partition)| partition.lock().recall(stamp).is_some())
+    }
+
+    fn done_there(self: &Arc<Self>, session: Session, hurried: bool, then: Then) -> Reply {
+        let Then { partition, stamp, command, .. } = then;
+        let command = Some(command);
+        self.meta(MetaCall { session, hurried, partition, stamp, command, hearing: None, rest: None })
+    }
+
+    /// As far as directories are here, and plainly so; how many names are left.
+    fn walk_down(&self, session: Session, top: FileId, folders: &[Name]) -> Outcome<(FileId, usize)> {
+        let mut at = top;
+        for (done, name) in folders.iter().enumerate() {
+            let left = folders.len() - done;
+            let mut found = self.look(session, at, name);
+            if let Some(Err(Refusal::Split { directory, .. })) = found {
+                found = self.fragment(session, directory, name).and_then(|slot| self.look(session, slot, name));
+            }
+            match found {
+                Some(Ok(Answer::Found { file, kind: Kind::Directory, .. })) => at = file,
+                Some(Ok(Answer::Found { .. })) => return Err(Refusal::NotDirectory(Object::entry(at, name))),
+                Some(Err(refusal @ Refusal::NotFound(Object::Entry { .. }))) => return Err(refusal),
+                _ => return Ok((at, left)),
+            }
+        }
+        Ok((at, 0))
+    }
+
+    /// What an entry refers to, if that is here.
+    fn look(&self, session: Session, parent: FileId, name: &Name) -> Option<Outcome<Answer>> {
+        self.ask_here(session, parent.partition(), Command::Lookup { parent, name: name.clone() })
+    }
+
+    /// The fragment of a split directory that a name is in.
+    fn fragment(&self, session: Session, directory: FileId, name: &Name) -> Option<FileId> {
+        match self.ask_here(session, directory.partition(), Command::Fragments { directory }) {
+            Some(Ok(Answer::Fragments { fragments, .. })) => {
+                fragments.get(fragment_of(name_hash(self.settings().seed, name.as_bytes()))).copied()
+            }
+            _ => None,
+        }
+    }
+
+    /// Asks a partition that may be here. None also where the answer is to wait: asked for by its client, it will.
+    fn ask_here(&self, session: Session, partition: PartitionId, command: Command) -> Option<Outcome<Answer>> {
+        self.partitions.get(partition)?;
+        let mut call = MetaCall { command: Some(command), ..MetaCall::asking(session, partition) };
+        let answer = self.try_meta(&mut call).ok()?;
+        if call.hearing.is_some() { None } else { Some(answer) }
+    }
+
+    /// Puts the bytes that come with an object where they belong, before it gets its name.
+    pub(crate) fn store_first(&self, call: &mut MetaCall) -> Result<Outcome<()>, Full> {
+        let Some(Command::PutObject { contents: Contents::Striped { file, first, .. }, .. }) = &call.command else {
+            return Ok(Ok(()));
+        };
+        if first.is_empty() {
+            return Ok(Ok(()));
+        }
+        let (file, session) = (*file, call.session);
+        let Some(partition) = self.partitions.get(call.partition) else {
+            return Ok(Err(self.not_here(call.partition)));
+        };
+        let is_reserved = || partition.lock().is_reserved(file, session);
+        let was_done = || call.stamp.is_some_and(|stamp| partition.lock().recall(stamp).is_some());
+        if was_done() {
+            return Ok(Ok(()));
+        }
+        if !is_reserved() {
+            return Ok(Err(Refusal::Stale(Object::File(file))));
+        }
+        if !self.holds_stripe(file, 0) {
+            let why = "an object came with its bytes to a node where its stripe is not";
+            return Ok(Err(Refusal::invalid(Object::File(file), why)));
+        }
+        let key = StripeKey { file, stripe: StripeNo(0) };
+        if let Err(error) = self.engine.write(key, Generation(0), 0, first) {
+            return refusal_of(error, Object::File(file)).map(Err);
+        }
+        if !is_reserved() && !partition.lock().has(file) {
+            // Its session has ended meanwhile, or the same request has come before and what it made is gone already.
+            drop(self.engine.remove(key));
+        }
+        if let Some(Command::PutObject { contents: Contents::Striped { first, .. }, .. }) = &mut call.command {
+            *first = Bytes::new();
+        }
+        Ok(Ok(()))
+    }
+
+    fn holds_stripe(&self, file: FileId, stripe: u64) -> bool {
+        let settings = self.settings();
+        let home = stripe_partition(settings.seed, file, StripeNo(stripe), settings.partitions);
+        self.partitions.get(home).is_some()
+    }
+
+    /// What a partition knows of a version does not count what was changed in an extent.
+    pub(crate) fn known_to(&self, partition: &Partition, command: &mut Command) {
+        let (Command::PutObject { condition: Condition::Is(version), .. }
+        | Command::DeleteObject { condition: Condition::Is(version), .. }) = command
+        else {
+            return;
+        };
+        if let Some(extent) = partition.extent(version.file) {
+            version.change = version.change.wrapping_sub(self.changes_in(extent));
+        }
+    }
+
+    /// Fills in what only the extent knows of the object that a put or delete found.
+    pub(crate) fn fill_changed(&self, partition: &Partition, refusal: Refusal) -> Refusal {
+        match refusal {
+            Refusal::Changed { object, present: Some(Version { file, change }) } => {
+                let more = partition.extent(file).map_or(0, |extent| self.changes_in(extent));
+                Refusal::Changed { object, present: Some(Version { file, change: change.wrapping_add(more) }) }
+            }
+            other => other,
+        }
+    }
+
+    fn changes_in(&self, extent: Extent) -> u64 {
+        self.whole.extents().state(Slot(extent.slot)).map_or(0, |state| version_of(state.modified))
+    }
+
+    /// The bytes of an object that are in a stripe here; of one in an extent, its length and state. Under the lock of its partition: a stripe
+    /// goes only after its file.
+    pub(crate) fn fill_object(&self, answer: Answer, offset: u64) -> Outcome<Answer> {
+        match answer {
+            Answer::Object { mut head, striped, length, content: Content::Whole(extent) } => {
+                let state = self.whole.extents().state(Slot(extent.slot));
+                let object = Object::File(head.version.file);
+                let state = state.map_err(|error| Refusal::Io { object, why: error.to_string().into() })?;
+                head.size = state.length;
+                head.modified = head.modified.max(state.modified.into());
+                head.version.change = head.version.change.wrapping_add(version_of(state.modified));
+                Ok(Answer::Object { head, striped, length, content: Content::Whole(extent) })
+            }
+            Answer::Object { head, length, content: Content::Striped, .. } if length > 0 => {
+                self.fill_striped(head, offset, length)
+            }
+            other => Ok(other),
+        }
+    }
+
+    fn fill_striped(&self, head: Head, offset: u64, length: u32) -> Outcome<Answer> {
+        let (file, stripe_bytes) = (head.version.file, u64::from(self.settings().stripe_bytes));
+        let (first, last) = (offset / stripe_bytes, (offset + u64::from(length) - 1) / stripe_bytes);
+        if first != last || !self.holds_stripe(file, first) {
+            return Ok(Answer::Object { head, striped: true, length, content: Content::Striped });
+        }
+        let key = StripeKey { file, stripe: StripeNo(first) };
+        let within = u32::try_from(offset % stripe_bytes).expect("below the length of a stripe");
+        match self.engine.read(key, within, length) {
+            Ok(bytes) => Ok(Answer::Object { head, striped: true, length, content: Content::Here(bytes) }),
+            Err(error) => Err(Refusal::Io { object: Object::File(file), why: error.to_string().into() }),
+        }
+    }
+
+    /// Removes the stripes of files that are gone, as far as they are few and all here; the others are their client's to remove.
+    pub(crate) fn clear_gone(&self, answer: &mut Answer) {
+        match answer {
+            Answer::Stored { gone, .. } | Answer::Removed { gone } | Answer::Renamed { gone, .. } => {
+                *gone = gone.take().filter(|gone| !self.clear(gone));
+            }
+            // As many as are told at once mean that there are more: their client clears them all away.
+            Answer::Settled { gone } | Answer::Closed(gone) if gone.len() < GONE_MAX => {
+                gone.retain(|gone| !self.clear(gone));
+            }
+            _ => {}
+        }
+    }
+
+    fn clear(&self, Gone { file, stripes }: &Gone) -> bool {
+        let few = stripes.iter().nth(CLEARED_STRIPES_MAX).is_none();
+        if !few || !stripes.iter().all(|stripe| self.holds_stripe(*file, stripe)) {
+            return false;
+        }
+        let key = |stripe| StripeKey { file: *file, stripe: StripeNo(stripe) };
+        let Some(partition) = self.partitions.get(file.partition()) else { return false };
+        if stripes.iter().any(|stripe| self.engine.remove(key(stripe)).is_err()) {
+            return false;
+        }
+        let mut partition = partition.lock();
+        let before = partition.bytes();
+        partition.purged(*file);
+        let freed = before - partition.bytes();
+        drop(partition);
+        if freed > 0 {
+            self.engine.release(freed);
+        }
+        true
+    }
+}
+
+/// A time of an extent as changes that are counted: each later than the one before, as the kernel gives different times to changes
+/// between which it was asked (Linux 6.13). That of an extent nobody has written to is 0.
+pub(crate) fn version_of(modified: SystemTime) -> u64 {
+    let since = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}

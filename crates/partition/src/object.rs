@@ -1,0 +1,248 @@
+//! Objects: entries that are put, got and deleted as one, under a condition.
+//!
+//! A put makes a new inode in place of what has the name, so whoever looks sees the old object or the new one. Bytes beyond what an
+//! inode holds are written before, to the stripes of a file that was *reserved*: it has an id and no inode yet.
+//!
+//! ```text
+//!   Reserve --> id --(a client writes its stripes)--> PutObject: the inode with its bytes and name
+//!                `--the session ends, or the client gives it up--> the stripes are to be removed
+//! ```
+
+use crate::{
+    Partition, acl,
+    inode::{Body, FileBody, Inode, Place, Striped},
+    intents::What,
+    weight,
+};
+use placement::FileId;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use wire::{
+    Answer, Condition, Content, Contents, DirEntry, Gone, Head, INLINE_BYTES_MAX, Kind, LIST_ENTRIES_MAX, Name,
+    NewInode, NewKind, Object, Outcome, RESERVED_MAX, Refusal, Session, StripeRuns, Target, Timestamp, Version,
+};
+
+/// Permission bits of what a put makes.
+const OBJECT_MODE: u32 = 0o644;
+
+/// Files without inodes, each with its session and the count of its stripes.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Reserved(BTreeMap<FileId, (Session, u64)>);
+
+impl Reserved {
+    /// Of how many stripes, when it is this session's.
+    pub fn stripes(&self, file: FileId, session: Session) -> Option<u64> {
+        self.0.get(&file).filter(|(holder, _)| *holder == session).map(|(_, stripes)| *stripes)
+    }
+}
+
+impl Partition {
+    /// The object, with what of its range is here. What an intent holds is told as it is without that, and got by its file.
+    pub(crate) fn get_object(
+        &mut self,
+        parent: FileId,
+        name: &Name,
+        (offset, length): (u64, u32),
+        now: Timestamp,
+    ) -> Outcome<Answer> {
+        let found = self.entry(parent, name).map(|entry| (entry.file, entry.kind));
+        if !self.intents.is_empty() && self.intents.holder(parent, What::Entry(name.clone())).is_some() {
+            return self.lookup(parent, name);
+        }
+        match found? {
+            (_, Kind::Directory) => Err(Refusal::IsDirectory(Object::entry(parent, name))),
+            (file, _) if self.is_home_of(file) => self.get_file(file, (offset, length), now),
+            (file, kind) => Ok(Answer::Found { file, kind, attributes: None }),
+        }
+    }
+
+    pub(crate) fn get_file(&mut self, file: FileId, (offset, length): (u64, u32), now: Timestamp) -> Outcome<Answer> {
+        match self.read(file, offset, length, now)? {
+            Answer::Content { length, content } => {
+                let head = Head::from(&self.attributes(file)?);
+                Ok(Answer::Object { head, striped: matches!(content, Content::Striped), length, content })
+            }
+            other => Ok(other),
+        }
+    }
+
+    pub(crate) fn put_object(
+        &mut self,
+        session: Session,
+        parent: FileId,
+        name: &Name,
+        (condition, contents): (Condition, Contents),
+        now: Timestamp,
+    ) -> Outcome<Answer> {
+        self.open_directory(parent)?;
+        let taken = match self.settled_entry(parent, name) {
+            Err(Refusal::NotFound(Object::Entry { .. })) => None,
+            found => Some(found?),
+        };
+        if !self.check_object(parent, name, taken, condition)? {
+            return Ok(Answer::Spread);
+        }
+        if taken.is_none() {
+            self.check_room(parent, name)?;
+        }
+        let (file, inode) = self.new_object(session, parent, contents, now)?;
+        let version = Version { file, change: inode.version };
+        self.insert_inode(file, inode);
+        let pointed = self.edit_entries(parent, now, |entries, hash| {
+            if taken.is_none() {
+                return entries.insert(hash, name.clone(), file, Kind::File);
+            }
+            entries.replace(hash, name, file, Kind::File);
+            Ok(())
+        });
+        pointed.expect("there is room for the entry, or it is there");
+        Ok(Answer::Stored { version, gone: taken.and_then(|(taken, _)| self.drop_name(taken, now)) })
+    }
+
+    pub(crate) fn delete_object(
+        &mut self,
+        parent: FileId,
+        name: &Name,
+        condition: Condition,
+        now: Timestamp,
+    ) -> Outcome<Answer> {
+        let taken = match (self.settled_entry(parent, name), condition) {
+            (Err(Refusal::NotFound(Object::Entry { .. })), Condition::Is(_)) => None,
+            (found, _) => Some(found?),
+        };
+        if !self.check_object(parent, name, taken, condition)? {
+            return Ok(Answer::Spread);
+        }
+        self.unlink(parent, name, now)
+    }
+
+    /// Whether the condition holds; false when that is to be seen in another partition.
+    fn check_object(&self, parent: FileId, name: &Name, taken: Option<Target>, condition: Condition) -> Outcome<bool> {
+        let object = || Object::entry(parent, name);
+        let present = match taken {
+            None => None,
+            Some((_, Kind::Directory)) => return Err(Refusal::IsDirectory(object())),
+            Some((file, _)) if !self.is_home_of(file) => return Ok(false),
+            Some((file, _)) => {
+                self.intents.check(file, What::Inode, None)?;
+                Some(Version { file, change: self.inode(file)?.version })
+            }
+        };
+        let holds = match condition {
+            Condition::Always => true,
+            Condition::Absent => present.is_none(),
+            Condition::Is(version) => present == Some(version),
+        };
+        if holds { Ok(true) } else { Err(Refusal::Changed { object: object(), present }) }
+    }
+
+    /// The inode of a new object. Its owner is that of the directory, which the client need not know.
+    fn new_object(
+        &mut self,
+        session: Session,
+        parent: FileId,
+        contents: Contents,
+        now: Timestamp,
+    ) -> Outcome<(FileId, Inode)> {
+        let new = NewInode::new(NewKind::File, OBJECT_MODE, self.inode(parent)?.owner);
+        let new = acl::inherit(&self.heritage(parent)?, new);
+        let mut inode = Inode::new(new, self.directory_of(parent), now);
+        let (file, size, place) = match contents {
+            Contents::Inline(bytes) if bytes.len() > INLINE_BYTES_MAX as usize => {
+                return Err(Refusal::invalid(Object::File(parent), "more bytes than live with an inode"));
+            }
+            Contents::Inline(bytes) => (self.next_id(), bytes.len() as u64, Place::Inline(bytes.to_vec())),
+            Contents::Striped { file, size, .. } => (file, size, self.take_reserved(session, file, size)?),
+        };
+        inode.body = Body::File(FileBody { size, place, ..FileBody::default() });
+        Ok((file, inode))
+    }
+
+    /// The stripes of a file that was reserved, which are an inode's from now on.
+    fn take_reserved(&mut self, session: Session, file: FileId, size: u64) -> Outcome<Place> {
+        let object = Object::File(file);
+        let Some(stripes) = self.reserved.stripes(file, session) else { return Err(Refusal::Stale(object)) };
+        if size.div_ceil(self.stripe_bytes()) > stripes {
+            return Err(Refusal::invalid(object, "an object is longer than what was reserved for it"));
+        }
+        self.forget_reserved(file);
+        let mut runs = StripeRuns::new();
+        runs.insert(0, stripes);
+        Ok(Place::Striped(Box::new(Striped { stripes: runs, planned: size, ..Striped::default() })))
+    }
+
+    pub(crate) fn reserve(&mut self, session: Session, count: u32, stripes: u64) -> Outcome<Answer> {
+        if count > RESERVED_MAX || stripes == 0 {
+            return Err(Refusal::invalid(Object::Pool, "at most 256 files are reserved at once, of a stripe or more"));
+        }
+        let files: Vec<FileId> = (0..count).map(|_| self.next_id()).collect();
+        self.bytes += u64::from(count) * weight::RESERVED_BYTES;
+        self.reserved.0.extend(files.iter().map(|file| (*file, (session, stripes))));
+        Ok(Answer::Reserved(files))
+    }
+
+    /// A file is reserved no more: it has an inode now, or its stripes are removed.
+    pub(crate) fn forget_reserved(&mut self, file: FileId) {
+        if self.reserved.0.remove(&file).is_some() {
+            self.bytes -= weight::RESERVED_BYTES;
+        }
+    }
+
+    /// What a session had reserved, as it ends: its stripes are to be removed.
+    pub(crate) fn end_reserved(&mut self, session: Session) -> Vec<Gone> {
+        let left = self.reserved.0.iter().filter(|(_, (holder, _))| *holder == session);
+        let left: Vec<FileId> = left.map(|(file, _)| *file).collect();
+        left.into_iter().filter_map(|file| self.unreserve(file, session)).collect()
+    }
+
+    /// A file that a session had reserved will not be: its stripes are to be removed.
+    pub(crate) fn unreserve(&mut self, file: FileId, session: Session) -> Option<Gone> {
+        let count = self.reserved.stripes(file, session)?;
+        self.forget_reserved(file);
+        let mut stripes = StripeRuns::new();
+        stripes.insert(0, count);
+        self.bytes += weight::runs(&stripes);
+        self.gone.insert(file, stripes.clone());
+        Some(Gone { file, stripes })
+    }
+
+    /// Whether a session may write the stripes of a file that has no inode yet.
+    pub fn is_reserved(&self, file: FileId, session: Session) -> bool {
+        self.reserved.stripes(file, session).is_some()
+    }
+
+    /// Whether there is such an inode, of whatever kind.
+    pub fn has(&self, file: FileId) -> bool {
+        self.inodes.contains_key(&file)
+    }
+
+    pub(crate) fn list_names(&self, directory: FileId, prefix: &[u8], from: &[u8], max: u32) -> Outcome<Answer> {
+        let max = max.min(LIST_ENTRIES_MAX) as usize;
+        let entries = self.entries_of(directory)?.list_names(prefix, from, max);
+        Ok(Self::unsettled(self.intents.entry_holders(directory), Answer::Entries(entries)))
+    }
+}
+
+/// The bytes that names are listed by: a directory's stand where the keys below it do.
+pub fn listed_name(name: &Name, kind: Kind) -> impl Iterator<Item = u8> + Clone + '_ {
+    let slash = (kind == Kind::Directory).then_some(b'/');
+    name.as_bytes().iter().copied().chain(slash)
+}
+
+/// Whether an entry is asked for.
+pub fn is_listed(name: &Name, kind: Kind, prefix: &[u8], from: &[u8]) -> bool {
+    let listed = || listed_name(name, kind);
+    listed().take(prefix.len()).eq(prefix.iter().copied()) && listed().ge(from.iter().copied())
+}
+
+/// The first `max` entries by their listed names.
+pub fn first_of(mut entries: Vec<DirEntry>, max: usize) -> Vec<DirEntry> {
+    let order =
+        |one: &DirEntry, other: &DirEntry| listed_name(&one.name, one.kind).cmp(listed_name(&other.name, other.kind));
+    if max < entries.len() {
+        entries.select_nth_unstable_by(max, order);
+        entries.truncate(max);
+    }
+    entries.sort_unstable_by(order);
+    entries
+}

@@ -1,0 +1,135 @@
+//! Objects in one partition, command by command.
+
+use crate::partition_test::{Bench, name};
+use bytes::Bytes;
+use placement::FileId;
+use wire::{
+    Answer, Command, Condition, Content, Contents, Kind, NewKind, Outcome, Refusal, Session, Version, WritePlace,
+};
+
+const ROOT: FileId = FileId::ROOT;
+
+fn put(condition: Condition, contents: Contents) -> Command {
+    Command::PutObject { parent: ROOT, name: name("k"), condition, contents }
+}
+
+fn small(bytes: &'static [u8]) -> Contents {
+    Contents::Inline(Bytes::from_static(bytes))
+}
+
+fn version(answer: Outcome<Answer>) -> Version {
+    match answer {
+        Ok(Answer::Stored { version, .. }) => version,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn get(bench: &mut Bench) -> Option<(Version, Bytes)> {
+    match bench.try_to(Command::GetObject { parent: ROOT, name: name("k"), offset: 0, length: 100 }) {
+        Ok(Answer::Object { head, content: Content::Here(bytes), .. }) => Some((head.version, bytes)),
+        Err(Refusal::NotFound(_)) => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_put_replaces_what_has_the_name_under_its_condition_and_takes_no_more_space() {
+    let mut bench = Bench::new();
+    assert_eq!(get(&mut bench), None);
+    let first = version(bench.try_to(put(Condition::Absent, small(b"one"))));
+    let bytes = bench.partition.bytes();
+    assert_eq!(get(&mut bench), Some((first, Bytes::from_static(b"one"))));
+    let refused = |answer, now| matches!(answer, Err(Refusal::Changed { present, .. }) if present == now);
+    assert!(refused(bench.try_to(put(Condition::Absent, small(b"two"))), Some(first)));
+    let second = version(bench.try_to(put(Condition::Is(first), small(b"two"))));
+    assert!(second.file != first.file && bench.partition.bytes() == bytes && bench.partition.files() == 2);
+    assert!(refused(bench.try_to(put(Condition::Is(first), small(b"three"))), Some(second)));
+    assert_eq!(get(&mut bench), Some((second, Bytes::from_static(b"two"))));
+    bench.write(second.file, WritePlace::At(0), b"T");
+    let (written, _) = get(&mut bench).unwrap();
+    assert!(written.file == second.file && written.change > second.change, "a write in the same moment counts too");
+    let delete = |condition| Command::DeleteObject { parent: ROOT, name: name("k"), condition };
+    assert!(refused(bench.try_to(delete(Condition::Is(second))), Some(written)));
+    assert_eq!(bench.try_to(delete(Condition::Is(written))), Ok(Answer::Removed { gone: None }));
+    assert!(refused(bench.try_to(delete(Condition::Is(written))), None));
+    assert!(matches!(bench.try_to(delete(Condition::Always)), Err(Refusal::NotFound(_))));
+    assert_eq!((bench.partition.bytes(), bench.partition.files()), (bytes - bytes_of_entry(), 1));
+}
+
+/// What an object of three bytes weighs, name and all.
+fn bytes_of_entry() -> u64 {
+    crate::INODE_BYTES + crate::ENTRY_BYTES + 1 + 3
+}
+
+#[test]
+fn a_directory_is_never_replaced_and_anything_else_is() {
+    let mut bench = Bench::new();
+    bench.create(ROOT, "k", NewKind::Directory);
+    for condition in [Condition::Always, Condition::Absent] {
+        assert!(matches!(bench.try_to(put(condition, small(b"x"))), Err(Refusal::IsDirectory(_))));
+    }
+    bench.apply(Command::RemoveDirectory { parent: ROOT, name: name("k") });
+    bench.create(ROOT, "k", NewKind::Symlink(Bytes::from_static(b"there")));
+    let asked = Command::GetObject { parent: ROOT, name: name("k"), offset: 0, length: 1 };
+    assert!(matches!(bench.try_to(asked), Err(Refusal::Invalid { .. })), "a link is not followed");
+    version(bench.try_to(put(Condition::Always, small(b"x"))));
+    assert_eq!(bench.partition.files(), 2);
+}
+
+#[test]
+fn what_is_reserved_is_its_sessions_until_it_is_put_given_up_or_the_session_ends() {
+    let mut bench = Bench::new();
+    let before = bench.partition.bytes();
+    let Answer::Reserved(files) = bench.apply(Command::Reserve { count: 4, stripes: 2 }) else {
+        panic!("not reserved")
+    };
+    let striped = |file, size| put(Condition::Always, Contents::Striped { file, size, first: Bytes::new() });
+    assert!(matches!(bench.try_to(striped(files[0], 3 * 8192)), Err(Refusal::Invalid { .. })), "too long");
+    let stored = version(bench.try_to(striped(files[0], 9000)));
+    assert_eq!(stored.file, files[0]);
+    assert!(matches!(bench.try_to(striped(files[0], 9000)), Err(Refusal::Stale(_))), "once");
+    bench.session = Session(2);
+    assert!(matches!(bench.try_to(striped(files[1], 9000)), Err(Refusal::Stale(_))), "another's");
+    let unreserve = |file| Command::Unreserve { file };
+    assert_eq!(bench.apply(unreserve(files[1])), Answer::Removed { gone: None }, "another's");
+    bench.session = Session(1);
+    assert_eq!(bench.apply(unreserve(files[0])), Answer::Removed { gone: None }, "an object stays");
+    let Answer::Removed { gone: Some(gone) } = bench.apply(unreserve(files[1])) else { panic!("it was reserved") };
+    assert_eq!((gone.file, gone.stripes.iter().count()), (files[1], 2));
+    bench.apply(Command::Purged { file: files[1] });
+    let Answer::Closed(gone) = bench.apply(Command::CloseSession { session: Session(1) }) else { panic!("not closed") };
+    assert_eq!(gone.iter().map(|gone| gone.file).collect::<Vec<_>>(), files[2..]);
+    for file in &files[2..] {
+        bench.apply(Command::Purged { file: *file });
+    }
+    bench.session = Session(2);
+    let removed =
+        bench.apply(Command::DeleteObject { parent: ROOT, name: name("k"), condition: Condition::Is(stored) });
+    assert!(matches!(removed, Answer::Removed { gone: Some(gone) } if gone.file == files[0]));
+    bench.apply(Command::Purged { file: files[0] });
+    assert_eq!((bench.partition.bytes(), bench.partition.files()), (before, 1));
+}
+
+#[test]
+fn names_are_listed_as_keys_are_ordered() {
+    let mut bench = Bench::new();
+    for (text, kind) in [("a", NewKind::Directory), ("a-b", NewKind::File), ("a0", NewKind::File), ("b", NewKind::File)]
+    {
+        bench.create(ROOT, text, kind);
+    }
+    let mut listed = |prefix: &'static str, from: &'static str, max| {
+        let command = Command::ListNames { directory: ROOT, prefix: prefix.into(), from: from.into(), max };
+        match bench.apply(command) {
+            Answer::Entries(entries) => {
+                let told = |kind| if kind == Kind::Directory { "/" } else { "" };
+                entries.iter().map(|entry| format!("{}{}", entry.name, told(entry.kind))).collect::<Vec<_>>()
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(listed("", "", 10), ["a-b", "a/", "a0", "b"]);
+    assert_eq!(listed("", "a/", 2), ["a/", "a0"]);
+    assert_eq!(listed("a", "a0", 10), ["a0"]);
+    assert_eq!(listed("a/", "", 10), ["a/"]);
+    assert_eq!(listed("c", "", 10), Vec::<String>::new());
+}
