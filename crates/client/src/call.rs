@@ -133,12 +133,7 @@ impl Client {
     }
 
     /// Sends a change of a partition to `home` under a number; under another in the next session, when this one has ended before it was done.
-    pub(crate) async fn send_numbered(
-        &self,
-        home: PartitionId,
-        partition: PartitionId,
-        body: Body,
-    ) -> Outcome<Answer> {
+    pub(crate) async fn send_numbered(&self, home: PartitionId, partition: PartitionId, body: Body) -> Outcome<Answer> {
         let none = || Refusal::invalid(Object::Pool, "the pool has no such partition");
         for _ in 0..SESSIONS_MAX {
             let life = self.life()?;

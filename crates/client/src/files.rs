@@ -262,7 +262,7 @@ fn length_of(data: &Bytes, file: FileId) -> Outcome<u32> {
 }
 
 /// The bytes, with zeros behind them up to `length`.
-fn padded(bytes: &Bytes, length: usize) -> Bytes {
+pub(crate) fn padded(bytes: &Bytes, length: usize) -> Bytes {
     match bytes.len() {
         enough if enough >= length => bytes.slice(..length),
         0 => Bytes::from(vec![0; length]),

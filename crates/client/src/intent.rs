@@ -42,6 +42,13 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// The coordinator's parts alone.
+    pub fn into_last(self) -> Vec<Part> {
+        self.last
+    }
+}
+
 /// An intent on its way. Dropped before it is committed, it is taken back, as far as nodes answer at once; else others do
 /// that when they meet it.
 #[derive(Debug)]

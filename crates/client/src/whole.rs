@@ -18,7 +18,9 @@ impl Client {
         let body = |action| Body::Extent { stamp: None, file, extent, action };
         let put = match place {
             WritePlace::At(offset) => self.send(file.partition(), body(ExtentAction::Write { offset, data })).await,
-            WritePlace::End => self.send_numbered(file.partition(), body(ExtentAction::Append { data })).await,
+            WritePlace::End => {
+                self.send_numbered(file.partition(), file.partition(), body(ExtentAction::Append { data })).await
+            }
         };
         match put {
             Ok(Answer::Put { offset, length }) => Ok(Some((offset, length))),

@@ -64,6 +64,10 @@ mod model_test;
 #[cfg(test)]
 mod nodes_test;
 #[cfg(test)]
+mod object_linear_test;
+#[cfg(test)]
+mod object_test;
+#[cfg(test)]
 mod pool_test;
 #[cfg(test)]
 mod replay_test;

@@ -1,0 +1,229 @@
+//! The way to a key's folder, and how it is proved to be the way still.
+//!
+//! A folder may be renamed, removed and made anew by others at any moment, so where it was says nothing. But a node walks faster than a
+//! message travels: the command goes with the names of the folders, to the node where they led the last time, and is done only if they
+//! lead there now. So a call whose folders are all on one node is one message, however deep they are; else it is one for each time that the
+//! way leaves a node.
+//!
+//! Each folder was under its name at some moment of the call, as with any path.
+
+use super::{Key, Objects, TRIES, key::names};
+use crate::{call::Via, client::unexpected};
+use parking_lot::Mutex;
+use placement::FileId;
+use std::{collections::HashMap, sync::Arc};
+use wire::{Answer, Attributes, Body, Command, Kind, Name, Object, Outcome, Refusal};
+
+/// More folders are not remembered; then all are forgotten.
+const FOLDERS_MAX: usize = 65_536;
+/// A request walks down so many folders at most.
+const WALK_MAX: usize = 256;
+/// Permission bits of folders that a put makes.
+const FOLDER_MODE: u32 = 0o755;
+
+/// The ways that were found last.
+#[derive(Debug, Default)]
+pub struct Folders(Mutex<HashMap<Box<[u8]>, Arc<Way>>>);
+
+/// How names led to a folder.
+#[derive(Debug)]
+pub struct Way {
+    names: Vec<Name>,
+    /// Stretches that a node walks alone: where each begins, and at which name. None for the root.
+    stretches: Vec<(FileId, usize)>,
+    /// Where it ended.
+    pub directory: FileId,
+}
+
+/// What becomes of folders that are not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// They are refused as `NotFound`.
+    Refused,
+    /// They are made.
+    Made,
+}
+
+impl Folders {
+    fn get(&self, folder: &[u8]) -> Option<Arc<Way>> {
+        self.0.lock().get(folder).cloned()
+    }
+
+    fn learn(&self, folder: &[u8], way: Arc<Way>) {
+        let mut known = self.0.lock();
+        if known.len() >= FOLDERS_MAX {
+            known.clear();
+        }
+        known.insert(folder.into(), way);
+    }
+
+    fn forget(&self, folder: &[u8]) {
+        self.0.lock().remove(folder);
+    }
+}
+
+impl Objects {
+    /// Does a command in the key's folder, where the name is.
+    pub(super) async fn there(
+        &self,
+        key: &Key,
+        missing: Missing,
+        command: impl Fn(FileId) -> Command + Sync,
+    ) -> Outcome<Answer> {
+        let folder = key.folder();
+        if folder.is_empty() {
+            return self.in_directory(FileId::ROOT, key.name(), &command).await;
+        }
+        for _ in 0..TRIES {
+            let tried = if let Some(way) = self.shared.folders.get(folder) {
+                self.try_way(&way, key.name(), &command).await
+            } else {
+                let way = self.find_way(folder, missing).await?;
+                self.in_directory(way.directory, key.name(), &command).await.map(Some)
+            };
+            match tried {
+                Ok(Some(answer)) => return Ok(answer),
+                // A name that is not there is the answer, unless it is to be made; a directory that is gone may be there anew.
+                Err(Refusal::NotFound(object))
+                    if missing == Missing::Made || !matches!(object, Object::Entry { .. }) => {}
+                Err(refusal) => return Err(refusal),
+                Ok(None) => {}
+            }
+            self.shared.folders.forget(folder);
+        }
+        Err(Refusal::Busy(Object::text(key.as_bytes())))
+    }
+
+    /// Does a command in a directory that was just walked to.
+    async fn in_directory(
+        &self,
+        directory: FileId,
+        name: &Name,
+        command: &(impl Fn(FileId) -> Command + Sync),
+    ) -> Outcome<Answer> {
+        self.client.in_slot(directory, name, |slot| self.run(Via::Plain, command(slot), slot)).await
+    }
+
+    async fn run(&self, via: Via<'_>, command: Command, slot: FileId) -> Outcome<Answer> {
+        if command.changes() {
+            self.client.change_via(via, slot.partition(), command).await
+        } else {
+            self.client.ask_via(via, slot.partition(), command).await
+        }
+    }
+
+    /// Does a command if the way still leads to the directory; none when it leads elsewhere by now.
+    async fn try_way(
+        &self,
+        way: &Way,
+        name: &Name,
+        command: &(impl Fn(FileId) -> Command + Sync),
+    ) -> Outcome<Option<Answer>> {
+        let (last, before) = way.stretches.split_last().expect("a folder has a name");
+        let ends = way.stretches.iter().skip(1);
+        for ((top, from), (end, to)) in before.iter().zip(ends) {
+            if self.walk(*top, &way.names[*from..*to]).await? != (*end, 0) {
+                return Ok(None);
+            }
+        }
+        let (top, folders, directory) = (last.0, &way.names[last.1..], way.directory);
+        let attempt = |slot: FileId| async move {
+            let together = self.client.0.home(top.partition()) == self.client.0.home(slot.partition());
+            if together {
+                return self.run(Via::Walk { top, folders, directory }, command(slot), slot).await;
+            }
+            match self.walk(top, folders).await? {
+                (end, 0) if end == directory => self.run(Via::Plain, command(slot), slot).await,
+                (reached, left) => Ok(Answer::Walked { reached, left }),
+            }
+        };
+        match self.client.in_slot(directory, name, attempt).await? {
+            Answer::Walked { .. } => Ok(None),
+            answer => Ok(Some(answer)),
+        }
+    }
+
+    /// Where a folder was the last time.
+    pub(super) fn known_way(&self, folder: &[u8]) -> Option<Arc<Way>> {
+        self.shared.folders.get(folder)
+    }
+
+    /// Walks down as far as one node has it, and says how many names are left.
+    async fn walk(&self, top: FileId, folders: &[Name]) -> Outcome<(FileId, u32)> {
+        let (partition, folders) = (top.partition(), folders.to_vec());
+        match self.client.send(partition, Body::Walk { top, folders, then: None }).await? {
+            Answer::Walked { reached, left } => Ok((reached, left)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Where a folder is, remembered if there is a way that nodes can walk.
+    pub(super) async fn find_way(&self, folder: &[u8], missing: Missing) -> Outcome<Arc<Way>> {
+        let names = names(folder)?;
+        let (mut at, mut done, mut stretches, mut walkable) = (FileId::ROOT, 0, Vec::new(), true);
+        while done < names.len() {
+            let end = names.len().min(done + WALK_MAX);
+            let walked = self.walk(at, &names[done..end]).await;
+            let (reached, left) = match walked {
+                Err(Refusal::NotFound(_)) if missing == Missing::Made => {
+                    at = self.make_folders(&names).await?;
+                    walkable = false; // it was not walked now; the next call does
+                    break;
+                }
+                walked => walked?,
+            };
+            let came = end - left as usize;
+            if came > done {
+                stretches.push((at, done));
+                (at, done) = (reached, came);
+            } else {
+                at = self.enter(at, &names[done]).await?;
+                (done, walkable) = (done + 1, false);
+            }
+        }
+        let way = Arc::new(Way { names, stretches, directory: at });
+        if walkable && !way.stretches.is_empty() {
+            self.shared.folders.learn(folder, way.clone());
+        }
+        Ok(way)
+    }
+
+    /// The folder of this name, whatever holds it.
+    async fn enter(&self, above: FileId, name: &Name) -> Outcome<FileId> {
+        match self.client.find(above, name).await? {
+            (file, Kind::Directory, _) => Ok(file),
+            _ => Err(Refusal::NotDirectory(Object::entry(above, name))),
+        }
+    }
+
+    /// Makes what is missing of a folder's path, each owned like the one above.
+    async fn make_folders(&self, names: &[Name]) -> Outcome<FileId> {
+        'anew: for _ in 0..TRIES {
+            let mut above = self.client.stat(FileId::ROOT).await?;
+            for name in names {
+                above = match self.enter_or_make(&above, name).await {
+                    Err(Refusal::NotFound(_)) => continue 'anew, // somebody removes them
+                    entered => entered?,
+                };
+            }
+            return Ok(above.file);
+        }
+        Err(Refusal::Busy(Object::Pool))
+    }
+
+    async fn enter_or_make(&self, above: &Attributes, name: &Name) -> Outcome<Attributes> {
+        let found = match self.client.lookup(above.file, name).await {
+            Err(Refusal::NotFound(_)) => {
+                match self.client.make_directory(above.file, name, FOLDER_MODE.into(), above.owner).await {
+                    Err(Refusal::Exists(_)) => self.client.lookup(above.file, name).await?,
+                    made => return made,
+                }
+            }
+            found => found?,
+        };
+        match found.kind {
+            Kind::Directory => Ok(found),
+            _ => Err(Refusal::NotDirectory(Object::entry(above.file, name))),
+        }
+    }
+}

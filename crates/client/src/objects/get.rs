@@ -1,0 +1,161 @@
+//! Getting: what is known of an object, and its bytes.
+
+use super::{Key, Objects, TRIES, Value, about, folders::Missing};
+use crate::{client::unexpected, files::padded, route::pieces};
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use placement::FileId;
+use std::ops::Range;
+use wire::{Answer, Command, Content, Head, Object, Outcome, Refusal, StripeAction};
+
+/// So many pieces of one object are on their way at once.
+const PIECES_UNDER_WAY: usize = 8;
+
+/// What the first message brought.
+struct Found {
+    head: Head,
+    striped: bool,
+    /// The first bytes of what was asked for; none when they are to be fetched like the others.
+    here: Option<Bytes>,
+}
+
+/// Bytes of an object that are still to be fetched.
+struct Wanted {
+    file: FileId,
+    striped: bool,
+    range: Range<u64>,
+}
+
+impl Objects {
+    /// The object's bytes. Whole, as they were put; one that is changed in place through a mount meanwhile is read as such a file is.
+    ///
+    /// Refused with `NotFound` when there is none, `IsDirectory` when the key is a folder.
+    pub async fn get(&self, key: &[u8]) -> Outcome<Value> {
+        self.get_range(key, 0, u64::MAX).await
+    }
+
+    /// A range of its bytes; fewer at its end, none behind it.
+    pub async fn get_range(&self, key: &[u8], offset: u64, length: u64) -> Outcome<Value> {
+        let key = Key::new(key)?;
+        let _call = self.shared.flow.call().await;
+        self.try_get(&key, offset, length).await.map_err(|refusal| about(&key, refusal))
+    }
+
+    /// What is known of it besides its bytes. One message.
+    pub async fn head(&self, key: &[u8]) -> Outcome<Head> {
+        let key = Key::new(key)?;
+        let _call = self.shared.flow.call().await;
+        let found = self.find_object(&key, (0, 0)).await.map_err(|refusal| about(&key, refusal))?;
+        Ok(found.head)
+    }
+
+    async fn try_get(&self, key: &Key, offset: u64, length: u64) -> Outcome<Value> {
+        for _ in 0..TRIES {
+            // As much as one stripe has of it: that may come at once.
+            let stripe_bytes = u64::from(self.client.stripe_bytes());
+            let first = length.min(stripe_bytes - offset % stripe_bytes);
+            let found = self.find_object(key, (offset, u32::try_from(first).expect("at most a stripe"))).await?;
+            if let Some(value) = Box::pin(self.rest(found, offset, length)).await? {
+                return Ok(value);
+            }
+        }
+        Err(Refusal::Busy(Object::text(key.as_bytes())))
+    }
+
+    async fn find_object(&self, key: &Key, (offset, length): (u64, u32)) -> Outcome<Found> {
+        let get = |slot| Command::GetObject { parent: slot, name: key.name().clone(), offset, length };
+        for _ in 0..TRIES {
+            let answer = match self.there(key, Missing::Refused, get).await? {
+                // Its inode is in another partition, or an intent holds its name: by the file.
+                Answer::Found { file, .. } => match self.get_file(file, offset, length).await {
+                    Err(Refusal::NotFound(_)) => continue, // the name refers to another file by now
+                    answer => answer?,
+                },
+                answer => answer,
+            };
+            return found(answer);
+        }
+        Err(Refusal::Busy(Object::text(key.as_bytes())))
+    }
+
+    async fn get_file(&self, file: FileId, offset: u64, length: u32) -> Outcome<Answer> {
+        self.client.ask(file.partition(), Command::GetFile { file, offset, length }).await
+    }
+
+    /// Fetches what did not come at once; none when the object was changed meanwhile.
+    async fn rest(&self, found: Found, offset: u64, length: u64) -> Outcome<Option<Value>> {
+        let Found { head, striped, here } = found;
+        let end = offset.saturating_add(length).min(head.size);
+        if offset >= end {
+            return Ok(Some(Value { head, pieces: Vec::new() }));
+        }
+        let most = usize::try_from(end - offset).unwrap_or(usize::MAX);
+        let clipped = |bytes: Bytes| bytes.slice(..bytes.len().min(most));
+        let mut pieces: Vec<Bytes> = here.map(clipped).into_iter().filter(|bytes| !bytes.is_empty()).collect();
+        let start = offset + pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
+        if start >= end {
+            return Ok(Some(Value { head, pieces }));
+        }
+        let wanted = Wanted { file: head.version.file, striped, range: start..end };
+        let Some((fetched, sure)) = self.fetch(wanted).await? else { return Ok(None) };
+        pieces.extend(fetched);
+        let same = sure && pieces.len() == 1 || self.is_still(head).await?;
+        Ok(same.then_some(Value { head, pieces }))
+    }
+
+    /// The pieces, and whether they are sure to be of that file: one whose stripe is shorter than it should be may be gone, or have a hole.
+    async fn fetch(&self, wanted: Wanted) -> Outcome<Option<(Vec<Bytes>, bool)>> {
+        let Wanted { file, striped, range } = wanted;
+        let length = usize::try_from(range.end - range.start)
+            .map_err(|_| Refusal::TooLarge { object: Object::File(file), limit: usize::MAX as u64 })?;
+        let _bytes = self.shared.flow.bytes(length as u64).await;
+        let fetched = pieces(range.start, length, self.client.stripe_bytes()).map(|piece| async move {
+            let length = u32::try_from(piece.part.len()).expect("at most a stripe");
+            let answer = if striped {
+                let action = StripeAction::Read { offset: piece.offset, length };
+                self.client.stripe(file, piece.stripe, action).await?
+            } else {
+                let offset = range.start + piece.part.start as u64;
+                match self.get_file(file, offset, length).await {
+                    Err(Refusal::NotFound(_)) => return Ok(None),
+                    answer => answer?,
+                }
+            };
+            match answer {
+                Answer::Bytes(bytes) | Answer::Object { content: Content::Here(bytes), .. } => {
+                    Ok(Some((padded(&bytes, length as usize), striped && bytes.len() == length as usize)))
+                }
+                // It was written to through a mount, and is in stripes now.
+                Answer::Object { .. } => Ok(None),
+                other => Err(unexpected(&other)),
+            }
+        });
+        let mut fetched = stream::iter(fetched).buffered(PIECES_UNDER_WAY);
+        let (mut bytes, mut all_sure) = (Vec::new(), true);
+        while let Some(piece) = fetched.next().await {
+            let Some((piece, sure)) = piece? else { return Ok(None) };
+            bytes.push(piece);
+            all_sure &= sure;
+        }
+        Ok(Some((bytes, all_sure)))
+    }
+
+    /// Whether a file is there and as it was.
+    async fn is_still(&self, head: Head) -> Outcome<bool> {
+        match self.get_file(head.version.file, 0, 0).await {
+            Ok(answer) => Ok(found(answer)?.head.version == head.version),
+            Err(Refusal::NotFound(_)) => Ok(false),
+            Err(refusal) => Err(refusal),
+        }
+    }
+}
+
+fn found(answer: Answer) -> Outcome<Found> {
+    match answer {
+        Answer::Object { head, striped, length, content: Content::Here(bytes) } => {
+            Ok(Found { head, striped, here: Some(padded(&bytes, length as usize)) })
+        }
+        Answer::Object { head, striped, .. } => Ok(Found { head, striped, here: None }),
+        other => Err(unexpected(&other)),
+    }
+}

@@ -1,0 +1,122 @@
+//! Files that are reserved for large objects: a few ahead, so that most puts need not ask.
+
+use crate::{Client, client::unexpected};
+use parking_lot::Mutex;
+use placement::{FileId, PartitionId};
+use std::collections::HashMap;
+use wire::{Answer, Command, Outcome, Session};
+
+/// At most so many are reserved ahead at once; the first time one, then twice as many as the time before.
+const AHEAD_MAX: u32 = 32;
+
+/// What is reserved and not used.
+#[derive(Debug, Default)]
+pub struct Ids {
+    shelves: Mutex<Shelves>,
+    /// Those whose put was dropped in the middle: whether they were put is not known.
+    dropped: Mutex<Vec<FileId>>,
+}
+
+#[derive(Debug, Default)]
+struct Shelves {
+    /// Whose they are: with a session all ends that it had reserved.
+    session: Option<Session>,
+    of: HashMap<PartitionId, Shelf>,
+}
+
+impl Shelves {
+    fn get(&mut self, client: &Client, partition: PartitionId) -> &mut Shelf {
+        let session = Some(client.session());
+        if self.session != session {
+            (self.session, self.of) = (session, HashMap::new());
+        }
+        self.of.entry(partition).or_default()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Shelf {
+    /// Each of one stripe.
+    files: Vec<FileId>,
+    /// How many were reserved the last time.
+    ahead: u32,
+}
+
+/// A reserved file for a put that is under way. Dropped before it is known what became of it, it is looked after later.
+#[derive(Debug)]
+pub struct Taken<'a> {
+    ids: &'a Ids,
+    pub file: FileId,
+    settled: bool,
+}
+
+impl Ids {
+    /// A file of this partition that may have so many stripes.
+    pub async fn take(&self, client: &Client, partition: PartitionId, stripes: u64) -> Outcome<Taken<'_>> {
+        self.give_back_dropped(client).await;
+        if stripes == 1
+            && let Some(file) = self.shelves.lock().get(client, partition).files.pop()
+        {
+            return Ok(self.taken(file));
+        }
+        let count = if stripes == 1 { self.count(client, partition) } else { 1 };
+        let mut files = match client.change(partition, Command::Reserve { count, stripes }).await? {
+            Answer::Reserved(files) if !files.is_empty() => files,
+            other => return Err(unexpected(&other)),
+        };
+        let file = files.pop().expect("there is one");
+        if !files.is_empty() {
+            self.shelves.lock().get(client, partition).files.extend(files);
+        }
+        Ok(self.taken(file))
+    }
+
+    fn count(&self, client: &Client, partition: PartitionId) -> u32 {
+        let mut shelves = self.shelves.lock();
+        let shelf = shelves.get(client, partition);
+        shelf.ahead = (shelf.ahead * 2).clamp(1, AHEAD_MAX);
+        shelf.ahead
+    }
+
+    fn taken(&self, file: FileId) -> Taken<'_> {
+        Taken { ids: self, file, settled: false }
+    }
+
+    async fn give_back_dropped(&self, client: &Client) {
+        let dropped = std::mem::take(&mut *self.dropped.lock());
+        for file in dropped {
+            give_back(client, file).await;
+        }
+    }
+}
+
+/// What was not put will not be; its stripes go.
+async fn give_back(client: &Client, file: FileId) {
+    match client.change(file.partition(), Command::Unreserve { file }).await {
+        Ok(Answer::Removed { gone }) => client.purge(gone).await,
+        Ok(other) => tracing::warn!(error = %unexpected(&other), %file, "what was put in vain is left behind"),
+        Err(error) => tracing::warn!(%error, %file, "what was put in vain is left behind until the session ends"),
+    }
+}
+
+impl Taken<'_> {
+    /// It is an object now.
+    pub fn used(mut self) {
+        self.settled = true;
+    }
+
+    /// It is not, and will not be.
+    pub async fn give_back(mut self, client: &Client) {
+        // Should this be dropped while it waits, it is done again.
+        give_back(client, self.file).await;
+        self.settled = true;
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if !self.settled {
+            self.ids.dropped.lock().push(self.file);
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Putting and deleting.
+
+use super::{Key, Objects, TRIES, about, folders::Missing, ids::Taken};
+use crate::{client::unexpected, route::pieces};
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use placement::{FileId, PartitionId, StripeNo, stripe_partition};
+use wire::{
+    Answer, Command, Condition, Contents, FILE_BYTES_MAX, INLINE_BYTES_MAX, Object, Outcome, Refusal, StripeAction,
+    Version,
+};
+
+/// So many stripes of one object are on their way at once.
+const STRIPES_UNDER_WAY: usize = 8;
+
+/// What came of a put in one partition.
+enum Put {
+    Done(Version),
+    /// The name is in another partition than when the file was reserved: again.
+    Moved,
+}
+
+impl Objects {
+    /// Puts an object in place of what has its key, if the condition holds: whoever gets it has the old one or the new one, whole. Missing
+    /// folders are made, mode 0755; it has mode 0644; both are owned like the folder above.
+    ///
+    /// Refused with `Changed` when the condition does not hold, `IsDirectory` when the key is a folder, `NotDirectory` when a part of it before
+    /// the last is none, `NoSpace` when the pool stays full. What is refused, or dropped while it waits, leaves no bytes behind.
+    pub async fn put(&self, key: &[u8], bytes: Bytes, condition: Condition) -> Outcome<Version> {
+        let key = Key::new(key)?;
+        let _call = self.shared.flow.call().await;
+        let put = async {
+            if bytes.len() <= INLINE_BYTES_MAX as usize {
+                return self.put_small(&key, &bytes, condition).await;
+            }
+            Box::pin(self.put_large(&key, &bytes, condition)).await
+        };
+        put.await.map_err(|refusal| about(&key, refusal))
+    }
+
+    async fn put_small(&self, key: &Key, bytes: &Bytes, condition: Condition) -> Outcome<Version> {
+        let put = |parent| {
+            let (name, contents) = (key.name().clone(), Contents::Inline(bytes.clone()));
+            Command::PutObject { parent, name, condition, contents }
+        };
+        match self.there(key, Missing::Made, put).await? {
+            Answer::Stored { version, gone } => {
+                self.client.purge(gone).await;
+                Ok(version)
+            }
+            Answer::Spread => Box::pin(self.put_spread(key, bytes, condition)).await,
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn put_large(&self, key: &Key, bytes: &Bytes, condition: Condition) -> Outcome<Version> {
+        if bytes.len() as u64 > FILE_BYTES_MAX {
+            let object = Object::text(key.as_bytes());
+            return Err(Refusal::TooLarge { object, limit: FILE_BYTES_MAX });
+        }
+        let _bytes = self.shared.flow.bytes(bytes.len() as u64).await;
+        // What is reserved belongs to a session, and ends with it.
+        let put = |client| {
+            let bound = Self { client, shared: self.shared.clone() };
+            async move { bound.put_large_in(key, bytes, condition).await }
+        };
+        self.client.in_one_session(put).await
+    }
+
+    async fn put_large_in(&self, key: &Key, bytes: &Bytes, condition: Condition) -> Outcome<Version> {
+        for _ in 0..TRIES {
+            let slot = self.slot_of(key).await?;
+            if let Put::Done(version) = self.try_put_large(key, slot.partition(), bytes, condition).await? {
+                return Ok(version);
+            }
+        }
+        Err(Refusal::Busy(Object::text(key.as_bytes())))
+    }
+
+    /// Where the name is, as far as is known.
+    async fn slot_of(&self, key: &Key) -> Outcome<FileId> {
+        let directory = match key.folder() {
+            b"" => FileId::ROOT,
+            folder => match self.known_way(folder) {
+                Some(way) => way.directory,
+                None => self.find_way(folder, Missing::Made).await?.directory,
+            },
+        };
+        Ok(self.client.slot(directory, key.name()))
+    }
+
+    async fn try_put_large(
+        &self,
+        key: &Key,
+        partition: PartitionId,
+        bytes: &Bytes,
+        condition: Condition,
+    ) -> Outcome<Put> {
+        let (size, stripe_bytes) = (bytes.len() as u64, u64::from(self.client.stripe_bytes()));
+        let stripes = size.div_ceil(stripe_bytes);
+        let taken = self.shared.ids.take(&self.client, partition, stripes).await?;
+        let (file, with_it) = (taken.file, stripes == 1 && self.is_stripe_beside(taken.file));
+        let named = async {
+            if !with_it {
+                self.write_stripes(file, bytes).await?;
+            }
+            let first = if with_it { bytes.clone() } else { Bytes::new() };
+            let put = |parent| {
+                let (name, contents) = (key.name().clone(), Contents::Striped { file, size, first: first.clone() });
+                Command::PutObject { parent, name, condition, contents }
+            };
+            self.there(key, Missing::Made, put).await
+        };
+        match named.await {
+            Ok(Answer::Stored { version, gone }) => {
+                taken.used();
+                self.client.purge(gone).await;
+                Ok(Put::Done(version))
+            }
+            answered => self.not_named(taken, answered, (key, bytes, condition)).await,
+        }
+    }
+
+    /// A file that was reserved is not an object.
+    async fn not_named(
+        &self,
+        taken: Taken<'_>,
+        answered: Outcome<Answer>,
+        (key, bytes, condition): (&Key, &Bytes, Condition),
+    ) -> Outcome<Put> {
+        let file = taken.file;
+        if matches!(answered, Err(Refusal::Unavailable { .. } | Refusal::MaybeDone(_) | Refusal::Ended)) {
+            drop(taken); // or it is: that is found out later
+        } else {
+            taken.give_back(&self.client).await;
+        }
+        match answered {
+            Err(Refusal::Stale(Object::File(stale))) if stale == file => Ok(Put::Moved),
+            Ok(Answer::Spread) => self.put_spread(key, bytes, condition).await.map(Put::Done),
+            Ok(other) => Err(unexpected(&other)),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// Whether the first stripe lives at the node of the inode, so that both are one message.
+    fn is_stripe_beside(&self, file: FileId) -> bool {
+        let inner = &self.client.0;
+        let home = stripe_partition(inner.seed, file, StripeNo(0), inner.partitions);
+        inner.home(home) == inner.home(file.partition())
+    }
+
+    async fn write_stripes(&self, file: FileId, bytes: &Bytes) -> Outcome<()> {
+        let writes = pieces(0, bytes.len(), self.client.stripe_bytes()).map(|piece| {
+            let action = StripeAction::Write { generation: 0, offset: piece.offset, data: bytes.slice(piece.part) };
+            self.client.stripe(file, piece.stripe, action)
+        });
+        let mut written = stream::iter(writes).buffer_unordered(STRIPES_UNDER_WAY);
+        let mut outcome = Ok(());
+        // All that is under way ends before what was written is removed.
+        while let Some(stripe) = written.next().await {
+            outcome = outcome.and(stripe.map(drop));
+        }
+        outcome
+    }
+
+    /// Removes an object, if the condition holds; `Absent` never does. Its folder stays.
+    ///
+    /// Refused with `NotFound` when there is none, `Changed` when the condition does not hold, `IsDirectory` when the key is a folder.
+    pub async fn delete(&self, key: &[u8], condition: Condition) -> Outcome<()> {
+        let key = Key::new(key)?;
+        let _call = self.shared.flow.call().await;
+        let delete = |parent| Command::DeleteObject { parent, name: key.name().clone(), condition };
+        let deleted = match self.there(&key, Missing::Refused, delete).await {
+            Ok(Answer::Removed { gone }) => {
+                self.client.purge(gone).await;
+                Ok(())
+            }
+            Ok(Answer::Spread) => Box::pin(self.delete_spread(&key, condition)).await,
+            Ok(other) => Err(unexpected(&other)),
+            Err(refusal) => Err(refusal),
+        };
+        deleted.map_err(|refusal| about(&key, refusal))
+    }
+}

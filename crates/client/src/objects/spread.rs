@@ -1,0 +1,130 @@
+//! Objects whose name and inode are in different partitions: files that were renamed into another folder, or have names in several.
+//!
+//! A put or delete of one is an intent. That is rare, and takes a few messages more: the new file is made as an unnamed one first.
+
+use super::{Key, Objects, folders::Missing};
+use crate::{client::unexpected, intent::Plan};
+use bytes::Bytes;
+use placement::FileId;
+use wire::{
+    Answer, Command, Condition, Head, Kind, NewInode, NewKind, Object, Outcome, Part, Refusal, Target, Version,
+    WritePlace,
+};
+
+const OBJECT_MODE: u32 = 0o644;
+
+impl Objects {
+    /// A put; where the name is beside its inode by now, it is as good.
+    pub(super) async fn put_spread(&self, key: &Key, bytes: &Bytes, condition: Condition) -> Outcome<Version> {
+        let put = |client| {
+            let bound = Self { client, shared: self.shared.clone() };
+            async move { bound.put_spread_in(key, bytes, condition).await }
+        };
+        Box::pin(self.client.in_one_session(put)).await
+    }
+
+    async fn put_spread_in(&self, key: &Key, bytes: &Bytes, condition: Condition) -> Outcome<Version> {
+        let directory = self.find_way(key.folder(), Missing::Made).await?.directory;
+        let owner = self.client.stat(directory).await?.owner;
+        let slot = self.client.slot(directory, key.name());
+        let inode = NewInode::new(NewKind::File, OBJECT_MODE, owner);
+        let file = self.client.create_unnamed(slot, inode, true).await?.attributes.file;
+        let put = async {
+            self.fill(file, bytes).await?;
+            let version = Head::from(&self.client.stat(file).await?).version;
+            self.replace(key, directory, Some(file), condition).await.map(|()| version)
+        };
+        let outcome = put.await;
+        let closed = self.client.close_file(file).await;
+        outcome.and_then(|version| closed.map(|()| version))
+    }
+
+    async fn fill(&self, file: FileId, bytes: &Bytes) -> Outcome<()> {
+        let mut done = 0;
+        while done < bytes.len() {
+            let piece = bytes.slice(done..bytes.len().min(done + self.client.stripe_bytes() as usize));
+            let (_, written) = self.client.write(file, WritePlace::At(done as u64), piece, false).await?;
+            done += written as usize;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn delete_spread(&self, key: &Key, condition: Condition) -> Outcome<()> {
+        let directory = self.find_way(key.folder(), Missing::Refused).await?.directory;
+        self.replace(key, directory, None, condition).await
+    }
+
+    /// Lets the name refer to another file, or to none, if the condition holds.
+    async fn replace(&self, key: &Key, directory: FileId, by: Option<FileId>, condition: Condition) -> Outcome<()> {
+        let object = || Object::text(key.as_bytes());
+        let meetings = self.client.meetings();
+        let attempt = || async {
+            let taken = match self.client.find(directory, key.name()).await {
+                Ok((_, Kind::Directory, _)) => return Err(Refusal::IsDirectory(object())),
+                Ok((file, kind, _)) => Some((file, kind)),
+                Err(Refusal::NotFound(Object::Entry { .. })) if by.is_some() || condition != Condition::Always => None,
+                Err(refusal) => return Err(refusal),
+            };
+            let slot = self.client.slot(directory, key.name());
+            let mut drive = self.client.intend(slot.partition(), &meetings);
+            // Held before it is looked at, so that it is so until it is done.
+            let mut plan = plan_of(key, slot, taken, by);
+            drive.prepare_others(&mut plan).await?;
+            drive.prepare(slot.partition(), plan.into_last()).await.map_err(looked_too_early)?;
+            if let Err(refusal) = self.check_condition(key, taken, condition).await {
+                drive.take_back().await;
+                return Err(refusal);
+            }
+            drive.commit(Vec::new()).await
+        };
+        self.client.until_done(object, attempt).await
+    }
+
+    async fn check_condition(&self, key: &Key, taken: Option<Target>, condition: Condition) -> Outcome<()> {
+        if condition == Condition::Always {
+            return Ok(());
+        }
+        let present = match taken {
+            Some((file, _)) => Some(self.version_held(file).await?),
+            None => None,
+        };
+        let holds = match condition {
+            Condition::Is(version) => present == Some(version),
+            Condition::Absent | Condition::Always => present.is_none(),
+        };
+        if holds { Ok(()) } else { Err(Refusal::Changed { object: Object::text(key.as_bytes()), present }) }
+    }
+    /// The version of a file that an intent of ours holds.
+    async fn version_held(&self, file: FileId) -> Outcome<Version> {
+        let answer = match self.client.ask_once(file.partition(), Command::Stat { file }).await? {
+            Answer::Unsettled { answer, .. } => *answer,
+            answer => answer,
+        };
+        match answer {
+            Answer::Attributes(attributes) => Ok(Head::from(&attributes).version),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+/// The name was taken since: that asks for another look.
+fn looked_too_early(refusal: Refusal) -> Refusal {
+    match refusal {
+        Refusal::Exists(object) => Refusal::Stale(object),
+        other => other,
+    }
+}
+
+/// The parts that let the name refer to another file, or to none.
+fn plan_of(key: &Key, slot: FileId, was: Option<Target>, by: Option<FileId>) -> Plan {
+    let mut plan = Plan::new(slot.partition());
+    let becomes = by.map(|file| (file, Kind::File));
+    plan.add(slot.partition(), Part::Entry { directory: slot, name: key.name().clone(), was, becomes });
+    if let Some(file) = by {
+        plan.add(file.partition(), Part::Name { file });
+    }
+    if let Some((file, _)) = was {
+        plan.add(file.partition(), Part::Unname { file });
+    }
+    plan
+}

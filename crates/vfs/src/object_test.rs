@@ -1,0 +1,541 @@
+//! What objects promise, over pools of 1, 2, 4 and 8 nodes, beside files of the same names.
+
+use crate::{Vfs, pool_test::*};
+use bytes::Bytes;
+use client::{
+    Objects, Patience,
+    objects::{Asked, Condition, Page, Value},
+    twin::{Counting, Dying, Lossy, Troubles},
+};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+use wire::{Kind, OpenFlags, Outcome, Refusal, RenameMode, Usage};
+
+const ALWAYS: Condition = Condition::Always;
+
+fn objects(vfs: &Vfs) -> Objects {
+    Objects::new(vfs.client.clone())
+}
+
+fn bytes(fill: u8, length: u32) -> Bytes {
+    filled(fill, length).into()
+}
+
+/// A byte for each number, another for the next.
+fn fill_of(number: usize) -> u8 {
+    u8::try_from(number % 251).unwrap()
+}
+
+/// Lengths at which something changes: none, one, inline, one stripe, several.
+const LENGTHS: [u32; 8] = [0, 1, 4096, 4097, STRIPE - 1, STRIPE, STRIPE + 1, 5 * STRIPE + 7];
+
+#[tokio::test]
+async fn what_is_put_is_got_whole_and_seen_as_a_file() {
+    for nodes in NODES {
+        let pool = Pool::of(nodes);
+        let (vfs, objects) = (pool.client().await, objects(&pool.client().await));
+        for key in ["key", "a/b/c"] {
+            for (fill, length) in (1..).zip(LENGTHS) {
+                let version = objects.put(key.as_bytes(), bytes(fill, length), ALWAYS).await.unwrap();
+                let value = objects.get(key.as_bytes()).await.unwrap();
+                assert_eq!((value.head.version, value.head.size), (version, length.into()));
+                assert!(value.into_bytes() == bytes(fill, length), "{key} {length}");
+                assert!(vfs.read_file(key.as_bytes()).await.unwrap() == filled(fill, length), "{key} {length}");
+                assert_eq!(objects.head(key.as_bytes()).await.unwrap().version, version);
+            }
+        }
+        let file = vfs.resolve(b"a/b/c").await.unwrap();
+        assert_eq!((file.kind, file.mode, file.owner, file.links), (Kind::File, 0o644, OWNER, 1));
+    }
+}
+
+#[tokio::test]
+async fn what_files_verbs_write_is_got_and_has_a_version_of_its_own() {
+    for pool in [Pool::of(4), Pool::of_arenas(1, 64 << 20)] {
+        let (vfs, objects) = (pool.client().await, objects(&pool.client().await));
+        let mut versions = Vec::new();
+        for (fill, length) in (1..).zip(LENGTHS) {
+            vfs.write_file(b"f", &filled(fill, length)).await.unwrap();
+            let value = objects.get(b"f").await.unwrap();
+            versions.push(value.head.version);
+            assert!(value.into_bytes() == bytes(fill, length), "{length}");
+        }
+        let file = vfs.resolve(b"f").await.unwrap().file;
+        let handle = vfs.open(file, OpenFlags { whole: true, ..OpenFlags::READ_WRITE }).await.unwrap();
+        for offset in [0, 0, 1, 70_000, 1 << 20] {
+            vfs.write(handle, offset, Bytes::from_static(b"x")).await.unwrap();
+            versions.push(objects.head(b"f").await.unwrap().version);
+        }
+        vfs.close(handle).await.unwrap();
+        let count = versions.len();
+        versions.sort_by_key(|version| (version.file, version.change));
+        versions.dedup();
+        assert_eq!(versions.len(), count, "each change has its own");
+    }
+}
+
+#[tokio::test]
+async fn small_changes_of_a_whole_file_change_its_version_and_a_condition_on_it_holds() {
+    let pool = Pool::of_arenas(1, 64 << 20);
+    let (vfs, objects) = (pool.client().await, objects(&pool.client().await));
+    let flags = OpenFlags { whole: true, ..OpenFlags::READ_WRITE };
+    let (_, handle) = vfs.create(Vfs::root(), b"f", 0o644, OWNER, flags).await.unwrap();
+    let mut last = objects.head(b"f").await.unwrap().version;
+    for round in 0..50_u64 {
+        vfs.write(handle, round * 1000, bytes(7, 5000)).await.unwrap();
+        let now = objects.head(b"f").await.unwrap().version;
+        assert_ne!(now, last, "round {round}");
+        last = now;
+    }
+    let refused = objects.put(b"f", bytes(1, 10), Condition::Absent).await.unwrap_err();
+    assert!(matches!(refused, Refusal::Changed { present: Some(present), .. } if present == last), "{refused}");
+    objects.put(b"f", bytes(1, 10), Condition::Is(last)).await.unwrap();
+    assert!(vfs.read(handle, 0, 1).await.unwrap() == b"\x07"[..], "who has the old one open keeps it");
+    vfs.close(handle).await.unwrap();
+    assert!(objects.get(b"f").await.unwrap().into_bytes() == bytes(1, 10));
+}
+
+#[tokio::test]
+async fn a_condition_that_does_not_hold_changes_nothing_and_tells_what_is_there() {
+    for nodes in NODES {
+        let objects = objects(&Pool::of(nodes).client().await);
+        for length in [10, STRIPE, 3 * STRIPE] {
+            let absent = objects.put(b"d/k", bytes(1, length), Condition::Absent).await.unwrap();
+            for refused in [
+                objects.put(b"d/k", bytes(2, length), Condition::Absent).await.unwrap_err(),
+                objects.delete(b"d/k", Condition::Absent).await.unwrap_err(),
+            ] {
+                let tells = matches!(&refused, Refusal::Changed { present: Some(present), .. } if *present == absent);
+                assert!(tells && refused.to_string().contains("d/k"), "{refused}");
+            }
+            let swapped = objects.put(b"d/k", bytes(3, length), Condition::Is(absent)).await.unwrap();
+            for refused in [
+                objects.put(b"d/k", bytes(4, length), Condition::Is(absent)).await.map(drop),
+                objects.delete(b"d/k", Condition::Is(absent)).await,
+            ] {
+                assert!(matches!(refused, Err(Refusal::Changed { present: Some(now), .. }) if now == swapped));
+            }
+            assert!(objects.get(b"d/k").await.unwrap().into_bytes() == bytes(3, length));
+            objects.delete(b"d/k", Condition::Is(swapped)).await.unwrap();
+            let refused = objects.put(b"d/k", bytes(5, length), Condition::Is(swapped)).await.unwrap_err();
+            assert!(matches!(refused, Refusal::Changed { present: None, .. }), "{refused}");
+            assert!(matches!(objects.delete(b"d/k", ALWAYS).await, Err(Refusal::NotFound(_))));
+            let refused = objects.get(b"d/k").await.unwrap_err();
+            assert!(matches!(refused, Refusal::NotFound(_)) && refused.to_string().contains("d/k"), "{refused}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_object_whose_inode_is_elsewhere_is_got_replaced_and_deleted_as_any() {
+    for nodes in FEW_NODES {
+        let pool = Pool::of(nodes);
+        let (vfs, objects) = (pool.client().await, objects(&pool.client().await));
+        let before = vfs.usage();
+        for length in [10, STRIPE, 3 * STRIPE] {
+            let first = objects.put(b"one/k", bytes(1, length), ALWAYS).await.unwrap();
+            let (one, other) =
+                (vfs.resolve(b"one").await.unwrap().file, vfs.make_directories(b"other").await.unwrap().file);
+            assert_ne!(one.partition(), other.partition());
+            vfs.rename(from(one, "k"), to(other, "k"), RenameMode::Replace).await.unwrap();
+            assert!(matches!(objects.get(b"one/k").await, Err(Refusal::NotFound(_))));
+            let value = objects.get(b"other/k").await.unwrap();
+            assert!(value.head.version == first && value.into_bytes() == bytes(1, length), "a rename changes no bytes");
+            let refused = objects.put(b"other/k", bytes(2, length), Condition::Absent).await.unwrap_err();
+            assert!(matches!(refused, Refusal::Changed { present: Some(now), .. } if now == first), "{refused}");
+            let second = objects.put(b"other/k", bytes(2, length), Condition::Is(first)).await.unwrap();
+            assert_eq!(objects.head(b"other/k").await.unwrap().version, second);
+            vfs.link(second.file, one, b"linked").await.unwrap();
+            let third = objects.put(b"one/linked", bytes(3, length), ALWAYS).await.unwrap();
+            assert_ne!(second, third);
+            assert!(objects.get(b"other/k").await.unwrap().into_bytes() == bytes(2, length), "other names stay");
+            vfs.link(second.file, one, b"again").await.unwrap();
+            assert!(matches!(objects.delete(b"one/again", Condition::Is(third)).await, Err(Refusal::Changed { .. })));
+            objects.delete(b"one/again", Condition::Is(second)).await.unwrap();
+            vfs.link(second.file, one, b"again").await.unwrap();
+            objects.delete(b"one/again", ALWAYS).await.unwrap();
+            for top in [b"one".as_slice(), b"other"] {
+                vfs.remove_tree(top).await.unwrap();
+            }
+        }
+        objects.close().await.unwrap();
+        assert_eq!(vfs.usage(), before);
+    }
+}
+
+#[tokio::test]
+async fn a_folder_that_is_moved_or_made_anew_misleads_nobody() {
+    for nodes in NODES {
+        let pool = Pool::of(nodes);
+        let (vfs, objects) = (pool.client().await, objects(&pool.client().await));
+        let root = Vfs::root();
+        for length in [10, STRIPE] {
+            objects.put(b"a/b/c/k", bytes(1, length), ALWAYS).await.unwrap();
+            assert!(objects.get(b"a/b/c/k").await.is_ok(), "the way is remembered");
+            vfs.rename(from(root, "a"), to(root, "z"), RenameMode::Replace).await.unwrap();
+            assert!(matches!(objects.get(b"a/b/c/k").await, Err(Refusal::NotFound(_))));
+            assert!(matches!(objects.delete(b"a/b/c/k", ALWAYS).await, Err(Refusal::NotFound(_))));
+            objects.put(b"a/b/c/k", bytes(2, length), Condition::Absent).await.unwrap();
+            assert!(objects.get(b"z/b/c/k").await.unwrap().into_bytes() == bytes(1, length));
+            let exchange = RenameMode::Exchange;
+            vfs.rename(from(root, "a"), to(root, "z"), exchange).await.unwrap();
+            assert!(objects.get(b"z/b/c/k").await.unwrap().into_bytes() == bytes(2, length));
+            assert!(objects.get(b"a/b/c/k").await.unwrap().into_bytes() == bytes(1, length));
+            vfs.remove_tree(b"a").await.unwrap();
+            objects.put(b"a/b/c/k", bytes(3, length), Condition::Absent).await.unwrap();
+            assert!(objects.get(b"a/b/c/k").await.unwrap().into_bytes() == bytes(3, length));
+            vfs.remove_tree(b"z").await.unwrap();
+            vfs.remove_tree(b"a").await.unwrap();
+        }
+        objects.put(b"file", bytes(1, 1), ALWAYS).await.unwrap();
+        assert!(matches!(objects.put(b"file/k", bytes(1, 1), ALWAYS).await, Err(Refusal::NotDirectory(_))));
+        objects.put(b"d/k", bytes(1, 1), ALWAYS).await.unwrap();
+        for refused in [objects.put(b"d", bytes(1, 1), ALWAYS).await.map(drop), objects.delete(b"d", ALWAYS).await] {
+            assert!(matches!(refused, Err(Refusal::IsDirectory(_))));
+        }
+        assert!(matches!(objects.get(b"d").await, Err(Refusal::IsDirectory(_))));
+    }
+}
+
+#[tokio::test]
+async fn ranges_are_what_the_object_has_there() {
+    for nodes in FEW_NODES {
+        let pool = Pool::of(nodes);
+        let (vfs, objects) = (pool.client().await, objects(&pool.client().await));
+        let whole: Vec<u8> = (0..5 * STRIPE + 7).map(|at| (at % 251) as u8).collect();
+        objects.put(b"k", whole.clone().into(), ALWAYS).await.unwrap();
+        let (length, stripe) = (whole.len() as u64, u64::from(STRIPE));
+        for (offset, count) in
+            [(0, 0), (0, 1), (stripe - 1, 2), (7, 3 * stripe), (length - 1, 5), (length, 1), (u64::MAX, 9)]
+        {
+            let value = objects.get_range(b"k", offset, count).await.unwrap();
+            let start = usize::try_from(offset.min(length)).unwrap();
+            let end = usize::try_from(offset.saturating_add(count).min(length)).unwrap();
+            assert!(value.head.size == length && value.into_bytes() == whole[start..end], "{offset} {count}");
+        }
+        let file = vfs.resolve(b"k").await.unwrap().file;
+        let size = Some(9 * stripe);
+        vfs.change(file, wire::Changes { size, ..wire::Changes::default() }).await.unwrap();
+        let hole = objects.get_range(b"k", 6 * stripe - 3, 2 * stripe).await.unwrap().into_bytes();
+        assert!(hole.len() as u64 == 2 * stripe && hole.iter().all(|byte| *byte == 0), "holes are zeros");
+    }
+}
+
+/// Says how many messages something took.
+async fn counted<T>(calls: &AtomicU64, what: impl Future<Output = Outcome<T>>) -> u64 {
+    let before = calls.load(Relaxed);
+    what.await.unwrap();
+    calls.load(Relaxed) - before
+}
+
+#[tokio::test]
+async fn small_objects_are_one_message_and_those_of_a_stripe_two() {
+    for nodes in NODES {
+        let calls = Arc::new(AtomicU64::new(0));
+        let vfs = Pool::of(nodes).over(|node| Counting::new(node, calls.clone()), IMPATIENT).await;
+        let objects = objects(&vfs);
+        // Folders that are all on one node take none; else one each time that the way leaves a node.
+        let deep = if nodes == 1 { 1 } else { 4 };
+        for (key, most) in [(&b"k"[..], 1), (b"a/b/c/k", deep)] {
+            objects.put(key, bytes(1, 10), ALWAYS).await.unwrap();
+            objects.put(key, bytes(1, 10), ALWAYS).await.unwrap();
+            for length in [0, 64, 4096] {
+                let put = counted(&calls, objects.put(key, bytes(2, length), ALWAYS)).await;
+                let got = counted(&calls, objects.get(key)).await;
+                let head = counted(&calls, objects.head(key)).await;
+                assert!(put <= most && got <= most && head <= most, "{put} {got} {head} over {nodes} nodes");
+            }
+            assert!(counted(&calls, objects.delete(key, ALWAYS)).await <= most);
+            let (mut puts, mut gets) = (0, 0);
+            for round in 0..64 {
+                let key = [key, format!("{round}").as_bytes()].concat();
+                puts += counted(&calls, objects.put(&key, bytes(3, STRIPE), ALWAYS)).await;
+                gets += counted(&calls, objects.get(&key)).await;
+            }
+            let (each, ahead) = (if nodes == 1 { most } else { most + 1 }, 8);
+            assert!(puts <= 64 * each + ahead && gets <= 64 * each, "{puts} puts, {gets} gets over {nodes} nodes");
+        }
+    }
+}
+
+#[tokio::test]
+async fn keys_are_listed_in_the_order_of_their_bytes_in_pages_and_by_folders() {
+    for (nodes, split) in [(1, 4096), (4, 4096), (4, 8)] {
+        let pool = Pool::that_splits(nodes, split);
+        let (vfs, objects) = (pool.client().await, objects(&pool.client().await));
+        let mut keys: Vec<String> =
+            ["a-b", "a.b", "a/x", "a/y/1", "a/y/2", "a0", "b", "c/d/e/f", "z"].map(str::to_owned).into();
+        keys.extend((0..40).map(|number| format!("many/{number}")));
+        for key in &keys {
+            objects.put(key.as_bytes(), bytes(1, 1), ALWAYS).await.unwrap();
+        }
+        vfs.make_directories(b"empty").await.unwrap();
+        vfs.make_symlink(Vfs::root(), b"link", b"b", OWNER).await.unwrap();
+        keys.sort();
+        for prefix in ["", "a", "a/", "a/y", "a/y/", "many/1", "nothing/", "b/", "zz"] {
+            let expected: Vec<&String> = keys.iter().filter(|key| key.starts_with(prefix)).collect();
+            for max in [1, 2, 7, 1000] {
+                let (mut listed, mut after) = (Vec::new(), Vec::new());
+                loop {
+                    let asked = Asked { prefix: prefix.as_bytes(), after: &after, by_folder: false };
+                    let page = objects.list(asked, max).await.unwrap();
+                    listed.extend(page.keys.iter().map(|key| String::from_utf8(key.clone()).unwrap()));
+                    assert!(page.len() <= max && page.folders.is_empty());
+                    let Some(next) = page.next else { break };
+                    after = next;
+                }
+                assert!(listed.iter().eq(expected.iter().copied()), "{prefix} {max}: {listed:?}");
+            }
+        }
+        let told = |page: &Page| {
+            [&page.keys, &page.folders]
+                .map(|some| some.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect::<Vec<_>>())
+        };
+        let by_folder = Asked { by_folder: true, ..Asked::default() };
+        let page = objects.list(by_folder, 100).await.unwrap();
+        assert_eq!(told(&page), [vec!["a-b", "a.b", "a0", "b", "z"], vec!["a/", "c/", "empty/", "many/"]]);
+        let after = Asked { after: b"a/", ..by_folder };
+        assert_eq!(told(&objects.list(after, 2).await.unwrap()), [vec!["a0", "b"], vec![]]);
+        let within = Asked { prefix: b"a/", ..by_folder };
+        assert_eq!(told(&objects.list(within, 2).await.unwrap()), [vec!["a/x"], vec!["a/y/"]]);
+        assert!(objects.list(Asked { prefix: b"../", ..by_folder }, 1).await.is_err());
+    }
+}
+
+#[tokio::test]
+async fn many_at_once_are_each_for_itself() {
+    for nodes in FEW_NODES {
+        let pool = Pool::that_splits(nodes, 64);
+        let (vfs, objects) = (pool.client().await, objects(&pool.client().await));
+        let before = vfs.usage();
+        let mut names: Vec<String> = (0..300).map(|number| format!("d{}/{number}", number % 7)).collect();
+        names.push("a//b".into());
+        let keys: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
+        let length = |at: usize| if at.is_multiple_of(10) { STRIPE + 9 } else { 50 };
+        let puts: Vec<_> =
+            keys.iter().enumerate().map(|(at, key)| (*key, bytes(fill_of(at), length(at)), ALWAYS)).collect();
+        let put = objects.put_many(&puts).await;
+        assert!(put[..300].iter().all(Result::is_ok) && matches!(put[300], Err(Refusal::Invalid { .. })));
+        let (got, heads) = (objects.get_many(&keys).await, objects.head_many(&keys).await);
+        for at in 0..300 {
+            let value = got[at].clone().unwrap();
+            assert_eq!(
+                (value.head.version, heads[at].clone().unwrap().version),
+                (*put[at].as_ref().unwrap(), value.head.version)
+            );
+            assert!(value.into_bytes() == puts[at].1);
+        }
+        assert!(got[300].is_err() && heads[300].is_err());
+        drop(got); // views count as used
+        let deleted = objects.delete_many(&keys).await;
+        assert_eq!(deleted.iter().filter(|outcome| outcome.is_ok()).count(), 300);
+        for top in 0..7 {
+            vfs.remove_tree(format!("d{top}").as_bytes()).await.unwrap();
+        }
+        objects.close().await.unwrap();
+        let after = vfs.usage();
+        assert_eq!((after.stripes, after.used, after.files), (0, before.used, before.files));
+    }
+}
+
+#[tokio::test]
+async fn memory_returns_when_objects_are_replaced_deleted_or_refused() {
+    for nodes in NODES {
+        let pool = Pool::of(nodes);
+        let (vfs, objects) = (pool.client().await, objects(&pool.client().await));
+        let lengths = [10, 4097, STRIPE, 3 * STRIPE + 5];
+        for length in lengths {
+            objects.put(b"k", bytes(1, length), ALWAYS).await.unwrap();
+        }
+        objects.put(b"k", bytes(1, 1), ALWAYS).await.unwrap();
+        let stripes = vfs.usage().stripes;
+        assert_eq!(stripes, 0, "of replaced objects");
+        for length in lengths {
+            assert!(objects.put(b"k", bytes(1, length), Condition::Absent).await.is_err());
+        }
+        assert_eq!(vfs.usage().stripes, 0, "of refused objects");
+        objects.delete(b"k", ALWAYS).await.unwrap();
+        objects.close().await.unwrap();
+        let Usage { used, files, .. } = vfs.usage();
+        assert_eq!((used, files), (0, 1), "over {nodes} nodes");
+    }
+}
+
+#[tokio::test]
+async fn a_full_pool_refuses_a_put_and_keeps_what_is_there() {
+    let node = node(1 << 20, Duration::ZERO);
+    let (vfs, objects) = (over(direct(&node), IMPATIENT).await, objects(&over(direct(&node), IMPATIENT).await));
+    objects.put(b"k", bytes(1, 5 * STRIPE), ALWAYS).await.unwrap();
+    let before = vfs.usage();
+    for length in [20 * STRIPE, 14 * STRIPE] {
+        assert!(matches!(objects.put(b"k", bytes(2, length), ALWAYS).await, Err(Refusal::NoSpace(_))));
+        assert_eq!(vfs.usage().stripes, before.stripes);
+    }
+    assert!(objects.get(b"k").await.unwrap().into_bytes() == bytes(1, 5 * STRIPE));
+    objects.delete(b"k", ALWAYS).await.unwrap();
+    objects.put(b"k", bytes(3, 14 * STRIPE), ALWAYS).await.unwrap();
+}
+
+/// What objects are, so plain that it is right by reading it.
+type Model = BTreeMap<String, Vec<u8>>;
+
+#[tokio::test]
+async fn objects_over_a_bad_connection_are_what_a_map_is() {
+    for (seed, nodes) in [(1, 1), (2, 4), (3, 8), (4, 1)] {
+        let pool = Pool::that_splits(nodes, 8);
+        let patience = Patience { tries: 60, ..IMPATIENT };
+        let counter = AtomicU64::new(seed * 100);
+        let bad = pool.over(|node| Lossy::new(node, Troubles::MANY, counter.fetch_add(1, Relaxed)), patience).await;
+        let (objects, vfs) = (objects(&bad), pool.client().await);
+        let (mut model, mut dice) = (Model::new(), crate::object_linear_test::dice(seed));
+        for round in 0..400 {
+            let key = format!("{}{}", ["", "a/", "a/b/"][dice.below(3)], dice.below(6) + 10);
+            let length = LENGTHS[dice.below(LENGTHS.len())];
+            match dice.below(6) {
+                0..=2 => {
+                    let value = bytes(fill_of(round), length);
+                    objects.put(key.as_bytes(), value.clone(), ALWAYS).await.unwrap();
+                    model.insert(key, value.into());
+                }
+                3 => assert_eq!(
+                    objects.delete(key.as_bytes(), ALWAYS).await.is_ok(),
+                    model.remove(&key).is_some(),
+                    "{key}"
+                ),
+                _ => {
+                    let got = objects.get(key.as_bytes()).await.ok().map(|value| value.into_bytes().to_vec());
+                    assert!(got.as_ref() == model.get(&key), "seed {seed}, round {round}: {key}");
+                }
+            }
+        }
+        let listed = objects.list(Asked::default(), 1000).await.unwrap().keys;
+        assert!(listed.iter().map(Vec::as_slice).eq(model.keys().map(String::as_bytes)), "seed {seed}");
+        for (key, value) in &model {
+            assert!(vfs.read_file(key.as_bytes()).await.unwrap() == *value, "seed {seed}: {key}");
+        }
+        for key in model.keys() {
+            objects.delete(key.as_bytes(), ALWAYS).await.unwrap();
+        }
+        vfs.client.recover(bad.client.session()).await.unwrap();
+        assert_eq!(vfs.usage().stripes, 0, "seed {seed}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_dies_in_the_middle_of_a_put_or_delete_has_done_it_or_not_and_leaves_nothing() {
+    for nodes in FEW_NODES {
+        for (key, length) in [("k", 10), ("k", STRIPE), ("a/b/k", 3 * STRIPE), ("a/new/k", 10), ("moved/k", STRIPE)] {
+            for what in ["put", "delete"] {
+                for messages in 1.. {
+                    assert!(messages < 100, "{what} never ends");
+                    let pool = Pool::of(nodes);
+                    let (vfs, healthy) = (pool.client().await, objects(&pool.client().await));
+                    furnish(&vfs, &healthy, key).await;
+                    let was = healthy.get(key.as_bytes()).await.ok().map(copied);
+                    let left = Arc::new(AtomicU64::new(messages));
+                    let mortal = pool.over(|node| Dying::together(node, left.clone()), IMPATIENT).await;
+                    let objects = objects(&mortal);
+                    let done = match what {
+                        "put" => objects.put(key.as_bytes(), bytes(9, length), ALWAYS).await.map(drop),
+                        _ => objects.delete(key.as_bytes(), ALWAYS).await,
+                    };
+                    let is = healthy.get(key.as_bytes()).await.ok().map(copied);
+                    let new = (what == "put").then(|| filled(9, length));
+                    assert!(is == was || is == new, "{what} {key} after {messages} messages");
+                    vfs.client.recover(mortal.client.session()).await.unwrap();
+                    let still = healthy.get(key.as_bytes()).await.ok().map(copied);
+                    assert!(still == was || still == new, "{what} {key} after {messages} messages, recovered");
+                    for entry in all(&vfs, Vfs::root()).await {
+                        vfs.remove_tree(entry.name.as_bytes()).await.unwrap();
+                    }
+                    healthy.close().await.unwrap();
+                    let Usage { used, files, stripes, .. } = vfs.usage();
+                    assert_eq!(
+                        (used, files, stripes),
+                        (0, 1, 0),
+                        "{what} {key} after {messages} messages over {nodes} nodes"
+                    );
+                    if done.is_ok() || matches!(done, Err(Refusal::NotFound(_))) {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A copy: a view would count as used.
+fn copied(value: Value) -> Vec<u8> {
+    value.into_bytes().to_vec()
+}
+
+/// What is there before: an object in the root, one in a folder, one whose inode is elsewhere.
+async fn furnish(vfs: &Vfs, objects: &Objects, key: &str) {
+    vfs.make_directories(b"a/b").await.unwrap();
+    if key == "moved/k" {
+        let (a, moved) = (vfs.resolve(b"a").await.unwrap().file, vfs.make_directories(b"moved").await.unwrap().file);
+        objects.put(b"a/k", bytes(1, 2 * STRIPE), ALWAYS).await.unwrap();
+        vfs.rename(from(a, "k"), to(moved, "k"), RenameMode::Replace).await.unwrap();
+    } else if key != "a/new/k" {
+        objects.put(key.as_bytes(), bytes(1, 2 * STRIPE), ALWAYS).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_a_session_had_reserved_goes_with_it_and_the_next_reserves_anew() {
+    let pool = Pool::of(1);
+    let (vfs, objects) = (pool.client().await, objects(&pool.client().await));
+    objects.put(b"k", bytes(1, STRIPE), ALWAYS).await.unwrap();
+    objects.put(b"k", bytes(1, STRIPE), ALWAYS).await.unwrap();
+    vfs.client.recover(objects.client().session()).await.unwrap();
+    objects.put(b"k", bytes(2, STRIPE), ALWAYS).await.unwrap();
+    assert!(vfs.read_file(b"k").await.unwrap() == filled(2, STRIPE));
+    objects.close().await.unwrap();
+    vfs.unlink(Vfs::root(), b"k").await.unwrap();
+    assert_eq!(vfs.usage().used, 0);
+}
+
+#[tokio::test]
+async fn a_put_that_is_dropped_at_any_moment_leaves_no_bytes() {
+    for drops in 0..40_u32 {
+        let pool = Pool::of(4);
+        let late = pool.over(client::twin::Stepped::new, IMPATIENT).await;
+        let (vfs, objects) = (pool.client().await, objects(&late));
+        let mut put = Box::pin(objects.put(b"d/k", bytes(1, 3 * STRIPE), ALWAYS));
+        let mut done = false;
+        for _ in 0..drops {
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            done = put.as_mut().poll(&mut context).is_ready();
+            if done {
+                break;
+            }
+        }
+        drop(put);
+        objects.put(b"d/k", bytes(2, 2 * STRIPE), ALWAYS).await.unwrap();
+        assert_eq!(vfs.usage().stripes, 2, "after {drops} steps");
+        assert!(objects.get(b"d/k").await.unwrap().into_bytes() == bytes(2, 2 * STRIPE));
+        if done {
+            break;
+        }
+    }
+}
+
+#[test]
+fn futures_of_objects_may_go_to_another_thread() {
+    fn goes<T: Send>(_: &T) {}
+    let objects = objects(&pool());
+    goes(&objects.put(b"k", Bytes::new(), ALWAYS));
+    goes(&objects.get(b"k"));
+    goes(&objects.delete(b"k", ALWAYS));
+    goes(&objects.list(Asked::default(), 1));
+    goes(&objects.put_many(&[]));
+    goes(&objects.get_many(&[]));
+    goes(&objects.head_many(&[]));
+    goes(&objects.delete_many(&[]));
+}
