@@ -1,0 +1,187 @@
+//! What objects over TCP cost: 8 clients, each a thread with a connection of its own, to one node in another process.
+//!
+//! `cargo run --release -p link --example objects [SECONDS]`: each line for so long (2). Unpipelined, each client has one object under
+//! way; pipelined, it puts or gets 16 and waits for all, as `redis-benchmark -P 16` does. CPU seconds are those of both processes.
+#![allow(clippy::print_stdout, clippy::cast_precision_loss, reason = "an example that shows numbers")]
+
+use arena::{Arena, Options};
+use bytes::Bytes;
+use client::{Client, Objects, Patience, objects::Condition};
+use link::{Address, Limits, Listener, Remote};
+use node::Settings;
+use std::{
+    error::Error,
+    future::Future,
+    io::{self, BufRead, BufReader},
+    pin::pin,
+    process::{Child, Command, Stdio},
+    sync::{Arc, Barrier},
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
+    time::{Duration, Instant},
+};
+use wire::handshake::Token;
+
+type Failed = Box<dyn Error + Send + Sync>;
+
+const CLIENTS: usize = 8;
+/// As many values as 64 MiB have, at most 20,000, as the peers' benchmark.
+const VALUES_BYTES: usize = 64 << 20;
+const VALUES_MAX: usize = 20_000;
+const TOKEN: &[u8] = b"an example's token, not a secret";
+
+#[derive(Clone, Copy)]
+struct Case {
+    length: usize,
+    puts: bool,
+    under_way: usize,
+    time: Duration,
+}
+
+fn main() -> Result<(), Failed> {
+    let argument = std::env::args().nth(1);
+    if argument.as_deref() == Some("serve") {
+        return serve();
+    }
+    let time = Duration::from_secs(argument.map_or(Ok(2), |text| text.parse())?);
+    let (mut node, address) = start_node()?;
+    println!(
+        "{:>9}{:>6}{:>11}{:>12}{:>9}{:>9}{:>9}{:>12}",
+        "bytes", "verb", "under way", "objects/s", "GB/s", "p50 us", "p99 us", "CPU s/GiB"
+    );
+    for (length, under_way) in [(64, 1), (64, 16), (4096, 1), (1 << 20, 1), (1 << 20, 4)] {
+        for puts in [true, false] {
+            measure(&address, node.id(), Case { length, puts, under_way, time })?;
+        }
+    }
+    node.kill()?;
+    node.wait()?;
+    Ok(())
+}
+
+/// The node: tells its address, and goes on until it is ended.
+fn serve() -> Result<(), Failed> {
+    let settings = Settings { memory: base::ByteSize::mib(512), ..Settings::default() };
+    let options = Options { stripe_bytes: settings.stripe_bytes, ..Options::of_capacity(settings.memory.0) };
+    let node = node::embedded(settings, Arc::new(Arena::new(options)?));
+    let server =
+        link::serve(node, Listener::bind(&"tcp:127.0.0.1:0".parse()?)?, &Token::new(TOKEN)?, Limits::default())?;
+    println!("{}", server.address());
+    io::stdin().lines().for_each(drop); // until who started us is gone
+    Ok(())
+}
+
+fn start_node() -> Result<(Child, Address), Failed> {
+    let itself = std::env::current_exe()?;
+    let mut node = Command::new(itself).arg("serve").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let mut told = String::new();
+    BufReader::new(node.stdout.take().ok_or("no output")?).read_line(&mut told)?;
+    Ok((node, told.trim().parse()?))
+}
+
+fn measure(address: &Address, node: u32, case: Case) -> Result<(), Failed> {
+    let start = Arc::new(Barrier::new(CLIENTS + 1));
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|number| {
+            let (start, address) = (start.clone(), address.clone());
+            thread::spawn(move || run(&address, number, case, &start))
+        })
+        .collect();
+    start.wait();
+    let (begun, used) = (Instant::now(), cpu_seconds(node)?);
+    let mut waits = Vec::new();
+    for client in clients {
+        waits.extend(client.join().map_err(|_| "a client has panicked")??);
+    }
+    let (took, used) = (begun.elapsed().as_secs_f64(), cpu_seconds(node)? - used);
+    waits.sort_unstable();
+    let Case { length, under_way, .. } = case;
+    let count = (waits.len() * under_way) as f64;
+    let percentile = |percent: usize| waits[(waits.len() - 1) * percent / 100].as_micros();
+    println!(
+        "{length:>9}{:>6}{under_way:>11}{:>12.0}{:>9.2}{:>9}{:>9}{:>12.2}",
+        if case.puts { "put" } else { "get" },
+        count / took,
+        count * length as f64 / took / 1e9,
+        percentile(50),
+        percentile(99),
+        used / (count * length as f64 / f64::from(1 << 30)),
+    );
+    Ok(())
+}
+
+/// One client; how long each of its rounds took.
+fn run(address: &Address, number: usize, case: Case, start: &Barrier) -> Result<Vec<Duration>, Failed> {
+    let Case { length, puts, under_way, time } = case;
+    let remote = Arc::new(Remote::new(address.clone(), &Token::new(TOKEN)?));
+    let objects = Objects::new(block_on(Client::connect(remote, Patience::default()))?);
+    let count = (VALUES_BYTES / length).clamp(CLIENTS * under_way, VALUES_MAX) / CLIENTS;
+    let keys: Vec<String> = (0..count.next_multiple_of(under_way)).map(|at| format!("k{number:02}:{at:06}")).collect();
+    let value = Bytes::from(vec![b'a' + u8::try_from(number)?; length]);
+    block_on(round(&objects, &keys, &value, true))?; // all are there before
+    start.wait();
+    let (begun, mut waits) = (Instant::now(), Vec::new());
+    for some in keys.chunks(under_way).cycle() {
+        let before = Instant::now();
+        block_on(round(&objects, some, &value, puts))?;
+        waits.push(before.elapsed());
+        if begun.elapsed() >= time {
+            break;
+        }
+    }
+    block_on(objects.close())?;
+    Ok(waits)
+}
+
+async fn round(objects: &Objects, keys: &[String], value: &Bytes, puts: bool) -> Result<(), Failed> {
+    if let ([key], true) = (keys, puts) {
+        objects.put(key.as_bytes(), value.clone(), Condition::Always).await?;
+    } else if let [key] = keys {
+        check(objects.get(key.as_bytes()).await?.into_bytes(), value)?;
+    } else if puts {
+        let all: Vec<_> = keys.iter().map(|key| (key.as_bytes(), value.clone(), Condition::Always)).collect();
+        objects.put_many(&all).await.into_iter().try_for_each(|put| put.map(drop))?;
+    } else {
+        let all: Vec<_> = keys.iter().map(String::as_bytes).collect();
+        for got in objects.get_many(&all).await {
+            check(got?.into_bytes(), value)?;
+        }
+    }
+    Ok(())
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is dropped here")]
+fn check(got: Bytes, value: &Bytes) -> Result<(), Failed> {
+    let right = got.len() == value.len() && got.first() == value.first();
+    if right { Ok(()) } else { Err("other bytes came than were put".into()) }
+}
+
+/// User and system time of this process and of the node's.
+fn cpu_seconds(node: u32) -> Result<f64, Failed> {
+    let of = |process: &str| -> Result<f64, Failed> {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let ticks: f64 = fields[11].parse::<f64>()? + fields[12].parse::<f64>()?;
+        Ok(ticks / 100.0)
+    };
+    Ok(of("self")? + of(&node.to_string())?)
+}
+
+/// Wakes a thread that waits for a future.
+struct Sleeper(Thread);
+
+impl Wake for Sleeper {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let (mut future, waker) = (pin!(future), Waker::from(Arc::new(Sleeper(thread::current()))));
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(done) => return done,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
