@@ -1,7 +1,7 @@
 //! Finishing: cutting and removing stripes, and what a dead client left.
 
 use crate::{Client, client::unexpected};
-use placement::{FileId, NodeId, PartitionId, StripeNo};
+use placement::{FileId, NodeId, PartitionId, StripeNo, stripe_partition};
 use wire::{Answer, Command, GONE_MAX, Gone, Leftovers, Outcome, Refusal, Session, StripeAction, Trim};
 
 impl Client {
@@ -65,15 +65,27 @@ impl Client {
         // First it ends everywhere, so that nothing of it that is still on its way is done any more.
         let mut round = Round::new(self);
         round.end_session(session, &partitions).await;
+        let mut ended = Vec::new();
+        for home in partitions.iter().filter_map(|partition| self.0.home(*partition)) {
+            if !ended.contains(&home) {
+                ended.push(home);
+            }
+        }
         for partition in partitions {
             if let Some(left) = round.ask(partition, self.leftovers(partition)).await {
-                round.note(self.finish_left(session, partition, left).await);
+                round.note(self.finish_left((session, &mut ended), partition, left).await);
             }
         }
         round.end()
     }
 
-    async fn finish_left(&self, session: Session, partition: PartitionId, left: Leftovers) -> Outcome<()> {
+    /// `ended`: the nodes where the session has ended.
+    async fn finish_left(
+        &self,
+        (session, ended): (Session, &mut Vec<NodeId>),
+        partition: PartitionId,
+        left: Leftovers,
+    ) -> Outcome<()> {
         let mut gone = left.gone;
         let intents = left.prepared.into_iter().chain(left.committed);
         for intent in intents.filter(|intent| intent.session == session) {
@@ -81,11 +93,31 @@ impl Client {
             // What it was to give a name to may have gone with it.
             gone = self.leftovers(partition).await?.gone;
         }
-        let cut = gone.len() >= GONE_MAX;
-        for gone in gone {
-            self.remove_stripes(&gone).await?;
+        loop {
+            for gone in &gone {
+                self.end_at_stripes(session, gone, ended).await?;
+                self.remove_stripes(gone).await?;
+            }
+            if gone.len() < GONE_MAX {
+                return Ok(());
+            }
+            gone = self.leftovers(partition).await?.gone;
         }
-        if cut { self.purge_left(partition).await } else { Ok(()) }
+    }
+
+    /// Ends a session at the nodes where a file has stripes, before they are removed: a write of it that is still on its way there is not
+    /// done after that.
+    async fn end_at_stripes(&self, session: Session, gone: &Gone, ended: &mut Vec<NodeId>) -> Outcome<()> {
+        for stripe in gone.stripes.iter() {
+            let partition = stripe_partition(self.0.seed, gone.file, StripeNo(stripe), self.0.partitions);
+            let Some(home) = self.0.home(partition).filter(|home| !ended.contains(home)) else { continue };
+            ended.push(home);
+            if self.end_session(partition, session).await? {
+                let left = self.leftovers(partition).await?;
+                Box::pin(self.finish_left((session, ended), partition, left)).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Removes the stripes of all that is gone in a partition, however much it is.
@@ -105,7 +137,9 @@ impl Client {
     pub async fn close(&self) -> Outcome<()> {
         let bound = self.bound();
         let mut round = Round::new(&bound);
-        round.end_session(bound.session(), &self.partitions().collect::<Vec<_>>()).await;
+        for partition in round.end_session(bound.session(), &self.partitions().collect::<Vec<_>>()).await {
+            round.ask(partition, bound.purge_left(partition)).await;
+        }
         self.leave_earlier().await;
         // What has ended by itself is what was wanted.
         round.end().or_else(|refusal| if refusal == Refusal::Ended { Ok(()) } else { Err(refusal) })
@@ -123,15 +157,10 @@ impl Client {
         }
     }
 
-    async fn end_session(&self, partition: PartitionId, session: Session) -> Outcome<()> {
+    /// Ends a session in a partition; whether files have gone with it whose stripes are still there.
+    async fn end_session(&self, partition: PartitionId, session: Session) -> Outcome<bool> {
         match self.change(partition, Command::CloseSession { session }).await? {
-            Answer::Closed(gone) => {
-                let cut = gone.len() >= GONE_MAX;
-                for gone in gone {
-                    self.purge(Some(gone)).await;
-                }
-                if cut { self.purge_left(partition).await } else { Ok(()) }
-            }
+            Answer::Closed(gone) => Ok(!gone.is_empty()),
             other => Err(unexpected(&other)),
         }
     }
@@ -151,11 +180,16 @@ impl<'a> Round<'a> {
         Self { client, silent: Vec::new(), refused: None }
     }
 
-    async fn end_session(&mut self, session: Session, partitions: &[PartitionId]) {
-        let client = self.client;
+    /// Ends a session in all of them; gives those in which files have gone with it. Their stripes are removed when it has ended everywhere:
+    /// then none is written any more.
+    async fn end_session(&mut self, session: Session, partitions: &[PartitionId]) -> Vec<PartitionId> {
+        let (client, mut left) = (self.client, Vec::new());
         for partition in partitions {
-            self.ask(*partition, client.end_session(*partition, session)).await;
+            if self.ask(*partition, client.end_session(*partition, session)).await == Some(true) {
+                left.push(*partition);
+            }
         }
+        left
     }
 
     async fn ask<T>(&mut self, partition: PartitionId, asked: impl Future<Output = Outcome<T>>) -> Option<T> {

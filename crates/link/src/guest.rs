@@ -480,7 +480,7 @@ fn show(segments: &dyn Segments, pipe: &mut Pipe) -> io::Result<()> {
 /// Bulk bytes that a request carries while it waits.
 fn payload_bytes(body: &Body) -> usize {
     match body {
-        Body::Stripe { action: StripeAction::Write { data, .. }, .. }
+        Body::Stripe { action: StripeAction::Write { data, .. } | StripeAction::Fill { data }, .. }
         | Body::Extent { action: ExtentAction::Write { data, .. } | ExtentAction::Append { data }, .. } => data.len(),
         Body::Meta { command, .. } => command_bytes(command),
         Body::Walk { then: Some(then), .. } => command_bytes(&then.command),

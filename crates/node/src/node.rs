@@ -13,7 +13,8 @@ use crate::{
     whole_calls::{Appends, ExtentCall},
 };
 use parking_lot::RwLock;
-use placement::{Epoch, FileId, NodeId, PartitionId, PartitionMap, StripeNo};
+use partition::Ended;
+use placement::{Epoch, FileId, NodeId, PartitionId, PartitionMap};
 use std::{
     fmt,
     sync::{
@@ -49,6 +50,8 @@ pub struct Node {
     pub(crate) folds: Folds,
     pub(crate) space: Arc<Space>,
     pub(crate) locks: Locks,
+    /// Sessions of which no stripe is written any more.
+    ended: RwLock<Ended>,
     /// The count of the last session that was given, and of the first less one.
     sessions: AtomicU64,
     sessions_before: u64,
@@ -97,6 +100,7 @@ pub fn member(id: NodeId, map: PartitionMap, settings: Settings, engine: Arc<dyn
         appends: Appends::default(),
         folds: Folds::default(),
         locks: Locks::default(),
+        ended: RwLock::default(),
         space,
         sessions: AtomicU64::new(sessions_before),
         sessions_before,
@@ -107,6 +111,7 @@ pub fn member(id: NodeId, map: PartitionMap, settings: Settings, engine: Arc<dyn
 
 /// A change of a stripe that may need space, kept until there is some.
 struct StripeChange {
+    session: Session,
     key: StripeKey,
     generation: Generation,
     what: What,
@@ -115,6 +120,7 @@ struct StripeChange {
 /// What is done to the stripe.
 enum What {
     Write { offset: u32, data: bytes::Bytes },
+    Fill { data: bytes::Bytes },
     Zero { offset: u32, length: u32 },
     Extend { length: u32 },
 }
@@ -140,7 +146,7 @@ impl Node {
             Body::Extent { stamp, file, extent, action } => {
                 self.extent(ExtentCall { partition, stamp, file, extent, action })
             }
-            Body::Stripe { file, stripe, action } => self.stripe(file, stripe, action),
+            Body::Stripe { file, stripe, action } => self.stripe(session, StripeKey { file, stripe }, action),
             Body::Walk { top, folders, then } => self.walk((session, hurried), top, &folders, then.map(|then| *then)),
         }
     }
@@ -250,6 +256,7 @@ impl Node {
         match call.command {
             Some(Command::Lock { .. }) => self.lock(&call),
             Some(Command::CloseSession { session }) => {
+                self.ended.write().add(session);
                 self.locks.end_session(session);
                 let reply = self.meta_at_once(call);
                 self.locks.wake_all();
@@ -291,13 +298,13 @@ impl Node {
         }
     }
 
-    fn stripe(self: &Arc<Self>, file: FileId, stripe: StripeNo, action: StripeAction) -> Reply {
-        let key = StripeKey { file, stripe };
-        let change = |generation, what| StripeChange { key, generation: Generation(generation), what };
+    fn stripe(self: &Arc<Self>, session: Session, key: StripeKey, action: StripeAction) -> Reply {
+        let change = |generation, what| StripeChange { session, key, generation: Generation(generation), what };
         let done = match action {
             StripeAction::Write { generation, offset, data } => {
                 return self.change_stripe(change(generation, What::Write { offset, data }));
             }
+            StripeAction::Fill { data } => return self.change_stripe(change(0, What::Fill { data })),
             StripeAction::Zero { generation, offset, length } => {
                 return self.change_stripe(change(generation, What::Zero { offset, length }));
             }
@@ -322,8 +329,21 @@ impl Node {
     }
 
     fn try_stripe(&self, change: &StripeChange) -> Result<Outcome<Answer>, Full> {
-        let StripeChange { key, generation, what } = change;
+        let StripeChange { session, key, generation, what } = change;
+        let has_ended = || self.ended.read().has(*session);
+        if has_ended() {
+            return Ok(Err(Refusal::Ended));
+        }
         let done = match what {
+            What::Fill { data } => {
+                let done = self.engine.write(*key, *generation, 0, data);
+                // Who ends a session removes afterwards what it had reserved; it may not have seen this.
+                if done.is_ok() && has_ended() {
+                    drop(self.engine.remove(*key));
+                    return Ok(Err(Refusal::Ended));
+                }
+                done
+            }
             What::Write { offset, data } => self.engine.write(*key, *generation, *offset, data),
             What::Zero { offset, length } => self.engine.zero(*key, *generation, *offset, *length),
             What::Extend { length } => self.engine.extend(*key, *generation, *length),

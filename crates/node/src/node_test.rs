@@ -135,6 +135,23 @@ fn a_late_write_of_a_truncated_stripe_is_refused() {
 }
 
 #[test]
+fn a_reserved_file_is_filled_no_more_once_its_session_has_ended_in_any_partition() {
+    let node = node();
+    let fill = || {
+        let data = Bytes::from_static(b"x");
+        ask(&node, Epoch::FIRST, 0, stripe(StripeAction::Fill { data }))
+    };
+    assert_eq!(fill(), Ok(Answer::Done));
+    let session = Session(1);
+    let stamp = Some(Stamp { session, number: 1, settled: 1 });
+    let closed = Body::Meta { stamp, command: Command::CloseSession { session } };
+    assert_eq!(ask(&node, Epoch::FIRST, 5, closed), Ok(Answer::Closed(Vec::new())));
+    assert_eq!(ask(&node, Epoch::FIRST, 0, stripe(StripeAction::Remove)), Ok(Answer::Done));
+    assert_eq!(fill(), Err(Failure::Refused(Refusal::Ended)));
+    assert_eq!(node.usage().stripes, 0);
+}
+
+#[test]
 fn metadata_counts_against_the_pool_and_is_given_back() {
     let node = node();
     let before = node.usage();

@@ -1,5 +1,6 @@
 //! Answers kept for changes that may be sent again.
 
+use crate::Ended;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use wire::{Answer, Object, Outcome, Refusal, Session, Stamp};
@@ -13,8 +14,8 @@ const SESSIONS_MAX: usize = 65_536;
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Answered {
     sessions: BTreeMap<Session, Kept>,
-    /// Sessions that have ended, as runs from the first to the one after the last: late requests of theirs are refused.
-    ended: Vec<(u64, u64)>,
+    /// Late requests of theirs are refused.
+    ended: Ended,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -62,31 +63,14 @@ impl Answered {
     }
 
     /// The session has ended.
-    pub fn end(&mut self, Session(number): Session) {
-        self.sessions.remove(&Session(number));
-        let at = self.ended.partition_point(|(first, _)| *first <= number);
-        match at.checked_sub(1).map(|before| self.ended[before]) {
-            Some((_, end)) if number < end => return,
-            Some((_, end)) if number == end => self.ended[at - 1].1 += 1,
-            _ => {
-                self.ended.reserve_exact(1);
-                self.ended.insert(at, (number, number + 1));
-            }
-        }
-        self.join_runs();
+    pub fn end(&mut self, session: Session) {
+        self.sessions.remove(&session);
+        self.ended.add(session);
     }
 
     /// Whether the session has ended.
-    pub fn has_ended(&self, Session(number): Session) -> bool {
-        self.ended.iter().any(|(first, end)| (*first..*end).contains(&number))
-    }
-
-    fn join_runs(&mut self) {
-        self.ended.dedup_by(|next, run| {
-            let touch = run.1 == next.0;
-            run.1 = if touch { next.1 } else { run.1 };
-            touch
-        });
+    pub fn has_ended(&self, session: Session) -> bool {
+        self.ended.has(session)
     }
 }
 
@@ -118,15 +102,5 @@ mod tests {
         }
         assert!(matches!(answered.recall(stamp(5000, 1)), Some(Err(Refusal::Busy(_)))));
         assert_eq!(answered.recall(stamp(5000, 900)), None, "settling makes room");
-    }
-
-    #[test]
-    fn ended_sessions_are_remembered_in_few_runs() {
-        let mut answered = Answered::default();
-        for session in [5, 1, 3, 2, 4, 9, 5] {
-            answered.end(Session(session));
-        }
-        assert_eq!(answered.ended, [(1, 6), (9, 10)]);
-        assert!(answered.has_ended(Session(3)) && !answered.has_ended(Session(6)));
     }
 }

@@ -26,6 +26,7 @@ mod allocate;
 mod answered;
 mod apply;
 mod directory;
+mod ended;
 mod extra;
 mod files;
 mod grants;
@@ -45,6 +46,7 @@ mod weight;
 mod whole;
 mod xattr;
 
+pub use ended::Ended;
 pub use grants::{Asker, Note, Watcher, Watchers};
 pub use locks::{Holder, LOCKS_MAX};
 pub use partition::{Partition, SPLIT_ENTRIES, Settings};

@@ -156,6 +156,12 @@ pub enum StripeAction {
         /// What.
         data: Bytes,
     },
+    /// Put the bytes of a file that is reserved, from the stripe's beginning. Once the session has ended none are there, and it is refused
+    /// as `Ended`.
+    Fill {
+        /// What.
+        data: Bytes,
+    },
     /// Get bytes; short when the stripe ends before.
     Read {
         /// Where.

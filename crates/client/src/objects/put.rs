@@ -151,7 +151,7 @@ impl Objects {
 
     async fn write_stripes(&self, file: FileId, bytes: &Bytes) -> Outcome<()> {
         let writes = pieces(0, bytes.len(), self.client.stripe_bytes()).map(|piece| {
-            let action = StripeAction::Write { generation: 0, offset: piece.offset, data: bytes.slice(piece.part) };
+            let action = StripeAction::Fill { data: bytes.slice(piece.part) };
             self.client.stripe(file, piece.stripe, action)
         });
         let mut written = stream::iter(writes).buffer_unordered(STRIPES_UNDER_WAY);

@@ -26,6 +26,9 @@ pub fn hollow_body(body: &Body) -> Option<(Body, &Bytes)> {
             let action = StripeAction::Write { generation: *generation, offset: *offset, data: NONE };
             Some((Body::Stripe { file: *file, stripe: *stripe, action }, data))
         }
+        Body::Stripe { file, stripe, action: StripeAction::Fill { data } } => {
+            Some((Body::Stripe { file: *file, stripe: *stripe, action: StripeAction::Fill { data: NONE } }, data))
+        }
         Body::Walk { top, folders, then: Some(then) } => {
             let Then { directory, partition, stamp, ref command } = **then;
             let (command, payload) = hollow_command(command)?;
@@ -64,7 +67,7 @@ pub fn body_slot(body: &mut Body) -> Option<&mut Bytes> {
         Body::Meta { command, .. } => command_slot(command),
         Body::Walk { then: Some(then), .. } => command_slot(&mut then.command),
         Body::Extent { action: ExtentAction::Write { data, .. } | ExtentAction::Append { data }, .. }
-        | Body::Stripe { action: StripeAction::Write { data, .. }, .. } => Some(data),
+        | Body::Stripe { action: StripeAction::Write { data, .. } | StripeAction::Fill { data }, .. } => Some(data),
         _ => None,
     }
 }

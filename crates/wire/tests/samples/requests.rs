@@ -258,6 +258,7 @@ fn stripe_actions() -> Vec<StripeAction> {
     vec![
         StripeAction::Write { generation, offset, data: Bytes::from(vec![7; 1 << 16]) },
         StripeAction::Write { generation, offset, data: Bytes::new() },
+        StripeAction::Fill { data: Bytes::from(vec![9; 5000]) },
         StripeAction::Read { offset, length },
         StripeAction::Truncate { generation, length },
         StripeAction::Remove,
