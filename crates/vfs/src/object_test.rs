@@ -345,6 +345,45 @@ async fn many_at_once_are_each_for_itself() {
 }
 
 #[tokio::test]
+async fn what_comes_piece_by_piece_is_put_whole_in_the_end_or_not_at_all() {
+    for nodes in NODES {
+        let pool = Pool::of(nodes);
+        let objects = objects(&pool.client().await);
+        objects.put(b"d/other", bytes(9, 1), Condition::Always).await.unwrap();
+        let before: Vec<_> = pool.nodes().iter().map(|node| node.usage().used).collect();
+        let pieces = [10, 4096, STRIPE, 3 * STRIPE + 1];
+        for count in 0..=pieces.len() {
+            let old = objects.put(b"d/k", bytes(1, 100), Condition::Always).await.unwrap();
+            let mut upload = objects.upload(b"d/k", Condition::Is(old)).await.unwrap();
+            for length in &pieces[..count] {
+                upload.write(bytes(2, *length)).await.unwrap();
+            }
+            assert!(objects.get(b"d/k").await.unwrap().into_bytes() == bytes(1, 100), "it is not there before its end");
+            let version = upload.finish().await.unwrap();
+            let value = objects.get(b"d/k").await.unwrap();
+            assert_eq!(value.head.version, version);
+            assert!(value.into_bytes() == bytes(2, pieces[..count].iter().sum()));
+            for (condition, given_up) in
+                [(Condition::Absent, false), (Condition::Is(old), false), (Condition::Always, true)]
+            {
+                let mut upload = objects.upload(b"d/k", condition).await.unwrap();
+                upload.write(bytes(3, 2 * STRIPE)).await.unwrap();
+                if given_up {
+                    upload.abandon().await.unwrap();
+                } else {
+                    let refused = upload.finish().await.unwrap_err();
+                    assert!(matches!(refused, Refusal::Changed { present: Some(there), .. } if there == version));
+                }
+            }
+            assert_eq!(objects.head(b"d/k").await.unwrap().version, version);
+            objects.delete(b"d/k", Condition::Always).await.unwrap();
+            let after: Vec<_> = pool.nodes().iter().map(|node| node.usage().used).collect();
+            assert_eq!(after, before, "of {count} pieces over {nodes} nodes");
+        }
+    }
+}
+
+#[tokio::test]
 async fn memory_returns_when_objects_are_replaced_deleted_or_refused() {
     for nodes in NODES {
         let pool = Pool::of(nodes);

@@ -19,6 +19,7 @@ mod list;
 mod many;
 mod put;
 mod spread;
+mod upload;
 
 use crate::Client;
 use bytes::{Bytes, BytesMut};
@@ -30,6 +31,7 @@ use wire::{Object, Refusal};
 
 pub use key::{KEY_BYTES_MAX, Key};
 pub use list::{Asked, Page};
+pub use upload::Upload;
 pub use wire::{Condition, Head, Version};
 
 /// Something that others change again and again is tried so often.

@@ -6,12 +6,7 @@ use super::{Key, Objects, folders::Missing};
 use crate::{client::unexpected, intent::Plan};
 use bytes::Bytes;
 use placement::FileId;
-use wire::{
-    Answer, Command, Condition, Head, Kind, NewInode, NewKind, Object, Outcome, Part, Refusal, Target, Version,
-    WritePlace,
-};
-
-const OBJECT_MODE: u32 = 0o644;
+use wire::{Answer, Command, Condition, Head, Kind, Object, Outcome, Part, Refusal, Target, Version};
 
 impl Objects {
     /// A put; where the name is beside its inode by now, it is as good.
@@ -23,30 +18,16 @@ impl Objects {
         Box::pin(self.client.in_one_session(put)).await
     }
 
-    async fn put_spread_in(&self, key: &Key, bytes: &Bytes, condition: Condition) -> Outcome<Version> {
-        let directory = self.find_way(key.folder(), Missing::Made).await?.directory;
-        let owner = self.client.stat(directory).await?.owner;
-        let slot = self.client.slot(directory, key.name());
-        let inode = NewInode::new(NewKind::File, OBJECT_MODE, owner);
-        let file = self.client.create_unnamed(slot, inode, true).await?.attributes.file;
-        let put = async {
-            self.fill(file, bytes).await?;
-            let version = Head::from(&self.client.stat(file).await?).version;
-            self.replace(key, directory, Some(file), condition).await.map(|()| version)
-        };
-        let outcome = put.await;
-        let closed = self.client.close_file(file).await;
-        outcome.and_then(|version| closed.map(|()| version))
-    }
-
-    async fn fill(&self, file: FileId, bytes: &Bytes) -> Outcome<()> {
-        let mut done = 0;
-        while done < bytes.len() {
-            let piece = bytes.slice(done..bytes.len().min(done + self.client.stripe_bytes() as usize));
-            let (_, written) = self.client.write(file, WritePlace::At(done as u64), piece, false).await?;
-            done += written as usize;
+    async fn put_spread_in(self, key: &Key, bytes: &Bytes, condition: Condition) -> Outcome<Version> {
+        let mut upload = self.begin(key, condition).await?;
+        match upload.add(bytes.clone()).await {
+            Ok(()) => upload.finish().await,
+            Err(refusal) => {
+                // What cannot be closed now is with the session.
+                drop(upload.abandon().await);
+                Err(refusal)
+            }
         }
-        Ok(())
     }
 
     pub(super) async fn delete_spread(&self, key: &Key, condition: Condition) -> Outcome<()> {
@@ -55,7 +36,13 @@ impl Objects {
     }
 
     /// Lets the name refer to another file, or to none, if the condition holds.
-    async fn replace(&self, key: &Key, directory: FileId, by: Option<FileId>, condition: Condition) -> Outcome<()> {
+    pub(super) async fn replace(
+        &self,
+        key: &Key,
+        directory: FileId,
+        by: Option<FileId>,
+        condition: Condition,
+    ) -> Outcome<()> {
         let object = || Object::text(key.as_bytes());
         let meetings = self.client.meetings();
         let attempt = || async {
@@ -94,6 +81,7 @@ impl Objects {
         };
         if holds { Ok(()) } else { Err(Refusal::Changed { object: Object::text(key.as_bytes()), present }) }
     }
+
     /// The version of a file that an intent of ours holds.
     async fn version_held(&self, file: FileId) -> Outcome<Version> {
         let answer = match self.client.ask_once(file.partition(), Command::Stat { file }).await? {

@@ -1,0 +1,82 @@
+//! Putting bytes as they come, of a length that is not known before.
+
+use super::{Condition, Head, Key, Objects, Version, about, folders::Missing};
+use bytes::Bytes;
+use placement::FileId;
+use wire::{NewInode, NewKind, Outcome, WritePlace};
+
+/// Permission bits, as those of any object.
+const OBJECT_MODE: u32 = 0o644;
+
+/// An object on its way, in a file without a name: nobody sees it before [`Upload::finish`]. Dropped before, it leaves nothing when the
+/// client's session has ended; [`Upload::abandon`] leaves nothing at once.
+#[derive(Debug)]
+pub struct Upload {
+    /// Bound to the session that has the file open.
+    objects: Objects,
+    key: Key,
+    condition: Condition,
+    directory: FileId,
+    file: FileId,
+    written: u64,
+}
+
+impl Objects {
+    /// Begins to put an object whose bytes come piece by piece; missing folders are made. As [`Objects::put`] in all else, but for the
+    /// messages that it takes. The condition is looked at in the end.
+    ///
+    /// Refused as [`Objects::put`]; with `Ended` at any later moment when a connection broke meanwhile: then it is to be begun again.
+    pub async fn upload(&self, key: &[u8], condition: Condition) -> Outcome<Upload> {
+        let key = Key::new(key)?;
+        let objects = Self { client: self.client.bound(), shared: self.shared.clone() };
+        objects.begin(&key, condition).await.map_err(|refusal| about(&key, refusal))
+    }
+
+    /// The same for a client that is bound to its session.
+    pub(super) async fn begin(self, key: &Key, condition: Condition) -> Outcome<Upload> {
+        let directory = self.find_way(key.folder(), Missing::Made).await?.directory;
+        let owner = self.client.stat(directory).await?.owner;
+        let slot = self.client.slot(directory, key.name());
+        let inode = NewInode::new(NewKind::File, OBJECT_MODE, owner);
+        let file = self.client.create_unnamed(slot, inode, true).await?.attributes.file;
+        Ok(Upload { objects: self, key: key.clone(), condition, directory, file, written: 0 })
+    }
+}
+
+impl Upload {
+    /// Adds bytes at the end.
+    pub async fn write(&mut self, bytes: Bytes) -> Outcome<()> {
+        let shared = self.objects.shared.clone();
+        let _bytes = shared.flow.bytes(bytes.len() as u64).await;
+        self.add(bytes).await
+    }
+
+    /// The same for bytes that count already.
+    pub(super) async fn add(&mut self, mut bytes: Bytes) -> Outcome<()> {
+        while !bytes.is_empty() {
+            let place = WritePlace::At(self.written);
+            let written = self.objects.client.write(self.file, place, bytes.clone(), false).await;
+            let (_, written) = written.map_err(|refusal| about(&self.key, refusal))?;
+            self.written += u64::from(written);
+            drop(bytes.split_to(written as usize));
+        }
+        Ok(())
+    }
+
+    /// Gives it its name, in place of what has that, if the condition holds.
+    pub async fn finish(self) -> Outcome<Version> {
+        let Self { objects, key, condition, directory, file, .. } = &self;
+        let put = async {
+            let version = Head::from(&objects.client.stat(*file).await?).version;
+            objects.replace(key, *directory, Some(*file), *condition).await.map(|()| version)
+        };
+        let outcome = put.await;
+        let closed = self.objects.client.close_file(self.file).await;
+        outcome.and_then(|version| closed.map(|()| version)).map_err(|refusal| about(&self.key, refusal))
+    }
+
+    /// It will not be.
+    pub async fn abandon(self) -> Outcome<()> {
+        self.objects.client.close_file(self.file).await
+    }
+}
