@@ -191,15 +191,38 @@ def test_what_is_put_is_got(home: Home, size: int) -> None:
     home.ok("pool", "stop")
 
 
+@pytest.mark.parametrize("size", [3, 5_000_000])
+def test_a_put_under_a_condition_replaces_what_was_looked_at_and_nothing_else(home: Home, size: int) -> None:
+    def version() -> str:
+        return str(json.loads(home.ok("stat", "--json", "k"))["version"])
+
+    home.ok("pool", "start", "--nodes", "2", "--memory", "64MiB")
+    home.ok("put", "--if-absent", "k", "-", stdin=bytes(size))
+    first = version()
+    home.ok("put", "--if-version", first, "k", "-", stdin=b"2" * size)
+    second = version()
+    assert second != first
+    for condition in (["--if-absent"], ["--if-version", first]):
+        assert f"k is there, in version {second}" in home.fails("put", *condition, "k", "-", code=1)
+    assert "other is not there" in home.fails("put", "--if-version", first, "other", "-", code=1)
+    assert home.run("cat", "k").stdout == b"2" * size
+    assert version() == second
+    home.ok("put", "k", "-", stdin=b"")
+    assert home.ok("cat", "k") == ""
+    home.ok("pool", "stop")
+
+
 def test_the_command_line_says_what_was_wrong_with_which_key(home: Home) -> None:
     home.ok("pool", "start", "--memory", "64MiB")
     home.ok("put", "a/b", "-", stdin=b"x")
     assert "a/x: there is no such file or folder" in home.fails("get", "a/x", "-", code=1)
-    assert "a/b: there is something of that name already" in home.fails("put", "--new", "a/b", "-", code=1)
+    assert "a/b is there, in version" in home.fails("put", "--if-absent", "a/b", "-", code=1)
     assert "a is a folder" in home.fails("cat", "a", code=1)
     assert "rm -r" in home.fails("rm", "a", code=1)
     assert "a part of it is no folder" in home.fails("put", "a/b/c", "-", code=1)
-    assert "no last name" in home.fails("put", "a/..", "-", code=1)
+    assert "no part of a key is" in home.fails("put", "a/..", "-", code=1)
+    assert "at least one byte" in home.fails("put", "/", "-", code=1)
+    assert "not a version" in home.fails("put", "--if-version", "1", "a/b", "-")
     assert "too long" in home.fails("put", "n" * 256, "-", code=1)
     assert "No such file" in home.fails("put", "a/c", "missing")
     assert home.ok("ls", "a") == "b\n", "nothing came of all that"

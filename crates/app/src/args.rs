@@ -3,6 +3,7 @@
 use base::ByteSize;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use wire::Version;
 
 /// Runs workflows of command-line tools with their temporaries in memory.
 #[derive(Debug, Parser)]
@@ -153,9 +154,12 @@ pub struct PutArgs {
     pub key: String,
     /// The file, or - for standard input
     pub file: PathBuf,
-    /// Refuse to replace what is there
-    #[arg(long)]
-    pub new: bool,
+    /// Only if there is nothing there yet
+    #[arg(long, conflicts_with = "if_version")]
+    pub if_absent: bool,
+    /// Only if what is there has this version, as `stat --json` shows it
+    #[arg(long, value_name = "VERSION")]
+    pub if_version: Option<Version>,
 }
 
 /// `tidemill get`.

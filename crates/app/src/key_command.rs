@@ -4,7 +4,7 @@ use crate::args::{CpArgs, GetArgs, KeysArgs, LsArgs, PutArgs, RmArgs, StatArgs, 
 use crate::pool_command;
 use base::{ByteSize, Problem};
 use bytes::Bytes;
-use client::Patience;
+use client::{Objects, Patience, objects::Condition};
 use placement::FileId;
 use serde_json::json;
 use std::fs::File;
@@ -12,18 +12,18 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use tokio::runtime::Runtime;
 use vfs::{Handle, Vfs};
-use wire::{Attributes, Kind, Object, OpenFlags, Outcome, Refusal, Timestamp};
+use wire::{Attributes, Head, Kind, Object, OpenFlags, Outcome, Refusal, Timestamp, Version};
 
 /// How much is read or written at a time, bytes.
 const CHUNK_BYTES: usize = 4 << 20;
 /// How many entries of a folder are asked for at a time.
 const PAGE_ENTRIES: usize = 1024;
-const FILE_MODE: u32 = 0o644;
 
 /// A way into a pool, for one command.
 struct Way {
     runtime: Runtime,
     vfs: Vfs,
+    objects: Objects,
 }
 
 /// What went wrong with one key.
@@ -35,7 +35,7 @@ impl Way {
             let path = pool_command::file(which)?;
             let runtime = pool::runtime()?;
             let client = runtime.block_on(pool::connect(&path, Patience::default()))?;
-            Ok(Self { runtime, vfs: Vfs::new(client) })
+            Ok(Self { runtime, vfs: Vfs::new(client.clone()), objects: Objects::new(client) })
         };
         opened().map_err(|problem| vec![problem])
     }
@@ -49,43 +49,24 @@ impl Way {
         self.wait(self.vfs.resolve(key.as_bytes())).map_err(|refusal| refused(key, &refusal))
     }
 
-    /// The folder of a key, made if it is missing, and the last name.
-    fn folder<'a>(&self, key: &'a str) -> Result<(Attributes, &'a str), Failed> {
-        let (above, name) = key.trim_end_matches('/').rsplit_once('/').unwrap_or(("", key.trim_end_matches('/')));
-        if name.is_empty() || name == "." || name == ".." {
-            return Err(Failed(
-                Problem::new(format!("`{key}` has no last name")).hint("a key names a file, as in a/b.fits"),
-            ));
-        }
-        let above = self.wait(self.vfs.make_directories(above.as_bytes())).map_err(|refusal| refused(key, &refusal))?;
-        Ok((above, name))
-    }
-
-    /// Writes a new file in the place of `key`, chunk by chunk as `next` gives them; none of it is seen before all of it.
-    fn write(&self, key: &str, replace: bool, mut next: impl FnMut() -> Result<Bytes, Failed>) -> Result<(), Failed> {
-        let (above, name) = self.folder(key)?;
+    /// Puts what `next` gives chunk by chunk, in the place of what has the key; none of it is seen before all of it.
+    fn put(
+        &self,
+        key: &str,
+        condition: Condition,
+        mut next: impl FnMut() -> Result<Bytes, Failed>,
+    ) -> Result<(), Failed> {
         let fails = |refusal| refused(key, &refusal);
-        let made = self.vfs.create_unnamed(above.file, FILE_MODE, above.owner, OpenFlags::READ_WRITE, true);
-        let (made, handle) = self.wait(made).map_err(fails)?;
-        let mut at = 0;
-        loop {
-            let mut chunk = next()?;
-            if chunk.is_empty() {
-                break;
-            }
-            while !chunk.is_empty() {
-                let done = self.wait(self.vfs.write(handle, at, chunk.clone())).map_err(fails)?;
-                at += u64::from(done);
-                chunk = chunk.split_off(done as usize);
-            }
+        let (object, mut chunk) = (key.trim_matches('/').as_bytes(), next()?);
+        if chunk.len() < CHUNK_BYTES {
+            return self.wait(self.objects.put(object, chunk, condition)).map(drop).map_err(fails);
         }
-        let name = name.as_bytes();
-        if replace {
-            self.wait(self.vfs.put_name(made.file, above.file, name)).map_err(fails)?;
-        } else {
-            self.wait(self.vfs.link(made.file, above.file, name)).map_err(fails)?;
+        let mut upload = self.wait(self.objects.upload(object, condition)).map_err(fails)?;
+        while !chunk.is_empty() {
+            self.wait(upload.write(chunk)).map_err(fails)?;
+            chunk = next()?;
         }
-        self.wait(self.vfs.close(handle)).map_err(fails)
+        self.wait(upload.finish()).map(drop).map_err(fails)
     }
 
     /// The bytes of a file, chunk by chunk.
@@ -136,12 +117,20 @@ fn refused(key: &str, refusal: &Refusal) -> Failed {
     let shown = if key.is_empty() { "/" } else { key };
     Failed(match refusal {
         Refusal::NotFound(_) => Problem::new(format!("{shown}: there is no such file or folder")),
-        Refusal::Exists(_) => Problem::new(format!("{shown}: there is something of that name already")),
         Refusal::IsDirectory(_) => Problem::new(format!("{shown} is a folder")),
+        Refusal::Changed { present, .. } => changed(shown, *present),
         Refusal::NotDirectory(_) => Problem::new(format!("{shown}: a part of it is no folder")),
         Refusal::NotEmpty(_) => Problem::new(format!("{shown}: the folder is not empty")),
         other => Problem::new(format!("{shown}: {other}")),
     })
+}
+
+/// A condition did not hold.
+fn changed(key: &str, present: Option<Version>) -> Problem {
+    match present {
+        Some(version) => Problem::new(format!("{key} is there, in version {version}; nothing was changed")),
+        None => Problem::new(format!("{key} is not there; nothing was changed")),
+    }
 }
 
 fn of_host(path: &Path, error: &io::Error) -> Failed {
@@ -168,7 +157,12 @@ pub fn put(args: &PutArgs) -> Result<u8, Vec<Problem>> {
     };
     let way = Way::into(&args.which)?;
     let next = || chunk(&mut *from).map_err(|error| of_host(&args.file, &error));
-    Ok(code(way.write(&args.key, !args.new, next)))
+    let condition = match args.if_version {
+        Some(version) => Condition::Is(version),
+        None if args.if_absent => Condition::Absent,
+        None => Condition::Always,
+    };
+    Ok(code(way.put(&args.key, condition, next)))
 }
 
 /// `tidemill get`. A file of the host is there whole or not at all.
@@ -299,7 +293,7 @@ pub fn cp(args: &CpArgs) -> Result<u8, Vec<Problem>> {
         let fails = |refusal| refused(&args.from, &refusal);
         let handle = way.wait(way.vfs.open(found.file, OpenFlags::READ)).map_err(fails)?;
         let mut at = 0;
-        way.write(&args.to, true, || {
+        way.put(&args.to, Condition::Always, || {
             let bytes = way.read_at(handle, at).map_err(fails)?;
             at += bytes.len() as u64;
             Ok(bytes)
@@ -343,7 +337,8 @@ pub fn stat(args: &StatArgs) -> Result<u8, Vec<Problem>> {
             let (uid, gid) = (found.owner.uid, found.owner.gid);
             return print_line(
                 &json!({
-                    "key": key, "file": found.file.to_string(), "kind": kind, "size": found.size,
+                    "key": key, "file": found.file.to_string(), "version": Head::from(&found).version.to_string(),
+                    "kind": kind, "size": found.size,
                     "allocated": found.allocated, "mode": mode, "links": found.links, "uid": uid, "gid": gid,
                     "modified": modified, "changed": shown_time(found.changed), "created": shown_time(found.created),
                 })

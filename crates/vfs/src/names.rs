@@ -151,32 +151,6 @@ impl Vfs {
         async move { client.rename(from, to, mode).await }
     }
 
-    /// Gives a file a name, in the place of whatever file has it already. Atomic: who looks finds the one or the other.
-    pub fn put_name(
-        &self,
-        file: FileId,
-        parent: FileId,
-        name: &[u8],
-    ) -> impl Future<Output = Outcome<()>> + Send + use<> {
-        let (vfs, name) = (self.clone(), name.to_vec());
-        async move {
-            match vfs.link(file, parent, &name).await {
-                Err(Refusal::Exists(_)) => {}
-                linked => return linked.map(drop),
-            }
-            // No two files have the same number, so this name is nobody else's.
-            let beside = format!(".tidemill-put-{}", file.0).into_bytes();
-            vfs.link(file, parent, &beside).await?;
-            let from = RenameFrom { parent, name: Name::new(&beside)? };
-            let to = RenameTo { parent, name: Name::new(&name)? };
-            let renamed = vfs.rename(from, to, RenameMode::Replace).await;
-            if renamed.is_err() {
-                vfs.unlink(parent, &beside).await?;
-            }
-            renamed
-        }
-    }
-
     /// Where a file is; see [`client::Located`].
     pub fn locate(&self, file: FileId) -> impl Future<Output = Outcome<Located>> + Send + use<> {
         let client = self.client.clone();
