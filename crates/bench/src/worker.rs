@@ -16,7 +16,7 @@ pub trait Job {
     fn run(&mut self, phase: &str) -> Result<(), Problem>;
 }
 
-/// Is a worker: the first line of standard input is its [`Order`], each further one a phase; ends with the input.
+/// Is a worker: the first line of standard input is its `Order`, each further one a phase; ends with the input.
 pub fn attend() -> Result<(), Problem> {
     let mut lines = io::stdin().lock().lines();
     let done = work(&mut lines);
