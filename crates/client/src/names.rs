@@ -59,6 +59,15 @@ impl Client {
         }
     }
 
+    /// Whose a directory is, as one of its fragments has it: of a directory that is split, `stat` asks all of these.
+    pub(crate) async fn owner_there(&self, directory: FileId, slot: FileId) -> Outcome<Owner> {
+        let attributes = match self.attributes(slot.partition(), Command::Stat { file: slot }).await {
+            Err(Refusal::Split { .. }) => self.stat(directory).await?,
+            outcome => outcome?,
+        };
+        Ok(attributes.owner)
+    }
+
     async fn attributes(&self, partition: PartitionId, command: Command) -> Outcome<Attributes> {
         match self.ask(partition, command).await? {
             Answer::Attributes(attributes) => Ok(attributes),

@@ -7,6 +7,7 @@ use client::{
     objects::{Asked, Condition, Page, Value},
     twin::{Counting, Dying, Lossy, Troubles},
 };
+use placement::FRAGMENTS;
 use std::{
     collections::BTreeMap,
     sync::{
@@ -260,6 +261,23 @@ async fn small_objects_are_one_message_and_those_of_a_stripe_two() {
             }
             let (each, ahead) = (if nodes == 1 { most } else { most + 1 }, 8);
             assert!(puts <= 64 * each + ahead && gets <= 64 * each, "{puts} puts, {gets} gets over {nodes} nodes");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_object_of_a_directory_that_was_split_is_replaced_without_asking_all_of_the_directory() {
+    let calls = Arc::new(AtomicU64::new(0));
+    let vfs = Pool::that_splits(1, 8).over(|node| Counting::new(node, calls.clone()), IMPATIENT).await;
+    let objects = objects(&vfs);
+    let keys: Vec<String> = (0..32).map(|number| format!("k{number}")).collect();
+    for key in &keys {
+        objects.put(key.as_bytes(), bytes(1, 10), ALWAYS).await.unwrap();
+    }
+    for (round, most) in [(1, FRAGMENTS as u64), (2, 1)] {
+        for key in &keys {
+            let put = counted(&calls, objects.put(key.as_bytes(), bytes(2, 10), ALWAYS)).await;
+            assert!(put <= most, "{put} messages for {key} in round {round}");
         }
     }
 }

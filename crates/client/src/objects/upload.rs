@@ -35,8 +35,8 @@ impl Objects {
     /// The same for a client that is bound to its session.
     pub(super) async fn begin(self, key: &Key, condition: Condition) -> Outcome<Upload> {
         let directory = self.find_way(key.folder(), Missing::Made).await?.directory;
-        let owner = self.client.stat(directory).await?.owner;
         let slot = self.client.slot(directory, key.name());
+        let owner = self.client.owner_there(directory, slot).await?;
         let inode = NewInode::new(NewKind::File, OBJECT_MODE, owner);
         let file = self.client.create_unnamed(slot, inode, true).await?.attributes.file;
         Ok(Upload { objects: self, key: key.clone(), condition, directory, file, written: 0 })
