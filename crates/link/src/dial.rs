@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    runtime::{Builder, Runtime},
+    runtime::{Builder, Handle, Runtime},
     time::timeout,
 };
 use wire::{
@@ -61,20 +61,40 @@ enum End {
     Closed,
 }
 
-/// Makes and drives a connection, on the runtime of all.
+/// Makes and drives a connection, on the runtime that was given, or that of all.
 pub fn start(target: &Arc<Target>, line: &Arc<Line>) -> io::Result<()> {
+    let driven = drive(target.clone(), Ending { line: line.clone(), target: target.clone() });
+    if let Some(runtime) = &target.runtime {
+        runtime.spawn(driven);
+        return Ok(());
+    }
     let mut running = RUNTIME.lock();
     if running.is_none() {
         let mut made = Builder::new_multi_thread();
         *running = Some(made.worker_threads(THREADS).thread_name("tidemill-remote").enable_all().build()?);
     }
     let runtime = running.as_ref().expect("it was made");
-    runtime.spawn(drive(target.clone(), line.clone()));
+    runtime.spawn(driven);
     Ok(())
 }
 
-async fn drive(target: Arc<Target>, line: Arc<Line>) {
-    let address = &target.address;
+/// Ends a line that nobody drives any more.
+struct Ending {
+    line: Arc<Line>,
+    target: Arc<Target>,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if self.line.ended().is_none() {
+            let why = format!("{}: the threads that were to carry it have ended", self.target.address);
+            self.line.end(&Failure::Unreachable(why));
+        }
+    }
+}
+
+async fn drive(target: Arc<Target>, ending: Ending) {
+    let (address, line) = (&target.address, &ending.line);
     let pipe = match open(&target).await {
         Ok(pipe) => pipe,
         Err(end) => return line.end(&failure(address, &end)),
@@ -115,6 +135,8 @@ pub struct Target {
     pub token: Token,
     /// How to speak TLS there, when the address wants it.
     pub tls: Option<Arc<ClientConfig>>,
+    /// Where it is driven; none: on threads of all connections.
+    pub runtime: Option<Handle>,
 }
 
 impl Target {

@@ -13,6 +13,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use tokio::runtime::Handle;
 use wire::{Extent, Failure, Object, OpenFlags, Refusal, Request, Session, codec::Borrow, handshake::Token};
 
 /// The pause after the first time that a node was not reached; each later one is twice as long.
@@ -49,12 +50,18 @@ struct State {
 impl Remote {
     /// Connects with the first call. A `tls:` address needs [`Self::trusting`].
     pub fn new(address: Address, token: &Token) -> Self {
-        Self::to(Target { address, token: token.clone(), tls: None })
+        Self::to(Target { address, token: token.clone(), tls: None, runtime: None })
+    }
+
+    /// The same, driven by a runtime that has I/O and time, not by threads of this crate: a task there that asks is not woken over other
+    /// threads. It must go on, and its threads not be blocked, as long as this is used: calls wait meanwhile.
+    pub fn on(runtime: &Handle, address: Address, token: &Token) -> Self {
+        Self::to(Target { address, token: token.clone(), tls: None, runtime: Some(runtime.clone()) })
     }
 
     /// The same, where only who has this certificate counts as the node, when the address is a `tls:` one.
     pub fn trusting(address: Address, token: &Token, certificate: &Certificate) -> Result<Self, IdentityRefused> {
-        Ok(Self::to(Target { address, token: token.clone(), tls: Some(certificate.config()?) }))
+        Ok(Self::to(Target { address, token: token.clone(), tls: Some(certificate.config()?), runtime: None }))
     }
 
     fn to(target: Target) -> Self {

@@ -173,3 +173,29 @@ async fn a_connection_that_was_not_there_is_made_when_its_server_is() {
     Vfs::new(client::Client::connect(remote, client::Patience::default()).await.unwrap());
     server.stop().await;
 }
+
+#[test]
+fn calls_over_a_runtime_that_has_ended_fail_at_once() {
+    let threads = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (servers, clients) = (threads(), threads());
+    let server = {
+        let _entered = servers.enter();
+        serve(&node(), &any_port())
+    };
+    let remote = Remote::on(clients.handle(), server.address().clone(), &token());
+    let usage = || {
+        let (epoch, session, partition) = (placement::Epoch::FIRST, Session::NONE, PartitionId(0));
+        remote.call(Request { epoch, session, hurried: false, partition, body: Body::Usage })
+    };
+    assert!(matches!(servers.block_on(usage()), Ok(Answer::Usage(_))));
+    let under_way = usage();
+    drop(clients);
+    for call in [under_way, usage(), usage()] {
+        match servers.block_on(call) {
+            Ok(Answer::Usage(_)) | Err(Failure::Lost(_) | Failure::Unreachable(_)) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(matches!(servers.block_on(usage()), Err(Failure::Unreachable(_))));
+    servers.block_on(server.stop());
+}
