@@ -1,7 +1,9 @@
-//! What objects over TCP cost: 8 clients, each a thread with a connection of its own, to one node in another process.
+//! What objects over TCP cost: 8 clients, each with a connection of its own, to one node in another process.
 //!
-//! `cargo run --release -p link --example objects [SECONDS]`: each line for so long (2). Unpipelined, each client has one object under
-//! way; pipelined, it puts or gets 16 and waits for all, as `redis-benchmark -P 16` does. CPU seconds are those of both processes.
+//! `cargo run --release -p link --example objects [SECONDS [threads]]`: each line for so long (2). The clients are tasks of one runtime that
+//! drives their connections too, or threads. Unpipelined, each client has one object under way; pipelined, it puts or gets 16 and waits for
+//! all, as `redis-benchmark -P 16` does. CPU seconds are those of both processes; the ends of sessions do not count. All objects are put twice before: the directory that
+//! they are in splits the first time, and those that were in it are beside their names the second.
 #![allow(clippy::print_stdout, clippy::cast_precision_loss, reason = "an example that shows numbers")]
 
 use arena::{Arena, Options};
@@ -15,10 +17,14 @@ use std::{
     io::{self, BufRead, BufReader},
     pin::pin,
     process::{Child, Command, Stdio},
-    sync::{Arc, Barrier},
+    sync::Arc,
     task::{Context, Poll, Wake, Waker},
     thread::{self, Thread},
     time::{Duration, Instant},
+};
+use tokio::{
+    runtime::{Builder, Handle},
+    sync::Barrier,
 };
 use wire::handshake::Token;
 
@@ -28,6 +34,8 @@ const CLIENTS: usize = 8;
 /// As many values as 64 MiB have, at most 20,000, as the peers' benchmark.
 const VALUES_BYTES: usize = 64 << 20;
 const VALUES_MAX: usize = 20_000;
+/// Of the runtime of all clients: one that writes while another reads.
+const THREADS: usize = 2;
 const TOKEN: &[u8] = b"an example's token, not a secret";
 
 #[derive(Clone, Copy)]
@@ -44,14 +52,16 @@ fn main() -> Result<(), Failed> {
         return serve();
     }
     let time = Duration::from_secs(argument.map_or(Ok(2), |text| text.parse())?);
+    let runtime = Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
+    let tasks = (std::env::args().nth(2).as_deref() != Some("threads")).then_some(runtime.handle());
     let (mut node, address) = start_node()?;
     println!(
-        "{:>9}{:>6}{:>11}{:>12}{:>9}{:>9}{:>9}{:>12}",
-        "bytes", "verb", "under way", "objects/s", "GB/s", "p50 us", "p99 us", "CPU s/GiB"
+        "{:>9}{:>6}{:>11}{:>12}{:>9}{:>9}{:>9}{:>12}{:>12}",
+        "bytes", "verb", "under way", "objects/s", "GB/s", "p50 us", "p99 us", "CPU us each", "CPU s/GiB"
     );
     for (length, under_way) in [(64, 1), (64, 16), (4096, 1), (1 << 20, 1), (1 << 20, 4)] {
         for puts in [true, false] {
-            measure(&address, node.id(), Case { length, puts, under_way, time })?;
+            measure((&address, tasks), node.id(), Case { length, puts, under_way, time })?;
         }
     }
     node.kill()?;
@@ -79,57 +89,84 @@ fn start_node() -> Result<(Child, Address), Failed> {
     Ok((node, told.trim().parse()?))
 }
 
-fn measure(address: &Address, node: u32, case: Case) -> Result<(), Failed> {
+fn measure((address, tasks): (&Address, Option<&Handle>), node: u32, case: Case) -> Result<(), Failed> {
     let start = Arc::new(Barrier::new(CLIENTS + 1));
     let clients: Vec<_> = (0..CLIENTS)
         .map(|number| {
-            let (start, address) = (start.clone(), address.clone());
-            thread::spawn(move || run(&address, number, case, &start))
+            let start = start.clone();
+            if let Some(tasks) = tasks {
+                let remote = Remote::on(tasks, address.clone(), &Token::new(TOKEN)?);
+                return Ok(Running::Task(tasks.spawn(run(remote, number, case, start))));
+            }
+            let remote = Remote::new(address.clone(), &Token::new(TOKEN)?);
+            Ok(Running::Thread(thread::spawn(move || block_on(run(remote, number, case, start)))))
         })
-        .collect();
-    start.wait();
+        .collect::<Result<_, Failed>>()?;
+    block_on(start.wait());
     let (begun, used) = (Instant::now(), cpu_seconds(node)?);
+    block_on(start.wait());
+    let (took, used) = (begun.elapsed().as_secs_f64(), cpu_seconds(node)? - used);
     let mut waits = Vec::new();
     for client in clients {
-        waits.extend(client.join().map_err(|_| "a client has panicked")??);
+        waits.extend(client.end()?);
     }
-    let (took, used) = (begun.elapsed().as_secs_f64(), cpu_seconds(node)? - used);
     waits.sort_unstable();
     let Case { length, under_way, .. } = case;
     let count = (waits.len() * under_way) as f64;
     let percentile = |percent: usize| waits[(waits.len() - 1) * percent / 100].as_micros();
     println!(
-        "{length:>9}{:>6}{under_way:>11}{:>12.0}{:>9.2}{:>9}{:>9}{:>12.2}",
+        "{length:>9}{:>6}{under_way:>11}{:>12.0}{:>9.2}{:>9}{:>9}{:>12.1}{:>12.2}",
         if case.puts { "put" } else { "get" },
         count / took,
         count * length as f64 / took / 1e9,
         percentile(50),
         percentile(99),
+        used / count * 1e6,
         used / (count * length as f64 / f64::from(1 << 30)),
     );
     Ok(())
 }
 
+type Waits = Result<Vec<Duration>, Failed>;
+
+/// A client.
+enum Running {
+    Task(tokio::task::JoinHandle<Waits>),
+    Thread(thread::JoinHandle<Waits>),
+}
+
+impl Running {
+    fn end(self) -> Waits {
+        match self {
+            Self::Task(task) => block_on(task)?,
+            Self::Thread(thread) => thread.join().map_err(|_| "a client has panicked")?,
+        }
+    }
+}
+
 /// One client; how long each of its rounds took.
-fn run(address: &Address, number: usize, case: Case, start: &Barrier) -> Result<Vec<Duration>, Failed> {
+async fn run(remote: Remote, number: usize, case: Case, start: Arc<Barrier>) -> Waits {
     let Case { length, puts, under_way, time } = case;
-    let remote = Arc::new(Remote::new(address.clone(), &Token::new(TOKEN)?));
-    let objects = Objects::new(block_on(Client::connect(remote, Patience::default()))?);
+    let objects = Objects::new(Client::connect(Arc::new(remote), Patience::default()).await?);
     let count = (VALUES_BYTES / length).clamp(CLIENTS * under_way, VALUES_MAX) / CLIENTS;
     let keys: Vec<String> = (0..count.next_multiple_of(under_way)).map(|at| format!("k{number:02}:{at:06}")).collect();
     let value = Bytes::from(vec![b'a' + u8::try_from(number)?; length]);
-    block_on(round(&objects, &keys, &value, true))?; // all are there before
-    start.wait();
+    for _ in 0..2 {
+        round(&objects, &keys, &value, true).await?;
+    }
+    start.wait().await;
     let (begun, mut waits) = (Instant::now(), Vec::new());
     for some in keys.chunks(under_way).cycle() {
         let before = Instant::now();
-        block_on(round(&objects, some, &value, puts))?;
+        round(&objects, some, &value, puts).await?;
         waits.push(before.elapsed());
         if begun.elapsed() >= time {
             break;
         }
     }
-    block_on(objects.close())?;
+    // What ends a session is not measured.
+    start.wait().await;
+    objects.close().await?;
     Ok(waits)
 }
 
