@@ -355,6 +355,7 @@ impl Partition {
 
     fn grant(&mut self, subject: Subject, outcome: &mut Outcome<Answer>) {
         match (subject, outcome) {
+            (_, Ok(Answer::Unsettled { answer, .. })) => self.show_unsettled(subject, answer),
             (Subject::Inode, Ok(Answer::Attributes(attributes) | Answer::Fragments { attributes, .. })) => {
                 self.grants.seen(Recall::Attributes(attributes.file));
                 attributes.lasting = self.grant_attributes(attributes.file);
@@ -435,11 +436,35 @@ impl Partition {
         }
     }
 
+    /// While an intent holds what was looked at nothing of it may be kept. But the kernel knows the inode from now on.
+    fn show_unsettled(&mut self, subject: Subject, answer: &Answer) {
+        if let Subject::Names(directory) | Subject::Object(Some(directory)) = subject {
+            self.grants.seen(Recall::Names(self.directory_of(directory)));
+        }
+        match answer {
+            Answer::Attributes(attributes)
+            | Answer::Fragments { attributes, .. }
+            | Answer::Found { attributes: Some(attributes), .. } => {
+                self.grants.seen(Recall::Attributes(attributes.file));
+                self.note_known(attributes.file);
+            }
+            Answer::Object { head, .. } => self.grants.seen(Recall::Attributes(head.version.file)),
+            _ => {}
+        }
+    }
+
+    fn note_known(&mut self, file: FileId) {
+        let Some(watcher) = self.grants.asker.watcher else { return };
+        if let Some(inode) = self.inodes.get_mut(&file) {
+            inode.granted.known = inode.granted.known.with(watcher);
+        }
+    }
+
     /// Whether the asker may keep the attributes; it knows the inode in any case.
     fn grant_attributes(&mut self, file: FileId) -> bool {
+        self.note_known(file);
         let Some(watcher) = self.grants.asker.watcher else { return false };
         let Some(inode) = self.inodes.get_mut(&file) else { return false };
-        inode.granted.known = inode.granted.known.with(watcher);
         let lasting = inode.attributes_last(self.grants.asker.session);
         if lasting {
             inode.granted.attributes = inode.granted.attributes.with(watcher);

@@ -134,10 +134,11 @@ impl Partition {
     }
 }
 
-/// An inode whose names a part may change: it may be without any when that is settled.
+/// An inode whose names a part may change, or that it held while others took its last one: it may be without any when that is
+/// settled.
 fn named_by(part: &Part) -> Option<FileId> {
     match part {
-        Part::Name { file } | Part::Unname { file } => Some(*file),
+        Part::Name { file } | Part::Unname { file } | Part::Moved { file, .. } => Some(*file),
         Part::Remove { directory, .. } => Some(*directory),
         _ => None,
     }

@@ -132,6 +132,37 @@ fn whoever_settles_anothers_removal_and_who_asked_for_it_both_find_what_their_ke
     }
 }
 
+/// A look that is answered while an intent holds the entry tells the kernel of the inode as any other does.
+#[test]
+fn what_was_found_while_an_intent_held_its_name_stays_for_the_kernel_that_found_it() {
+    let mut bench = bench(3, &[1, 2, 3]);
+    let file = bench.create(1, "f").file;
+    let intent = Intent { number: 1, session: Session(1), coordinator: ROOT.partition() };
+    let kind = wire::Kind::File;
+    let (was, becomes) = (Some((file, kind)), Some((file, kind)));
+    let held = Part::Entry { directory: ROOT, name: name("f"), was, becomes };
+    bench.told(1, Command::Prepare { intent, parts: vec![held] });
+    let (found, _) = bench.apply(2, find("f"));
+    assert!(matches!(found, Ok(Answer::Unsettled { .. })), "{found:?}");
+    bench.told(1, Command::Settle { intent, commit: false });
+    assert_eq!(told_removed(&mut bench, 1, unlink("f")), [2]);
+    assert!(is_there(&mut bench, 2, file));
+}
+
+/// An intent that is planned for what is removed meanwhile holds it for a moment: the last kernel may let go of it just then.
+#[test]
+fn what_an_intent_held_when_the_last_kernel_let_go_of_it_goes_when_that_is_settled() {
+    let mut bench = bench(2, &[1, 2]);
+    let files = bench.partition.files();
+    let file = bench.create(1, "f").file;
+    let intent = Intent { number: 1, session: Session(2), coordinator: ROOT.partition() };
+    bench.told(2, unlink("f"));
+    bench.told(2, Command::Prepare { intent, parts: vec![Part::Moved { file, parent: ROOT }] });
+    bench.told(1, Command::Forgotten { file });
+    bench.told(2, Command::Settle { intent, commit: false });
+    assert_eq!(bench.partition.files(), files, "nothing refers to it");
+}
+
 #[test]
 fn what_is_kept_lives_on_in_a_snapshot_and_goes_with_the_last_session_it_was_kept_for() {
     let mut bench = bench(2, &[1, 2]);
