@@ -13,6 +13,7 @@ from pathlib import Path
 
 import hosts
 import pytest
+import servers
 from example_runs import ROOT
 from pools import wait_for
 
@@ -105,6 +106,16 @@ def test_metadata_is_measured_in_every_layout(binary: Path, folder: Path) -> Non
     assert phases["one-folder"] == phases["tree"] == ["create", "stat", "read", "rename", "remove"]
     assert phases["own-file"] == phases["shared-file"] == ["stat", "read"]
     assert all(phase["per_second"]["median"] > 0 for row in measured for phase in row["phases"].values())
+
+
+def test_objects_are_measured_in_every_store(binary: Path, folder: Path) -> None:
+    (folder / "plain").mkdir()
+    sizes = ["--size", "64,128KiB", "--under-way", "1,4", "--workers", "2"]
+    with servers.redis(folder) as redis, servers.memcached(folder, 512) as memcached:
+        targets = ["--on", f"pool,dir:{folder}/plain,redis:{redis},memcached:{memcached}"]
+        measured = rows(binary, folder, "objects", "--io-nodes", "2", *sizes, *targets)
+    assert len(measured) == 2 * 2 * 4
+    assert all(row[verb]["per_second"]["median"] > 0 for row in measured for verb in ("put", "get"))
 
 
 def test_an_interrupted_benchmark_leaves_nothing(binary: Path, folder: Path) -> None:

@@ -364,6 +364,8 @@ pub enum BenchCommand {
     Filecopy(Box<FilecopyArgs>),
     /// Workers make, look at, rename and remove many files
     Metadata(Box<MetadataArgs>),
+    /// Workers put values under keys, and get them
+    Objects(Box<ObjectsArgs>),
 }
 
 /// What all benchmarks have in common.
@@ -444,6 +446,22 @@ pub struct MetadataArgs {
     /// Files, or operations, of each worker
     #[arg(long, value_name = "N", default_value_t = 5000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub files: u32,
+}
+
+/// `tidemill bench objects`.
+#[derive(Debug, Args)]
+pub struct ObjectsArgs {
+    #[command(flatten)]
+    pub common: BenchArgs,
+    /// Lengths of values; a comma between two
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_values = ["64", "1MiB"])]
+    pub size: Vec<ByteSize>,
+    /// How many each worker has under way at once; a comma between two
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values = ["1", "16"], value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub under_way: Vec<u32>,
+    /// How many workers
+    #[arg(long, value_name = "K", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub workers: u32,
 }
 
 /// Layouts of `bench metadata`.

@@ -1,9 +1,9 @@
 //! `tidemill bench`: the same work on pools and on what users have otherwise.
 
-use crate::args::{BenchArgs, BenchCommand, ExperimentArg, FilecopyArgs, LayoutArg, MetadataArgs};
+use crate::args::{BenchArgs, BenchCommand, ExperimentArg, FilecopyArgs, LayoutArg, MetadataArgs, ObjectsArgs};
 use crate::signals;
 use base::Problem;
-use bench::{Copying, Experiment, Filecopy, Interrupt, Layout, Manner, Metadata, Report, Target};
+use bench::{Copying, Experiment, Filecopy, Interrupt, Layout, Manner, Metadata, ObjectsBench, Report, Target};
 
 const MIB: u64 = 1 << 20;
 const FILE_BYTES: u64 = 128 * MIB;
@@ -21,6 +21,10 @@ pub fn bench(command: &BenchCommand) -> Result<u8, Vec<Problem>> {
         }
         BenchCommand::Metadata(args) => {
             let wanted = metadata(args).map_err(refused)?;
+            Ok(run(&args.common, |manner, told| wanted.run(manner, told)))
+        }
+        BenchCommand::Objects(args) => {
+            let wanted = objects(args).map_err(refused)?;
             Ok(run(&args.common, |manner, told| wanted.run(manner, told)))
         }
     }
@@ -103,6 +107,15 @@ fn filecopy(args: &FilecopyArgs) -> Result<Filecopy, Problem> {
         }
     };
     Ok(Filecopy { targets: targets(&args.common)?, cases, links, tls: !args.no_tls })
+}
+
+fn objects(args: &ObjectsArgs) -> Result<ObjectsBench, Problem> {
+    let sizes: Vec<u64> = args.size.iter().map(|size| size.0).collect();
+    if sizes.contains(&0) {
+        return Err(Problem::new("values have at least one byte"));
+    }
+    let (under_way, workers, io_nodes) = (args.under_way.clone(), args.workers, args.common.io_nodes);
+    Ok(ObjectsBench { targets: targets(&args.common)?, sizes, under_way, workers, io_nodes })
 }
 
 fn metadata(args: &MetadataArgs) -> Result<Metadata, Problem> {

@@ -131,7 +131,7 @@ impl Filecopy {
                 let speeds = self.measure(case, target, manner)?;
                 told(&speeds.line(case, target));
                 report.rows.push(speeds.row(*experiment, case, target, self.links));
-                speeds.draw(*experiment, case, target, &mut report.charts);
+                speeds.draw(*experiment, case, target, self.links, &mut report.charts);
             }
         }
         Ok(report)
@@ -155,6 +155,12 @@ impl Filecopy {
         }
         Ok(Speeds { write: Speed::of(&writes, case.bytes()), read: Speed::of(&reads, case.bytes()) })
     }
+}
+
+/// What the links let through, MB/s: those of the workers or those of the nodes, whichever are narrower together.
+fn limit(case: &Copying, links: Option<(u32, u32)>) -> Option<f64> {
+    let (workers, nodes) = links?;
+    Some(f64::from(case.worker_nodes * workers).min(f64::from(case.io_nodes * nodes)) / 8.0)
 }
 
 struct Speeds {
@@ -207,9 +213,7 @@ impl Speeds {
     }
 
     fn row(&self, experiment: Option<Experiment>, case: &Copying, target: &Target, links: Option<(u32, u32)>) -> Value {
-        // The narrower side: Mbit/s of all its links, as MB/s.
-        let limit = links
-            .map(|(workers, nodes)| f64::from(case.worker_nodes * workers).min(f64::from(case.io_nodes * nodes)) / 8.0);
+        let limit = limit(case, links);
         let io_nodes = (*target == Target::Pool(None)).then_some(case.io_nodes);
         json!({
             "experiment": experiment.map(Experiment::name), "target": target.to_string(), "io_nodes": io_nodes,
@@ -220,7 +224,14 @@ impl Speeds {
         })
     }
 
-    fn draw(&self, experiment: Option<Experiment>, case: &Copying, target: &Target, charts: &mut Vec<Chart>) {
+    fn draw(
+        &self,
+        experiment: Option<Experiment>,
+        case: &Copying,
+        target: &Target,
+        links: Option<(u32, u32)>,
+        charts: &mut Vec<Chart>,
+    ) {
         let Some(experiment) = experiment else { return };
         let (across, at) = experiment.across(case);
         for (verb, speed) in [("write", &self.write), ("read", &self.read)] {
@@ -231,6 +242,9 @@ impl Speeds {
             }
             let chart = charts.iter_mut().find(|chart| chart.title == title).expect("it was made if it was missing");
             chart.add(&target.to_string(), (at, speed.megabytes.median));
+            if let Some(limit) = limit(case, links) {
+                chart.add("the links", (at, limit));
+            }
         }
     }
 }

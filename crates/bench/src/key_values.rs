@@ -5,9 +5,10 @@
 
 use crate::stores::{Chunks, Store, Take};
 use base::Problem;
+use bytes::Bytes;
 use std::{
     cell::RefCell,
-    io::{self, BufRead, BufReader, Read, Write},
+    io::{self, BufRead, BufReader, BufWriter, Read, Write},
     net::TcpStream,
 };
 
@@ -25,6 +26,8 @@ pub struct Server {
     speaks: Speaks,
     name: String,
     line: RefCell<BufReader<TcpStream>>,
+    /// What is asked goes out when an answer is waited for, or the buffer is full.
+    out: RefCell<BufWriter<TcpStream>>,
 }
 
 impl Server {
@@ -40,10 +43,14 @@ impl Server {
 
     fn connect(speaks: Speaks, kind: &str, address: &str) -> Result<Self, Problem> {
         let name = format!("{kind} at {address}");
-        let connected = TcpStream::connect(address).and_then(|line| line.set_nodelay(true).map(|()| line));
-        let line = connected
+        let connected = TcpStream::connect(address).and_then(|line| {
+            line.set_nodelay(true)?;
+            Ok((line.try_clone()?, line))
+        });
+        let (out, line) = connected
             .map_err(|error| Problem::new(format!("{name}: {error}")).hint("start it there, or name another target"))?;
-        Ok(Self { speaks, name, line: RefCell::new(BufReader::with_capacity(1 << 20, line)) })
+        let (line, out) = (BufReader::with_capacity(1 << 20, line), BufWriter::with_capacity(64 << 10, out));
+        Ok(Self { speaks, name, line: RefCell::new(line), out: RefCell::new(out) })
     }
 
     fn told<T>(&self, what: io::Result<T>) -> Result<T, Problem> {
@@ -51,27 +58,45 @@ impl Server {
     }
 
     fn set(&self, key: &str, value: &[u8]) -> io::Result<()> {
-        let mut line = self.line.borrow_mut();
-        let (head, done) = match self.speaks {
-            Speaks::Resp => (format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n${}\r\n", key.len(), value.len()), "+OK"),
-            Speaks::Memcached => (format!("set {key} 0 0 {}\r\n", value.len()), "STORED"),
+        self.ask_set(key, value)?;
+        self.done_set()
+    }
+
+    fn ask_set(&self, key: &str, value: &[u8]) -> io::Result<()> {
+        let head = match self.speaks {
+            Speaks::Resp => format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n${}\r\n", key.len(), value.len()),
+            Speaks::Memcached => format!("set {key} 0 0 {}\r\n", value.len()),
         };
-        let to = line.get_mut();
+        let mut to = self.out.borrow_mut();
         to.write_all(head.as_bytes())?;
         to.write_all(value)?;
-        to.write_all(b"\r\n")?;
-        expect(&answer(&mut *line)?, done)
+        to.write_all(b"\r\n")
+    }
+
+    fn done_set(&self) -> io::Result<()> {
+        let done = match self.speaks {
+            Speaks::Resp => "+OK",
+            Speaks::Memcached => "STORED",
+        };
+        expect(&self.answer()?, done)
     }
 
     /// Reads a value into `buffer`; false where there is none.
     fn get(&self, key: &str, buffer: &mut Vec<u8>) -> io::Result<bool> {
-        let mut line = self.line.borrow_mut();
+        self.ask_get(key)?;
+        self.done_get(buffer)
+    }
+
+    fn ask_get(&self, key: &str) -> io::Result<()> {
         let asked = match self.speaks {
             Speaks::Resp => format!("*2\r\n$3\r\nGET\r\n${}\r\n{key}\r\n", key.len()),
             Speaks::Memcached => format!("get {key}\r\n"),
         };
-        line.get_mut().write_all(asked.as_bytes())?;
-        let said = answer(&mut *line)?;
+        self.out.borrow_mut().write_all(asked.as_bytes())
+    }
+
+    fn done_get(&self, buffer: &mut Vec<u8>) -> io::Result<bool> {
+        let said = self.answer()?;
         let length = match self.speaks {
             Speaks::Resp if said == "$-1" => return Ok(false),
             Speaks::Memcached if said == "END" => return Ok(false),
@@ -80,22 +105,27 @@ impl Server {
         };
         let length = length.and_then(|text| text.parse().ok()).filter(|length| *length <= VALUE_BYTES_MAX);
         buffer.resize(length.ok_or_else(|| io::Error::other(said))?, 0);
-        line.read_exact(buffer)?;
-        expect(&answer(&mut *line)?, "")?;
+        self.line.borrow_mut().read_exact(buffer)?;
+        expect(&self.answer()?, "")?;
         if let Speaks::Memcached = self.speaks {
-            expect(&answer(&mut *line)?, "END")?;
+            expect(&self.answer()?, "END")?;
         }
         Ok(true)
     }
 
+    /// The next line of an answer, after all that was asked is sent.
+    fn answer(&self) -> io::Result<String> {
+        self.out.borrow_mut().flush()?;
+        answer(&mut *self.line.borrow_mut())
+    }
+
     fn delete(&self, key: &str) -> io::Result<bool> {
-        let mut line = self.line.borrow_mut();
         let (asked, done, none) = match self.speaks {
             Speaks::Resp => (format!("*2\r\n$3\r\nDEL\r\n${}\r\n{key}\r\n", key.len()), ":1", ":0"),
             Speaks::Memcached => (format!("delete {key}\r\n"), "DELETED", "NOT_FOUND"),
         };
-        line.get_mut().write_all(asked.as_bytes())?;
-        let said = answer(&mut *line)?;
+        self.out.borrow_mut().write_all(asked.as_bytes())?;
+        let said = self.answer()?;
         if said == none { Ok(false) } else { expect(&said, done).map(|()| true) }
     }
 
@@ -174,5 +204,25 @@ impl Store for Server {
             }
         }
         Ok(())
+    }
+
+    fn put_values(&self, keys: &[String], value: &Bytes) -> Result<(), Problem> {
+        self.told(keys.iter().try_for_each(|key| self.ask_set(key, value)))?;
+        self.told(keys.iter().try_for_each(|_| self.done_set()))
+    }
+
+    fn get_values(&self, keys: &[String], take: Take<'_>) -> Result<(), Problem> {
+        self.told(keys.iter().try_for_each(|key| self.ask_get(key)))?;
+        let mut buffer = Vec::new();
+        keys.iter().try_for_each(|key| {
+            if !self.told(self.done_get(&mut buffer))? {
+                return Err(Problem::new(format!("{}: {key} is not there", self.name)));
+            }
+            take(&buffer)
+        })
+    }
+
+    fn remove_values(&self, keys: &[String]) -> Result<(), Problem> {
+        keys.iter().try_for_each(|key| self.told(self.delete(key)).map(drop))
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     ground::{Ground, Made},
     order::{Order, Work},
     plot::Chart,
-    report::Median,
+    report::Rate,
     stores::Store,
     worker::Job,
 };
@@ -139,32 +139,6 @@ fn draw(layout: Layout, workers: u32, target: &Target, rates: &[(&'static str, R
     let chart = charts.iter_mut().find(|chart| chart.title == title).expect("it was made if it was missing");
     for (phase, rate) in rates {
         chart.add(&format!("{target}: {phase}"), (workers.into(), rate.per_second.median));
-    }
-}
-
-struct Rate {
-    per_second: Median,
-    /// Microseconds of processors for each operation.
-    workers_cpu: Median,
-    nodes_cpu: Median,
-}
-
-impl Rate {
-    fn of(phases: &[Phase], operations: f64) -> Self {
-        let each = |number: &dyn Fn(&Phase) -> f64| Median::of(phases.iter().map(number).collect());
-        Self {
-            per_second: each(&|phase| operations / phase.seconds),
-            workers_cpu: each(&|phase| phase.workers_cpu * 1e6 / operations),
-            nodes_cpu: each(&|phase| phase.nodes_cpu * 1e6 / operations),
-        }
-    }
-
-    fn json(&self) -> Value {
-        json!({
-            "per_second": self.per_second,
-            "workers_cpu_microseconds": self.workers_cpu.median,
-            "nodes_cpu_microseconds": self.nodes_cpu.median,
-        })
     }
 }
 

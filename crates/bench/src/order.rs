@@ -33,6 +33,15 @@ pub enum Work {
         /// The placement of what it writes, as the attribute `user.tidemill.placement` has it.
         placement: Option<String>,
     },
+    /// Phases `fill`, `put` and `get`: as many values as stand here, so many under way at once; `remove`.
+    Objects {
+        /// Of each value.
+        bytes: u64,
+        /// How many.
+        count: u32,
+        /// At once.
+        under_way: u32,
+    },
     /// Phases as [`crate::Metadata`] names them.
     Metadata {
         /// Where the files lie.

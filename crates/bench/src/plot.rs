@@ -71,6 +71,8 @@ fn draw_one(chart: &Chart, area: &DrawingArea<SVGBackend<'_>, plotters::coord::S
         .configure_mesh()
         .x_desc(&chart.across)
         .y_desc(&chart.up)
+        .x_label_formatter(&|x| format!("{x:.0}"))
+        .y_label_formatter(&|y| format!("{y:.0}"))
         .light_line_style(TRANSPARENT)
         .draw()
         .map_err(not_drawn)?;

@@ -1,9 +1,12 @@
 //! What came out.
 
-use crate::plot::{self, Chart};
+use crate::{
+    crew::Phase,
+    plot::{self, Chart},
+};
 use base::Problem;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{fs, path::Path};
 
 /// What a benchmark measured.
@@ -44,6 +47,35 @@ impl Median {
         let mut sorted = runs.clone();
         sorted.sort_by(f64::total_cmp);
         Self { median: sorted[(sorted.len() - 1) / 2], runs }
+    }
+}
+
+/// How fast operations were.
+pub(crate) struct Rate {
+    pub(crate) per_second: Median,
+    /// Microseconds of processors for each operation.
+    workers_cpu: Median,
+    nodes_cpu: Median,
+}
+
+impl Rate {
+    /// Of one phase in each run, with so many operations of all workers.
+    pub(crate) fn of(phases: &[Phase], operations: f64) -> Self {
+        let each = |number: &dyn Fn(&Phase) -> f64| Median::of(phases.iter().map(number).collect());
+        Self {
+            per_second: each(&|phase| operations / phase.seconds),
+            workers_cpu: each(&|phase| phase.workers_cpu * 1e6 / operations),
+            nodes_cpu: each(&|phase| phase.nodes_cpu * 1e6 / operations),
+        }
+    }
+
+    /// As rows have it.
+    pub(crate) fn json(&self) -> Value {
+        json!({
+            "per_second": self.per_second,
+            "workers_cpu_microseconds": self.workers_cpu.median,
+            "nodes_cpu_microseconds": self.nodes_cpu.median,
+        })
     }
 }
 

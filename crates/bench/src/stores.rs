@@ -3,7 +3,7 @@
 use crate::{Target, key_values};
 use base::Problem;
 use bytes::Bytes;
-use client::Patience;
+use client::{Objects, Patience, objects::Condition};
 use placement::FileId;
 use std::{
     collections::HashMap,
@@ -45,6 +45,14 @@ pub trait Store {
     fn rename(&self, path: &str, to: &str) -> Result<(), Problem>;
     /// Removes a file.
     fn remove(&self, path: &str) -> Result<(), Problem>;
+    /// Puts a value under each key, new or in place of another, all at once.
+    fn put_values(&self, keys: &[String], value: &Bytes) -> Result<(), Problem>;
+    /// Gets the values of keys, all at once, and takes each.
+    fn get_values(&self, keys: &[String], take: Take<'_>) -> Result<(), Problem>;
+    /// Removes the values of keys.
+    fn remove_values(&self, keys: &[String]) -> Result<(), Problem> {
+        keys.iter().try_for_each(|key| self.remove(key))
+    }
 }
 
 /// The store at a target.
@@ -64,9 +72,14 @@ fn split(path: &str) -> (&str, &str) {
     path.rsplit_once('/').unwrap_or(("", path))
 }
 
+fn refused<T>(path: &str, outcome: Outcome<T>) -> Result<T, Problem> {
+    outcome.map_err(|refusal| Problem::new(format!("{path}: {refusal}")))
+}
+
 struct InPool {
     runtime: Runtime,
     vfs: Vfs,
+    objects: Objects,
     folders: Mutex<HashMap<String, Attributes>>,
 }
 
@@ -74,11 +87,11 @@ impl InPool {
     fn open(file: &std::path::Path) -> Result<Self, Problem> {
         let runtime = pool::runtime()?;
         let client = runtime.block_on(pool::connect(file, Patience::default()))?;
-        Ok(Self { runtime, vfs: Vfs::new(client), folders: Mutex::default() })
+        Ok(Self { runtime, objects: Objects::new(client.clone()), vfs: Vfs::new(client), folders: Mutex::default() })
     }
 
     fn wait<T>(&self, path: &str, what: impl Future<Output = Outcome<T>>) -> Result<T, Problem> {
-        self.runtime.block_on(what).map_err(|refusal| Problem::new(format!("{path}: {refusal}")))
+        refused(path, self.runtime.block_on(what))
     }
 
     /// What is known of a folder; looked for once.
@@ -168,6 +181,25 @@ impl Store for InPool {
         let (above, name) = self.above(path)?;
         self.wait(path, self.vfs.unlink(above, name))
     }
+
+    fn put_values(&self, keys: &[String], value: &Bytes) -> Result<(), Problem> {
+        if let [key] = keys {
+            return self.wait(key, self.objects.put(key.as_bytes(), value.clone(), Condition::Always)).map(drop);
+        }
+        let all: Vec<_> = keys.iter().map(|key| (key.as_bytes(), value.clone(), Condition::Always)).collect();
+        let put = self.runtime.block_on(self.objects.put_many(&all));
+        keys.iter().zip(put).try_for_each(|(key, put)| refused(key, put).map(drop))
+    }
+
+    fn get_values(&self, keys: &[String], take: Take<'_>) -> Result<(), Problem> {
+        let got = if let [key] = keys {
+            vec![self.runtime.block_on(self.objects.get(key.as_bytes()))]
+        } else {
+            let all: Vec<_> = keys.iter().map(String::as_bytes).collect();
+            self.runtime.block_on(self.objects.get_many(&all))
+        };
+        keys.iter().zip(got).try_for_each(|(key, got)| take(&refused(key, got)?.into_bytes()))
+    }
 }
 
 struct InDirectory(PathBuf);
@@ -233,5 +265,13 @@ impl Store for InDirectory {
 
     fn remove(&self, path: &str) -> Result<(), Problem> {
         self.at(path, fs::remove_file)
+    }
+
+    fn put_values(&self, keys: &[String], value: &Bytes) -> Result<(), Problem> {
+        keys.iter().try_for_each(|key| self.at(key, |whole| fs::write(whole, value)))
+    }
+
+    fn get_values(&self, keys: &[String], take: Take<'_>) -> Result<(), Problem> {
+        keys.iter().try_for_each(|key| take(&self.at(key, fs::read)?))
     }
 }

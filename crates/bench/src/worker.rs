@@ -4,6 +4,7 @@ use crate::{
     cpu,
     filecopy::CopyJob,
     metadata::MetadataJob,
+    objects::ObjectsJob,
     order::{Done, Order, Said, Work},
     stores::open,
 };
@@ -46,6 +47,7 @@ fn job(order: &Order) -> Result<Box<dyn Job>, Problem> {
     let store = open(&order.target)?;
     Ok(match &order.work {
         Work::Filecopy { .. } => Box::new(CopyJob::new(store, order)?),
+        Work::Objects { .. } => Box::new(ObjectsJob::new(store, order)?),
         Work::Metadata { layout, files } => Box::new(MetadataJob::new(store, order, *layout, *files)?),
     })
 }

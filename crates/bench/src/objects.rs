@@ -1,0 +1,159 @@
+//! Objects: workers put values under keys, and get them.
+
+use crate::{
+    Manner, Report, Target,
+    crew::Phase,
+    ground::{Ground, Made},
+    order::{Order, Work},
+    plot::Chart,
+    report::Rate,
+    stores::Store,
+    worker::Job,
+};
+use base::{ByteSize, Problem};
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+/// All values of all workers together, and how many they are at most: enough that caches of processors do not hold the large ones.
+const VALUES_BYTES: u64 = 256 << 20;
+const VALUES_MAX: u64 = 40_000;
+/// Of a pool that is made, for all its nodes: values, inodes, and what a directory takes while it splits.
+const MEMORY: u64 = 1 << 30;
+const PHASES: [&str; 2] = ["put", "get"];
+
+/// A benchmark of objects.
+#[derive(Debug)]
+pub struct ObjectsBench {
+    /// What is measured.
+    pub targets: Vec<Target>,
+    /// Lengths of values, bytes.
+    pub sizes: Vec<u64>,
+    /// How many each worker has under way at once.
+    pub under_way: Vec<u32>,
+    /// How many workers.
+    pub workers: u32,
+    /// Nodes of a pool that is made for it.
+    pub io_nodes: u32,
+}
+
+impl ObjectsBench {
+    /// Measures all; `told` hears of each row as it comes.
+    pub fn run(&self, manner: &Manner, told: &mut dyn FnMut(&str)) -> Result<Report, Problem> {
+        let mut report = Report { rows: Vec::new(), charts: Vec::new() };
+        for bytes in &self.sizes {
+            for under_way in &self.under_way {
+                for target in &self.targets {
+                    let rates = self.measure(*bytes, *under_way, target, manner)?;
+                    let [put, get] = [&rates[0], &rates[1]].map(|rate| rate.per_second.median);
+                    let size = ByteSize(*bytes);
+                    told(&format!(
+                        "{target}: {} workers, {size}, {under_way} under way: put {put:.0}/s, get {get:.0}/s",
+                        self.workers
+                    ));
+                    report.rows.push(self.row((*bytes, *under_way), target, &rates));
+                    draw((*bytes, *under_way), target, &rates, &mut report.charts);
+                }
+            }
+        }
+        Ok(report)
+    }
+
+    /// Values of each worker.
+    fn count(&self, bytes: u64, under_way: u32) -> u32 {
+        let all = (VALUES_BYTES / bytes.max(1)).min(VALUES_MAX);
+        let each = u32::try_from(all / u64::from(self.workers)).unwrap_or(u32::MAX);
+        each.max(1).next_multiple_of(under_way)
+    }
+
+    fn measure(&self, bytes: u64, under_way: u32, target: &Target, manner: &Manner) -> Result<Vec<Rate>, Problem> {
+        let count = self.count(bytes, under_way);
+        let stored = 2 * bytes * u64::from(count) * u64::from(self.workers);
+        let memory = ByteSize((stored + MEMORY) / u64::from(self.io_nodes.max(1)));
+        let made = Made { nodes: self.io_nodes, memory, links: None, tls: false };
+        let ground = Ground::prepare(target, &made, 1, manner)?;
+        let mut runs: Vec<[Phase; 2]> = Vec::new();
+        for _ in 0..manner.runs {
+            let work = Work::Objects { bytes, count, under_way };
+            runs.push(ground.with_crew(self.workers, work, manner, |crew| {
+                crew.phase("fill")?;
+                let both = [crew.phase(PHASES[0])?, crew.phase(PHASES[1])?];
+                crew.phase("remove")?;
+                Ok(both)
+            })?);
+        }
+        let operations = f64::from(count) * f64::from(self.workers);
+        let rate = |at: usize| Rate::of(&runs.iter().map(|run| run[at]).collect::<Vec<Phase>>(), operations);
+        Ok(vec![rate(0), rate(1)])
+    }
+
+    fn row(&self, (bytes, under_way): (u64, u32), target: &Target, rates: &[Rate]) -> Value {
+        let io_nodes = (*target == Target::Pool(None)).then_some(self.io_nodes);
+        json!({
+            "target": target.to_string(), "io_nodes": io_nodes, "workers": self.workers, "bytes": bytes,
+            "under_way": under_way, "objects_per_worker": self.count(bytes, under_way),
+            "put": rates[0].json(), "get": rates[1].json(),
+        })
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "lengths of values")]
+fn draw((bytes, under_way): (u64, u32), target: &Target, rates: &[Rate], charts: &mut Vec<Chart>) {
+    for (phase, rate) in PHASES.iter().zip(rates) {
+        let title = format!("Objects, {under_way} under way: {phase}");
+        if !charts.iter().any(|chart| chart.title == title) {
+            let (across, up) = ("bytes".to_owned(), "objects/s, all workers".to_owned());
+            charts.push(Chart { title: title.clone(), across, up, lines: Vec::new() });
+        }
+        let chart = charts.iter_mut().find(|chart| chart.title == title).expect("it was made if it was missing");
+        chart.add(&target.to_string(), (bytes as f64, rate.per_second.median));
+    }
+}
+
+/// One worker's part.
+pub struct ObjectsJob {
+    store: Box<dyn Store>,
+    keys: Vec<String>,
+    value: Bytes,
+    under_way: usize,
+}
+
+impl ObjectsJob {
+    /// Of an order for objects.
+    pub fn new(store: Box<dyn Store>, order: &Order) -> Result<Self, Problem> {
+        let Work::Objects { bytes, count, under_way } = order.work else {
+            return Err(Problem::new("this is no order for objects"));
+        };
+        let folder = format!("{}/o{}", order.folder, order.worker);
+        store.make_folder(&folder)?;
+        let keys = (0..count).map(|number| format!("{folder}/{number:06}")).collect();
+        let length = usize::try_from(bytes).map_err(|_| Problem::new("a value does not fit into memory"))?;
+        let value = vec![u8::try_from(order.worker % 256).expect("below 256"); length].into();
+        Ok(Self { store, keys, value, under_way: under_way.max(1) as usize })
+    }
+
+    fn some(&self) -> impl Iterator<Item = &[String]> {
+        self.keys.chunks(self.under_way)
+    }
+
+    fn get(&self, keys: &[String]) -> Result<(), Problem> {
+        self.store.get_values(keys, &mut |bytes| {
+            let fits = bytes.len() == self.value.len() && bytes.first() == self.value.first();
+            if fits { Ok(()) } else { Err(Problem::new(format!("{}: wrong bytes", keys[0]))) }
+        })
+    }
+}
+
+impl Job for ObjectsJob {
+    fn run(&mut self, phase: &str) -> Result<(), Problem> {
+        match phase {
+            // New, then in place of others: what is measured is the same every time.
+            "fill" => {
+                (0..2).try_for_each(|_| self.some().try_for_each(|keys| self.store.put_values(keys, &self.value)))
+            }
+            "put" => self.some().try_for_each(|keys| self.store.put_values(keys, &self.value)),
+            "get" => self.some().try_for_each(|keys| self.get(keys)),
+            "remove" => self.store.remove_values(&self.keys),
+            other => Err(Problem::new(format!("objects have no phase `{other}`"))),
+        }
+    }
+}
