@@ -110,7 +110,7 @@ def test_metadata_is_measured_in_every_layout(binary: Path, folder: Path) -> Non
 
 def test_objects_are_measured_in_every_store(binary: Path, folder: Path) -> None:
     (folder / "plain").mkdir()
-    sizes = ["--size", "64,128KiB", "--under-way", "1,4", "--workers", "2"]
+    sizes = ["--size", "64,128KiB", "--under-way", "1,4", "--workers", "2", "--objects", "200"]
     with servers.redis(folder) as redis, servers.memcached(folder, 512) as memcached:
         targets = ["--on", f"pool,dir:{folder}/plain,redis:{redis},memcached:{memcached}"]
         measured = rows(binary, folder, "objects", "--io-nodes", "2", *sizes, *targets)

@@ -459,6 +459,9 @@ pub struct ObjectsArgs {
     /// How many each worker has under way at once; a comma between two
     #[arg(long, value_name = "N", value_delimiter = ',', default_values = ["1", "16"], value_parser = clap::value_parser!(u32).range(1..=256))]
     pub under_way: Vec<u32>,
+    /// Values of each worker [default: as many as 256 MiB have, at most 40,000 of all workers together]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub objects: Option<u32>,
     /// How many workers
     #[arg(long, value_name = "K", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub workers: u32,

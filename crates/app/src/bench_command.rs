@@ -115,7 +115,7 @@ fn objects(args: &ObjectsArgs) -> Result<ObjectsBench, Problem> {
         return Err(Problem::new("values have at least one byte"));
     }
     let (under_way, workers, io_nodes) = (args.under_way.clone(), args.workers, args.common.io_nodes);
-    Ok(ObjectsBench { targets: targets(&args.common)?, sizes, under_way, workers, io_nodes })
+    Ok(ObjectsBench { targets: targets(&args.common)?, sizes, under_way, workers, objects: args.objects, io_nodes })
 }
 
 fn metadata(args: &MetadataArgs) -> Result<Metadata, Problem> {

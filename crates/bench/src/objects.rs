@@ -32,6 +32,8 @@ pub struct ObjectsBench {
     pub under_way: Vec<u32>,
     /// How many workers.
     pub workers: u32,
+    /// Values of each worker; without it as many as 256 MiB have, at most 40,000 together.
+    pub objects: Option<u32>,
     /// Nodes of a pool that is made for it.
     pub io_nodes: u32,
 }
@@ -62,7 +64,7 @@ impl ObjectsBench {
     fn count(&self, bytes: u64, under_way: u32) -> u32 {
         let all = (VALUES_BYTES / bytes.max(1)).min(VALUES_MAX);
         let each = u32::try_from(all / u64::from(self.workers)).unwrap_or(u32::MAX);
-        each.max(1).next_multiple_of(under_way)
+        self.objects.unwrap_or(each).max(1).next_multiple_of(under_way)
     }
 
     fn measure(&self, bytes: u64, under_way: u32, target: &Target, manner: &Manner) -> Result<Vec<Rate>, Problem> {
