@@ -23,12 +23,14 @@ impl Client {
         }
     }
 
-    /// When the inode is gone, the name refers to another one by now, or to none: it is looked up again.
+    /// When the inode is gone, or is there for who has it open only, the name refers to another one by now, or to none: it is looked
+    /// up again.
     async fn lookup_elsewhere(&self, parent: FileId, name: &Name, file: FileId) -> Outcome<Attributes> {
         let mut file = file;
         for _ in 0..PLANS_MAX {
             match self.stat(file).await {
                 Err(Refusal::NotFound(_)) => {}
+                Ok(attributes) if attributes.links == 0 => {}
                 outcome => return outcome,
             }
             match self.find(parent, name).await? {

@@ -275,3 +275,29 @@ fn what_a_kernel_was_told_of_it_can_use_until_it_lets_go_and_then_nothing_is_lef
         }
     }
 }
+
+/// The name is in one partition and the inode in another, so a look takes two steps; the name goes between any of them.
+#[test]
+fn a_lookup_finds_nothing_whose_last_name_has_gone_though_somebody_has_it_open() {
+    let mut late = 0;
+    for polls in 0..12 {
+        let world = World::new(0, 4096);
+        let (truth, kernel) = (&world.truth, &world.kernels[0].vfs);
+        let (one, other) = (world.directories[0], world.directories[1]);
+        assert_ne!(one.partition(), other.partition());
+        let (_, open) = now(truth.create(one, b"x", 0o644, OWNER, OpenFlags::READ_WRITE)).unwrap();
+        now(truth.rename(from(one, "x"), to(other, "x"), RenameMode::Replace)).unwrap();
+        let mut lookup = Box::pin(kernel.lookup(other, b"x"));
+        let mut polled = (0..polls).map(|_| lookup.as_mut().poll(&mut Context::from_waker(Waker::noop())));
+        let found = polled.find_map(|poll| if let Poll::Ready(found) = poll { Some(found) } else { None });
+        drop(polled);
+        now(truth.unlink(other, b"x")).unwrap();
+        late += usize::from(found.is_none());
+        match found.unwrap_or_else(|| now(lookup)) {
+            Ok(found) => assert!(found.links > 0, "after {polls} polls"),
+            Err(refusal) => assert!(matches!(refusal, Refusal::NotFound(_)), "{refusal}"),
+        }
+        now(truth.close(open)).unwrap();
+    }
+    assert!(late > 2, "the name never went while it was looked for");
+}
