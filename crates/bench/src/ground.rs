@@ -48,7 +48,7 @@ pub struct Ground {
     // Dropped in this order: the pool ends before its hosts do.
     made: Option<MadePool>,
     hosts: Option<Hosts>,
-    /// On which host the workers of each node of them are.
+    /// So many hosts have workers: the first ones.
     worker_hosts: u32,
 }
 
