@@ -138,6 +138,9 @@ def test_an_interrupted_benchmark_leaves_nothing(binary: Path, folder: Path) -> 
         (["filecopy", "--links", "1,1", "--on", "dir:/tmp"], "has no links that could be shaped"),
         (["filecopy", "--file-size", "0"], "at least one byte"),
         (["filecopy", "--pool", "/not/there"], "/not/there"),
+        (["filecopy", "--json", "/not/there/rows"], "/not/there/rows: no file can be written there"),
+        (["filecopy", "--experiment", "chunks", "--chunk-size", "1MiB"], "cannot be used with"),
+        (["filecopy", "--experiment", "chunks", "--io-nodes", "2"], "cannot be used with"),
         (["metadata", "--on", "memcached:127.0.0.1:1"], "has no metadata to measure"),
     ],
 )

@@ -397,19 +397,19 @@ pub struct FilecopyArgs {
     #[command(flatten)]
     pub common: BenchArgs,
     /// An experiment of the paper, with its own numbers of nodes and workers
-    #[arg(long, value_name = "NAME", value_enum)]
+    #[arg(long, value_name = "NAME", value_enum, conflicts_with = "io_nodes")]
     pub experiment: Option<ExperimentArg>,
     /// Hosts of workers; without --links they are only counted
-    #[arg(long, value_name = "W", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "W", default_value_t = 1, conflicts_with = "experiment", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub worker_nodes: u32,
     /// Workers on each of them
-    #[arg(long, value_name = "K", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
+    #[arg(long, value_name = "K", default_value_t = 8, conflicts_with = "experiment", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub workers: u32,
     /// The size of each file [default: 128MiB, or what the experiment has]
     #[arg(long, value_name = "SIZE")]
     pub file_size: Option<ByteSize>,
-    /// How much is written and read at a time [default: 32MiB, or what the experiment has]
-    #[arg(long, value_name = "SIZE")]
+    /// How much is written and read at a time [default: 32MiB]
+    #[arg(long, value_name = "SIZE", conflicts_with = "experiment")]
     pub chunk_size: Option<ByteSize>,
     /// Workers and nodes on hosts of their own (network namespaces: as root), whose links let through so many Mbit/s: of workers, of nodes
     #[arg(long, value_name = "W,N", value_delimiter = ',', num_args = 1)]

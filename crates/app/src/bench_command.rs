@@ -4,6 +4,7 @@ use crate::args::{BenchArgs, BenchCommand, ExperimentArg, FilecopyArgs, LayoutAr
 use crate::signals;
 use base::Problem;
 use bench::{Copying, Experiment, Filecopy, Interrupt, Layout, Manner, Metadata, ObjectsBench, Report, Target};
+use std::path::Path;
 
 const MIB: u64 = 1 << 20;
 const FILE_BYTES: u64 = 128 * MIB;
@@ -14,6 +15,12 @@ const FAILED: u8 = 1;
 /// Runs a benchmark.
 pub fn bench(command: &BenchCommand) -> Result<u8, Vec<Problem>> {
     let refused = |problem| vec![problem];
+    let BenchArgs { json, plot, .. } = match command {
+        BenchCommand::Filecopy(args) => &args.common,
+        BenchCommand::Metadata(args) => &args.common,
+        BenchCommand::Objects(args) => &args.common,
+    };
+    [json, plot].into_iter().flatten().try_for_each(|path| check_folder(path)).map_err(refused)?;
     match command {
         BenchCommand::Filecopy(args) => {
             let wanted = filecopy(args).map_err(refused)?;
@@ -63,6 +70,16 @@ fn run(args: &BenchArgs, measure: impl FnOnce(&Manner, &mut dyn FnMut(&str)) -> 
             FAILED
         }
     }
+}
+
+/// Before minutes are measured whose numbers could not be written.
+fn check_folder(path: &Path) -> Result<(), Problem> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if folder.is_dir() && !path.is_dir() {
+        return Ok(());
+    }
+    Err(Problem::new(format!("{}: no file can be written there", path.display()))
+        .hint("name a file in a folder that is there"))
 }
 
 fn targets(args: &BenchArgs) -> Result<Vec<Target>, Problem> {

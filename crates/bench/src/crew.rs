@@ -55,11 +55,10 @@ pub struct Plan<'a> {
 impl Crew {
     /// Starts a worker for each of `plan.hosts`; all are ready.
     pub fn start(plan: Plan<'_>) -> Result<Self, Problem> {
-        let workers = u32::try_from(plan.hosts.len()).unwrap_or(u32::MAX);
         let mut crew = Self { workers: Vec::new(), nodes: plan.nodes, interrupt: plan.interrupt.clone() };
-        for (worker, host) in (0..workers).zip(plan.hosts) {
+        for (worker, host) in (0..).zip(plan.hosts) {
             let (target, folder, work) = (plan.target.clone(), plan.folder.to_owned(), plan.work.clone());
-            let order = Order { target, folder, worker, workers, work };
+            let order = Order { target, folder, worker, work };
             let command =
                 plan.on.map_or_else(|| Command::new(plan.program), |hosts| hosts.command(*host, plan.program));
             crew.workers.push(Worker::start(command, &order)?);

@@ -5,7 +5,7 @@ use crate::{
     crew::Phase,
     ground::{Ground, Links, Made},
     order::{Order, Work},
-    plot::Chart,
+    plot::{self, Chart},
     report::Median,
     stores::Store,
     worker::Job,
@@ -142,7 +142,7 @@ impl Filecopy {
         let made = Made { nodes: case.io_nodes, memory: case.node_memory(), links, tls: self.tls };
         let ground = Ground::prepare(target, &made, case.worker_nodes, manner)?;
         let (files, file_bytes, chunk_bytes) = (case.files, case.file_bytes, case.chunk_bytes);
-        let work = Work::Filecopy { files, file_bytes, chunk_bytes, placement: None };
+        let work = Work::Filecopy { files, file_bytes, chunk_bytes };
         let (mut writes, mut reads) = (Vec::new(), Vec::new());
         for _ in 0..manner.runs {
             let (write, read) = ground.with_crew(case.workers, work.clone(), manner, |crew| {
@@ -236,11 +236,7 @@ impl Speeds {
         let (across, at) = experiment.across(case);
         for (verb, speed) in [("write", &self.write), ("read", &self.read)] {
             let title = format!("Filecopy, {}: {verb}", experiment.name());
-            if !charts.iter().any(|chart| chart.title == title) {
-                let (title, up) = (title.clone(), "MB/s, all workers".to_owned());
-                charts.push(Chart { title, across: across.to_owned(), up, lines: Vec::new() });
-            }
-            let chart = charts.iter_mut().find(|chart| chart.title == title).expect("it was made if it was missing");
+            let chart = plot::of_title(charts, &title, across, "MB/s, all workers");
             chart.add(&target.to_string(), (at, speed.megabytes.median));
             if let Some(limit) = limit(case, links) {
                 chart.add("the links", (at, limit));
@@ -261,14 +257,11 @@ pub struct CopyJob {
 impl CopyJob {
     /// Of an order to copy.
     pub fn new(store: Box<dyn Store>, order: &Order) -> Result<Self, Problem> {
-        let Work::Filecopy { files, file_bytes, chunk_bytes, placement } = &order.work else {
+        let Work::Filecopy { files, file_bytes, chunk_bytes } = &order.work else {
             return Err(Problem::new("this is no order to copy"));
         };
         let folder = format!("{}/w{}", order.folder, order.worker);
         store.make_folder(&folder)?;
-        if let Some(placement) = placement {
-            store.place(&folder, placement)?;
-        }
         let tag = |file: u32| u64::from(order.worker) << 48 | u64::from(file) << 32;
         let files = (0..*files).map(|file| (format!("{folder}/copy{file}"), tag(file))).collect();
         let (file_bytes, chunk_bytes) = (*file_bytes, (*chunk_bytes).clamp(1, MIB << 10));

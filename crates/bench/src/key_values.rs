@@ -157,10 +157,6 @@ impl Store for Server {
         Ok(())
     }
 
-    fn place(&self, _: &str, _: &str) -> Result<(), Problem> {
-        self.has_none()
-    }
-
     /// Values go with their files: a worker removes what it has written.
     fn remove_folder(&self, _: &str) -> Result<(), Problem> {
         Ok(())

@@ -5,7 +5,7 @@ use crate::{
     crew::Phase,
     ground::{Ground, Made},
     order::{Order, Work},
-    plot::Chart,
+    plot::{self, Chart},
     report::Rate,
     stores::Store,
     worker::Job,
@@ -132,11 +132,7 @@ fn line(layout: Layout, workers: u32, target: &Target, rates: &[(&'static str, R
 
 fn draw(layout: Layout, workers: u32, target: &Target, rates: &[(&'static str, Rate)], charts: &mut Vec<Chart>) {
     let title = format!("Metadata, {}", layout.name());
-    if !charts.iter().any(|chart| chart.title == title) {
-        let (across, up) = ("workers".to_owned(), "operations/s, all workers".to_owned());
-        charts.push(Chart { title: title.clone(), across, up, lines: Vec::new() });
-    }
-    let chart = charts.iter_mut().find(|chart| chart.title == title).expect("it was made if it was missing");
+    let chart = plot::of_title(charts, &title, "workers", "operations/s, all workers");
     for (phase, rate) in rates {
         chart.add(&format!("{target}: {phase}"), (workers.into(), rate.per_second.median));
     }

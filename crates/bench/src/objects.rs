@@ -5,7 +5,7 @@ use crate::{
     crew::Phase,
     ground::{Ground, Made},
     order::{Order, Work},
-    plot::Chart,
+    plot::{self, Chart},
     report::Rate,
     stores::Store,
     worker::Job,
@@ -102,11 +102,7 @@ impl ObjectsBench {
 fn draw((bytes, under_way): (u64, u32), target: &Target, rates: &[Rate], charts: &mut Vec<Chart>) {
     for (phase, rate) in PHASES.iter().zip(rates) {
         let title = format!("Objects, {under_way} under way: {phase}");
-        if !charts.iter().any(|chart| chart.title == title) {
-            let (across, up) = ("bytes".to_owned(), "objects/s, all workers".to_owned());
-            charts.push(Chart { title: title.clone(), across, up, lines: Vec::new() });
-        }
-        let chart = charts.iter_mut().find(|chart| chart.title == title).expect("it was made if it was missing");
+        let chart = plot::of_title(charts, &title, "bytes", "objects/s, all workers");
         chart.add(&target.to_string(), (bytes as f64, rate.per_second.median));
     }
 }

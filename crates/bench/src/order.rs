@@ -12,8 +12,6 @@ pub struct Order {
     pub folder: String,
     /// Which worker it is, from 0.
     pub worker: u32,
-    /// Of so many.
-    pub workers: u32,
     /// What.
     pub work: Work,
 }
@@ -30,8 +28,6 @@ pub enum Work {
         file_bytes: u64,
         /// Of one call.
         chunk_bytes: u64,
-        /// The placement of what it writes, as the attribute `user.tidemill.placement` has it.
-        placement: Option<String>,
     },
     /// Phases `fill`, `put` and `get`: as many values as stand here, so many under way at once; `remove`.
     Objects {

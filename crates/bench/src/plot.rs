@@ -37,6 +37,16 @@ impl Chart {
     }
 }
 
+/// The chart of this title, made if it is not there.
+pub fn of_title<'a>(charts: &'a mut Vec<Chart>, title: &str, across: &str, up: &str) -> &'a mut Chart {
+    let at = charts.iter().position(|chart| chart.title == title).unwrap_or(charts.len());
+    if at == charts.len() {
+        let (title, across, up) = (title.to_owned(), across.to_owned(), up.to_owned());
+        charts.push(Chart { title, across, up, lines: Vec::new() });
+    }
+    &mut charts[at]
+}
+
 /// All charts in one picture, two in a row.
 pub fn draw(charts: &[Chart]) -> Result<String, Problem> {
     let rows = u32::try_from(charts.len().div_ceil(2)).unwrap_or(1).max(1);

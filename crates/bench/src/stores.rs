@@ -14,10 +14,8 @@ use std::{
 };
 use tokio::runtime::Runtime;
 use vfs::Vfs;
-use wire::{Attributes, Name, OpenFlags, Outcome, Refusal, RenameFrom, RenameMode, RenameTo, XattrMode};
+use wire::{Attributes, Name, OpenFlags, Outcome, Refusal, RenameFrom, RenameMode, RenameTo};
 
-/// The attribute that says where what is made below a folder goes.
-const PLACEMENT: &[u8] = b"user.tidemill.placement";
 const FILE_MODE: u32 = 0o644;
 
 /// Chunks to be written, in their order; none at the end.
@@ -29,8 +27,6 @@ pub type Take<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), Problem>;
 pub trait Store {
     /// Makes a folder whose parent is there; that it exists is fine.
     fn make_folder(&self, path: &str) -> Result<(), Problem>;
-    /// Says where what is made below a folder from now on goes.
-    fn place(&self, path: &str, placement: &str) -> Result<(), Problem>;
     /// Removes a folder with all that is in it.
     fn remove_folder(&self, path: &str) -> Result<(), Problem>;
     /// Writes a new file.
@@ -114,11 +110,6 @@ impl InPool {
 impl Store for InPool {
     fn make_folder(&self, path: &str) -> Result<(), Problem> {
         self.wait(path, self.vfs.make_directories(path.as_bytes())).map(drop)
-    }
-
-    fn place(&self, path: &str, placement: &str) -> Result<(), Problem> {
-        let (folder, value) = (self.folder(path)?.file, Bytes::copy_from_slice(placement.as_bytes()));
-        self.wait(path, self.vfs.set_xattr(folder, PLACEMENT, value, XattrMode::Set, false))
     }
 
     fn remove_folder(&self, path: &str) -> Result<(), Problem> {
@@ -215,14 +206,6 @@ impl InDirectory {
 impl Store for InDirectory {
     fn make_folder(&self, path: &str) -> Result<(), Problem> {
         self.at(path, fs::create_dir_all)
-    }
-
-    fn place(&self, path: &str, placement: &str) -> Result<(), Problem> {
-        let name = std::str::from_utf8(PLACEMENT).expect("it is ASCII");
-        self.at(path, |whole| {
-            let flags = rustix::fs::XattrFlags::empty();
-            Ok(rustix::fs::setxattr(whole, name, placement.as_bytes(), flags)?)
-        })
     }
 
     fn remove_folder(&self, path: &str) -> Result<(), Problem> {

@@ -29,7 +29,7 @@ use std::{
 };
 use store::Model;
 use tokio::sync::oneshot;
-use wire::{Failure, Request, Session};
+use wire::{Answer, Failure, Request, Session};
 
 /// Worlds, unless `SIM_SEEDS` says otherwise.
 const WORLDS: u64 = 300;
@@ -129,7 +129,7 @@ impl std::fmt::Debug for Line {
 
 impl Line {
     /// One copy of a request on its way; the answer goes to whoever still waits for it.
-    fn send(&self, request: Request, answers: Arc<Mutex<Option<oneshot::Sender<wire::Answer>>>>, failures: Failing) {
+    fn send(&self, request: Request, waiting: Waiting) {
         let (node, shared) = (self.node.clone(), self.shared.clone());
         let way = shared.way();
         self.shared.begin(None, async move {
@@ -138,7 +138,7 @@ impl Line {
                 shared.troubles.lock().cut += 1;
                 return;
             }
-            shared.troubles.lock().late += usize::from(answers.lock().as_ref().is_some_and(oneshot::Sender::is_closed));
+            shared.troubles.lock().late += usize::from(waiting.lock().as_ref().is_some_and(oneshot::Sender::is_closed));
             let answer = node.handle(request).await;
             pass(shared.way()).await;
             if shared.draw(25) == 0 || shared.is_cut(node.id()) {
@@ -146,22 +146,20 @@ impl Line {
                 return;
             }
             // Whoever has given it up does not hear.
-            let (answered, failed) = (answers.lock().take(), failures.lock().take());
-            match (answer, answered, failed) {
-                (Ok(answer), Some(waits), _) => drop(waits.send(answer).is_ok()),
-                (Err(failure), _, Some(waits)) => drop(waits.send(failure).is_ok()),
-                _ => {}
+            if let Some(waits) = waiting.lock().take() {
+                drop(waits.send(answer));
             }
         });
     }
 }
 
-type Failing = Arc<Mutex<Option<oneshot::Sender<Failure>>>>;
+/// Whoever waits for an answer, until one of the copies of its request has brought it.
+type Waiting = Arc<Mutex<Option<oneshot::Sender<Result<Answer, Failure>>>>>;
 
 impl Connection for Line {
     fn call(&self, request: Request) -> Reply {
-        let ((answered, mut answer), (failed, mut failure)) = (oneshot::channel(), oneshot::channel());
-        let (answered, failed) = (Arc::new(Mutex::new(Some(answered))), Arc::new(Mutex::new(Some(failed))));
+        let (waits, mut answered) = oneshot::channel();
+        let waiting: Waiting = Arc::new(Mutex::new(Some(waits)));
         let copies = match self.shared.draw(50) {
             0 | 1 => 0,
             2 | 3 => 2,
@@ -171,19 +169,17 @@ impl Connection for Line {
         self.shared.troubles.lock().requests_lost += usize::from(copies == 0);
         self.shared.troubles.lock().doubled += usize::from(copies > 1);
         for _ in 0..copies {
-            self.send(request.clone(), answered.clone(), failed.clone());
+            self.send(request.clone(), waiting.clone());
         }
-        // Those who answer hold the other ends; so does this, until the time is over.
-        let held = (answered, failed);
+        // Those who answer hold the other end; so does this, until the time is over.
         Reply::later(async move {
             let late = pass(LOST_AFTER);
             let answer = tokio::select! {
                 biased;
-                Ok(answer) = &mut answer => Ok(answer),
-                Ok(failure) = &mut failure => Err(failure),
+                Ok(answer) = &mut answered => answer,
                 () = late => Err(Failure::Lost("no answer came in time".into())),
             };
-            drop(held);
+            drop(waiting);
             answer
         })
     }
@@ -308,7 +304,7 @@ fn try_world(seed: u64) -> Troubles {
         shared.begin(Some(client), live(vfs, actions, shared.clone()));
     }
     if shared.draw(2) == 0 {
-        let (victim, death) = (shared.draw(clients), shared.steps.load(Relaxed) + shared.draw(600));
+        let (victim, death) = (shared.draw(clients), shared.steps.load(Relaxed) + shared.draw(250));
         world.run_until(|shared| shared.steps.load(Relaxed) >= death);
         shared.troubles.lock().deaths +=
             usize::from(world.running.iter().any(|running| running.client == Some(victim)));
