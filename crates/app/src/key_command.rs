@@ -5,13 +5,13 @@ use crate::pool_command;
 use base::{ByteSize, Problem};
 use bytes::Bytes;
 use client::{Objects, Patience, objects::Condition};
-use placement::FileId;
+use placement::{FileId, Policy};
 use serde_json::json;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 use tokio::runtime::Runtime;
-use vfs::{Handle, Vfs};
+use vfs::{Expected, Handle, Located, Vfs, Whereabouts};
 use wire::{Attributes, Head, Kind, Object, OpenFlags, Outcome, Refusal, Timestamp, Version};
 
 /// How much is read or written at a time, bytes.
@@ -354,20 +354,43 @@ pub fn stat(args: &StatArgs) -> Result<u8, Vec<Problem>> {
 pub fn locate(args: &StatArgs) -> Result<u8, Vec<Problem>> {
     let way = Way::into(&args.which)?;
     Ok(way.each(&args.keys, |way, key| {
-        let found = way.find(key)?;
-        let located = way.wait(way.vfs.locate(found.file)).map_err(|refusal| refused(key, &refusal))?;
-        let shares = located.shares();
-        if args.json {
-            let shares: Vec<_> = shares.iter().map(|(node, bytes)| json!({"node": node, "bytes": bytes})).collect();
-            let ranges = located.bytes.iter().map(|(range, node)| json!([range.start, range.end, node]));
-            let ranges: Vec<_> = ranges.collect();
-            return print_line(
-                &json!({"key": key, "inode": located.inode, "nodes": shares, "ranges": ranges}).to_string(),
-            );
+        let fails = |refusal| refused(key, &refusal);
+        match way.wait(way.vfs.locate_path(key.as_bytes())).map_err(fails)? {
+            Whereabouts::There(located) => print_located(key, &located, args.json),
+            Whereabouts::Expected(expected) => print_expected(key, &expected, args.json),
         }
-        let nodes: Vec<String> =
-            shares.iter().map(|(node, bytes)| format!("{} on node {node}", ByteSize(*bytes))).collect();
-        let nodes = if nodes.is_empty() { "no bytes".to_owned() } else { nodes.join(", ") };
-        print_line(&format!("{key}: {nodes}; inode on node {}", located.inode))
     }))
+}
+
+fn print_located(key: &str, located: &Located, as_json: bool) -> Result<(), Failed> {
+    let (shares, inode) = (located.shares(), located.inode);
+    if as_json {
+        let shares: Vec<_> = shares.iter().map(|(node, bytes)| json!({"node": node, "bytes": bytes})).collect();
+        let ranges = located.bytes.iter().map(|(range, node)| json!([range.start, range.end, node]));
+        let ranges: Vec<_> = ranges.collect();
+        let shown = json!({"key": key, "exists": true, "inode": inode, "nodes": shares, "ranges": ranges});
+        return print_line(&shown.to_string());
+    }
+    let nodes: Vec<String> =
+        shares.iter().map(|(node, bytes)| format!("{} on node {node}", ByteSize(*bytes))).collect();
+    let nodes = if nodes.is_empty() { "no bytes".to_owned() } else { nodes.join(", ") };
+    print_line(&format!("{key}: {nodes}; inode on node {inode}"))
+}
+
+fn print_expected(key: &str, expected: &Expected, as_json: bool) -> Result<(), Failed> {
+    let Expected { inode, policy, nodes } = expected;
+    if as_json {
+        let nodes: Vec<_> = nodes.iter().map(|(node, share)| json!({"node": node, "share": share})).collect();
+        let shown =
+            json!({"key": key, "exists": false, "placement": policy.to_string(), "inode": inode, "nodes": nodes});
+        return print_line(&shown.to_string());
+    }
+    let shared = nodes.iter().map(|(node, share)| format!("node {node} ({:.0} %)", share * 100.0));
+    let would = match (&nodes[..], policy) {
+        ([(node, _)], _) => format!("on node {node}"),
+        (_, Policy::Striped) => format!("over {}", shared.collect::<Vec<_>>().join(", ")),
+        _ => format!("on one of {}", shared.collect::<Vec<_>>().join(", ")),
+    };
+    let inode = inode.map_or_else(String::new, |node| format!("; inode on node {node}"));
+    print_line(&format!("{key}: not there; would be {would}, by `{policy}`{inode}"))
 }

@@ -3,7 +3,7 @@
 //! Filling with zeros is giving back and then taking: who reads in between sees zeros too.
 
 use crate::{Client, client::unexpected, files::PLANS_MAX};
-use placement::{FileId, StripeNo};
+use placement::{FileId, Layout, StripeNo};
 use std::{ops::Range, time::Duration};
 use wire::{
     AllocateMode, Answer, Command, Object, Outcome, Refusal, SeekTo, Shortage, StripeAction, StripeRuns, Usage,
@@ -12,6 +12,7 @@ use wire::{
 /// What a partition planned for a range.
 struct Plan {
     file: FileId,
+    layout: Layout,
     range: Range<u64>,
     mode: AllocateMode,
     generation: u32,
@@ -54,13 +55,14 @@ impl Client {
     async fn allocate_once(&self, file: FileId, offset: u64, length: u64, mode: AllocateMode) -> Outcome<()> {
         for _ in 0..PLANS_MAX {
             match self.change(file.partition(), Command::Allocate { file, offset, length, mode }).await? {
-                Answer::Allocated { generation, stripes } => {
-                    let plan = Plan { file, range: offset..offset + length, mode, generation };
+                Answer::Allocated { generation, stripes, layout } => {
+                    let plan = Plan { file, layout, range: offset..offset + length, mode, generation };
                     if self.allocate_planned(&plan, &stripes).await? {
                         return Ok(());
                     }
                 }
-                Answer::Spill { generation, head } => self.spill(file, generation, &head).await?,
+                Answer::Unplaced { policy, layout } => Box::pin(self.place(file, policy, layout)).await?,
+                Answer::Spill { generation, layout, head } => self.spill((file, layout), generation, &head).await?,
                 Answer::TrimFirst(trim) => self.finish_trim(file, trim).await?,
                 other => return Err(unexpected(&other)),
             }
@@ -71,7 +73,7 @@ impl Client {
     /// Does it to the stripes, then tells the partition; false when the file was truncated or punched meanwhile.
     async fn allocate_planned(&self, plan: &Plan, stripes: &StripeRuns) -> Outcome<bool> {
         for stripe in stripes.iter() {
-            match self.stripe(plan.file, StripeNo(stripe), plan.action(stripe, self.0.stripe_bytes)).await {
+            match self.stripe(plan.file, plan.layout, StripeNo(stripe), plan.action(stripe)).await {
                 Ok(_) => {}
                 Err(Refusal::Stale(_)) => return Ok(false),
                 Err(refusal) => {
@@ -86,7 +88,7 @@ impl Client {
             Err(Refusal::Stale(_)) => Ok(false),
             Err(refusal) => {
                 if matches!(refusal, Refusal::NotFound(_)) {
-                    self.forget(plan.file, stripes.iter()).await;
+                    self.forget(plan.file, plan.layout, stripes.iter()).await;
                 }
                 Err(refusal)
             }
@@ -106,7 +108,8 @@ impl Client {
 
 impl Plan {
     /// What is done to a stripe of the range.
-    fn action(&self, stripe: u64, stripe_bytes: u32) -> StripeAction {
+    fn action(&self, stripe: u64) -> StripeAction {
+        let stripe_bytes = self.layout.stripe_bytes();
         let (start, generation) = (stripe * u64::from(stripe_bytes), self.generation);
         let within = |offset: u64| {
             let inside = offset.saturating_sub(start).min(stripe_bytes.into());

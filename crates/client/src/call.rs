@@ -9,7 +9,7 @@ use crate::{
     retry::{Retry, Step},
 };
 use node::sleep_until;
-use placement::{FileId, PartitionId, StripeNo, stripe_partition};
+use placement::{FileId, Layout, PartitionId, StripeNo};
 use std::future::Future;
 use wire::{Answer, Body, Command, Name, Object, Outcome, Refusal, Request, StripeAction, Then};
 
@@ -115,8 +115,14 @@ impl Client {
     }
 
     /// Does something with a stripe, where it lives.
-    pub(crate) async fn stripe(&self, file: FileId, stripe: StripeNo, action: StripeAction) -> Outcome<Answer> {
-        let partition = stripe_partition(self.0.seed, file, stripe, self.0.partitions);
+    pub(crate) async fn stripe(
+        &self,
+        file: FileId,
+        layout: Layout,
+        stripe: StripeNo,
+        action: StripeAction,
+    ) -> Outcome<Answer> {
+        let partition = layout.partition(self.0.seed, file, stripe, self.0.partitions);
         self.send(partition, Body::Stripe { file, stripe, action }).await
     }
 
@@ -265,6 +271,8 @@ fn object(body: &Body) -> Object {
         | Command::TestLock { file, .. }
         | Command::Lock { file, .. }
         | Command::Allocate { file, .. }
+        | Command::Place { file, .. }
+        | Command::Placement { file }
         | Command::Seek { file, .. }
         | Command::Write { file, .. }
         | Command::Open { file, .. }

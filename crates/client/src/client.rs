@@ -152,6 +152,20 @@ impl Inner {
         self.map.read().node(partition)
     }
 
+    /// One of the partitions that a node holds; see [`PartitionMap::pick`].
+    pub fn pick(&self, node: NodeId, hash: u64) -> Option<PartitionId> {
+        self.map.read().pick(node, hash)
+    }
+
+    /// The nodes that hold partitions, by ascending ids, each with its share of all.
+    pub fn shares(&self) -> Vec<(NodeId, f64)> {
+        let map = self.map.read().clone();
+        let held = |node: NodeId| (0..=u16::MAX).filter(|id| map.node(PartitionId(*id)) == Some(node)).count();
+        let share =
+            |node: NodeId| u32::try_from(held(node)).map_or(0.0, |held| f64::from(held) / f64::from(map.partitions()));
+        map.nodes().into_iter().map(|node| (node, share(node))).collect()
+    }
+
     pub fn epoch(&self) -> Epoch {
         Epoch(self.epoch.load(Relaxed))
     }

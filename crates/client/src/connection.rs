@@ -30,6 +30,11 @@ pub trait Connection: Send + Sync + fmt::Debug {
         false
     }
 
+    /// Whether the node is in this process.
+    fn is_inside(&self) -> bool {
+        false
+    }
+
     /// Lets a session keep what it is answered; `hear` is told what to forget, and `Recall::All` when the connection has broken.
     /// Answered by `Done`; refused where the way back is not there. A reply that is dropped before its answer leaves nothing.
     fn watch(&self, session: Session, hear: &Hear) -> Reply {
@@ -63,6 +68,10 @@ impl Connection for InProcess {
     }
 
     fn is_here(&self) -> bool {
+        true
+    }
+
+    fn is_inside(&self) -> bool {
         true
     }
 

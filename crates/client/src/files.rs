@@ -6,7 +6,7 @@ use crate::{
     route::{Piece, pieces},
 };
 use bytes::{Bytes, BytesMut};
-use placement::{FileId, PartitionId, StripeNo};
+use placement::{FileId, Layout, PartitionId, StripeNo};
 use std::sync::Arc;
 use wire::{
     Answer, Attributes, Changes, Command, Content, HostFile, INLINE_BYTES_MAX, Object, OpenFlags, Outcome, Refusal,
@@ -27,10 +27,22 @@ pub struct Opened {
     pub shared: bool,
 }
 
+/// What was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Where it went, bytes.
+    pub offset: u64,
+    /// How many bytes.
+    pub length: u32,
+    /// Where the stripes lie that it went to; none where it went elsewhere.
+    pub layout: Option<Layout>,
+}
+
 /// Where a write goes, as its partition planned it.
 #[derive(Clone, Copy)]
 struct Plan {
     file: FileId,
+    layout: Layout,
     offset: u64,
     generation: u32,
     /// The file's size before.
@@ -63,8 +75,16 @@ impl Client {
 
     /// A whole file is wished where its descriptor can be had: at a node of this host.
     pub(crate) fn wish(&self, partition: PartitionId) -> Wish {
-        let here = self.0.way(partition).is_ok_and(|(_, node, _)| node.is_here());
-        if here { Wish::Wanted } else { Wish::No }
+        match self.0.way(partition) {
+            Ok((home, node, _)) if node.is_here() => {
+                if self.own_node() == Some(home) {
+                    Wish::Home
+                } else {
+                    Wish::Wanted
+                }
+            }
+            _ => Wish::No,
+        }
     }
 
     /// Ends one open.
@@ -79,9 +99,9 @@ impl Client {
     }
 
     /// A file of this size will not grow soon: its last stripe gives back what it does not need.
-    pub async fn fit(&self, file: FileId, size: u64) -> Outcome<()> {
-        let last = StripeNo(size / u64::from(self.0.stripe_bytes));
-        self.stripe(file, last, StripeAction::Fit).await.map(drop)
+    pub async fn fit(&self, file: FileId, layout: Layout, size: u64) -> Outcome<()> {
+        let last = StripeNo(size / u64::from(layout.stripe_bytes()));
+        self.stripe(file, layout, last, StripeAction::Fit).await.map(drop)
     }
 
     /// Changes attributes; a change of the size truncates or extends.
@@ -109,15 +129,17 @@ impl Client {
     pub async fn read(&self, file: FileId, offset: u64, length: u32) -> Outcome<Bytes> {
         match self.ask(file.partition(), Command::Read { file, offset, length }).await? {
             Answer::Content { length, content: Content::Here(bytes) } => Ok(padded(&bytes, length as usize)),
-            Answer::Content { length, .. } => self.read_stripes(file, offset, length as usize).await,
+            Answer::Content { length, content: Content::Striped(layout) } => {
+                self.read_stripes(file, layout, offset, length as usize).await
+            }
             other => Err(unexpected(&other)),
         }
     }
 
-    async fn read_stripes(&self, file: FileId, offset: u64, length: usize) -> Outcome<Bytes> {
-        let mut parts = pieces(offset, length, self.0.stripe_bytes);
+    async fn read_stripes(&self, file: FileId, layout: Layout, offset: u64, length: usize) -> Outcome<Bytes> {
+        let mut parts = pieces(offset, length, layout.stripe_bytes());
         let Some(first) = parts.next() else { return Ok(Bytes::new()) };
-        let bytes = self.read_piece(file, &first).await?;
+        let bytes = self.read_piece(file, layout, &first).await?;
         if first.part.end == length {
             return Ok(padded(&bytes, length));
         }
@@ -125,42 +147,43 @@ impl Client {
         whole.extend_from_slice(&bytes);
         whole.resize(first.part.end, 0);
         for piece in parts {
-            whole.extend_from_slice(&self.read_piece(file, &piece).await?);
+            whole.extend_from_slice(&self.read_piece(file, layout, &piece).await?);
             whole.resize(piece.part.end, 0);
         }
         Ok(whole.freeze())
     }
 
-    async fn read_piece(&self, file: FileId, piece: &Piece) -> Outcome<Bytes> {
+    async fn read_piece(&self, file: FileId, layout: Layout, piece: &Piece) -> Outcome<Bytes> {
         let length = u32::try_from(piece.part.len()).expect("at most a stripe");
-        match self.stripe(file, piece.stripe, StripeAction::Read { offset: piece.offset, length }).await? {
+        match self.stripe(file, layout, piece.stripe, StripeAction::Read { offset: piece.offset, length }).await? {
             Answer::Bytes(bytes) => Ok(bytes),
             other => Err(unexpected(&other)),
         }
     }
 
-    /// Writes; says where it went and how many bytes were written. Fewer than given only when the pool is full.
+    /// Writes. Fewer bytes than given only when the pool is full.
     ///
     /// `kill_set_id` takes the set-id bits away, for a writer that is not trusted with them.
-    pub async fn write(&self, file: FileId, place: WritePlace, data: Bytes, kill_set_id: bool) -> Outcome<(u64, u32)> {
+    pub async fn write(&self, file: FileId, place: WritePlace, data: Bytes, kill_set_id: bool) -> Outcome<Written> {
         let length = length_of(&data, file)?;
         for _ in 0..PLANS_MAX {
             let inline = if length <= INLINE_BYTES_MAX { data.clone() } else { Bytes::new() };
             let command = Command::Write { file, place, length, data: inline, kill_set_id };
             match self.change(file.partition(), command).await? {
-                Answer::Written { offset } => return Ok((offset, length)),
-                Answer::Put { offset, length } => return Ok((offset, length)),
+                Answer::Written { offset } => return Ok(Written { offset, length, layout: None }),
+                Answer::Put { offset, length } => return Ok(Written { offset, length, layout: None }),
                 Answer::Whole(extent) => {
-                    if let Some(written) = self.write_whole(file, extent, place, &data).await? {
-                        return Ok(written);
+                    if let Some((offset, length)) = Box::pin(self.write_whole(file, extent, place, &data)).await? {
+                        return Ok(Written { offset, length, layout: None });
                     }
                 }
-                Answer::Spill { generation, head } => self.spill(file, generation, &head).await?,
+                Answer::Unplaced { policy, layout } => Box::pin(self.place(file, policy, layout)).await?,
+                Answer::Spill { generation, layout, head } => self.spill((file, layout), generation, &head).await?,
                 Answer::TrimFirst(trim) => self.finish_trim(file, trim).await?,
-                Answer::Stripes { offset, generation, size } => {
-                    let plan = Plan { file, offset, generation, size, append: place == WritePlace::End };
-                    if let Done::Written(written) = self.write_planned(plan, &data).await? {
-                        return Ok((offset, written));
+                Answer::Stripes { offset, generation, size, layout } => {
+                    let plan = Plan { file, layout, offset, generation, size, append: place == WritePlace::End };
+                    if let Done::Written(length) = self.write_planned(plan, &data).await? {
+                        return Ok(Written { offset, length, layout: Some(layout) });
                     }
                 }
                 other => return Err(unexpected(&other)),
@@ -171,11 +194,11 @@ impl Client {
 
     /// Copies a small file's bytes to stripe 0, padded to all that it may ever have held inline: whatever an older copy left
     /// there is overwritten.
-    pub(crate) async fn spill(&self, file: FileId, generation: u32, head: &[u8]) -> Outcome<()> {
+    pub(crate) async fn spill(&self, (file, layout): (FileId, Layout), generation: u32, head: &[u8]) -> Outcome<()> {
         let mut data = BytesMut::zeroed(INLINE_BYTES_MAX as usize);
         data[..head.len()].copy_from_slice(head);
         let action = StripeAction::Write { generation, offset: 0, data: data.freeze() };
-        match self.stripe(file, StripeNo(0), action).await {
+        match self.stripe(file, layout, StripeNo(0), action).await {
             Ok(_) => self.change(file.partition(), Command::SpillDone { file, generation }).await.map(drop),
             Err(Refusal::Stale(_)) => Ok(()),
             Err(refusal) => Err(refusal),
@@ -187,10 +210,10 @@ impl Client {
         let mut reserved = plan.append.then(|| Reserved::new(self, plan, data.len()));
         let mut written = 0;
         let mut stopped = None;
-        for piece in pieces(plan.offset, data.len(), self.0.stripe_bytes) {
+        for piece in pieces(plan.offset, data.len(), plan.layout.stripe_bytes()) {
             let (generation, offset) = (plan.generation, piece.offset);
             let action = StripeAction::Write { generation, offset, data: data.slice(piece.part.clone()) };
-            match self.stripe(plan.file, piece.stripe, action).await {
+            match self.stripe(plan.file, plan.layout, piece.stripe, action).await {
                 Ok(_) => written = piece.part.end,
                 Err(Refusal::Stale(_)) => return Ok(Done::Stale),
                 Err(refusal) => {
@@ -210,7 +233,7 @@ impl Client {
     }
 
     async fn publish(&self, plan: Plan, written: usize) -> Outcome<Done> {
-        let Plan { file, generation, .. } = plan;
+        let Plan { file, layout, generation, .. } = plan;
         let end = plan.offset + written as u64;
         let done = Done::Written(u32::try_from(written).expect("at most the length of the write"));
         if end <= plan.size {
@@ -221,8 +244,8 @@ impl Client {
             Err(Refusal::Stale(_)) => Ok(Done::Stale),
             Err(refusal) => {
                 if matches!(refusal, Refusal::NotFound(_)) {
-                    let touched = pieces(plan.offset, written, self.0.stripe_bytes);
-                    self.forget(file, touched.map(|piece| piece.stripe.0)).await;
+                    let touched = pieces(plan.offset, written, layout.stripe_bytes());
+                    self.forget(file, layout, touched.map(|piece| piece.stripe.0)).await;
                 }
                 Err(refusal)
             }
@@ -234,21 +257,23 @@ impl Client {
 /// dropped while it waits; should that message be lost, the place reads as zeros.
 struct Reserved<'a> {
     client: &'a Client,
-    plan: Plan,
+    file: FileId,
+    generation: u32,
     start: u64,
     end: u64,
 }
 
 impl<'a> Reserved<'a> {
     fn new(client: &'a Client, plan: Plan, length: usize) -> Self {
-        Self { client, plan, start: plan.offset, end: plan.offset + length as u64 }
+        let Plan { file, generation, offset, .. } = plan;
+        Self { client, file, generation, start: offset, end: offset + length as u64 }
     }
 }
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
         if self.start < self.end {
-            let Plan { file, generation, .. } = self.plan;
+            let (file, generation) = (self.file, self.generation);
             let length = u32::try_from(self.end - self.start).expect("at most the length of a write");
             let command = Command::Abandon { file, generation, offset: self.start, length };
             self.client.change_without_waiting(file.partition(), command);

@@ -1,7 +1,7 @@
 //! Finishing: cutting and removing stripes, and what a dead client left.
 
 use crate::{Client, client::unexpected};
-use placement::{FileId, NodeId, PartitionId, StripeNo, stripe_partition};
+use placement::{FileId, Layout, NodeId, PartitionId, StripeNo};
 use wire::{Answer, Command, GONE_MAX, Gone, Leftovers, Outcome, Refusal, Session, StripeAction, Trim};
 
 impl Client {
@@ -16,16 +16,16 @@ impl Client {
 
     async fn remove_stripes(&self, gone: &Gone) -> Outcome<()> {
         for stripe in gone.stripes.iter() {
-            self.stripe(gone.file, StripeNo(stripe), StripeAction::Remove).await?;
+            self.stripe(gone.file, gone.layout, StripeNo(stripe), StripeAction::Remove).await?;
         }
         self.change_unheld(gone.file.partition(), Command::Purged { file: gone.file }).await?;
         Ok(())
     }
 
     /// Removes stripes that were touched while their file was removed by another client: who removed it did not see them.
-    pub(crate) async fn forget(&self, file: FileId, stripes: impl Iterator<Item = u64>) {
+    pub(crate) async fn forget(&self, file: FileId, layout: Layout, stripes: impl Iterator<Item = u64>) {
         for stripe in stripes {
-            if let Err(error) = self.stripe(file, StripeNo(stripe), StripeAction::Remove).await {
+            if let Err(error) = self.stripe(file, layout, StripeNo(stripe), StripeAction::Remove).await {
                 tracing::warn!(%error, %file, "a stripe of a removed file was left behind");
             }
         }
@@ -33,19 +33,20 @@ impl Client {
 
     /// Cuts the stripes of a truncated file, so that it may grow again.
     pub(crate) async fn finish_trim(&self, file: FileId, trim: Trim) -> Outcome<()> {
-        let stripe_bytes = u64::from(self.0.stripe_bytes);
+        let layout = trim.layout;
+        let stripe_bytes = u64::from(layout.stripe_bytes());
         for stripe in trim.stripes.iter() {
             let kept = trim.length.saturating_sub(stripe * stripe_bytes).min(stripe_bytes);
             let length = u32::try_from(kept).expect("at most the length of a stripe");
             let action = StripeAction::Truncate { generation: trim.generation, length };
-            match self.stripe(file, StripeNo(stripe), action).await {
+            match self.stripe(file, layout, StripeNo(stripe), action).await {
                 Ok(_) | Err(Refusal::Stale(_)) => {}
                 Err(refusal) => return Err(refusal),
             }
         }
         let done = self.change(file.partition(), Command::TrimDone { file, generation: trim.generation }).await;
         if matches!(done, Err(Refusal::NotFound(_))) {
-            self.forget(file, trim.stripes.iter()).await;
+            self.forget(file, layout, trim.stripes.iter()).await;
         }
         done.map(drop)
     }
@@ -109,7 +110,7 @@ impl Client {
     /// done after that.
     async fn end_at_stripes(&self, session: Session, gone: &Gone, ended: &mut Vec<NodeId>) -> Outcome<()> {
         for stripe in gone.stripes.iter() {
-            let partition = stripe_partition(self.0.seed, gone.file, StripeNo(stripe), self.0.partitions);
+            let partition = gone.layout.partition(self.0.seed, gone.file, StripeNo(stripe), self.0.partitions);
             let Some(home) = self.0.home(partition).filter(|home| !ended.contains(home)) else { continue };
             ended.push(home);
             if self.end_session(partition, session).await? {

@@ -3,11 +3,14 @@
 use crate::{Client, client::unexpected, files::Opened};
 use bytes::Bytes;
 use placement::FileId;
-use wire::{Answer, Command, Lock, NewInode, Outcome, Refusal, XattrMode};
+use wire::{Answer, Command, LOCATE, Lock, Name, NewInode, Outcome, Refusal, XattrMode};
 
 impl Client {
-    /// The value of an extended attribute.
+    /// The value of an extended attribute. [`LOCATE`] is computed: where the bytes are, or of a directory, where those of a new file would be.
     pub async fn xattr(&self, file: FileId, name: Bytes) -> Outcome<Bytes> {
+        if name == LOCATE {
+            return Ok(Box::pin(self.located_text(file)).await?.into());
+        }
         match self.ask(file.partition(), Command::Xattr { file, name }).await? {
             Answer::Xattr(value) => Ok(value),
             other => Err(unexpected(&other)),
@@ -31,11 +34,12 @@ impl Client {
         mode: XattrMode,
         kill_set_group_id: bool,
     ) -> Outcome<()> {
-        let (attribute, acl) = (name.clone(), value.clone());
+        self.check_nodes(file, &name, &value)?;
+        let (attribute, given) = (name.clone(), value.clone());
         let command = Command::SetXattr { file, name, value, mode, kill_set_group_id };
         match self.change(file.partition(), command).await {
             Err(Refusal::Split { directory, .. }) => {
-                Box::pin(self.set_acl_split(directory, attribute, Some(acl), kill_set_group_id)).await
+                Box::pin(self.set_xattr_split(directory, attribute, Some(given), kill_set_group_id)).await
             }
             outcome => outcome.map(drop),
         }
@@ -44,7 +48,7 @@ impl Client {
     /// Removes an extended attribute.
     pub async fn remove_xattr(&self, file: FileId, name: Bytes) -> Outcome<()> {
         match self.change(file.partition(), Command::RemoveXattr { file, name: name.clone() }).await {
-            Err(Refusal::Split { directory, .. }) => Box::pin(self.set_acl_split(directory, name, None, false)).await,
+            Err(Refusal::Split { directory, .. }) => Box::pin(self.set_xattr_split(directory, name, None, false)).await,
             outcome => outcome.map(drop),
         }
     }
@@ -63,9 +67,15 @@ impl Client {
         self.change(file.partition(), Command::Lock { file, lock, wait }).await.map(drop)
     }
 
-    /// Makes and opens a file without a name, with what `parent` hands down.
-    pub async fn create_unnamed(&self, parent: FileId, inode: NewInode, linkable: bool) -> Outcome<Opened> {
-        let command = Command::CreateUnnamed { parent, inode, linkable };
+    /// Makes and opens a file without a name, with what `parent` hands down; `name` is the one that it is to get, if that is known.
+    pub async fn create_unnamed(
+        &self,
+        parent: FileId,
+        name: Option<Name>,
+        inode: NewInode,
+        linkable: bool,
+    ) -> Outcome<Opened> {
+        let command = Command::CreateUnnamed { parent, name, inode, linkable };
         match self.change(parent.partition(), command).await? {
             Answer::Opened { attributes, host, shared, .. } => Ok(Opened { attributes, host, shared }),
             other => Err(unexpected(&other)),

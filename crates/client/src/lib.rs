@@ -32,6 +32,7 @@ mod names;
 mod nodes;
 mod numbers;
 pub mod objects;
+mod place;
 mod retry;
 mod route;
 mod split;
@@ -43,8 +44,8 @@ mod whole;
 
 pub use client::{Client, at_once};
 pub use connection::{Borrowing, Connection, InProcess};
-pub use files::Opened;
-pub use locate::Located;
+pub use files::{Opened, Written};
+pub use locate::{Expected, Located};
 pub use node::{Backing, Hear, Loan};
 pub use nodes::Nodes;
 pub use objects::Objects;

@@ -1,9 +1,9 @@
-//! Where bytes are: computed from the attributes and the map.
+//! Where bytes are: computed from the attributes, the layout and the map.
 
-use crate::Client;
-use placement::{FileId, NodeId, StripeNo, stripe_partition};
-use std::ops::Range;
-use wire::{INLINE_BYTES_MAX, Kind, Object, Outcome, Refusal};
+use crate::{Client, client::unexpected};
+use placement::{FileId, Layout, NodeId, Placing, Policy, StripeNo, whole_partition};
+use std::{fmt::Write, ops::Range};
+use wire::{Answer, Command, INLINE_BYTES_MAX, Kind, Name, Object, Outcome, Refusal};
 
 /// Where a file is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +12,18 @@ pub struct Located {
     pub inode: NodeId,
     /// Where its bytes are, in their order, as one range where neighbours are on one node; none where there are none.
     pub bytes: Vec<(Range<u64>, NodeId)>,
+}
+
+/// Where a file would be that is not there yet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expected {
+    /// The node of its inode; none where that is not known, because directories above it are missing too.
+    pub inode: Option<NodeId>,
+    /// By this.
+    pub policy: Policy,
+    /// The nodes that would have bytes of it, each with its share of them, which add up to 1. If the policy puts them all at one node, and it
+    /// is not known at which: how likely that is each.
+    pub nodes: Vec<(NodeId, f64)>,
 }
 
 impl Located {
@@ -27,10 +39,36 @@ impl Located {
         shares.sort_by_key(|(node, bytes)| (std::cmp::Reverse(*bytes), *node));
         shares
     }
+
+    /// As the attribute `user.tidemill.locate` shows it: JSON, without the ranges, which may be many.
+    pub fn text(&self) -> String {
+        let shares = self.shares();
+        let nodes = shares.iter().map(|(node, bytes)| format!(r#"{{"node":{node},"bytes":{bytes}}}"#));
+        format!(r#"{{"inode":{},"nodes":[{}]}}"#, self.inode, nodes.collect::<Vec<_>>().join(","))
+    }
+}
+
+impl Expected {
+    /// As the attribute `user.tidemill.locate` of a directory shows it: JSON.
+    pub fn text(&self) -> String {
+        let nodes = self.nodes.iter().map(|(node, share)| format!(r#"{{"node":{node},"share":{share:.4}}}"#));
+        let nodes = nodes.collect::<Vec<_>>().join(",");
+        let mut text = String::from("{");
+        if let Some(inode) = self.inode {
+            let _ = write!(text, r#""inode":{inode},"#); // a string takes everything
+        }
+        text + &format!(r#""placement":"{}","nodes":[{nodes}]}}"#, self.policy)
+    }
+}
+
+/// What a file's partition says of where its bytes lie.
+struct Placement {
+    placing: Placing,
+    layout: Layout,
 }
 
 impl Client {
-    /// Where a file is, as of now: one message, the rest is computed. Of a bound file it is the node that reads it; holes count where
+    /// Where a file is, as of now: two messages, the rest is computed. Of a bound file it is the node that reads it; holes count where
     /// their bytes would be.
     pub async fn locate(&self, file: FileId) -> Outcome<Located> {
         let attributes = self.stat(file).await?;
@@ -45,9 +83,10 @@ impl Client {
             located.bytes.push((0..attributes.size, node));
             return Ok(located);
         }
-        let stripe_bytes = u64::from(self.0.stripe_bytes);
+        let layout = self.placement(file).await?.layout;
+        let stripe_bytes = u64::from(layout.stripe_bytes());
         for stripe in 0..attributes.size.div_ceil(stripe_bytes) {
-            let partition = stripe_partition(self.0.seed, file, StripeNo(stripe), self.0.partitions);
+            let partition = layout.partition(self.0.seed, file, StripeNo(stripe), self.0.partitions);
             let node = self.0.home(partition).unwrap_or(inode);
             let range = stripe * stripe_bytes..attributes.size.min((stripe + 1) * stripe_bytes);
             match located.bytes.last_mut() {
@@ -56,5 +95,38 @@ impl Client {
             }
         }
         Ok(located)
+    }
+
+    /// Where a file would be that is made in this directory now, by this client; without a name, one of any name.
+    pub async fn expected(&self, directory: FileId, name: Option<&Name>) -> Outcome<Expected> {
+        if self.stat(directory).await?.kind != Kind::Directory {
+            return Err(Refusal::NotDirectory(Object::File(directory)));
+        }
+        let placing = self.placement(directory).await?.placing;
+        let policy = placing.policy.unwrap_or(Policy::Striped);
+        let inode = name.and_then(|name| self.0.home(self.slot(directory, name).partition()));
+        let by_hash = || {
+            let name = name.filter(|_| policy != Policy::Striped)?;
+            self.0.home(whole_partition(self.0.seed, directory, name.as_bytes(), self.0.partitions))
+        };
+        let chosen = self.chosen_node(policy, 0).await.filter(|node| self.holds_data(*node)).or_else(by_hash);
+        let nodes = chosen.map_or_else(|| self.0.shares(), |node| vec![(node, 1.0)]);
+        Ok(Expected { inode, policy, nodes })
+    }
+
+    async fn placement(&self, file: FileId) -> Outcome<Placement> {
+        match self.ask(file.partition(), Command::Placement { file }).await? {
+            Answer::Placement { placing, layout, .. } => Ok(Placement { placing, layout }),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// What `user.tidemill.locate` shows.
+    pub(crate) async fn located_text(&self, file: FileId) -> Outcome<String> {
+        match self.stat(file).await?.kind {
+            Kind::Directory => Ok(self.expected(file, None).await?.text()),
+            Kind::File => Ok(self.locate(file).await?.text()),
+            _ => Err(Refusal::NoAttribute(Object::File(file))),
+        }
     }
 }

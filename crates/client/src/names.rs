@@ -6,9 +6,8 @@ use crate::{
     files::Opened,
     intent::{PLANS_MAX, Plan},
     meet::Meetings,
-    route::directory_partition,
 };
-use placement::{FileId, PartitionId};
+use placement::{FileId, PartitionId, Placing};
 use wire::{
     Answer, Attributes, Command, DirEntry, Kind, LIST_ENTRIES_MAX, Mode, Name, NewInode, NewKind, Object, Outcome,
     Owner, Part, Refusal, Target, Timestamp, Wish,
@@ -129,31 +128,34 @@ impl Client {
         }
     }
 
-    /// Makes a directory, in the partition that a hash of its place gives: one message when its entry is there too.
+    /// Makes a directory, in the partition that a hash of its place gives: one message when its entry is there too. Below a directory whose
+    /// bytes are to lie at some node it is in a partition of that node.
     pub async fn make_directory(&self, parent: FileId, name: &Name, mode: Mode, owner: Owner) -> Outcome<Attributes> {
-        let home = directory_partition(self.0.seed, parent, name, self.0.partitions);
         let inode = NewInode::new(NewKind::Directory, mode, owner);
         let object = || Object::entry(parent, name);
         let meetings = self.meetings();
-        let attempt = || self.try_make_directory(home, (parent, name), inode.clone(), &meetings);
+        let attempt = || self.try_make_directory((parent, name), inode.clone(), &meetings);
         self.until_done(object, attempt).await
     }
 
     async fn try_make_directory(
         &self,
-        home: PartitionId,
         (parent, name): (FileId, &Name),
         inode: NewInode,
         meetings: &Meetings,
     ) -> Outcome<Attributes> {
         let slot = self.slot(parent, name);
-        if home == slot.partition() {
+        if self.directory_home(Placing::default(), parent, name) == slot.partition() {
             return Ok(self.create(parent, name, inode, false, Wish::No).await?.attributes);
         }
         let heritage = match self.ask(slot.partition(), Command::Probe { parent: slot, name: name.clone() }).await? {
             Answer::Heritage(heritage) => heritage,
             other => return Err(unexpected(&other)),
         };
+        let home = self.directory_home(heritage.placing, parent, name);
+        if home == slot.partition() {
+            return Ok(self.create(parent, name, inode, false, Wish::No).await?.attributes);
+        }
         let (mode, owner) = (inode.mode, inode.owner);
         let mut drive = self.intend(slot.partition(), meetings);
         let made = drive.prepare(home, vec![Part::Make { parent, inode, heritage }]).await?;

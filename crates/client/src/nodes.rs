@@ -32,6 +32,12 @@ impl Nodes {
         }
     }
 
+    /// The first that is in this process, else the first on this host.
+    pub(crate) fn own(&self) -> Option<NodeId> {
+        let first = |is: fn(&dyn Connection) -> bool| self.iter().find(|(_, way)| is(*way)).map(|(node, _)| node);
+        first(|way| way.is_inside()).or_else(|| first(|way| way.is_here()))
+    }
+
     /// All, by ascending ids.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (NodeId, &dyn Connection)> {
         self.0.iter().map(|(node, connection)| (*node, &**connection))

@@ -171,7 +171,7 @@ impl Client {
         let inode = NewInode::new(NewKind::Directory, above.mode, above.owner);
         let default = heritage.default_acl;
         let acls = (!default.is_empty()).then(|| Box::new(Acls { default, ..Acls::default() }));
-        Ok(NewInode { acls, ..inode })
+        Ok(NewInode { acls, placing: heritage.placing.boxed(), ..inode })
     }
 
     async fn all_entries(&self, directory: FileId) -> Outcome<Vec<DirEntry>> {
@@ -226,15 +226,15 @@ impl Client {
         self.stat_split(directory).await
     }
 
-    /// Sets or removes an ACL of a directory that is split.
-    pub(crate) async fn set_acl_split(
+    /// Sets or removes an attribute of a directory that is split, which it hands down.
+    pub(crate) async fn set_xattr_split(
         &self,
         directory: FileId,
         name: Bytes,
         value: Option<Bytes>,
         kill_set_group_id: bool,
     ) -> Outcome<()> {
-        let part = |directory| Part::Acl { directory, name: name.clone(), value: value.clone(), kill_set_group_id };
+        let part = |directory| Part::Xattr { directory, name: name.clone(), value: value.clone(), kill_set_group_id };
         self.on_all_parts(directory, part).await
     }
 

@@ -27,6 +27,10 @@ macro_rules! descriptors_of {
         fn is_here(&self) -> bool {
             self.$inner.is_here()
         }
+
+        fn is_inside(&self) -> bool {
+            self.$inner.is_inside()
+        }
     };
 }
 

@@ -11,30 +11,88 @@ use placement::{NodeId, PartitionId};
 use std::{
     future::{Future, poll_fn},
     task::Poll,
+    time::{Duration, Instant},
 };
 use wire::{Answer, Body, Failure, Object, Outcome, Request, Usage};
 
-/// What each node said last, in the order of their ids; none of those that never answered.
+/// Who places files by how full nodes are asks again after this: until then it counts what it placed itself.
+const ASKED_AGAIN: Duration = Duration::from_millis(100);
+/// The same when a node did not answer: whoever waits for it again and again would wait most of the time.
+const SILENT_AGAIN: Duration = Duration::from_secs(5);
+
+/// What each node said last, in the order of their ids.
 #[derive(Debug)]
-pub struct Usages(Mutex<Box<[Option<Usage>]>>);
+pub struct Usages(Mutex<Box<[Said]>>, Mutex<Option<Instant>>);
+
+/// What a node said.
+#[derive(Clone, Copy, Debug, Default)]
+struct Said {
+    /// Last; none if it never answered.
+    usage: Option<Usage>,
+    /// It did not answer when it was asked last.
+    silent: bool,
+    /// What was placed there since by how full it is, bytes, as far as that is known.
+    placed: u64,
+}
+
+impl Said {
+    fn free(&self) -> Option<u64> {
+        let usage = self.usage.filter(|_| !self.silent)?;
+        Some(usage.capacity.saturating_sub(usage.used).saturating_sub(self.placed))
+    }
+}
 
 impl Usages {
     /// Of so many nodes, none of which has been asked.
     pub fn new(nodes: usize) -> Self {
-        Self(Mutex::new(vec![None; nodes].into()))
+        Self(Mutex::new(vec![Said::default(); nodes].into()), Mutex::default())
     }
 
     /// Takes what was answered now; all nodes together, of which those count that ever answered.
     fn with(&self, answered: impl Iterator<Item = Option<Usage>>) -> Usage {
         let mut known = self.0.lock();
         for (known, answered) in known.iter_mut().zip(answered) {
-            *known = answered.or(*known);
+            if answered.is_some() {
+                *known = Said { usage: answered, ..Said::default() };
+            }
         }
-        known.iter().flatten().fold(Usage::default(), Usage::with)
+        known.iter().filter_map(|said| said.usage.as_ref()).fold(Usage::default(), Usage::with)
     }
 
     fn is_unknown(&self) -> bool {
-        self.0.lock().iter().all(Option::is_none)
+        self.0.lock().iter().all(|said| said.usage.is_none())
+    }
+
+    /// The place of the node with the most free memory, which is given so many bytes more; none when none is known.
+    fn freest(&self, more: u64) -> Option<usize> {
+        let mut known = self.0.lock();
+        let free = known.iter().enumerate().filter_map(|(at, said)| Some((said.free()?, at)));
+        // Of equals the first.
+        let (_, chosen) = free.max_by_key(|(free, at)| (*free, std::cmp::Reverse(*at)))?;
+        known[chosen].placed += more;
+        Some(chosen)
+    }
+
+    /// Whether all are to be asked now, by whoever hears this.
+    fn is_due(&self) -> bool {
+        let (now, mut next) = (node::now(), self.1.lock());
+        let due = next.is_none_or(|next| next <= now);
+        if due {
+            *next = Some(now + ASKED_AGAIN);
+        }
+        due
+    }
+
+    /// After all were asked: who was silent.
+    fn note_silent(&self, silent: impl Iterator<Item = bool>) {
+        let mut any = false;
+        for (said, silent) in self.0.lock().iter_mut().zip(silent) {
+            said.silent = silent;
+            any |= silent;
+        }
+        if any {
+            *self.1.lock() = Some(node::now() + SILENT_AGAIN);
+        }
     }
 }
 
@@ -63,6 +121,16 @@ impl Client {
             Some(refusal) if self.0.usages.is_unknown() => Err(refusal),
             _ => Ok(self.0.usages.with(std::iter::empty())),
         }
+    }
+
+    /// The node with the most free memory, as of a moment ago, which is to get `more` bytes; none where no node has said.
+    pub(crate) async fn freest(&self, more: u64) -> Option<NodeId> {
+        if self.0.usages.is_due() {
+            let answered = self.usages().await;
+            self.0.usages.note_silent(answered.iter().map(|(_, usage)| usage.is_err()));
+        }
+        let chosen = self.0.usages.freest(more)?;
+        self.0.nodes.iter().nth(chosen).map(|(node, _)| node)
     }
 
     async fn usage_of(&self, node: &dyn Connection) -> Outcome<Usage> {

@@ -37,6 +37,7 @@ fn meaning(refusal: &Refusal) -> (Errno, Level) {
         Refusal::TooLarge { .. } => (Errno::FBIG, Level::WARN),
         Refusal::TooManyLinks { .. } => (Errno::MLINK, Level::DEBUG),
         Refusal::TooManyOpen { .. } => (Errno::NFILE, Level::WARN),
+        Refusal::Placed(_) => (Errno::BUSY, Level::DEBUG),
         Refusal::Busy(_) => (Errno::BUSY, Level::WARN),
         Refusal::Stale(_) | Refusal::Ended => (Errno::STALE, Level::WARN),
         Refusal::TimedOut(_) => (Errno::TIMEDOUT, Level::ERROR),

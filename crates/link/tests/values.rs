@@ -283,7 +283,7 @@ async fn bound(address: &Address) -> Result<(), Refusal> {
     let client = Client::connect(remote, Patience::default()).await.unwrap();
     let modified = Timestamp { secs: 0, nanos: 0 };
     let host = HostFile { path: "/etc/hostname".into(), size: 1, modified, executable: false };
-    let inode = NewInode::new(NewKind::Bound(host), 0o444, OWNER);
+    let inode = NewInode::new(NewKind::Bound(Box::new(host)), 0o444, OWNER);
     client.create(FileId::ROOT, &Name::new(b"bound").unwrap(), inode, false, Wish::No).await.map(drop)
 }
 

@@ -13,7 +13,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 use store::Slot;
-use wire::{Answer, Attributes, Command, Extent, INLINE_BYTES_MAX, Session, Stamp, Times};
+use wire::{Answer, Attributes, Command, Extent, INLINE_BYTES_MAX, OWN_NAMES, Session, Stamp, Times};
 
 /// Whole files that were closed lately.
 #[derive(Debug, Default)]
@@ -51,6 +51,17 @@ impl Node {
         let waiting = self.folds.queue.lock().len();
         self.fold_beyond(0, waiting);
         loud
+    }
+
+    /// Brings a file home, if that can be, before it is said where its bytes are to lie: that is said of what has no extent.
+    pub(crate) fn fold_before(&self, command: &Command) {
+        let (Command::SetXattr { file, name, .. } | Command::RemoveXattr { file, name }) = command else { return };
+        let whole = || self.partitions.get(file.partition())?.lock().extent(*file);
+        if name.starts_with(OWN_NAMES)
+            && let Some(extent) = whole()
+        {
+            self.fold(*file, extent);
+        }
     }
 
     /// Looks at the `most` files that have waited longest, as long as more than `kept` wait.

@@ -14,6 +14,7 @@ impl Held {
     pub fn share(node: NodeId, map: &PartitionMap, settings: &Settings) -> Self {
         let shared = partition::Settings {
             split_entries: settings.split_entries,
+            partitions: map.partitions(),
             ..partition::Settings::new(settings.seed, settings.stripe_bytes)
         };
         let fresh = |id| match id {

@@ -5,7 +5,7 @@ use crate::{
     space::Full,
     watch::Hearing,
     whole::{Pin, Wholes},
-    whole_calls::Todo,
+    whole_calls::{Todo, wish},
 };
 use bytes::Bytes;
 use partition::{Asker, Partition};
@@ -61,13 +61,14 @@ impl Node {
             call.hearing = self.watches.pending(asker).filter(|_| !call.hurried);
             return Ok(self.filled(&partition, answer));
         }
+        let wished = call.command.as_mut().and_then(wish).copied();
         let given = call.command.as_mut().and_then(|command| self.grant_wish(&partition, command));
         let wanted = call.command.as_ref().map_or(0, |command| partition.new_bytes_max(command));
         match reserve(&*self.engine, wanted) {
             Ok(None) => {}
             refused => {
                 drop(partition);
-                self.revoke_wish(call.command.as_mut(), given);
+                self.revoke_wish(call.command.as_mut(), wished, given);
                 return refused.map(|refusal| Err(refusal.expect("else it was granted")));
             }
         }

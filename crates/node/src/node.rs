@@ -267,6 +267,9 @@ impl Node {
     }
 
     fn meta_at_once(self: &Arc<Self>, mut call: MetaCall) -> Reply {
+        if let Some(command) = &call.command {
+            self.fold_before(command);
+        }
         match self.try_meta(&mut call) {
             Ok(outcome) => match call.hearing.take() {
                 None => Reply::ready(outcome.map_err(Failure::Refused)),

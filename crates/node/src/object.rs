@@ -3,7 +3,7 @@
 use crate::{Node, Reply, meta::MetaCall, meta::refusal_of, space::Full};
 use bytes::Bytes;
 use partition::Partition;
-use placement::{FileId, PartitionId, StripeNo, fragment_of, name_hash, stripe_partition};
+use placement::{FileId, Layout, PartitionId, StripeNo, fragment_of, name_hash};
 use std::{
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
@@ -125,7 +125,7 @@ impl Node {
         if !is_reserved() {
             return Ok(Err(Refusal::Stale(Object::File(file))));
         }
-        if !self.holds_stripe(file, 0) {
+        if !self.holds_stripe(file, Layout::striped(self.settings().stripe_bytes), 0) {
             let why = "an object came with its bytes to a node where its stripe is not";
             return Ok(Err(Refusal::invalid(Object::File(file), why)));
         }
@@ -143,9 +143,9 @@ impl Node {
         Ok(Ok(()))
     }
 
-    fn holds_stripe(&self, file: FileId, stripe: u64) -> bool {
+    fn holds_stripe(&self, file: FileId, layout: Layout, stripe: u64) -> bool {
         let settings = self.settings();
-        let home = stripe_partition(settings.seed, file, StripeNo(stripe), settings.partitions);
+        let home = layout.partition(settings.seed, file, StripeNo(stripe), settings.partitions);
         self.partitions.get(home).is_some()
     }
 
@@ -189,23 +189,24 @@ impl Node {
                 head.version.change = head.version.change.wrapping_add(version_of(state.modified));
                 Ok(Answer::Object { head, striped, length, content: Content::Whole(extent) })
             }
-            Answer::Object { head, length, content: Content::Striped, .. } if length > 0 => {
-                self.fill_striped(head, offset, length)
+            Answer::Object { head, length, content: Content::Striped(layout), .. } if length > 0 => {
+                self.fill_striped(head, layout, offset, length)
             }
             other => Ok(other),
         }
     }
 
-    fn fill_striped(&self, head: Head, offset: u64, length: u32) -> Outcome<Answer> {
-        let (file, stripe_bytes) = (head.version.file, u64::from(self.settings().stripe_bytes));
+    fn fill_striped(&self, head: Head, layout: Layout, offset: u64, length: u32) -> Outcome<Answer> {
+        let (file, stripe_bytes) = (head.version.file, u64::from(layout.stripe_bytes()));
+        let striped = Some(layout);
         let (first, last) = (offset / stripe_bytes, (offset + u64::from(length) - 1) / stripe_bytes);
-        if first != last || !self.holds_stripe(file, first) {
-            return Ok(Answer::Object { head, striped: true, length, content: Content::Striped });
+        if first != last || !self.holds_stripe(file, layout, first) {
+            return Ok(Answer::Object { head, striped, length, content: Content::Striped(layout) });
         }
         let key = StripeKey { file, stripe: StripeNo(first) };
         let within = u32::try_from(offset % stripe_bytes).expect("below the length of a stripe");
         match self.engine.read(key, within, length) {
-            Ok(bytes) => Ok(Answer::Object { head, striped: true, length, content: Content::Here(bytes) }),
+            Ok(bytes) => Ok(Answer::Object { head, striped, length, content: Content::Here(bytes) }),
             Err(error) => Err(Refusal::Io { object: Object::File(file), why: error.to_string().into() }),
         }
     }
@@ -224,9 +225,9 @@ impl Node {
         }
     }
 
-    fn clear(&self, Gone { file, stripes }: &Gone) -> bool {
+    fn clear(&self, Gone { file, layout, stripes }: &Gone) -> bool {
         let few = stripes.iter().nth(CLEARED_STRIPES_MAX).is_none();
-        if !few || !stripes.iter().all(|stripe| self.holds_stripe(*file, stripe)) {
+        if !few || !stripes.iter().all(|stripe| self.holds_stripe(*file, *layout, stripe)) {
             return false;
         }
         let key = |stripe| StripeKey { file: *file, stripe: StripeNo(stripe) };

@@ -13,8 +13,8 @@ use crate::{
 };
 use bytes::Bytes;
 use parking_lot::Mutex;
-use partition::Partition;
-use placement::{FileId, PartitionId};
+use partition::{Partition, Placed};
+use placement::{FileId, Layout, PartitionId, Policy, Spread};
 use std::time::SystemTime;
 use store::{Allocate, EngineError, Put, Slot};
 use wire::{
@@ -77,12 +77,28 @@ impl Todo {
 impl Node {
     /// Gives a command the extent that it wishes for, with the bytes that it must hold; none where there is none to give.
     pub(crate) fn grant_wish(&self, partition: &Partition, command: &mut Command) -> Option<Extent> {
-        let wanted = matches!(wish(command), Some(Wish::Wanted));
-        let given = if wanted && self.whole.any() { self.filled_extent(partition, command) } else { None };
+        let wished = wish(command).copied().unwrap_or_default();
+        let wanted = matches!(wished, Wish::Wanted | Wish::Home) && self.whole.any();
+        let given = if wanted && self.may_have(partition.placed(command), wished) {
+            self.filled_extent(partition, command)
+        } else {
+            None
+        };
         if let Some(wish) = wish(command) {
             *wish = given.map_or(Wish::No, Wish::Given);
         }
         given
+    }
+
+    /// Whether an extent of this node is where the bytes are to lie. Where nothing was said about that, it is.
+    fn may_have(&self, placed: Option<Placed>, wished: Wish) -> bool {
+        let Some(Placed { layout, by }) = placed else { return true };
+        match (by, layout.spread()) {
+            (Some(Policy::Here), _) => wished == Wish::Home,
+            (Some(Policy::At(node)), _) => node == self.id(),
+            (Some(_), _) | (None, Spread::Striped) => false,
+            (None, Spread::In(partition)) => self.partitions.get(partition).is_some(),
+        }
     }
 
     fn filled_extent(&self, partition: &Partition, command: &Command) -> Option<Extent> {
@@ -104,14 +120,14 @@ impl Node {
     }
 
     /// Takes an extent back that a command was given and cannot use now.
-    pub(crate) fn revoke_wish(&self, command: Option<&mut Command>, given: Option<Extent>) {
+    pub(crate) fn revoke_wish(&self, command: Option<&mut Command>, wished: Option<Wish>, given: Option<Extent>) {
         if let Some(extent) = given {
             self.whole.free(extent);
         }
         if let Some(wish) = command.and_then(wish)
-            && *wish != Wish::No
+            && let Some(wished) = wished
         {
-            *wish = Wish::Wanted;
+            *wish = wished;
         }
     }
 
@@ -128,7 +144,8 @@ impl Node {
             (Answer::Whole(extent), Todo::Write { place, data }) => self.put_small(*extent, *place, data),
             (Answer::Whole(extent), Todo::Allocate { offset, length, mode }) => {
                 let range = *offset..offset + length;
-                let allocated = Answer::Allocated { generation: 0, stripes: StripeRuns::new() };
+                let layout = Layout::striped(self.settings().stripe_bytes);
+                let allocated = Answer::Allocated { generation: 0, stripes: StripeRuns::new(), layout };
                 self.whole.extents().allocate(Slot(extent.slot), range, how(*mode)).map(|()| Some(allocated))
             }
             (Answer::Whole(extent), Todo::Seek { offset, target }) => {
@@ -281,7 +298,8 @@ impl Node {
     }
 }
 
-fn wish(command: &mut Command) -> Option<&mut Wish> {
+/// The wish of a command that may have one.
+pub fn wish(command: &mut Command) -> Option<&mut Wish> {
     match command {
         Command::Create { whole, .. } | Command::Open { whole, .. } => Some(whole),
         _ => None,

@@ -190,7 +190,7 @@ fn class_of(bits: u32, shift: u32) -> u16 {
     u16::try_from(class).expect("three bits")
 }
 
-/// What a new inode is, made in a directory with this heritage: group and set-group-id bit, default ACL or else umask.
+/// What a new inode is, made in a directory with this heritage: group and set-group-id bit, default ACL or else umask, where bytes lie.
 ///
 /// Its mode carries no umask afterwards.
 pub fn inherit(heritage: &Heritage, new: NewInode) -> NewInode {
@@ -201,7 +201,11 @@ pub fn inherit(heritage: &Heritage, new: NewInode) -> NewInode {
         NewKind::Symlink(_) => (new.mode.bits, None),
         _ => permissions(&heritage.default_acl, new.mode, directory),
     };
-    NewInode { mode: Mode::from(mode | bit), owner, acls, ..new }
+    let placing = match &new.kind {
+        NewKind::File | NewKind::Directory => new.placing().or(heritage.placing).boxed(),
+        _ => None,
+    };
+    NewInode { mode: Mode::from(mode | bit), owner, acls, placing, ..new }
 }
 
 /// The bits and ACLs that a directory's default ACL gives, or the bits that the umask leaves.

@@ -150,7 +150,7 @@ proptest! {
     ) {
         let default = Bytes::from(encoded(&lines));
         let kind = if directory { NewKind::Directory } else { NewKind::File };
-        let new = made(&Heritage { group: None, default_acl: default.clone() }, kind, Mode { bits, umask });
+        let new = made(&Heritage { group: None, default_acl: default.clone(), ..Heritage::default() }, kind, Mode { bits, umask });
         let acls = new.acls.unwrap_or_default();
         prop_assert_eq!(&acls.default, if directory { &default } else { &acls.access[..0].to_vec().into() });
         let only_bits = vec![
@@ -195,7 +195,7 @@ fn another_version_and_torn_bytes_are_told_apart() {
 
 #[test]
 fn a_set_group_id_directory_gives_its_group_and_to_directories_the_bit() {
-    let heritage = Heritage { group: Some(77), default_acl: Bytes::new() };
+    let heritage = Heritage { group: Some(77), default_acl: Bytes::new(), ..Heritage::default() };
     let file = made(&heritage, NewKind::File, Mode::from(0o2755));
     assert_eq!((file.owner.gid, file.mode.bits), (77, 0o2755), "the kernel has decided about a file's own bit");
     let directory = made(&heritage, NewKind::Directory, Mode { bits: 0o777, umask: 0o22 });

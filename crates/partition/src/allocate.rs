@@ -29,10 +29,9 @@ impl Partition {
             return Err(Refusal::invalid(Object::File(file), "a client punches the range and then takes its space"));
         }
         let range = offset..check_end(file, offset.checked_add(length))?;
-        let stripe_bytes = self.stripe_bytes();
         self.edit(file, |inode| {
             let body = inode.file_mut(file)?;
-            let answer = body.allocate(range, mode, stripe_bytes);
+            let answer = body.allocate(range, mode);
             if matches!(answer, Answer::Allocated { .. }) {
                 inode.touch(now);
             }
@@ -56,9 +55,9 @@ impl Partition {
 
     /// What was to be taken from this stripe on was not.
     pub(crate) fn gave_up(&mut self, file: FileId, generation: u32, stripe: u64) -> Outcome<Answer> {
-        let stripe_bytes = self.stripe_bytes();
         self.edit(file, |inode| {
             let body = inode.file_mut(file)?;
+            let stripe_bytes = body.stripe_bytes();
             if let Place::Striped(striped) = &mut body.place
                 && body.generation == generation
             {
@@ -73,7 +72,7 @@ impl Partition {
     pub(crate) fn seek(&self, file: FileId, offset: u64, to: SeekTo) -> Outcome<Answer> {
         let found = match &self.inode(file)?.body {
             Body::File(FileBody { place: Place::Whole(extent), .. }) => return Ok(Answer::Whole(*extent)),
-            Body::File(body) => body.seek(offset, to, self.stripe_bytes()),
+            Body::File(body) => body.seek(offset, to),
             Body::Bound(host) => seek_in(std::iter::once(0..host.size), host.size, offset, to),
             _ => return Err(Refusal::invalid(Object::File(file), "it has no bytes")),
         };
@@ -83,7 +82,7 @@ impl Partition {
 
 impl FileBody {
     /// Does it inline, or says what is to be done with stripes.
-    fn allocate(&mut self, range: Range<u64>, mode: AllocateMode, stripe_bytes: u64) -> Answer {
+    fn allocate(&mut self, range: Range<u64>, mode: AllocateMode) -> Answer {
         let takes = mode != AllocateMode::PunchHole;
         if let Place::Inline(bytes) = &mut self.place
             && (!takes || range.end <= INLINE_BYTES_MAX.into())
@@ -92,11 +91,13 @@ impl FileBody {
             if mode == AllocateMode::Extend {
                 self.size = self.size.max(range.end);
             }
-            return Answer::Allocated { generation: self.generation, stripes: StripeRuns::new() };
+            let (generation, layout) = (self.generation, self.placed.layout);
+            return Answer::Allocated { generation, stripes: StripeRuns::new(), layout };
         }
-        if let Some(first) = self.go_striped(stripe_bytes) {
+        if let Some(first) = self.go_striped() {
             return first;
         }
+        let (layout, stripe_bytes) = (self.placed.layout, self.stripe_bytes());
         let stripes = range.start / stripe_bytes..range.end.div_ceil(stripe_bytes);
         if !takes {
             self.outdate_plans();
@@ -109,14 +110,14 @@ impl FileBody {
             striped.plan(stripes.clone());
             striped.cutting = had..stripes.end;
             striped.kept = striped.kept.max(range.end);
-            return Answer::Allocated { generation, stripes: runs(stripes) };
+            return Answer::Allocated { generation, stripes: runs(stripes), layout };
         }
         striped.cutting = range.start.div_ceil(stripe_bytes)..range.end / stripe_bytes;
-        Answer::Allocated { generation, stripes: striped.stripes.within(stripes) }
+        Answer::Allocated { generation, stripes: striped.stripes.within(stripes), layout }
     }
 
     /// What taking or giving back this range adds to the weight, at most.
-    pub fn allocate_weight(&self, range: Range<u64>, mode: AllocateMode, stripe_bytes: u64) -> u64 {
+    pub fn allocate_weight(&self, range: Range<u64>, mode: AllocateMode) -> u64 {
         match &self.place {
             _ if mode == AllocateMode::PunchHole => 0,
             Place::Inline(bytes) if range.end <= INLINE_BYTES_MAX.into() => {
@@ -125,6 +126,7 @@ impl FileBody {
             Place::Inline(_) => 2 * weight::RUN_BYTES,
             Place::Spilling(_) | Place::Whole(_) => 0,
             Place::Striped(striped) => {
+                let stripe_bytes = self.stripe_bytes();
                 striped.plan_weight(range.start / stripe_bytes..range.end.div_ceil(stripe_bytes))
             }
         }
@@ -137,7 +139,12 @@ impl FileBody {
 
     /// Makes it striped, or says what must be done before, or where all its bytes are instead: what a write that does not fit
     /// inline meets too.
-    pub(crate) fn go_striped(&mut self, stripe_bytes: u64) -> Option<Answer> {
+    pub(crate) fn go_striped(&mut self) -> Option<Answer> {
+        if let Place::Inline(_) = &self.place
+            && let Some(first) = self.unplaced()
+        {
+            return Some(first);
+        }
         if let Place::Inline(bytes) = &mut self.place {
             self.place = match std::mem::take(bytes) {
                 empty if empty.is_empty() => Place::striped(),
@@ -146,14 +153,15 @@ impl FileBody {
         }
         match &self.place {
             Place::Inline(bytes) | Place::Spilling(bytes) => {
-                Some(Answer::Spill { generation: self.generation, head: bytes.clone().into() })
+                let (generation, layout) = (self.generation, self.placed.layout);
+                Some(Answer::Spill { generation, layout, head: bytes.clone().into() })
             }
-            Place::Striped(_) => self.trim(stripe_bytes).map(Answer::TrimFirst),
+            Place::Striped(_) => self.trim().map(Answer::TrimFirst),
             Place::Whole(extent) => Some(Answer::Whole(*extent)),
         }
     }
 
-    fn seek(&self, offset: u64, to: SeekTo, stripe_bytes: u64) -> Option<u64> {
+    fn seek(&self, offset: u64, to: SeekTo) -> Option<u64> {
         match &self.place {
             Place::Whole(_) => None,
             Place::Inline(bytes) | Place::Spilling(bytes) => {
@@ -161,7 +169,7 @@ impl FileBody {
                 seek_in(std::iter::once(0..end), self.size, offset, to)
             }
             Place::Striped(striped) => {
-                let data = striped.data_runs();
+                let (data, stripe_bytes) = (striped.data_runs(), self.stripe_bytes());
                 let bytes = |run: Range<u64>| run.start * stripe_bytes..run.end.saturating_mul(stripe_bytes);
                 seek_in(data.ranges().map(bytes), self.size, offset, to)
             }

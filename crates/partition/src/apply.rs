@@ -1,6 +1,6 @@
 //! Commands to verbs: the one door into a partition.
 
-use crate::{Partition, intents::What, locks::Holder, partition::split, xattr::is_acl};
+use crate::{Partition, intents::What, locks::Holder, partition::split, xattr::is_handed_down};
 use placement::FileId;
 use wire::{Answer, Command, Object, Outcome, Refusal, Session, Stamp, Timestamp};
 
@@ -43,6 +43,7 @@ impl Partition {
             Command::ReadLink { file } => self.read_link(file),
             Command::Parent { directory } => self.parent(directory),
             Command::Fragments { directory } => self.fragments(directory),
+            Command::Placement { file } => self.placement(file),
             Command::Status { intent } => Ok(Answer::Decided(self.decision(intent))),
             Command::Probe { parent, name } => self.probe(parent, &name),
             Command::Read { file, offset, length } => self.read(file, offset, length, now),
@@ -101,19 +102,20 @@ impl Partition {
     /// What concerns one inode besides its bytes and names.
     fn perform_on_inode(&mut self, session: Session, command: Command, now: Timestamp) -> Outcome<Answer> {
         match command {
-            Command::CreateUnnamed { parent, inode, linkable } => {
-                self.create_unnamed(parent, inode, linkable, session, now)
+            Command::CreateUnnamed { parent, name, inode, linkable } => {
+                self.create_unnamed((parent, name), inode, linkable, session, now)
             }
             Command::SetXattr { file, name, value, mode, kill_set_group_id } => {
-                self.check_acl_changeable(file, &name)?;
+                self.check_xattr_changeable(file, &name)?;
                 self.set_xattr(file, (name, value), mode, kill_set_group_id, now)
             }
             Command::RemoveXattr { file, name } => {
-                self.check_acl_changeable(file, &name)?;
+                self.check_xattr_changeable(file, &name)?;
                 self.remove_xattr(file, &name, now)
             }
             Command::Lock { file, lock, .. } => self.lock(Holder { session, owner: lock.owner }, file, &lock),
             Command::Allocate { file, offset, length, mode } => self.allocate(file, (offset, length), mode, now),
+            Command::Place { file, partition } => self.place(file, partition),
             Command::Punched { file, generation } => self.punched(file, generation),
             Command::GaveUp { file, generation, stripe } => self.gave_up(file, generation, stripe),
             Command::PutObject { parent, name, condition, contents } => {
@@ -150,9 +152,9 @@ impl Partition {
         }
     }
 
-    /// The same for ACLs; other attributes are nothing to fragments.
-    fn check_acl_changeable(&self, file: FileId, name: &[u8]) -> Outcome<()> {
-        if is_acl(name) { self.check_changeable(file) } else { Ok(()) }
+    /// The same for attributes that are handed down; others are nothing to fragments.
+    fn check_xattr_changeable(&self, file: FileId, name: &[u8]) -> Outcome<()> {
+        if is_handed_down(name) { self.check_changeable(file) } else { Ok(()) }
     }
 
     /// Refused for a directory that is split, or that is about to be: fragments have to be changed with it.

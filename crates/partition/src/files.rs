@@ -28,14 +28,13 @@ impl Partition {
         (flags, whole): (OpenFlags, Wish),
         now: Timestamp,
     ) -> Outcome<Answer> {
-        let stripe_bytes = self.stripe_bytes();
         let trim = self.edit(file, |inode| {
             if flags.write || flags.truncate {
                 inode.file_mut(file)?;
             }
             let mut trim = None;
             if flags.truncate {
-                trim = inode.file_mut(file)?.resize(0, stripe_bytes).trim();
+                trim = inode.file_mut(file)?.resize(0).trim();
                 inode.lose_privileges(flags.kill_set_id);
                 inode.touch(now);
             }
@@ -91,9 +90,8 @@ impl Partition {
 
     fn truncate(&mut self, file: FileId, size: u64, now: Timestamp) -> Outcome<Resized> {
         check_end(file, Some(size))?;
-        let stripe_bytes = self.stripe_bytes();
         self.edit(file, |inode| {
-            let resized = inode.file_mut(file)?.resize(size, stripe_bytes);
+            let resized = inode.file_mut(file)?.resize(size);
             if matches!(resized, Resized::Done(_)) {
                 inode.touch(now);
             }
@@ -132,7 +130,6 @@ impl Partition {
         if length <= INLINE_BYTES_MAX && data.len() != length as usize {
             return Err(Refusal::invalid(Object::File(file), "a small write came without its bytes"));
         }
-        let stripe_bytes = self.stripe_bytes();
         self.edit(file, |inode| {
             let body = inode.file_mut(file)?;
             let offset = match place {
@@ -140,7 +137,7 @@ impl Partition {
                 WritePlace::End => body.append_offset(),
             };
             let end = check_end(file, offset.checked_add(length.into()))?;
-            let answer = body.write(offset..end, data, place == WritePlace::End, stripe_bytes);
+            let answer = body.write(offset..end, data, place == WritePlace::End);
             let written_here = matches!(answer, Answer::Written { .. } | Answer::Stripes { .. });
             if length > 0 && (written_here || matches!(answer, Answer::Whole(_))) {
                 inode.lose_privileges(kill_set_id);
@@ -192,9 +189,9 @@ impl Partition {
     }
 
     pub(crate) fn trim_done(&mut self, file: FileId, generation: u32) -> Outcome<Answer> {
-        let stripe_bytes = self.stripe_bytes();
         self.edit(file, |inode| {
             let body = inode.file_mut(file)?;
+            let stripe_bytes = body.stripe_bytes();
             if let Place::Striped(striped) = &mut body.place
                 && body.generation == generation
                 && let Some(length) = striped.trim.take()
@@ -212,7 +209,7 @@ impl FileBody {
     fn content(&self, offset: u64, length: u32) -> Content {
         let bytes = match &self.place {
             Place::Inline(bytes) | Place::Spilling(bytes) => bytes,
-            Place::Striped(_) => return Content::Striped,
+            Place::Striped(_) => return Content::Striped(self.placed.layout),
             Place::Whole(extent) => return Content::Whole(*extent),
         };
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
@@ -222,7 +219,7 @@ impl FileBody {
     }
 
     /// Writes inline, or says what is to be done with stripes.
-    fn write(&mut self, range: Range<u64>, data: &[u8], append: bool, stripe_bytes: u64) -> Answer {
+    fn write(&mut self, range: Range<u64>, data: &[u8], append: bool) -> Answer {
         if range.is_empty() {
             return Answer::Written { offset: range.start };
         }
@@ -233,20 +230,21 @@ impl FileBody {
             self.size = self.size.max(range.end);
             return Answer::Written { offset: range.start };
         }
-        if let Some(first) = self.go_striped(stripe_bytes) {
+        if let Some(first) = self.go_striped() {
             return first;
         }
         let (offset, generation, size) = (range.start, self.generation, self.size);
+        let (layout, stripe_bytes) = (self.placed.layout, self.stripe_bytes());
         if let Place::Striped(striped) = &mut self.place {
             striped.plan(range.start / stripe_bytes..range.end.div_ceil(stripe_bytes));
             striped.planned = striped.planned.max(range.end);
             self.reserved = if append { range.end } else { self.reserved };
         }
-        Answer::Stripes { offset, generation, size }
+        Answer::Stripes { offset, generation, size, layout }
     }
 
     /// Sets the size; what is cut never comes back.
-    fn resize(&mut self, size: u64, stripe_bytes: u64) -> Resized {
+    fn resize(&mut self, size: u64) -> Resized {
         let old = std::mem::replace(&mut self.size, size);
         match &mut self.place {
             Place::Inline(bytes) => bytes.truncate(usize::try_from(size).unwrap_or(usize::MAX)),
@@ -256,18 +254,18 @@ impl FileBody {
                 self.outdate_plans();
             }
             Place::Striped(striped) => match striped.trim {
-                Some(_) if size > old => return self.trim_first(old, stripe_bytes),
+                Some(_) if size > old => return self.trim_first(old),
                 None if size > old && striped.planned > old => {
                     striped.trim = Some(old);
                     striped.kept = striped.kept.min(old);
                     self.outdate_plans();
-                    return self.trim_first(old, stripe_bytes);
+                    return self.trim_first(old);
                 }
                 _ if size < old => {
                     striped.trim = Some(size);
                     striped.kept = striped.kept.min(size);
                     self.outdate_plans();
-                    return Resized::Done(self.trim(stripe_bytes));
+                    return Resized::Done(self.trim());
                 }
                 _ => {}
             },
@@ -282,17 +280,17 @@ impl FileBody {
     }
 
     /// The file cannot grow yet.
-    fn trim_first(&mut self, size: u64, stripe_bytes: u64) -> Resized {
+    fn trim_first(&mut self, size: u64) -> Resized {
         self.size = size;
-        self.trim(stripe_bytes).map_or(Resized::Done(None), Resized::First)
+        self.trim().map_or(Resized::Done(None), Resized::First)
     }
 
     /// The truncation that is to be done to the stripes.
-    pub(crate) fn trim(&self, stripe_bytes: u64) -> Option<Trim> {
+    pub(crate) fn trim(&self) -> Option<Trim> {
         let Place::Striped(striped) = &self.place else { return None };
         let length = striped.trim?;
-        let stripes = striped.stripes.clone().split_off(length / stripe_bytes);
-        Some(Trim { generation: self.generation, length, stripes })
+        let stripes = striped.stripes.clone().split_off(length / self.stripe_bytes());
+        Some(Trim { layout: self.placed.layout, generation: self.generation, length, stripes })
     }
 
     /// Nothing is reserved beyond the size any more, when the size has come to it.

@@ -225,13 +225,13 @@ pub struct Shown {
 
 impl Grants {
     /// What an inode shows, before it is changed.
-    pub fn shown(&self, inode: &Inode, stripe_bytes: u64) -> Shown {
-        let attributes = (!self.asker.others.is_empty()).then(|| inode.attributes(FileId::ROOT, stripe_bytes));
+    pub fn shown(&self, inode: &Inode) -> Shown {
+        let attributes = (!self.asker.others.is_empty()).then(|| inode.attributes(FileId::ROOT));
         Shown { access: inode.access(), attributes }
     }
 
     /// An inode has changed, if it shows anything else than before. What a fragment shows, its directory does.
-    pub fn changed(&mut self, file: FileId, inode: &mut Inode, before: &Shown, stripe_bytes: u64) {
+    pub fn changed(&mut self, file: FileId, inode: &mut Inode, before: &Shown) {
         let file = inode.directory_of(file);
         let Asker { watcher, others, .. } = self.asker;
         let touched = std::mem::take(&mut inode.granted.touched);
@@ -242,7 +242,7 @@ impl Grants {
             self.notes.push(Note::changed(Recall::Attributes(file), tell));
         }
         let Some(attributes) = &before.attributes else { return };
-        if touched || outdated || inode.attributes(FileId::ROOT, stripe_bytes) != *attributes {
+        if touched || outdated || inode.attributes(FileId::ROOT) != *attributes {
             self.notes.push(Note::changed(Recall::Attributes(file), inode.granted.attributes.take(others)));
         }
         if touched && inode.is_file() {

@@ -2,7 +2,7 @@
 
 use crate::{Asker, Partition, Settings, Watcher, Watchers};
 use bytes::Bytes;
-use placement::{FileId, NodeId};
+use placement::{FileId, Layout, NodeId};
 use wire::{
     Answer, Attributes, Changes, Command, Extent, Name, NewInode, NewKind, OpenFlags, Outcome, Owner, Recall, Refusal,
     Session, Stamp, Timestamp, Wish, WritePlace, XattrMode,
@@ -153,7 +153,10 @@ fn a_striped_write_is_published_in_any_case_while_others_watch() {
         bench.told(1, long());
         bench.told(1, Command::Wrote { file, generation: 0, end: 9000 });
         let (answer, _) = bench.apply(1, long());
-        assert_eq!(answer, Ok(Answer::Stripes { offset: 0, generation: 0, size: published }));
+        assert_eq!(
+            answer,
+            Ok(Answer::Stripes { offset: 0, generation: 0, size: published, layout: Layout::striped(8192) })
+        );
     }
 }
 

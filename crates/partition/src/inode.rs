@@ -1,6 +1,12 @@
 //! An inode: attributes, who holds it open, and what it is.
 
-use crate::{directory::Directory, extra::Extra, grants::Granted, weight};
+use crate::{
+    directory::Directory,
+    extra::Extra,
+    grants::Granted,
+    placing::{Asked, Placed},
+    weight,
+};
 use bytes::Bytes;
 use placement::FileId;
 use serde::{Deserialize, Serialize};
@@ -37,6 +43,8 @@ pub struct Inode {
     pub linkable: bool,
     /// What few have.
     pub extra: Option<Box<Extra>>,
+    /// Where its bytes, or those of what is made in it, are to lie.
+    pub asked: Asked,
     /// Who may keep what of it.
     pub granted: Granted,
     pub body: Body,
@@ -54,13 +62,15 @@ pub enum Body {
 }
 
 /// Bytes of a file, or where they are.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct FileBody {
     pub size: u64,
     /// Counts truncations and the spill: stripe writes that were planned before are refused.
     pub generation: u32,
     /// Where the next append goes, when appends are under way beyond `size`.
     pub reserved: u64,
+    /// Where stripes are, or would be.
+    pub placed: Placed,
     pub place: Place,
 }
 
@@ -108,14 +118,15 @@ impl Default for Place {
 }
 
 impl Inode {
-    /// A new one, with one name.
-    pub fn new(new: NewInode, parent: FileId, now: Timestamp) -> Self {
+    /// A new one, with one name. A file is told where its stripes would be.
+    pub fn new(new: NewInode, parent: FileId, placed: Option<Placed>, now: Timestamp) -> Self {
+        let asked = Asked::handed_down(new.placing());
         let body = match new.kind {
-            NewKind::File => Body::File(FileBody::default()),
+            NewKind::File => Body::File(FileBody::new(placed.expect("a file is told where its stripes would be"))),
             NewKind::Directory => Body::Directory(Directory::new(parent)),
             NewKind::Symlink(target) => Body::Symlink(target),
             NewKind::Node(kind) => Body::Node(kind),
-            NewKind::Bound(host) => Body::Bound(Arc::new(host)),
+            NewKind::Bound(host) => Body::Bound(Arc::from(host)),
         };
         let modified = if let Body::Bound(host) = &body { host.modified } else { now };
         let (mode, owner, names, opens) = (new.mode.bits & 0o7777, new.owner, 1, Vec::new());
@@ -133,6 +144,7 @@ impl Inode {
             opens,
             linkable,
             extra,
+            asked,
             granted,
             body,
         };
@@ -167,8 +179,8 @@ impl Inode {
         }
     }
 
-    pub fn attributes(&self, file: FileId, stripe_bytes: u64) -> Attributes {
-        let (size, allocated) = self.lengths(stripe_bytes);
+    pub fn attributes(&self, file: FileId) -> Attributes {
+        let (size, allocated) = self.lengths();
         Attributes {
             file,
             kind: self.kind(),
@@ -188,9 +200,9 @@ impl Inode {
     }
 
     /// Size and bytes held.
-    fn lengths(&self, stripe_bytes: u64) -> (u64, u64) {
+    fn lengths(&self) -> (u64, u64) {
         match &self.body {
-            Body::File(body) => (body.size, body.allocated(stripe_bytes)),
+            Body::File(body) => (body.size, body.allocated()),
             Body::Directory(directory) => (directory.len() as u64, 0),
             Body::Symlink(target) => (target.len() as u64, 0),
             Body::Node(_) => (0, 0),
@@ -305,10 +317,20 @@ impl Inode {
 }
 
 impl FileBody {
-    fn allocated(&self, stripe_bytes: u64) -> u64 {
+    /// An empty one.
+    pub fn new(placed: Placed) -> Self {
+        Self { size: 0, generation: 0, reserved: 0, placed, place: Place::default() }
+    }
+
+    /// The length of a stripe, bytes.
+    pub fn stripe_bytes(&self) -> u64 {
+        self.placed.layout.stripe_bytes().into()
+    }
+
+    fn allocated(&self) -> u64 {
         match &self.place {
             Place::Inline(bytes) | Place::Spilling(bytes) => (bytes.len() as u64).next_multiple_of(PAGE_BYTES),
-            Place::Striped(striped) => striped.allocated(self.size, stripe_bytes),
+            Place::Striped(striped) => striped.allocated(self.size, self.stripe_bytes()),
             Place::Whole(_) => 0,
         }
     }
@@ -323,7 +345,7 @@ impl FileBody {
     }
 
     /// What a write will add to the weight, at most.
-    pub fn write_weight(&self, place: WritePlace, length: u32, stripe_bytes: u64) -> u64 {
+    pub fn write_weight(&self, place: WritePlace, length: u32) -> u64 {
         let offset = match place {
             WritePlace::At(offset) => offset,
             WritePlace::End => self.append_offset(),
@@ -334,6 +356,7 @@ impl FileBody {
             Place::Inline(_) => 2 * weight::RUN_BYTES,
             Place::Spilling(_) | Place::Whole(_) => 0,
             Place::Striped(striped) => {
+                let stripe_bytes = self.stripe_bytes();
                 let (first, end) = (offset / stripe_bytes, end.div_ceil(stripe_bytes));
                 striped.plan_weight(first..end)
             }

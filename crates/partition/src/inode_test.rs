@@ -145,7 +145,8 @@ fn what_is_made_in_a_directory_with_a_default_acl_begins_with_it() {
     let directory = make(&mut bench, "d", NewKind::Directory).file;
     assert_eq!(get(&mut bench, directory, ACL_DEFAULT), Ok(acl([7, 6, 5, 7, 4])));
     let inode = NewInode::new(NewKind::File, Mode { bits: 0o600, umask: 0o077 }, Owner::default());
-    let Answer::Opened { attributes, .. } = bench.apply(Command::CreateUnnamed { parent: ROOT, inode, linkable: true })
+    let Answer::Opened { attributes, .. } =
+        bench.apply(Command::CreateUnnamed { parent: ROOT, name: None, inode, linkable: true })
     else {
         panic!("it is made")
     };
@@ -218,7 +219,7 @@ fn a_file_without_a_name_goes_with_its_last_close() {
     let before = (bench.partition.bytes(), bench.partition.files());
     let make = |parent| {
         let inode = NewInode::new(NewKind::File, 0o600, Owner::default());
-        Command::CreateUnnamed { parent, inode, linkable: true }
+        Command::CreateUnnamed { parent, name: None, inode, linkable: true }
     };
     let Answer::Opened { attributes, .. } = bench.apply(make(ROOT)) else { panic!("it is made") };
     assert_eq!((attributes.links, bench.times(ROOT)), (0, (0, 0)), "its directory does not know of it");

@@ -111,7 +111,7 @@ impl Partition {
             Part::Name { file } | Part::Unname { file } | Part::Moved { file, .. } => {
                 self.mark(*file, What::Inode, intent);
             }
-            Part::Remove { directory, .. } | Part::Change { directory, .. } | Part::Acl { directory, .. } => {
+            Part::Remove { directory, .. } | Part::Change { directory, .. } | Part::Xattr { directory, .. } => {
                 self.mark(*directory, What::Inode, intent);
                 self.mark(*directory, What::Shut, intent);
             }

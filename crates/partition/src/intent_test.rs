@@ -231,7 +231,7 @@ fn an_inode_that_may_get_a_name_outlives_its_last_close() {
     for commit in [true, false] {
         let mut bench = Bench::new();
         let inode = NewInode::new(NewKind::File, 0o600, Owner::default());
-        let unnamed = bench.one(Command::CreateUnnamed { parent: ROOT, inode, linkable: true });
+        let unnamed = bench.one(Command::CreateUnnamed { parent: ROOT, name: None, inode, linkable: true });
         let Ok(Answer::Opened { attributes, .. }) = unnamed else { panic!() };
         let file = attributes.file;
         bench.one(prepare(1, vec![Part::Name { file }])).unwrap();

@@ -41,6 +41,7 @@ mod names;
 mod object;
 mod partition;
 mod parts;
+mod placing;
 mod removal;
 mod weight;
 mod whole;
@@ -50,6 +51,7 @@ pub use ended::Ended;
 pub use grants::{Asker, Note, Watcher, Watchers};
 pub use locks::{Holder, LOCKS_MAX};
 pub use partition::{Partition, SPLIT_ENTRIES, Settings};
+pub use placing::Placed;
 pub use weight::{ENTRY_BYTES, INODE_BYTES};
 pub use whole::{Head, Told};
 
@@ -67,5 +69,7 @@ mod kept_test;
 mod object_test;
 #[cfg(test)]
 mod partition_test;
+#[cfg(test)]
+mod placing_test;
 #[cfg(test)]
 mod whole_test;

@@ -48,7 +48,7 @@ impl Partition {
     }
 
     pub(crate) fn fragments(&self, directory: FileId) -> Outcome<Answer> {
-        let (attributes, heritage) = (self.attributes(directory)?, self.heritage(directory)?);
+        let (attributes, heritage) = (self.attributes(directory)?, Box::new(self.heritage(directory)?));
         let fragments = self.directory(directory)?.fragments().to_vec();
         let held = self.intents.holder(directory, What::Inode);
         Ok(Self::unsettled(held.into_iter().collect(), Answer::Fragments { attributes, heritage, fragments }))
@@ -87,8 +87,9 @@ impl Partition {
         now: Timestamp,
     ) -> Outcome<Answer> {
         self.check_free(parent, &name)?;
-        let new = acl::inherit(&self.heritage(parent)?, new);
-        let mut inode = Inode::new(new, self.directory_of(parent), now);
+        let (new, directory) = (acl::inherit(&self.heritage(parent)?, new), self.directory_of(parent));
+        let placed = self.placed_at(new.placing(), directory, name.as_bytes());
+        let mut inode = Inode::new(new, directory, Some(placed), now);
         inode.become_whole(whole);
         if let Some(session) = opener {
             inode.opened(session);
@@ -105,7 +106,7 @@ impl Partition {
     /// A file that has no name, open for the session.
     pub(crate) fn create_unnamed(
         &mut self,
-        parent: FileId,
+        (parent, name): (FileId, Option<Name>),
         new: NewInode,
         linkable: bool,
         opener: Session,
@@ -113,10 +114,15 @@ impl Partition {
     ) -> Outcome<Answer> {
         self.check_takes_inodes(parent)?;
         let new = acl::inherit(&self.heritage(parent)?, NewInode { kind: NewKind::File, ..new });
-        let mut inode = Inode::new(new, parent, now);
+        let file = self.next_id();
+        // Without a name to choose a place by, its number does.
+        let number = file.0.to_le_bytes();
+        let by = name.as_ref().map_or(&number[..], Name::as_bytes);
+        let placed = self.placed_at(new.placing(), self.directory_of(parent), by);
+        let mut inode = Inode::new(new, parent, Some(placed), now);
         (inode.names, inode.linkable) = (0, linkable);
         inode.opened(opener);
-        let file = self.add(inode);
+        self.insert_inode(file, inode);
         self.opened_answer(file, None)
     }
 
@@ -161,7 +167,7 @@ impl Partition {
         let above = self.inode(directory)?;
         let group = (above.mode & SET_GROUP_ID != 0).then_some(above.owner.gid);
         let default_acl = above.xattr(ACL_DEFAULT).cloned().unwrap_or_default();
-        Ok(Heritage { group, default_acl })
+        Ok(Heritage { group, default_acl, placing: above.asked.placing })
     }
 
     /// The entry; refused when there is none.

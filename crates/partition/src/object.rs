@@ -12,9 +12,10 @@ use crate::{
     Partition, acl,
     inode::{Body, FileBody, Inode, Place, Striped},
     intents::What,
+    placing::Placed,
     weight,
 };
-use placement::FileId;
+use placement::{FileId, Layout};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use wire::{
@@ -60,7 +61,7 @@ impl Partition {
         match self.read(file, offset, length, now)? {
             Answer::Content { length, content } => {
                 let head = Head::from(&self.attributes(file)?);
-                Ok(Answer::Object { head, striped: matches!(content, Content::Striped), length, content })
+                Ok(Answer::Object { head, striped: layout_of(&content), length, content })
             }
             other => Ok(other),
         }
@@ -85,7 +86,7 @@ impl Partition {
         if taken.is_none() {
             self.check_room(parent, name)?;
         }
-        let (file, inode) = self.new_object(session, parent, contents, now)?;
+        let (file, inode) = self.new_object(session, (parent, name), contents, now)?;
         let version = Version { file, change: inode.version };
         self.insert_inode(file, inode);
         let pointed = self.edit_entries(parent, now, |entries, hash| {
@@ -140,21 +141,23 @@ impl Partition {
     fn new_object(
         &mut self,
         session: Session,
-        parent: FileId,
+        (parent, name): (FileId, &Name),
         contents: Contents,
         now: Timestamp,
     ) -> Outcome<(FileId, Inode)> {
         let new = NewInode::new(NewKind::File, OBJECT_MODE, self.inode(parent)?.owner);
-        let new = acl::inherit(&self.heritage(parent)?, new);
-        let mut inode = Inode::new(new, self.directory_of(parent), now);
-        let (file, size, place) = match contents {
+        let (new, directory) = (acl::inherit(&self.heritage(parent)?, new), self.directory_of(parent));
+        let usual = Placed { layout: Layout::striped(self.settings().stripe_bytes), by: None };
+        let here = self.placed_at(new.placing(), directory, name.as_bytes());
+        let mut inode = Inode::new(new, directory, Some(here), now);
+        let (file, size, place, placed) = match contents {
             Contents::Inline(bytes) if bytes.len() > INLINE_BYTES_MAX as usize => {
                 return Err(Refusal::invalid(Object::File(parent), "more bytes than live with an inode"));
             }
-            Contents::Inline(bytes) => (self.next_id(), bytes.len() as u64, Place::Inline(bytes.to_vec())),
-            Contents::Striped { file, size, .. } => (file, size, self.take_reserved(session, file, size)?),
+            Contents::Inline(bytes) => (self.next_id(), bytes.len() as u64, Place::Inline(bytes.to_vec()), here),
+            Contents::Striped { file, size, .. } => (file, size, self.take_reserved(session, file, size)?, usual),
         };
-        inode.body = Body::File(FileBody { size, place, ..FileBody::default() });
+        inode.body = Body::File(FileBody { size, place, ..FileBody::new(placed) });
         Ok((file, inode))
     }
 
@@ -162,7 +165,7 @@ impl Partition {
     fn take_reserved(&mut self, session: Session, file: FileId, size: u64) -> Outcome<Place> {
         let object = Object::File(file);
         let Some(stripes) = self.reserved.stripes(file, session) else { return Err(Refusal::Stale(object)) };
-        if size.div_ceil(self.stripe_bytes()) > stripes {
+        if size.div_ceil(u64::from(self.settings().stripe_bytes)) > stripes {
             return Err(Refusal::invalid(object, "an object is longer than what was reserved for it"));
         }
         self.forget_reserved(file);
@@ -202,8 +205,9 @@ impl Partition {
         let mut stripes = StripeRuns::new();
         stripes.insert(0, count);
         self.bytes += weight::runs(&stripes);
-        self.gone.insert(file, stripes.clone());
-        Some(Gone { file, stripes })
+        let gone = Gone { file, layout: Layout::striped(self.settings().stripe_bytes), stripes };
+        self.gone.insert(file, gone.clone());
+        Some(gone)
     }
 
     /// Whether a session may write the stripes of a file that has no inode yet.
@@ -220,6 +224,14 @@ impl Partition {
         let max = max.min(LIST_ENTRIES_MAX) as usize;
         let entries = self.entries_of(directory)?.list_names(prefix, from, max);
         Ok(Self::unsettled(self.intents.entry_holders(directory), Answer::Entries(entries)))
+    }
+}
+
+/// Where the stripes lie that content is in.
+fn layout_of(content: &Content) -> Option<Layout> {
+    match content {
+        Content::Striped(layout) => Some(*layout),
+        _ => None,
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
 use placement::{FRAGMENT_BITS, FileId, PartitionId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
-use wire::{Answer, Attributes, NewInode, NewKind, Object, Outcome, Owner, Refusal, Stamp, StripeRuns, Timestamp};
+use wire::{Answer, Attributes, Gone, NewInode, NewKind, Object, Outcome, Owner, Refusal, Stamp, Timestamp};
 
 /// A directory with more entries is split, unless the settings say otherwise: above this, one partition would be most of a
 /// large directory's load, and below it one message less is worth more.
@@ -24,8 +24,10 @@ pub const SPLIT_ENTRIES: u32 = 4096;
 pub struct Settings {
     /// What hashes are seeded with.
     pub seed: u64,
-    /// Length of a stripe, bytes: a power of two.
+    /// How long stripes usually are, bytes: a power of two, the longest that engines keep.
     pub stripe_bytes: u32,
+    /// How many partitions the pool has.
+    pub partitions: u32,
     /// How many bits of a name's hash are used, 1 to 54; fewer only in tests, so that hashes collide.
     pub name_bits: u32,
     /// A directory with more entries than this is split.
@@ -33,9 +35,9 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The usual ones.
+    /// The usual ones, of a pool with one partition.
     pub fn new(seed: u64, stripe_bytes: u32) -> Self {
-        Self { seed, stripe_bytes, name_bits: HASH_BITS, split_entries: SPLIT_ENTRIES }
+        Self { seed, stripe_bytes, partitions: 1, name_bits: HASH_BITS, split_entries: SPLIT_ENTRIES }
     }
 }
 
@@ -49,7 +51,7 @@ pub struct Partition {
     /// Each apart: a table that grows by doubling would else hold room for twice as many.
     pub(crate) inodes: HashMap<FileId, Box<Inode>, BuildFileHasher>,
     /// Files that are gone, whose stripes may still be there.
-    pub(crate) gone: BTreeMap<FileId, StripeRuns>,
+    pub(crate) gone: BTreeMap<FileId, Gone>,
     /// Files that have stripes and no inode yet.
     pub(crate) reserved: Reserved,
     pub(crate) answered: Answered,
@@ -73,7 +75,8 @@ impl Partition {
     /// The first partition of a pool, with the root directory.
     pub fn with_root(settings: Settings, owner: Owner, mode: u32, now: Timestamp) -> Self {
         let mut first = Self::new(PartitionId(0), settings);
-        let file = first.add(Inode::new(NewInode::new(NewKind::Directory, mode, owner), FileId::ROOT, now));
+        let root = NewInode::new(NewKind::Directory, mode, owner);
+        let file = first.add(Inode::new(root, FileId::ROOT, None, now));
         assert_eq!(file, FileId::ROOT, "the root is the first inode of partition 0");
         first
     }
@@ -104,8 +107,8 @@ impl Partition {
         NameHash { seed: self.settings.seed, bits: self.settings.name_bits }
     }
 
-    pub(crate) fn stripe_bytes(&self) -> u64 {
-        self.settings.stripe_bytes.into()
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// Whether the inode, if there is one, is here.
@@ -151,7 +154,7 @@ impl Partition {
     }
 
     pub(crate) fn attributes(&self, file: FileId) -> Outcome<Attributes> {
-        Ok(self.inode(file)?.attributes(file, self.stripe_bytes()))
+        Ok(self.inode(file)?.attributes(file))
     }
 
     /// An id that was never given.
@@ -176,13 +179,12 @@ impl Partition {
 
     /// Changes an inode, keeps count of what it weighs, and takes back what kernels keep of what has changed.
     pub(crate) fn edit<R>(&mut self, file: FileId, change: impl FnOnce(&mut Inode) -> Outcome<R>) -> Outcome<R> {
-        let stripe_bytes = self.stripe_bytes();
         let inode = self.inodes.get_mut(&file).filter(|inode| !self.grants.hides(file, inode));
         let Some(inode) = inode else { return Err(self.missing(file)) };
-        let (before, shown) = (inode.weight(), self.grants.shown(inode, stripe_bytes));
+        let (before, shown) = (inode.weight(), self.grants.shown(inode));
         let outcome = change(inode);
         self.bytes = self.bytes + inode.weight() - before;
-        self.grants.changed(file, inode, &shown, stripe_bytes);
+        self.grants.changed(file, inode, &shown);
         outcome
     }
 

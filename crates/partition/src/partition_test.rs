@@ -2,7 +2,7 @@
 
 use crate::{Partition, Settings};
 use bytes::Bytes;
-use placement::{FileId, PartitionId};
+use placement::{FileId, Layout, PartitionId};
 use wire::{
     Answer, Attributes, Changes, Command, Content, Heritage, Intent, Kind, Name, NewInode, NewKind, OpenFlags, Outcome,
     Owner, Part, Refusal, RenameFrom, RenameMode, RenameTo, Session, Stamp, TimeChange, Timestamp, Wish, WritePlace,
@@ -10,6 +10,7 @@ use wire::{
 
 const ROOT: FileId = FileId::ROOT;
 const STRIPE: u32 = 8192;
+const LAYOUT: Layout = Layout::striped(STRIPE);
 
 /// A partition, its one client, and a clock that goes a second with each command.
 pub struct Bench {
@@ -187,13 +188,13 @@ fn a_file_spills_once_and_late_copies_of_its_head_are_told_apart() {
     bench.write(file, WritePlace::At(0), b"head");
     let large =
         Command::Write { file, place: WritePlace::At(5000), length: 9000, data: Bytes::new(), kill_set_id: false };
-    let spill = Answer::Spill { generation: 0, head: Bytes::from_static(b"head") };
+    let spill = Answer::Spill { generation: 0, layout: LAYOUT, head: Bytes::from_static(b"head") };
     assert_eq!(bench.apply(large.clone()), spill);
     assert_eq!(bench.apply(large.clone()), spill, "whoever comes may do it");
     assert_eq!(bench.read(file), "head", "reads are answered from the head until then");
     bench.apply(Command::SpillDone { file, generation: 0 });
     bench.apply(Command::SpillDone { file, generation: 0 });
-    assert_eq!(bench.apply(large), Answer::Stripes { offset: 5000, generation: 1, size: 4 });
+    assert_eq!(bench.apply(large), Answer::Stripes { offset: 5000, generation: 1, size: 4, layout: LAYOUT });
     assert_eq!(bench.apply(Command::Wrote { file, generation: 1, end: 14_000 }), Answer::Done);
     assert_eq!(bench.stat(file).size, 14_000);
 }
@@ -203,7 +204,10 @@ fn a_truncated_file_grows_only_after_its_stripes_are_cut() {
     let mut bench = Bench::new();
     let file = bench.create(ROOT, "f", NewKind::File).file;
     let large = |place| Command::Write { file, place, length: 20_000, data: Bytes::new(), kill_set_id: false };
-    assert_eq!(bench.apply(large(WritePlace::End)), Answer::Stripes { offset: 0, generation: 0, size: 0 });
+    assert_eq!(
+        bench.apply(large(WritePlace::End)),
+        Answer::Stripes { offset: 0, generation: 0, size: 0, layout: LAYOUT }
+    );
     bench.apply(Command::Wrote { file, generation: 0, end: 20_000 });
     let Answer::Changed { trim: Some(trim), .. } = bench.change(file, Changes { size: Some(10), ..Changes::default() })
     else {
@@ -225,11 +229,15 @@ fn appends_keep_their_places_when_the_size_is_set_to_what_it_is() {
     let mut bench = Bench::new();
     let file = bench.create(ROOT, "f", NewKind::File).file;
     let append = Command::Write { file, place: WritePlace::End, length: 5000, data: Bytes::new(), kill_set_id: false };
-    assert_eq!(bench.apply(append.clone()), Answer::Stripes { offset: 0, generation: 0, size: 0 });
+    assert_eq!(bench.apply(append.clone()), Answer::Stripes { offset: 0, generation: 0, size: 0, layout: LAYOUT });
     bench.change(file, Changes { size: Some(0), ..Changes::default() });
-    assert_eq!(bench.apply(append.clone()), Answer::Stripes { offset: 5000, generation: 0, size: 0 });
+    assert_eq!(bench.apply(append.clone()), Answer::Stripes { offset: 5000, generation: 0, size: 0, layout: LAYOUT });
     bench.apply(Command::Abandon { file, generation: 0, offset: 5000, length: 5000 });
-    assert_eq!(bench.apply(append), Answer::Stripes { offset: 5000, generation: 0, size: 0 }, "given back");
+    assert_eq!(
+        bench.apply(append),
+        Answer::Stripes { offset: 5000, generation: 0, size: 0, layout: LAYOUT },
+        "given back"
+    );
 }
 
 #[test]
@@ -345,7 +353,7 @@ fn what_is_counted_is_what_is_there() {
             let _ = bench.try_to(random_command(&mut next));
         }
         let inodes: u64 = bench.partition.inodes.values().map(|inode| inode.weight()).sum();
-        let gone: u64 = bench.partition.gone.values().map(crate::weight::runs).sum();
+        let gone: u64 = bench.partition.gone.values().map(|gone| crate::weight::runs(&gone.stripes)).sum();
         let reserved: u64 = bench.partition.intents.prepared.values().map(|prepared| prepared.reserved).sum();
         assert_eq!(bench.partition.bytes(), inodes + gone + reserved, "seed {seed}");
     }

@@ -35,9 +35,8 @@ impl Partition {
                 Err(Refusal::IsDirectory(Object::File(*directory)))
             }
             Part::Change { directory, .. } => self.check_change(*directory, own).map(drop),
-            Part::Acl { directory, value, .. } => {
-                let inode = self.check_change(*directory, own)?;
-                value.as_deref().map_or(Ok(()), |value| inode.check_acl(*directory, value))
+            Part::Xattr { directory, name, value, .. } => {
+                self.check_change(*directory, own)?.check_handed_down(*directory, name, value.as_deref())
             }
             Part::MoveLease => self.intents.check(FileId::ROOT, What::Moves, own),
             Part::Make { .. } | Part::Fragment { .. } => Ok(()),
@@ -120,7 +119,7 @@ impl Partition {
             Part::Unname { file } => return self.drop_name(file, now),
             Part::Make { parent, inode, heritage } => {
                 let inode = acl::inherit(&heritage, NewInode::new(NewKind::Directory, inode.mode, inode.owner));
-                self.insert_inode(made.expect(CHECKED), Inode::new(inode, parent, now));
+                self.insert_inode(made.expect(CHECKED), Inode::new(inode, parent, None, now));
             }
             Part::Remove { directory, .. } => return self.remove_whole(directory, now),
             Part::Moved { file, parent } => self.has_moved(file, parent, now),
@@ -129,8 +128,8 @@ impl Partition {
                 self.insert_inode(made.expect(CHECKED), fragment(directory, inode, entries));
             }
             Part::Change { directory, changes } => drop(self.change(directory, &changes, now).expect(CHECKED)),
-            Part::Acl { directory, name, value, kill_set_group_id } => {
-                self.set_acl(directory, name, value, kill_set_group_id, now).expect(CHECKED);
+            Part::Xattr { directory, name, value, kill_set_group_id } => {
+                self.set_handed_down(directory, name, value, kill_set_group_id, now).expect(CHECKED);
             }
             Part::MoveLease | Part::Shut { .. } => {}
         }
@@ -198,7 +197,7 @@ fn is_same(one: &Part, other: &Part) -> bool {
 
 /// A fragment's inode. Its times say nothing until it changes: until then its directory's count.
 fn fragment(directory: FileId, new: NewInode, entries: Vec<DirEntry>) -> Inode {
-    let mut inode = Inode::new(NewInode { kind: NewKind::Directory, ..new }, directory, Timestamp::default());
+    let mut inode = Inode::new(NewInode { kind: NewKind::Directory, ..new }, directory, None, Timestamp::default());
     if let Ok(body) = inode.directory_mut(directory) {
         body.fill(directory, entries);
     }

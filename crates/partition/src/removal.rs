@@ -47,19 +47,20 @@ impl Partition {
         self.bytes -= inode.weight();
         let crate::inode::Body::File(body) = &mut inode.body else { return None };
         self.told.freed.extend(body.extent());
-        let stripes = body.stripes();
+        let (stripes, layout) = (body.stripes(), body.placed.layout);
         if stripes.is_empty() {
             return None;
         }
         self.bytes += weight::runs(&stripes);
-        self.gone.insert(file, stripes.clone());
-        Some(Gone { file, stripes })
+        let gone = Gone { file, layout, stripes };
+        self.gone.insert(file, gone.clone());
+        Some(gone)
     }
 
     /// The stripes of a file that is gone are removed.
     pub fn purged(&mut self, file: FileId) -> Answer {
-        if let Some(stripes) = self.gone.remove(&file) {
-            self.bytes -= weight::runs(&stripes);
+        if let Some(gone) = self.gone.remove(&file) {
+            self.bytes -= weight::runs(&gone.stripes);
         }
         Answer::Done
     }
@@ -131,8 +132,7 @@ impl Partition {
             Decided::Committed(_) => Some(*intent),
             Decided::Aborted => None,
         };
-        let gone = self.gone.iter().take(GONE_MAX);
-        let gone = gone.map(|(file, stripes)| Gone { file: *file, stripes: stripes.clone() }).collect();
+        let gone = self.gone.values().take(GONE_MAX).cloned().collect();
         Leftovers {
             prepared: self.intents.prepared.keys().copied().collect(),
             committed: self.intents.decided.iter().filter_map(committed).collect(),

@@ -52,7 +52,7 @@ pub fn part(part: &Part) -> u64 {
             new_inode(inode) + acls(inode) + entries.iter().map(|listed| entry(&listed.name)).sum::<u64>()
         }
         Part::Divide { fragments: ids, .. } => fragments(ids),
-        Part::Acl { name, value: Some(value), .. } => EXTRA_BYTES + xattr(name, value),
+        Part::Xattr { name, value: Some(value), .. } => EXTRA_BYTES + xattr(name, value),
         _ => 0,
     }
 }
@@ -118,7 +118,7 @@ impl Partition {
             Command::Prepare { parts, .. } | Command::Commit { parts, .. } => parts.iter().map(part).sum(),
             Command::Rename { from, to, .. } => entry(&to.name).saturating_sub(entry(&from.name)),
             Command::Write { file, place, length, .. } => match self.inodes.get(file).map(|inode| &inode.body) {
-                Some(Body::File(body)) => body.write_weight(*place, *length, self.stripe_bytes()),
+                Some(Body::File(body)) => body.write_weight(*place, *length),
                 _ => 0,
             },
             other => self.new_inode_bytes_max(other),
@@ -134,9 +134,9 @@ impl Partition {
         match command {
             Command::CreateUnnamed { parent, inode, .. } => new_inode(inode) + self.inherited_weight(*parent),
             Command::SetXattr { name, value, .. } => EXTRA_BYTES + xattr(name, value),
-            Command::Allocate { file, offset, length, mode } => body(file).map_or(0, |body| {
-                body.allocate_weight(*offset..offset.saturating_add(*length), *mode, self.stripe_bytes())
-            }),
+            Command::Allocate { file, offset, length, mode } => {
+                body(file).map_or(0, |body| body.allocate_weight(*offset..offset.saturating_add(*length), *mode))
+            }
             Command::Lock { file, lock, .. } => self.lock_weight(*file, lock),
             Command::Punched { file, .. } => body(file).map_or(0, FileBody::punched_weight),
             Command::PutObject { parent, name, contents, .. } => {

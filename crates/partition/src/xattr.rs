@@ -7,14 +7,15 @@ use crate::{
     Partition,
     acl::{Acl, Wrong},
     inode::Inode,
+    placing::Which,
     weight,
 };
 use bytes::Bytes;
 use placement::FileId;
 use serde::{Deserialize, Serialize};
 use wire::{
-    ACL_ACCESS, ACL_DEFAULT, Answer, Kind, Object, Outcome, Refusal, SET_GROUP_ID, Timestamp, XATTR_LIST_BYTES_MAX,
-    XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX, XattrMode,
+    ACL_ACCESS, ACL_DEFAULT, Answer, Kind, OWN_NAMES, Object, Outcome, PLACEMENT, Refusal, SET_GROUP_ID, STRIPE_SIZE,
+    Timestamp, XATTR_LIST_BYTES_MAX, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX, XattrMode,
 };
 
 /// What a program may do beyond its user; Linux takes it away when the bytes or the owner change.
@@ -73,14 +74,17 @@ enum Meaning {
     Plain,
     Access,
     Default,
+    Placing(Which),
+    /// A name that we keep for ourselves, which nothing has.
+    Kept,
+}
+
+/// Whether an attribute says what is handed down, or may follow from it: fragments of a directory have it too.
+pub fn is_handed_down(name: &[u8]) -> bool {
+    matches!(name, ACL_ACCESS | ACL_DEFAULT | PLACEMENT | STRIPE_SIZE)
 }
 
 /// Refuses names that no inode can have.
-/// Whether an attribute is an ACL.
-pub fn is_acl(name: &[u8]) -> bool {
-    matches!(name, ACL_ACCESS | ACL_DEFAULT)
-}
-
 fn meaning(file: FileId, name: &[u8]) -> Outcome<Meaning> {
     let object = || Object::File(file);
     if name.len() > XATTR_NAME_BYTES_MAX {
@@ -90,6 +94,9 @@ fn meaning(file: FileId, name: &[u8]) -> Outcome<Meaning> {
     match name {
         ACL_ACCESS => Ok(Meaning::Access),
         ACL_DEFAULT => Ok(Meaning::Default),
+        PLACEMENT => Ok(Meaning::Placing(Which::Policy)),
+        STRIPE_SIZE => Ok(Meaning::Placing(Which::StripeSize)),
+        _ if name.starts_with(OWN_NAMES) => Ok(Meaning::Kept),
         _ if spaces.contains(&name) || name.contains(&0) => {
             Err(Refusal::invalid(object(), "an attribute needs a name"))
         }
@@ -101,14 +108,17 @@ fn meaning(file: FileId, name: &[u8]) -> Outcome<Meaning> {
 impl Partition {
     pub(crate) fn xattr(&self, file: FileId, name: &[u8]) -> Outcome<Answer> {
         let inode = self.inode(file)?;
-        meaning(file, name)?;
-        let value = inode.xattr(name).cloned();
+        let value = match meaning(file, name)? {
+            Meaning::Placing(which) => inode.placing_value(which),
+            _ => inode.xattr(name).cloned(),
+        };
         value.map(Answer::Xattr).ok_or(Refusal::NoAttribute(Object::File(file)))
     }
 
     pub(crate) fn xattrs(&self, file: FileId) -> Outcome<Answer> {
-        let held = self.inode(file)?.extra.as_ref();
-        Ok(Answer::Xattrs(held.map(|extra| extra.xattrs.names().cloned().collect()).unwrap_or_default()))
+        let inode = self.inode(file)?;
+        let held = inode.extra.iter().flat_map(|extra| extra.xattrs.names().cloned());
+        Ok(Answer::Xattrs(held.chain(inode.placing_names()).collect()))
     }
 
     pub(crate) fn set_xattr(
@@ -122,11 +132,14 @@ impl Partition {
         if value.len() > XATTR_VALUE_BYTES_MAX {
             return Err(Refusal::AttributeTooLong { object: Object::File(file), limit: XATTR_VALUE_BYTES_MAX });
         }
+        let settings = *self.settings();
         self.edit(file, |inode| {
             match meaning(file, &name)? {
                 Meaning::Plain => inode.set_plain(file, name, value, mode)?,
                 Meaning::Access => inode.set_access_acl(file, &value, kill_set_group_id)?,
                 Meaning::Default => inode.set_default_acl(file, &value)?,
+                Meaning::Placing(which) => inode.set_placing(&settings, file, which, (Some(&value), mode))?,
+                Meaning::Kept => return Err(Refusal::NotPermitted(Object::File(file))),
             }
             inode.changed = now;
             inode.granted.outdate();
@@ -134,8 +147,8 @@ impl Partition {
         })
     }
 
-    /// Sets or removes an ACL that was checked.
-    pub(crate) fn set_acl(
+    /// Sets or removes an attribute that is handed down, and was checked.
+    pub(crate) fn set_handed_down(
         &mut self,
         file: FileId,
         name: Bytes,
@@ -147,17 +160,29 @@ impl Partition {
             Some(value) => self.set_xattr(file, (name, value), XattrMode::Set, kill_set_group_id, now),
             None => self.remove_xattr(file, &name, now),
         };
-        done.map(drop)
+        match done {
+            Err(Refusal::NoAttribute(_)) => Ok(()),
+            done => done.map(drop),
+        }
     }
 
     pub(crate) fn remove_xattr(&mut self, file: FileId, name: &[u8], now: Timestamp) -> Outcome<Answer> {
+        let settings = *self.settings();
         self.edit(file, |inode| {
-            let acl = !matches!(meaning(file, name)?, Meaning::Plain);
-            if inode.remove_xattr(name) {
+            let removed = match meaning(file, name)? {
+                Meaning::Placing(which) => {
+                    inode.set_placing(&settings, file, which, (None, XattrMode::Set))?;
+                    true
+                }
+                Meaning::Plain | Meaning::Kept if !inode.remove_xattr(name) => {
+                    return Err(Refusal::NoAttribute(Object::File(file)));
+                }
+                Meaning::Plain | Meaning::Kept => true,
+                Meaning::Access | Meaning::Default => inode.remove_xattr(name),
+            };
+            if removed {
                 inode.changed = now;
                 inode.granted.outdate();
-            } else if !acl {
-                return Err(Refusal::NoAttribute(Object::File(file)));
             }
             Ok(Answer::Done)
         })
@@ -198,7 +223,8 @@ impl Inode {
 
     /// What a listing of the names takes, each with its NUL.
     fn xattr_list_bytes(&self) -> usize {
-        self.extra.iter().flat_map(|extra| extra.xattrs.names()).map(|name| name.len() + 1).sum()
+        let held = self.extra.iter().flat_map(|extra| extra.xattrs.names()).map(|name| name.len() + 1);
+        held.chain(self.placing_names().map(|name| name.len() + 1)).sum()
     }
 
     fn set_access_acl(&mut self, file: FileId, value: &[u8], kill_set_group_id: bool) -> Outcome<()> {
@@ -214,9 +240,14 @@ impl Inode {
         Ok(())
     }
 
-    /// Whether this is an ACL that the inode may have.
-    pub fn check_acl(&self, file: FileId, value: &[u8]) -> Outcome<()> {
-        self.decoded(file, value).map(drop)
+    /// Whether this is what the inode, a directory, may hand down.
+    pub fn check_handed_down(&self, file: FileId, name: &[u8], value: Option<&[u8]>) -> Outcome<()> {
+        match (meaning(file, name)?, value) {
+            (Meaning::Placing(which), _) => self.check_placing(file, which, value).map(drop),
+            (Meaning::Access | Meaning::Default, None) => Ok(()),
+            (Meaning::Access | Meaning::Default, Some(value)) => self.decoded(file, value).map(drop),
+            (Meaning::Plain | Meaning::Kept, _) => Err(Refusal::invalid(Object::File(file), "it is not handed down")),
+        }
     }
 
     fn set_default_acl(&mut self, file: FileId, value: &[u8]) -> Outcome<()> {

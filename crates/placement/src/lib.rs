@@ -1,19 +1,23 @@
 //! Layer 0: where things live: file ids, partitions, the partition map.
 //!
 //! Placement is computed, never asked, in two steps: a thing has a **partition** (a file's metadata by its own
-//! [`FileId`], a stripe by [`stripe_partition`]), and the [`PartitionMap`] says which node holds that partition. The first
+//! [`FileId`], a stripe by its file's [`Layout`]), and the [`PartitionMap`] says which node holds that partition. The first
 //! step never changes as long as the pool lives; the second may change at any time, and its [`Epoch`] tells old maps
 //! from new ones. Nothing here knows a socket, a clock or a random source.
 #![forbid(unsafe_code)]
 
 mod file;
 mod fragment;
+mod layout;
 mod map;
+mod policy;
 mod stripe;
 
 pub use file::{FileId, FileIdRefused};
 pub use fragment::{FRAGMENT_BITS, FRAGMENTS, fragment_of, fragment_partition, name_hash};
+pub use layout::{Layout, Spread, whole_partition};
 pub use map::{Epoch, NodeId, PartitionCountRefused, PartitionId, PartitionMap};
+pub use policy::{Placing, Policy, PolicyRefused, StripeSize, StripeSizeRefused};
 pub use stripe::{StripeNo, stripe_partition};
 
 /// The most partitions that a pool can have: as many as the 16 partition bits of a [`FileId`] can name.

@@ -117,6 +117,13 @@ impl PartitionMap {
         nodes.into_iter().collect()
     }
 
+    /// One of the partitions that a node holds, the same for the same `hash`; none when it holds none.
+    pub fn pick(&self, node: NodeId, hash: u64) -> Option<PartitionId> {
+        let held = || (0..=u16::MAX).zip(&self.partitions).filter(|(_, holder)| **holder == node);
+        let chosen = hash.checked_rem(held().count() as u64)?;
+        held().nth(usize::try_from(chosen).ok()?).map(|(partition, _)| PartitionId(partition))
+    }
+
     /// The next map, in which `partition` is held by `node`; the same nodes otherwise.
     #[must_use]
     pub fn moved(&self, partition: PartitionId, node: NodeId) -> Self {
@@ -213,6 +220,16 @@ mod tests {
         let homes: Vec<_> = (0..4).map(|id| after.node(PartitionId(id)).unwrap().0).collect();
         assert_eq!(homes, [1, 1, 9, 1]);
         assert_eq!(before.node(PartitionId(2)), Some(NodeId(1)));
+    }
+
+    #[test]
+    fn a_node_is_asked_for_partitions_of_its_own_and_all_of_them_come() {
+        let map = PartitionMap::dealt(&[(NodeId(1), 1), (NodeId(2), 3), (NodeId(3), 0)], 64).unwrap();
+        let picked = |node| (0..1000).filter_map(|hash| map.pick(NodeId(node), hash)).collect::<BTreeSet<_>>();
+        assert_eq!([1, 2, 3, 4].map(|node| picked(node).len()), [16, 48, 0, 0]);
+        assert!(picked(2).iter().all(|partition| map.node(*partition) == Some(NodeId(2))));
+        let all = PartitionMap::one_node(NodeId(1), PARTITIONS_MAX).unwrap();
+        assert_eq!(all.pick(NodeId(1), 65_535), Some(PartitionId(65_535)), "the last one too");
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Space of a range of an open file: taken beforehand, given back, looked for, copied.
 
 use crate::{Handle, Vfs};
-use std::sync::atomic::Ordering::Relaxed;
 use wire::{AllocateMode, Outcome, SeekTo, WritePlace};
 
 /// One call copies at most so much.
@@ -57,12 +56,14 @@ impl Vfs {
                 let at_end = bytes.len() < wanted as usize;
                 let (read, place) = (bytes.len() as u64, WritePlace::At(to.1 + done));
                 let written = match target.client.write(target.file, place, bytes, false).await {
-                    Ok((_, written)) => u64::from(written),
+                    Ok(written) => {
+                        target.note_written(&written);
+                        u64::from(written.length)
+                    }
                     Err(refusal) if done == 0 => return Err(refusal),
                     Err(_) => break,
                 };
                 done += written;
-                target.written.fetch_max(to.1 + done, Relaxed);
                 if written < read || at_end {
                     break;
                 }

@@ -1,13 +1,13 @@
 //! The table of open files, in shards so that handles of different files do not meet at one lock.
 
 use crate::lockers::Lockers;
-use client::{Backing, Client};
+use client::{Backing, Client, Written};
 use parking_lot::{Mutex, RwLock};
-use placement::FileId;
+use placement::{FileId, Layout};
 use std::{
     collections::HashMap,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
@@ -38,8 +38,20 @@ pub struct OpenFile {
     pub set_id: bool,
     /// The furthest byte that was written through this handle; 0 when none was.
     pub written: AtomicU64,
+    /// Where the stripes lie that were written through this handle.
+    pub layout: OnceLock<Layout>,
     /// What another process's node has lent for this open, until a face takes it.
     pub lent: Mutex<Option<Backing>>,
+}
+
+impl OpenFile {
+    /// This was written through the handle.
+    pub fn note_written(&self, written: &Written) {
+        self.written.fetch_max(written.offset + u64::from(written.length), Relaxed);
+        if let Some(layout) = written.layout {
+            self.layout.get_or_init(|| layout); // it never changes
+        }
+    }
 }
 
 type Shard = RwLock<HashMap<u64, Arc<OpenFile>>>;

@@ -35,8 +35,9 @@ mod vfs;
 mod watch;
 mod xattr;
 
-pub use client::{Backing, Hear, Located};
+pub use client::{Backing, Expected, Hear, Located};
 pub use handles::{Handle, OPEN_FILES_MAX};
+pub use paths::Whereabouts;
 pub use vfs::Vfs;
 
 #[cfg(test)]
@@ -67,6 +68,8 @@ mod nodes_test;
 mod object_linear_test;
 #[cfg(test)]
 mod object_test;
+#[cfg(test)]
+mod place_test;
 #[cfg(test)]
 mod pool_test;
 #[cfg(test)]

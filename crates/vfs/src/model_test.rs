@@ -9,7 +9,7 @@ use client::{
 };
 use placement::FileId;
 use std::{collections::BTreeMap, time::Duration};
-use wire::{Changes, Kind, OpenFlags, Refusal, RenameMode};
+use wire::{Changes, Kind, OpenFlags, PLACEMENT, Refusal, RenameMode, STRIPE_SIZE, XattrMode};
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 /// Offsets and lengths around the borders where a file changes its place.
@@ -355,6 +355,21 @@ async fn two_clients_see_one_file_system_of_inline_striped_and_whole_files() {
         let pool = Pool::of_arenas(nodes, 256 << 20);
         let (one, other) = (pool.client().await, pool.client().await);
         compare(one.clone(), [one, other], seed, 1500).await;
+    }
+}
+
+#[tokio::test]
+async fn the_pool_does_the_same_wherever_bytes_are_to_lie() {
+    let policies = ["striped", "whole", "here", "at(4)", "balanced"];
+    for (seed, policy) in (400..410).zip(policies.into_iter().cycle()) {
+        let pool = if seed < 405 { Pool::of(4) } else { Pool::of_arenas(4, 256 << 20) };
+        let (one, other) = (pool.client().await, pool.client().await);
+        let set = |name, value: &'static str| one.set_xattr(FileId::ROOT, name, value.into(), XattrMode::Set, false);
+        set(PLACEMENT, policy).await.unwrap();
+        if seed % 2 == 0 {
+            set(STRIPE_SIZE, "128KiB").await.unwrap();
+        }
+        compare(one.clone(), [one.clone(), other], seed, 1000).await;
     }
 }
 

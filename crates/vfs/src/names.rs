@@ -2,7 +2,7 @@
 
 use crate::Vfs;
 use bytes::Bytes;
-use client::Located;
+use client::{Expected, Located};
 use placement::FileId;
 use std::{fs, os::unix::fs::MetadataExt, path::Path};
 use wire::{
@@ -106,7 +106,7 @@ impl Vfs {
     ) -> impl Future<Output = Outcome<Attributes>> + Send + use<> {
         let (client, name) = (self.client.clone(), Name::new(name));
         async move {
-            let inode = NewInode { kind: kind?, mode, owner, acls: None };
+            let inode = NewInode::new(kind?, mode, owner);
             Ok(client.create(parent, &name?, inode, false, Wish::No).await?.attributes)
         }
     }
@@ -157,6 +157,16 @@ impl Vfs {
         async move { client.locate(file).await }
     }
 
+    /// Where a file would be that is made in a directory; see [`client::Client::expected`].
+    pub fn expected(
+        &self,
+        directory: FileId,
+        name: Option<&[u8]>,
+    ) -> impl Future<Output = Outcome<Expected>> + Send + use<> {
+        let (client, name) = (self.client.clone(), name.map(Name::new).transpose());
+        async move { client.expected(directory, name?.as_ref()).await }
+    }
+
     /// Entries behind a cookie (0: from the start), at most `max`, without `.` and `..`; none at the end.
     pub fn list(
         &self,
@@ -192,5 +202,5 @@ fn bound(host: &Path) -> Outcome<(NewKind, u32, Owner)> {
     let executable = found.mode() & 0o111 != 0;
     let mode = if executable { 0o555 } else { 0o444 };
     let owner = Owner { uid: found.uid(), gid: found.gid() };
-    Ok((NewKind::Bound(HostFile { path, size: found.len(), modified, executable }), mode, owner))
+    Ok((NewKind::Bound(Box::new(HostFile { path, size: found.len(), modified, executable })), mode, owner))
 }

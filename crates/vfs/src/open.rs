@@ -7,10 +7,10 @@ use crate::{
 use bytes::Bytes;
 use client::{Backing, Client, Opened};
 use placement::FileId;
-use std::sync::{Arc, atomic::AtomicU64, atomic::Ordering::Relaxed};
+use std::sync::{Arc, OnceLock, atomic::AtomicU64, atomic::Ordering::Relaxed};
 use wire::{
-    Attributes, HostFile, INLINE_BYTES_MAX, Kind, Mode, Name, NewInode, NewKind, Object, OpenFlags, Outcome, Owner,
-    Refusal, Wish, WritePlace,
+    Attributes, HostFile, Kind, Mode, Name, NewInode, NewKind, Object, OpenFlags, Outcome, Owner, Refusal, Wish,
+    WritePlace,
 };
 
 /// Set-user-id and set-group-id.
@@ -67,9 +67,8 @@ impl Vfs {
             drop(open.lent.lock().take());
             vfs.unlock_closed(&open, handle).await;
             let written = open.written.load(Relaxed);
-            if written > INLINE_BYTES_MAX.into()
-                && open.whole.is_none()
-                && let Err(error) = open.client.fit(open.file, written).await
+            if let Some(layout) = open.layout.get()
+                && let Err(error) = open.client.fit(open.file, *layout, written).await
             {
                 tracing::debug!(%error, "the last stripe keeps its slack");
             }
@@ -157,9 +156,9 @@ impl Vfs {
         let open = self.usable(handle, |flags| flags.write);
         async move {
             let open = open?;
-            let (offset, written) = manner(&open.client).write(open.file, place, data, kill_set_id).await?;
-            open.written.fetch_max(offset + u64::from(written), Relaxed);
-            Ok(written)
+            let written = manner(&open.client).write(open.file, place, data, kill_set_id).await?;
+            open.note_written(&written);
+            Ok(written.length)
         }
     }
 
@@ -255,6 +254,7 @@ impl<'a> Room<'a> {
             shared: opened.shared,
             set_id: mode & SET_ID != 0,
             written: AtomicU64::new(0),
+            layout: OnceLock::new(),
             lent: lent.into(),
         })
     }

@@ -2,6 +2,7 @@
 
 use crate::Vfs;
 use bytes::Bytes;
+use client::{Expected, Located};
 use placement::FileId;
 use wire::{Attributes, Kind, Name, Object, OpenFlags, Outcome, Refusal};
 
@@ -14,6 +15,15 @@ const PAGE_ENTRIES: usize = 512;
 const FILE_MODE: u32 = 0o644;
 const DIRECTORY_MODE: u32 = 0o755;
 
+/// Where something is or would be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Whereabouts {
+    /// It is there.
+    There(Located),
+    /// It is not.
+    Expected(Expected),
+}
+
 /// What of a path is still to be walked.
 struct Walk {
     /// Names, the next one last.
@@ -25,6 +35,32 @@ impl Vfs {
     pub fn resolve(&self, path: &[u8]) -> impl Future<Output = Outcome<Attributes>> + Send + use<> {
         let (vfs, path) = (self.clone(), path.to_vec());
         async move { vfs.walk(&path, false).await }
+    }
+
+    /// Where what a path names is, or would be if it were made now; a link at its end is not followed.
+    pub fn locate_path(&self, path: &[u8]) -> impl Future<Output = Outcome<Whereabouts>> + Send + use<> {
+        let (vfs, path) = (self.clone(), path.to_vec());
+        async move {
+            match vfs.walk(&path, false).await {
+                Ok(found) => vfs.client.locate(found.file).await.map(Whereabouts::There),
+                Err(Refusal::NotFound(_)) => vfs.expect_at(&path).await.map(Whereabouts::Expected),
+                Err(refusal) => Err(refusal),
+            }
+        }
+    }
+
+    /// By the last directory of the path that is there: those that are missing below inherit from it.
+    async fn expect_at(&self, path: &[u8]) -> Outcome<Expected> {
+        let mut above: Vec<&[u8]> = names(path).collect();
+        let last = above.pop().ok_or_else(|| Refusal::invalid(Object::text(path), "the path has no last name"))?;
+        let mut name = Some(Name::new(last)?);
+        loop {
+            match self.walk(&above.join(&b'/'), true).await {
+                Ok(found) => return self.client.expected(found.file, name.as_ref()).await,
+                Err(Refusal::NotFound(_)) if above.pop().is_some() => name = None,
+                Err(refusal) => return Err(refusal),
+            }
+        }
     }
 
     /// Makes the directories of a path that are missing, mode 0755, each owned like the one above; the attributes of the last.

@@ -4,8 +4,8 @@ use crate::{
     Handle, Vfs,
     open::{Room, borrow},
 };
-use placement::FileId;
-use wire::{Attributes, Mode, NewInode, NewKind, Object, OpenFlags, Outcome, Owner};
+use placement::{FileId, Placing};
+use wire::{Attributes, Mode, Name, NewInode, NewKind, Object, OpenFlags, Outcome, Owner};
 
 impl Vfs {
     /// Makes and opens a file that has no name and is gone after its last close, unless it is given one before; `linkable`
@@ -18,15 +18,39 @@ impl Vfs {
         flags: OpenFlags,
         linkable: bool,
     ) -> impl Future<Output = Outcome<(Attributes, Handle)>> + Send + use<M> {
+        self.create_for(parent, Ok(None), NewInode::new(NewKind::File, mode, owner), flags, linkable)
+    }
+
+    /// The same for a file that will be linked in `parent` under this name: its bytes lie as if it were made there, or as `placing` says.
+    pub fn create_to_be_named<M: Into<Mode>>(
+        &self,
+        parent: FileId,
+        name: &[u8],
+        mode: M,
+        owner: Owner,
+        placing: Placing,
+    ) -> impl Future<Output = Outcome<(Attributes, Handle)>> + Send + use<M> {
+        let inode = NewInode { placing: placing.boxed(), ..NewInode::new(NewKind::File, mode, owner) };
+        self.create_for(parent, Name::new(name).map(Some), inode, OpenFlags::READ_WRITE, true)
+    }
+
+    fn create_for(
+        &self,
+        parent: FileId,
+        name: Outcome<Option<Name>>,
+        inode: NewInode,
+        flags: OpenFlags,
+        linkable: bool,
+    ) -> impl Future<Output = Outcome<(Attributes, Handle)>> + Send + use<> {
         let vfs = self.clone();
-        let inode = NewInode::new(NewKind::File, mode, owner);
         async move {
+            let name = name?;
             let room = Room::take(&vfs.handles, || Object::File(parent))?;
             let (opened, client) = vfs
                 .client
                 .in_one_session(|client| {
-                    let inode = inode.clone();
-                    async move { Ok((client.create_unnamed(parent, inode, linkable).await?, client)) }
+                    let (name, inode) = (name.clone(), inode.clone());
+                    async move { Ok((client.create_unnamed(parent, name, inode, linkable).await?, client)) }
                 })
                 .await?;
             let lent = borrow(&client, &opened, flags).await;

@@ -2,7 +2,7 @@
 
 use crate::handles::Handles;
 use client::Client;
-use placement::FileId;
+use placement::{FileId, NodeId};
 use std::sync::Arc;
 use wire::{Outcome, Usage};
 
@@ -36,7 +36,12 @@ impl Vfs {
         async move { client.ask_usage().await }
     }
 
-    /// The length of a stripe, bytes: reads and writes that stay within one are cheapest.
+    /// Whether a node of the pool holds data: files may be placed there.
+    pub fn holds_data(&self, node: NodeId) -> bool {
+        self.client.holds_data(node)
+    }
+
+    /// How long stripes usually are, bytes: reads and writes that stay within one are cheapest.
     pub fn stripe_bytes(&self) -> u32 {
         self.client.stripe_bytes()
     }

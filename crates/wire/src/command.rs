@@ -5,7 +5,7 @@ use crate::{
     Owner, Part, RenameFrom, RenameMode, RenameTo, SeekTo, Session, Times, Wish, XattrMode,
 };
 use bytes::Bytes;
-use placement::{FileId, PartitionId};
+use placement::{FileId, PartitionId, Placing};
 use serde::{Deserialize, Serialize};
 
 /// Files up to this length live with their inode, bytes.
@@ -30,7 +30,7 @@ pub enum NewKind {
     /// A fifo, a socket or a device.
     Node(Kind),
     /// The bytes of a host file.
-    Bound(HostFile),
+    Bound(Box<HostFile>),
 }
 
 /// A new inode.
@@ -44,12 +44,19 @@ pub struct NewInode {
     pub owner: Owner,
     /// What it has inherited, filled in by the partition that makes it.
     pub acls: Option<Box<Acls>>,
+    /// Where its bytes, or those of what is made in it, are to lie; the partition that makes it adds what is handed down.
+    pub placing: Option<Box<Placing>>,
 }
 
 impl NewInode {
     /// One that has inherited nothing yet.
     pub fn new(kind: NewKind, mode: impl Into<Mode>, owner: Owner) -> Self {
-        Self { kind, mode: mode.into(), owner, acls: None }
+        Self { kind, mode: mode.into(), owner, acls: None, placing: None }
+    }
+
+    /// What it says of where bytes are to lie.
+    pub fn placing(&self) -> Placing {
+        self.placing.as_deref().copied().unwrap_or_default()
     }
 }
 
@@ -192,6 +199,11 @@ pub enum Command {
         /// At most so many.
         max: u32,
     },
+    /// Where the bytes of a file lie, or of what is made in a directory. -> `Placement`
+    Placement {
+        /// The file or directory.
+        file: FileId,
+    },
 
     /// A new inode and its entry. -> `Opened`
     Create {
@@ -227,7 +239,7 @@ pub enum Command {
         /// What.
         changes: Changes,
     },
-    /// Bytes that fit inline come with it and are written; else it is said where they go. -> `Written`, `Put`, `Whole`, `Stripes`, `Spill`, `TrimFirst`
+    /// Bytes that fit inline come with it and are written; else it is said where they go. -> `Written`, `Put`, `Whole`, `Stripes`, `Unplaced`, `Spill`, `TrimFirst`
     Write {
         /// The file.
         file: FileId,
@@ -350,6 +362,8 @@ pub enum Command {
     CreateUnnamed {
         /// The directory whose heritage it has.
         parent: FileId,
+        /// The name that it is to get there, where that is known: its bytes lie as those of a file that is made under that name.
+        name: Option<Name>,
         /// What is made.
         inode: NewInode,
         /// Whether it may get a name later.
@@ -400,7 +414,7 @@ pub enum Command {
         /// The first that was not taken.
         stripe: u64,
     },
-    /// Takes space of a range, or gives it back. What fills it with zeros is both, one after the other. -> `Allocated`, `Spill`, `TrimFirst`
+    /// Takes space of a range, or gives it back. What fills it with zeros is both, one after the other. -> `Allocated`, `Unplaced`, `Spill`, `TrimFirst`
     Allocate {
         /// The file.
         file: FileId,
@@ -443,6 +457,13 @@ pub enum Command {
     Unreserve {
         /// Which.
         file: FileId,
+    },
+    /// Says where the stripes of a file are to be whose policy only clients know the answer to. The first one counts. -> `Done`
+    Place {
+        /// The file.
+        file: FileId,
+        /// In this partition.
+        partition: PartitionId,
     },
     /// Does what is prepared here, or drops it. -> `Settled`
     Settle {
@@ -492,6 +513,7 @@ impl Command {
                 | Self::GetObject { .. }
                 | Self::GetFile { .. }
                 | Self::ListNames { .. }
+                | Self::Placement { .. }
         )
     }
 }

@@ -35,6 +35,8 @@ pub enum Wish {
     No,
     /// If the node has an extent to give. Clients say this, and no more.
     Wanted,
+    /// The same of the client's own node.
+    Home,
     /// The node has given this one. Only nodes say so, to their partitions.
     Given(Extent),
 }

@@ -107,15 +107,15 @@ pub enum Part {
         /// What; never the size.
         changes: Changes,
     },
-    /// An ACL of a directory that is split, or of a fragment of it.
-    Acl {
+    /// An attribute of a directory that is split, or of a fragment of it, which it hands down: an ACL, where bytes lie.
+    Xattr {
         /// Which.
         directory: FileId,
-        /// The attribute that holds it.
+        /// Of the attribute, with its namespace.
         name: Bytes,
-        /// As the kernel encodes it; none takes it away.
+        /// What it will hold; none takes it away.
         value: Option<Bytes>,
-        /// It takes the set-group-id bit away, because its setter is not of the group.
+        /// An ACL that takes the set-group-id bit away, because its setter is not of the group.
         kill_set_group_id: bool,
     },
 }

@@ -1,6 +1,7 @@
 //! Permission bits as a program wants them, and what a directory adds to them.
 
 use bytes::Bytes;
+use placement::Placing;
 use serde::{Deserialize, Serialize};
 
 /// The set-group-id bit: new inodes take the group of a directory that has it, and new directories the bit.
@@ -29,6 +30,8 @@ pub struct Heritage {
     pub group: Option<u32>,
     /// The default ACL, as the kernel encodes it; empty where there is none.
     pub default_acl: Bytes,
+    /// Where bytes are to lie.
+    pub placing: Placing,
 }
 
 /// The ACLs of a new inode, as the kernel encodes them; empty where there is none.

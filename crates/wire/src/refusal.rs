@@ -201,6 +201,9 @@ pub enum Refusal {
         /// What was seen last.
         why: Cow<'static, str>,
     },
+    /// Where its bytes lie was to be changed, and there are some in stripes.
+    #[error("{0}: its bytes lie where they are; copy it to where they are to lie otherwise")]
+    Placed(Object),
     /// The inode has no such extended attribute.
     #[error("{0}: no such attribute")]
     NoAttribute(Object),

@@ -9,7 +9,7 @@ use crate::{
     NewInode, NewKind, Part, Refusal, StripeRuns, Usage, Version,
 };
 use bytes::Bytes;
-use placement::{Epoch, FileId, NodeId, PartitionId, PartitionMap, StripeNo};
+use placement::{Epoch, FileId, Layout, NodeId, PartitionId, PartitionMap, Placing, Policy, StripeNo};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -203,8 +203,8 @@ pub enum StripeAction {
 pub enum Content {
     /// Here; what is missing at the end reads as zeros.
     Here(Bytes),
-    /// In stripes.
-    Striped,
+    /// In stripes, which lie so.
+    Striped(Layout),
     /// In a host file. The node reads it: clients never see this.
     Bound(Arc<HostFile>),
     /// In an extent. The node reads it: clients never see this.
@@ -219,6 +219,8 @@ pub const GONE_MAX: usize = 4096;
 pub struct Gone {
     /// The file.
     pub file: FileId,
+    /// Where they lie.
+    pub layout: Layout,
     /// What it may have.
     pub stripes: StripeRuns,
 }
@@ -226,6 +228,8 @@ pub struct Gone {
 /// Stripes to be cut before the file may grow again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trim {
+    /// Where they lie.
+    pub layout: Layout,
     /// The generation since the truncation.
     pub generation: u32,
     /// What remains of the file, bytes.
@@ -324,6 +328,8 @@ pub enum Answer {
         generation: u32,
         /// The size until then.
         size: u64,
+        /// Where they lie.
+        layout: Layout,
     },
     /// To be written to this extent.
     Whole(Extent),
@@ -338,8 +344,17 @@ pub enum Answer {
     Spill {
         /// To be sent with it.
         generation: u32,
+        /// Where that lies.
+        layout: Layout,
         /// The bytes.
         head: Bytes,
+    },
+    /// First, the client is to say where the stripes shall be.
+    Unplaced {
+        /// By this.
+        policy: Policy,
+        /// As they will lie, in the partition that a hash chose: the one where the policy finds none.
+        layout: Layout,
     },
     /// First, these are to be cut.
     TrimFirst(Trim),
@@ -384,7 +399,7 @@ pub enum Answer {
         /// Its own, without what its fragments hold.
         attributes: Attributes,
         /// What it hands down.
-        heritage: Heritage,
+        heritage: Box<Heritage>,
         /// In the order of hashes; none when it is not split.
         fragments: Vec<FileId>,
     },
@@ -397,6 +412,15 @@ pub enum Answer {
     // Of one inode.
     /// What a directory hands down.
     Heritage(Heritage),
+    /// Where bytes lie, or will.
+    Placement {
+        /// What was asked for.
+        placing: Placing,
+        /// How stripes lie. Of a directory: how those of a file in it would, by a policy that spreads them.
+        layout: Layout,
+        /// That is decided; else the policy does it when the file grows.
+        decided: bool,
+    },
     /// The value of an extended attribute.
     Xattr(Bytes),
     /// The names of extended attributes.
@@ -411,14 +435,16 @@ pub enum Answer {
         generation: u32,
         /// What is done to them.
         stripes: StripeRuns,
+        /// Where they lie.
+        layout: Layout,
     },
     // Of objects.
     /// An object.
     Object {
         /// As it is now.
         head: Head,
-        /// Whether its bytes are in stripes: those of other ranges are to be had there.
-        striped: bool,
+        /// Where its stripes lie, if its bytes are there: those of other ranges are to be had so.
+        striped: Option<Layout>,
         /// How many bytes there are in the range.
         length: u32,
         /// Where.

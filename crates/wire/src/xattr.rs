@@ -13,6 +13,15 @@ pub const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
 /// The attribute of a directory that holds what it hands down to what is made in it.
 pub const ACL_DEFAULT: &[u8] = b"system.posix_acl_default";
 
+/// The attribute that says where bytes lie: a [`placement::Policy`] as text.
+pub const PLACEMENT: &[u8] = b"user.tidemill.placement";
+/// The attribute that says how long stripes are: a [`placement::StripeSize`] as text.
+pub const STRIPE_SIZE: &[u8] = b"user.tidemill.stripe_size";
+/// The attribute in which a client shows where the bytes of a file are. No partition has it.
+pub const LOCATE: &[u8] = b"user.tidemill.locate";
+/// How names begin that only we give a meaning.
+pub const OWN_NAMES: &[u8] = b"user.tidemill.";
+
 /// What setting an extended attribute does with one that is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum XattrMode {

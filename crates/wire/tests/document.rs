@@ -57,10 +57,12 @@ fn enums() -> BTreeMap<&'static str, &'static [&'static str]> {
         variants::<wire::NewKind>(),
         variants::<wire::Object>(),
         variants::<wire::Part>(),
+        variants::<placement::Policy>(),
         variants::<wire::Recall>(),
         variants::<wire::Refusal>(),
         variants::<wire::RenameMode>(),
         variants::<wire::SeekTo>(),
+        variants::<placement::Spread>(),
         variants::<wire::StripeAction>(),
         variants::<wire::TimeChange>(),
         variants::<wire::Wish>(),
@@ -94,7 +96,7 @@ fn the_commands_that_change_something_are_those_that_the_page_says() {
     for request in requests() {
         let Body::Meta { command, .. } = request.body else { continue };
         let number = postcard::to_allocvec(&command).unwrap()[0];
-        assert_eq!(command.changes(), number >= 18, "{command:?}: say in the page which carry a stamp");
+        assert_eq!(command.changes(), number >= 19, "{command:?}: say in the page which carry a stamp");
     }
 }
 

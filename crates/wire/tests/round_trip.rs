@@ -178,10 +178,10 @@ fn inodes_that_cannot_be_are_refused_wherever_they_stand() {
         (NewKind::Symlink(Bytes::from(vec![b'x'; 4096])), "target"),
         (NewKind::Node(Kind::Directory), "fifo"),
         (NewKind::Node(Kind::File), "fifo"),
-        (NewKind::Bound(relative), "absolute"),
+        (NewKind::Bound(Box::new(relative)), "absolute"),
     ] {
         let (parent, inode) = (samples::DIRECTORY, samples::inode(kind));
-        let unnamed = Command::CreateUnnamed { parent, inode: inode.clone(), linkable: false };
+        let unnamed = Command::CreateUnnamed { parent, name: None, inode: inode.clone(), linkable: false };
         refused_for(&request(Body::Meta { stamp, command: unnamed }), word);
         let part = Part::Make { parent, inode, heritage: samples::heritage() };
         let prepare = Command::Prepare { intent: samples::INTENT, parts: vec![part] };

@@ -4,7 +4,7 @@ use super::{Key, Objects, TRIES, Value, about, folders::Missing};
 use crate::{client::unexpected, files::padded, route::pieces};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use placement::FileId;
+use placement::{FileId, Layout};
 use std::ops::Range;
 use wire::{Answer, Command, Content, Head, Object, Outcome, Refusal, StripeAction};
 
@@ -14,7 +14,7 @@ const PIECES_UNDER_WAY: usize = 8;
 /// What the first message brought.
 struct Found {
     head: Head,
-    striped: bool,
+    striped: Option<Layout>,
     /// The first bytes of what was asked for; none when they are to be fetched like the others.
     here: Option<Bytes>,
 }
@@ -22,7 +22,7 @@ struct Found {
 /// Bytes of an object that are still to be fetched.
 struct Wanted {
     file: FileId,
-    striped: bool,
+    striped: Option<Layout>,
     range: Range<u64>,
 }
 
@@ -109,11 +109,12 @@ impl Objects {
         let length = usize::try_from(range.end - range.start)
             .map_err(|_| Refusal::TooLarge { object: Object::File(file), limit: usize::MAX as u64 })?;
         let _bytes = self.shared.flow.bytes(length as u64).await;
-        let fetched = pieces(range.start, length, self.client.stripe_bytes()).map(|piece| async move {
+        let stripe_bytes = striped.map_or(self.client.stripe_bytes(), Layout::stripe_bytes);
+        let fetched = pieces(range.start, length, stripe_bytes).map(|piece| async move {
             let length = u32::try_from(piece.part.len()).expect("at most a stripe");
-            let answer = if striped {
+            let answer = if let Some(layout) = striped {
                 let action = StripeAction::Read { offset: piece.offset, length };
-                self.client.stripe(file, piece.stripe, action).await?
+                self.client.stripe(file, layout, piece.stripe, action).await?
             } else {
                 let offset = range.start + piece.part.start as u64;
                 match self.get_file(file, offset, length).await {
@@ -123,7 +124,7 @@ impl Objects {
             };
             match answer {
                 Answer::Bytes(bytes) | Answer::Object { content: Content::Here(bytes), .. } => {
-                    Ok(Some((padded(&bytes, length as usize), striped && bytes.len() == length as usize)))
+                    Ok(Some((padded(&bytes, length as usize), striped.is_some() && bytes.len() == length as usize)))
                 }
                 // It was written to through a mount, and is in stripes now.
                 Answer::Object { .. } => Ok(None),

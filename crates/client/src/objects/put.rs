@@ -4,7 +4,7 @@ use super::{Key, Objects, TRIES, about, folders::Missing, ids::Taken};
 use crate::{client::unexpected, route::pieces};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use placement::{FileId, PartitionId, StripeNo, stripe_partition};
+use placement::{FileId, Layout, PartitionId, StripeNo};
 use wire::{
     Answer, Command, Condition, Contents, FILE_BYTES_MAX, INLINE_BYTES_MAX, Object, Outcome, Refusal, StripeAction,
     Version,
@@ -142,17 +142,22 @@ impl Objects {
         }
     }
 
+    /// Where the stripes of what is put lie: they are written before its directory is asked, so as usual, whatever that says.
+    pub(super) fn layout(&self) -> Layout {
+        Layout::striped(self.client.stripe_bytes())
+    }
+
     /// Whether the first stripe lives at the node of the inode, so that both are one message.
     fn is_stripe_beside(&self, file: FileId) -> bool {
         let inner = &self.client.0;
-        let home = stripe_partition(inner.seed, file, StripeNo(0), inner.partitions);
+        let home = self.layout().partition(inner.seed, file, StripeNo(0), inner.partitions);
         inner.home(home) == inner.home(file.partition())
     }
 
     async fn write_stripes(&self, file: FileId, bytes: &Bytes) -> Outcome<()> {
         let writes = pieces(0, bytes.len(), self.client.stripe_bytes()).map(|piece| {
             let action = StripeAction::Fill { data: bytes.slice(piece.part) };
-            self.client.stripe(file, piece.stripe, action)
+            self.client.stripe(file, self.layout(), piece.stripe, action)
         });
         let mut written = stream::iter(writes).buffer_unordered(STRIPES_UNDER_WAY);
         let mut outcome = Ok(());

@@ -38,7 +38,7 @@ impl Objects {
         let slot = self.client.slot(directory, key.name());
         let owner = self.client.owner_there(directory, slot).await?;
         let inode = NewInode::new(NewKind::File, OBJECT_MODE, owner);
-        let file = self.client.create_unnamed(slot, inode, true).await?.attributes.file;
+        let file = self.client.create_unnamed(slot, Some(key.name().clone()), inode, true).await?.attributes.file;
         Ok(Upload { objects: self, key: key.clone(), condition, directory, file, written: 0 })
     }
 }
@@ -56,7 +56,7 @@ impl Upload {
         while !bytes.is_empty() {
             let place = WritePlace::At(self.written);
             let written = self.objects.client.write(self.file, place, bytes.clone(), false).await;
-            let (_, written) = written.map_err(|refusal| about(&self.key, refusal))?;
+            let written = written.map_err(|refusal| about(&self.key, refusal))?.length;
             self.written += u64::from(written);
             drop(bytes.split_to(written as usize));
         }

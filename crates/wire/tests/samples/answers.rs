@@ -1,8 +1,8 @@
 //! Answers and failures.
 
-use super::{EXTENT, FILE, INTENT, KINDS, OWNER, SESSION, TIME, heritage, host, name};
+use super::{EXTENT, FILE, INTENT, KINDS, OWNER, SESSION, TIME, heritage, host, layout, name, placing};
 use bytes::Bytes;
-use placement::{Epoch, NodeId, PartitionId, PartitionMap};
+use placement::{Epoch, Layout, NodeId, PartitionId, PartitionMap, Placing, Policy};
 use std::{sync::Arc, time::Duration};
 use wire::{
     Answer, Attributes, Content, Decision, DirEntry, Extent, Failure, Gone, Head, Leftovers, Lock, LockKind, LockStyle,
@@ -53,11 +53,11 @@ fn runs() -> StripeRuns {
 }
 
 fn gone() -> Gone {
-    Gone { file: FILE, stripes: runs() }
+    Gone { file: FILE, layout: layout(), stripes: runs() }
 }
 
 fn trim() -> Trim {
-    Trim { generation: 8, length: 1 << 21, stripes: runs() }
+    Trim { layout: layout().in_partition(PartitionId(9)), generation: 8, length: 1 << 21, stripes: runs() }
 }
 
 fn told() -> Vec<Answer> {
@@ -71,7 +71,7 @@ fn told() -> Vec<Answer> {
         Answer::Usage(Usage::default()),
         Answer::Leftovers(leftovers),
         Answer::Leftovers(Leftovers::default()),
-        Answer::Closed(vec![gone(), Gone { file: FILE, stripes: StripeRuns::new() }]),
+        Answer::Closed(vec![gone(), Gone { file: FILE, layout: Layout::striped(65_536), stripes: StripeRuns::new() }]),
     ]
 }
 
@@ -94,8 +94,10 @@ fn of_files() -> Vec<Answer> {
         Answer::Removed { gone: None },
         Answer::Removed { gone: Some(gone()) },
         Answer::Renamed { gone: Some(gone()), elsewhere: vec![file; 3] },
-        Answer::Fragments { attributes: whole, heritage: heritage(), fragments: vec![file; 16] },
+        Answer::Fragments { attributes: whole, heritage: Box::new(heritage()), fragments: vec![file; 16] },
         Answer::Heritage(heritage()),
+        Answer::Placement { placing: placing(Policy::Here), layout: layout(), decided: true },
+        Answer::Placement { placing: Placing::default(), layout: layout(), decided: false },
         Answer::Xattr(Bytes::from(vec![3; 64 << 10])),
         Answer::Xattrs(vec![Bytes::from_static(b"user.a"), Bytes::from_static(b"user.b")]),
         Answer::Conflict(None),
@@ -110,19 +112,22 @@ fn of_bytes() -> Vec<Answer> {
         content(70_000, Content::Here(Bytes::from(vec![9; 70_000]))),
         content(9, Content::Here(Bytes::from_static(b"short"))),
         content(0, Content::Here(Bytes::new())),
-        content(u32::MAX, Content::Striped),
+        content(u32::MAX, Content::Striped(layout())),
         content(4, Content::Bound(Arc::new(host()))),
         content(5, Content::Whole(EXTENT)),
         Answer::Written { offset: 1 << 62 },
-        Answer::Stripes { offset: 0, generation: 1, size: 2 },
+        Answer::Stripes { offset: 0, generation: 1, size: 2, layout: layout() },
         Answer::Whole(EXTENT),
         Answer::Put { offset: 3, length: 4 },
-        Answer::Spill { generation: 5, head: Bytes::from_static(&[8; 4096]) },
+        Answer::Spill { generation: 5, layout: layout(), head: Bytes::from_static(&[8; 4096]) },
+        Answer::Unplaced { policy: Policy::Balanced, layout: layout() },
+        Answer::Unplaced { policy: Policy::Striped, layout: layout() },
+        Answer::Unplaced { policy: Policy::Whole, layout: layout() },
         Answer::TrimFirst(trim()),
         Answer::Bytes(Bytes::from(vec![1; 4097])),
         Answer::Bytes(Bytes::new()),
         Answer::Offset(u64::MAX),
-        Answer::Allocated { generation: 6, stripes: runs() },
+        Answer::Allocated { generation: 6, stripes: runs(), layout: layout() },
     ]
 }
 
@@ -131,9 +136,9 @@ fn of_objects() -> Vec<Answer> {
     let head = Head { version, size: 1 << 40, modified: TIME };
     let object = |striped, length, content| Answer::Object { head, striped, length, content };
     vec![
-        object(true, 1 << 20, Content::Striped),
-        object(false, 3000, Content::Here(Bytes::from(vec![6; 3000]))),
-        object(false, 0, Content::Here(Bytes::new())),
+        object(Some(layout()), 1 << 20, Content::Striped(layout())),
+        object(None, 3000, Content::Here(Bytes::from(vec![6; 3000]))),
+        object(None, 0, Content::Here(Bytes::new())),
         Answer::Stored { version, gone: None },
         Answer::Stored { version, gone: Some(gone()) },
         Answer::Reserved(vec![FILE; 2]),
@@ -185,6 +190,7 @@ fn refusals() -> Vec<Refusal> {
         Refusal::Changed { object: object(), present: Some(Version { file: FILE, change: 1 }) },
         Refusal::CrossesPools,
         Refusal::Unavailable { object: object(), tries: 4, why: "gone".into() },
+        Refusal::Placed(object()),
         Refusal::NoAttribute(object()),
         Refusal::AttributeTooLong { object: object(), limit: 255 },
         Refusal::TooManyAttributes(object()),

@@ -8,7 +8,7 @@ pub use answers::replies;
 pub use requests::{never_from_clients, requests};
 
 use bytes::Bytes;
-use placement::{FileId, NodeId, PartitionId};
+use placement::{FileId, Layout, NodeId, PartitionId, Placing, Policy, StripeSize};
 use wire::{
     Acls, Extent, Heritage, HostFile, Intent, Kind, Mode, Name, NewInode, NewKind, Owner, Recall, Session, Times,
     Timestamp,
@@ -38,7 +38,15 @@ pub fn name(text: &str) -> Name {
 }
 
 pub fn heritage() -> Heritage {
-    Heritage { group: Some(5), default_acl: Bytes::from_static(b"an acl") }
+    Heritage { group: Some(5), default_acl: Bytes::from_static(b"an acl"), placing: placing(Policy::Here) }
+}
+
+pub fn placing(policy: Policy) -> Placing {
+    Placing { policy: Some(policy), stripe_size: StripeSize::new(1 << 26).ok() }
+}
+
+pub fn layout() -> Layout {
+    Layout::sized(1 << 20, StripeSize::new(1 << 22).unwrap())
 }
 
 pub fn host() -> HostFile {
@@ -47,7 +55,8 @@ pub fn host() -> HostFile {
 
 pub fn inode(kind: NewKind) -> NewInode {
     let acls = Acls { access: Bytes::from_static(b"a"), default: Bytes::new() };
-    NewInode { kind, mode: Mode { bits: 0o7777, umask: 0o022 }, owner: OWNER, acls: Some(Box::new(acls)) }
+    let (acls, placing) = (Some(Box::new(acls)), Some(Box::new(placing(Policy::At(NodeId(300))))));
+    NewInode { kind, mode: Mode { bits: 0o7777, umask: 0o022 }, owner: OWNER, acls, placing }
 }
 
 pub fn recalls() -> Vec<Recall> {

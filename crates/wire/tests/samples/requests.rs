@@ -67,6 +67,7 @@ fn asked() -> Vec<Command> {
         Command::Forgotten { file },
         Command::Status { intent: INTENT },
         Command::Fragments { directory },
+        Command::Placement { file },
     ]
 }
 
@@ -86,7 +87,7 @@ fn made() -> Vec<Command> {
         NewKind::File,
         NewKind::Directory,
         NewKind::Symlink(Bytes::from_static(b"../there")),
-        NewKind::Bound(host()),
+        NewKind::Bound(Box::new(host())),
     ];
     kinds.extend(
         KINDS
@@ -99,8 +100,9 @@ fn made() -> Vec<Command> {
     let plain = NewInode::new(NewKind::File, Mode::default(), OWNER);
     commands.extend([
         Command::Create { parent, name: name("new"), inode: plain.clone(), open: true, whole: Wish::Wanted },
-        Command::CreateUnnamed { parent, inode: plain, linkable: true },
-        Command::Open { file, flags: OpenFlags::APPEND, whole: Wish::Wanted },
+        Command::CreateUnnamed { parent, name: None, inode: plain.clone(), linkable: true },
+        Command::CreateUnnamed { parent, name: Some(name("later")), inode: plain, linkable: true },
+        Command::Open { file, flags: OpenFlags::APPEND, whole: Wish::Home },
         Command::Close { file },
         Command::Change { file, changes: Changes::default() },
         Command::Change { file, changes: all_changes() },
@@ -179,6 +181,7 @@ fn of_one_inode() -> Vec<Command> {
         set(XattrMode::Create, b"", true),
         set(XattrMode::Replace, &[1; 64 << 10], false),
         Command::RemoveXattr { file, name },
+        Command::Place { file, partition: PartitionId(4095) },
     ]
 }
 
@@ -248,8 +251,8 @@ fn parts() -> Vec<Part> {
         Part::Divide { directory, fragments },
         Part::Fragment { directory, inode: inode(NewKind::Directory), entries: vec![entry; 3] },
         Part::Change { directory, changes: all_changes() },
-        Part::Acl { directory, name: acl.clone(), value: None, kill_set_group_id: false },
-        Part::Acl { directory, name: acl, value: Some(Bytes::from_static(b"v")), kill_set_group_id: true },
+        Part::Xattr { directory, name: acl.clone(), value: None, kill_set_group_id: false },
+        Part::Xattr { directory, name: acl, value: Some(Bytes::from_static(b"v")), kill_set_group_id: true },
     ]
 }
 

@@ -1,0 +1,221 @@
+//! Where bytes lie: what was asked for, of a file or of what is made in a directory, and what it comes to.
+//!
+//! A policy that a hash answers is answered here, when the file is made. One that needs to know nodes is answered by the client that
+//! first writes more than fits beside the inode ([`wire::Answer::Unplaced`], [`wire::Command::Place`]). Afterwards the layout stays.
+
+use crate::{
+    Partition,
+    inode::{Body, FileBody, Inode, Place},
+    partition::Settings,
+};
+use bytes::Bytes;
+use placement::{
+    FileId, Layout, PartitionId, Placing, Policy, PolicyRefused, Spread, StripeNo, StripeSizeRefused, stripe_partition,
+};
+use serde::{Deserialize, Serialize};
+use wire::{Answer, Command, Object, Outcome, PLACEMENT, Refusal, XattrMode};
+
+/// What was asked for, and what of it is listed.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Asked {
+    pub placing: Placing,
+    /// The policy was set of this very inode, not handed down.
+    policy_set: bool,
+    /// The same of the length of stripes.
+    stripe_size_set: bool,
+}
+
+/// Where the stripes of a file will lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placed {
+    /// How they will lie.
+    pub layout: Layout,
+    /// A client has still to say in which partition, by this; until then the layout names the one that a hash chose.
+    pub by: Option<Policy>,
+}
+
+/// The attributes that speak of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    Policy,
+    StripeSize,
+}
+
+impl Asked {
+    /// Handed down, or said by who makes it: not listed.
+    pub fn handed_down(placing: Placing) -> Self {
+        Self { placing, ..Self::default() }
+    }
+
+    fn value(&self, which: Which) -> Option<Bytes> {
+        let text = match which {
+            Which::Policy => self.placing.policy?.to_string(),
+            Which::StripeSize => self.placing.stripe_size?.to_string(),
+        };
+        Some(text.into())
+    }
+
+    /// The names of those that were set.
+    fn names(&self) -> impl Iterator<Item = &'static [u8]> {
+        let both = [(self.policy_set, PLACEMENT), (self.stripe_size_set, wire::STRIPE_SIZE)];
+        both.into_iter().filter(|(set, _)| *set).map(|(_, name)| name)
+    }
+
+    /// With another value of one; none takes it away. What is set to what it is stays as it is, and is listed from now on.
+    fn with(mut self, which: Which, value: Option<&[u8]>) -> Result<Self, String> {
+        let text = value.map(|value| String::from_utf8_lossy(value).into_owned());
+        match which {
+            Which::Policy => {
+                self.placing.policy =
+                    text.map(|text| text.parse()).transpose().map_err(|refused: PolicyRefused| refused.to_string())?;
+                self.policy_set = value.is_some();
+            }
+            Which::StripeSize => {
+                self.placing.stripe_size = text
+                    .map(|text| text.parse())
+                    .transpose()
+                    .map_err(|refused: StripeSizeRefused| refused.to_string())?;
+                self.stripe_size_set = value.is_some();
+            }
+        }
+        Ok(self)
+    }
+
+    fn is_set(&self, which: Which) -> bool {
+        match which {
+            Which::Policy => self.policy_set,
+            Which::StripeSize => self.stripe_size_set,
+        }
+    }
+}
+
+impl Placed {
+    /// What this comes to, where a hash chooses `by_hash`.
+    pub fn of(settings: &Settings, placing: Placing, by_hash: PartitionId) -> Self {
+        let usual = settings.stripe_bytes;
+        let spread = placing.stripe_size.map_or(Layout::striped(usual), |size| Layout::sized(usual, size));
+        match placing.policy {
+            None | Some(Policy::Striped) => Self { layout: spread, by: None },
+            Some(Policy::Whole) => Self { layout: spread.in_partition(by_hash), by: None },
+            by @ Some(Policy::Here | Policy::At(_) | Policy::Balanced) => {
+                Self { layout: spread.in_partition(by_hash), by }
+            }
+        }
+    }
+}
+
+impl FileBody {
+    /// What stripes need first: that a client says where they are to be.
+    pub fn unplaced(&self) -> Option<Answer> {
+        let policy = self.placed.by?;
+        Some(Answer::Unplaced { policy, layout: self.placed.layout })
+    }
+
+    /// Whether it may still lie otherwise: there is no stripe of it, and no extent.
+    fn is_free(&self) -> bool {
+        matches!(self.place, Place::Inline(_))
+    }
+}
+
+impl Inode {
+    /// The value of one of the attributes, handed down or set.
+    pub fn placing_value(&self, which: Which) -> Option<Bytes> {
+        self.asked.value(which)
+    }
+
+    /// The names of those of them that are listed.
+    pub fn placing_names(&self) -> impl Iterator<Item = Bytes> {
+        self.asked.names().map(Bytes::from_static)
+    }
+
+    /// Sets or removes one of them.
+    pub fn set_placing(
+        &mut self,
+        settings: &Settings,
+        file: FileId,
+        which: Which,
+        (value, mode): (Option<&[u8]>, XattrMode),
+    ) -> Outcome<()> {
+        let object = || Object::File(file);
+        match mode {
+            XattrMode::Create if self.asked.is_set(which) => return Err(Refusal::Exists(object())),
+            XattrMode::Replace if !self.asked.is_set(which) => return Err(Refusal::NoAttribute(object())),
+            _ if value.is_none() && self.asked.value(which).is_none() => return Err(Refusal::NoAttribute(object())),
+            _ => {}
+        }
+        let asked = self.check_placing(file, which, value)?;
+        if let Body::File(body) = &mut self.body
+            && asked.placing != self.asked.placing
+        {
+            if !body.is_free() {
+                return Err(Refusal::Placed(object()));
+            }
+            let by_hash = match body.placed.layout.spread() {
+                Spread::In(partition) => partition,
+                Spread::Striped => stripe_partition(settings.seed, file, StripeNo(u64::MAX), settings.partitions),
+            };
+            body.placed = Placed::of(settings, asked.placing, by_hash);
+        }
+        self.asked = asked;
+        Ok(())
+    }
+
+    /// What would be asked for, with this value.
+    pub fn check_placing(&self, file: FileId, which: Which, value: Option<&[u8]>) -> Outcome<Asked> {
+        let object = Object::File(file);
+        match self.body {
+            Body::File(_) | Body::Directory(_) => {}
+            Body::Bound(_) => return Err(Refusal::ReadOnly(object)),
+            Body::Symlink(_) | Body::Node(_) => return Err(Refusal::NotPermitted(object)),
+        }
+        self.asked.with(which, value).map_err(|why| Refusal::Invalid { object, why: why.into() })
+    }
+}
+
+impl Partition {
+    pub(crate) fn placement(&self, file: FileId) -> Outcome<Answer> {
+        let inode = self.inode(file)?;
+        let placing = inode.asked.placing;
+        let (placed, decided) = match &inode.body {
+            Body::File(body) => (body.placed, body.placed.by.is_none()),
+            _ => (Placed::of(self.settings(), Placing { policy: None, ..placing }, file.partition()), false),
+        };
+        Ok(Answer::Placement { placing, layout: placed.layout, decided })
+    }
+
+    pub(crate) fn place(&mut self, file: FileId, partition: PartitionId) -> Outcome<Answer> {
+        if u32::from(partition.0) >= self.settings().partitions {
+            return Err(Refusal::invalid(Object::Pool, "the pool has no such partition"));
+        }
+        self.edit(file, |inode| {
+            let placed = &mut inode.file_mut(file)?.placed;
+            if placed.by.take().is_some() {
+                placed.layout = placed.layout.in_partition(partition);
+            }
+            Ok(Answer::Done)
+        })
+    }
+
+    /// What a command that may make a file whole is to know of where its bytes are to lie.
+    pub fn placed(&self, command: &Command) -> Option<Placed> {
+        match command {
+            Command::Create { parent, name, inode, .. } => {
+                let above = self.inode(*parent).ok()?.asked.placing;
+                let (placing, directory) = (inode.placing().or(above), self.directory_of(*parent));
+                placing.policy.map(|_| self.placed_at(placing, directory, name.as_bytes()))
+            }
+            Command::Open { file, .. } => {
+                let inode = self.inode(*file).ok()?;
+                let Body::File(body) = &inode.body else { return None };
+                inode.asked.placing.policy.map(|_| body.placed)
+            }
+            _ => None,
+        }
+    }
+
+    /// Where the bytes of a file that is made at this place are to lie.
+    pub(crate) fn placed_at(&self, placing: Placing, directory: FileId, name: &[u8]) -> Placed {
+        let settings = self.settings();
+        Placed::of(settings, placing, placement::whole_partition(settings.seed, directory, name, settings.partitions))
+    }
+}

@@ -1,0 +1,197 @@
+//! What a user asks of where bytes lie: a policy, a length of stripes.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::NodeId;
+
+/// What decides where the bytes of a file lie. As text: `striped`, `whole`, `here`, `at(3)`, `balanced`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Policy {
+    /// In stripes over all partitions, by a hash.
+    Striped,
+    /// All at one node, by a hash of the place at which the file is made.
+    Whole,
+    /// All at the node of who first writes more than fits beside the inode; as `whole` when that is at no node.
+    Here,
+    /// All at this node.
+    At(NodeId),
+    /// All at the node that has the most free memory when the file first grows beyond its inode.
+    Balanced,
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Striped => out.write_str("striped"),
+            Self::Whole => out.write_str("whole"),
+            Self::Here => out.write_str("here"),
+            Self::At(node) => write!(out, "at({node})"),
+            Self::Balanced => out.write_str("balanced"),
+        }
+    }
+}
+
+impl FromStr for Policy {
+    type Err = PolicyRefused;
+
+    fn from_str(text: &str) -> Result<Self, PolicyRefused> {
+        match text {
+            "striped" => return Ok(Self::Striped),
+            "whole" => return Ok(Self::Whole),
+            "here" => return Ok(Self::Here),
+            "balanced" => return Ok(Self::Balanced),
+            _ => {}
+        }
+        let node = text.strip_prefix("at(").and_then(|rest| rest.strip_suffix(')'));
+        let node = node.filter(|node| node.bytes().all(|byte| byte.is_ascii_digit()));
+        node.and_then(|node| node.parse().ok()).map(|node| Self::At(NodeId(node))).ok_or(PolicyRefused)
+    }
+}
+
+/// A text that is no policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PolicyRefused;
+
+impl fmt::Display for PolicyRefused {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("no placement; choose striped, whole, here, at(NODE) or balanced")
+    }
+}
+
+impl std::error::Error for PolicyRefused {}
+
+/// So many bytes of a file in a row lie together: a power of two from [`Self::MIN`] to [`Self::MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "u32", into = "u32")]
+pub struct StripeSize(u32);
+
+impl StripeSize {
+    /// 64 KiB: below, a stripe costs more to name than to move.
+    pub const MIN: u32 = 64 << 10;
+    /// 64 MiB: above, files that have several are few.
+    pub const MAX: u32 = 64 << 20;
+
+    /// Refused unless it is a power of two within the bounds.
+    pub const fn new(bytes: u32) -> Result<Self, StripeSizeRefused> {
+        if bytes.is_power_of_two() && Self::MIN <= bytes && bytes <= Self::MAX {
+            Ok(Self(bytes))
+        } else {
+            Err(StripeSizeRefused)
+        }
+    }
+
+    /// In bytes.
+    pub const fn bytes(self) -> u32 {
+        self.0
+    }
+}
+
+impl TryFrom<u32> for StripeSize {
+    type Error = StripeSizeRefused;
+
+    fn try_from(bytes: u32) -> Result<Self, StripeSizeRefused> {
+        Self::new(bytes)
+    }
+}
+
+impl From<StripeSize> for u32 {
+    fn from(size: StripeSize) -> Self {
+        size.0
+    }
+}
+
+impl fmt::Display for StripeSize {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
+
+impl FromStr for StripeSize {
+    type Err = StripeSizeRefused;
+
+    /// Bytes, or with one of `K`, `KiB`, `M`, `MiB` behind the number, which are powers of two.
+    fn from_str(text: &str) -> Result<Self, StripeSizeRefused> {
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, unit) = text.split_at(digits);
+        let unit = match unit {
+            "" => 1,
+            "K" | "KiB" => 1 << 10,
+            "M" | "MiB" => 1 << 20,
+            _ => return Err(StripeSizeRefused),
+        };
+        let bytes = number.parse().ok().and_then(|number: u32| number.checked_mul(unit));
+        Self::new(bytes.ok_or(StripeSizeRefused)?)
+    }
+}
+
+/// A length that stripes cannot have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StripeSizeRefused;
+
+impl fmt::Display for StripeSizeRefused {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("no length of stripes; choose a power of two from 64KiB to 64MiB, in bytes or as 4MiB")
+    }
+}
+
+impl std::error::Error for StripeSizeRefused {}
+
+/// What was asked of where bytes lie, of a file or of what is made in a directory. None where nothing was: then files lie as is best
+/// for who writes them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Placing {
+    /// Where.
+    pub policy: Option<Policy>,
+    /// In pieces of this length.
+    pub stripe_size: Option<StripeSize>,
+}
+
+impl Placing {
+    /// In a box, where anything was asked.
+    #[must_use]
+    pub fn boxed(self) -> Option<Box<Self>> {
+        (self != Self::default()).then(|| Box::new(self))
+    }
+
+    /// This, and what of `above` this leaves open.
+    #[must_use]
+    pub fn or(self, above: Self) -> Self {
+        Self { policy: self.policy.or(above.policy), stripe_size: self.stripe_size.or(above.stripe_size) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_are_read_as_they_are_written_and_nothing_else_is() {
+        let policies = [Policy::Striped, Policy::Whole, Policy::Here, Policy::At(NodeId(300)), Policy::Balanced];
+        assert!(policies.iter().all(|policy| policy.to_string().parse() == Ok(*policy)));
+        let wrong =
+            ["", "Whole", "at", "at()", "at(x)", "at(+1)", "at(-1)", "at(1", "at(1))", "at(99999999999)", "here "];
+        assert!(wrong.iter().all(|text| text.parse::<Policy>() == Err(PolicyRefused)));
+    }
+
+    #[test]
+    fn stripe_sizes_are_powers_of_two_within_the_bounds() {
+        let good = [("65536", 65_536), ("64K", 65_536), ("1MiB", 1 << 20), ("64M", 64 << 20), ("128KiB", 128 << 10)];
+        assert!(good.iter().all(|(text, bytes)| text.parse() == StripeSize::new(*bytes)));
+        let wrong = ["", "0", "32768", "65537", "128MiB", "1G", "MiB", "-65536", "4294967296", "1 MiB", "8192M"];
+        assert!(wrong.iter().all(|text| text.parse::<StripeSize>() == Err(StripeSizeRefused)));
+        let shown = StripeSize::new(1 << 20).unwrap();
+        assert_eq!(shown.to_string().parse(), Ok(shown));
+        assert!(serde_json::from_str::<StripeSize>("3").is_err());
+    }
+
+    #[test]
+    fn what_is_left_open_is_as_above() {
+        let size = StripeSize::new(1 << 20).ok();
+        let above = Placing { policy: Some(Policy::Here), stripe_size: size };
+        let own = Placing { policy: Some(Policy::Whole), stripe_size: None };
+        assert_eq!(own.or(above), Placing { policy: Some(Policy::Whole), stripe_size: size });
+        assert_eq!(Placing::default().or(above), above);
+    }
+}

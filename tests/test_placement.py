@@ -1,0 +1,161 @@
+"""Where bytes lie in a pool of four nodes: as directories say, and as `locate` tells before and after."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import why_no_mount
+from pools import wait_for
+from test_pool import Home, home, mounted  # noqa: F401 - a fixture is found by its name
+
+PLACEMENT = "user.tidemill.placement"
+STRIPE_SIZE = "user.tidemill.stripe_size"
+LOCATE = "user.tidemill.locate"
+MIB = 1 << 20
+
+
+@pytest.fixture
+def pool(home: Home) -> Iterator[Home]:  # noqa: F811 - the fixture
+    """A home with a pool of four nodes."""
+    home.ok("pool", "start", "--nodes", "4", "--memory", "64MiB")
+    yield home
+    home.ok("pool", "stop")
+
+
+@pytest.fixture
+def mount(pool: Home) -> Iterator[Path]:
+    """A mount of that pool."""
+    if reason := why_no_mount():
+        pytest.skip(reason)
+    with mounted(pool, "--pool", pool.runtime / "tidemill/pool") as folder:
+        yield folder
+
+
+def directory(mount: Path, name: str, placement: str) -> Path:
+    """A directory below which bytes lie so."""
+    made = mount / name
+    made.mkdir()
+    os.setxattr(made, PLACEMENT, placement.encode())
+    return made
+
+
+def located(home: Home, key: str) -> dict[str, object]:  # noqa: F811 - the same name
+    """What `locate --json` tells."""
+    return json.loads(home.ok("locate", "--json", key))
+
+
+def nodes(told: dict[str, object]) -> list[int]:
+    """Which nodes it tells."""
+    shares = told["nodes"]
+    assert isinstance(shares, list)
+    return sorted(share["node"] for share in shares)
+
+
+def used(home: Home) -> list[int]:  # noqa: F811 - the same name
+    """Bytes that each node holds."""
+    return [int(str(node["used"])) for node in home.status()]
+
+
+def test_what_is_put_at_a_node_fills_that_node(pool: Home, mount: Path) -> None:
+    directory(mount, "d", "at(2)")
+    before = used(pool)
+    data = os.urandom(20 * MIB)
+    (mount / "d/in/it").mkdir(parents=True)
+    (mount / "d/in/it/f").write_bytes(data)
+    assert (mount / "d/in/it/f").read_bytes() == data
+    grown = [after - first for after, first in zip(used(pool), before, strict=True)]
+    assert grown[1] >= len(data), grown
+    assert all(other < MIB for other in grown[:1] + grown[2:]), grown
+    told = located(pool, "d/in/it/f")
+    assert told["nodes"] == [{"node": 2, "bytes": len(data)}]
+    assert told["exists"] is True
+    assert json.loads(os.getxattr(mount / "d/in/it/f", LOCATE))["nodes"] == told["nodes"]
+    shutil.rmtree(mount / "d")
+    wait_for(lambda: max(after - first for after, first in zip(used(pool), before, strict=True)) < MIB, "all of it comes back")
+
+
+@pytest.mark.parametrize("placement", ["striped", "whole", "here", "at(3)", "balanced"])
+def test_locate_tells_where_a_file_will_be_and_where_it_is(pool: Home, mount: Path, placement: str) -> None:
+    directory(mount, "d", placement)
+    expected = {key: located(pool, key) for key in [f"d/f{number}" for number in range(6)]}
+    for key, told in expected.items():
+        assert (told["exists"], told["placement"]) == (False, placement)
+        assert "would be" in pool.ok("locate", key)
+        (mount / key).write_bytes(os.urandom(6 * MIB))
+        found = located(pool, key)
+        assert found["exists"] is True
+        assert (found["inode"], sum(share["bytes"] for share in found["nodes"])) == (told["inode"], 6 * MIB)
+        if placement == "striped":
+            assert nodes(told) == [1, 2, 3, 4]
+            assert len(nodes(found)) > 1
+        elif placement == "balanced":
+            assert len(nodes(found)) == 1
+        else:
+            assert nodes(found) == nodes(told)
+            assert len(nodes(found)) == 1
+    if placement == "whole":
+        assert len({nodes(told)[0] for told in expected.values()}) > 1, "not all at one node"
+    if placement == "balanced":
+        homes = [nodes(located(pool, key))[0] for key in expected]
+        assert len(set(homes)) == 4, homes
+
+
+def test_locate_says_what_is_known_of_what_is_missing_deeper(pool: Home, mount: Path) -> None:
+    directory(mount, "d", "whole")
+    assert "not there" in pool.ok("locate", "x")
+    assert located(pool, "d/missing/deep/x")["inode"] is None
+    assert nodes(located(pool, "d/missing/deep/x")) == [1, 2, 3, 4]
+
+
+def test_placements_are_set_read_and_refused_as_attributes(pool: Home, mount: Path) -> None:
+    folder = directory(mount, "d", "at(3)")
+    os.setxattr(folder, STRIPE_SIZE, b"4MiB")
+    (folder / "in").mkdir()
+    assert os.getxattr(folder / "in", PLACEMENT) == b"at(3)"
+    assert os.getxattr(folder / "in", STRIPE_SIZE) == b"4194304"
+    assert (sorted(os.listxattr(folder)), os.listxattr(folder / "in")) == ([PLACEMENT, STRIPE_SIZE], [])
+    (folder / "f").write_bytes(os.urandom(2 * MIB))
+    refused = [
+        (folder, PLACEMENT, b"nowhere", errno.EINVAL),
+        (folder, PLACEMENT, b"at(9)", errno.EINVAL),
+        (folder, STRIPE_SIZE, b"3", errno.EINVAL),
+        (folder, LOCATE, b"x", errno.EPERM),
+        (folder / "f", PLACEMENT, b"at(1)", errno.EBUSY),
+    ]
+    for path, name, value, expected in refused:
+        with pytest.raises(OSError) as raised:  # noqa: PT011 - its errno is looked at
+            os.setxattr(path, name, value)
+        assert raised.value.errno == expected, (name, value)
+    assert json.loads(os.getxattr(folder, LOCATE))["nodes"] == [{"node": 3, "share": 1.0}]
+    os.setxattr(folder / "f", PLACEMENT, b"at(3)")
+    # What is copied with its attributes is copied whole, and its directory goes on as that one did.
+    subprocess.run(["cp", "-a", folder, mount / "copy"], check=True)
+    assert (mount / "copy/f").read_bytes() == (folder / "f").read_bytes()
+    assert os.getxattr(mount / "copy", PLACEMENT) == b"at(3)"
+    os.removexattr(folder, PLACEMENT)
+    os.removexattr(folder, STRIPE_SIZE)
+    assert os.listxattr(folder) == []
+    (folder / "g").write_bytes(bytes(8192))
+    with pytest.raises(OSError, match="No data available"):
+        os.getxattr(folder / "g", PLACEMENT)
+    pool.ok("put", "other", "-", stdin=b"small")
+    os.setxattr(mount / "other", PLACEMENT, b"at(4)")
+    (mount / "other").write_bytes(os.urandom(MIB))
+    assert nodes(located(pool, "other")) == [4]
+
+
+def test_a_node_that_is_full_is_full_for_what_lies_there_only(pool: Home, mount: Path) -> None:
+    directory(mount, "d", "at(2)")
+    directory(mount, "b", "balanced")
+    environment = pool.environment
+    done = subprocess.run(["dd", "if=/dev/zero", f"of={mount}/d/f", "bs=1M", "count=80"], env=environment, capture_output=True, check=False)
+    assert b"No space left" in done.stderr
+    (mount / "b/f").write_bytes(os.urandom(8 * MIB))
+    assert nodes(located(pool, "b/f")) != [2]
