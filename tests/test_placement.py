@@ -81,6 +81,19 @@ def test_what_is_put_at_a_node_fills_that_node(pool: Home, mount: Path) -> None:
     wait_for(lambda: max(after - first for after, first in zip(used(pool), before, strict=True)) < MIB, "all of it comes back")
 
 
+def test_what_is_put_lies_as_its_folder_or_the_command_says(pool: Home, mount: Path) -> None:
+    directory(mount, "d", "at(2)")
+    for length in (MIB, 3 * MIB, 9 * MIB):
+        data = os.urandom(length)
+        for key, flags, node in [("d/f", [], 2), ("d/f", ["--placement", "at(3)"], 3), ("e/f", ["--placement", "at(4)", "--stripe-size", "64KiB"], 4)]:
+            pool.ok("put", key, "-", *flags, stdin=data)
+            assert located(pool, key)["nodes"] == [{"node": node, "bytes": length}], (length, key)
+            assert (mount / key).read_bytes() == data
+    for flags, said in [(["--placement", "at(9)"], "no node 9"), (["--placement", "near"], "choose striped"), (["--stripe-size", "3"], "power of two")]:
+        assert said in pool.fails("put", "g", "-", *flags)
+    assert not (mount / "g").exists()
+
+
 @pytest.mark.parametrize("placement", ["striped", "whole", "here", "at(3)", "balanced"])
 def test_locate_tells_where_a_file_will_be_and_where_it_is(pool: Home, mount: Path, placement: str) -> None:
     directory(mount, "d", placement)

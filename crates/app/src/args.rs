@@ -2,6 +2,7 @@
 
 use base::ByteSize;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use placement::{Policy, StripeSize};
 use std::path::PathBuf;
 use wire::Version;
 
@@ -160,6 +161,12 @@ pub struct PutArgs {
     /// Only if what is there has this version, as `stat --json` shows it
     #[arg(long, value_name = "VERSION")]
     pub if_version: Option<Version>,
+    /// Where its bytes lie: striped, whole, here, at(NODE) or balanced [default: as its folder says]
+    #[arg(long, value_name = "POLICY")]
+    pub placement: Option<Policy>,
+    /// In pieces of this length: a power of two from 64KiB to 64MiB [default: as its folder says]
+    #[arg(long, value_name = "SIZE")]
+    pub stripe_size: Option<StripeSize>,
 }
 
 /// `tidemill get`.

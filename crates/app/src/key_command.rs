@@ -5,7 +5,7 @@ use crate::pool_command;
 use base::{ByteSize, Problem};
 use bytes::Bytes;
 use client::{Objects, Patience, objects::Condition};
-use placement::{FileId, Policy};
+use placement::{FileId, Placing, Policy};
 use serde_json::json;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -52,16 +52,16 @@ impl Way {
     /// Puts what `next` gives chunk by chunk, in the place of what has the key; none of it is seen before all of it.
     fn put(
         &self,
-        key: &str,
-        condition: Condition,
+        objects: &Objects,
+        (key, condition): (&str, Condition),
         mut next: impl FnMut() -> Result<Bytes, Failed>,
     ) -> Result<(), Failed> {
         let fails = |refusal| refused(key, &refusal);
         let (object, mut chunk) = (key.trim_matches('/').as_bytes(), next()?);
         if chunk.len() < CHUNK_BYTES {
-            return self.wait(self.objects.put(object, chunk, condition)).map(drop).map_err(fails);
+            return self.wait(objects.put(object, chunk, condition)).map(drop).map_err(fails);
         }
-        let mut upload = self.wait(self.objects.upload(object, condition)).map_err(fails)?;
+        let mut upload = self.wait(objects.upload(object, condition)).map_err(fails)?;
         while !chunk.is_empty() {
             self.wait(upload.write(chunk)).map_err(fails)?;
             chunk = next()?;
@@ -162,7 +162,9 @@ pub fn put(args: &PutArgs) -> Result<u8, Vec<Problem>> {
         None if args.if_absent => Condition::Absent,
         None => Condition::Always,
     };
-    Ok(code(way.put(&args.key, condition, next)))
+    let placing = Placing { policy: args.placement, stripe_size: args.stripe_size };
+    let objects = way.objects.placed(placing).map_err(|refusal| vec![refused(&args.key, &refusal).0])?;
+    Ok(code(way.put(&objects, (&args.key, condition), next)))
 }
 
 /// `tidemill get`. A file of the host is there whole or not at all.
@@ -293,7 +295,7 @@ pub fn cp(args: &CpArgs) -> Result<u8, Vec<Problem>> {
         let fails = |refusal| refused(&args.from, &refusal);
         let handle = way.wait(way.vfs.open(found.file, OpenFlags::READ)).map_err(fails)?;
         let mut at = 0;
-        way.put(&args.to, Condition::Always, || {
+        way.put(&way.objects, (&args.to, Condition::Always), || {
             let bytes = way.read_at(handle, at).map_err(fails)?;
             at += bytes.len() as u64;
             Ok(bytes)

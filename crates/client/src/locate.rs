@@ -114,6 +114,11 @@ impl Client {
         Ok(Expected { inode, policy, nodes })
     }
 
+    /// What a directory says of where the bytes are to lie of what is made in it.
+    pub(crate) async fn placing(&self, directory: FileId) -> Outcome<Placing> {
+        Ok(self.placement(directory).await?.placing)
+    }
+
     async fn placement(&self, file: FileId) -> Outcome<Placement> {
         match self.ask(file.partition(), Command::Placement { file }).await? {
             Answer::Placement { placing, layout, .. } => Ok(Placement { placing, layout }),

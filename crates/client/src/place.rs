@@ -1,7 +1,7 @@
 //! Where new things are put, by what was asked for: stripes of a file that grows, and new directories.
 
 use crate::{Client, route::directory_partition};
-use placement::{FileId, Layout, NodeId, PartitionId, Placing, Policy, Spread};
+use placement::{FileId, Layout, NodeId, PartitionId, Placed, Placing, Policy, Spread, whole_partition};
 use wire::{Command, Name, Object, Outcome, PLACEMENT, Refusal};
 
 impl Client {
@@ -17,13 +17,34 @@ impl Client {
 
     /// Says where the stripes of a file shall be: where its policy finds no node, in the partition that a hash chose.
     pub(crate) async fn place(&self, file: FileId, policy: Policy, layout: Layout) -> Outcome<()> {
-        let node = self.chosen_node(policy, self.0.stripe_bytes.into()).await;
         let by_hash = match layout.spread() {
             Spread::In(partition) => partition,
             Spread::Striped => file.partition(),
         };
-        let partition = node.and_then(|node| self.0.pick(node, file.0)).unwrap_or(by_hash);
+        let more = self.0.stripe_bytes.into();
+        let partition = self.chosen_partition(policy, more, file.0).await.unwrap_or(by_hash);
         self.change(file.partition(), Command::Place { file, partition }).await.map(drop)
+    }
+
+    /// Where the stripes of what is put at this place shall be, of so many bytes; and by what their partition was chosen, where a hash
+    /// does not say it.
+    pub(crate) async fn placed(
+        &self,
+        placing: Placing,
+        (directory, name): (FileId, &Name),
+        bytes: u64,
+    ) -> (Layout, Option<Policy>) {
+        let by_hash = whole_partition(self.0.seed, directory, name.as_bytes(), self.0.partitions);
+        let Placed { layout, by } = Placed::of(self.0.stripe_bytes, placing, by_hash);
+        let Some(policy) = by else { return (layout, None) };
+        let chosen = self.chosen_partition(policy, bytes, by_hash.0.into()).await.unwrap_or(by_hash);
+        (layout.in_partition(chosen), by)
+    }
+
+    /// A partition of the node that a policy names or chooses; none where it finds none.
+    async fn chosen_partition(&self, policy: Policy, more: u64, hash: u64) -> Option<PartitionId> {
+        let node = self.chosen_node(policy, more).await?;
+        self.0.pick(node, hash)
     }
 
     /// The node that a policy names, or chooses now for about so many bytes more.
@@ -54,12 +75,19 @@ impl Client {
     /// A policy may name a node that holds data only. Any other attribute is nothing to the map.
     pub(crate) fn check_nodes(&self, file: FileId, name: &[u8], value: &[u8]) -> Outcome<()> {
         let policy = if name == PLACEMENT { std::str::from_utf8(value).ok() } else { None };
-        let Some(Ok(Policy::At(node))) = policy.map(str::parse) else { return Ok(()) };
+        match policy.map(str::parse) {
+            Some(Ok(Policy::At(node))) => self.check_node(Object::File(file), node),
+            _ => Ok(()),
+        }
+    }
+
+    /// A node that holds data, named for this object.
+    pub(crate) fn check_node(&self, object: Object, node: NodeId) -> Outcome<()> {
         if self.holds_data(node) {
             return Ok(());
         }
         let nodes: Vec<String> = self.0.shares().iter().map(|(node, _)| node.to_string()).collect();
         let why = format!("the pool has no node {node} that holds data; those that do: {}", nodes.join(", "));
-        Err(Refusal::Invalid { object: Object::File(file), why: why.into() })
+        Err(Refusal::Invalid { object, why: why.into() })
     }
 }

@@ -8,7 +8,7 @@ use client::{Client, Connection, Objects, Patience, objects::Condition};
 use common::*;
 use link::{Limits, Listener, Remote, Server};
 use node::{Hear, Node, Reply, Settings};
-use placement::{Epoch, NodeId, PartitionId, PartitionMap, StripeNo, stripe_partition};
+use placement::{Epoch, Layout, NodeId, PartitionId, PartitionMap, StripeNo, stripe_partition};
 use std::{
     sync::{
         Arc,
@@ -209,7 +209,10 @@ async fn what_a_dead_client_had_on_its_way_to_another_node_is_not_done_after_it_
         all.find(|partition| welcome.map.node(*partition) == Some(NodeId(node))).unwrap()
     };
     let stamp = Some(Stamp { session: welcome.session, number: 1, settled: 1 });
-    let reserve = Body::Meta { stamp, command: Command::Reserve { count: 1, stripes: 64 } };
+    let reserve = Body::Meta {
+        stamp,
+        command: Command::Reserve { count: 1, stripes: 64, layout: Layout::striped(welcome.stripe_bytes), by: None },
+    };
     let Ok(Answer::Reserved(files)) = one.call(request(&welcome, at(1), reserve)).await else { panic!("none") };
     let home = |stripe: &u64| stripe_partition(welcome.seed, files[0], StripeNo(*stripe), 64);
     let there: Vec<u64> = (0..64).filter(|stripe| welcome.map.node(home(stripe)) == Some(NodeId(2))).take(2).collect();

@@ -117,15 +117,13 @@ impl Node {
         let Some(partition) = self.partitions.get(call.partition) else {
             return Ok(Err(self.not_here(call.partition)));
         };
-        let is_reserved = || partition.lock().is_reserved(file, session);
+        let reserved = || partition.lock().reserved(file, session);
         let was_done = || call.stamp.is_some_and(|stamp| partition.lock().recall(stamp).is_some());
         if was_done() {
             return Ok(Ok(()));
         }
-        if !is_reserved() {
-            return Ok(Err(Refusal::Stale(Object::File(file))));
-        }
-        if !self.holds_stripe(file, Layout::striped(self.settings().stripe_bytes), 0) {
+        let Some(layout) = reserved() else { return Ok(Err(Refusal::Stale(Object::File(file)))) };
+        if !self.holds_stripe(file, layout, 0) {
             let why = "an object came with its bytes to a node where its stripe is not";
             return Ok(Err(Refusal::invalid(Object::File(file), why)));
         }
@@ -133,7 +131,7 @@ impl Node {
         if let Err(error) = self.engine.write(key, Generation(0), 0, first) {
             return refusal_of(error, Object::File(file)).map(Err);
         }
-        if !is_reserved() && !partition.lock().has(file) {
+        if reserved().is_none() && !partition.lock().has(file) {
             // Its session has ended meanwhile, or the same request has come before and what it made is gone already.
             drop(self.engine.remove(key));
         }

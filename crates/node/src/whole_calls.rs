@@ -13,8 +13,8 @@ use crate::{
 };
 use bytes::Bytes;
 use parking_lot::Mutex;
-use partition::{Partition, Placed};
-use placement::{FileId, Layout, PartitionId, Policy, Spread};
+use partition::Partition;
+use placement::{FileId, Layout, PartitionId, Placed, Policy, Spread};
 use std::time::SystemTime;
 use store::{Allocate, EngineError, Put, Slot};
 use wire::{

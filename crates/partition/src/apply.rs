@@ -1,6 +1,6 @@
 //! Commands to verbs: the one door into a partition.
 
-use crate::{Partition, intents::What, locks::Holder, partition::split, xattr::is_handed_down};
+use crate::{Partition, intents::What, locks::Holder, object::Stripes, partition::split, xattr::is_handed_down};
 use placement::FileId;
 use wire::{Answer, Command, Object, Outcome, Refusal, Session, Stamp, Timestamp};
 
@@ -118,11 +118,13 @@ impl Partition {
             Command::Place { file, partition } => self.place(file, partition),
             Command::Punched { file, generation } => self.punched(file, generation),
             Command::GaveUp { file, generation, stripe } => self.gave_up(file, generation, stripe),
-            Command::PutObject { parent, name, condition, contents } => {
-                self.put_object(session, parent, &name, (condition, contents), now)
+            Command::PutObject { parent, name, condition, placing, contents } => {
+                self.put_object(session, (parent, &name), condition, (placing, contents), now)
             }
             Command::DeleteObject { parent, name, condition } => self.delete_object(parent, &name, condition, now),
-            Command::Reserve { count, stripes } => self.reserve(session, count, stripes),
+            Command::Reserve { count, stripes, layout, by } => {
+                self.reserve(session, count, Stripes { count: stripes, layout, by })
+            }
             Command::Unreserve { file } => Ok(Answer::Removed { gone: self.unreserve(file, session) }),
             named => self.perform_named(named, now),
         }

@@ -1,14 +1,8 @@
 //! An inode: attributes, who holds it open, and what it is.
 
-use crate::{
-    directory::Directory,
-    extra::Extra,
-    grants::Granted,
-    placing::{Asked, Placed},
-    weight,
-};
+use crate::{directory::Directory, extra::Extra, grants::Granted, placing::Asked, weight};
 use bytes::Bytes;
-use placement::FileId;
+use placement::{FileId, Placed};
 use serde::{Deserialize, Serialize};
 use std::{ops::Range, sync::Arc};
 use wire::{

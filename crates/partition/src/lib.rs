@@ -51,7 +51,6 @@ pub use ended::Ended;
 pub use grants::{Asker, Note, Watcher, Watchers};
 pub use locks::{Holder, LOCKS_MAX};
 pub use partition::{Partition, SPLIT_ENTRIES, Settings};
-pub use placing::Placed;
 pub use weight::{ENTRY_BYTES, INODE_BYTES};
 pub use whole::{Head, Told};
 

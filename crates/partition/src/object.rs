@@ -5,6 +5,7 @@
 //!
 //! ```text
 //!   Reserve --> id --(a client writes its stripes)--> PutObject: the inode with its bytes and name
+//!                |                                     `--they do not lie as the directory says--> `Elsewhere`: the client begins again
 //!                `--the session ends, or the client gives it up--> the stripes are to be removed
 //! ```
 
@@ -12,10 +13,9 @@ use crate::{
     Partition, acl,
     inode::{Body, FileBody, Inode, Place, Striped},
     intents::What,
-    placing::Placed,
     weight,
 };
-use placement::{FileId, Layout};
+use placement::{FileId, Layout, PartitionId, Placed, Placing, Policy, Spread};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use wire::{
@@ -26,15 +26,34 @@ use wire::{
 /// Permission bits of what a put makes.
 const OBJECT_MODE: u32 = 0o644;
 
-/// Files without inodes, each with its session and the count of its stripes.
+/// Files without inodes, each with its session.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Reserved(BTreeMap<FileId, (Session, u64)>);
+pub struct Reserved(BTreeMap<FileId, (Session, Stripes)>);
+
+/// What stripes a file may have that is reserved.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Stripes {
+    /// At most so many.
+    pub count: u64,
+    /// Where they lie.
+    pub layout: Layout,
+    /// By what a client chose their partition, where one did.
+    pub by: Option<Policy>,
+}
 
 impl Reserved {
-    /// Of how many stripes, when it is this session's.
-    pub fn stripes(&self, file: FileId, session: Session) -> Option<u64> {
+    /// Its stripes, when it is this session's.
+    fn stripes(&self, file: FileId, session: Session) -> Option<Stripes> {
         self.0.get(&file).filter(|(holder, _)| *holder == session).map(|(_, stripes)| *stripes)
     }
+}
+
+/// What a new object is made of.
+struct NewObject {
+    inode: NewInode,
+    directory: FileId,
+    /// Where its stripes are to lie.
+    wanted: Placed,
 }
 
 impl Partition {
@@ -70,9 +89,9 @@ impl Partition {
     pub(crate) fn put_object(
         &mut self,
         session: Session,
-        parent: FileId,
-        name: &Name,
-        (condition, contents): (Condition, Contents),
+        (parent, name): (FileId, &Name),
+        condition: Condition,
+        (placing, contents): (Placing, Contents),
         now: Timestamp,
     ) -> Outcome<Answer> {
         self.open_directory(parent)?;
@@ -86,7 +105,14 @@ impl Partition {
         if taken.is_none() {
             self.check_room(parent, name)?;
         }
-        let (file, inode) = self.new_object(session, (parent, name), contents, now)?;
+        let new = self.new_object((parent, name), placing)?;
+        if let Contents::Striped { file, .. } = contents
+            && let Some(stripes) = self.reserved.stripes(file, session)
+            && !new.wanted.is_met_by(stripes.layout, stripes.by)
+        {
+            return Ok(Answer::Elsewhere(self.inode(parent)?.asked.placing));
+        }
+        let (file, inode) = self.filled_object(session, parent, new, contents, now)?;
         let version = Version { file, change: inode.version };
         self.insert_inode(file, inode);
         let pointed = self.edit_entries(parent, now, |entries, hash| {
@@ -137,46 +163,67 @@ impl Partition {
         if holds { Ok(true) } else { Err(Refusal::Changed { object: object(), present }) }
     }
 
-    /// The inode of a new object. Its owner is that of the directory, which the client need not know.
-    fn new_object(
+    /// What a new object is made of. Its owner is that of the directory, which the client need not know.
+    fn new_object(&self, (parent, name): (FileId, &Name), placing: Placing) -> Outcome<NewObject> {
+        let new = NewInode {
+            placing: placing.boxed(),
+            ..NewInode::new(NewKind::File, OBJECT_MODE, self.inode(parent)?.owner)
+        };
+        let (inode, directory) = (acl::inherit(&self.heritage(parent)?, new), self.directory_of(parent));
+        let wanted = self.placed_at(inode.placing(), directory, name.as_bytes());
+        Ok(NewObject { inode, directory, wanted })
+    }
+
+    /// Its inode, with the bytes.
+    fn filled_object(
         &mut self,
         session: Session,
-        (parent, name): (FileId, &Name),
+        parent: FileId,
+        NewObject { inode, directory, wanted }: NewObject,
         contents: Contents,
         now: Timestamp,
     ) -> Outcome<(FileId, Inode)> {
-        let new = NewInode::new(NewKind::File, OBJECT_MODE, self.inode(parent)?.owner);
-        let (new, directory) = (acl::inherit(&self.heritage(parent)?, new), self.directory_of(parent));
-        let usual = Placed { layout: Layout::striped(self.settings().stripe_bytes), by: None };
-        let here = self.placed_at(new.placing(), directory, name.as_bytes());
-        let mut inode = Inode::new(new, directory, Some(here), now);
+        let mut inode = Inode::new(inode, directory, Some(wanted), now);
         let (file, size, place, placed) = match contents {
             Contents::Inline(bytes) if bytes.len() > INLINE_BYTES_MAX as usize => {
                 return Err(Refusal::invalid(Object::File(parent), "more bytes than live with an inode"));
             }
-            Contents::Inline(bytes) => (self.next_id(), bytes.len() as u64, Place::Inline(bytes.to_vec()), here),
-            Contents::Striped { file, size, .. } => (file, size, self.take_reserved(session, file, size)?, usual),
+            Contents::Inline(bytes) => (self.next_id(), bytes.len() as u64, Place::Inline(bytes.to_vec()), wanted),
+            Contents::Striped { file, size, .. } => {
+                let (place, layout) = self.take_reserved(session, file, size)?;
+                (file, size, place, Placed { layout, by: None })
+            }
         };
         inode.body = Body::File(FileBody { size, place, ..FileBody::new(placed) });
         Ok((file, inode))
     }
 
     /// The stripes of a file that was reserved, which are an inode's from now on.
-    fn take_reserved(&mut self, session: Session, file: FileId, size: u64) -> Outcome<Place> {
+    fn take_reserved(&mut self, session: Session, file: FileId, size: u64) -> Outcome<(Place, Layout)> {
         let object = Object::File(file);
-        let Some(stripes) = self.reserved.stripes(file, session) else { return Err(Refusal::Stale(object)) };
-        if size.div_ceil(u64::from(self.settings().stripe_bytes)) > stripes {
+        let Some(Stripes { count, layout, .. }) = self.reserved.stripes(file, session) else {
+            return Err(Refusal::Stale(object));
+        };
+        if size.div_ceil(u64::from(layout.stripe_bytes())) > count {
             return Err(Refusal::invalid(object, "an object is longer than what was reserved for it"));
         }
         self.forget_reserved(file);
         let mut runs = StripeRuns::new();
-        runs.insert(0, stripes);
-        Ok(Place::Striped(Box::new(Striped { stripes: runs, planned: size, ..Striped::default() })))
+        runs.insert(0, count);
+        Ok((Place::Striped(Box::new(Striped { stripes: runs, planned: size, ..Striped::default() })), layout))
     }
 
-    pub(crate) fn reserve(&mut self, session: Session, count: u32, stripes: u64) -> Outcome<Answer> {
-        if count > RESERVED_MAX || stripes == 0 {
+    pub(crate) fn reserve(&mut self, session: Session, count: u32, stripes: Stripes) -> Outcome<Answer> {
+        if count > RESERVED_MAX || stripes.count == 0 {
             return Err(Refusal::invalid(Object::Pool, "at most 256 files are reserved at once, of a stripe or more"));
+        }
+        let there = |partition: PartitionId| u32::from(partition.0) < self.settings().partitions;
+        let possible = match stripes.layout.spread() {
+            Spread::Striped => true,
+            Spread::In(partition) => there(partition),
+        };
+        if !possible || stripes.layout.stripe_bytes() > self.settings().stripe_bytes {
+            return Err(Refusal::invalid(Object::Pool, "stripes cannot lie so in this pool"));
         }
         let files: Vec<FileId> = (0..count).map(|_| self.next_id()).collect();
         self.bytes += u64::from(count) * weight::RESERVED_BYTES;
@@ -200,19 +247,19 @@ impl Partition {
 
     /// A file that a session had reserved will not be: its stripes are to be removed.
     pub(crate) fn unreserve(&mut self, file: FileId, session: Session) -> Option<Gone> {
-        let count = self.reserved.stripes(file, session)?;
+        let Stripes { count, layout, .. } = self.reserved.stripes(file, session)?;
         self.forget_reserved(file);
         let mut stripes = StripeRuns::new();
         stripes.insert(0, count);
         self.bytes += weight::runs(&stripes);
-        let gone = Gone { file, layout: Layout::striped(self.settings().stripe_bytes), stripes };
+        let gone = Gone { file, layout, stripes };
         self.gone.insert(file, gone.clone());
         Some(gone)
     }
 
-    /// Whether a session may write the stripes of a file that has no inode yet.
-    pub fn is_reserved(&self, file: FileId, session: Session) -> bool {
-        self.reserved.stripes(file, session).is_some()
+    /// Where the stripes of a file lie that has no inode yet and that this session may write.
+    pub fn reserved(&self, file: FileId, session: Session) -> Option<Layout> {
+        self.reserved.stripes(file, session).map(|stripes| stripes.layout)
     }
 
     /// Whether there is such an inode, of whatever kind.

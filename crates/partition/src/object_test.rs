@@ -1,16 +1,21 @@
 //! Objects in one partition, command by command.
 
-use crate::partition_test::{Bench, name};
+use crate::partition_test::{Bench, STRIPE, name};
 use bytes::Bytes;
-use placement::FileId;
+use placement::{FileId, Layout, NodeId, PartitionId, Placing, Policy};
 use wire::{
     Answer, Command, Condition, Content, Contents, Kind, NewKind, Outcome, Refusal, Session, Version, WritePlace,
+    XattrMode,
 };
 
 const ROOT: FileId = FileId::ROOT;
 
 fn put(condition: Condition, contents: Contents) -> Command {
-    Command::PutObject { parent: ROOT, name: name("k"), condition, contents }
+    Command::PutObject { parent: ROOT, name: name("k"), condition, placing: Placing::default(), contents }
+}
+
+fn reserve(count: u32, stripes: u64) -> Command {
+    Command::Reserve { count, stripes, layout: Layout::striped(STRIPE), by: None }
 }
 
 fn small(bytes: &'static [u8]) -> Contents {
@@ -80,9 +85,7 @@ fn a_directory_is_never_replaced_and_anything_else_is() {
 fn what_is_reserved_is_its_sessions_until_it_is_put_given_up_or_the_session_ends() {
     let mut bench = Bench::new();
     let before = bench.partition.bytes();
-    let Answer::Reserved(files) = bench.apply(Command::Reserve { count: 4, stripes: 2 }) else {
-        panic!("not reserved")
-    };
+    let Answer::Reserved(files) = bench.apply(reserve(4, 2)) else { panic!("not reserved") };
     let striped = |file, size| put(Condition::Always, Contents::Striped { file, size, first: Bytes::new() });
     assert!(matches!(bench.try_to(striped(files[0], 3 * 8192)), Err(Refusal::Invalid { .. })), "too long");
     let stored = version(bench.try_to(striped(files[0], 9000)));
@@ -132,4 +135,51 @@ fn names_are_listed_as_keys_are_ordered() {
     assert_eq!(listed("a", "a0", 10), ["a0"]);
     assert_eq!(listed("a/", "", 10), ["a/"]);
     assert_eq!(listed("c", "", 10), Vec::<String>::new());
+}
+
+#[test]
+fn stripes_that_do_not_lie_as_their_directory_says_are_put_elsewhere() {
+    let mut bench = Bench::of(64);
+    let at = |node| Placing { policy: Some(Policy::At(NodeId(node))), stripe_size: None };
+    let set = |value: &'static [u8]| Command::SetXattr {
+        file: ROOT,
+        name: Bytes::from_static(wire::PLACEMENT),
+        value: Bytes::from_static(value),
+        mode: XattrMode::Set,
+        kill_set_group_id: false,
+    };
+    bench.apply(set(b"at(2)"));
+    let there = Layout::striped(STRIPE).in_partition(PartitionId(3));
+    let reserved =
+        |bench: &mut Bench, layout, by| match bench.apply(Command::Reserve { count: 1, stripes: 2, layout, by }) {
+            Answer::Reserved(files) => files[0],
+            other => panic!("{other:?}"),
+        };
+    let put = |file, placing| {
+        let contents = Contents::Striped { file, size: 9000, first: Bytes::new() };
+        Command::PutObject { parent: ROOT, name: name("k"), condition: Condition::Always, placing, contents }
+    };
+    let usual = reserved(&mut bench, Layout::striped(STRIPE), None);
+    assert_eq!(bench.apply(put(usual, Placing::default())), Answer::Elsewhere(at(2)));
+    let other = reserved(&mut bench, there, Some(Policy::At(NodeId(1))));
+    assert_eq!(bench.apply(put(other, Placing::default())), Answer::Elsewhere(at(2)));
+    assert_eq!(get(&mut bench), None, "nothing was put");
+    let Answer::Removed { gone: Some(gone) } = bench.apply(Command::Unreserve { file: other }) else {
+        panic!("it was reserved")
+    };
+    assert_eq!(gone.layout, there);
+    bench.apply(Command::Purged { file: other });
+    let right = reserved(&mut bench, there, Some(Policy::At(NodeId(2))));
+    assert_eq!(version(bench.try_to(put(right, Placing::default()))).file, right);
+    let placement = |bench: &mut Bench, file| bench.apply(Command::Placement { file });
+    assert_eq!(placement(&mut bench, right), Answer::Placement { placing: at(2), layout: there, decided: true });
+    // What the put itself asks for is before what its directory says.
+    let striped = Placing { policy: Some(Policy::Striped), stripe_size: None };
+    let Answer::Stored { version, gone: Some(gone) } = bench.apply(put(usual, striped)) else { panic!("not put") };
+    assert_eq!((version.file, gone.file, gone.layout), (usual, right, there));
+    let beyond = there.in_partition(PartitionId(u16::MAX));
+    for impossible in [beyond, Layout::striped(STRIPE * 2)] {
+        let refused = bench.try_to(Command::Reserve { count: 1, stripes: 1, layout: impossible, by: None });
+        assert!(matches!(refused, Err(Refusal::Invalid { .. })), "{impossible:?}");
+    }
 }

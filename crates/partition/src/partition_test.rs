@@ -9,7 +9,7 @@ use wire::{
 };
 
 const ROOT: FileId = FileId::ROOT;
-const STRIPE: u32 = 8192;
+pub const STRIPE: u32 = 8192;
 const LAYOUT: Layout = Layout::striped(STRIPE);
 
 /// A partition, its one client, and a clock that goes a second with each command.
@@ -22,7 +22,12 @@ pub struct Bench {
 
 impl Bench {
     pub fn new() -> Self {
-        let settings = Settings { name_bits: 4, ..Settings::new(7, STRIPE) };
+        Self::of(1)
+    }
+
+    /// The first of so many partitions.
+    pub fn of(partitions: u32) -> Self {
+        let settings = Settings { name_bits: 4, partitions, ..Settings::new(7, STRIPE) };
         let partition = Partition::with_root(settings, Owner::default(), 0o755, at(0));
         Self { partition, session: Session(1), number: 0, now: 0 }
     }

@@ -10,7 +10,7 @@ use crate::{
 };
 use bytes::Bytes;
 use placement::{
-    FileId, Layout, PartitionId, Placing, Policy, PolicyRefused, Spread, StripeNo, StripeSizeRefused, stripe_partition,
+    FileId, PartitionId, Placed, Placing, PolicyRefused, Spread, StripeNo, StripeSizeRefused, stripe_partition,
 };
 use serde::{Deserialize, Serialize};
 use wire::{Answer, Command, Object, Outcome, PLACEMENT, Refusal, XattrMode};
@@ -23,15 +23,6 @@ pub struct Asked {
     policy_set: bool,
     /// The same of the length of stripes.
     stripe_size_set: bool,
-}
-
-/// Where the stripes of a file will lie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Placed {
-    /// How they will lie.
-    pub layout: Layout,
-    /// A client has still to say in which partition, by this; until then the layout names the one that a hash chose.
-    pub by: Option<Policy>,
 }
 
 /// The attributes that speak of it.
@@ -89,21 +80,6 @@ impl Asked {
     }
 }
 
-impl Placed {
-    /// What this comes to, where a hash chooses `by_hash`.
-    pub fn of(settings: &Settings, placing: Placing, by_hash: PartitionId) -> Self {
-        let usual = settings.stripe_bytes;
-        let spread = placing.stripe_size.map_or(Layout::striped(usual), |size| Layout::sized(usual, size));
-        match placing.policy {
-            None | Some(Policy::Striped) => Self { layout: spread, by: None },
-            Some(Policy::Whole) => Self { layout: spread.in_partition(by_hash), by: None },
-            by @ Some(Policy::Here | Policy::At(_) | Policy::Balanced) => {
-                Self { layout: spread.in_partition(by_hash), by }
-            }
-        }
-    }
-}
-
 impl FileBody {
     /// What stripes need first: that a client says where they are to be.
     pub fn unplaced(&self) -> Option<Answer> {
@@ -154,7 +130,7 @@ impl Inode {
                 Spread::In(partition) => partition,
                 Spread::Striped => stripe_partition(settings.seed, file, StripeNo(u64::MAX), settings.partitions),
             };
-            body.placed = Placed::of(settings, asked.placing, by_hash);
+            body.placed = Placed::of(settings.stripe_bytes, asked.placing, by_hash);
         }
         self.asked = asked;
         Ok(())
@@ -178,7 +154,9 @@ impl Partition {
         let placing = inode.asked.placing;
         let (placed, decided) = match &inode.body {
             Body::File(body) => (body.placed, body.placed.by.is_none()),
-            _ => (Placed::of(self.settings(), Placing { policy: None, ..placing }, file.partition()), false),
+            _ => {
+                (Placed::of(self.settings().stripe_bytes, Placing { policy: None, ..placing }, file.partition()), false)
+            }
         };
         Ok(Answer::Placement { placing, layout: placed.layout, decided })
     }
@@ -216,6 +194,7 @@ impl Partition {
     /// Where the bytes of a file that is made at this place are to lie.
     pub(crate) fn placed_at(&self, placing: Placing, directory: FileId, name: &[u8]) -> Placed {
         let settings = self.settings();
-        Placed::of(settings, placing, placement::whole_partition(settings.seed, directory, name, settings.partitions))
+        let by_hash = placement::whole_partition(settings.seed, directory, name, settings.partitions);
+        Placed::of(settings.stripe_bytes, placing, by_hash)
     }
 }

@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::{FileId, PARTITIONS_MAX, PartitionId, StripeNo, StripeSize, stripe_partition};
+use crate::{FileId, PARTITIONS_MAX, PartitionId, Placing, Policy, StripeNo, StripeSize, stripe_partition};
 
 /// What the seed of a place is multiplied with: 2^64 / golden ratio (Knuth), so that neighbours fall far apart.
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -89,6 +89,38 @@ impl Layout {
     }
 }
 
+/// Where the stripes of a file will lie: what was asked for, as far as a hash can answer it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placed {
+    /// How they will lie.
+    pub layout: Layout,
+    /// A client has still to say in which partition, by this; until then the layout names the one that a hash chose.
+    pub by: Option<Policy>,
+}
+
+impl Placed {
+    /// What is asked for comes to this, in a pool whose engines keep stripes of `usual` bytes and where a hash chooses `by_hash`.
+    pub fn of(usual: u32, placing: Placing, by_hash: PartitionId) -> Self {
+        let spread = placing.stripe_size.map_or(Layout::striped(usual), |size| Layout::sized(usual, size));
+        match placing.policy {
+            None | Some(Policy::Striped) => Self { layout: spread, by: None },
+            Some(Policy::Whole) => Self { layout: spread.in_partition(by_hash), by: None },
+            by @ Some(Policy::Here | Policy::At(_) | Policy::Balanced) => {
+                Self { layout: spread.in_partition(by_hash), by }
+            }
+        }
+    }
+
+    /// Whether stripes that lie so, in a partition that a client chose by that, are where this wants them.
+    pub fn is_met_by(self, layout: Layout, by: Option<Policy>) -> bool {
+        match (self.by, layout.spread) {
+            (None, _) => layout == self.layout,
+            (Some(policy), Spread::In(chosen)) => by == Some(policy) && layout == self.layout.in_partition(chosen),
+            (Some(_), Spread::Striped) => false,
+        }
+    }
+}
+
 /// The one partition of a file that is made at this place, where all its bytes are to lie at one node chosen by a hash: XXH3 (64 bits)
 /// over the name, seeded with the pool's seed and the directory.
 pub fn whole_partition(seed: u64, directory: FileId, name: &[u8], partitions: u32) -> PartitionId {
@@ -146,6 +178,30 @@ mod tests {
         for wrong in [json.replace("\"together\":4", "\"together\":0"), json.replace("1048576", "0")] {
             assert!(wrong != json && serde_json::from_str::<Layout>(&wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn stripes_meet_what_is_asked_when_a_hash_or_the_same_policy_chose_their_place() {
+        let placed = |policy, size: Option<u32>| {
+            let stripe_size = size.map(|size| StripeSize::new(size).unwrap());
+            Placed::of(MIB, Placing { policy, stripe_size }, PartitionId(5))
+        };
+        let (plain, whole) = (placed(None, None), placed(Some(Policy::Whole), None));
+        assert!(
+            plain.is_met_by(Layout::striped(MIB), None) && plain.is_met_by(Layout::striped(MIB), Some(Policy::Here))
+        );
+        assert!(
+            placed(Some(Policy::Striped), Some(MIB)).is_met_by(Layout::striped(MIB), None),
+            "the same in other words"
+        );
+        let there = |partition| Layout::striped(MIB).in_partition(PartitionId(partition));
+        assert!(!plain.is_met_by(there(5), None) && !plain.is_met_by(sized(2 * MIB), None));
+        assert!(whole.is_met_by(there(5), None) && !whole.is_met_by(there(6), None));
+        let at = placed(Some(Policy::At(NodeId(2))), None);
+        assert!(at.is_met_by(there(6), Some(Policy::At(NodeId(2)))), "clients know where nodes are");
+        assert!(!at.is_met_by(there(6), Some(Policy::At(NodeId(3)))) && !at.is_met_by(there(5), None));
+        assert!(!at.is_met_by(Layout::striped(MIB), Some(Policy::At(NodeId(2)))));
+        assert!(!at.is_met_by(sized(2 * MIB).in_partition(PartitionId(6)), Some(Policy::At(NodeId(2)))));
     }
 
     proptest! {

@@ -15,7 +15,7 @@ mod stripe;
 
 pub use file::{FileId, FileIdRefused};
 pub use fragment::{FRAGMENT_BITS, FRAGMENTS, fragment_of, fragment_partition, name_hash};
-pub use layout::{Layout, Spread, whole_partition};
+pub use layout::{Layout, Placed, Spread, whole_partition};
 pub use map::{Epoch, NodeId, PartitionCountRefused, PartitionId, PartitionMap};
 pub use policy::{Placing, Policy, PolicyRefused, StripeSize, StripeSizeRefused};
 pub use stripe::{StripeNo, stripe_partition};

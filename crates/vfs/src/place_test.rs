@@ -3,12 +3,13 @@
 use crate::{Vfs, pool_test::*};
 use bytes::Bytes;
 use client::{
-    Borrowing, Connection, InProcess,
+    Borrowing, Connection, InProcess, Objects,
+    objects::Condition,
     twin::{Counting, Lossy, Troubles},
 };
 use node::{Backing, Hear, Reply, Settings};
 use parking_lot::Mutex;
-use placement::{FileId, NodeId, StripeNo};
+use placement::{FileId, NodeId, Placing, Policy, StripeNo, StripeSize};
 use std::{
     sync::{
         Arc,
@@ -169,6 +170,71 @@ async fn bytes_lie_where_a_policy_says_and_locate_tells_the_same_before_and_afte
         vfs.remove_tree(b"d").await.unwrap();
         let after = vfs.usage();
         assert_eq!((after.used, after.files, after.stripes), (before.used, before.files, 0), "{nodes} nodes");
+    }
+}
+
+#[tokio::test]
+async fn objects_lie_as_their_folder_says_whatever_they_were_put_by_and_whoever_knew_it() {
+    for nodes in NODES {
+        let looked = Looked::of(nodes);
+        let own = nodes.min(3);
+        let vfs = at(&looked.pool, own).await;
+        let (objects, used) = (Objects::new(vfs.client.clone()), vfs.usage().used);
+        let folder = vfs.make_directories(b"d").await.unwrap().file;
+        let last = format!("at({nodes})");
+        // Each time the client still believes what the folder said before.
+        for policy in ["striped", "whole", "here", &last, "balanced", "striped"] {
+            set(&vfs, folder, PLACEMENT, policy).await.unwrap();
+            for (name, length) in [("small", 100), ("stripe", STRIPE as usize), ("long", LARGE), ("again", LARGE)] {
+                let expected = vfs.expected(folder, Some(name.as_bytes())).await.unwrap();
+                let key = format!("d/{name}");
+                let put = objects.put(key.as_bytes(), Bytes::from(pattern(length)), Condition::Always).await.unwrap();
+                assert!(vfs.read_file(key.as_bytes()).await.unwrap() == pattern(length), "{policy} {name}");
+                if name == "small" {
+                    continue;
+                }
+                looked.check(&vfs, put.file, STRIPE).await;
+                let shares = vfs.locate(put.file).await.unwrap().shares();
+                let told = |node: NodeId| expected.nodes.iter().any(|(told, _)| *told == node);
+                assert!(policy == "balanced" || shares.iter().all(|(node, _)| told(*node)), "{policy} {name}");
+                assert!(policy == "striped" || shares.len() == 1, "{policy} {name}");
+                assert_eq!(get(&vfs, put.file, PLACEMENT).await.unwrap(), policy);
+            }
+        }
+        let whole = Placing { policy: Some(Policy::At(NodeId(nodes))), stripe_size: StripeSize::new(64 << 10).ok() };
+        let elsewhere = objects.placed(whole).unwrap();
+        for length in [STRIPE as usize, LARGE] {
+            let put = elsewhere.put(b"d/long", Bytes::from(pattern(length)), Condition::Always).await.unwrap();
+            assert_eq!(vfs.locate(put.file).await.unwrap().shares(), [(NodeId(nodes), length as u64)]);
+        }
+        let mut upload = elsewhere.upload(b"d/again", Condition::Always).await.unwrap();
+        upload.write(Bytes::from(pattern(LARGE))).await.unwrap();
+        let put = upload.finish().await.unwrap();
+        assert_eq!(vfs.locate(put.file).await.unwrap().shares(), [(NodeId(nodes), LARGE as u64)]);
+        let nowhere = objects.placed(Placing { policy: Some(Policy::At(NodeId(99))), stripe_size: None });
+        assert!(matches!(nowhere, Err(Refusal::Invalid { .. })), "{nowhere:?}");
+        vfs.remove_tree(b"d").await.unwrap();
+        objects.close().await.unwrap();
+        let judge = looked.pool.client().await;
+        assert_eq!((judge.usage().used, judge.usage().stripes), (used, 0), "what was written in vain is gone");
+    }
+}
+
+#[tokio::test]
+async fn a_folder_that_says_where_bytes_lie_is_asked_once() {
+    for nodes in NODES {
+        let (pool, calls) = (Pool::of(nodes), Arc::new(AtomicU64::new(0)));
+        let vfs = pool.over(|node| Counting::new(node, calls.clone()), IMPATIENT).await;
+        let objects = Objects::new(vfs.client.clone());
+        directory(&vfs, "d", "at(1)").await;
+        let mut counts = Vec::new();
+        for _ in 0..4 {
+            let before = calls.load(Relaxed);
+            objects.put(b"d/k", Bytes::from(pattern(2 * STRIPE as usize)), Condition::Always).await.unwrap();
+            counts.push(calls.load(Relaxed) - before);
+        }
+        // To reserve, two stripes, the name; what was there goes in one message where all of it is there.
+        assert!(counts[1..].iter().all(|count| *count <= 8) && counts[2] == counts[3], "{counts:?}");
     }
 }
 

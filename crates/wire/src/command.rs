@@ -5,7 +5,7 @@ use crate::{
     Owner, Part, RenameFrom, RenameMode, RenameTo, SeekTo, Session, Times, Wish, XattrMode,
 };
 use bytes::Bytes;
-use placement::{FileId, PartitionId, Placing};
+use placement::{FileId, Layout, PartitionId, Placing, Policy};
 use serde::{Deserialize, Serialize};
 
 /// Files up to this length live with their inode, bytes.
@@ -426,7 +426,7 @@ pub enum Command {
         mode: AllocateMode,
     },
     // Of objects: changed.
-    /// Puts an object in place of what has its name, if the condition holds. -> `Stored`, `Spread`
+    /// Puts an object in place of what has its name, if the condition holds. -> `Stored`, `Spread`, `Elsewhere`
     PutObject {
         /// The directory.
         parent: FileId,
@@ -434,6 +434,8 @@ pub enum Command {
         name: Name,
         /// What must be so.
         condition: Condition,
+        /// Where its bytes are to lie; what this leaves open is as the directory says.
+        placing: Placing,
         /// The bytes.
         contents: Contents,
     },
@@ -452,6 +454,10 @@ pub enum Command {
         count: u32,
         /// How many stripes each may have.
         stripes: u64,
+        /// Where these will lie.
+        layout: Layout,
+        /// By what the client chose their partition, where it did.
+        by: Option<Policy>,
     },
     /// A file that is still reserved will not be put; one that was is left as it is. -> `Removed`
     Unreserve {

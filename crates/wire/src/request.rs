@@ -365,6 +365,8 @@ pub enum Answer {
     },
     /// Not done: it touches other partitions too, and needs an intent.
     Spread,
+    /// Not done: the object's bytes are to lie elsewhere. The directory says this.
+    Elsewhere(Placing),
     /// What the new name referred to has lost a name.
     Renamed {
         /// The replaced file's stripes are to be removed.

@@ -2,7 +2,7 @@
 
 use crate::{Client, client::unexpected};
 use parking_lot::Mutex;
-use placement::{FileId, PartitionId};
+use placement::{FileId, Layout, PartitionId, Policy};
 use std::collections::HashMap;
 use wire::{Answer, Command, Outcome, Session};
 
@@ -36,7 +36,7 @@ impl Shelves {
 
 #[derive(Debug, Default)]
 struct Shelf {
-    /// Each of one stripe.
+    /// Each of one stripe, which lies as usual.
     files: Vec<FileId>,
     /// How many were reserved the last time.
     ahead: u32,
@@ -51,16 +51,21 @@ pub struct Taken<'a> {
 }
 
 impl Ids {
-    /// A file of this partition that may have so many stripes.
-    pub async fn take(&self, client: &Client, partition: PartitionId, stripes: u64) -> Outcome<Taken<'_>> {
+    /// A file of this partition that may have so many stripes, which lie so, in a partition that was chosen by a policy or a hash.
+    pub async fn take(
+        &self,
+        client: &Client,
+        partition: PartitionId,
+        stripes: u64,
+        (layout, by): (Layout, Option<Policy>),
+    ) -> Outcome<Taken<'_>> {
         self.give_back_dropped(client).await;
-        if stripes == 1
-            && let Some(file) = self.shelves.lock().get(client, partition).files.pop()
-        {
+        let usual = stripes == 1 && layout == Layout::striped(client.stripe_bytes());
+        if usual && let Some(file) = self.shelves.lock().get(client, partition).files.pop() {
             return Ok(self.taken(file));
         }
-        let count = if stripes == 1 { self.count(client, partition) } else { 1 };
-        let mut files = match client.change(partition, Command::Reserve { count, stripes }).await? {
+        let count = if usual { self.count(client, partition) } else { 1 };
+        let mut files = match client.change(partition, Command::Reserve { count, stripes, layout, by }).await? {
             Answer::Reserved(files) if !files.is_empty() => files,
             other => return Err(unexpected(&other)),
         };

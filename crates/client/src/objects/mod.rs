@@ -8,7 +8,8 @@
 //! [`Objects`] needs no open files and no runtime: its futures may be polled by any executor. What several calls have under way
 //! together is bounded; a call above that waits for others of the same `Objects`, or clone of it.
 //!
-//! What it does not do: keep bytes. Of folders it remembers where they were, and has that proved with each use (`folders`).
+//! What it does not do: keep bytes. Of folders it remembers where they were (`folders`) and where bytes in them are to lie (`placings`), and
+//! has both proved with each use.
 
 mod flow;
 mod folders;
@@ -17,6 +18,7 @@ mod ids;
 mod key;
 mod list;
 mod many;
+mod placings;
 mod put;
 mod spread;
 mod upload;
@@ -26,8 +28,10 @@ use bytes::{Bytes, BytesMut};
 use flow::Flow;
 use folders::Folders;
 use ids::Ids;
+use placement::{Placing, Policy};
+use placings::Placings;
 use std::sync::Arc;
-use wire::{Object, Refusal};
+use wire::{Object, Outcome, Refusal};
 
 pub use key::{KEY_BYTES_MAX, Key};
 pub use list::{Asked, Page};
@@ -41,6 +45,8 @@ const TRIES: u32 = 64;
 #[derive(Clone, Debug)]
 pub struct Objects {
     client: Client,
+    /// Where what is put shall lie; the rest is as folders say.
+    placing: Placing,
     shared: Arc<Shared>,
 }
 
@@ -48,6 +54,7 @@ pub struct Objects {
 struct Shared {
     folders: Folders,
     ids: Ids,
+    placings: Placings,
     flow: Flow,
 }
 
@@ -88,7 +95,22 @@ impl Value {
 impl Objects {
     /// Objects over a client.
     pub fn new(client: Client) -> Self {
-        Self { client, shared: Arc::default() }
+        Self { client, placing: Placing::default(), shared: Arc::default() }
+    }
+
+    /// The same objects; what is put through this lies so, and where that says nothing as its folder says.
+    ///
+    /// Refused as `Invalid` when it names a node that holds no data.
+    pub fn placed(&self, placing: Placing) -> Outcome<Self> {
+        if let Some(Policy::At(node)) = placing.policy {
+            self.client.check_node(Object::Pool, node)?;
+        }
+        Ok(Self { placing, ..self.clone() })
+    }
+
+    /// The same by another handle of the client.
+    fn through(&self, client: Client) -> Self {
+        Self { client, ..self.clone() }
     }
 
     /// The client.
@@ -97,7 +119,7 @@ impl Objects {
     }
 
     /// Ends the client's session, and with it what puts have begun and not done. Nothing can be done with it, or its clones, afterwards.
-    pub async fn close(&self) -> wire::Outcome<()> {
+    pub async fn close(&self) -> Outcome<()> {
         self.client.close().await
     }
 }

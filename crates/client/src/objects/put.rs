@@ -13,11 +13,18 @@ use wire::{
 /// So many stripes of one object are on their way at once.
 const STRIPES_UNDER_WAY: usize = 8;
 
-/// What came of a put in one partition.
+/// What came of a put whose bytes were written at one place.
 enum Put {
     Done(Version),
-    /// The name is in another partition than when the file was reserved: again.
-    Moved,
+    /// The name is in another partition than when the file was reserved, or its folder wants the bytes elsewhere: again.
+    Again,
+}
+
+/// Where an object is to be.
+struct There {
+    directory: FileId,
+    /// Of its name.
+    partition: PartitionId,
 }
 
 impl Objects {
@@ -41,7 +48,7 @@ impl Objects {
     async fn put_small(&self, key: &Key, bytes: &Bytes, condition: Condition) -> Outcome<Version> {
         let put = |parent| {
             let (name, contents) = (key.name().clone(), Contents::Inline(bytes.clone()));
-            Command::PutObject { parent, name, condition, contents }
+            Command::PutObject { parent, name, condition, placing: self.placing, contents }
         };
         match self.there(key, Missing::Made, put).await? {
             Answer::Stored { version, gone } => {
@@ -61,7 +68,7 @@ impl Objects {
         let _bytes = self.shared.flow.bytes(bytes.len() as u64).await;
         // What is reserved belongs to a session, and ends with it.
         let put = |client| {
-            let bound = Self { client, shared: self.shared.clone() };
+            let bound = self.through(client);
             async move { bound.put_large_in(key, bytes, condition).await }
         };
         self.client.in_one_session(put).await
@@ -69,8 +76,8 @@ impl Objects {
 
     async fn put_large_in(&self, key: &Key, bytes: &Bytes, condition: Condition) -> Outcome<Version> {
         for _ in 0..TRIES {
-            let slot = self.slot_of(key).await?;
-            if let Put::Done(version) = self.try_put_large(key, slot.partition(), bytes, condition).await? {
+            let there = self.known_place(key).await?;
+            if let Put::Done(version) = self.try_put_large(key, &there, bytes, condition).await? {
                 return Ok(version);
             }
         }
@@ -78,7 +85,7 @@ impl Objects {
     }
 
     /// Where the name is, as far as is known.
-    async fn slot_of(&self, key: &Key) -> Outcome<FileId> {
+    async fn known_place(&self, key: &Key) -> Outcome<There> {
         let directory = match key.folder() {
             b"" => FileId::ROOT,
             folder => match self.known_way(folder) {
@@ -86,28 +93,26 @@ impl Objects {
                 None => self.find_way(folder, Missing::Made).await?.directory,
             },
         };
-        Ok(self.client.slot(directory, key.name()))
+        Ok(There { directory, partition: self.client.slot(directory, key.name()).partition() })
     }
 
-    async fn try_put_large(
-        &self,
-        key: &Key,
-        partition: PartitionId,
-        bytes: &Bytes,
-        condition: Condition,
-    ) -> Outcome<Put> {
-        let (size, stripe_bytes) = (bytes.len() as u64, u64::from(self.client.stripe_bytes()));
-        let stripes = size.div_ceil(stripe_bytes);
-        let taken = self.shared.ids.take(&self.client, partition, stripes).await?;
-        let (file, with_it) = (taken.file, stripes == 1 && self.is_stripe_beside(taken.file));
+    async fn try_put_large(&self, key: &Key, there: &There, bytes: &Bytes, condition: Condition) -> Outcome<Put> {
+        let size = bytes.len() as u64;
+        // One stripe is written in vain sooner than a folder is asked.
+        let asks = size > u64::from(self.client.stripe_bytes());
+        let placing = self.placing_in(there.directory, asks).await?;
+        let (layout, by) = self.client.placed(placing, (there.directory, key.name()), size).await;
+        let stripes = size.div_ceil(u64::from(layout.stripe_bytes()));
+        let taken = self.shared.ids.take(&self.client, there.partition, stripes, (layout, by)).await?;
+        let (file, with_it) = (taken.file, stripes == 1 && self.is_stripe_beside(taken.file, layout));
         let named = async {
             if !with_it {
-                self.write_stripes(file, bytes).await?;
+                self.write_stripes(file, layout, bytes).await?;
             }
             let first = if with_it { bytes.clone() } else { Bytes::new() };
             let put = |parent| {
                 let (name, contents) = (key.name().clone(), Contents::Striped { file, size, first: first.clone() });
-                Command::PutObject { parent, name, condition, contents }
+                Command::PutObject { parent, name, condition, placing: self.placing, contents }
             };
             self.there(key, Missing::Made, put).await
         };
@@ -117,7 +122,12 @@ impl Objects {
                 self.client.purge(gone).await;
                 Ok(Put::Done(version))
             }
-            answered => self.not_named(taken, answered, (key, bytes, condition)).await,
+            answered => {
+                if let Ok(Answer::Elsewhere(said)) = answered {
+                    self.shared.placings.learn(there.directory, said);
+                }
+                self.not_named(taken, answered, (key, bytes, condition)).await
+            }
         }
     }
 
@@ -135,29 +145,25 @@ impl Objects {
             taken.give_back(&self.client).await;
         }
         match answered {
-            Err(Refusal::Stale(Object::File(stale))) if stale == file => Ok(Put::Moved),
+            Err(Refusal::Stale(Object::File(stale))) if stale == file => Ok(Put::Again),
+            Ok(Answer::Elsewhere(_)) => Ok(Put::Again),
             Ok(Answer::Spread) => self.put_spread(key, bytes, condition).await.map(Put::Done),
             Ok(other) => Err(unexpected(&other)),
             Err(refusal) => Err(refusal),
         }
     }
 
-    /// Where the stripes of what is put lie: they are written before its directory is asked, so as usual, whatever that says.
-    pub(super) fn layout(&self) -> Layout {
-        Layout::striped(self.client.stripe_bytes())
-    }
-
     /// Whether the first stripe lives at the node of the inode, so that both are one message.
-    fn is_stripe_beside(&self, file: FileId) -> bool {
+    fn is_stripe_beside(&self, file: FileId, layout: Layout) -> bool {
         let inner = &self.client.0;
-        let home = self.layout().partition(inner.seed, file, StripeNo(0), inner.partitions);
+        let home = layout.partition(inner.seed, file, StripeNo(0), inner.partitions);
         inner.home(home) == inner.home(file.partition())
     }
 
-    async fn write_stripes(&self, file: FileId, bytes: &Bytes) -> Outcome<()> {
-        let writes = pieces(0, bytes.len(), self.client.stripe_bytes()).map(|piece| {
+    async fn write_stripes(&self, file: FileId, layout: Layout, bytes: &Bytes) -> Outcome<()> {
+        let writes = pieces(0, bytes.len(), layout.stripe_bytes()).map(|piece| {
             let action = StripeAction::Fill { data: bytes.slice(piece.part) };
-            self.client.stripe(file, self.layout(), piece.stripe, action)
+            self.client.stripe(file, layout, piece.stripe, action)
         });
         let mut written = stream::iter(writes).buffer_unordered(STRIPES_UNDER_WAY);
         let mut outcome = Ok(());

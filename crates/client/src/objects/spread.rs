@@ -12,7 +12,7 @@ impl Objects {
     /// A put; where the name is beside its inode by now, it is as good.
     pub(super) async fn put_spread(&self, key: &Key, bytes: &Bytes, condition: Condition) -> Outcome<Version> {
         let put = |client| {
-            let bound = Self { client, shared: self.shared.clone() };
+            let bound = self.through(client);
             async move { bound.put_spread_in(key, bytes, condition).await }
         };
         Box::pin(self.client.in_one_session(put)).await

@@ -28,7 +28,7 @@ impl Objects {
     /// Refused as [`Objects::put`]; with `Ended` at any later moment when a connection broke meanwhile: then it is to be begun again.
     pub async fn upload(&self, key: &[u8], condition: Condition) -> Outcome<Upload> {
         let key = Key::new(key)?;
-        let objects = Self { client: self.client.bound(), shared: self.shared.clone() };
+        let objects = self.through(self.client.bound());
         objects.begin(&key, condition).await.map_err(|refusal| about(&key, refusal))
     }
 
@@ -37,7 +37,8 @@ impl Objects {
         let directory = self.find_way(key.folder(), Missing::Made).await?.directory;
         let slot = self.client.slot(directory, key.name());
         let owner = self.client.owner_there(directory, slot).await?;
-        let inode = NewInode::new(NewKind::File, OBJECT_MODE, owner);
+        let placing = self.placing.boxed();
+        let inode = NewInode { placing, ..NewInode::new(NewKind::File, OBJECT_MODE, owner) };
         let file = self.client.create_unnamed(slot, Some(key.name().clone()), inode, true).await?.attributes.file;
         Ok(Upload { objects: self, key: key.clone(), condition, directory, file, written: 0 })
     }

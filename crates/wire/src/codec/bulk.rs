@@ -48,14 +48,14 @@ fn hollow_command(command: &Command) -> Option<(Command, &Bytes)> {
             let hollow = Command::SetXattr { file, name: name.clone(), value: NONE, mode, kill_set_group_id };
             Some((hollow, value))
         }
-        Command::PutObject { parent, ref name, condition, ref contents } => {
+        Command::PutObject { parent, ref name, condition, placing, ref contents } => {
             let (contents, payload) = match contents {
                 Contents::Inline(data) => (Contents::Inline(NONE), data),
                 Contents::Striped { file, size, first } => {
                     (Contents::Striped { file: *file, size: *size, first: NONE }, first)
                 }
             };
-            Some((Command::PutObject { parent, name: name.clone(), condition, contents }, payload))
+            Some((Command::PutObject { parent, name: name.clone(), condition, placing, contents }, payload))
         }
         _ => None,
     }

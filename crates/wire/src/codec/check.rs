@@ -60,7 +60,7 @@ fn command(command: &Command) -> Checked {
         Command::Open { whole, .. } => wish(*whole),
         Command::Fold { .. } => Err(NOT_FOR_CLIENTS),
         Command::PutObject { contents: stored, .. } => contents(stored),
-        Command::Reserve { count, stripes } => {
+        Command::Reserve { count, stripes, .. } => {
             let possible = (1..=RESERVED_MAX).contains(count) && (1..=RESERVED_STRIPES_MAX).contains(stripes);
             unless(!possible, "1 to 256 files are reserved at once, of at most 2^40 stripes")
         }

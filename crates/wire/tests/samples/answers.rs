@@ -151,6 +151,7 @@ fn of_intents() -> Vec<Answer> {
     let bytes = Answer::Content { length: 3000, content: Content::Here(Bytes::from(vec![4; 3000])) };
     vec![
         Answer::Spread,
+        Answer::Elsewhere(placing(Policy::Here)),
         Answer::Prepared { made: vec![FILE] },
         Answer::Settled { gone: vec![gone()] },
         Answer::Decided(Decision::Open),

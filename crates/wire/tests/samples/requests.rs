@@ -1,8 +1,10 @@
 //! Requests.
 
-use super::{DIRECTORY, EXTENT, FILE, INTENT, KINDS, OWNER, SESSION, TIME, TIMES, heritage, host, inode, name};
+use super::{
+    DIRECTORY, EXTENT, FILE, INTENT, KINDS, OWNER, SESSION, TIME, TIMES, heritage, host, inode, layout, name, placing,
+};
 use bytes::Bytes;
-use placement::{Epoch, PartitionId, StripeNo};
+use placement::{Epoch, PartitionId, Policy, StripeNo};
 use wire::{
     AllocateMode, Body, Changes, Command, Condition, Contents, DirEntry, ExtentAction, Kind, Lock, LockKind, LockStyle,
     Mode, NewInode, NewKind, OpenFlags, Part, RenameFrom, RenameMode, RenameTo, Request, SeekTo, Stamp, StripeAction,
@@ -187,7 +189,13 @@ fn of_one_inode() -> Vec<Command> {
 
 fn of_objects() -> Vec<Command> {
     let (parent, directory, file) = (DIRECTORY, DIRECTORY, FILE);
-    let put = |condition, contents| Command::PutObject { parent, name: name("key"), condition, contents };
+    let put = |condition, contents| Command::PutObject {
+        parent,
+        name: name("key"),
+        condition,
+        placing: placing(Policy::Whole),
+        contents,
+    };
     let is = Condition::Is(Version { file, change: u64::MAX });
     let long = Bytes::from_static(LONG);
     vec![
@@ -199,7 +207,7 @@ fn of_objects() -> Vec<Command> {
         put(is, Contents::Striped { file, size: 1 << 40, first: Bytes::new() }),
         put(is, Contents::Striped { file, size: LONG.len() as u64, first: long }),
         Command::DeleteObject { parent, name: name("key"), condition: is },
-        Command::Reserve { count: 256, stripes: 1 },
+        Command::Reserve { count: 256, stripes: 1, layout: layout(), by: Some(Policy::Here) },
         Command::Unreserve { file },
     ]
 }
