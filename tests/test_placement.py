@@ -89,6 +89,8 @@ def test_what_is_put_lies_as_its_folder_or_the_command_says(pool: Home, mount: P
             pool.ok("put", key, "-", *flags, stdin=data)
             assert located(pool, key)["nodes"] == [{"node": node, "bytes": length}], (length, key)
             assert (mount / key).read_bytes() == data
+            # Others' blocks beside it: a quarter more at most.
+            wait_for(lambda size=length, at=node: used(pool)[at - 1] < size * 5 / 4 + MIB, "no room is kept that nobody wants")
     for flags, said in [(["--placement", "at(9)"], "no node 9"), (["--placement", "near"], "choose striped"), (["--stripe-size", "3"], "power of two")]:
         assert said in pool.fails("put", "g", "-", *flags)
     assert not (mount / "g").exists()

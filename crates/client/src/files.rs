@@ -197,7 +197,7 @@ impl Client {
     pub(crate) async fn spill(&self, (file, layout): (FileId, Layout), generation: u32, head: &[u8]) -> Outcome<()> {
         let mut data = BytesMut::zeroed(INLINE_BYTES_MAX as usize);
         data[..head.len()].copy_from_slice(head);
-        let action = StripeAction::Write { generation, offset: 0, data: data.freeze() };
+        let action = StripeAction::Write { generation, offset: 0, ends: false, data: data.freeze() };
         match self.stripe(file, layout, StripeNo(0), action).await {
             Ok(_) => self.change(file.partition(), Command::SpillDone { file, generation }).await.map(drop),
             Err(Refusal::Stale(_)) => Ok(()),
@@ -210,9 +210,13 @@ impl Client {
         let mut reserved = plan.append.then(|| Reserved::new(self, plan, data.len()));
         let mut written = 0;
         let mut stopped = None;
-        for piece in pieces(plan.offset, data.len(), plan.layout.stripe_bytes()) {
+        let stripe_bytes = plan.layout.stripe_bytes();
+        let short = stripe_bytes < self.0.stripe_bytes;
+        for piece in pieces(plan.offset, data.len(), stripe_bytes) {
             let (generation, offset) = (plan.generation, piece.offset);
-            let action = StripeAction::Write { generation, offset, data: data.slice(piece.part.clone()) };
+            let data = data.slice(piece.part.clone());
+            let ends = short && offset + length_of(&data, plan.file)? == stripe_bytes;
+            let action = StripeAction::Write { generation, offset, ends, data };
             match self.stripe(plan.file, plan.layout, piece.stripe, action).await {
                 Ok(_) => written = piece.part.end,
                 Err(Refusal::Stale(_)) => return Ok(Done::Stale),

@@ -153,7 +153,7 @@ impl Node {
     }
 
     async fn put(&self, at: usize, data: Bytes) -> Done<()> {
-        self.ask(at, StripeAction::Write { generation: 0, offset: 0, data }).await.map(drop)
+        self.ask(at, StripeAction::Write { generation: 0, offset: 0, ends: false, data }).await.map(drop)
     }
 
     async fn get(&self, at: usize, length: u32) -> Done<Bytes> {

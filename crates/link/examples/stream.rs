@@ -63,7 +63,9 @@ async fn hello(remote: &Remote) -> Result<Welcome, Box<dyn Error>> {
 
 fn action(verb: &str, length: u32) -> StripeAction {
     match verb {
-        "put" => StripeAction::Write { generation: 0, offset: 0, data: Bytes::from(vec![7; length as usize]) },
+        "put" => {
+            StripeAction::Write { generation: 0, offset: 0, ends: false, data: Bytes::from(vec![7; length as usize]) }
+        }
         _ => StripeAction::Read { offset: 0, length },
     }
 }

@@ -390,7 +390,7 @@ mod tests {
         let line = Arc::new(Line::default());
         line.near(std::fs::File::open("/dev/null").unwrap().into());
         let data = Bytes::from_owner(View(line.loan(1).unwrap()));
-        let action = StripeAction::Write { generation: 0, offset: 0, data };
+        let action = StripeAction::Write { generation: 0, offset: 0, ends: false, data };
         let body = Body::Stripe { file: FileId(1), stripe: StripeNo(0), action };
         let (epoch, session, partition) = (Epoch::FIRST, Session::NONE, PartitionId(0));
         let call = line.send(&Request { epoch, session, hurried: false, partition, body }).unwrap();

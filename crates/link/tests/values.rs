@@ -194,7 +194,7 @@ impl Hostile {
         let (offset, length) = (self.dice.int(), self.dice.int());
         let data = Bytes::from(vec![7; self.dice.below(100_000)]);
         let action = match self.dice.below(20) {
-            0 => StripeAction::Write { generation, offset, data },
+            0 => StripeAction::Write { generation, offset, ends: false, data },
             1 => StripeAction::Read { offset, length },
             2 => StripeAction::Truncate { generation, length },
             3 => StripeAction::Zero { generation, offset, length },

@@ -119,7 +119,7 @@ struct StripeChange {
 
 /// What is done to the stripe.
 enum What {
-    Write { offset: u32, data: bytes::Bytes },
+    Write { offset: u32, ends: bool, data: bytes::Bytes },
     Fill { data: bytes::Bytes },
     Zero { offset: u32, length: u32 },
     Extend { length: u32 },
@@ -304,8 +304,8 @@ impl Node {
     fn stripe(self: &Arc<Self>, session: Session, key: StripeKey, action: StripeAction) -> Reply {
         let change = |generation, what| StripeChange { session, key, generation: Generation(generation), what };
         let done = match action {
-            StripeAction::Write { generation, offset, data } => {
-                return self.change_stripe(change(generation, What::Write { offset, data }));
+            StripeAction::Write { generation, offset, ends, data } => {
+                return self.change_stripe(change(generation, What::Write { offset, ends, data }));
             }
             StripeAction::Fill { data } => return self.change_stripe(change(0, What::Fill { data })),
             StripeAction::Zero { generation, offset, length } => {
@@ -345,9 +345,12 @@ impl Node {
                     drop(self.engine.remove(*key));
                     return Ok(Err(Refusal::Ended));
                 }
-                done
+                done.and_then(|()| self.engine.fit(*key))
             }
-            What::Write { offset, data } => self.engine.write(*key, *generation, *offset, data),
+            What::Write { offset, ends, data } => {
+                let done = self.engine.write(*key, *generation, *offset, data);
+                if *ends { done.and_then(|()| self.engine.fit(*key)) } else { done }
+            }
             What::Zero { offset, length } => self.engine.zero(*key, *generation, *offset, *length),
             What::Extend { length } => self.engine.extend(*key, *generation, *length),
         };

@@ -113,7 +113,7 @@ fn a_made_up_partition_or_range_is_refused() {
     let refused = ask(&node, Epoch::FIRST, 64, stat_root());
     assert!(matches!(refused, Err(Failure::Refused(Refusal::Invalid { .. }))), "{refused:?}");
     let data = Bytes::from_static(&[0; 10]);
-    let long = StripeAction::Write { generation: 0, offset: STRIPE - 1, data };
+    let long = StripeAction::Write { generation: 0, offset: STRIPE - 1, ends: false, data };
     let refused = ask(&node, Epoch::FIRST, 0, stripe(long));
     assert!(matches!(refused, Err(Failure::Refused(Refusal::TooLarge { .. }))), "{refused:?}");
 }
@@ -123,7 +123,7 @@ fn a_late_write_of_a_truncated_stripe_is_refused() {
     let node = node();
     let write = |generation| {
         let data = Bytes::from_static(b"x");
-        ask(&node, Epoch::FIRST, 0, stripe(StripeAction::Write { generation, offset: 0, data }))
+        ask(&node, Epoch::FIRST, 0, stripe(StripeAction::Write { generation, offset: 0, ends: false, data }))
     };
     assert_eq!(write(1), Ok(Answer::Done));
     assert_eq!(

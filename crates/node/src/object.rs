@@ -128,7 +128,7 @@ impl Node {
             return Ok(Err(Refusal::invalid(Object::File(file), why)));
         }
         let key = StripeKey { file, stripe: StripeNo(0) };
-        if let Err(error) = self.engine.write(key, Generation(0), 0, first) {
+        if let Err(error) = self.engine.write(key, Generation(0), 0, first).and_then(|()| self.engine.fit(key)) {
             return refusal_of(error, Object::File(file)).map(Err);
         }
         if reserved().is_none() && !partition.lock().has(file) {

@@ -1,6 +1,7 @@
 //! Where bytes lie: by the policy of a directory or file, at the nodes that are told, over pools of one to eight nodes.
 
 use crate::{Vfs, pool_test::*};
+use arena::{Arena, Options};
 use bytes::Bytes;
 use client::{
     Borrowing, Connection, InProcess, Objects,
@@ -422,6 +423,32 @@ async fn stripes_are_as_long_as_a_file_asks_and_its_bytes_are_the_same() {
         }
         vfs.remove_tree(b"d").await.unwrap();
         assert_eq!(vfs.usage().stripes, 0);
+    }
+}
+
+#[tokio::test]
+async fn short_stripes_and_objects_keep_no_room_that_nobody_will_want() {
+    let memory = || Arc::new(Arena::new(Options::of_capacity(64 << 20)).unwrap()) as Arc<dyn Engine>;
+    let settings = Settings { stripe_bytes: 1 << 20, ..settings_of() };
+    for nodes in NODES {
+        let vfs = Pool::start(nodes, &settings, memory).client().await;
+        let objects = Objects::new(vfs.client.clone());
+        let folder = directory(&vfs, "d", "striped").await;
+        set(&vfs, folder, STRIPE_SIZE, "64KiB").await.unwrap();
+        let before = vfs.usage().used;
+        let (_, handle) = vfs.create(folder, b"f", 0o600, OWNER, OpenFlags::READ_WRITE).await.unwrap();
+        for at in 0..100 {
+            vfs.write(handle, at * 30_000, Bytes::from(vec![1; 30_000])).await.unwrap();
+        }
+        vfs.close(handle).await.unwrap();
+        for number in 0..8 {
+            objects
+                .put(format!("o{number}").as_bytes(), Bytes::from(vec![2; 250 << 10]), Condition::Always)
+                .await
+                .unwrap();
+        }
+        let used = vfs.usage().used - before;
+        assert!((5_000_000..5_500_000).contains(&used), "{used} bytes are used for 5,048,000");
     }
 }
 

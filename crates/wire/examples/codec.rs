@@ -124,7 +124,7 @@ fn messages() -> Vec<(&'static str, Request, Reply)> {
     let create = Command::Create { parent, name: name(), inode, open: true, whole: Wish::Wanted };
     let data = Bytes::from(vec![1; 64]);
     let write = Command::Write { file, place: WritePlace::At(offset), length: 64, data, kill_set_id: false };
-    let stripe = StripeAction::Write { generation: 1, offset: 0, data: Bytes::from(vec![2; 1 << 20]) };
+    let stripe = StripeAction::Write { generation: 1, offset: 0, ends: false, data: Bytes::from(vec![2; 1 << 20]) };
     let stripe = Body::Stripe { file, stripe: StripeNo(9), action: stripe };
     let read = Body::Stripe { file, stripe: StripeNo(9), action: StripeAction::Read { offset: 0, length: 1 << 20 } };
     vec![

@@ -153,6 +153,8 @@ pub enum StripeAction {
         generation: u32,
         /// Where.
         offset: u32,
+        /// It ends where the stripe will end, though the engine's are longer: no room is kept behind it.
+        ends: bool,
         /// What.
         data: Bytes,
     },

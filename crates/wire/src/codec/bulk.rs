@@ -22,8 +22,8 @@ pub fn hollow_body(body: &Body) -> Option<(Body, &Bytes)> {
             };
             Some((Body::Extent { stamp: *stamp, file: *file, extent: *extent, action }, payload))
         }
-        Body::Stripe { file, stripe, action: StripeAction::Write { generation, offset, data } } => {
-            let action = StripeAction::Write { generation: *generation, offset: *offset, data: NONE };
+        Body::Stripe { file, stripe, action: StripeAction::Write { generation, offset, ends, data } } => {
+            let action = StripeAction::Write { generation: *generation, offset: *offset, ends: *ends, data: NONE };
             Some((Body::Stripe { file: *file, stripe: *stripe, action }, data))
         }
         Body::Stripe { file, stripe, action: StripeAction::Fill { data } } => {

@@ -267,8 +267,8 @@ fn parts() -> Vec<Part> {
 fn stripe_actions() -> Vec<StripeAction> {
     let (generation, offset, length) = (2, 4096, 1 << 20);
     vec![
-        StripeAction::Write { generation, offset, data: Bytes::from(vec![7; 1 << 16]) },
-        StripeAction::Write { generation, offset, data: Bytes::new() },
+        StripeAction::Write { generation, offset, ends: true, data: Bytes::from(vec![7; 1 << 16]) },
+        StripeAction::Write { generation, offset, ends: false, data: Bytes::new() },
         StripeAction::Fill { data: Bytes::from(vec![9; 5000]) },
         StripeAction::Read { offset, length },
         StripeAction::Truncate { generation, length },
