@@ -158,7 +158,12 @@ impl Engine for Arena {
         if end > u64::from(self.stripe_bytes) {
             return Err(EngineError::TooLong { key, end, limit: self.stripe_bytes });
         }
-        self.write_checked(Write { key, generation, offset, data, top: top_order(self.stripe_bytes) })
+        let is_down = self.pool.bays.has_down(data);
+        let done = self.write_checked(Write { key, generation, offset, data, top: top_order(self.stripe_bytes) });
+        if is_down {
+            self.pool.notify(); // of its block something may have been given back
+        }
+        done
     }
 
     fn read(&self, key: StripeKey, offset: u32, len: u32) -> Result<Bytes, EngineError> {
@@ -260,7 +265,7 @@ impl Engine for Arena {
     }
 
     fn segments(&self) -> Option<Arc<dyn Segments>> {
-        Some(Arc::new(Shared(self.pool.clone())))
+        Some(Arc::new(Shared { pool: self.pool.clone(), top: top_order(self.stripe_bytes) }))
     }
 
     fn on_freed(&self, hook: FreedHook) {

@@ -26,17 +26,19 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 const STAT_BLOCK_BYTES: u64 = 512;
 
 /// More files than threads of a node write at one time, so that two rarely meet in one.
-const FILES: usize = 16;
+pub const FILES: usize = 16;
 
 /// Memory of one fixed length, dealt over several files in units of a large block: unit `i` is number `i / FILES` of file
 /// `i % FILES`. No range that is written, viewed or given back crosses a unit.
 pub struct Backing {
     files: Vec<Mapped>,
     unit_bytes: usize,
+    /// Where files of this memory lie; none where they are memfds.
+    home: io::Result<Tmpfs>,
 }
 
 /// A file in memory and its mapping.
-struct Mapped {
+pub struct Mapped {
     file: File,
     map: MmapRaw,
 }
@@ -49,7 +51,12 @@ impl Backing {
         // The ledger bounds what is used; a bound of tmpfs's own would only come in its way.
         let home = Tmpfs::unbounded();
         let files = (0..FILES).map(|_| Mapped::new(&home, len)).collect::<io::Result<_>>()?;
-        Ok(Self { files, unit_bytes: usize::try_from(unit_bytes).map_err(too_large)? })
+        Ok(Self { files, unit_bytes: usize::try_from(unit_bytes).map_err(too_large)?, home })
+    }
+
+    /// One more file beside those of this memory, of so many bytes.
+    pub fn another(&self, len: usize) -> io::Result<Mapped> {
+        Mapped::new(&self.home, len)
     }
 
     /// The file that holds byte `at`, and where in it.
@@ -61,52 +68,45 @@ impl Backing {
     /// Where byte `at` is mapped; its unit follows on in the mapping.
     pub fn pointer(&self, at: usize) -> *const u8 {
         let (mapped, at) = self.locate(at);
-        mapped.map.as_ptr().wrapping_add(at)
+        mapped.pointer(at)
     }
 
     /// Puts `data` at `at`. Fails where the system has no memory left; some of it may be there then.
     pub fn write(&self, at: usize, data: &[u8]) -> io::Result<()> {
         let (mapped, at) = self.locate(at);
-        mapped.file.write_all_at(data, at as u64)
+        mapped.write(at, data)
     }
 
     /// Puts `len` zeros at `at`.
     pub fn zero(&self, at: usize, len: usize) -> io::Result<()> {
-        let piece = |from: usize| &ZEROS[..(len - from).min(ZEROS.len())];
-        (0..len).step_by(ZEROS.len()).try_for_each(|from| self.write(at + from, piece(from)))
+        let (mapped, at) = self.locate(at);
+        mapped.zero(at, len)
     }
 
     /// How long each file is, bytes.
     pub fn lengths(&self) -> impl Iterator<Item = u64> {
-        self.files.iter().map(|mapped| mapped.map.len() as u64)
+        self.files.iter().map(Mapped::bytes)
     }
 
     /// A file once more, for reading only.
     pub fn reopen(&self, file: usize) -> io::Result<OwnedFd> {
-        let mapped = self.files.get(file).ok_or(io::ErrorKind::NotFound)?;
-        Ok(File::open(format!("/proc/self/fd/{}", mapped.file.as_raw_fd()))?.into())
+        self.files.get(file).ok_or(io::ErrorKind::NotFound)?.reopen(false)
     }
 
     /// The file in whose mapping these bytes are, and where; none when they are elsewhere.
     pub fn find(&self, bytes: &[u8]) -> Option<(usize, usize)> {
-        let start = bytes.as_ptr().addr();
-        let within = |mapped: &Mapped| {
-            let offset = start.checked_sub(mapped.map.as_ptr().addr())?;
-            (!bytes.is_empty() && offset + bytes.len() <= mapped.map.len()).then_some(offset)
-        };
-        self.files.iter().enumerate().find_map(|(file, mapped)| Some((file, within(mapped)?)))
+        self.files.iter().enumerate().find_map(|(file, mapped)| Some((file, mapped.find(bytes)?)))
     }
 
     /// The memory that the system holds for it, in bytes.
     pub fn resident(&self) -> io::Result<u64> {
-        self.files.iter().map(|mapped| Ok(mapped.file.metadata()?.blocks() * STAT_BLOCK_BYTES)).sum()
+        self.files.iter().map(Mapped::resident).sum()
     }
 
     /// Gives the memory of whole pages back to the system; they read as zeros then.
     pub fn give_back(&self, at: usize, len: usize) -> io::Result<()> {
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let (mapped, at) = self.locate(at);
-        Ok(fallocate(&mapped.file, flags, at as u64, len as u64)?)
+        mapped.give_back(at, len)
     }
 }
 
@@ -120,6 +120,60 @@ impl Mapped {
         file.set_len(len as u64)?;
         let map = MmapOptions::new().len(len).map_raw(&file)?;
         Ok(Self { file, map })
+    }
+
+    /// The file itself.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Where it is mapped to.
+    pub fn start(&self) -> usize {
+        self.map.as_ptr().addr()
+    }
+
+    /// Its length, bytes.
+    pub fn bytes(&self) -> u64 {
+        self.map.len() as u64
+    }
+
+    /// Where byte `at` is mapped.
+    pub fn pointer(&self, at: usize) -> *const u8 {
+        self.map.as_ptr().wrapping_add(at)
+    }
+
+    /// As [`Backing::write`].
+    pub fn write(&self, at: usize, data: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(data, at as u64)
+    }
+
+    /// As [`Backing::zero`].
+    pub fn zero(&self, at: usize, len: usize) -> io::Result<()> {
+        let piece = |from: usize| &ZEROS[..(len - from).min(ZEROS.len())];
+        (0..len).step_by(ZEROS.len()).try_for_each(|from| self.write(at + from, piece(from)))
+    }
+
+    /// As [`Backing::give_back`].
+    pub fn give_back(&self, at: usize, len: usize) -> io::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(fallocate(&self.file, flags, at as u64, len as u64)?)
+    }
+
+    /// Where these bytes are in it; none when they are elsewhere.
+    pub fn find(&self, bytes: &[u8]) -> Option<usize> {
+        let offset = bytes.as_ptr().addr().checked_sub(self.start())?;
+        (!bytes.is_empty() && offset + bytes.len() <= self.map.len()).then_some(offset)
+    }
+
+    /// The file once more, for reading only or for writing too.
+    pub fn reopen(&self, write: bool) -> io::Result<OwnedFd> {
+        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        Ok(File::options().read(true).write(write).open(path)?.into())
+    }
+
+    /// The memory that the system holds for it, in bytes.
+    pub fn resident(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.blocks() * STAT_BLOCK_BYTES)
     }
 }
 

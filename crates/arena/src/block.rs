@@ -2,6 +2,8 @@
 //!
 //! All unsafe code is here, and all of it stands on three facts:
 //! 1. **Blocks are disjoint.** The ledger gives each page to one [`Extent`] at a time, and gets it back when that is dropped.
+//!    Of a bay, a page that was offered is nobody's block before its writer, a process of our user that is trusted so far, has said
+//!    that it never touches it again.
 //! 2. **What a view can see is not written.** A [`Block`] is the only writer of its extent, it knows how far its views reach,
 //!    and it refuses to write before that point for as long as one is out.
 //! 3. **The mapping outlives all.** An extent holds its pool, the pool the mapping; every byte of it is initialised (zero).
@@ -17,9 +19,10 @@ use store::{EngineError, FreedHook};
 
 use crate::PAGE_BYTES;
 use crate::backing::Backing;
+use crate::bay::{Bays, Memory, Offers};
 use crate::buddy::{Buddy, Span};
 use crate::grant::Room;
-use crate::ledger::{Ledger, NoRoom};
+use crate::ledger::{Ledger, NoRoom, OWN};
 use crate::tmpfs::Tmpfs;
 
 /// Address space per byte of capacity: room for large blocks while all that is free is scattered. Four times is more than any
@@ -33,10 +36,19 @@ const TAKE_BACK_TRIES: u32 = 16;
 pub struct Pool {
     memory: Backing,
     capacity: u64,
-    ledger: Mutex<Ledger>,
+    books: Mutex<Books>,
+    /// What other processes write into.
+    pub bays: Bays,
     hook: RwLock<Option<FreedHook>>,
     /// Where whole files lie, when there are any.
     whole: OnceLock<Tmpfs>,
+}
+
+/// Who has what, behind one lock.
+pub struct Books {
+    pub ledger: Ledger,
+    /// What of it is offered and not taken.
+    pub offers: Offers,
 }
 
 impl Pool {
@@ -56,57 +68,63 @@ impl Pool {
             .map(|memory| (memory, tops_liked))
             .or_else(|_| Backing::new(tops_least, top_bytes).map(|memory| (memory, tops_least)))?;
         let buddy = Buddy::new(u32::try_from(tops).expect("at most tops_most"), top);
-        let ledger = Mutex::new(Ledger::new(capacity, buddy, discards));
-        Ok(Arc::new(Self { memory, capacity, ledger, hook: RwLock::default(), whole: OnceLock::new() }))
+        let books = Mutex::new(Books { ledger: Ledger::new(capacity, buddy, discards), offers: Offers::default() });
+        let (bays, hook) = (Bays::new(), RwLock::default());
+        Ok(Arc::new(Self { memory, capacity, books, bays, hook, whole: OnceLock::new() }))
     }
 
     /// A block of `order`, its bytes unspecified.
     pub fn take(self: &Arc<Self>, order: u8) -> Result<Block, EngineError> {
-        let mut ledger = self.ledger.lock();
+        let mut books = self.books();
         let bytes = u64::from(PAGE_BYTES) << order;
-        self.make_room(&mut ledger, bytes);
-        let span = ledger.take(order).map_err(|no_room| self.full(no_room, bytes))?;
-        self.settle(ledger);
-        let extent = Extent { pool: Arc::clone(self), first: span.first, order: AtomicU8::new(order) };
-        Ok(Block { extent: Arc::new(extent), viewed_end: 0 })
+        self.make_room(&mut books, bytes);
+        let span = books.ledger.take(OWN, order).map_err(|no_room| self.full(no_room, bytes))?;
+        self.settle(books);
+        Ok(Block::of(self, None, span))
+    }
+
+    /// All that is written down.
+    pub fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock()
     }
 
     /// Counts `bytes` that are kept elsewhere.
     pub fn reserve(&self, bytes: u64) -> Result<(), EngineError> {
-        let mut ledger = self.ledger.lock();
-        self.make_room(&mut ledger, bytes);
-        ledger.reserve(bytes).map_err(|no_room| self.full(no_room, bytes))?;
-        self.settle(ledger);
+        let mut books = self.books();
+        self.make_room(&mut books, bytes);
+        books.ledger.reserve(bytes).map_err(|no_room| self.full(no_room, bytes))?;
+        self.settle(books);
         Ok(())
     }
 
     /// Ends a reservation and says so.
     pub fn release(&self, bytes: u64) {
-        self.ledger.lock().release(bytes);
+        self.books().ledger.release(bytes);
         self.notify();
     }
 
-    /// Capacity, bytes used and bytes reserved.
+    /// Capacity, bytes used and bytes reserved. What is offered is not used: it is taken back when it is wanted.
     pub fn account(&self) -> (u64, u64, u64) {
-        let ledger = self.ledger.lock();
-        (self.capacity, ledger.kept() + self.used_by_whole(&ledger), ledger.reserved())
+        let books = self.books();
+        let used = books.ledger.kept() - books.offers.bytes() + self.used_by_whole(&books.ledger);
+        (self.capacity, used, books.ledger.reserved())
     }
 
     /// What whole files may still take without asking; none when they have nothing.
     pub fn own_room(&self) -> Option<u64> {
-        let ledger = self.ledger.lock();
-        let used = self.used_by_whole(&ledger);
-        (used > 0).then(|| ledger.granted() - used)
+        let books = self.books();
+        let used = self.used_by_whole(&books.ledger);
+        (used > 0).then(|| books.ledger.granted() - used)
     }
 
     /// Bytes of blocks that are held or warm.
     pub fn touched(&self) -> u64 {
-        self.ledger.lock().touched()
+        self.books().ledger.touched()
     }
 
     /// The memory that the system holds for the pool, whole files included, in bytes.
     pub fn resident(&self) -> io::Result<u64> {
-        Ok(self.memory.resident()? + self.whole.get().map_or(Ok(0), Tmpfs::used)?)
+        Ok(self.memory.resident()? + self.bays.resident()? + self.whole.get().map_or(Ok(0), Tmpfs::used)?)
     }
 
     /// The memory itself, to be looked at.
@@ -139,27 +157,33 @@ impl Pool {
 
     /// What whole files may take, in bytes.
     pub fn granted(&self) -> u64 {
-        self.ledger.lock().granted()
+        self.books().ledger.granted()
     }
 
     /// Enlarges the grant of whole files to what `decide` says, which has room by its decision; tells how the space is dealt then.
     pub fn regrant(&self, decide: impl Fn(&Room) -> u64) -> Room {
-        let mut ledger = self.ledger.lock();
-        let granted = ledger.granted();
-        let room = self.room_of(&ledger);
+        let mut books = self.books();
+        let granted = books.ledger.granted();
+        let room = self.room_of(&books.ledger);
         let wanted = decide(&room);
         if wanted > granted {
-            ledger.grant(wanted);
-            self.give_back_excess(&mut ledger);
+            books.ledger.grant(wanted);
+            self.give_back_excess(&mut books);
             if self.home().resize(wanted).is_err() {
-                ledger.grant(granted);
+                books.ledger.grant(granted);
             }
         }
-        Room { granted: ledger.granted(), ..room }
+        Room { granted: books.ledger.granted(), ..room }
+    }
+
+    /// Takes back what others have and do not use: offers, then the grant of whole files.
+    fn make_room(&self, books: &mut Books, wanted: u64) {
+        while books.ledger.check_room(wanted).is_err() && books.offers.revoke_one(&mut books.ledger) {}
+        self.make_room_beside_offers(&mut books.ledger, wanted);
     }
 
     /// Takes back from the grant of whole files what they do not use, where others need it.
-    fn make_room(&self, ledger: &mut Ledger, wanted: u64) {
+    pub fn make_room_beside_offers(&self, ledger: &mut Ledger, wanted: u64) {
         if ledger.granted() == 0 {
             return;
         }
@@ -178,7 +202,7 @@ impl Pool {
         }
     }
 
-    fn room_of(&self, ledger: &Ledger) -> Room {
+    pub fn room_of(&self, ledger: &Ledger) -> Room {
         let used = self.used_by_whole(ledger);
         Room { capacity: self.capacity, kept: ledger.kept(), granted: ledger.granted(), used }
     }
@@ -195,16 +219,20 @@ impl Pool {
     }
 
     /// Gives back to the system what is too much, then lets others at the ledger.
-    fn settle(&self, mut ledger: MutexGuard<'_, Ledger>) {
-        self.give_back_excess(&mut ledger);
+    pub fn settle(&self, mut books: MutexGuard<'_, Books>) {
+        self.give_back_excess(&mut books);
     }
 
-    fn give_back_excess(&self, ledger: &mut Ledger) {
-        while let Some(span) = ledger.excess() {
+    fn give_back_excess(&self, books: &mut Books) {
+        while let Some((home, span)) = books.ledger.excess() {
             let (start, len) = (offset_of(span.first), bytes_of(span.order) as usize);
             // The span is free, and stays so while the ledger is locked: no block and no view refers to it (fact 1). If the
             // system refuses, it stays touched, which costs memory and no promise to a reader.
-            if let Err(error) = self.memory.give_back(start, len) {
+            let given_back = match home {
+                OWN => self.memory.give_back(start, len),
+                bay => books.offers.memory(bay).map_or(Ok(()), |bay| bay.mapped.give_back(start, len)),
+            };
+            if let Err(error) = given_back {
                 debug_assert!(false, "memory could not be given back: {error}");
             }
         }
@@ -225,6 +253,8 @@ impl fmt::Debug for Pool {
 /// Pages that someone holds: a block, and the views of it.
 struct Extent {
     pool: Arc<Pool>,
+    /// The bay that it is of; none for the pool's own memory.
+    bay: Option<Arc<Memory>>,
     first: u32,
     /// Changed by the block only; here, because whoever drops the extent last must know it.
     order: AtomicU8,
@@ -243,7 +273,14 @@ impl Extent {
     fn pointer(&self, at: u32) -> *const u8 {
         debug_assert!(at <= bytes_of(self.span().order));
         // In bounds of the mapping, which wrapping arithmetic does not need to be told.
-        self.pool.memory.pointer(self.offset(at))
+        match &self.bay {
+            Some(bay) => bay.mapped.pointer(self.offset(at)),
+            None => self.pool.memory.pointer(self.offset(at)),
+        }
+    }
+
+    fn home(&self) -> u32 {
+        self.bay.as_ref().map_or(OWN, |bay| bay.number)
     }
 
     /// The bytes from `start` to `end`.
@@ -252,16 +289,19 @@ impl Extent {
     /// The range lies in the extent, and its bytes are not written as long as the slice lives.
     unsafe fn slice(&self, start: u32, end: u32) -> &[u8] {
         // SAFETY: the caller promises the range and that nobody writes; the bytes are initialised and live as long as the
-        // pool does, which this extent holds (fact 3).
+        // pool and the bay do, which this extent holds (fact 3).
         unsafe { std::slice::from_raw_parts(self.pointer(start), (end - start) as usize) }
     }
 }
 
 impl Drop for Extent {
     fn drop(&mut self) {
-        let mut ledger = self.pool.ledger.lock();
-        ledger.give(self.span());
-        self.pool.settle(ledger);
+        let mut books = self.pool.books();
+        let gone = books.ledger.give(self.home(), self.span());
+        self.pool.settle(books);
+        if gone {
+            self.pool.end_bay(self.home());
+        }
         self.pool.notify();
     }
 }
@@ -274,6 +314,12 @@ pub struct Block {
 }
 
 impl Block {
+    /// The block of pages that the ledger gave, of a bay or of the pool's own memory.
+    pub fn of(pool: &Arc<Pool>, bay: Option<Arc<Memory>>, span: Span) -> Self {
+        let extent = Extent { pool: Arc::clone(pool), bay, first: span.first, order: AtomicU8::new(span.order) };
+        Self { extent: Arc::new(extent), viewed_end: 0 }
+    }
+
     /// How many bytes it has room for.
     pub fn bytes(&self) -> u32 {
         bytes_of(self.extent.span().order)
@@ -294,13 +340,21 @@ impl Block {
     /// borrowed block, and no view sees it (both asserted), so no slice that is alive changes (facts 1 and 2).
     pub fn write(&mut self, start: u32, data: &[u8]) -> io::Result<()> {
         self.assert_writable(start, data.len());
-        self.extent.pool.memory.write(self.extent.offset(start), data)
+        let at = self.extent.offset(start);
+        match &self.extent.bay {
+            Some(bay) => bay.mapped.write(at, data),
+            None => self.extent.pool.memory.write(at, data),
+        }
     }
 
     /// Puts `len` zeros at `start`, where they must fit and be writable. As `write` otherwise.
     pub fn zero(&mut self, start: u32, len: u32) -> io::Result<()> {
         self.assert_writable(start, len as usize);
-        self.extent.pool.memory.zero(self.extent.offset(start), len as usize)
+        let at = self.extent.offset(start);
+        match &self.extent.bay {
+            Some(bay) => bay.mapped.zero(at, len as usize),
+            None => self.extent.pool.memory.zero(at, len as usize),
+        }
     }
 
     /// The bytes from `start` to `end`, for as long as the block is borrowed.
@@ -319,14 +373,14 @@ impl Block {
 
     /// Makes room for `2^order` pages where it stands; false when others are in the way.
     pub fn grow(&mut self, order: u8) -> bool {
-        let mut ledger = self.extent.pool.ledger.lock();
+        let mut books = self.extent.pool.books();
         let added = u64::from(bytes_of(order) - self.bytes());
-        self.extent.pool.make_room(&mut ledger, added);
-        let grown = ledger.grow(self.extent.span(), order);
+        self.extent.pool.make_room(&mut books, added);
+        let grown = books.ledger.grow(self.extent.home(), self.extent.span(), order);
         if grown {
             self.extent.order.store(order, Ordering::Relaxed);
         }
-        self.extent.pool.settle(ledger);
+        self.extent.pool.settle(books);
         grown
     }
 
@@ -336,10 +390,10 @@ impl Block {
         if order >= span.order || !self.is_writable(bytes_of(order)) {
             return false;
         }
-        let mut ledger = self.extent.pool.ledger.lock();
-        ledger.shrink(span, order);
+        let mut books = self.extent.pool.books();
+        books.ledger.shrink(self.extent.home(), span, order);
         self.extent.order.store(order, Ordering::Relaxed);
-        self.extent.pool.settle(ledger);
+        self.extent.pool.settle(books);
         true
     }
 
@@ -364,10 +418,10 @@ impl AsRef<[u8]> for View {
     }
 }
 
-fn bytes_of(order: u8) -> u32 {
+pub fn bytes_of(order: u8) -> u32 {
     PAGE_BYTES << order
 }
 
-fn offset_of(page: u32) -> usize {
+pub fn offset_of(page: u32) -> usize {
     page as usize * PAGE_BYTES as usize
 }

@@ -5,9 +5,18 @@
 //! system calls and never room: **touched memory plus reservations stay within the capacity, as what is used does.**
 //!
 //! Whole files take their memory themselves, out of a grant: it counts as used here, whatever of it they have.
+//!
+//! Beside the arena's own memory there are bays, each with pages of its own: all count together.
+
+use std::collections::BTreeMap;
 
 use crate::PAGE_BYTES;
 use crate::buddy::{Buddy, Span};
+
+/// Which memory pages are of: a bay's number, or [`OWN`].
+pub type Home = u32;
+/// The arena's own memory; no bay has this number.
+pub const OWN: Home = 0;
 
 /// What is held, what is reserved, and which pages are free.
 pub struct Ledger {
@@ -17,8 +26,21 @@ pub struct Ledger {
     granted: u64,
     held_pages: u64,
     buddy: Buddy,
+    bays: BTreeMap<Home, Bay>,
+    /// Free pages of bays that are warm.
+    bays_warm: u64,
+    /// The closed bay that something was just given back to.
+    to_cool: Option<Home>,
     /// Whether memory can be given back to the system block by block.
     discards: bool,
+}
+
+/// The pages of a bay.
+struct Bay {
+    buddy: Buddy,
+    held_pages: u64,
+    /// Nobody is offered anything there any more.
+    closed: bool,
 }
 
 /// There is no room; what was used then, in bytes.
@@ -30,7 +52,17 @@ pub struct NoRoom {
 impl Ledger {
     /// All of `capacity` bytes free, over the address space of `buddy`.
     pub fn new(capacity: u64, buddy: Buddy, discards: bool) -> Self {
-        Self { capacity, reserved: 0, granted: 0, held_pages: 0, buddy, discards }
+        Self {
+            capacity,
+            reserved: 0,
+            granted: 0,
+            held_pages: 0,
+            buddy,
+            bays: BTreeMap::new(),
+            bays_warm: 0,
+            to_cool: None,
+            discards,
+        }
     }
 
     /// Blocks held plus reservations, in bytes.
@@ -61,38 +93,86 @@ impl Ledger {
 
     /// Bytes of blocks that are held, and of free ones that are warm.
     pub fn touched(&self) -> u64 {
-        (self.held_pages + self.buddy.warm_pages()) * u64::from(PAGE_BYTES)
+        (self.held_pages + self.buddy.warm_pages() + self.bays_warm) * u64::from(PAGE_BYTES)
     }
 
     /// A block of `order`.
-    pub fn take(&mut self, order: u8) -> Result<Span, NoRoom> {
+    pub fn take(&mut self, home: Home, order: u8) -> Result<Span, NoRoom> {
         let pages = 1 << order;
         self.check_room(pages * u64::from(PAGE_BYTES))?;
-        let span = self.buddy.take(order).ok_or(NoRoom { used: self.used() })?;
-        self.held_pages += pages;
+        let span = self.at(home, |buddy| buddy.take(order)).ok_or(NoRoom { used: self.used() })?;
+        self.count(home, |held| *held += pages);
         Ok(span)
     }
 
-    /// Takes back a block.
-    pub fn give(&mut self, span: Span) {
-        self.held_pages -= span.pages();
-        self.buddy.give(span);
+    /// Takes back a block. Whether its home, a bay, is closed and has no block left: then it is gone.
+    pub fn give(&mut self, home: Home, span: Span) -> bool {
+        self.count(home, |held| *held -= span.pages());
+        self.at(home, |buddy| buddy.give(span));
+        self.ends(home)
     }
 
     /// Enlarges a block where it stands; false when there is no room for that.
-    pub fn grow(&mut self, span: Span, order: u8) -> bool {
+    pub fn grow(&mut self, home: Home, span: Span, order: u8) -> bool {
         let added = (1_u64 << order) - span.pages();
-        let grown = self.check_room(added * u64::from(PAGE_BYTES)).is_ok() && self.buddy.grow(span, order);
+        let has_room = self.check_room(added * u64::from(PAGE_BYTES)).is_ok();
+        let grown = has_room && self.at(home, |buddy| buddy.grow(span, order));
         if grown {
-            self.held_pages += added;
+            self.count(home, |held| *held += added);
         }
         grown
     }
 
     /// Cuts a block where it stands.
-    pub fn shrink(&mut self, span: Span, order: u8) {
-        self.held_pages -= span.pages() - (1 << order);
-        self.buddy.shrink(span, order);
+    pub fn shrink(&mut self, home: Home, span: Span, order: u8) {
+        self.count(home, |held| *held -= span.pages() - (1 << order));
+        self.at(home, |buddy| buddy.shrink(span, order));
+        self.ends(home);
+    }
+
+    /// A bay's pages are there from now on.
+    pub fn open_bay(&mut self, home: Home, buddy: Buddy) {
+        assert!(home != OWN, "the arena's own memory is no bay");
+        self.bays.insert(home, Bay { buddy, held_pages: 0, closed: false });
+    }
+
+    /// A bay is offered to nobody any more: what is free of it goes back to the system, at once and later. Whether it is gone, as it has
+    /// no block left.
+    pub fn close_bay(&mut self, home: Home) -> bool {
+        if let Some(bay) = self.bays.get_mut(&home) {
+            bay.closed = true;
+        }
+        self.ends(home)
+    }
+
+    /// Whether a bay is gone, after something of it was given back.
+    fn ends(&mut self, home: Home) -> bool {
+        let Some(bay) = self.bays.get(&home).filter(|bay| bay.closed) else { return false };
+        let ends = bay.held_pages == 0;
+        self.to_cool = (!ends).then_some(home);
+        if ends {
+            self.bays_warm -= bay.buddy.warm_pages();
+            self.bays.remove(&home);
+        }
+        ends
+    }
+
+    fn at<T>(&mut self, home: Home, act: impl FnOnce(&mut Buddy) -> T) -> T {
+        if home == OWN {
+            return act(&mut self.buddy);
+        }
+        let buddy = &mut self.bays.get_mut(&home).expect("a bay is there as long as a block of it").buddy;
+        let before = buddy.warm_pages();
+        let done = act(buddy);
+        self.bays_warm = self.bays_warm + buddy.warm_pages() - before;
+        done
+    }
+
+    fn count(&mut self, home: Home, change: impl Fn(&mut u64)) {
+        change(&mut self.held_pages);
+        if let Some(bay) = self.bays.get_mut(&home) {
+            change(&mut bay.held_pages);
+        }
     }
 
     /// Counts `bytes` that are kept elsewhere.
@@ -111,11 +191,24 @@ impl Ledger {
     /// A free block whose memory must be given back to the system before more is touched; none when all is well.
     ///
     /// To be asked, and obeyed, under the same lock after every call that takes, gives or reserves.
-    pub fn excess(&mut self) -> Option<Span> {
-        if !self.discards || self.touched() + self.reserved + self.granted <= self.capacity {
+    pub fn excess(&mut self) -> Option<(Home, Span)> {
+        if !self.discards {
             return None;
         }
-        self.buddy.cool()
+        if let Some(span) = self.to_cool.and_then(|home| self.cool(home)) {
+            return Some(span);
+        }
+        self.to_cool = None;
+        if self.touched() + self.reserved + self.granted <= self.capacity {
+            return None;
+        }
+        let warm = self.bays.iter().filter(|(_, bay)| bay.buddy.warm_pages() > 0).map(|(home, _)| *home);
+        let bay = warm.max_by_key(|home| self.bays[home].buddy.warm_pages());
+        self.cool(OWN).or_else(|| self.cool(bay?))
+    }
+
+    fn cool(&mut self, home: Home) -> Option<(Home, Span)> {
+        self.at(home, Buddy::cool).map(|span| (home, span))
     }
 
     /// Whether so many bytes are free.
@@ -137,14 +230,16 @@ mod tests {
     #[test]
     fn scattered_free_pages_still_make_room_for_a_large_block() {
         let mut ledger = ledger();
-        let held: Vec<_> = (0..16).map(|_| ledger.take(0).unwrap()).collect();
-        assert_eq!(ledger.take(0), Err(NoRoom { used: 16 * 4096 }));
+        let held: Vec<_> = (0..16).map(|_| ledger.take(OWN, 0).unwrap()).collect();
+        assert_eq!(ledger.take(OWN, 0), Err(NoRoom { used: 16 * 4096 }));
         // Every second page is free: 8 pages, none beside another.
-        held.into_iter().filter(|span| span.first % 2 == 1).for_each(|span| ledger.give(span));
-        let large = ledger.take(3).unwrap();
+        held.into_iter().filter(|span| span.first % 2 == 1).for_each(|span| {
+            ledger.give(OWN, span);
+        });
+        let large = ledger.take(OWN, 3).unwrap();
         assert_eq!(large.first, 16, "from address space that was not used yet");
         let mut given_back = 0;
-        while let Some(span) = ledger.excess() {
+        while let Some((_, span)) = ledger.excess() {
             given_back += span.pages();
         }
         assert_eq!((given_back, ledger.used()), (8, 16 * 4096));
@@ -153,27 +248,53 @@ mod tests {
     #[test]
     fn a_reservation_takes_the_place_of_touched_memory() {
         let mut ledger = ledger();
-        let spans = [ledger.take(3).unwrap(), ledger.take(3).unwrap()];
+        let spans = [ledger.take(OWN, 3).unwrap(), ledger.take(OWN, 3).unwrap()];
         for span in spans {
-            ledger.give(span);
+            ledger.give(OWN, span);
         }
         assert_eq!(ledger.excess(), None);
         ledger.reserve(1).unwrap();
-        assert_eq!(ledger.excess().map(Span::pages), Some(8));
+        assert_eq!(ledger.excess().map(|(_, span)| span.pages()), Some(8));
         assert_eq!(ledger.excess(), None);
-        assert!(ledger.take(3).is_ok() && ledger.take(3).is_err(), "a byte is missing");
+        assert!(ledger.take(OWN, 3).is_ok() && ledger.take(OWN, 3).is_err(), "a byte is missing");
     }
 
     #[test]
     fn growing_and_shrinking_are_counted() {
         let mut ledger = ledger();
-        let span = ledger.take(0).unwrap();
-        assert!(ledger.grow(span, 3));
+        let span = ledger.take(OWN, 0).unwrap();
+        assert!(ledger.grow(OWN, span, 3));
         assert_eq!(ledger.used(), 8 * 4096);
         ledger.reserve(8 * 4096).unwrap();
-        ledger.shrink(Span { order: 3, ..span }, 1);
+        ledger.shrink(OWN, Span { order: 3, ..span }, 1);
         assert_eq!(ledger.used(), 10 * 4096);
         ledger.reserve(1).unwrap();
-        assert!(!ledger.grow(Span { order: 1, ..span }, 3), "the reserved byte is in the way");
+        assert!(!ledger.grow(OWN, Span { order: 1, ..span }, 3), "the reserved byte is in the way");
+    }
+
+    #[test]
+    fn bays_share_the_capacity_and_what_is_warm_of_them_makes_way() {
+        let mut ledger = ledger();
+        ledger.open_bay(7, Buddy::new(4, 3));
+        let spans = [ledger.take(7, 3).unwrap(), ledger.take(OWN, 3).unwrap()];
+        assert!(ledger.take(7, 0).is_err(), "no byte is left");
+        ledger.give(7, spans[0]);
+        assert_eq!((ledger.excess(), ledger.touched()), (None, 16 * 4096));
+        ledger.take(OWN, 3).unwrap();
+        assert_eq!(ledger.excess().map(|(home, span)| (home, span.pages())), Some((7, 8)));
+        assert_eq!((ledger.excess(), ledger.touched()), (None, 16 * 4096));
+    }
+
+    #[test]
+    fn a_closed_bay_gives_all_back_and_goes_with_its_last_block() {
+        let mut ledger = ledger();
+        ledger.open_bay(7, Buddy::new(4, 3));
+        let (kept, freed) = (ledger.take(7, 0).unwrap(), ledger.take(7, 1).unwrap());
+        assert!(!ledger.give(7, freed) && ledger.excess().is_none());
+        assert!(!ledger.close_bay(7), "it has a block");
+        while ledger.excess().is_some() {}
+        assert_eq!((ledger.touched(), ledger.used()), (4096, 4096));
+        assert!(ledger.give(7, kept), "it was the last");
+        assert_eq!((ledger.touched(), ledger.used(), ledger.excess()), (0, 0, None));
     }
 }

@@ -15,12 +15,14 @@
 //! grant    how much of the capacity that tmpfs may have: numbers in, a number out
 //! tmpfs    the private file system: made, sized, asked how full it is
 //! segments the memory as files, for processes that map it themselves
+//! bay      memory that one process writes into: blocks offered, and taken over as they are
 //! lease    whether anybody else has a file open or mapped
 //! ```
 //!
 //! Invariants:
 //! - Blocks held, reservations and the grant of whole files never exceed the capacity together, and neither does touched memory
 //!   with reservations and the grant. The kernel keeps whole files within the grant, whoever writes them.
+//! - What is offered to a writer counts as held, and is taken back when anybody wants it, unless its writer has begun.
 //! - Bytes that a view can see are never written: a stripe that would change them moves to another block.
 //! - Locks are taken downwards: index shard, then nothing below it; stripe, then ledger. Bytes are copied under the
 //!   stripe's own lock only, and nobody is called back under any.
@@ -31,6 +33,7 @@
 
 mod arena;
 mod backing;
+mod bay;
 #[allow(unsafe_code, reason = "the one file that touches raw memory; each block says why it is sound")]
 mod block;
 mod buddy;

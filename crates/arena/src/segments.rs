@@ -5,25 +5,45 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use store::{Place, Segments};
+use store::{Bay, Place, Segments};
 
+use crate::bay::Berth;
 use crate::block::Pool;
 
-/// The memory of a pool of blocks.
-pub struct Shared(pub Arc<Pool>);
+/// The memory of a pool of blocks of at most order `top`.
+pub struct Shared {
+    pub pool: Arc<Pool>,
+    pub top: u8,
+}
 
 impl Segments for Shared {
     fn lengths(&self) -> Vec<u64> {
-        self.0.memory().lengths().collect()
+        self.pool.memory().lengths().collect()
+    }
+
+    fn length(&self, segment: u32) -> Option<u64> {
+        let own = self.pool.memory().lengths().nth(segment as usize);
+        own.or_else(|| Some(self.pool.books().offers.memory(segment)?.mapped.bytes()))
     }
 
     fn open(&self, segment: u32) -> io::Result<OwnedFd> {
-        self.0.memory().reopen(segment as usize)
+        let bay = self.pool.books().offers.memory(segment).cloned();
+        bay.map_or_else(|| self.pool.memory().reopen(segment as usize), |bay| bay.mapped.reopen(false))
     }
 
     fn place(&self, bytes: &[u8]) -> Option<Place> {
-        let (segment, offset) = self.0.memory().find(bytes)?;
-        Some(Place { segment: u32::try_from(segment).ok()?, offset: offset as u64 })
+        if let Some((segment, offset)) = self.pool.memory().find(bytes) {
+            return Some(Place { segment: u32::try_from(segment).ok()?, offset: offset as u64 });
+        }
+        self.pool.bays.place(bytes)
+    }
+
+    fn gone(&self) -> u64 {
+        self.pool.bays.gone()
+    }
+
+    fn bay(&self) -> io::Result<Box<dyn Bay>> {
+        Ok(Box::new(Berth::new(&self.pool, self.top)?))
     }
 }
 

@@ -108,6 +108,11 @@ impl State {
         if write.data.is_empty() {
             return Ok(None);
         }
+        if let Some(block) = self.whole_of(pool, write) {
+            self.len = write.end();
+            self.seen = write.generation;
+            return Ok(self.block.replace(block));
+        }
         let replaced = self.make_room(pool, write)?;
         let block = self.block.as_mut().expect("room was made");
         let failed = |source| EngineError::Io { key: write.key, action: "write", source };
@@ -118,6 +123,15 @@ impl State {
         self.len = self.len.max(write.end());
         self.seen = write.generation;
         Ok(replaced)
+    }
+
+    /// The block that the bytes are in already, where they become all of the stripe: as large as one that was made for them.
+    fn whole_of(&self, pool: &Arc<Pool>, write: Write<'_>) -> Option<Block> {
+        let is_whole = write.offset == 0 && write.end() >= self.len;
+        let mut block = is_whole.then(|| pool.bays.pick_up(write.data)).flatten()?;
+        let order = write.orders(self.len).next().expect("at least one order is tried");
+        block.shrink(order);
+        Some(block)
     }
 
     /// A view of the stored bytes of the range.

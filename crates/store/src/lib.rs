@@ -3,8 +3,9 @@
 //! An [`Engine`] keeps the bytes of stripes and nothing else: it knows no names, no networks and no clocks. Beside the
 //! trait stands all that an engine, or a user of one, needs for its tests: the promises as functions ([`conformance`]; every
 //! engine runs them by [`conformance_tests!`]), an engine that is right by reading it ([`Model`]) and one that breaks on
-//! demand ([`Failing`]). An engine may also keep whole files, each in a file of its own: [`Extents`].
-#![forbid(unsafe_code)]
+//! demand ([`Failing`]). An engine may also keep whole files, each in a file of its own: [`Extents`]; show its memory to other
+//! processes: [`Segments`]; and let them write there what it then takes over: [`Bay`].
+#![deny(unsafe_code)]
 
 pub mod conformance;
 mod engine;
@@ -14,10 +15,13 @@ mod failing;
 mod model;
 mod model_extents;
 mod segments;
+#[allow(unsafe_code, reason = "the one file that touches raw memory; its block says why it is sound")]
+mod table;
 
 pub use engine::{Engine, FreedHook, Generation, StripeKey, Usage};
 pub use error::EngineError;
 pub use extents::{Allocate, ExtentState, Extents, Put, SeekTo, Slot};
 pub use failing::{Call, Failing, Rule, Verb};
 pub use model::Model;
-pub use segments::{Place, Segments};
+pub use segments::{Bay, Place, Segments};
+pub use table::{SLOTS, TABLE_BYTES, Table};

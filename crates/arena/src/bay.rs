@@ -1,0 +1,327 @@
+//! Bays: memory that one process each writes into, and whose blocks become stripes as they are.
+//!
+//! A bay has a file beside the arena's own, and pages of its own in the ledger. Empty blocks of it are *offered* in its table: they
+//! are held, so nobody else's, and yet free for all, for who wants space takes them back. A block that its writer has filled is *down*
+//! until somebody writes a stripe of just these bytes; then it is the stripe's.
+//!
+//! Blocks of a bay are offered to its own writer only, so a late store of that reaches nobody else's bytes. When the writer is gone the
+//! bay closes: what is free of it goes back to the system, and with the last block the file goes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+use store::{Bay, Place, SLOTS, TABLE_BYTES, Table};
+
+use crate::backing::{FILES, Mapped};
+use crate::block::{Block, Pool, bytes_of};
+use crate::buddy::{Buddy, Span};
+use crate::grant::Room;
+use crate::ledger::Ledger;
+
+/// Address space per byte of capacity, so that blocks that were cut leave room for whole ones beside them.
+const ADDRESS_FACTOR: u64 = 2;
+/// The longest bay, bytes: address space of every process that looks at it. A writer that has filled it sends its bytes.
+const BAY_BYTES_MAX: u64 = 64 << 30;
+/// More bays are not made: with the longest of them a process uses an eighth of its address space. Other writers send their bytes.
+const BAYS_MAX: usize = 256;
+/// At most this part of what is free is offered, to all writers together: others rarely have to take it back.
+const OFFERED_PART: u64 = 8;
+
+/// The memory of a bay.
+pub struct Memory {
+    /// Its number among the segments.
+    pub number: u32,
+    pub mapped: Mapped,
+    table: Table,
+}
+
+/// What an arena knows of its bays besides their pages.
+pub struct Bays {
+    by_start: RwLock<BTreeMap<usize, Arc<Memory>>>,
+    next: AtomicU32,
+    gone: AtomicU64,
+    /// Blocks that are down, by where they are mapped, with the length of what was put into them.
+    down: Mutex<HashMap<usize, (usize, Block)>>,
+    /// How many those are, for a look without the lock.
+    downs: AtomicUsize,
+}
+
+/// What is offered. Kept with the ledger, behind its lock.
+#[derive(Default)]
+pub struct Offers {
+    bays: BTreeMap<u32, Offered>,
+    bytes: u64,
+}
+
+/// What is offered in one bay, by slots.
+struct Offered {
+    memory: Arc<Memory>,
+    slots: [Option<Span>; SLOTS as usize],
+}
+
+impl Memory {
+    fn block_of(span: Span) -> u32 {
+        span.first >> span.order
+    }
+}
+
+impl Bays {
+    /// None.
+    pub fn new() -> Self {
+        let first = u32::try_from(FILES).expect("a few");
+        Self {
+            by_start: RwLock::default(),
+            next: AtomicU32::new(first),
+            gone: AtomicU64::new(0),
+            down: Mutex::default(),
+            downs: AtomicUsize::new(0),
+        }
+    }
+
+    /// How many have gone.
+    pub fn gone(&self) -> u64 {
+        self.gone.load(Ordering::Relaxed)
+    }
+
+    /// The memory that the system holds for them, in bytes.
+    pub fn resident(&self) -> io::Result<u64> {
+        self.by_start.read().values().map(|memory| memory.mapped.resident()).sum()
+    }
+
+    /// Where these bytes are; none when they are in no bay.
+    pub fn place(&self, bytes: &[u8]) -> Option<Place> {
+        let bays = self.by_start.read();
+        let (_, memory) = bays.range(..=bytes.as_ptr().addr()).next_back()?;
+        let offset = memory.mapped.find(bytes)?;
+        Some(Place { segment: memory.number, offset: offset as u64 })
+    }
+
+    /// Whether these bytes are just those that were put into a block that is down.
+    pub fn has_down(&self, bytes: &[u8]) -> bool {
+        let is_down = || self.down.lock().get(&bytes.as_ptr().addr()).is_some_and(|(length, _)| *length == bytes.len());
+        self.downs.load(Ordering::Relaxed) > 0 && is_down()
+    }
+
+    /// The block that these bytes were put into, if it is down: the caller's from now on.
+    pub fn pick_up(&self, bytes: &[u8]) -> Option<Block> {
+        self.has_down(bytes).then(|| self.take_down(bytes.as_ptr().addr())).flatten()
+    }
+
+    fn take_down(&self, at: usize) -> Option<Block> {
+        let (_, block) = self.down.lock().remove(&at)?;
+        self.downs.fetch_sub(1, Ordering::Relaxed);
+        Some(block)
+    }
+
+    fn put_down(&self, at: usize, length: usize, block: Block) {
+        self.downs.fetch_add(1, Ordering::Relaxed);
+        let before = self.down.lock().insert(at, (length, block));
+        debug_assert!(before.is_none(), "a block is down once");
+    }
+}
+
+impl Offers {
+    /// All that is offered, bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The memory of a bay.
+    pub fn memory(&self, number: u32) -> Option<&Arc<Memory>> {
+        self.bays.get(&number).map(|offered| &offered.memory)
+    }
+
+    /// Takes one offer back; false when there is none that its writer has not begun.
+    pub fn revoke_one(&mut self, ledger: &mut Ledger) -> bool {
+        let revoked = self.bays.iter_mut().find_map(|(number, Offered { memory, slots })| {
+            let revoke = |(slot, span): &(u32, &mut Option<Span>)| {
+                span.is_some_and(|span| memory.table.revoke(*slot, Memory::block_of(span)))
+            };
+            let (_, span) = (0..).zip(slots.iter_mut()).find(revoke)?;
+            Some((*number, span.take()?))
+        });
+        let Some((number, span)) = revoked else { return false };
+        self.bytes -= u64::from(bytes_of(span.order));
+        ledger.give(number, span);
+        true
+    }
+
+    /// Takes all of a bay back, begun or not: its writer is gone.
+    fn end(&mut self, ledger: &mut Ledger, number: u32) {
+        let Some(Offered { memory, slots }) = self.bays.get_mut(&number) else { return };
+        for (slot, span) in (0..).zip(slots) {
+            if let Some(span) = span.take() {
+                memory.table.revoke(slot, Memory::block_of(span));
+                self.bytes -= u64::from(bytes_of(span.order));
+                ledger.give(number, span);
+            }
+        }
+    }
+}
+
+/// A bay, as long as its writer is there.
+pub struct Berth {
+    pool: Arc<Pool>,
+    memory: Arc<Memory>,
+    top: u8,
+}
+
+impl Berth {
+    /// A bay with blocks of order `top`.
+    pub fn new(pool: &Arc<Pool>, top: u8) -> io::Result<Self> {
+        if pool.bays.by_start.read().len() >= BAYS_MAX {
+            return Err(io::Error::new(io::ErrorKind::StorageFull, "there are as many bays as there may be"));
+        }
+        pool.reserve(TABLE_BYTES).map_err(|_| io::ErrorKind::StorageFull)?;
+        let made = make(pool, top);
+        if made.is_err() {
+            pool.release(TABLE_BYTES);
+        }
+        Ok(Self { pool: pool.clone(), memory: made?, top })
+    }
+
+    /// How many blocks there may be more, as far as there is room that is nobody's.
+    fn allowed(&self, room: &Room, offered: u64) -> u64 {
+        let free = room.capacity - (room.kept - offered) - room.used;
+        (free / OFFERED_PART).saturating_sub(offered) / u64::from(bytes_of(self.top))
+    }
+}
+
+fn make(pool: &Arc<Pool>, top: u8) -> io::Result<Arc<Memory>> {
+    let too_large = |_| io::Error::from(io::ErrorKind::OutOfMemory);
+    let block_bytes = u64::from(bytes_of(top));
+    let wanted = pool.account().0.saturating_mul(ADDRESS_FACTOR).min(BAY_BYTES_MAX);
+    let blocks = u32::try_from(wanted.div_ceil(block_bytes)).map_err(too_large)?;
+    let length = u64::from(blocks) * block_bytes;
+    let mapped = pool.memory().another(usize::try_from(length + TABLE_BYTES).map_err(too_large)?)?;
+    let table = Table::map(mapped.file(), length)?;
+    let number = pool.bays.next.fetch_add(1, Ordering::Relaxed);
+    let memory = Arc::new(Memory { number, mapped, table });
+    pool.bays.by_start.write().insert(memory.mapped.start(), memory.clone());
+    let mut books = pool.books();
+    books.ledger.open_bay(number, Buddy::new(blocks, top));
+    books.offers.bays.insert(number, Offered { memory: memory.clone(), slots: [None; SLOTS as usize] });
+    Ok(memory)
+}
+
+impl Pool {
+    /// A bay has no block left, and its writer is gone.
+    pub fn end_bay(&self, number: u32) {
+        let ended = self.books().offers.bays.remove(&number);
+        let Some(Offered { memory, .. }) = ended else { return };
+        self.bays.by_start.write().remove(&memory.mapped.start());
+        self.bays.gone.fetch_add(1, Ordering::Relaxed);
+        self.release(TABLE_BYTES);
+    }
+}
+
+impl Bay for Berth {
+    fn segment(&self) -> u32 {
+        self.memory.number
+    }
+
+    fn length(&self) -> u64 {
+        self.memory.mapped.bytes() - TABLE_BYTES
+    }
+
+    fn block_bytes(&self) -> u32 {
+        bytes_of(self.top)
+    }
+
+    fn open(&self) -> io::Result<OwnedFd> {
+        self.memory.mapped.reopen(true)
+    }
+
+    fn offer(&self, blocks: u32) {
+        let mut guard = self.pool.books();
+        let books = &mut *guard;
+        let Some(Offered { slots, .. }) = books.offers.bays.get_mut(&self.memory.number) else { return };
+        let there = slots.iter().flatten().count();
+        let missing = (blocks.min(SLOTS) as usize).saturating_sub(there);
+        if missing == 0 {
+            return;
+        }
+        let allowed = self.allowed(&self.pool.room_of(&books.ledger), books.offers.bytes);
+        let missing = missing.min(usize::try_from(allowed).unwrap_or(usize::MAX));
+        let block_bytes = u64::from(bytes_of(self.top));
+        let mut fresh = Vec::with_capacity(missing);
+        for (slot, place) in (0..).zip(slots).filter(|(_, place)| place.is_none()).take(missing) {
+            self.pool.make_room_beside_offers(&mut books.ledger, block_bytes);
+            let Ok(span) = books.ledger.take(self.memory.number, self.top) else { break };
+            *place = Some(span);
+            books.offers.bytes += block_bytes;
+            fresh.push((slot, span));
+        }
+        // What is too much goes back before anything is written there; what was taken meanwhile is not offered.
+        self.pool.settle(guard);
+        let books = self.pool.books();
+        let Some(Offered { slots, .. }) = books.offers.bays.get(&self.memory.number) else { return };
+        for (slot, span) in fresh {
+            if slots[slot as usize] == Some(span) {
+                self.memory.table.offer(slot, Memory::block_of(span));
+            }
+        }
+    }
+
+    fn take(&self, slot: u32, length: u32) -> Option<Bytes> {
+        let mut books = self.pool.books();
+        let Offered { slots, .. } = books.offers.bays.get_mut(&self.memory.number)?;
+        let place = slots.get_mut(slot as usize)?;
+        let span = (*place)?;
+        let fits = (1..=bytes_of(span.order)).contains(&length);
+        if !fits || !self.memory.table.take(slot, Memory::block_of(span)) {
+            return None;
+        }
+        *place = None;
+        books.offers.bytes -= u64::from(bytes_of(span.order));
+        drop(books);
+        let mut block = Block::of(&self.pool, Some(self.memory.clone()), span);
+        let view = block.view(0, length);
+        self.pool.bays.put_down(view.as_ptr().addr(), view.len(), block);
+        Some(Bytes::from_owner(Down { pool: self.pool.clone(), view }))
+    }
+}
+
+impl Drop for Berth {
+    fn drop(&mut self) {
+        let mut guard = self.pool.books();
+        let books = &mut *guard;
+        books.offers.end(&mut books.ledger, self.memory.number);
+        let gone = books.ledger.close_bay(self.memory.number);
+        self.pool.settle(guard);
+        if gone {
+            self.pool.end_bay(self.memory.number);
+        }
+        self.pool.notify();
+    }
+}
+
+impl fmt::Debug for Berth {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Berth").field("segment", &self.segment()).field("length", &self.length()).finish()
+    }
+}
+
+/// Bytes that were put down; with the last of them goes their block, unless it became a stripe's.
+struct Down {
+    pool: Arc<Pool>,
+    view: Bytes,
+}
+
+impl AsRef<[u8]> for Down {
+    fn as_ref(&self) -> &[u8] {
+        &self.view
+    }
+}
+
+impl Drop for Down {
+    fn drop(&mut self) {
+        drop(self.pool.bays.take_down(self.view.as_ptr().addr()));
+    }
+}

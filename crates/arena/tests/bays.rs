@@ -1,0 +1,297 @@
+//! What the arena promises of memory that other processes write into.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
+
+use arena::{Arena, Options};
+use bytes::Bytes;
+use placement::{FileId, StripeNo};
+use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
+use store::{Bay, Engine, EngineError, Extents, FreedHook, Generation, SLOTS, StripeKey, Table, Usage};
+
+const FIRST: Generation = Generation(0);
+const STRIPE: u32 = 64 << 10;
+
+fn arena(stripes: u64) -> Arena {
+    Arena::new(Options { stripe_bytes: STRIPE, ..Options::of_capacity(stripes * u64::from(STRIPE)) }).unwrap()
+}
+
+fn key(stripe: u64) -> StripeKey {
+    StripeKey { file: FileId(7), stripe: StripeNo(stripe) }
+}
+
+/// A bay with its writer, who would be in another process.
+#[derive(Debug)]
+struct Writer {
+    bay: Box<dyn Bay>,
+    file: File,
+    table: Table,
+}
+
+impl Writer {
+    fn new(arena: &Arena) -> Self {
+        let bay = arena.segments().unwrap().bay().unwrap();
+        let file = File::from(bay.open().unwrap());
+        let table = Table::map(&file, bay.length()).unwrap();
+        Self { bay, file, table }
+    }
+
+    fn fill(&self, block: u32, data: &[u8]) {
+        self.file.write_all_at(data, u64::from(block) * u64::from(self.bay.block_bytes())).unwrap();
+    }
+
+    /// Puts bytes into a block that was offered; none when none was.
+    fn put(&self, data: &[u8]) -> Option<Bytes> {
+        self.bay.offer(4);
+        let (slot, block) = self.table.begin(0..SLOTS)?;
+        self.fill(block, data);
+        Some(self.bay.take(slot, u32::try_from(data.len()).unwrap()).expect("it was begun"))
+    }
+}
+
+/// An arena whose stripes come by a bay, where they can.
+#[derive(Debug)]
+struct ByBay {
+    arena: Arena,
+    writer: Writer,
+}
+
+impl ByBay {
+    fn new(stripes: u64) -> Self {
+        // The table takes its part of the room.
+        let capacity = stripes * u64::from(STRIPE) + store::TABLE_BYTES;
+        let arena = Arena::new(Options { stripe_bytes: STRIPE, ..Options::of_capacity(capacity) }).unwrap();
+        Self { writer: Writer::new(&arena), arena }
+    }
+}
+
+/// What is refused, as by an engine that has no table.
+fn beside_table(error: EngineError) -> EngineError {
+    let less = |bytes: u64| bytes - store::TABLE_BYTES;
+    match error {
+        EngineError::Full { capacity, used, wanted } => {
+            EngineError::Full { capacity: less(capacity), used: less(used), wanted }
+        }
+        error => error,
+    }
+}
+
+impl Engine for ByBay {
+    fn stripe_bytes(&self) -> u32 {
+        self.arena.stripe_bytes()
+    }
+
+    fn write(&self, key: StripeKey, generation: Generation, offset: u32, data: &[u8]) -> Result<(), EngineError> {
+        let fits = (1..=STRIPE as usize).contains(&data.len());
+        let done = match fits.then(|| self.writer.put(data)).flatten() {
+            Some(down) => self.arena.write(key, generation, offset, &down),
+            None => self.arena.write(key, generation, offset, data),
+        };
+        done.map_err(beside_table)
+    }
+
+    fn read(&self, key: StripeKey, offset: u32, len: u32) -> Result<Bytes, EngineError> {
+        self.arena.read(key, offset, len)
+    }
+
+    fn truncate(&self, key: StripeKey, generation: Generation, len: u32) -> Result<(), EngineError> {
+        self.arena.truncate(key, generation, len)
+    }
+
+    fn zero(&self, key: StripeKey, generation: Generation, offset: u32, len: u32) -> Result<(), EngineError> {
+        self.arena.zero(key, generation, offset, len).map_err(beside_table)
+    }
+
+    fn extend(&self, key: StripeKey, generation: Generation, len: u32) -> Result<(), EngineError> {
+        self.arena.extend(key, generation, len).map_err(beside_table)
+    }
+
+    fn remove(&self, key: StripeKey) -> Result<(), EngineError> {
+        self.arena.remove(key)
+    }
+
+    fn fit(&self, key: StripeKey) -> Result<(), EngineError> {
+        self.arena.fit(key)
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<(), EngineError> {
+        self.arena.reserve(bytes).map_err(beside_table)
+    }
+
+    fn release(&self, bytes: u64) {
+        self.arena.release(bytes);
+    }
+
+    /// Without what the table takes.
+    fn usage(&self) -> Usage {
+        let usage = self.arena.usage();
+        let less = |bytes: u64| bytes - store::TABLE_BYTES;
+        Usage {
+            capacity: less(usage.capacity),
+            used: less(usage.used),
+            reserved: less(usage.reserved),
+            own_room: None,
+            ..usage
+        }
+    }
+
+    fn extents(&self) -> Option<Arc<dyn Extents>> {
+        self.arena.extents()
+    }
+
+    fn on_freed(&self, hook: FreedHook) {
+        self.arena.on_freed(hook);
+    }
+}
+
+store::conformance_tests!(ByBay::new);
+
+#[test]
+fn what_was_put_down_becomes_the_stripe_where_it_is() {
+    let arena = arena(64);
+    let writer = Writer::new(&arena);
+    for stripe in 0..20_u8 {
+        let down = writer.put(&vec![stripe; STRIPE as usize]).unwrap();
+        let at = down.as_ptr();
+        arena.write(key(stripe.into()), FIRST, 0, &down).unwrap();
+        drop(down);
+        let view = arena.read(key(stripe.into()), 0, STRIPE).unwrap();
+        assert_eq!((view.as_ptr(), &view[..]), (at, &vec![stripe; STRIPE as usize][..]));
+        let segments = arena.segments().unwrap();
+        let place = segments.place(&view[5..]).unwrap();
+        assert_eq!(place.segment, writer.bay.segment());
+        let shown = File::from(segments.open(place.segment).unwrap());
+        assert!(shown.write_at(b"x", 0).is_err(), "others may only read it");
+        let mut there = [0];
+        shown.read_exact_at(&mut there, place.offset).unwrap();
+        assert_eq!(there, [stripe]);
+    }
+}
+
+#[test]
+fn a_block_whose_bytes_are_not_the_whole_of_a_stripe_is_free_with_the_last_of_them() {
+    let arena = arena(64);
+    let writer = Writer::new(&arena);
+    arena.write(key(0), FIRST, 0, &vec![1; STRIPE as usize]).unwrap();
+    let before = arena.usage().used;
+    let down = writer.put(&vec![2; 30_000]).unwrap();
+    arena.write(key(0), FIRST, 0, &down).unwrap();
+    arena.write(key(0), FIRST, 30_000, &down).unwrap();
+    assert_eq!(arena.usage().used, before + u64::from(STRIPE));
+    let again = down.clone();
+    drop(down);
+    assert_eq!(arena.usage().used, before + u64::from(STRIPE));
+    drop(again);
+    assert_eq!(arena.usage().used, before);
+    let content = arena.read(key(0), 0, STRIPE).unwrap();
+    assert!(content[..60_000].iter().all(|byte| *byte == 2) && content[60_000..].iter().all(|byte| *byte == 1));
+    let refused = arena.truncate(key(0), Generation(5), STRIPE).and_then(|()| {
+        let down = writer.put(&vec![3; STRIPE as usize]).unwrap();
+        arena.write(key(0), Generation(4), 0, &down)
+    });
+    assert!(matches!(refused, Err(EngineError::Stale { .. })));
+    assert_eq!(arena.usage().used, before);
+}
+
+#[test]
+fn bytes_that_were_written_once_are_copied_the_second_time() {
+    let arena = arena(64);
+    let writer = Writer::new(&arena);
+    let down = writer.put(&vec![1; STRIPE as usize]).unwrap();
+    arena.write(key(0), FIRST, 0, &down).unwrap();
+    arena.write(key(1), FIRST, 0, &down).unwrap();
+    arena.write(key(0), FIRST, 0, &[2; 10]).unwrap();
+    drop(down);
+    assert_eq!(&arena.read(key(0), 0, 11).unwrap()[..], &[2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1]);
+    assert!(arena.read(key(1), 0, STRIPE).unwrap() == vec![1; STRIPE as usize]);
+}
+
+#[test]
+fn a_short_stripe_takes_no_more_than_it_needs() {
+    let arena = arena(64);
+    let writer = Writer::new(&arena);
+    let before = arena.usage().used;
+    arena.write(key(0), FIRST, 0, &writer.put(&[1; 5000]).unwrap()).unwrap();
+    assert_eq!(arena.usage().used, before + 8192);
+}
+
+#[test]
+fn what_is_offered_and_not_begun_is_free_and_what_is_begun_is_not() {
+    let arena = arena(64);
+    let writer = Writer::new(&arena);
+    let table = arena.usage().used;
+    writer.bay.offer(SLOTS);
+    assert_eq!(arena.usage().used, table);
+    let begun = writer.table.begin(0..SLOTS).unwrap();
+    let mut filled = 0;
+    while arena.write(key(filled), FIRST, 0, &vec![1; STRIPE as usize]).is_ok() {
+        filled += 1;
+    }
+    assert_eq!(filled, 62, "all but the table and what was begun");
+    assert_eq!(writer.table.begin(0..SLOTS), None, "all others were taken back");
+    writer.bay.offer(SLOTS);
+    assert_eq!(writer.table.begin(0..SLOTS), None, "and none is offered in a full arena");
+    let (slot, block) = begun;
+    writer.fill(block, &vec![9; STRIPE as usize]);
+    let down = writer.bay.take(slot, STRIPE).unwrap();
+    arena.write(key(99), FIRST, 0, &down).unwrap();
+    assert!(arena.read(key(99), 0, STRIPE).unwrap() == vec![9; STRIPE as usize]);
+}
+
+#[test]
+fn only_what_is_begun_is_taken_and_only_once() {
+    let arena = arena(64);
+    let writer = Writer::new(&arena);
+    writer.bay.offer(4);
+    assert!(writer.bay.take(0, 5).is_none(), "offered only");
+    let (slot, _) = writer.table.begin(0..SLOTS).unwrap();
+    for (slot, length) in [(slot, 0), (slot, STRIPE + 1), (slot + 1, 5), (SLOTS, 5), (u32::MAX, 5)] {
+        assert!(writer.bay.take(slot, length).is_none());
+    }
+    assert!(writer.bay.take(slot, 5).is_some());
+    assert!(writer.bay.take(slot, 5).is_none());
+}
+
+#[test]
+fn a_freed_block_is_the_next_that_is_offered() {
+    let arena = arena(64);
+    let writer = Writer::new(&arena);
+    let mut used = std::collections::BTreeSet::new();
+    for round in 0..100_u8 {
+        let down = writer.put(&vec![round; STRIPE as usize]).unwrap();
+        used.insert(down.as_ptr().addr());
+        arena.write(key(0), FIRST, 0, &down).unwrap();
+    }
+    assert!(used.len() <= 6, "{} blocks were used", used.len());
+}
+
+#[test]
+fn stripes_stay_when_their_writer_is_gone_and_with_the_last_of_them_all_of_the_bay_is() {
+    let arena = arena(64);
+    let before = arena.usage().used;
+    let writer = Writer::new(&arena);
+    let segments = arena.segments().unwrap();
+    let bay = writer.bay.segment();
+    for stripe in 0..10 {
+        arena.write(key(stripe), FIRST, 0, &writer.put(&vec![1; STRIPE as usize]).unwrap()).unwrap();
+    }
+    arena.remove(key(9)).unwrap();
+    let _begun = writer.table.begin(0..SLOTS).unwrap();
+    drop(writer);
+    assert_eq!(arena.touched(), 9 * u64::from(STRIPE), "what is free of it is given back");
+    let view = arena.read(key(0), 0, STRIPE).unwrap();
+    (0..9).for_each(|stripe| arena.remove(key(stripe)).unwrap());
+    assert!(view == vec![1; STRIPE as usize] && segments.length(bay).is_some() && segments.gone() == 0);
+    drop(view);
+    assert_eq!((segments.length(bay), segments.gone()), (None, 1));
+    assert_eq!((arena.usage().used, arena.touched(), arena.resident().unwrap()), (before, 0, 0));
+    assert_ne!(Writer::new(&arena).bay.segment(), bay, "a number is never given again");
+}
+
+#[test]
+fn there_are_so_many_bays_and_another_when_one_has_gone() {
+    let arena = arena(64);
+    let segments = arena.segments().unwrap();
+    let mut bays: Vec<_> = (0..256).map(|_| segments.bay().unwrap()).collect();
+    assert_eq!(segments.bay().unwrap_err().kind(), std::io::ErrorKind::StorageFull);
+    bays.pop();
+    assert!(segments.bay().is_ok());
+}

@@ -1,0 +1,161 @@
+//! The table of a bay: which empty blocks its writer may take, in memory that engine and writer share.
+//!
+//! Each slot is one word that only one of both can change at a time, by comparing and swapping it:
+//!
+//! ```text
+//!   nothing --offer--> offered --begin--> begun --take--> nothing         offer, take, revoke: the engine
+//!                         |  ^---give up----+                             begin, give up: the writer
+//!   nothing <--revoke-----+
+//! ```
+//!
+//! So what was offered and not begun can be taken back without asking, also from a writer that sleeps; what is begun is the
+//! writer's until it says that it is done, or can write no more. The one file of this crate that touches raw memory.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use memmap2::{Advice, MmapOptions, MmapRaw};
+
+/// How many bytes a table takes: a page of most machines.
+pub const TABLE_BYTES: u64 = 4096;
+/// How many blocks can be offered at one time.
+pub const SLOTS: u32 = 64;
+
+/// In a word: the block stands above these bits.
+const STATE_BITS: u32 = 2;
+const NOTHING: u64 = 0;
+const OFFERED: u64 = 1;
+const BEGUN: u64 = 2;
+
+/// A table, mapped.
+#[derive(Debug)]
+pub struct Table(MmapRaw);
+
+impl Table {
+    /// The table that stands in a file at byte `at`, a multiple of a page. A child of this process has it not.
+    pub fn map(file: &File, at: u64) -> io::Result<Self> {
+        // A file that is shorter would end this process at the first look.
+        if at.checked_add(TABLE_BYTES).is_none_or(|end| file.metadata().map_or(true, |told| told.len() < end)) {
+            return Err(io::Error::other("a bay is shorter than it was said to be"));
+        }
+        let length = usize::try_from(TABLE_BYTES).expect("a page");
+        let map = MmapOptions::new().offset(at).len(length).map_raw(file)?;
+        map.advise(Advice::DontFork)?;
+        Ok(Self(map))
+    }
+
+    #[expect(clippy::cast_ptr_alignment, reason = "a mapping begins at a page")]
+    fn word(&self, slot: u32) -> &AtomicU64 {
+        assert!(slot < SLOTS, "slot {slot} of {SLOTS}");
+        let word = self.0.as_mut_ptr().cast::<u64>().wrapping_add(slot as usize);
+        // SAFETY: the mapping has room for more than `SLOTS` words, begins at a page, so each is aligned, and lives as long as the
+        // table that is borrowed; it is never cut, for its file is not. Whoever else has it mapped changes words as a whole, by
+        // this type or as the page of the protocol says.
+        unsafe { AtomicU64::from_ptr(word) }
+    }
+
+    fn change(&self, slot: u32, from: u64, to: u64) -> bool {
+        self.word(slot).compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Offers a block in a slot that has none.
+    pub fn offer(&self, slot: u32, block: u32) {
+        self.word(slot).store(word(block, OFFERED), Ordering::Release);
+    }
+
+    /// Takes an offer back, unless its writer has begun.
+    pub fn revoke(&self, slot: u32, block: u32) -> bool {
+        self.change(slot, word(block, OFFERED), NOTHING)
+    }
+
+    /// Takes what its writer has begun, and says that it is done with.
+    pub fn take(&self, slot: u32, block: u32) -> bool {
+        self.change(slot, word(block, BEGUN), NOTHING)
+    }
+
+    /// For the writer: a block that was offered, now begun, with its slot; none where there is none.
+    pub fn begin(&self, slots: Range<u32>) -> Option<(u32, u32)> {
+        slots.into_iter().find_map(|slot| {
+            let seen = self.word(slot).load(Ordering::Relaxed);
+            let block = u32::try_from(seen >> STATE_BITS).ok().filter(|block| seen == word(*block, OFFERED))?;
+            self.change(slot, seen, word(block, BEGUN)).then_some((slot, block))
+        })
+    }
+
+    /// For the writer: what it has begun will not be.
+    pub fn give_up(&self, slot: u32, block: u32) {
+        self.change(slot, word(block, BEGUN), word(block, OFFERED));
+    }
+}
+
+fn word(block: u32, state: u64) -> u64 {
+    u64::from(block) << STATE_BITS | state
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU32;
+    use std::{env, fs, process, thread};
+
+    /// One table, mapped twice.
+    fn tables() -> [Table; 2] {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let name = format!("tidemill-table-{}-{}", process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let path = env::temp_dir().join(name);
+        let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        file.set_len(3 * TABLE_BYTES).unwrap();
+        fs::remove_file(&path).unwrap();
+        assert!(Table::map(&file, 3 * TABLE_BYTES).is_err(), "behind the end");
+        [(); 2].map(|()| Table::map(&file, TABLE_BYTES).unwrap())
+    }
+
+    #[test]
+    fn what_is_begun_is_not_revoked_and_what_is_revoked_is_not_begun() {
+        let [engine, writer] = tables();
+        assert_eq!(writer.begin(0..SLOTS), None);
+        engine.offer(3, 7);
+        engine.offer(9, 0);
+        assert_eq!(writer.begin(0..SLOTS), Some((3, 7)));
+        assert!(!engine.revoke(3, 7) && !engine.take(3, 6) && !engine.take(9, 0));
+        assert!(engine.revoke(9, 0));
+        assert_eq!(writer.begin(0..SLOTS), None);
+        writer.give_up(3, 7);
+        assert_eq!(writer.begin(0..SLOTS), Some((3, 7)));
+        assert!(engine.take(3, 7) && !engine.take(3, 7));
+    }
+
+    #[test]
+    fn of_a_writer_and_an_engine_that_want_the_same_block_one_gets_it() {
+        let [engine, writer] = tables();
+        let begun = thread::scope(|scope| {
+            let writing = scope.spawn(|| {
+                let mut begun = 0;
+                while begun < 1000 {
+                    if let Some((slot, block)) = writer.begin(0..1) {
+                        begun += 1;
+                        assert_eq!((slot, block), (0, begun));
+                        writer.give_up(slot, block + 1);
+                        assert!(writer.take(slot, block), "nobody else had it");
+                    }
+                }
+                begun
+            });
+            let mut offered = 1;
+            while offered <= 1000 {
+                engine.offer(0, offered);
+                thread::yield_now();
+                if !engine.revoke(0, offered) {
+                    while engine.word(0).load(Ordering::Acquire) != NOTHING {
+                        thread::yield_now();
+                    }
+                    offered += 1;
+                }
+            }
+            writing.join().unwrap()
+        });
+        assert_eq!(begun, 1000);
+    }
+}
