@@ -1,12 +1,13 @@
 //! What a client in another process of the host gains by looking at the node's memory: a round trip, a stripe of 1 MiB got as a
-//! view, and how fast its bytes are read beside those of private memory; the same put, beside a copy over the same memory.
+//! view, and how fast its bytes are read beside those of private memory; objects put, beside a copy over the same memory.
 //!
-//! `cargo run --release -p link --example shared [TIMES]`: medians of so many (2000), each of another stripe of 512 MiB.
+//! `cargo run --release -p link --example shared [TIMES]`: medians of so many (2000; of puts as many as have so many MiB), each of
+//! another stripe of 512 MiB.
 #![allow(clippy::print_stdout, clippy::cast_precision_loss, reason = "an example that shows numbers")]
 
 use arena::{Arena, Options};
 use bytes::Bytes;
-use client::{Client, Connection, Patience};
+use client::{Client, Connection, Objects, Patience, objects::Condition};
 use link::{Address, Limits, Listener, Remote};
 use node::Settings;
 use placement::{Epoch, FileId, PartitionId, StripeNo};
@@ -37,6 +38,16 @@ fn main() -> Done<()> {
     let times = env::args().nth(1).map_or(Ok(2000), |text| text.parse())?;
     let socket = Address::Unix(env::temp_dir().join(format!("tidemill-shared-{}", std::process::id())));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    for (how, driver) in [("", None), (", own runtime", Some(runtime.handle()))] {
+        for mib in [1, 4, 64] {
+            let remote = || match driver {
+                None => Remote::new(socket.clone(), &token),
+                Some(driver) => Remote::on(driver, socket.clone(), &token),
+            };
+            let what = format!("{mib} MiB{how}");
+            with_node(&socket, Limits::default().placed, || runtime.block_on(put(remote(), &what, mib, times)))?;
+        }
+    }
     with_node(&socket, Limits::default().placed, || runtime.block_on(measure(&socket, &token, times)))?;
     for (how, placed) in [("sent", usize::MAX), ("placed", 1)] {
         with_node(&socket, placed, || runtime.block_on(compare(&socket, &token, how, times)))?;
@@ -68,6 +79,42 @@ fn serve(address: &Address, token: &Token, placed: usize) -> Done<()> {
     Ok(())
 }
 
+/// Objects put, in turns with copies of as many bytes: both walk over 512 MiB of sources, far from each other, so that caches help
+/// neither.
+async fn put(remote: Remote, what: &str, mib: usize, times: usize) -> Done<()> {
+    let patience = Patience { tries: 100, ..Patience::default() };
+    let objects = Objects::new(Client::connect(Arc::new(remote), patience).await?);
+    let (length, sources) = (mib * MIB, Bytes::from(vec![7_u8; STRIPES * MIB]));
+    let mut target = vec![1_u8; STRIPES * MIB];
+    let several = STRIPES / mib;
+    let piece = |at: usize| at % several * length..(at % several + 1) * length;
+    let times = times.div_ceil(mib).max(3 * several);
+    for round in 0..2 {
+        let (mut put, mut copied) = (Vec::new(), Vec::new());
+        for at in 0..times {
+            let (key, source) = (format!("o{}", at % several), sources.slice(piece(at)));
+            let start = Instant::now();
+            objects.put(key.as_bytes(), source, Condition::Always).await?;
+            put.push(start.elapsed());
+            let range = piece(at + several / 2);
+            copied.extend(timed(1, |_| target[range.clone()].copy_from_slice(&sources[range.clone()])));
+        }
+        if round > 0 {
+            show(&format!("put, {what}"), &put, length);
+            show(&format!("copy, {what}"), &copied, length);
+            println!("{:<28} {:.2}", "copy / put", median(&copied).as_secs_f64() / median(&put).as_secs_f64());
+        }
+    }
+    objects.close().await?;
+    Ok(())
+}
+
+fn median(took: &[Duration]) -> Duration {
+    let mut sorted = took.to_vec();
+    sorted.sort_unstable();
+    sorted[sorted.len() / 2]
+}
+
 async fn measure(socket: &Address, token: &Token, times: usize) -> Done<()> {
     let node = Node::at(socket, token).await?;
     // The walk: sources far apart, so that caches help neither side.
@@ -75,7 +122,7 @@ async fn measure(socket: &Address, token: &Token, times: usize) -> Done<()> {
     for round in 0..2 {
         let put = node.each(times.max(STRIPES), |at| node.put(at, sources[at % STRIPES].clone())).await?;
         if round > 0 {
-            show("put, 1 MiB", &put, MIB);
+            show("write of a stripe, 1 MiB", &put, MIB);
         }
     }
     let mut target = vec![1_u8; STRIPES * MIB];
@@ -187,7 +234,7 @@ fn show(what: &str, took: &[Duration], bytes: usize) {
     sorted.sort_unstable();
     let (median, worst) = (sorted[sorted.len() / 2], sorted[sorted.len() * 99 / 100]);
     let rate = bytes as f64 / median.as_secs_f64() / 1e9;
-    println!("{what:<24} p50 {:>8.1} us  p99 {:>8.1} us  {rate:>7.2} GB/s", micros(median), micros(worst));
+    println!("{what:<28} p50 {:>8.1} us  p99 {:>8.1} us  {rate:>7.2} GB/s", micros(median), micros(worst));
 }
 
 fn micros(time: Duration) -> f64 {

@@ -2,6 +2,7 @@
 
 use crate::{
     Address,
+    bay::Bay,
     line::{Line, Orders},
     pipe::{Pipe, ended, nonce},
     segment::Segment,
@@ -12,6 +13,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use rustls::ClientConfig;
 use std::{
+    collections::HashMap,
     future::poll_fn,
     io,
     os::fd::OwnedFd,
@@ -100,7 +102,7 @@ async fn drive(target: Arc<Target>, ending: Ending) {
         Err(end) => return line.end(&failure(address, &end)),
     };
     line.opened();
-    let mut driver = Driver { line: line.clone(), pipe, segments: Vec::new() };
+    let mut driver = Driver { line: line.clone(), pipe, segments: HashMap::new() };
     let end = poll_fn(|context| ended(driver.try_poll(context))).await;
     let why = end.to_string();
     tracing::debug!(%address, why, "a connection has ended");
@@ -180,8 +182,8 @@ async fn greet(pipe: &mut Pipe, token: Token) -> Result<(), End> {
 struct Driver {
     line: Arc<Line>,
     pipe: Pipe,
-    /// The node's memory, as far as it was shown and can be mapped, in the order of the numbers.
-    segments: Vec<Arc<Segment>>,
+    /// The node's memory, as far as it was shown and can be mapped, by numbers.
+    segments: HashMap<u32, Arc<Segment>>,
 }
 
 impl Driver {
@@ -222,6 +224,16 @@ impl Driver {
                 let file = self.pipe.descriptor()?;
                 self.shown(number, segment, file);
             }
+            ToClient::Hidden { number } => {
+                u32::try_from(number).ok().and_then(|number| self.segments.remove(&number));
+            }
+            ToClient::Bay(shape) => {
+                let bay = self.pipe.descriptor()?.map(|file| Bay::new(file, shape));
+                match bay {
+                    Some(Ok(bay)) => self.line.bay(bay),
+                    other => tracing::debug!(?other, "nothing can be put into a node's memory"),
+                }
+            }
             ToClient::Placed { id, placed } => {
                 let view = self.view(id, placed).ok_or(End::Misplaced(placed))?;
                 self.line.answered(id, Ok(Answer::Bytes(view)));
@@ -230,22 +242,22 @@ impl Driver {
         Ok(())
     }
 
-    /// Maps a part of the node's memory. Where one is missing, nothing is looked at there: answers are sent.
+    /// Maps a part of the node's memory. Of one that cannot be, nothing is looked at: answers are sent.
     fn shown(&mut self, number: u64, segment: codec::Segment, file: Option<OwnedFd>) {
         let mapped =
-            file.filter(|_| number == self.segments.len() as u64).map(|file| Segment::map(file, segment.length));
+            u32::try_from(number).ok().zip(file).map(|(number, file)| (number, Segment::map(file, segment.length)));
         match mapped {
-            Some(Ok(mapped)) => self.segments.push(mapped),
-            Some(Err(error)) => tracing::debug!(%error, "a node's memory cannot be mapped"),
+            Some((number, Ok(mapped))) => {
+                self.segments.insert(number, mapped);
+                self.line.mapped(number);
+            }
+            Some((_, Err(error))) => tracing::debug!(%error, "a node's memory cannot be mapped"),
             None => tracing::debug!(number, "a part of a node's memory did not come"),
-        }
-        if self.segments.len() == segment.of as usize {
-            self.line.mapped();
         }
     }
 
     fn view(&self, id: u64, Placed { segment, offset, length }: Placed) -> Option<Bytes> {
         let loan = self.line.loan(id)?;
-        self.segments.get(segment as usize)?.view(offset, length, loan)
+        self.segments.get(&segment)?.view(offset, length, loan)
     }
 }

@@ -5,6 +5,7 @@ use crate::{
     janitor::Janitor,
     loans::Loans,
     pipe::{Pipe, ended, nonce},
+    shown::Shown,
     tls::Arrived,
     told::{Batch, Told},
 };
@@ -32,8 +33,8 @@ use wire::{
     Answer, Body, Command, Contents, ExtentAction, Failure, Object, Refusal, Request, Session, Stamp, StripeAction,
     Welcome,
     codec::{
-        Borrow, Placed, Segment, ToNode, encode_lent, encode_near, encode_placed, encode_pong, encode_recalls,
-        encode_reply, encode_segment,
+        Borrow, Filled, Placed, Publish, ToNode, begins_stripe, encode_lent, encode_near, encode_placed, encode_pong,
+        encode_recalls, encode_reply,
     },
     frame::{Garbled, Side},
     handshake::{HandshakeFailed, NodeHandshake, Step, Token, VERSIONS, refusal},
@@ -69,6 +70,8 @@ enum End {
     Garbled(#[from] Garbled),
     #[error("request {id} came after request {last}: ids grow")]
     Ids { id: u64, last: u64 },
+    #[error("nothing was put down where it was said to be: {0:?}")]
+    NotFilled(Filled),
     #[error("the connection broke: {0}")]
     Broken(#[from] io::Error),
     #[error("the node ends; try again, or another of the pool's addresses")]
@@ -76,9 +79,6 @@ enum End {
     #[error("a request has made the node panic, which is a bug of Tidemill: see the node's log")]
     Panicked,
 }
-
-/// So many descriptors wait to be sent; for more there is none to lend.
-const GOING_MAX: usize = 64;
 
 type Answered = Result<Answer, Failure>;
 
@@ -101,6 +101,8 @@ struct Guest {
     binds: bool,
     /// What it was lent; none where nothing may be.
     loans: Option<Loans>,
+    /// What of our memory it was shown; none where it is not.
+    shown: Option<Shown>,
 }
 
 /// One connection from its first byte to its last.
@@ -165,6 +167,7 @@ impl Guest {
     fn new(house: Arc<House>, mut pipe: Pipe) -> Self {
         let (told, batches) = Told::new();
         let loans = lends(&house, &mut pipe);
+        let shown = house.segments.as_ref().filter(|_| loans.is_some()).map(|segments| Shown::new(segments, &mut pipe));
         let binds = house.limits.host_files || pipe.stream().is_of_our_user();
         Self {
             house,
@@ -179,6 +182,7 @@ impl Guest {
             batches,
             binds,
             loans,
+            shown,
         }
     }
 
@@ -297,9 +301,13 @@ impl Guest {
                     self.answer(id, &Ok(Answer::Done));
                 }
             }
-            ToNode::Mapped => {
-                if let Some(loans) = &mut self.loans {
-                    loans.mapped = true;
+            ToNode::Publish { id, publish } => {
+                self.count(id)?;
+                self.publish(id, *publish)?;
+            }
+            ToNode::Mapped { number } => {
+                if let Some(shown) = &mut self.shown {
+                    shown.mapped(number);
                 }
             }
             ToNode::Returned(returned) => {
@@ -322,6 +330,10 @@ impl Guest {
             return Ok(());
         }
         let bytes = payload_bytes(&request.body);
+        let of_stripe = begins_stripe(&request.body).map_or(0, Bytes::len);
+        if let (Some(loans), Some(shown), 1..) = (&mut self.loans, &self.shown, of_stripe) {
+            loans.invite(of_stripe, shown.segments(), &mut self.pipe);
+        }
         // A bug that a request meets ends its connection as any other end does, and what it held with it.
         let handled = catch_unwind(AssertUnwindSafe(|| self.house.node.handle(request)));
         let mut reply = handled.map_err(|_| End::Panicked)?;
@@ -338,10 +350,18 @@ impl Guest {
         Ok(())
     }
 
+    /// A request whose bytes the client has put into its bay.
+    fn publish(&mut self, id: u64, publish: Publish) -> Result<(), End> {
+        let filled = publish.filled;
+        let bytes = self.loans.as_ref().and_then(|loans| loans.take(filled)).ok_or(End::NotFilled(filled))?;
+        let request = publish.into_request(bytes)?;
+        self.request(id, request)
+    }
+
     /// Whether the bytes are said where they are, in place of being sent.
     fn place(&mut self, id: u64, bytes: &Bytes) -> bool {
-        let (Some(loans), Some(segments)) = (&mut self.loans, &self.house.segments) else { return false };
-        let place = loans.may_view(bytes).then(|| segments.place(bytes)).flatten();
+        let (Some(loans), Some(shown)) = (&mut self.loans, &mut self.shown) else { return false };
+        let place = loans.may_view(bytes).then(|| shown.place(bytes, &mut self.pipe)).flatten();
         let Some(Place { segment, offset }) = place else { return false };
         let length = u32::try_from(bytes.len()).expect("at most a stripe");
         encode_placed(Placed { segment, offset, length }, id, self.pipe.out.short());
@@ -351,7 +371,7 @@ impl Guest {
 
     /// Whether there was something to lend.
     fn lend(&mut self, id: u64, Borrow { extent, flags }: Borrow) -> bool {
-        let room = self.pipe.going() < GOING_MAX;
+        let room = self.pipe.has_room();
         let Some(loans) = self.loans.as_mut().filter(|loans| room && loans.has_room()) else { return false };
         let Some(backing) = self.house.node.backing(extent, flags) else { return false };
         match loans.lend(id, backing) {
@@ -458,23 +478,7 @@ fn lends(house: &House, pipe: &mut Pipe) -> Option<Loans> {
         }
     };
     pipe.push_with(hold, encode_near);
-    if let Some(segments) = &house.segments
-        && let Err(error) = show(&**segments, pipe)
-    {
-        tracing::warn!(%error, "a client of this host cannot look at the node's memory");
-    }
     Some(loans)
-}
-
-/// Shows all of the node's memory, or some: of that nothing is mapped.
-fn show(segments: &dyn Segments, pipe: &mut Pipe) -> io::Result<()> {
-    let lengths = segments.lengths();
-    let of = u32::try_from(lengths.len()).expect("an engine's memory is a few files");
-    for (number, length) in (0..of).zip(lengths) {
-        let descriptor = segments.open(number)?;
-        pipe.push_with(descriptor, |out| encode_segment(Segment { of, length }, number, out));
-    }
-    Ok(())
 }
 
 /// Bulk bytes that a request carries while it waits.

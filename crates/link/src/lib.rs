@@ -14,12 +14,14 @@
 //!   of it is done any more: so what is sent again over the next connection is never done twice.
 //! - What one connection brings (garbage, silence, a flood) touches no other. Everything that it may take has a bound: [`Limits`].
 //! - What a client of this host looks at in the node's memory stays what it is until the client has given it back, or can look no more.
+//! - What such a client puts into the node's memory reaches no byte that is not its own, and once it is published nobody's but the stripe's.
 //! - Futures of a [`Remote`] may be polled by any runtime or none.
 //! - Nobody listens at an address that others reach without TLS, unless that is asked for by name. Within TLS a client trusts one
 //!   certificate, the pool's.
 #![deny(unsafe_code)]
 
 mod address;
+mod bay;
 mod dial;
 mod ears;
 mod guest;
@@ -36,6 +38,7 @@ mod rights;
 #[allow(unsafe_code, reason = "the one file that touches raw memory; its block says why it is sound")]
 mod segment;
 mod server;
+mod shown;
 mod stream;
 mod tls;
 mod told;

@@ -23,6 +23,10 @@ pub struct Limits {
     pub placed: usize,
     /// So many bytes may a client of this host look at in the node's memory at one time, of one connection; more are sent.
     pub viewed_bytes: usize,
+    /// So long bytes are put into the node's memory by a client of this host, and shorter ones are sent, bytes. At most half a block.
+    pub published: u32,
+    /// So many empty blocks are offered to a client of this host at one time, at most 64, where there is room.
+    pub offers: u32,
     /// Whether any client may bind files of this host, and so read all that the node's user may. Without it only one of that user may,
     /// over a Unix socket.
     pub host_files: bool,
@@ -50,6 +54,10 @@ impl Default for Limits {
             placed: 16 << 10,
             // As much as is being worked on by a process of many threads.
             viewed_bytes: 1 << 30,
+            // Shorter ones would leave parts of blocks that no stripe of the same length fits into.
+            published: 256 << 10,
+            // Twice the stripes of an object that are on their way at once.
+            offers: 16,
             host_files: false,
             sessions: 1024,
             threads: 2,

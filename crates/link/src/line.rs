@@ -4,10 +4,11 @@
 //! line that has ended stays so, and the next call makes another.
 
 use crate::{
+    bay::{Bay, Begun},
     ears::Ears,
     loan::{Lent, Used},
 };
-use bytes::Buf;
+use bytes::{Buf, Bytes};
 use client::Hear;
 use parking_lot::Mutex;
 use std::{
@@ -24,8 +25,8 @@ use tokio::sync::{Notify, oneshot};
 use wire::{
     Answer, Failure, Recall, Request, Session,
     codec::{
-        Borrow, encode_borrow, encode_cancel, encode_heard, encode_mapped, encode_prunes, encode_request,
-        encode_returned, encode_unwatch, encode_watch,
+        Borrow, begins_stripe, encode_borrow, encode_cancel, encode_heard, encode_mapped, encode_prunes,
+        encode_publish, encode_request, encode_returned, encode_unwatch, encode_watch,
     },
     frame::Outgoing,
 };
@@ -45,6 +46,8 @@ pub struct Line {
     room: Notify,
     /// What is to be held as long as anything is used that was lent; none where nothing is.
     hold: OnceLock<Arc<OwnedFd>>,
+    /// Where bytes can be put down in place of being sent; none where they cannot.
+    bay: OnceLock<Bay>,
 }
 
 #[derive(Debug, Default)]
@@ -104,9 +107,23 @@ impl Line {
         self.state.lock().ended.clone()
     }
 
-    /// Puts a request into the line.
+    /// Puts a request into the line. The bytes of a stripe are copied into the node's memory, where that is possible.
     pub fn send(self: &Arc<Self>, request: &Request) -> Result<Call<Answered>, NotSent> {
+        if let Some(begun) = self.put_down(request) {
+            let encode =
+                |out: &mut Vec<u8>, id| encode_publish(request, begun.filled(), id, out).map(|()| Bytes::new());
+            let call = self.ask(Asked::Request, |id, out| out.push(|out| encode(out, id)).map_err(Failure::from))?;
+            begun.published();
+            return Ok(call);
+        }
         self.ask(Asked::Request, |id, out| out.push(|out| encode_request(request, id, out)).map_err(Failure::from))
+    }
+
+    fn put_down(&self, request: &Request) -> Option<Begun<'_>> {
+        let bay = self.bay.get()?;
+        let bytes = begins_stripe(&request.body).filter(|bytes| bay.suits(bytes.len()))?;
+        let has_room = self.state.lock().check().is_ok();
+        has_room.then(|| bay.fill(bytes)).flatten()
     }
 
     /// The same, once there is room.
@@ -188,12 +205,7 @@ impl Line {
         encode: impl FnOnce(u64, &mut Outgoing) -> Result<(), Failure>,
     ) -> Result<Call<T>, NotSent> {
         let mut state = self.state.lock();
-        if let Some(ended) = &state.ended {
-            return Err(NotSent::Failed(ended.why.clone()));
-        }
-        if state.asked.len() >= UNDER_WAY_MAX || state.out.remaining() >= QUEUED_BYTES_MAX {
-            return Err(NotSent::Full);
-        }
+        state.check()?;
         let id = state.given + 1;
         state.tell_returned();
         encode(id, &mut state.out).map_err(NotSent::Failed)?;
@@ -269,9 +281,14 @@ impl Line {
         Some(Used::new(self, id, self.hold.get()?))
     }
 
-    /// The client has mapped what the node has shown.
-    pub fn mapped(&self) {
-        self.put(|state| encode_mapped(state.out.short()));
+    /// The client has mapped a segment that the node has shown.
+    pub fn mapped(&self, number: u32) {
+        self.put(|state| encode_mapped(number, state.out.short()));
+    }
+
+    /// The node offers blocks here. The first counts.
+    pub fn bay(&self, bay: Bay) {
+        drop(self.bay.set(bay));
     }
 
     /// A descriptor has come; none where this process has no room for it.
@@ -319,6 +336,15 @@ impl Line {
 }
 
 impl State {
+    /// Whether one more request may be put here.
+    fn check(&self) -> Result<(), NotSent> {
+        match &self.ended {
+            Some(ended) => Err(NotSent::Failed(ended.why.clone())),
+            None if self.asked.len() >= UNDER_WAY_MAX || self.out.remaining() >= QUEUED_BYTES_MAX => Err(NotSent::Full),
+            None => Ok(()),
+        }
+    }
+
     /// In front of what comes next: who closes a file has given it back before.
     fn tell_returned(&mut self) {
         if !self.returned.is_empty() {

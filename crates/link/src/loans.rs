@@ -3,7 +3,7 @@
 //! The client gets one end of a pipe to **hold**: as long as it has that open, or rather its process lives, it may use what it was
 //! lent, also when the connection has ended. So a broken socket never makes the bytes that somebody looks at another file's.
 
-use crate::{Limits, stream::Stream};
+use crate::{Limits, pipe::Pipe, stream::Stream};
 use bytes::Bytes;
 use node::Backing;
 use rustix::{
@@ -17,10 +17,12 @@ use std::{
     os::fd::{AsFd, OwnedFd},
     sync::Arc,
 };
+use store::{Bay, Segments};
 use tokio::{
     io::{AsyncReadExt, unix::AsyncFd},
     net::{UnixStream, unix::pipe},
 };
+use wire::codec::{self, Filled, encode_bay};
 
 /// What one client was lent.
 #[derive(Debug)]
@@ -28,8 +30,9 @@ pub struct Loans {
     lent: HashMap<u64, Loan>,
     /// What of it is looked at in our memory, bytes.
     viewed_bytes: usize,
-    /// The client has mapped our memory.
-    pub mapped: bool,
+    /// What it may write into; none before it has sent much, or where there cannot be one.
+    bay: Option<Box<dyn Bay>>,
+    has_no_bay: bool,
     limits: Limits,
     hold: pipe::Receiver,
     process: Arc<Process>,
@@ -52,8 +55,8 @@ impl Loans {
         let Some(stream) = stream.unix().filter(|_| stream.is_of_our_user()) else { return Ok(None) };
         let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let (hold, process) = (pipe::Receiver::from_owned_fd(ours)?, Arc::new(Process::behind(stream)?));
-        let (lent, viewed_bytes, mapped) = (HashMap::new(), 0, false);
-        Ok(Some((Self { lent, viewed_bytes, mapped, limits, hold, process }, theirs)))
+        let (lent, viewed_bytes, bay, has_no_bay) = (HashMap::new(), 0, None, false);
+        Ok(Some((Self { lent, viewed_bytes, bay, has_no_bay, limits, hold, process }, theirs)))
     }
 
     /// Who is lent to.
@@ -69,7 +72,7 @@ impl Loans {
     /// Whether bytes may be looked at where they are.
     pub fn may_view(&self, bytes: &Bytes) -> bool {
         let viewed = self.viewed_bytes + bytes.len();
-        self.mapped && bytes.len() >= self.limits.placed && viewed <= self.limits.viewed_bytes && self.has_room()
+        bytes.len() >= self.limits.placed && viewed <= self.limits.viewed_bytes && self.has_room()
     }
 
     /// Keeps bytes as they are, under a number that was not given before.
@@ -85,6 +88,37 @@ impl Loans {
         Ok(descriptor)
     }
 
+    /// The client has sent bytes for a stripe, or put them down: offers it blocks to put the next ones into.
+    pub fn invite(&mut self, bytes: usize, segments: &dyn Segments, pipe: &mut Pipe) {
+        if bytes < self.limits.published as usize && self.bay.is_none() {
+            return;
+        }
+        if self.bay.is_none() && !self.has_no_bay && pipe.has_room() {
+            match segments.bay().and_then(|bay| Ok((bay.open()?, bay))) {
+                Ok((descriptor, bay)) => {
+                    let (length, block_bytes) = (bay.length(), bay.block_bytes());
+                    let least_bytes = self.limits.published.min(block_bytes / 2);
+                    let shape = codec::Bay { length, block_bytes, least_bytes };
+                    pipe.push_with(descriptor, |out| encode_bay(shape, out));
+                    self.bay = Some(bay);
+                }
+                Err(error) => {
+                    // In a full pool there may be one later.
+                    self.has_no_bay = error.kind() != io::ErrorKind::StorageFull;
+                    tracing::debug!(%error, "a client of this host sends its bytes");
+                }
+            }
+        }
+        if let Some(bay) = &self.bay {
+            bay.offer(self.limits.offers);
+        }
+    }
+
+    /// What the client has put down; none when it has not.
+    pub fn take(&self, Filled { slot, length }: Filled) -> Option<Bytes> {
+        self.bay.as_ref()?.take(slot, length)
+    }
+
     /// They are used no more.
     pub fn returned(&mut self, loans: &[u64]) {
         for loan in loans {
@@ -96,7 +130,7 @@ impl Loans {
 
     /// The connection has ended: waits until nothing of it can be used any more.
     pub async fn outlive(mut self) {
-        if !self.lent.is_empty() {
+        if !self.lent.is_empty() || self.bay.is_some() {
             tokio::select! {
                 () = closed(&mut self.hold) => {}
                 () = self.process.ended() => {}
@@ -107,7 +141,8 @@ impl Loans {
 }
 
 impl Drop for Loans {
-    /// Nobody waits for the client any more. What it may still use stays what it is: lost to the pool, and right.
+    /// Nobody waits for the client any more. What it may still use stays what it is: lost to the pool, and right. What it may still write
+    /// into is nobody else's, then or later.
     fn drop(&mut self) {
         if !self.lent.is_empty() {
             tracing::warn!(

@@ -28,6 +28,9 @@ const LAST_WORDS_WAIT: Duration = Duration::from_secs(1);
 /// So many unread bytes are taken at the end: more than the buffers of two sockets hold.
 const LAST_BYTES_MAX: usize = 32 << 20;
 
+/// So many descriptors wait to be sent; for more there is none to lend.
+const GOING_MAX: usize = 64;
+
 /// So much is read at once where a descriptor may come, bytes.
 const READ_BYTES: usize = 64 << 10;
 /// So many pieces are written at once where a descriptor goes.
@@ -83,9 +86,9 @@ impl Pipe {
         self.going.push_back(descriptor);
     }
 
-    /// How many descriptors are not sent yet.
-    pub fn going(&self) -> usize {
-        self.going.len()
+    /// Whether one more descriptor may go.
+    pub fn has_room(&self) -> bool {
+        self.going.len() < GOING_MAX
     }
 
     /// What came with the frame that was given last; none when this process has no room for it. To be asked once for each frame

@@ -3,20 +3,22 @@
 
 mod common;
 
+use bytes::Bytes;
 use client::Connection;
 use common::*;
 use link::{Limits, Remote};
-use placement::{Epoch, NodeId, PartitionId};
+use placement::{Epoch, FileId, NodeId, PartitionId, StripeNo};
 use std::{io::Write, net::Shutdown, time::Duration};
 use vfs::Vfs;
 use wire::{
     Answer, Extent, Failure, OpenFlags, Refusal, Session,
     codec::{
-        Borrow, ToClient, encode_borrow, encode_mapped, encode_ping, encode_request, encode_returned, encode_watch,
+        Borrow, Filled, ToClient, encode_borrow, encode_mapped, encode_ping, encode_publish, encode_request,
+        encode_returned, encode_watch,
     },
     handshake::{HandshakeFailed, Token, VERSIONS, Version, Versions},
 };
-use wire::{Body, Request};
+use wire::{Body, Request, StripeAction};
 
 struct Dice(u64);
 
@@ -55,11 +57,26 @@ fn over_a_network_nothing_is_lent_and_nothing_placed() {
     raw.greet(token(), VERSIONS).unwrap();
     let extent = Extent { node: NodeId(1), slot: 0, generation: 1 };
     let mut bytes = Vec::new();
-    encode_mapped(&mut bytes);
+    encode_mapped(0, &mut bytes);
     encode_returned(&[1, 2, u64::MAX], &mut bytes);
     encode_borrow(Borrow { extent, flags: OpenFlags::READ_WRITE }, 1, &mut bytes);
     raw.stream.write_all(&bytes).unwrap();
     assert_eq!(raw.next(), Some(ToClient::Reply { id: 1, reply: Ok(Answer::Done) }));
+}
+
+#[test]
+fn who_publishes_what_it_has_not_put_down_is_cut_off() {
+    let node = node();
+    let server = serve(&node, &any_port());
+    let mut raw = Raw::connect(&server);
+    raw.greet(token(), VERSIONS).unwrap();
+    let action = StripeAction::Fill { data: Bytes::new() };
+    let body = Body::Stripe { file: FileId::ROOT, stripe: StripeNo(0), action };
+    let mut bytes = Vec::new();
+    encode_publish(&Request { body, ..hello() }, Filled { slot: 0, length: 5 }, 1, &mut bytes).unwrap();
+    raw.stream.write_all(&bytes).unwrap();
+    let Some(ToClient::Goodbye(why)) = raw.next() else { panic!("a goodbye") };
+    assert!(why.contains("nothing was put down"), "{why}");
 }
 
 #[tokio::test]
@@ -188,7 +205,7 @@ async fn a_session_is_served_on_its_own_connection_only() {
     encode_watch(session, 1, &mut bytes);
     let stranger = Request {
         session,
-        body: Body::Meta { stamp: None, command: wire::Command::Stat { file: placement::FileId::ROOT } },
+        body: Body::Meta { stamp: None, command: wire::Command::Stat { file: FileId::ROOT } },
         ..hello()
     };
     bytes.extend(encoded(&stranger, 2));

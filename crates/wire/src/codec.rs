@@ -22,6 +22,7 @@ use placement::{Epoch, PartitionId};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
+pub use bulk::begins_stripe;
 pub use check::NOT_FOR_CLIENTS;
 pub use message::{ToClient, ToNode};
 
@@ -66,8 +67,6 @@ pub struct Borrow {
 /// A part of a node's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segment {
-    /// How many there are; they are numbered from 0.
-    pub of: u32,
     /// Its length, bytes.
     pub length: u64,
 }
@@ -81,6 +80,55 @@ pub struct Placed {
     pub offset: u64,
     /// How many.
     pub length: u32,
+}
+
+/// Memory for a client to write into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bay {
+    /// The length of all its blocks, bytes; behind them stands the table of what is offered.
+    pub length: u64,
+    /// The length of a block, bytes.
+    pub block_bytes: u32,
+    /// Fewer bytes are better sent.
+    pub least_bytes: u32,
+}
+
+/// A block of a bay, filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Filled {
+    /// In which slot of the table it was begun.
+    pub slot: u32,
+    /// How many bytes of it, from its beginning.
+    pub length: u32,
+}
+
+/// A request whose bulk bytes are in a bay.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Publish {
+    /// Where they are.
+    pub filled: Filled,
+    /// What is asked, without them.
+    request: Request,
+}
+
+/// The same, its body borrowed.
+#[derive(Serialize)]
+#[serde(rename = "Publish")]
+struct PublishToSend<'a> {
+    filled: Filled,
+    request: RequestToSend<'a>,
+}
+
+impl Publish {
+    /// A request and where its bulk bytes are, which it does not have.
+    pub fn new(filled: Filled, request: Request) -> Self {
+        Self { filled, request }
+    }
+
+    /// The request with its bytes, if a client may say it.
+    pub fn into_request(self, bytes: Bytes) -> Result<Request, Garbled> {
+        filled(Kind::Publish, self.request, bytes)
+    }
 }
 
 /// The meta of a goodbye.
@@ -101,10 +149,22 @@ pub fn encode_request(request: &Request, id: u64, out: &mut Vec<u8>) -> Result<B
 
 /// Reads what [`encode_request`] writes, if a client may say it.
 pub fn decode_request(meta: &[u8], payload: Bytes) -> Result<Request, Garbled> {
-    let mut request: Request = parse(Kind::Request, meta)?;
-    bulk::fill(Kind::Request, bulk::body_slot(&mut request.body), payload)?;
-    check::request(&request).map_err(|why| Garbled::Meta { kind: Kind::Request, why: why.into() })?;
+    filled(Kind::Request, parse(Kind::Request, meta)?, payload)
+}
+
+fn filled(kind: Kind, mut request: Request, payload: Bytes) -> Result<Request, Garbled> {
+    bulk::fill(kind, bulk::body_slot(&mut request.body), payload)?;
+    check::request(&request).map_err(|why| Garbled::Meta { kind, why: why.into() })?;
     Ok(request)
+}
+
+/// Appends a request whose bulk bytes are in a bay.
+pub fn encode_publish(request: &Request, filled: Filled, id: u64, out: &mut Vec<u8>) -> Result<(), TooLong> {
+    let Request { epoch, session, hurried, partition, ref body } = *request;
+    let hollow = bulk::hollow_body(body);
+    let body = hollow.as_ref().map_or(body, |(hollow, _)| hollow);
+    let publish = PublishToSend { filled, request: RequestToSend { epoch, session, hurried, partition, body } };
+    append(Kind::Publish, id, &publish, &Bytes::new(), out).map(drop)
 }
 
 /// Appends what a request brought; gives what is to be written behind it. What is too long to be sent is to be sent as
@@ -200,9 +260,19 @@ pub fn encode_segment(segment: Segment, number: u32, out: &mut Vec<u8>) {
     short(Kind::Segment, number.into(), &segment, out);
 }
 
-/// Appends that all parts are mapped.
-pub fn encode_mapped(out: &mut Vec<u8>) {
-    bare(Kind::Mapped, 0, out);
+/// Appends that a part is mapped.
+pub fn encode_mapped(number: u32, out: &mut Vec<u8>) {
+    bare(Kind::Mapped, number.into(), out);
+}
+
+/// Appends that a part is no more.
+pub fn encode_hidden(number: u32, out: &mut Vec<u8>) {
+    bare(Kind::Hidden, number.into(), out);
+}
+
+/// Appends that there is a bay; its descriptor is to go with it.
+pub fn encode_bay(bay: Bay, out: &mut Vec<u8>) {
+    short(Kind::Bay, 0, &bay, out);
 }
 
 /// Appends where the bytes are that a request brought.

@@ -12,7 +12,7 @@ use shape::{Shapes, Type, variants};
 use std::{collections::BTreeMap, env, fs, path::PathBuf};
 use wire::{
     Answer, Body, Command, OpenFlags, Request,
-    codec::{self, Borrow, Placed, Recalls, Segment},
+    codec::{self, Bay, Borrow, Filled, Placed, Publish, Recalls, Segment},
     frame::{KINDS, Phase, Side},
 };
 
@@ -32,7 +32,11 @@ fn shapes() -> Shapes {
         }
     }
     shapes.add(&Borrow { extent: EXTENT, flags: OpenFlags::READ_WRITE });
-    shapes.add(&Segment { of: 1, length: 4096 });
+    shapes.add(&Segment { length: 4096 });
+    shapes.add(&Bay { length: 1 << 20, block_bytes: 4096, least_bytes: 4096 });
+    for request in requests() {
+        shapes.add(&Publish::new(Filled { slot: 1, length: 4096 }, request));
+    }
     shapes.add(&Placed { segment: 0, offset: 0, length: 4096 });
     shapes.add(&Recalls { session: SESSION, recalls: recalls().into() });
     shapes

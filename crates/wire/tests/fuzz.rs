@@ -6,6 +6,7 @@
 
 mod samples;
 
+use bytes::Bytes;
 use samples::{SESSION, never_from_clients, recalls, replies, requests};
 use std::{
     env,
@@ -13,7 +14,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 use wire::{
-    codec::{self, ToClient, ToNode},
+    codec::{self, Filled, ToClient, ToNode},
     frame::{Frames, Garbled, HEADER_BYTES, Header, Kind, Side},
     handshake::{ClientHandshake, NodeHandshake, Step, Token, VERSIONS},
 };
@@ -92,6 +93,11 @@ impl Samples {
         });
         for request in requests().into_iter().chain(from_nodes) {
             samples.node.extend(whole(|out| codec::encode_request(&request, 1, out)));
+            if matches!(request.body, wire::Body::Stripe { .. }) && codec::begins_stripe(&request.body).is_some() {
+                let filled = Filled { slot: 1, length: 64 };
+                let published = |out: &mut Vec<u8>| codec::encode_publish(&request, filled, 1, out);
+                samples.node.extend(whole(|out| published(out).map(|()| Bytes::new())));
+            }
         }
         for reply in replies() {
             samples.client.extend(whole(|out| codec::encode_reply(&reply, 1, out)));
@@ -103,7 +109,7 @@ impl Samples {
     }
 }
 
-fn whole<E: std::fmt::Debug>(encode: impl FnOnce(&mut Vec<u8>) -> Result<bytes::Bytes, E>) -> Option<Vec<u8>> {
+fn whole<E: std::fmt::Debug>(encode: impl FnOnce(&mut Vec<u8>) -> Result<Bytes, E>) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let payload = encode(&mut out).unwrap();
     out.extend_from_slice(&payload);
@@ -202,11 +208,14 @@ fn understand(side: Side, frame: wire::frame::Frame<'_>) -> Result<(), Garbled> 
     let mut again = Vec::new();
     match side {
         Side::Node => {
-            if let ToNode::Request { id, request } = ToNode::decode(frame)? {
-                let payload = codec::encode_request(&request, id, &mut again).unwrap();
-                let (meta, payload) = parts(&again, payload);
-                assert_eq!(codec::decode_request(meta, payload), Ok(request));
-            }
+            let (id, request) = match ToNode::decode(frame)? {
+                ToNode::Request { id, request } => (id, request),
+                ToNode::Publish { id, publish } => (id, publish.into_request(Bytes::from_static(&[7; 64]))?),
+                _ => return Ok(()),
+            };
+            let payload = codec::encode_request(&request, id, &mut again).unwrap();
+            let (meta, payload) = parts(&again, payload);
+            assert_eq!(codec::decode_request(meta, payload), Ok(request));
         }
         Side::Client => {
             if let ToClient::Reply { id, reply } = ToClient::decode(frame)? {
@@ -223,10 +232,10 @@ fn understand(side: Side, frame: wire::frame::Frame<'_>) -> Result<(), Garbled> 
 }
 
 /// Meta and payload of what was encoded.
-fn parts(encoded: &[u8], given: bytes::Bytes) -> (&[u8], bytes::Bytes) {
+fn parts(encoded: &[u8], given: Bytes) -> (&[u8], Bytes) {
     let header = Header::decode(encoded.first_chunk().unwrap()).unwrap();
     let (meta, short) = encoded[HEADER_BYTES..].split_at(header.meta as usize);
-    (meta, if given.is_empty() { bytes::Bytes::copy_from_slice(short) } else { given })
+    (meta, if given.is_empty() { Bytes::copy_from_slice(short) } else { given })
 }
 
 /// A damaged handshake lets nobody in who does not know the token: only what was not damaged where it counts.

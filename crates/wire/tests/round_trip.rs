@@ -8,7 +8,7 @@ use placement::Epoch;
 use samples::{SESSION, never_from_clients, recalls, replies, requests};
 use wire::{
     Answer, Body, Content, Failure, OpenFlags, Refusal, Request, Stamp,
-    codec::{self, Borrow, NOT_FOR_CLIENTS, Placed, Segment, ToClient, ToNode},
+    codec::{self, Bay, Borrow, Filled, NOT_FOR_CLIENTS, Placed, Segment, ToClient, ToNode},
     frame::{Frames, Garbled, Kind, LARGE_META_BYTES_MAX, PAYLOAD_BYTES_MAX, Side},
 };
 
@@ -83,7 +83,7 @@ fn the_other_frames_come_as_they_were_sent() {
     let borrow = Borrow { extent: samples::EXTENT, flags: OpenFlags::READ_WRITE };
     assert_eq!(told(&|out| codec::encode_borrow(borrow, 9, out)), ToNode::Borrow { id: 9, borrow });
     assert_eq!(told(&|out| codec::encode_returned(&[9, u64::MAX], out)), ToNode::Returned(vec![9, u64::MAX]));
-    assert_eq!(told(&codec::encode_mapped), ToNode::Mapped);
+    assert_eq!(told(&|out| codec::encode_mapped(5, out)), ToNode::Mapped { number: 5 });
     let mut told = |encode: &dyn Fn(&mut Vec<u8>)| {
         out.clear();
         encode(&mut out);
@@ -91,13 +91,40 @@ fn the_other_frames_come_as_they_were_sent() {
     };
     assert_eq!(told(&|out| codec::encode_near(out)), ToClient::Near);
     assert_eq!(told(&|out| codec::encode_lent(9, out)), ToClient::Lent { id: 9 });
-    let segment = Segment { of: 16, length: u64::MAX };
+    let segment = Segment { length: u64::MAX };
     assert_eq!(told(&|out| codec::encode_segment(segment, 9, out)), ToClient::Segment { number: 9, segment });
     let placed = Placed { segment: 15, offset: u64::MAX, length: u32::MAX };
     assert_eq!(told(&|out| codec::encode_placed(placed, 9, out)), ToClient::Placed { id: 9, placed });
+    assert_eq!(told(&|out| codec::encode_hidden(5, out)), ToClient::Hidden { number: 5 });
+    let bay = Bay { length: u64::MAX, block_bytes: 1 << 20, least_bytes: 4096 };
+    assert_eq!(told(&|out| codec::encode_bay(bay, out)), ToClient::Bay(bay));
     let mut out = Vec::new();
     codec::encode_recalls(SESSION, &recalls(), 9, &mut out);
     assert_eq!(to_client(&out).unwrap(), ToClient::Recall { batch: 9, session: SESSION, recalls: recalls() });
+}
+
+#[test]
+fn a_request_whose_bytes_are_elsewhere_has_them_once_they_are_given() {
+    for request in requests() {
+        let bytes = match codec::begins_stripe(&request.body) {
+            Some(bytes) if !bytes.is_empty() => bytes.clone(),
+            _ => continue,
+        };
+        let filled = Filled { slot: 63, length: u32::try_from(bytes.len()).unwrap() };
+        let mut out = Vec::new();
+        codec::encode_publish(&request, filled, 9, &mut out).unwrap();
+        let Ok(ToNode::Publish { id: 9, publish }) = to_node(&out) else { panic!("what was published") };
+        assert_eq!(publish.filled, filled);
+        assert_eq!(publish.into_request(bytes), Ok(request));
+    }
+}
+
+#[test]
+fn what_has_no_bulk_bytes_cannot_be_published() {
+    let filled = Filled { slot: 0, length: 5 };
+    let publish = codec::Publish::new(filled, request(Body::Usage));
+    let published = publish.into_request(Bytes::from_static(b"bytes"));
+    assert!(matches!(published, Err(Garbled::Meta { .. })), "{published:?}");
 }
 
 #[test]

@@ -61,6 +61,22 @@ fn hollow_command(command: &Command) -> Option<(Command, &Bytes)> {
     }
 }
 
+/// The bulk bytes of a body that are put at the beginning of a stripe.
+pub fn begins_stripe(body: &Body) -> Option<&Bytes> {
+    let command = match body {
+        Body::Stripe { action: StripeAction::Write { offset: 0, data, .. } | StripeAction::Fill { data }, .. } => {
+            return Some(data);
+        }
+        Body::Meta { command, .. } => command,
+        Body::Walk { then: Some(then), .. } => &then.command,
+        _ => return None,
+    };
+    match command {
+        Command::PutObject { contents: Contents::Striped { first, .. }, .. } => Some(first),
+        _ => None,
+    }
+}
+
 /// Where the payload of a request belongs.
 pub fn body_slot(body: &mut Body) -> Option<&mut Bytes> {
     match body {

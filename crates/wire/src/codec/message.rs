@@ -1,7 +1,7 @@
 //! What came, decoded by the side where it came.
 
 use super::{
-    Borrow, Goodbye, Placed, RECALLS_MAX, RETURNED_MAX, Recalls, Segment, decode_answer, decode_failure,
+    Bay, Borrow, Goodbye, Placed, Publish, RECALLS_MAX, RETURNED_MAX, Recalls, Segment, decode_answer, decode_failure,
     decode_request, meta::parse,
 };
 use crate::{
@@ -61,8 +61,18 @@ pub enum ToNode {
     },
     /// These loans are used no more.
     Returned(Vec<u64>),
-    /// Answers may be `placed` from now on.
-    Mapped,
+    /// Answers may be `placed` in this part from now on.
+    Mapped {
+        /// Which.
+        number: u64,
+    },
+    /// A request whose bytes are in the client's bay. Ids grow with those of requests.
+    Publish {
+        /// What its answer is sent under.
+        id: u64,
+        /// It.
+        publish: Box<Publish>,
+    },
 }
 
 /// What comes to a client behind the handshake.
@@ -111,6 +121,13 @@ pub enum ToClient {
         /// Where.
         placed: Placed,
     },
+    /// A part of the node's memory that is no more.
+    Hidden {
+        /// Which.
+        number: u64,
+    },
+    /// Memory to write into, whose descriptor came with this.
+    Bay(Bay),
 }
 
 fn misplaced(kind: Kind, side: Side) -> Garbled {
@@ -144,7 +161,8 @@ impl ToNode {
                 }
                 Self::Returned(loans)
             }
-            Kind::Mapped => Self::Mapped,
+            Kind::Mapped => Self::Mapped { number: id },
+            Kind::Publish => Self::Publish { id, publish: Box::new(parse(kind, meta)?) },
             Kind::Answer
             | Kind::Failure
             | Kind::Recall
@@ -152,6 +170,8 @@ impl ToNode {
             | Kind::Lent
             | Kind::Segment
             | Kind::Placed
+            | Kind::Hidden
+            | Kind::Bay
             | Kind::Challenge
             | Kind::Hello
             | Kind::Welcome
@@ -182,7 +202,10 @@ impl ToClient {
             Kind::Lent => Self::Lent { id },
             Kind::Segment => Self::Segment { number: id, segment: parse(kind, meta)? },
             Kind::Placed => Self::Placed { id, placed: parse(kind, meta)? },
+            Kind::Hidden => Self::Hidden { number: id },
+            Kind::Bay => Self::Bay(parse(kind, meta)?),
             Kind::Request
+            | Kind::Publish
             | Kind::Cancel
             | Kind::Mapped
             | Kind::Borrow

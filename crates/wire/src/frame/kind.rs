@@ -58,14 +58,20 @@ pub enum Kind {
     Prunes = 20,
     /// A part of the node's memory comes with this, for reading. The id is its number.
     Segment = 21,
-    /// All parts are mapped: from now on answers may be `placed`.
+    /// The part of this number is mapped: from now on answers may be `placed` there.
     Mapped = 22,
     /// In place of an answer with bytes, under the request's id: where in the node's memory they are. The id names a loan.
     Placed = 23,
+    /// The part of this number is no more: it is to be unmapped.
+    Hidden = 24,
+    /// Memory for the client to write into comes with this.
+    Bay = 25,
+    /// A request whose bulk bytes are in the bay. The id is counted with those of requests.
+    Publish = 26,
 }
 
 /// Every kind.
-pub const KINDS: [Kind; 23] = [
+pub const KINDS: [Kind; 26] = [
     Kind::Challenge,
     Kind::Hello,
     Kind::Welcome,
@@ -89,6 +95,9 @@ pub const KINDS: [Kind; 23] = [
     Kind::Segment,
     Kind::Mapped,
     Kind::Placed,
+    Kind::Hidden,
+    Kind::Bay,
+    Kind::Publish,
 ];
 
 /// An end of a connection.
@@ -124,7 +133,7 @@ impl Kind {
     pub const fn meta_bytes_max(self) -> u32 {
         match self {
             Self::Challenge | Self::Hello | Self::Welcome | Self::Refused | Self::Goodbye => HANDSHAKE_META_BYTES_MAX,
-            Self::Request | Self::Answer | Self::Failure => LARGE_META_BYTES_MAX,
+            Self::Request | Self::Answer | Self::Failure | Self::Publish => LARGE_META_BYTES_MAX,
             Self::Watch
             | Self::Unwatch
             | Self::Recall
@@ -132,8 +141,16 @@ impl Kind {
             | Self::Returned
             | Self::Prunes
             | Self::Segment
-            | Self::Placed => META_BYTES_MAX,
-            Self::Cancel | Self::Heard | Self::Ping | Self::Pong | Self::Near | Self::Lent | Self::Mapped => 0,
+            | Self::Placed
+            | Self::Bay => META_BYTES_MAX,
+            Self::Cancel
+            | Self::Heard
+            | Self::Ping
+            | Self::Pong
+            | Self::Near
+            | Self::Lent
+            | Self::Mapped
+            | Self::Hidden => 0,
         }
     }
 
@@ -162,6 +179,8 @@ impl Kind {
                     | Self::Lent
                     | Self::Segment
                     | Self::Placed
+                    | Self::Hidden
+                    | Self::Bay
             ),
             (Phase::Open, Side::Node) => matches!(
                 self,
@@ -177,6 +196,7 @@ impl Kind {
                     | Self::Borrow
                     | Self::Returned
                     | Self::Mapped
+                    | Self::Publish
             ),
         }
     }
@@ -208,6 +228,9 @@ impl fmt::Display for Kind {
             Self::Segment => "segment",
             Self::Mapped => "mapped",
             Self::Placed => "placed",
+            Self::Hidden => "hidden",
+            Self::Bay => "bay",
+            Self::Publish => "publish",
         })
     }
 }
