@@ -7,6 +7,7 @@ mod frames;
 mod header;
 mod kind;
 mod outgoing;
+mod room;
 
 pub use frames::{Frame, Frames};
 pub use header::{HEADER_BYTES, Header, MAGIC};

@@ -1,6 +1,9 @@
 //! Bytes that were read, however they were cut, to frames.
 
-use super::{Garbled, HEADER_BYTES, Header, Phase, Side};
+use super::{
+    Garbled, HEADER_BYTES, Header, Phase, Side,
+    room::{filled, room},
+};
 use bytes::{Buf, BufMut, Bytes, BytesMut, buf::Limit};
 
 /// So much is read at once where nothing longer is announced, bytes: many small frames in one call of the system.
@@ -155,13 +158,13 @@ impl Frames {
             self.payload = Some(self.begin_payload(header));
         }
         let payload = self.payload.take_if(|payload| payload.len() == header.payload as usize)?;
-        Some(payload.freeze())
+        Some(filled(payload))
     }
 
     /// Room for the payload. What of it was read together with the meta is copied there.
     fn begin_payload(&mut self, header: Header) -> BytesMut {
         let (meta, whole) = (header.meta as usize, header.payload as usize);
-        let mut payload = BytesMut::with_capacity(whole);
+        let mut payload = room(whole);
         let behind = &self.buffer[meta..];
         let here = &behind[..behind.len().min(whole)];
         payload.extend_from_slice(here);
