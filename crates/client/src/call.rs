@@ -1,4 +1,7 @@
 //! One call: numbered, routed by the map, sent until it is answered.
+//!
+//! Every verb's future has such a call in it, and is moved as a whole. So what is rare is in a box, and no answer that is looked at is
+//! kept while something else is waited for: each would make room for itself in all of them.
 
 use crate::{
     Client, Connection, Patience,
@@ -8,59 +11,67 @@ use crate::{
     numbers::Number,
     retry::{Retry, Step},
 };
-use node::sleep_until;
-use placement::{FileId, Layout, PartitionId, StripeNo};
-use std::future::Future;
-use wire::{Answer, Body, Command, Name, Object, Outcome, Refusal, Request, StripeAction, Then};
+use node::{Reply, sleep_until};
+use placement::{FileId, Layout, NodeId, PartitionId, StripeNo};
+use wire::{Answer, Body, Command, Failure, Name, Object, Outcome, Refusal, Request, StripeAction, Then};
 
 impl Client {
     /// Asks a partition for something that changes nothing. What intents hold is settled first, where they are committed.
-    pub(crate) async fn ask(&self, partition: PartitionId, command: Command) -> Outcome<Answer> {
-        match self.ask_once(partition, command.clone()).await {
-            Ok(Answer::Unsettled { .. }) | Err(Refusal::Held { .. }) => {
-                Box::pin(self.ask_settled(partition, command)).await
-            }
-            outcome => outcome,
-        }
+    pub(crate) fn ask(&self, partition: PartitionId, command: Command) -> impl Future<Output = Outcome<Answer>> {
+        self.ask_via(Via::Plain, partition, command)
     }
 
-    pub(crate) fn ask_once(&self, partition: PartitionId, command: Command) -> impl Future<Output = Outcome<Answer>> {
+    pub(crate) async fn ask_once(&self, partition: PartitionId, command: Command) -> Outcome<Answer> {
         debug_assert!(!command.changes(), "{command:?} needs a number");
-        self.send(partition, Body::Meta { stamp: None, command })
+        self.send(partition, &Body::Meta { stamp: None, command }).await
     }
 
     /// The same, at the end of a walk.
-    pub(crate) async fn ask_via(&self, via: Via<'_>, partition: PartitionId, command: Command) -> Outcome<Answer> {
+    pub(crate) fn ask_via(
+        &self,
+        via: Via<'_>,
+        partition: PartitionId,
+        command: Command,
+    ) -> impl Future<Output = Outcome<Answer>> {
         debug_assert!(!command.changes(), "{command:?} needs a number");
-        let (home, body) = via.body(partition, command.clone());
-        match self.send(home, body).await {
-            Ok(Answer::Unsettled { .. }) | Err(Refusal::Held { .. }) => {
-                Box::pin(self.ask_settled(partition, command)).await
+        let (home, body) = via.body(partition, command);
+        async move {
+            match self.send(home, &body).await {
+                Ok(Answer::Unsettled { .. }) | Err(Refusal::Held { .. }) => {}
+                outcome => return outcome,
             }
-            outcome => outcome,
+            Box::pin(self.ask_settled(partition, command_of(body))).await
         }
     }
 
     /// Has a partition change something, once. What is busy, or held by another change, is tried again for a while.
-    pub(crate) async fn change(&self, partition: PartitionId, command: Command) -> Outcome<Answer> {
-        self.change_via(Via::Plain, partition, command).await
+    pub(crate) fn change(&self, partition: PartitionId, command: Command) -> impl Future<Output = Outcome<Answer>> {
+        self.change_via(Via::Plain, partition, command)
     }
 
     /// The same, at the end of a walk.
-    pub(crate) async fn change_via(&self, via: Via<'_>, partition: PartitionId, command: Command) -> Outcome<Answer> {
-        match self.change_once(via, partition, command.clone()).await {
-            Err(refusal @ (Refusal::Busy(_) | Refusal::Held { .. })) => {
-                Box::pin(self.change_again(via, partition, command, refusal)).await
-            }
-            outcome => outcome,
+    pub(crate) fn change_via(
+        &self,
+        via: Via<'_>,
+        partition: PartitionId,
+        command: Command,
+    ) -> impl Future<Output = Outcome<Answer>> {
+        debug_assert!(command.changes(), "{command:?} needs no number");
+        let (home, body) = via.body(partition, command);
+        async move {
+            let refusal = match self.send_numbered(home, partition, &body).await {
+                Err(refusal @ (Refusal::Busy(_) | Refusal::Held { .. })) => refusal,
+                outcome => return outcome,
+            };
+            Box::pin(self.change_again(home, partition, &body, refusal)).await
         }
     }
 
     async fn change_again(
         &self,
-        via: Via<'_>,
+        home: PartitionId,
         partition: PartitionId,
-        command: Command,
+        body: &Body,
         refusal: Refusal,
     ) -> Outcome<Answer> {
         let (mut retry, meetings) = (Retry::new(self.0.patience), Meetings::new(self.0.patience));
@@ -74,32 +85,23 @@ impl Client {
                 }
                 outcome => return outcome,
             }
-            outcome = self.change_once(via, partition, command.clone()).await;
+            outcome = self.send_numbered(home, partition, body).await;
         }
     }
 
     /// The same, without looking after who holds what.
     pub(crate) async fn change_unheld(&self, partition: PartitionId, command: Command) -> Outcome<Answer> {
+        debug_assert!(command.changes(), "{command:?} needs no number");
+        let (home, body) = Via::Plain.body(partition, command);
         let mut retry = Retry::new(self.0.patience);
         loop {
-            let outcome = self.change_once(Via::Plain, partition, command.clone()).await;
+            let outcome = self.send_numbered(home, partition, &body).await;
             if !matches!(outcome, Err(Refusal::Busy(_))) {
                 return outcome;
             }
             let Some(pause) = retry.pause() else { return outcome };
             sleep_until(node::now() + pause).await;
         }
-    }
-
-    fn change_once(
-        &self,
-        via: Via<'_>,
-        partition: PartitionId,
-        command: Command,
-    ) -> impl Future<Output = Outcome<Answer>> {
-        debug_assert!(command.changes(), "{command:?} needs no number");
-        let (home, body) = via.body(partition, command);
-        self.send_numbered(home, partition, body)
     }
 
     /// Sends a change once and does not wait for its answer: for what is being dropped, and cannot.
@@ -123,31 +125,38 @@ impl Client {
         action: StripeAction,
     ) -> Outcome<Answer> {
         let partition = layout.partition(self.0.seed, file, stripe, self.0.partitions);
-        self.send(partition, Body::Stripe { file, stripe, action }).await
+        self.send(partition, &Body::Stripe { file, stripe, action }).await
     }
 
     /// Sends what has no number; in the next session when this one has ended.
-    pub(crate) async fn send(&self, partition: PartitionId, body: Body) -> Outcome<Answer> {
+    pub(crate) async fn send(&self, partition: PartitionId, body: &Body) -> Outcome<Answer> {
         for _ in 0..SESSIONS_MAX {
             let life = self.life()?;
-            match self.send_in(&life, partition, &body, None).await {
-                Err(Refusal::Ended) => self.next_life(&life).await?,
+            match self.send_in(&life, partition, body, None).await {
+                Err(Refusal::Ended) => {}
                 outcome => return outcome,
             }
+            self.next_life(&life).await?;
         }
         Err(Refusal::Ended)
     }
 
     /// Sends a change of a partition to `home` under a number; under another in the next session, when this one has ended before it was done.
-    pub(crate) async fn send_numbered(&self, home: PartitionId, partition: PartitionId, body: Body) -> Outcome<Answer> {
+    pub(crate) async fn send_numbered(
+        &self,
+        home: PartitionId,
+        partition: PartitionId,
+        body: &Body,
+    ) -> Outcome<Answer> {
         let none = || Refusal::invalid(Object::Pool, "the pool has no such partition");
         for _ in 0..SESSIONS_MAX {
             let life = self.life()?;
             let number = life.numbers.begin(life.session, partition).ok_or_else(none)?;
-            match self.send_in(&life, home, &body, Some(&number)).await {
-                Err(Refusal::Ended) => self.next_life(&life).await?,
+            match self.send_in(&life, home, body, Some(&number)).await {
+                Err(Refusal::Ended) => {}
                 outcome => return outcome,
             }
+            self.next_life(&life).await?;
         }
         Err(Refusal::Ended)
     }
@@ -160,25 +169,54 @@ impl Client {
         body: &Body,
         number: Option<&Number<'_>>,
     ) -> Outcome<Answer> {
-        let inner = &self.0;
-        let mut retry = Retry::new(inner.patience);
+        let (home, reply) = self.call(life, partition, body, number)?;
+        let failure = match reply.await {
+            Ok(answer) => return Ok(answer),
+            Err(Failure::Refused(refusal)) if refusal != Refusal::Ended => return Err(refusal),
+            Err(failure) => failure,
+        };
+        Box::pin(self.send_again(life, partition, body, number, (home, failure))).await
+    }
+
+    /// Sends it once; to whom, and what will come of it.
+    fn call(
+        &self,
+        life: &Life,
+        partition: PartitionId,
+        body: &Body,
+        number: Option<&Number<'_>>,
+    ) -> Outcome<(NodeId, Reply)> {
+        let (home, node, epoch) = self.0.way(partition)?;
+        let (session, hurried) = (life.session, self.1);
+        Ok((home, node.call(Request { epoch, session, hurried, partition, body: stamped(body, number) })))
+    }
+
+    /// Goes on after a failure of a node.
+    async fn send_again(
+        &self,
+        life: &Life,
+        partition: PartitionId,
+        body: &Body,
+        number: Option<&Number<'_>>,
+        (mut home, mut failure): (NodeId, Failure),
+    ) -> Outcome<Answer> {
+        let mut retry = Retry::new(self.0.patience);
         loop {
-            let (home, node, epoch) = inner.way(partition)?;
-            let (session, hurried) = (life.session, self.1);
-            let reply = node.call(Request { epoch, session, hurried, partition, body: stamped(body, number) });
-            let failure = match reply.await {
-                Ok(answer) => return Ok(answer),
-                Err(failure) => failure,
-            };
             match retry.on(failure, || object(body)) {
                 Step::Refuse(Refusal::Ended) if self.greet_late(life, home).await? => {}
                 Step::Refuse(Refusal::Ended) if retry.is_lost() && number.is_some() => {
                     return Err(Refusal::MaybeDone(object(body)));
                 }
                 Step::Refuse(refusal) => return Err(refusal),
-                Step::Follow(map) => inner.follow(map),
+                Step::Follow(map) => self.0.follow(map),
                 Step::Again(pause) => sleep_until(node::now() + pause).await,
             }
+            let reply;
+            (home, reply) = self.call(life, partition, body, number)?;
+            failure = match reply.await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
         }
     }
 }
@@ -193,6 +231,15 @@ fn stamped(body: &Body, number: Option<&Number<'_>>) -> Body {
         _ => {}
     }
     body
+}
+
+/// What [`Via::body`] made it of.
+fn command_of(body: Body) -> Command {
+    match body {
+        Body::Meta { command, .. } => command,
+        Body::Walk { then: Some(then), .. } => then.command,
+        other => unreachable!("no command is in {other:?}"),
+    }
 }
 
 /// How a command comes to its directory.

@@ -88,10 +88,11 @@ impl Client {
         F: Future<Output = Outcome<T>>,
     {
         for _ in 0..PLANS_MAX {
-            match attempt(self.slot(directory, name)).await {
-                Err(Refusal::Split { directory, bits }) => self.learn_split(directory, bits).await?,
+            let (split, bits) = match attempt(self.slot(directory, name)).await {
+                Err(Refusal::Split { directory, bits }) => (directory, bits),
                 outcome => return outcome,
-            }
+            };
+            Box::pin(self.learn_split(split, bits)).await?;
         }
         Err(Refusal::Busy(Object::entry(directory, name)))
     }

@@ -14,13 +14,11 @@ impl Client {
         place: WritePlace,
         data: &Bytes,
     ) -> Outcome<Option<(u64, u32)>> {
-        let data = data.clone();
+        let (data, home) = (data.clone(), file.partition());
         let body = |action| Body::Extent { stamp: None, file, extent, action };
         let put = match place {
-            WritePlace::At(offset) => self.send(file.partition(), body(ExtentAction::Write { offset, data })).await,
-            WritePlace::End => {
-                self.send_numbered(file.partition(), file.partition(), body(ExtentAction::Append { data })).await
-            }
+            WritePlace::At(offset) => self.send(home, &body(ExtentAction::Write { offset, data })).await,
+            WritePlace::End => self.send_numbered(home, home, &body(ExtentAction::Append { data })).await,
         };
         match put {
             Ok(Answer::Put { offset, length }) => Ok(Some((offset, length))),

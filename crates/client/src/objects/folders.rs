@@ -9,6 +9,7 @@
 
 use super::{Key, Objects, TRIES, key::names};
 use crate::{call::Via, client::unexpected};
+use futures_util::future::Either;
 use parking_lot::Mutex;
 use placement::FileId;
 use std::{collections::HashMap, sync::Arc};
@@ -70,16 +71,25 @@ impl Objects {
         missing: Missing,
         command: impl Fn(FileId) -> Command + Sync,
     ) -> Outcome<Answer> {
-        let folder = key.folder();
-        if folder.is_empty() {
+        if key.folder().is_empty() {
             return self.in_directory(FileId::ROOT, key.name(), &command).await;
         }
+        Box::pin(self.in_folder(key, missing, &command)).await
+    }
+
+    async fn in_folder(
+        &self,
+        key: &Key,
+        missing: Missing,
+        command: &(impl Fn(FileId) -> Command + Sync),
+    ) -> Outcome<Answer> {
+        let folder = key.folder();
         for _ in 0..TRIES {
             let tried = if let Some(way) = self.shared.folders.get(folder) {
-                self.try_way(&way, key.name(), &command).await
+                self.try_way(&way, key.name(), command).await
             } else {
                 let way = self.find_way(folder, missing).await?;
-                self.in_directory(way.directory, key.name(), &command).await.map(Some)
+                self.in_directory(way.directory, key.name(), command).await.map(Some)
             };
             match tried {
                 Ok(Some(answer)) => return Ok(answer),
@@ -95,20 +105,21 @@ impl Objects {
     }
 
     /// Does a command in a directory that was just walked to.
-    async fn in_directory(
+    fn in_directory(
         &self,
         directory: FileId,
         name: &Name,
         command: &(impl Fn(FileId) -> Command + Sync),
-    ) -> Outcome<Answer> {
-        self.client.in_slot(directory, name, |slot| self.run(Via::Plain, command(slot), slot)).await
+    ) -> impl Future<Output = Outcome<Answer>> {
+        self.client.in_slot(directory, name, |slot| self.run(Via::Plain, command(slot), slot))
     }
 
-    async fn run(&self, via: Via<'_>, command: Command, slot: FileId) -> Outcome<Answer> {
+    fn run(&self, via: Via<'_>, command: Command, slot: FileId) -> impl Future<Output = Outcome<Answer>> {
+        let partition = slot.partition();
         if command.changes() {
-            self.client.change_via(via, slot.partition(), command).await
+            Either::Left(self.client.change_via(via, partition, command))
         } else {
-            self.client.ask_via(via, slot.partition(), command).await
+            Either::Right(self.client.ask_via(via, partition, command))
         }
     }
 
@@ -151,7 +162,7 @@ impl Objects {
     /// Walks down as far as one node has it, and says how many names are left.
     async fn walk(&self, top: FileId, folders: &[Name]) -> Outcome<(FileId, u32)> {
         let (partition, folders) = (top.partition(), folders.to_vec());
-        match self.client.send(partition, Body::Walk { top, folders, then: None }).await? {
+        match self.client.send(partition, &Body::Walk { top, folders, then: None }).await? {
             Answer::Walked { reached, left } => Ok((reached, left)),
             other => Err(unexpected(&other)),
         }

@@ -55,7 +55,11 @@ impl Objects {
             let stripe_bytes = u64::from(self.client.stripe_bytes());
             let first = length.min(stripe_bytes - offset % stripe_bytes);
             let found = self.find_object(key, (offset, u32::try_from(first).expect("at most a stripe"))).await?;
-            if let Some(value) = Box::pin(self.rest(found, offset, length)).await? {
+            let (value, wanted) = found.here(offset, length);
+            if wanted.range.is_empty() {
+                return Ok(value);
+            }
+            if let Some(value) = Box::pin(self.rest(value, wanted)).await? {
                 return Ok(value);
             }
         }
@@ -65,15 +69,15 @@ impl Objects {
     async fn find_object(&self, key: &Key, (offset, length): (u64, u32)) -> Outcome<Found> {
         let get = |slot| Command::GetObject { parent: slot, name: key.name().clone(), offset, length };
         for _ in 0..TRIES {
-            let answer = match self.there(key, Missing::Refused, get).await? {
-                // Its inode is in another partition, or an intent holds its name: by the file.
-                Answer::Found { file, .. } => match self.get_file(file, offset, length).await {
-                    Err(Refusal::NotFound(_)) => continue, // the name refers to another file by now
-                    answer => answer?,
-                },
-                answer => answer,
+            // Its inode is in another partition, or an intent holds its name: by the file.
+            let file = match self.there(key, Missing::Refused, get).await? {
+                Answer::Found { file, .. } => file,
+                answer => return found(answer),
             };
-            return found(answer);
+            match Box::pin(self.get_file(file, offset, length)).await {
+                Err(Refusal::NotFound(_)) => {} // the name refers to another file by now
+                answer => return found(answer?),
+            }
         }
         Err(Refusal::Busy(Object::text(key.as_bytes())))
     }
@@ -83,20 +87,7 @@ impl Objects {
     }
 
     /// Fetches what did not come at once; none when the object was changed meanwhile.
-    async fn rest(&self, found: Found, offset: u64, length: u64) -> Outcome<Option<Value>> {
-        let Found { head, striped, here } = found;
-        let end = offset.saturating_add(length).min(head.size);
-        if offset >= end {
-            return Ok(Some(Value { head, pieces: Vec::new() }));
-        }
-        let most = usize::try_from(end - offset).unwrap_or(usize::MAX);
-        let clipped = |bytes: Bytes| bytes.slice(..bytes.len().min(most));
-        let mut pieces: Vec<Bytes> = here.map(clipped).into_iter().filter(|bytes| !bytes.is_empty()).collect();
-        let start = offset + pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
-        if start >= end {
-            return Ok(Some(Value { head, pieces }));
-        }
-        let wanted = Wanted { file: head.version.file, striped, range: start..end };
+    async fn rest(&self, Value { head, mut pieces }: Value, wanted: Wanted) -> Outcome<Option<Value>> {
         let Some((fetched, sure)) = self.fetch(wanted).await? else { return Ok(None) };
         pieces.extend(fetched);
         let same = sure && pieces.len() == 1 || self.is_still(head).await?;
@@ -148,6 +139,19 @@ impl Objects {
             Err(Refusal::NotFound(_)) => Ok(false),
             Err(refusal) => Err(refusal),
         }
+    }
+}
+
+impl Found {
+    /// What is here of a range, and what is not.
+    fn here(self, offset: u64, length: u64) -> (Value, Wanted) {
+        let Self { head, striped, here } = self;
+        let end = offset.saturating_add(length).min(head.size).max(offset);
+        let most = usize::try_from(end - offset).unwrap_or(usize::MAX);
+        let clipped = |bytes: Bytes| bytes.slice(..bytes.len().min(most));
+        let pieces: Vec<Bytes> = here.map(clipped).into_iter().filter(|bytes| !bytes.is_empty()).collect();
+        let start = offset + pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
+        (Value { head, pieces }, Wanted { file: head.version.file, striped, range: start..end })
     }
 }
 

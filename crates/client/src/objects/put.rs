@@ -50,14 +50,15 @@ impl Objects {
             let (name, contents) = (key.name().clone(), Contents::Inline(bytes.clone()));
             Command::PutObject { parent, name, condition, placing: self.placing, contents }
         };
-        match self.there(key, Missing::Made, put).await? {
-            Answer::Stored { version, gone } => {
-                self.client.purge(gone).await;
-                Ok(version)
-            }
-            Answer::Spread => Box::pin(self.put_spread(key, bytes, condition)).await,
-            other => Err(unexpected(&other)),
-        }
+        let stored = match self.there(key, Missing::Made, put).await? {
+            Answer::Stored { version, gone: None } => return Ok(version),
+            Answer::Stored { version, gone } => Some((version, gone)),
+            Answer::Spread => None,
+            other => return Err(unexpected(&other)),
+        };
+        let Some((version, gone)) = stored else { return self.put_spread(key, bytes, condition).await };
+        Box::pin(self.client.purge(gone)).await;
+        Ok(version)
     }
 
     async fn put_large(&self, key: &Key, bytes: &Bytes, condition: Condition) -> Outcome<Version> {
@@ -181,15 +182,17 @@ impl Objects {
         let key = Key::new(key)?;
         let _call = self.shared.flow.call().await;
         let delete = |parent| Command::DeleteObject { parent, name: key.name().clone(), condition };
-        let deleted = match self.there(&key, Missing::Refused, delete).await {
-            Ok(Answer::Removed { gone }) => {
-                self.client.purge(gone).await;
-                Ok(())
-            }
-            Ok(Answer::Spread) => Box::pin(self.delete_spread(&key, condition)).await,
-            Ok(other) => Err(unexpected(&other)),
-            Err(refusal) => Err(refusal),
+        let removed = match self.there(&key, Missing::Refused, delete).await {
+            Ok(Answer::Removed { gone: None }) => return Ok(()),
+            Ok(Answer::Removed { gone }) => Some(gone),
+            Ok(Answer::Spread) => None,
+            Ok(other) => return Err(unexpected(&other)),
+            Err(refusal) => return Err(about(&key, refusal)),
         };
-        deleted.map_err(|refusal| about(&key, refusal))
+        if let Some(gone) = removed {
+            Box::pin(self.client.purge(gone)).await;
+            return Ok(());
+        }
+        Box::pin(self.delete_spread(&key, condition)).await.map_err(|refusal| about(&key, refusal))
     }
 }
