@@ -12,7 +12,7 @@ use crate::{
 };
 use bytes::Bytes;
 use parking_lot::RwLock;
-use placement::{FRAGMENTS, FileId, PartitionId, fragment_of, fragment_partition, name_hash};
+use placement::{BuildNumberHasher, FRAGMENTS, FileId, PartitionId, fragment_of, fragment_partition, name_hash};
 use std::{
     collections::HashMap,
     future::Future,
@@ -34,7 +34,7 @@ const SPLITS_MAX: usize = 65_536;
 pub struct Splits {
     /// Whether there is any: most clients never look further.
     any: AtomicBool,
-    known: RwLock<HashMap<FileId, Arc<[FileId]>>>,
+    known: RwLock<HashMap<FileId, Arc<[FileId]>, BuildNumberHasher>>,
 }
 
 impl Splits {

@@ -105,17 +105,22 @@ impl Directory {
     }
 
     pub fn get(&self, hash: NameHash, name: &Name) -> Option<&Entry> {
+        self.find(hash, name).map(|(_, entry)| entry)
+    }
+
+    fn find(&self, hash: NameHash, name: &Name) -> Option<(u64, &Entry)> {
         let first = hash.cookie(name);
-        self.entries
-            .range(first..first + (1 << DISCRIMINATOR_BITS))
-            .map(|(_, entry)| entry)
-            .find(|entry| entry.name == *name)
+        // Nearly every name is the only one with its hash.
+        if let Some(entry) = self.entries.get(&first).filter(|entry| entry.name == *name) {
+            return Some((first, entry));
+        }
+        let mut others = self.entries.range(first + 1..first + (1 << DISCRIMINATOR_BITS));
+        others.find(|(_, entry)| entry.name == *name).map(|(cookie, entry)| (*cookie, entry))
     }
 
     fn get_mut(&mut self, hash: NameHash, name: &Name) -> Option<&mut Entry> {
-        let first = hash.cookie(name);
-        let mut candidates = self.entries.range_mut(first..first + (1 << DISCRIMINATOR_BITS));
-        candidates.find(|(_, entry)| entry.name == *name).map(|(_, entry)| entry)
+        let (cookie, _) = self.find(hash, name)?;
+        self.entries.get_mut(&cookie)
     }
 
     /// Adds a name that is not there. Refused when 256 names have one hash, which no honest naming brings about.
@@ -136,9 +141,7 @@ impl Directory {
     }
 
     pub fn remove(&mut self, hash: NameHash, name: &Name) -> Option<Entry> {
-        let first = hash.cookie(name);
-        let mut candidates = self.entries.range(first..first + (1 << DISCRIMINATOR_BITS));
-        let cookie = *candidates.find(|(_, entry)| entry.name == *name)?.0;
+        let (cookie, _) = self.find(hash, name)?;
         let entry = self.entries.remove(&cookie)?;
         self.bytes -= weight::entry(&entry.name);
         self.subdirectories -= u32::from(entry.kind == Kind::Directory);

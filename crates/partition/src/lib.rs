@@ -30,7 +30,6 @@ mod ended;
 mod extra;
 mod files;
 mod grants;
-mod hasher;
 mod inode;
 mod intent;
 mod intents;

@@ -4,13 +4,12 @@ use crate::{
     answered::Answered,
     directory::{Directory, HASH_BITS, NameHash},
     grants::Grants,
-    hasher::BuildFileHasher,
     inode::Inode,
     intents::{Intents, What},
     object::Reserved,
     whole::Told,
 };
-use placement::{FRAGMENT_BITS, FileId, PartitionId};
+use placement::{BuildNumberHasher, FRAGMENT_BITS, FileId, PartitionId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use wire::{Answer, Attributes, Gone, NewInode, NewKind, Object, Outcome, Owner, Refusal, Stamp, Timestamp};
@@ -49,7 +48,7 @@ pub struct Partition {
     /// How many ids were given; none is given twice.
     made: u64,
     /// Each apart: a table that grows by doubling would else hold room for twice as many.
-    pub(crate) inodes: HashMap<FileId, Box<Inode>, BuildFileHasher>,
+    pub(crate) inodes: HashMap<FileId, Box<Inode>, BuildNumberHasher>,
     /// Files that are gone, whose stripes may still be there.
     pub(crate) gone: BTreeMap<FileId, Gone>,
     /// Files that have stripes and no inode yet.

@@ -8,6 +8,7 @@
 
 mod file;
 mod fragment;
+mod hasher;
 mod layout;
 mod map;
 mod policy;
@@ -15,6 +16,7 @@ mod stripe;
 
 pub use file::{FileId, FileIdRefused};
 pub use fragment::{FRAGMENT_BITS, FRAGMENTS, fragment_of, fragment_partition, name_hash};
+pub use hasher::{BuildNumberHasher, NumberHasher};
 pub use layout::{Layout, Placed, Spread, whole_partition};
 pub use map::{Epoch, NodeId, PartitionCountRefused, PartitionId, PartitionMap};
 pub use policy::{Placing, Policy, PolicyRefused, StripeSize, StripeSizeRefused};

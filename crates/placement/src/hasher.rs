@@ -1,15 +1,15 @@
-//! A fast hasher for file ids, which are counters and need no protection against chosen keys.
+//! A fast hasher for numbers that are counted, which need no protection against chosen keys: ids of files, of requests.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// For maps keyed by `FileId`.
-pub type BuildFileHasher = BuildHasherDefault<FileHasher>;
+/// For maps keyed by such numbers.
+pub type BuildNumberHasher = BuildHasherDefault<NumberHasher>;
 
 /// Multiplies, then turns the well-mixed high bits to where the table looks first.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct FileHasher(u64);
+pub struct NumberHasher(u64);
 
-impl Hasher for FileHasher {
+impl Hasher for NumberHasher {
     fn finish(&self) -> u64 {
         self.0.rotate_left(26)
     }
