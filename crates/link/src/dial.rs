@@ -3,7 +3,7 @@
 use crate::{
     Address,
     bay::Bay,
-    line::{Line, Orders},
+    line::{Brought, Line, Orders},
     pipe::{Pipe, ended, nonce},
     segment::Segment,
     stream::Stream,
@@ -102,7 +102,7 @@ async fn drive(target: Arc<Target>, ending: Ending) {
         Err(end) => return line.end(&failure(address, &end)),
     };
     line.opened();
-    let mut driver = Driver { line: line.clone(), pipe, segments: HashMap::new() };
+    let mut driver = Driver { line: line.clone(), pipe, segments: HashMap::new(), brought: Vec::new() };
     let end = poll_fn(|context| ended(driver.try_poll(context))).await;
     let why = end.to_string();
     tracing::debug!(%address, why, "a connection has ended");
@@ -184,6 +184,8 @@ struct Driver {
     pipe: Pipe,
     /// The node's memory, as far as it was shown and can be mapped, by numbers.
     segments: HashMap<u32, Arc<Segment>>,
+    /// Answers that came together, on their way to who waits for them.
+    brought: Vec<Brought>,
 }
 
 impl Driver {
@@ -194,20 +196,30 @@ impl Driver {
             }
             // A read goes on whether all is written or not: the node may be waiting for that.
             let _ = self.pipe.poll_flush(context).map_err(End::Io)?;
-            while let Some(frame) = self.pipe.frames.next()? {
-                let message = ToClient::decode(frame)?;
-                self.on(message)?;
-            }
+            let taken = self.take_frames();
+            self.line.answered(&mut self.brought);
+            taken?;
             if ready!(self.pipe.poll_fill(context)).map_err(End::Io)? == 0 {
                 return Poll::Ready(Ok(End::Left));
             }
         }
     }
 
+    fn take_frames(&mut self) -> Result<(), End> {
+        while let Some(frame) = self.pipe.frames.next()? {
+            let message = ToClient::decode(frame)?;
+            self.on(message)?;
+        }
+        Ok(())
+    }
+
     fn on(&mut self, message: ToClient) -> Result<(), End> {
         match message {
-            ToClient::Reply { id, reply } => self.line.answered(id, reply),
-            ToClient::Recall { batch, session, recalls } => self.line.recalled(batch, session, recalls),
+            ToClient::Reply { id, reply } => self.brought.push(Brought::new(id, reply)),
+            ToClient::Recall { batch, session, recalls } => {
+                self.line.answered(&mut self.brought); // in the order in which they came
+                self.line.recalled(batch, session, recalls);
+            }
             ToClient::Ping(id) => encode_pong(id, self.pipe.out.short()),
             ToClient::Pong(_) => {}
             ToClient::Goodbye(why) => return Err(End::Goodbye(why)),
@@ -236,7 +248,7 @@ impl Driver {
             }
             ToClient::Placed { id, placed } => {
                 let view = self.view(id, placed).ok_or(End::Misplaced(placed))?;
-                self.line.answered(id, Ok(Answer::Bytes(view)));
+                self.brought.push(Brought::new(id, Ok(Answer::Bytes(view))));
             }
         }
         Ok(())

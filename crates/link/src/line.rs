@@ -11,6 +11,7 @@ use crate::{
 use bytes::{Buf, Bytes};
 use client::Hear;
 use parking_lot::Mutex;
+use placement::BuildNumberHasher;
 use std::{
     collections::HashMap,
     future::Future,
@@ -58,7 +59,7 @@ struct State {
     given: u64,
     /// Ids up to this were taken to the socket.
     sent: u64,
-    asked: HashMap<u64, Asked>,
+    asked: HashMap<u64, Asked, BuildNumberHasher>,
     /// Loans that are used no more, which the node was not told yet.
     returned: Vec<u64>,
     ears: HashMap<Session, Ears>,
@@ -73,6 +74,22 @@ struct State {
 enum Asked {
     Request(oneshot::Sender<Answered>),
     Loan(oneshot::Sender<Lent>),
+}
+
+/// An answer that has come.
+#[derive(Debug)]
+pub struct Brought {
+    id: u64,
+    answered: Answered,
+    /// Who waits for it, when that was looked up.
+    asked: Option<Asked>,
+}
+
+impl Brought {
+    /// To the request of this id.
+    pub fn new(id: u64, answered: Answered) -> Self {
+        Self { id, answered, asked: None }
+    }
 }
 
 /// How a line ended.
@@ -250,7 +267,10 @@ impl Line {
     /// Takes what is to be written, when nothing is; the driver is woken when there is more.
     pub fn take(&self, out: &mut Outgoing, driver: &Context<'_>) -> Orders {
         let mut state = self.state.lock();
-        state.driver = Some(driver.waker().clone());
+        match &mut state.driver {
+            Some(known) => known.clone_from(driver.waker()),
+            none => *none = Some(driver.waker().clone()),
+        }
         state.tell_returned();
         if !out.has_remaining() && state.out.has_remaining() {
             mem::swap(out, &mut state.out);
@@ -262,11 +282,20 @@ impl Line {
         if closing { Orders::Close } else { Orders::Go }
     }
 
-    /// An answer has come.
-    pub fn answered(&self, id: u64, answered: Answered) {
-        let asked = self.state.lock().asked.remove(&id);
-        if let Some(Asked::Request(asked)) = asked {
-            drop(asked.send(answered)); // it may have been dropped meanwhile
+    /// Answers have come; none is left here.
+    pub fn answered(&self, brought: &mut Vec<Brought>) {
+        if brought.is_empty() {
+            return;
+        }
+        let mut state = self.state.lock();
+        for brought in &mut *brought {
+            brought.asked = state.asked.remove(&brought.id);
+        }
+        drop(state);
+        for Brought { answered, asked, .. } in brought.drain(..) {
+            if let Some(Asked::Request(asked)) = asked {
+                drop(asked.send(answered)); // it may have been dropped meanwhile
+            }
         }
         self.room.notify_waiters();
     }
