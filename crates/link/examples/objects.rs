@@ -1,14 +1,17 @@
 //! What objects over TCP cost: 8 clients, each with a connection of its own, to one node in another process.
 //!
-//! `cargo run --release -p link --example objects [SECONDS [threads]]`: each line for so long (2). The clients are tasks of one runtime that
-//! drives their connections too, or threads. Unpipelined, each client has one object under way; pipelined, it puts or gets 16 and waits for
+//! `cargo run --release -p link --example objects [SECONDS [tasks|threads [BYTES CLIENTS UNDER_WAY]]]`: each line for so long (2), or one case
+//! alone. The clients are tasks of one runtime that drives their connections too, or threads. Unpipelined, each client has one object under way; pipelined, it puts or gets 16 and waits for
 //! all, as `redis-benchmark -P 16` does. CPU seconds are those of both processes; the ends of sessions do not count. All objects are put twice before: the directory that
 //! they are in splits the first time, and those that were in it are beside their names the second.
 #![allow(clippy::print_stdout, clippy::cast_precision_loss, reason = "an example that shows numbers")]
 
 use arena::{Arena, Options};
 use bytes::Bytes;
-use client::{Client, Objects, Patience, objects::Condition};
+use client::{
+    Client, Objects, Patience,
+    objects::{Condition, Value},
+};
 use link::{Address, Limits, Listener, Remote};
 use node::Settings;
 use std::{
@@ -42,6 +45,7 @@ const TOKEN: &[u8] = b"an example's token, not a secret";
 struct Case {
     length: usize,
     puts: bool,
+    clients: usize,
     under_way: usize,
     time: Duration,
 }
@@ -51,17 +55,25 @@ fn main() -> Result<(), Failed> {
     if argument.as_deref() == Some("serve") {
         return serve();
     }
-    let time = Duration::from_secs(argument.map_or(Ok(2), |text| text.parse())?);
+    let time = Duration::from_secs_f64(argument.map_or(Ok(2.0), |text| text.parse())?);
     let runtime = Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
     let tasks = (std::env::args().nth(2).as_deref() != Some("threads")).then_some(runtime.handle());
+    let asked = std::env::args().skip(3).map(|text| text.parse()).collect::<Result<Vec<usize>, _>>()?;
+    let cases = match asked[..] {
+        [] => [(64, 1), (64, 16), (4096, 1), (1 << 20, 1), (1 << 20, 4)]
+            .map(|(length, way)| (length, CLIENTS, way))
+            .into(),
+        [length, clients, under_way] => vec![(length, clients, under_way)],
+        _ => return Err("a case is its bytes, clients and how many are under way".into()),
+    };
     let (mut node, address) = start_node()?;
     println!(
         "{:>9}{:>6}{:>11}{:>12}{:>9}{:>9}{:>9}{:>12}{:>12}",
         "bytes", "verb", "under way", "objects/s", "GB/s", "p50 us", "p99 us", "CPU us each", "CPU s/GiB"
     );
-    for (length, under_way) in [(64, 1), (64, 16), (4096, 1), (1 << 20, 1), (1 << 20, 4)] {
+    for (length, clients, under_way) in cases {
         for puts in [true, false] {
-            measure((&address, tasks), node.id(), Case { length, puts, under_way, time })?;
+            measure((&address, tasks), node.id(), Case { length, puts, clients, under_way, time })?;
         }
     }
     node.kill()?;
@@ -90,8 +102,8 @@ fn start_node() -> Result<(Child, Address), Failed> {
 }
 
 fn measure((address, tasks): (&Address, Option<&Handle>), node: u32, case: Case) -> Result<(), Failed> {
-    let start = Arc::new(Barrier::new(CLIENTS + 1));
-    let clients: Vec<_> = (0..CLIENTS)
+    let start = Arc::new(Barrier::new(case.clients + 1));
+    let clients: Vec<_> = (0..case.clients)
         .map(|number| {
             let start = start.clone();
             if let Some(tasks) = tasks {
@@ -146,9 +158,9 @@ impl Running {
 
 /// One client; how long each of its rounds took.
 async fn run(remote: Remote, number: usize, case: Case, start: Arc<Barrier>) -> Waits {
-    let Case { length, puts, under_way, time } = case;
+    let Case { length, puts, clients, under_way, time } = case;
     let objects = Objects::new(Client::connect(Arc::new(remote), Patience::default()).await?);
-    let count = (VALUES_BYTES / length).clamp(CLIENTS * under_way, VALUES_MAX) / CLIENTS;
+    let count = (VALUES_BYTES / length).clamp(clients * under_way, VALUES_MAX) / clients;
     let keys: Vec<String> = (0..count.next_multiple_of(under_way)).map(|at| format!("k{number:02}:{at:06}")).collect();
     let value = Bytes::from(vec![b'a' + u8::try_from(number)?; length]);
     for _ in 0..2 {
@@ -174,22 +186,22 @@ async fn round(objects: &Objects, keys: &[String], value: &Bytes, puts: bool) ->
     if let ([key], true) = (keys, puts) {
         objects.put(key.as_bytes(), value.clone(), Condition::Always).await?;
     } else if let [key] = keys {
-        check(objects.get(key.as_bytes()).await?.into_bytes(), value)?;
+        check(&objects.get(key.as_bytes()).await?, value)?;
     } else if puts {
         let all: Vec<_> = keys.iter().map(|key| (key.as_bytes(), value.clone(), Condition::Always)).collect();
         objects.put_many(&all).await.into_iter().try_for_each(|put| put.map(drop))?;
     } else {
         let all: Vec<_> = keys.iter().map(String::as_bytes).collect();
         for got in objects.get_many(&all).await {
-            check(got?.into_bytes(), value)?;
+            check(&got?, value)?;
         }
     }
     Ok(())
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it is dropped here")]
-fn check(got: Bytes, value: &Bytes) -> Result<(), Failed> {
-    let right = got.len() == value.len() && got.first() == value.first();
+fn check(got: &Value, value: &Bytes) -> Result<(), Failed> {
+    let first = got.pieces.first().and_then(|piece| piece.first());
+    let right = got.len() == value.len() && first == value.first();
     if right { Ok(()) } else { Err("other bytes came than were put".into()) }
 }
 
