@@ -128,7 +128,7 @@ impl Client {
     /// Bytes of a file; fewer than `length` only at its end. A view, where one stripe holds them all.
     pub async fn read(&self, file: FileId, offset: u64, length: u32) -> Outcome<Bytes> {
         match self.ask(file.partition(), Command::Read { file, offset, length }).await? {
-            Answer::Content { length, content: Content::Here(bytes) } => Ok(padded(&bytes, length as usize)),
+            Answer::Content { length, content: Content::Here(bytes) } => Ok(padded(bytes, length as usize)),
             Answer::Content { length, content: Content::Striped(layout) } => {
                 self.read_stripes(file, layout, offset, length as usize).await
             }
@@ -141,7 +141,7 @@ impl Client {
         let Some(first) = parts.next() else { return Ok(Bytes::new()) };
         let bytes = self.read_piece(file, layout, &first).await?;
         if first.part.end == length {
-            return Ok(padded(&bytes, length));
+            return Ok(padded(bytes, length));
         }
         let mut whole = BytesMut::with_capacity(length);
         whole.extend_from_slice(&bytes);
@@ -290,14 +290,17 @@ fn length_of(data: &Bytes, file: FileId) -> Outcome<u32> {
     u32::try_from(data.len()).map_err(|_| Refusal::TooLarge { object: Object::File(file), limit })
 }
 
-/// The bytes, with zeros behind them up to `length`.
-pub(crate) fn padded(bytes: &Bytes, length: usize) -> Bytes {
+/// As many bytes as asked for: these, with zeros behind them where they are fewer.
+pub(crate) fn padded(mut bytes: Bytes, length: usize) -> Bytes {
     match bytes.len() {
-        enough if enough >= length => bytes.slice(..length),
+        enough if enough >= length => {
+            bytes.truncate(length);
+            bytes
+        }
         0 => Bytes::from(vec![0; length]),
         _ => {
             let mut whole = BytesMut::with_capacity(length);
-            whole.extend_from_slice(bytes);
+            whole.extend_from_slice(&bytes);
             whole.resize(length, 0);
             whole.freeze()
         }

@@ -115,7 +115,8 @@ impl Objects {
             };
             match answer {
                 Answer::Bytes(bytes) | Answer::Object { content: Content::Here(bytes), .. } => {
-                    Ok(Some((padded(&bytes, length as usize), striped.is_some() && bytes.len() == length as usize)))
+                    let sure = striped.is_some() && bytes.len() == length as usize;
+                    Ok(Some((padded(bytes, length as usize), sure)))
                 }
                 // It was written to through a mount, and is in stripes now.
                 Answer::Object { .. } => Ok(None),
@@ -148,7 +149,10 @@ impl Found {
         let Self { head, striped, here } = self;
         let end = offset.saturating_add(length).min(head.size).max(offset);
         let most = usize::try_from(end - offset).unwrap_or(usize::MAX);
-        let clipped = |bytes: Bytes| bytes.slice(..bytes.len().min(most));
+        let clipped = |mut bytes: Bytes| {
+            bytes.truncate(most);
+            bytes
+        };
         let pieces: Vec<Bytes> = here.map(clipped).into_iter().filter(|bytes| !bytes.is_empty()).collect();
         let start = offset + pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
         (Value { head, pieces }, Wanted { file: head.version.file, striped, range: start..end })
@@ -158,7 +162,7 @@ impl Found {
 fn found(answer: Answer) -> Outcome<Found> {
     match answer {
         Answer::Object { head, striped, length, content: Content::Here(bytes) } => {
-            Ok(Found { head, striped, here: Some(padded(&bytes, length as usize)) })
+            Ok(Found { head, striped, here: Some(padded(bytes, length as usize)) })
         }
         Answer::Object { head, striped, .. } => Ok(Found { head, striped, here: None }),
         other => Err(unexpected(&other)),
