@@ -204,12 +204,13 @@ impl Partition {
         let Some(Stripes { count, layout, .. }) = self.reserved.stripes(file, session) else {
             return Err(Refusal::Stale(object));
         };
-        if size.div_ceil(u64::from(layout.stripe_bytes())) > count {
+        let stripes = size.div_ceil(u64::from(layout.stripe_bytes()));
+        if stripes > count {
             return Err(Refusal::invalid(object, "an object is longer than what was reserved for it"));
         }
         self.forget_reserved(file);
         let mut runs = StripeRuns::new();
-        runs.insert(0, count);
+        runs.insert(0, stripes);
         Ok((Place::Striped(Box::new(Striped { stripes: runs, planned: size, ..Striped::default() })), layout))
     }
 

@@ -183,3 +183,14 @@ fn stripes_that_do_not_lie_as_their_directory_says_are_put_elsewhere() {
         assert!(matches!(refused, Err(Refusal::Invalid { .. })), "{impossible:?}");
     }
 }
+
+#[test]
+fn an_object_has_as_many_stripes_as_it_is_long_however_many_were_reserved() {
+    let mut bench = Bench::new();
+    let Answer::Reserved(files) = bench.apply(reserve(1, 16)) else { panic!("not reserved") };
+    let contents = Contents::Striped { file: files[0], size: u64::from(STRIPE) + 1, first: Bytes::new() };
+    version(bench.try_to(put(Condition::Always, contents)));
+    let delete = Command::DeleteObject { parent: ROOT, name: name("k"), condition: Condition::Always };
+    let Answer::Removed { gone: Some(gone) } = bench.apply(delete) else { panic!("it had stripes") };
+    assert_eq!(gone.stripes.iter().count(), 2);
+}

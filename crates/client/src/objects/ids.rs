@@ -8,6 +8,8 @@ use wire::{Answer, Command, Outcome, Session};
 
 /// At most so many are reserved ahead at once; the first time one, then twice as many as the time before.
 const AHEAD_MAX: u32 = 32;
+/// Files of several stripes are reserved ahead for so many: for longer objects the one message counts for little.
+const SEVERAL: u64 = 16;
 
 /// What is reserved and not used.
 #[derive(Debug, Default)]
@@ -21,22 +23,23 @@ pub struct Ids {
 struct Shelves {
     /// Whose they are: with a session all ends that it had reserved.
     session: Option<Session>,
-    of: HashMap<PartitionId, Shelf>,
+    /// By how many stripes each file may have.
+    of: HashMap<(PartitionId, u64), Shelf>,
 }
 
 impl Shelves {
-    fn get(&mut self, client: &Client, partition: PartitionId) -> &mut Shelf {
+    fn get(&mut self, client: &Client, of: (PartitionId, u64)) -> &mut Shelf {
         let session = Some(client.session());
         if self.session != session {
             (self.session, self.of) = (session, HashMap::new());
         }
-        self.of.entry(partition).or_default()
+        self.of.entry(of).or_default()
     }
 }
 
 #[derive(Debug, Default)]
 struct Shelf {
-    /// Each of one stripe, which lies as usual.
+    /// Their stripes lie as usual.
     files: Vec<FileId>,
     /// How many were reserved the last time.
     ahead: u32,
@@ -60,25 +63,30 @@ impl Ids {
         (layout, by): (Layout, Option<Policy>),
     ) -> Outcome<Taken<'_>> {
         self.give_back_dropped(client).await;
-        let usual = stripes == 1 && layout == Layout::striped(client.stripe_bytes());
-        if usual && let Some(file) = self.shelves.lock().get(client, partition).files.pop() {
+        let stripes = match stripes {
+            2..=SEVERAL => SEVERAL,
+            one_or_many => one_or_many,
+        };
+        let shelf =
+            (stripes <= SEVERAL && layout == Layout::striped(client.stripe_bytes())).then_some((partition, stripes));
+        if let Some(file) = shelf.and_then(|shelf| self.shelves.lock().get(client, shelf).files.pop()) {
             return Ok(self.taken(file));
         }
-        let count = if usual { self.count(client, partition) } else { 1 };
+        let count = shelf.map_or(1, |shelf| self.count(client, shelf));
         let mut files = match client.change(partition, Command::Reserve { count, stripes, layout, by }).await? {
             Answer::Reserved(files) if !files.is_empty() => files,
             other => return Err(unexpected(&other)),
         };
         let file = files.pop().expect("there is one");
-        if !files.is_empty() {
-            self.shelves.lock().get(client, partition).files.extend(files);
+        if let Some(shelf) = shelf.filter(|_| !files.is_empty()) {
+            self.shelves.lock().get(client, shelf).files.extend(files);
         }
         Ok(self.taken(file))
     }
 
-    fn count(&self, client: &Client, partition: PartitionId) -> u32 {
+    fn count(&self, client: &Client, of: (PartitionId, u64)) -> u32 {
         let mut shelves = self.shelves.lock();
-        let shelf = shelves.get(client, partition);
+        let shelf = shelves.get(client, of);
         shelf.ahead = (shelf.ahead * 2).clamp(1, AHEAD_MAX);
         shelf.ahead
     }
