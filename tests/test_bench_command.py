@@ -98,6 +98,21 @@ def test_hosts_with_links_of_their_own_come_and_go(binary: Path, folder: Path) -
     assert subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True).stdout == spaces
 
 
+@pytest.mark.skipif(hosts.why_not() is not None, reason=str(hosts.why_not()))
+def test_files_near_and_far_are_measured_beside_a_shared_directory(binary: Path, folder: Path) -> None:
+    spaces = subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True).stdout
+    (folder / "plain").mkdir()
+    small = ["--files", "8", "--file-size", "1MiB", "--chunk-size", "256KiB", "--no-tls", "--shared", f"{folder}/plain", "--shared-rate", "400"]
+    measured = rows(binary, folder, "locality", "--across", "nodes", *small)
+    kinds = ["remote", "local", "shared directory"]
+    assert [(row["nodes"], row["kept"]) for row in measured] == [(count, kind) for count in (1, 2, 4, 8) for kind in kinds if (count, kind) != (1, "remote")]
+    for row in measured:
+        for phase in ("write", "read"):
+            assert row[phase]["megabytes_per_second_each"] * row["nodes"] == pytest.approx(row[phase]["megabytes_per_second"]["median"])
+            assert ("of_remote" in row[phase]) == (row["kept"] == "local" and row["nodes"] > 1)
+    assert subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True).stdout == spaces
+
+
 def test_metadata_is_measured_in_every_layout(binary: Path, folder: Path) -> None:
     (folder / "plain").mkdir()
     measured = rows(binary, folder, "metadata", "--files", "200", "--workers", "1,2", "--io-nodes", "2", "--on", f"pool,dir:{folder}/plain")

@@ -21,7 +21,7 @@ COMMANDS = {
 # Commands that share a section.
 TOGETHER = {
     "## tidemill put, get, cat": ["put", "get", "cat", "ls", "cp", "rm", "stat", "locate"],
-    "## tidemill bench": ["bench filecopy", "bench metadata", "bench objects"],
+    "## tidemill bench": ["bench filecopy", "bench locality", "bench metadata", "bench objects"],
 }
 
 

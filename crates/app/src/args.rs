@@ -369,6 +369,8 @@ pub enum FlowCommand {
 pub enum BenchCommand {
     /// Workers write files, then read them (the benchmark of the Hercules papers)
     Filecopy(Box<FilecopyArgs>),
+    /// Workers on the hosts of nodes write and read files there, and at other nodes (figures 5 to 8 of Swift/T with Hercules)
+    Locality(Box<LocalityArgs>),
     /// Workers make, look at, rename and remove many files
     Metadata(Box<MetadataArgs>),
     /// Workers put values under keys, and get them
@@ -387,6 +389,13 @@ pub struct BenchArgs {
     /// Nodes of a pool that is made
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub io_nodes: u32,
+    #[command(flatten)]
+    pub measure: MeasureArgs,
+}
+
+/// How often a benchmark measures, and what it leaves.
+#[derive(Debug, Args)]
+pub struct MeasureArgs {
     /// Measure each case so often; the median is told
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub runs: u32,
@@ -437,6 +446,46 @@ pub enum ExperimentArg {
     Crowded,
     /// Figure 7: 1 to 8 workers share 4 GiB on 8 nodes
     WorkerNodes,
+}
+
+/// `tidemill bench locality`.
+#[derive(Debug, Args)]
+pub struct LocalityArgs {
+    #[command(flatten)]
+    pub measure: MeasureArgs,
+    /// What grows in number; a comma between two
+    #[arg(long, value_name = "WHAT", value_enum, value_delimiter = ',', default_values = ["nodes", "workers"])]
+    pub across: Vec<AcrossArg>,
+    /// Files of all workers together; each worker has one at least
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub files: u32,
+    /// The size of each file
+    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
+    pub file_size: ByteSize,
+    /// How much is written and read at a time
+    #[arg(long, value_name = "SIZE", default_value = "1MiB")]
+    pub chunk_size: ByteSize,
+    /// What the link of each host (a network namespace: as root) lets through, Mbit/s
+    #[arg(long, value_name = "MBIT", default_value_t = 480, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub link: u32,
+    /// Do not encrypt what hosts say
+    #[arg(long)]
+    pub no_tls: bool,
+    /// Measure this directory too, in the place of a file system that all share
+    #[arg(long, value_name = "DIR")]
+    pub shared: Option<PathBuf>,
+    /// All workers together get so much of it, MB/s [default: 0.8 of one link]
+    #[arg(long, value_name = "MB", requires = "shared", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub shared_rate: Option<u32>,
+}
+
+/// What grows in number in `bench locality`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum AcrossArg {
+    /// Figures 5 and 6: 1 to 8 nodes with a worker each
+    Nodes,
+    /// Figures 7 and 8: 1 to 8 workers on each of 8 nodes
+    Workers,
 }
 
 /// `tidemill bench metadata`.

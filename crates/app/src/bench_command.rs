@@ -1,10 +1,16 @@
 //! `tidemill bench`: the same work on pools and on what users have otherwise.
 
-use crate::args::{BenchArgs, BenchCommand, ExperimentArg, FilecopyArgs, LayoutArg, MetadataArgs, ObjectsArgs};
+use crate::args::{
+    AcrossArg, BenchArgs, BenchCommand, ExperimentArg, FilecopyArgs, LayoutArg, LocalityArgs, MeasureArgs,
+    MetadataArgs, ObjectsArgs,
+};
 use crate::signals;
 use base::Problem;
-use bench::{Copying, Experiment, Filecopy, Interrupt, Layout, Manner, Metadata, ObjectsBench, Report, Target};
-use std::path::Path;
+use bench::{
+    Across, Copying, Experiment, Filecopy, Interrupt, Layout, Locality, Manner, Metadata, ObjectsBench, Report, Shared,
+    Target,
+};
+use std::path::{Path, PathBuf};
 
 const MIB: u64 = 1 << 20;
 const FILE_BYTES: u64 = 128 * MIB;
@@ -15,24 +21,29 @@ const FAILED: u8 = 1;
 /// Runs a benchmark.
 pub fn bench(command: &BenchCommand) -> Result<u8, Vec<Problem>> {
     let refused = |problem| vec![problem];
-    let BenchArgs { json, plot, .. } = match command {
-        BenchCommand::Filecopy(args) => &args.common,
-        BenchCommand::Metadata(args) => &args.common,
-        BenchCommand::Objects(args) => &args.common,
+    let MeasureArgs { json, plot, .. } = match command {
+        BenchCommand::Filecopy(args) => &args.common.measure,
+        BenchCommand::Locality(args) => &args.measure,
+        BenchCommand::Metadata(args) => &args.common.measure,
+        BenchCommand::Objects(args) => &args.common.measure,
     };
     [json, plot].into_iter().flatten().try_for_each(|path| check_folder(path)).map_err(refused)?;
     match command {
         BenchCommand::Filecopy(args) => {
             let wanted = filecopy(args).map_err(refused)?;
-            Ok(run(&args.common, |manner, told| wanted.run(manner, told)))
+            Ok(run(&args.common.measure, |manner, told| wanted.run(manner, told)))
+        }
+        BenchCommand::Locality(args) => {
+            let wanted = locality(args).map_err(refused)?;
+            Ok(run(&args.measure, |manner, told| wanted.run(manner, told)))
         }
         BenchCommand::Metadata(args) => {
             let wanted = metadata(args).map_err(refused)?;
-            Ok(run(&args.common, |manner, told| wanted.run(manner, told)))
+            Ok(run(&args.common.measure, |manner, told| wanted.run(manner, told)))
         }
         BenchCommand::Objects(args) => {
             let wanted = objects(args).map_err(refused)?;
-            Ok(run(&args.common, |manner, told| wanted.run(manner, told)))
+            Ok(run(&args.common.measure, |manner, told| wanted.run(manner, told)))
         }
     }
 }
@@ -43,7 +54,7 @@ pub fn worker() -> u8 {
     if bench::attend().is_ok() { 0 } else { FAILED }
 }
 
-fn run(args: &BenchArgs, measure: impl FnOnce(&Manner, &mut dyn FnMut(&str)) -> Result<Report, Problem>) -> u8 {
+fn run(args: &MeasureArgs, measure: impl FnOnce(&Manner, &mut dyn FnMut(&str)) -> Result<Report, Problem>) -> u8 {
     let done = || -> Result<Option<u8>, Problem> {
         let own = |error| Problem::new(format!("this program cannot be led: {error}"));
         let (program, interrupt) = (std::env::current_exe().map_err(own)?, Interrupt::new().map_err(own)?);
@@ -124,6 +135,38 @@ fn filecopy(args: &FilecopyArgs) -> Result<Filecopy, Problem> {
         }
     };
     Ok(Filecopy { targets: targets(&args.common)?, cases, links, tls: !args.no_tls })
+}
+
+fn locality(args: &LocalityArgs) -> Result<Locality, Problem> {
+    let (file_bytes, chunk_bytes) = (args.file_size.0, args.chunk_size.0.min(args.file_size.0));
+    if chunk_bytes == 0 {
+        return Err(Problem::new("files and chunks have at least one byte"));
+    }
+    // What the file system of the paper had of the link of one of its hosts (section V).
+    let rate = args.shared_rate.map_or(0.8 * f64::from(args.link) / 8.0, f64::from);
+    let shared = |path: &PathBuf| -> Result<Shared, Problem> {
+        let path = std::path::absolute(path).map_err(|error| Problem::new(format!("--shared: {error}")))?;
+        if !path.is_dir() {
+            return Err(Problem::new(format!("--shared: {}: there is no such folder", path.display())));
+        }
+        Ok(Shared { path, rate })
+    };
+    Ok(Locality {
+        across: args
+            .across
+            .iter()
+            .map(|across| match across {
+                AcrossArg::Nodes => Across::Nodes,
+                AcrossArg::Workers => Across::Workers,
+            })
+            .collect(),
+        files: args.files,
+        file_bytes,
+        chunk_bytes,
+        link: args.link,
+        tls: !args.no_tls,
+        shared: args.shared.as_ref().map(shared).transpose()?,
+    })
 }
 
 fn objects(args: &ObjectsArgs) -> Result<ObjectsBench, Problem> {

@@ -13,6 +13,10 @@ use crate::{
 use base::{ByteSize, Problem};
 use bytes::{Bytes, BytesMut};
 use serde_json::{Value, json};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 const MIB: u64 = 1 << 20;
 /// What is read is recognised every so many bytes.
@@ -139,10 +143,10 @@ impl Filecopy {
 
     fn measure(&self, case: &Copying, target: &Target, manner: &Manner) -> Result<Speeds, Problem> {
         let links = self.links.map(|(workers, nodes)| Links { workers, nodes });
-        let made = Made { nodes: case.io_nodes, memory: case.node_memory(), links, tls: self.tls };
+        let made = Made { nodes: case.io_nodes, memory: case.node_memory(), links, together: false, tls: self.tls };
         let ground = Ground::prepare(target, &made, case.worker_nodes, manner)?;
         let (files, file_bytes, chunk_bytes) = (case.files, case.file_bytes, case.chunk_bytes);
-        let work = Work::Filecopy { files, file_bytes, chunk_bytes };
+        let work = Work::Filecopy { files, file_bytes, chunk_bytes, near: None, rate: None };
         let (mut writes, mut reads) = (Vec::new(), Vec::new());
         for _ in 0..manner.runs {
             let (write, read) = ground.with_crew(case.workers, work.clone(), manner, |crew| {
@@ -168,9 +172,10 @@ struct Speeds {
     read: Speed,
 }
 
-struct Speed {
+/// How fast bytes were, of all workers together.
+pub(crate) struct Speed {
     /// 10^6 bytes a second.
-    megabytes: Median,
+    pub(crate) megabytes: Median,
     /// Seconds of processors for each GiB.
     workers_cpu: Median,
     nodes_cpu: Median,
@@ -178,7 +183,8 @@ struct Speed {
 
 impl Speed {
     #[expect(clippy::cast_precision_loss, reason = "bytes of files")]
-    fn of(phases: &[Phase], bytes: u64) -> Self {
+    /// Of one phase in each run, which moved so many bytes.
+    pub(crate) fn of(phases: &[Phase], bytes: u64) -> Self {
         let each = |number: &dyn Fn(&Phase) -> f64| Median::of(phases.iter().map(number).collect());
         let gib = bytes as f64 / f64::from(1 << 30);
         Self {
@@ -188,7 +194,8 @@ impl Speed {
         }
     }
 
-    fn json(&self, limit: Option<f64>) -> Value {
+    /// As rows have it; beside what a link would let through, 10^6 bytes a second, where one does.
+    pub(crate) fn json(&self, limit: Option<f64>) -> Value {
         let mut shown = json!({
             "megabytes_per_second": self.megabytes,
             "workers_cpu_seconds_per_gib": self.workers_cpu.median,
@@ -252,29 +259,36 @@ pub struct CopyJob {
     file_bytes: u64,
     chunk_bytes: u64,
     buffer: Bytes,
+    rate: Option<f64>,
 }
 
 impl CopyJob {
     /// Of an order to copy.
     pub fn new(store: Box<dyn Store>, order: &Order) -> Result<Self, Problem> {
-        let Work::Filecopy { files, file_bytes, chunk_bytes } = &order.work else {
+        let Work::Filecopy { files, file_bytes, chunk_bytes, near, rate } = &order.work else {
             return Err(Problem::new("this is no order to copy"));
         };
         let folder = format!("{}/w{}", order.folder, order.worker);
         store.make_folder(&folder)?;
+        if let Some(near) = near {
+            store.place(&folder, *near)?;
+        }
         let tag = |file: u32| u64::from(order.worker) << 48 | u64::from(file) << 32;
         let files = (0..*files).map(|file| (format!("{folder}/copy{file}"), tag(file))).collect();
         let (file_bytes, chunk_bytes) = (*file_bytes, (*chunk_bytes).clamp(1, MIB << 10));
         let length = usize::try_from(chunk_bytes).expect("a GiB at most");
-        Ok(Self { store, files, file_bytes, chunk_bytes, buffer: vec![0x5a; length].into() })
+        Ok(Self { store, files, file_bytes, chunk_bytes, buffer: vec![0x5a; length].into(), rate: *rate })
     }
 
     fn write(&mut self) -> Result<(), Problem> {
+        let mut pace = Pace::new(self.rate);
         for (path, tag) in &self.files {
             let (mut at, buffer, chunk) = (0, &mut self.buffer, self.chunk_bytes);
             let whole = self.file_bytes;
             self.store.write(path, &mut || {
+                pace.wait();
                 let length = chunk.min(whole - at);
+                pace.bytes += length;
                 if length == 0 {
                     return None;
                 }
@@ -290,11 +304,14 @@ impl CopyJob {
     }
 
     fn read(&mut self) -> Result<(), Problem> {
+        let mut pace = Pace::new(self.rate);
         for (path, tag) in &self.files {
             let mut at = 0;
             self.store.read(path, self.chunk_bytes, &mut |bytes| {
                 check(bytes, at, *tag).map_err(|wrong| Problem::new(format!("{path}: wrong bytes at {wrong}")))?;
                 at += bytes.len() as u64;
+                pace.bytes += bytes.len() as u64;
+                pace.wait();
                 Ok(())
             })?;
             if at != self.file_bytes {
@@ -302,6 +319,28 @@ impl CopyJob {
             }
         }
         Ok(())
+    }
+}
+
+/// Holds a worker to so many bytes a second.
+struct Pace {
+    rate: Option<f64>,
+    began: Instant,
+    bytes: u64,
+}
+
+impl Pace {
+    fn new(rate: Option<f64>) -> Self {
+        Self { rate, began: Instant::now(), bytes: 0 }
+    }
+
+    /// Until the bytes so far have had their time.
+    #[expect(clippy::cast_precision_loss, reason = "bytes of files")]
+    fn wait(&self) {
+        if let Some(rate) = self.rate {
+            let due = Duration::from_secs_f64(self.bytes as f64 / rate);
+            thread::sleep(due.saturating_sub(self.began.elapsed()));
+        }
     }
 }
 

@@ -36,8 +36,10 @@ pub struct Made {
     pub nodes: u32,
     /// Each with so much memory.
     pub memory: ByteSize,
-    /// Each on a host of its own, and the workers on others, if links are given.
+    /// Each on a host of its own, if links are given.
     pub links: Option<Links>,
+    /// Those are the hosts of the workers too, which else have others.
+    pub together: bool,
     /// Whether hosts speak within TLS.
     pub tls: bool,
 }
@@ -75,15 +77,16 @@ impl Ground {
                     .hint("--links is for pools that the benchmark makes")),
             };
         }
+        let first = if made.together { 0 } else { worker_hosts };
         let links = |links: Links| {
-            let workers = std::iter::repeat_n(links.workers, worker_hosts as usize);
+            let workers = std::iter::repeat_n(links.workers, first as usize);
             workers.chain(std::iter::repeat_n(links.nodes, made.nodes as usize)).collect::<Vec<u32>>()
         };
         let hosts = made.links.map(|wanted| Hosts::new(&links(wanted))).transpose()?;
         let places = match &hosts {
             None => Places::Here(made.nodes),
             Some(hosts) => Places::Ssh {
-                hosts: (worker_hosts..worker_hosts + made.nodes).map(|host| hosts.address(host)).collect(),
+                hosts: (first..first + made.nodes).map(|host| hosts.address(host)).collect(),
                 ssh: hosts.ssh()?.display().to_string(),
             },
         };

@@ -1,7 +1,7 @@
 //! Layer 4: benchmarks: the same work on pools and on what users have otherwise.
 //!
 //! ```text
-//!   filecopy, metadata ... (which cases, which numbers)
+//!   filecopy, locality, metadata ... (which cases, which numbers)
 //!        |
 //!      Crew  ---- Order, phase by phase ---->  attend (one process for each worker, on the host that is its own)
 //!        |  <---- Ready, Done -------------          |
@@ -23,6 +23,7 @@ mod ground;
 mod hosts;
 mod interrupt;
 mod key_values;
+mod locality;
 mod metadata;
 mod objects;
 mod order;
@@ -34,6 +35,7 @@ mod worker;
 
 pub use filecopy::{Copying, Experiment, Filecopy};
 pub use interrupt::Interrupt;
+pub use locality::{Across, Locality, Shared};
 pub use metadata::{Layout, Metadata};
 pub use objects::ObjectsBench;
 pub use report::Report;

@@ -99,7 +99,7 @@ impl Metadata {
         manner: &Manner,
     ) -> Result<Vec<(&'static str, Rate)>, Problem> {
         let memory = ByteSize(MEMORY.0 / u64::from(self.io_nodes.max(1)));
-        let made = Made { nodes: self.io_nodes, memory, links: None, tls: false };
+        let made = Made { nodes: self.io_nodes, memory, links: None, together: false, tls: false };
         let ground = Ground::prepare(target, &made, 1, manner)?;
         let work = Work::Metadata { layout, files: self.files };
         let mut runs = Vec::new();

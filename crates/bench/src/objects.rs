@@ -71,7 +71,7 @@ impl ObjectsBench {
         let count = self.count(bytes, under_way);
         let stored = 2 * bytes * u64::from(count) * u64::from(self.workers);
         let memory = ByteSize((stored + MEMORY) / u64::from(self.io_nodes.max(1)));
-        let made = Made { nodes: self.io_nodes, memory, links: None, tls: false };
+        let made = Made { nodes: self.io_nodes, memory, links: None, together: false, tls: false };
         let ground = Ground::prepare(target, &made, 1, manner)?;
         let mut runs: Vec<[Phase; 2]> = Vec::new();
         for _ in 0..manner.runs {

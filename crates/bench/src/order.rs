@@ -28,6 +28,10 @@ pub enum Work {
         file_bytes: u64,
         /// Of one call.
         chunk_bytes: u64,
+        /// At which node they are to lie; none where that is as usual.
+        near: Option<Near>,
+        /// The worker holds itself to so many bytes a second.
+        rate: Option<f64>,
     },
     /// Phases `fill`, `put` and `get`: as many values as stand here, so many under way at once; `remove`.
     Objects {
@@ -45,6 +49,16 @@ pub enum Work {
         /// How many.
         files: u32,
     },
+}
+
+/// Where a worker's files lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Near {
+    /// At the node of its host.
+    Local,
+    /// At the next one, by ids; at that of its host if there is no other.
+    Remote,
 }
 
 /// What a worker says.

@@ -1,7 +1,7 @@
 //! Charts as SVG: a line for each target, over one thing that varies.
 
 use base::Problem;
-use plotters::prelude::*;
+use plotters::{coord::ranged1d::ValueFormatter, prelude::*};
 
 const WIDTH: u32 = 560;
 const HEIGHT: u32 = 400;
@@ -23,6 +23,8 @@ pub struct Chart {
     pub across: String,
     /// What was measured.
     pub up: String,
+    /// Its lines differ so much that each step up is ten times as much.
+    pub by_tens: bool,
     /// Lines: what each is of, and its points.
     pub lines: Vec<(String, Vec<(f64, f64)>)>,
 }
@@ -42,7 +44,7 @@ pub fn of_title<'a>(charts: &'a mut Vec<Chart>, title: &str, across: &str, up: &
     let at = charts.iter().position(|chart| chart.title == title).unwrap_or(charts.len());
     if at == charts.len() {
         let (title, across, up) = (title.to_owned(), across.to_owned(), up.to_owned());
-        charts.push(Chart { title, across, up, lines: Vec::new() });
+        charts.push(Chart { title, across, up, by_tens: false, lines: Vec::new() });
     }
     &mut charts[at]
 }
@@ -63,26 +65,39 @@ pub fn draw(charts: &[Chart]) -> Result<String, Problem> {
     Ok(text)
 }
 
-fn draw_one(chart: &Chart, area: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>) -> Result<(), Problem> {
+fn draw_one<'a>(chart: &'a Chart, area: &DrawingArea<SVGBackend<'a>, plotters::coord::Shift>) -> Result<(), Problem> {
     let points = || chart.lines.iter().flat_map(|(_, points)| points.iter().copied());
     let (least, most) = points().fold((f64::INFINITY, 0_f64), |(least, most), (x, _)| (least.min(x), most.max(x)));
     let top = points().map(|(_, y)| y).fold(0.0, f64::max) * 1.1;
     if !(least.is_finite() && top > 0.0) {
         return Ok(());
     }
-    let mut context = ChartBuilder::on(area)
-        .caption(&chart.title, ("sans-serif", 18))
-        .margin(12)
-        .x_label_area_size(44)
-        .y_label_area_size(64)
-        .build_cartesian_2d((least..most.max(least * 1.01)).log_scale().base(2.0), 0.0..top)
-        .map_err(not_drawn)?;
+    let mut builder = ChartBuilder::on(area);
+    builder.caption(&chart.title, ("sans-serif", 18)).margin(12).x_label_area_size(44).y_label_area_size(64);
+    let across = (least..most.max(least * 1.01)).log_scale().base(2.0);
+    if chart.by_tens {
+        let bottom = points().map(|(_, y)| y).filter(|y| *y > 0.0).fold(top, f64::min);
+        let tens = 10_f64.powf(bottom.log10().floor())..10_f64.powf(top.log10().ceil());
+        draw_lines(chart, builder.build_cartesian_2d(across, tens.log_scale()).map_err(not_drawn)?)
+    } else {
+        draw_lines(chart, builder.build_cartesian_2d(across, 0.0..top).map_err(not_drawn)?)
+    }
+}
+
+fn draw_lines<'a, X, Y>(
+    chart: &'a Chart,
+    mut context: ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>,
+) -> Result<(), Problem>
+where
+    X: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
+{
     context
         .configure_mesh()
         .x_desc(&chart.across)
         .y_desc(&chart.up)
         .x_label_formatter(&|x| format!("{x:.0}"))
-        .y_label_formatter(&|y| format!("{y:.0}"))
+        .y_label_formatter(&|y| if chart.by_tens && *y < 1.0 { format!("{y}") } else { format!("{y:.0}") })
         .light_line_style(TRANSPARENT)
         .draw()
         .map_err(not_drawn)?;
@@ -116,8 +131,9 @@ mod tests {
         let mut charts = Vec::new();
         for title in ["Write", "Read", "With nothing"] {
             let (title, across, up) = (title.to_owned(), "I/O nodes".to_owned(), "MB/s".to_owned());
-            charts.push(Chart { title, across, up, lines: Vec::new() });
+            charts.push(Chart { title, across, up, by_tens: false, lines: Vec::new() });
         }
+        charts[1].by_tens = true;
         for chart in &mut charts[..2] {
             for (name, speed) in [("pool", 50.0), ("dir:/tmp", 80.0)] {
                 for nodes in [1.0, 2.0, 4.0, 8.0] {

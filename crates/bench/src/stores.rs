@@ -1,10 +1,10 @@
 //! What workers work on: one interface to pools, directories and key-value servers.
 
-use crate::{Target, key_values};
+use crate::{Target, key_values, order::Near};
 use base::Problem;
 use bytes::Bytes;
 use client::{Objects, Patience, objects::Condition};
-use placement::FileId;
+use placement::{FileId, Policy};
 use std::{
     collections::HashMap,
     fs,
@@ -14,7 +14,7 @@ use std::{
 };
 use tokio::runtime::Runtime;
 use vfs::Vfs;
-use wire::{Attributes, Name, OpenFlags, Outcome, Refusal, RenameFrom, RenameMode, RenameTo};
+use wire::{Attributes, Name, OpenFlags, Outcome, PLACEMENT, Refusal, RenameFrom, RenameMode, RenameTo, XattrMode};
 
 const FILE_MODE: u32 = 0o644;
 
@@ -27,6 +27,10 @@ pub type Take<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), Problem>;
 pub trait Store {
     /// Makes a folder whose parent is there; that it exists is fine.
     fn make_folder(&self, path: &str) -> Result<(), Problem>;
+    /// Files that are written to a folder from now on lie so.
+    fn place(&self, path: &str, _near: Near) -> Result<(), Problem> {
+        Err(Problem::new(format!("{path}: only in a pool it can be said where files lie")))
+    }
     /// Removes a folder with all that is in it.
     fn remove_folder(&self, path: &str) -> Result<(), Problem>;
     /// Writes a new file.
@@ -110,6 +114,21 @@ impl InPool {
 impl Store for InPool {
     fn make_folder(&self, path: &str) -> Result<(), Problem> {
         self.wait(path, self.vfs.make_directories(path.as_bytes())).map(drop)
+    }
+
+    fn place(&self, path: &str, near: Near) -> Result<(), Problem> {
+        let client = self.objects.client();
+        let own = client.own_node().ok_or_else(|| Problem::new("no node of the pool is on this host"))?;
+        let node = match near {
+            Near::Local => own,
+            Near::Remote => {
+                let all = client.data_nodes();
+                all.iter().find(|node| **node > own).or(all.first()).copied().unwrap_or(own)
+            }
+        };
+        let policy = Bytes::from(Policy::At(node).to_string());
+        let folder = self.folder(path)?.file;
+        self.wait(path, self.vfs.set_xattr(folder, PLACEMENT, policy, XattrMode::Set, false))
     }
 
     fn remove_folder(&self, path: &str) -> Result<(), Problem> {

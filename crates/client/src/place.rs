@@ -10,6 +10,11 @@ impl Client {
         self.0.nodes.own()
     }
 
+    /// The nodes that hold partitions, by ascending ids.
+    pub fn data_nodes(&self) -> Vec<NodeId> {
+        self.0.shares().into_iter().map(|(node, _)| node).collect()
+    }
+
     /// Whether a node of the pool holds partitions.
     pub fn holds_data(&self, node: NodeId) -> bool {
         self.0.pick(node, 0).is_some()

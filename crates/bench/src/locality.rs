@@ -1,0 +1,274 @@
+//! Files near and far, as in "Swift/T and Hercules" (paper 002, section V, figures 5 to 8): writers and readers on the hosts of the nodes,
+//! with every file at the worker's own node, or every file at another.
+
+use crate::{
+    Manner, Report, Target,
+    crew::Phase,
+    filecopy::Speed,
+    ground::{Ground, Links, Made},
+    order::{Near, Work},
+    plot::{self, Chart},
+};
+use base::{ByteSize, Problem};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+const MIB: u64 = 1 << 20;
+/// So many hosts where it is the workers that grow in number (figures 7 and 8).
+const NODES: u32 = 8;
+/// How many, of what grows in number.
+const COUNTS: [u32; 4] = [1, 2, 4, 8];
+/// Memory of each node beyond the files that it is to hold.
+const SLACK: u64 = 64 * MIB;
+
+/// What grows in number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Across {
+    /// Figures 5 and 6: 1 to 8 nodes with a worker each.
+    Nodes,
+    /// Figures 7 and 8: 1 to 8 workers on each of 8 nodes.
+    Workers,
+}
+
+/// A directory that all share, in the place of a parallel file system.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shared {
+    /// Where it is.
+    pub path: PathBuf,
+    /// All workers together get so much of it, 10^6 bytes a second, each the same.
+    pub rate: f64,
+}
+
+/// The experiment.
+#[derive(Debug)]
+pub struct Locality {
+    /// Which of its two halves.
+    pub across: Vec<Across>,
+    /// Files of all workers together; each has one at least.
+    pub files: u32,
+    /// Of each, bytes.
+    pub file_bytes: u64,
+    /// Of one call, bytes.
+    pub chunk_bytes: u64,
+    /// The link of each host, Mbit/s in either direction.
+    pub link: u32,
+    /// Whether hosts speak within TLS.
+    pub tls: bool,
+    /// What is measured beside the pool.
+    pub shared: Option<Shared>,
+}
+
+/// One case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Case {
+    across: Across,
+    nodes: u32,
+    /// On each node.
+    workers: u32,
+    /// Of each worker.
+    files: u32,
+}
+
+/// Where the files of a case are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kept {
+    InPool(Near),
+    Shared,
+}
+
+impl Kept {
+    fn name(self) -> &'static str {
+        match self {
+            Self::InPool(Near::Local) => "local",
+            Self::InPool(Near::Remote) => "remote",
+            Self::Shared => "shared directory",
+        }
+    }
+}
+
+struct Speeds {
+    write: Speed,
+    read: Speed,
+}
+
+impl Across {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Nodes => "nodes",
+            Self::Workers => "workers",
+        }
+    }
+
+    fn cases(self, files: u32) -> [Case; 4] {
+        COUNTS.map(|count| {
+            let (nodes, workers) = match self {
+                Self::Nodes => (count, 1),
+                Self::Workers => (NODES, count),
+            };
+            Case { across: self, nodes, workers, files: (files / (nodes * workers)).max(1) }
+        })
+    }
+}
+
+impl Case {
+    fn all_workers(&self) -> u32 {
+        self.nodes * self.workers
+    }
+
+    /// Who shares the speed that is told: nodes or workers.
+    fn shares(&self) -> f64 {
+        match self.across {
+            Across::Nodes => self.nodes,
+            Across::Workers => self.all_workers(),
+        }
+        .into()
+    }
+}
+
+impl Locality {
+    /// Measures all; `told` hears of each row as it comes.
+    pub fn run(&self, manner: &Manner, told: &mut dyn FnMut(&str)) -> Result<Report, Problem> {
+        let mut report = Report { rows: Vec::new(), charts: Vec::new() };
+        for case in self.across.iter().flat_map(|across| across.cases(self.files)) {
+            let mut remote = None;
+            for kept in self.kinds(&case) {
+                let speeds = self.measure(&case, kept, manner)?;
+                told(&self.line(&case, kept, &speeds));
+                report.rows.push(self.row(&case, kept, &speeds, remote.as_ref()));
+                self.draw(&case, kept, &speeds, &mut report.charts);
+                if kept == Kept::InPool(Near::Remote) {
+                    remote = Some(speeds);
+                }
+            }
+        }
+        Ok(report)
+    }
+
+    /// Where files may be: with one node none is remote.
+    fn kinds(&self, case: &Case) -> Vec<Kept> {
+        let remote = (case.nodes > 1).then_some(Kept::InPool(Near::Remote));
+        let shared = self.shared.as_ref().map(|_| Kept::Shared);
+        remote.into_iter().chain([Kept::InPool(Near::Local)]).chain(shared).collect()
+    }
+
+    fn bytes(&self, case: &Case) -> u64 {
+        u64::from(case.files) * u64::from(case.all_workers()) * self.file_bytes
+    }
+
+    fn measure(&self, case: &Case, kept: Kept, manner: &Manner) -> Result<Speeds, Problem> {
+        let each = self.bytes(case) / u64::from(case.nodes);
+        let made = Made {
+            nodes: case.nodes,
+            memory: ByteSize(each + each / 4 + SLACK),
+            links: Some(Links { workers: self.link, nodes: self.link }),
+            together: true,
+            tls: self.tls,
+        };
+        let (target, made, near, rate) = match (kept, &self.shared) {
+            (Kept::Shared, Some(shared)) => {
+                let rate = shared.rate * 1e6 / f64::from(case.all_workers());
+                (Target::Directory(shared.path.clone()), Made { links: None, ..made }, None, Some(rate))
+            }
+            (Kept::InPool(near), _) => (Target::Pool(None), made, Some(near), None),
+            (Kept::Shared, None) => return Err(Problem::new("there is no shared directory")),
+        };
+        let ground = Ground::prepare(&target, &made, case.nodes, manner)?;
+        let (files, file_bytes, chunk_bytes) = (case.files, self.file_bytes, self.chunk_bytes);
+        let work = Work::Filecopy { files, file_bytes, chunk_bytes, near, rate };
+        let mut runs: Vec<[Phase; 2]> = Vec::new();
+        for _ in 0..manner.runs {
+            runs.push(ground.with_crew(case.workers, work.clone(), manner, |crew| {
+                let both = [crew.phase("write")?, crew.phase("read")?];
+                crew.phase("remove")?;
+                Ok(both)
+            })?);
+        }
+        let speed = |at: usize| Speed::of(&runs.iter().map(|run| run[at]).collect::<Vec<Phase>>(), self.bytes(case));
+        Ok(Speeds { write: speed(0), read: speed(1) })
+    }
+
+    fn line(&self, case: &Case, kept: Kept, speeds: &Speeds) -> String {
+        let each = |speed: &Speed| speed.megabytes.median / case.shares();
+        let Case { nodes, workers, files, .. } = case;
+        let (write, read, file) = (each(&speeds.write), each(&speeds.read), ByteSize(self.file_bytes));
+        let whose = match case.across {
+            Across::Nodes => "node",
+            Across::Workers => "worker",
+        };
+        let kept = kept.name();
+        format!(
+            "{kept}: {nodes} nodes x {workers} workers, {files} x {file}: a {whose} writes {write:.0} MB/s, reads {read:.0} MB/s"
+        )
+    }
+
+    fn row(&self, case: &Case, kept: Kept, speeds: &Speeds, remote: Option<&Speeds>) -> Value {
+        let shown = |speed: &Speed, far: Option<&Speed>| {
+            let mut shown = speed.json(None);
+            shown["megabytes_per_second_each"] = json!(speed.megabytes.median / case.shares());
+            if let (Kept::InPool(Near::Local), Some(far)) = (kept, far) {
+                shown["of_remote"] = json!(speed.megabytes.median / far.megabytes.median);
+            }
+            shown
+        };
+        json!({
+            "experiment": case.across.name(), "kept": kept.name(), "nodes": case.nodes, "workers_per_node": case.workers,
+            "files_per_worker": case.files, "file_bytes": self.file_bytes, "chunk_bytes": self.chunk_bytes,
+            "link_mbit": self.link, "shared_megabytes_per_second": self.shared.as_ref().map(|shared| shared.rate),
+            "write": shown(&speeds.write, remote.map(|remote| &remote.write)),
+            "read": shown(&speeds.read, remote.map(|remote| &remote.read)),
+        })
+    }
+
+    fn draw(&self, case: &Case, kept: Kept, speeds: &Speeds, charts: &mut Vec<Chart>) {
+        let (over, across, up, at) = match case.across {
+            Across::Nodes => ("a worker a node", "nodes", "MB/s, each node", case.nodes),
+            Across::Workers => ("8 nodes", "workers a node", "MB/s, each worker", case.workers),
+        };
+        let pool = [Kept::InPool(Near::Local), Kept::InPool(Near::Remote)];
+        let all = pool.into_iter().chain(self.shared.as_ref().map(|_| Kept::Shared));
+        for (verb, speed) in [("write", &speeds.write), ("read", &speeds.read)] {
+            let chart = plot::of_title(charts, &format!("Raw file {verb}, {over}"), across, up);
+            if chart.lines.is_empty() {
+                // In one order, so in one colour, in all charts.
+                chart.lines.extend(all.clone().map(|kept| (kept.name().to_owned(), Vec::new())));
+                chart.by_tens = true;
+            }
+            chart.add(kept.name(), (at.into(), speed.megabytes.median / case.shares()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cases_are_those_of_the_paper() {
+        let shown = |across: Across| across.cases(32).map(|case| (case.nodes, case.workers, case.files));
+        assert_eq!(shown(Across::Nodes), [(1, 1, 32), (2, 1, 16), (4, 1, 8), (8, 1, 4)]);
+        // 64 workers have a file each, though the paper has 32.
+        assert_eq!(shown(Across::Workers), [(8, 1, 4), (8, 2, 2), (8, 4, 1), (8, 8, 1)]);
+        let shares = |across: Across| across.cases(32).map(|case| case.shares());
+        assert!(
+            shares(Across::Nodes).iter().zip([1.0, 2.0, 4.0, 8.0]).all(|(share, count)| (share - count).abs() < 0.1)
+        );
+        assert!((shares(Across::Workers)[3] - 64.0).abs() < 0.1);
+    }
+
+    #[test]
+    fn on_one_node_nothing_is_remote() {
+        let shared = Some(Shared { path: "/tmp".into(), rate: 48.0 });
+        let bench = Locality {
+            across: vec![Across::Nodes],
+            files: 32,
+            file_bytes: 1,
+            chunk_bytes: 1,
+            link: 480,
+            tls: true,
+            shared,
+        };
+        let [one, two, ..] = Across::Nodes.cases(32);
+        assert_eq!(bench.kinds(&one), [Kept::InPool(Near::Local), Kept::Shared]);
+        assert_eq!(bench.kinds(&two), [Kept::InPool(Near::Remote), Kept::InPool(Near::Local), Kept::Shared]);
+    }
+}
