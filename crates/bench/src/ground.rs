@@ -2,7 +2,7 @@
 
 use crate::{
     Manner, Target,
-    crew::{Crew, Plan},
+    crew::{Crew, Phase, Plan},
     hosts::Hosts,
     order::Work,
     stores,
@@ -108,14 +108,34 @@ impl Ground {
         Ok(Self { target, made: Some(MadePool { file, _folder: folder }), hosts, worker_hosts })
     }
 
-    /// Does something with workers in a folder of their own, which is removed afterwards. `per_host` workers on each of their hosts.
-    pub fn with_crew<T>(
+    /// Lets `per_host` workers on each of their hosts go through these phases together, once in each run; how each phase went, run by run.
+    pub fn measure(
+        &self,
+        per_host: u32,
+        work: &Work,
+        phases: &[&str],
+        manner: &Manner,
+    ) -> Result<Vec<Vec<Phase>>, Problem> {
+        let mut measured = vec![Vec::new(); phases.len()];
+        for _ in 0..manner.runs {
+            self.with_crew(per_host, work.clone(), manner, |crew| {
+                phases.iter().zip(&mut measured).try_for_each(|(phase, runs)| {
+                    runs.push(crew.phase(phase)?);
+                    Ok(())
+                })
+            })?;
+        }
+        Ok(measured)
+    }
+
+    /// Does something with workers in a folder of their own, which is removed afterwards.
+    fn with_crew(
         &self,
         per_host: u32,
         work: Work,
         manner: &Manner,
-        does: impl FnOnce(&mut Crew) -> Result<T, Problem>,
-    ) -> Result<T, Problem> {
+        does: impl FnOnce(&mut Crew) -> Result<(), Problem>,
+    ) -> Result<(), Problem> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let folder = format!("tidemill-bench-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
         let store = stores::open(&self.target)?;
@@ -132,9 +152,9 @@ impl Ground {
             interrupt: &manner.interrupt,
         };
         let done = Crew::start(plan).and_then(|mut crew| does(&mut crew));
+        // The folder goes also where the work failed, which is the better thing to tell.
         let removed = store.remove_folder(&folder);
-        let done = done?;
-        removed.map(|()| done)
+        done.and(removed)
     }
 
     /// Processes of the pool's nodes; they can be looked at where they are of this machine.

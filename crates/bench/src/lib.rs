@@ -1,7 +1,7 @@
 //! Layer 4: benchmarks: the same work on pools and on what users have otherwise.
 //!
 //! ```text
-//!   filecopy, locality, metadata ... (which cases, which numbers)
+//!   filecopy, locality (over copies), metadata, objects: which cases, which numbers
 //!        |
 //!      Crew  ---- Order, phase by phase ---->  attend (one process for each worker, on the host that is its own)
 //!        |  <---- Ready, Done -------------          |
@@ -16,6 +16,7 @@
 //! - Whatever a benchmark starts or makes (nodes, hosts, workers, files) goes with it, also when it fails.
 #![forbid(unsafe_code)]
 
+mod copies;
 mod cpu;
 mod crew;
 mod filecopy;

@@ -3,10 +3,9 @@
 
 use crate::{
     Manner, Report, Target,
-    crew::Phase,
-    filecopy::Speed,
+    copies::{Speed, Speeds},
     ground::{Ground, Links, Made},
-    order::{Near, Work},
+    order::{Copies, Near},
     plot::{self, Chart},
 };
 use base::{ByteSize, Problem};
@@ -70,25 +69,20 @@ struct Case {
 }
 
 /// Where the files of a case are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kept {
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kept<'a> {
     InPool(Near),
-    Shared,
+    Shared(&'a Shared),
 }
 
-impl Kept {
+impl Kept<'_> {
     fn name(self) -> &'static str {
         match self {
             Self::InPool(Near::Local) => "local",
             Self::InPool(Near::Remote) => "remote",
-            Self::Shared => "shared directory",
+            Self::Shared(_) => "shared directory",
         }
     }
-}
-
-struct Speeds {
-    write: Speed,
-    read: Speed,
 }
 
 impl Across {
@@ -145,9 +139,9 @@ impl Locality {
     }
 
     /// Where files may be: with one node none is remote.
-    fn kinds(&self, case: &Case) -> Vec<Kept> {
+    fn kinds(&self, case: &Case) -> Vec<Kept<'_>> {
         let remote = (case.nodes > 1).then_some(Kept::InPool(Near::Remote));
-        let shared = self.shared.as_ref().map(|_| Kept::Shared);
+        let shared = self.shared.as_ref().map(Kept::Shared);
         remote.into_iter().chain([Kept::InPool(Near::Local)]).chain(shared).collect()
     }
 
@@ -155,7 +149,7 @@ impl Locality {
         u64::from(case.files) * u64::from(case.all_workers()) * self.file_bytes
     }
 
-    fn measure(&self, case: &Case, kept: Kept, manner: &Manner) -> Result<Speeds, Problem> {
+    fn measure(&self, case: &Case, kept: Kept<'_>, manner: &Manner) -> Result<Speeds, Problem> {
         let each = self.bytes(case) / u64::from(case.nodes);
         let made = Made {
             nodes: case.nodes,
@@ -164,30 +158,20 @@ impl Locality {
             together: true,
             tls: self.tls,
         };
-        let (target, made, near, rate) = match (kept, &self.shared) {
-            (Kept::Shared, Some(shared)) => {
-                let rate = shared.rate * 1e6 / f64::from(case.all_workers());
-                (Target::Directory(shared.path.clone()), Made { links: None, ..made }, None, Some(rate))
+        let (target, made, near, rate) = match kept {
+            Kept::InPool(near) => (Target::Pool(None), made, Some(near), None),
+            Kept::Shared(Shared { path, rate }) => {
+                let each = rate * 1e6 / f64::from(case.all_workers());
+                (Target::Directory(path.clone()), Made { links: None, ..made }, None, Some(each))
             }
-            (Kept::InPool(near), _) => (Target::Pool(None), made, Some(near), None),
-            (Kept::Shared, None) => return Err(Problem::new("there is no shared directory")),
         };
         let ground = Ground::prepare(&target, &made, case.nodes, manner)?;
         let (files, file_bytes, chunk_bytes) = (case.files, self.file_bytes, self.chunk_bytes);
-        let work = Work::Filecopy { files, file_bytes, chunk_bytes, near, rate };
-        let mut runs: Vec<[Phase; 2]> = Vec::new();
-        for _ in 0..manner.runs {
-            runs.push(ground.with_crew(case.workers, work.clone(), manner, |crew| {
-                let both = [crew.phase("write")?, crew.phase("read")?];
-                crew.phase("remove")?;
-                Ok(both)
-            })?);
-        }
-        let speed = |at: usize| Speed::of(&runs.iter().map(|run| run[at]).collect::<Vec<Phase>>(), self.bytes(case));
-        Ok(Speeds { write: speed(0), read: speed(1) })
+        let copies = Copies { files, file_bytes, chunk_bytes, near, rate };
+        Speeds::measure(&ground, case.workers, &copies, self.bytes(case), manner)
     }
 
-    fn line(&self, case: &Case, kept: Kept, speeds: &Speeds) -> String {
+    fn line(&self, case: &Case, kept: Kept<'_>, speeds: &Speeds) -> String {
         let each = |speed: &Speed| speed.megabytes.median / case.shares();
         let Case { nodes, workers, files, .. } = case;
         let (write, read, file) = (each(&speeds.write), each(&speeds.read), ByteSize(self.file_bytes));
@@ -201,7 +185,7 @@ impl Locality {
         )
     }
 
-    fn row(&self, case: &Case, kept: Kept, speeds: &Speeds, remote: Option<&Speeds>) -> Value {
+    fn row(&self, case: &Case, kept: Kept<'_>, speeds: &Speeds, remote: Option<&Speeds>) -> Value {
         let shown = |speed: &Speed, far: Option<&Speed>| {
             let mut shown = speed.json(None);
             shown["megabytes_per_second_each"] = json!(speed.megabytes.median / case.shares());
@@ -219,13 +203,13 @@ impl Locality {
         })
     }
 
-    fn draw(&self, case: &Case, kept: Kept, speeds: &Speeds, charts: &mut Vec<Chart>) {
+    fn draw(&self, case: &Case, kept: Kept<'_>, speeds: &Speeds, charts: &mut Vec<Chart>) {
         let (over, across, up, at) = match case.across {
             Across::Nodes => ("a worker a node", "nodes", "MB/s, each node", case.nodes),
             Across::Workers => ("8 nodes", "workers a node", "MB/s, each worker", case.workers),
         };
         let pool = [Kept::InPool(Near::Local), Kept::InPool(Near::Remote)];
-        let all = pool.into_iter().chain(self.shared.as_ref().map(|_| Kept::Shared));
+        let all = pool.into_iter().chain(self.shared.as_ref().map(Kept::Shared));
         for (verb, speed) in [("write", &speeds.write), ("read", &speeds.read)] {
             let chart = plot::of_title(charts, &format!("Raw file {verb}, {over}"), across, up);
             if chart.lines.is_empty() {
@@ -268,7 +252,8 @@ mod tests {
             shared,
         };
         let [one, two, ..] = Across::Nodes.cases(32);
-        assert_eq!(bench.kinds(&one), [Kept::InPool(Near::Local), Kept::Shared]);
-        assert_eq!(bench.kinds(&two), [Kept::InPool(Near::Remote), Kept::InPool(Near::Local), Kept::Shared]);
+        let shared = Kept::Shared(bench.shared.as_ref().expect("it is given"));
+        assert_eq!(bench.kinds(&one), [Kept::InPool(Near::Local), shared]);
+        assert_eq!(bench.kinds(&two), [Kept::InPool(Near::Remote), Kept::InPool(Near::Local), shared]);
     }
 }

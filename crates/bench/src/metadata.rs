@@ -2,7 +2,6 @@
 
 use crate::{
     Manner, Report, Target,
-    crew::Phase,
     ground::{Ground, Made},
     order::{Order, Work},
     plot::{self, Chart},
@@ -101,17 +100,10 @@ impl Metadata {
         let memory = ByteSize(MEMORY.0 / u64::from(self.io_nodes.max(1)));
         let made = Made { nodes: self.io_nodes, memory, links: None, together: false, tls: false };
         let ground = Ground::prepare(target, &made, 1, manner)?;
-        let work = Work::Metadata { layout, files: self.files };
-        let mut runs = Vec::new();
-        for _ in 0..manner.runs {
-            let phases = layout.phases();
-            runs.push(ground.with_crew(workers, work.clone(), manner, |crew| {
-                phases.iter().map(|phase| crew.phase(phase)).collect::<Result<Vec<Phase>, Problem>>()
-            })?);
-        }
+        let phases = layout.phases();
+        let measured = ground.measure(workers, &Work::Metadata { layout, files: self.files }, phases, manner)?;
         let operations = f64::from(self.files) * f64::from(workers);
-        let rate = |at: usize| Rate::of(&runs.iter().map(|run| run[at]).collect::<Vec<Phase>>(), operations);
-        Ok(layout.phases().iter().enumerate().map(|(at, phase)| (*phase, rate(at))).collect())
+        Ok(phases.iter().zip(measured).map(|(phase, runs)| (*phase, Rate::of(&runs, operations))).collect())
     }
 
     fn row(&self, layout: Layout, workers: u32, target: &Target, rates: &[(&'static str, Rate)]) -> Value {

@@ -2,7 +2,6 @@
 
 use crate::{
     Manner, Report, Target,
-    crew::Phase,
     ground::{Ground, Made},
     order::{Order, Work},
     plot::{self, Chart},
@@ -73,19 +72,10 @@ impl ObjectsBench {
         let memory = ByteSize((stored + MEMORY) / u64::from(self.io_nodes.max(1)));
         let made = Made { nodes: self.io_nodes, memory, links: None, together: false, tls: false };
         let ground = Ground::prepare(target, &made, 1, manner)?;
-        let mut runs: Vec<[Phase; 2]> = Vec::new();
-        for _ in 0..manner.runs {
-            let work = Work::Objects { bytes, count, under_way };
-            runs.push(ground.with_crew(self.workers, work, manner, |crew| {
-                crew.phase("fill")?;
-                let both = [crew.phase(PHASES[0])?, crew.phase(PHASES[1])?];
-                crew.phase("remove")?;
-                Ok(both)
-            })?);
-        }
+        let phases = ["fill", PHASES[0], PHASES[1], "remove"];
+        let measured = ground.measure(self.workers, &Work::Objects { bytes, count, under_way }, &phases, manner)?;
         let operations = f64::from(count) * f64::from(self.workers);
-        let rate = |at: usize| Rate::of(&runs.iter().map(|run| run[at]).collect::<Vec<Phase>>(), operations);
-        Ok(vec![rate(0), rate(1)])
+        Ok(measured[1..3].iter().map(|runs| Rate::of(runs, operations)).collect())
     }
 
     fn row(&self, (bytes, under_way): (u64, u32), target: &Target, rates: &[Rate]) -> Value {
@@ -116,11 +106,12 @@ pub struct ObjectsJob {
 }
 
 impl ObjectsJob {
-    /// Of an order for objects.
-    pub fn new(store: Box<dyn Store>, order: &Order) -> Result<Self, Problem> {
-        let Work::Objects { bytes, count, under_way } = order.work else {
-            return Err(Problem::new("this is no order for objects"));
-        };
+    /// So many values of so many bytes, so many under way at once.
+    pub fn new(
+        store: Box<dyn Store>,
+        order: &Order,
+        (bytes, count, under_way): (u64, u32, u32),
+    ) -> Result<Self, Problem> {
         let folder = format!("{}/o{}", order.folder, order.worker);
         store.make_folder(&folder)?;
         let keys = (0..count).map(|number| format!("{folder}/{number:06}")).collect();

@@ -20,19 +20,8 @@ pub struct Order {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
-    /// Phases `write` and `read`: whole files of so many bytes, by chunks; the files read are those that were written.
-    Filecopy {
-        /// How many files, one after the other.
-        files: u32,
-        /// Of each.
-        file_bytes: u64,
-        /// Of one call.
-        chunk_bytes: u64,
-        /// At which node they are to lie; none where that is as usual.
-        near: Option<Near>,
-        /// The worker holds itself to so many bytes a second.
-        rate: Option<f64>,
-    },
+    /// Phases `write`, `read` and `remove`: whole files of so many bytes, by chunks; the files read are those that were written.
+    Filecopy(Copies),
     /// Phases `fill`, `put` and `get`: as many values as stand here, so many under way at once; `remove`.
     Objects {
         /// Of each value.
@@ -49,6 +38,21 @@ pub enum Work {
         /// How many.
         files: u32,
     },
+}
+
+/// What each worker copies.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Copies {
+    /// How many files, one after the other.
+    pub files: u32,
+    /// Of each.
+    pub file_bytes: u64,
+    /// Of one call, a GiB at most.
+    pub chunk_bytes: u64,
+    /// At which node they are to lie; none where that is as usual.
+    pub near: Option<Near>,
+    /// The worker holds itself to so many bytes a second.
+    pub rate: Option<f64>,
 }
 
 /// Where a worker's files lie.

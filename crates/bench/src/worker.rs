@@ -1,8 +1,8 @@
 //! One worker: a process that does what it is told, phase by phase.
 
 use crate::{
+    copies::CopyJob,
     cpu,
-    filecopy::CopyJob,
     metadata::MetadataJob,
     objects::ObjectsJob,
     order::{Done, Order, Said, Work},
@@ -46,8 +46,10 @@ fn work(lines: &mut impl Iterator<Item = io::Result<String>>) -> Result<(), Prob
 fn job(order: &Order) -> Result<Box<dyn Job>, Problem> {
     let store = open(&order.target)?;
     Ok(match &order.work {
-        Work::Filecopy { .. } => Box::new(CopyJob::new(store, order)?),
-        Work::Objects { .. } => Box::new(ObjectsJob::new(store, order)?),
+        Work::Filecopy(copies) => Box::new(CopyJob::new(store, order, copies)?),
+        Work::Objects { bytes, count, under_way } => {
+            Box::new(ObjectsJob::new(store, order, (*bytes, *count, *under_way))?)
+        }
         Work::Metadata { layout, files } => Box::new(MetadataJob::new(store, order, *layout, *files)?),
     })
 }

@@ -20,9 +20,14 @@ const ASKED_AGAIN: Duration = Duration::from_millis(100);
 /// The same when a node did not answer: whoever waits for it again and again would wait most of the time.
 const SILENT_AGAIN: Duration = Duration::from_secs(5);
 
-/// What each node said last, in the order of their ids.
+/// What each node said last.
 #[derive(Debug)]
-pub struct Usages(Mutex<Box<[Said]>>, Mutex<Option<Instant>>);
+pub struct Usages {
+    /// In the order of the nodes' ids.
+    known: Mutex<Box<[Said]>>,
+    /// When all are to be asked again, by who places files by how full nodes are; none before the first time.
+    next: Mutex<Option<Instant>>,
+}
 
 /// What a node said.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,12 +50,12 @@ impl Said {
 impl Usages {
     /// Of so many nodes, none of which has been asked.
     pub fn new(nodes: usize) -> Self {
-        Self(Mutex::new(vec![Said::default(); nodes].into()), Mutex::default())
+        Self { known: Mutex::new(vec![Said::default(); nodes].into()), next: Mutex::default() }
     }
 
     /// Takes what was answered now; all nodes together, of which those count that ever answered.
     fn with(&self, answered: impl Iterator<Item = Option<Usage>>) -> Usage {
-        let mut known = self.0.lock();
+        let mut known = self.known.lock();
         for (known, answered) in known.iter_mut().zip(answered) {
             if answered.is_some() {
                 *known = Said { usage: answered, ..Said::default() };
@@ -60,12 +65,12 @@ impl Usages {
     }
 
     fn is_unknown(&self) -> bool {
-        self.0.lock().iter().all(|said| said.usage.is_none())
+        self.known.lock().iter().all(|said| said.usage.is_none())
     }
 
     /// The place of the node with the most free memory, which is given so many bytes more; none when none is known.
     fn freest(&self, more: u64) -> Option<usize> {
-        let mut known = self.0.lock();
+        let mut known = self.known.lock();
         let free = known.iter().enumerate().filter_map(|(at, said)| Some((said.free()?, at)));
         // Of equals the first.
         let (_, chosen) = free.max_by_key(|(free, at)| (*free, std::cmp::Reverse(*at)))?;
@@ -75,7 +80,7 @@ impl Usages {
 
     /// Whether all are to be asked now, by whoever hears this.
     fn is_due(&self) -> bool {
-        let (now, mut next) = (node::now(), self.1.lock());
+        let (now, mut next) = (node::now(), self.next.lock());
         let due = next.is_none_or(|next| next <= now);
         if due {
             *next = Some(now + ASKED_AGAIN);
@@ -86,12 +91,12 @@ impl Usages {
     /// After all were asked: who was silent.
     fn note_silent(&self, silent: impl Iterator<Item = bool>) {
         let mut any = false;
-        for (said, silent) in self.0.lock().iter_mut().zip(silent) {
+        for (said, silent) in self.known.lock().iter_mut().zip(silent) {
             said.silent = silent;
             any |= silent;
         }
         if any {
-            *self.1.lock() = Some(node::now() + SILENT_AGAIN);
+            *self.next.lock() = Some(node::now() + SILENT_AGAIN);
         }
     }
 }

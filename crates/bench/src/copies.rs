@@ -1,0 +1,226 @@
+//! Whole files written by chunks, then read and checked: what several experiments have in common.
+
+use crate::{
+    Manner,
+    crew::Phase,
+    ground::Ground,
+    order::{Copies, Order, Work},
+    report::Median,
+    stores::Store,
+    worker::Job,
+};
+use base::Problem;
+use bytes::{Bytes, BytesMut};
+use serde_json::{Value, json};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+/// What is read is recognised every so many bytes.
+const STAMP_BYTES: usize = 64 << 10;
+/// A chunk has so many at most.
+const CHUNK_BYTES_MAX: u64 = 1 << 30;
+
+/// How fast all workers together wrote and read.
+pub struct Speeds {
+    pub write: Speed,
+    pub read: Speed,
+}
+
+impl Speeds {
+    /// So many workers on each host copy so many bytes, all together, in each run.
+    pub fn measure(
+        ground: &Ground,
+        workers: u32,
+        copies: &Copies,
+        bytes: u64,
+        manner: &Manner,
+    ) -> Result<Self, Problem> {
+        let phases = ground.measure(workers, &Work::Filecopy(copies.clone()), &["write", "read", "remove"], manner)?;
+        Ok(Self { write: Speed::of(&phases[0], bytes), read: Speed::of(&phases[1], bytes) })
+    }
+}
+
+/// How fast bytes were, of all workers together.
+pub struct Speed {
+    /// 10^6 bytes a second.
+    pub megabytes: Median,
+    /// Seconds of processors for each GiB.
+    workers_cpu: Median,
+    nodes_cpu: Median,
+}
+
+impl Speed {
+    /// Of one phase in each run, which moved so many bytes.
+    #[expect(clippy::cast_precision_loss, reason = "bytes of files")]
+    fn of(phases: &[Phase], bytes: u64) -> Self {
+        let each = |number: &dyn Fn(&Phase) -> f64| Median::of(phases.iter().map(number).collect());
+        let gib = bytes as f64 / f64::from(1 << 30);
+        Self {
+            megabytes: each(&|phase| bytes as f64 / 1e6 / phase.seconds),
+            workers_cpu: each(&|phase| phase.workers_cpu / gib),
+            nodes_cpu: each(&|phase| phase.nodes_cpu / gib),
+        }
+    }
+
+    /// As rows have it; beside what a link would let through, 10^6 bytes a second, where one does.
+    pub fn json(&self, limit: Option<f64>) -> Value {
+        let mut shown = json!({
+            "megabytes_per_second": self.megabytes,
+            "workers_cpu_seconds_per_gib": self.workers_cpu.median,
+            "nodes_cpu_seconds_per_gib": self.nodes_cpu.median,
+        });
+        if let Some(limit) = limit {
+            shown["of_the_links"] = json!(self.megabytes.median / limit);
+        }
+        shown
+    }
+}
+
+/// One worker's part.
+pub struct CopyJob {
+    store: Box<dyn Store>,
+    files: Vec<(String, u64)>,
+    file_bytes: u64,
+    chunk_bytes: u64,
+    buffer: Bytes,
+    rate: Option<f64>,
+}
+
+impl CopyJob {
+    /// Of an order to copy.
+    pub fn new(store: Box<dyn Store>, order: &Order, copies: &Copies) -> Result<Self, Problem> {
+        let folder = format!("{}/w{}", order.folder, order.worker);
+        store.make_folder(&folder)?;
+        if let Some(near) = copies.near {
+            store.place(&folder, near)?;
+        }
+        let tag = |file: u32| u64::from(order.worker) << 48 | u64::from(file) << 32;
+        let files = (0..copies.files).map(|file| (format!("{folder}/copy{file}"), tag(file))).collect();
+        let (file_bytes, chunk_bytes) = (copies.file_bytes, copies.chunk_bytes.clamp(1, CHUNK_BYTES_MAX));
+        let length = usize::try_from(chunk_bytes).expect("a GiB at most");
+        Ok(Self { store, files, file_bytes, chunk_bytes, buffer: vec![0x5a; length].into(), rate: copies.rate })
+    }
+
+    fn write(&mut self) -> Result<(), Problem> {
+        let mut pace = Pace::new(self.rate);
+        for (path, tag) in &self.files {
+            let (mut at, buffer, chunk) = (0, &mut self.buffer, self.chunk_bytes);
+            let whole = self.file_bytes;
+            self.store.write(path, &mut || {
+                pace.wait();
+                let length = chunk.min(whole - at);
+                pace.bytes += length;
+                if length == 0 {
+                    return None;
+                }
+                // Whoever was given the chunk before has let go of it, as a rule: then no memory is touched but the stamps.
+                let mut bytes = std::mem::take(buffer).try_into_mut().unwrap_or_else(|held| BytesMut::from(&held[..]));
+                stamps(&mut bytes, at).for_each(|(at, stamp)| stamp.copy_from_slice(&(tag | at).to_le_bytes()));
+                *buffer = bytes.freeze();
+                at += length;
+                Some(buffer.slice(..usize::try_from(length).expect("a part of the buffer")))
+            })?;
+        }
+        Ok(())
+    }
+
+    fn read(&mut self) -> Result<(), Problem> {
+        let mut pace = Pace::new(self.rate);
+        for (path, tag) in &self.files {
+            let mut at = 0;
+            self.store.read(path, self.chunk_bytes, &mut |bytes| {
+                check(bytes, at, *tag).map_err(|wrong| Problem::new(format!("{path}: wrong bytes at {wrong}")))?;
+                at += bytes.len() as u64;
+                pace.bytes += bytes.len() as u64;
+                pace.wait();
+                Ok(())
+            })?;
+            if at != self.file_bytes {
+                return Err(Problem::new(format!("{path} has {at} of its {} bytes", self.file_bytes)));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Holds a worker to so many bytes a second.
+struct Pace {
+    rate: Option<f64>,
+    began: Instant,
+    bytes: u64,
+}
+
+impl Pace {
+    fn new(rate: Option<f64>) -> Self {
+        Self { rate, began: Instant::now(), bytes: 0 }
+    }
+
+    /// Until the bytes so far have had their time.
+    #[expect(clippy::cast_precision_loss, reason = "bytes of files")]
+    fn wait(&self) {
+        if let Some(rate) = self.rate {
+            let due = Duration::from_secs_f64(self.bytes as f64 / rate);
+            thread::sleep(due.saturating_sub(self.began.elapsed()));
+        }
+    }
+}
+
+impl Job for CopyJob {
+    fn run(&mut self, phase: &str) -> Result<(), Problem> {
+        match phase {
+            "write" => self.write(),
+            "read" => self.read(),
+            "remove" => self.files.iter().try_for_each(|(path, _)| self.store.remove(path)),
+            other => Err(Problem::new(format!("copying has no phase `{other}`"))),
+        }
+    }
+}
+
+/// The places of stamps in bytes that begin at `from` in their file, each with its offset there.
+fn stamps(bytes: &mut [u8], from: u64) -> impl Iterator<Item = (u64, &mut [u8])> {
+    let every = STAMP_BYTES as u64;
+    let first = usize::try_from(from.next_multiple_of(every) - from).expect("less than a stamp's distance");
+    let rest = bytes.get_mut(first..).unwrap_or_default();
+    let base = from + first as u64;
+    rest.chunks_mut(STAMP_BYTES)
+        .filter(|part| part.len() >= 8)
+        .enumerate()
+        .map(move |(number, part)| (base + number as u64 * every, &mut part[..8]))
+}
+
+/// Where the first stamp is not what it should be.
+fn check(bytes: &[u8], from: u64, tag: u64) -> Result<(), u64> {
+    let every = STAMP_BYTES as u64;
+    let first = from.next_multiple_of(every);
+    let places = (first..from + bytes.len() as u64).step_by(STAMP_BYTES);
+    for at in places {
+        let start = usize::try_from(at - from).expect("within the bytes");
+        // One that is cut by the end of what was read at once is not looked at.
+        if let Some(stamp) = bytes.get(start..start + 8)
+            && stamp != (tag | at).to_le_bytes()
+        {
+            return Err(at);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_of_another_file_or_place_are_wrong() {
+        let mut bytes = vec![0; 3 * STAMP_BYTES + 9];
+        let (tag, from) = (7 << 48, 5 * STAMP_BYTES as u64);
+        stamps(&mut bytes, from).for_each(|(at, stamp)| stamp.copy_from_slice(&(tag | at).to_le_bytes()));
+        assert_eq!(check(&bytes, from, tag), Ok(()));
+        assert_eq!(check(&bytes[100..], from + 100, tag), Ok(()), "read from within");
+        assert_eq!(check(&bytes, from, 8 << 48), Err(from));
+        assert_eq!(check(&bytes, from + STAMP_BYTES as u64, tag), Err(from + STAMP_BYTES as u64));
+        bytes[STAMP_BYTES] ^= 1;
+        assert_eq!(check(&bytes, from, tag), Err(from + STAMP_BYTES as u64));
+    }
+}
