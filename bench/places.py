@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from waiting import WAIT_SECONDS_MAX, wait_for
 
 # The kernel's own defaults: what a user gets who asks for nothing.
 HUGE = {
@@ -22,7 +23,6 @@ HUGE = {
     "ext4": "page cache: large folios",
     "nothing": "no data",
 }
-READY_SECONDS_MAX = 20
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,10 @@ class Place:
 
 def wait_for_mount(folder: Path, process: subprocess.Popen[bytes]) -> None:
     """Waits until something is mounted there."""
-    end = time.monotonic() + READY_SECONDS_MAX
-    while not os.path.ismount(folder):
-        if process.poll() is not None or time.monotonic() > end:
-            raise RuntimeError(f"{process.args} did not mount {folder}")
-        time.sleep(0.005)
+    failed = f"{process.args} did not mount {folder}"
+    wait_for(lambda: os.path.ismount(folder) or process.poll() is not None, failed)
+    if process.poll() is not None:
+        raise RuntimeError(failed)
 
 
 @contextmanager
@@ -55,7 +54,7 @@ def served(name: str, command: list[str], folder: Path, unmount: list[str]) -> I
     finally:
         subprocess.run(unmount, check=False, capture_output=True)
         with suppress(subprocess.TimeoutExpired):
-            process.wait(READY_SECONDS_MAX)
+            process.wait(WAIT_SECONDS_MAX)
         if process.poll() is None:
             process.terminate()
             process.wait()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-READY_SECONDS_MAX = 20
+from waiting import WAIT_SECONDS_MAX, wait_for
+
 # One value is a chunk of a file.
 ITEM_MIB = 128
 
@@ -33,15 +33,14 @@ def served(command: list[str], port: int, folder: Path) -> Iterator[str]:
     """The address of a server that runs."""
     process = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     try:
-        end = time.monotonic() + READY_SECONDS_MAX
-        while not answers(port):
-            if process.poll() is not None or time.monotonic() > end:
-                raise RuntimeError(f"{' '.join(command)} does not listen")
-            time.sleep(0.01)
+        failed = f"{' '.join(command)} does not listen"
+        wait_for(lambda: answers(port) or process.poll() is not None, failed)
+        if process.poll() is not None:
+            raise RuntimeError(failed)
         yield f"127.0.0.1:{port}"
     finally:
         process.terminate()
-        process.wait(READY_SECONDS_MAX)
+        process.wait(WAIT_SECONDS_MAX)
 
 
 @contextmanager

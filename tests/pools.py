@@ -10,8 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -19,7 +18,6 @@ MEMORY = "256MiB"
 # A mount and an unmount take milliseconds; whoever waits longer hangs.
 SECONDS_MAX = 30
 # What is waited for may take a few of these.
-WAIT_SECONDS_MAX = 60
 # Folders of tests that run now: below them a hanging mount is ours to abort.
 GROUNDS: list[Path] = []
 
@@ -29,14 +27,6 @@ def environment(ground: Path) -> dict[str, str]:
     runtime = ground / "runtime"
     runtime.mkdir(mode=0o700, exist_ok=True)
     return os.environ | {"XDG_RUNTIME_DIR": str(runtime)}
-
-
-def wait_for(what: Callable[[], bool], said: str) -> None:
-    """Waits until it is so."""
-    end = time.monotonic() + WAIT_SECONDS_MAX
-    while not what():
-        assert time.monotonic() < end, said
-        time.sleep(0.01)
 
 
 class Mount:

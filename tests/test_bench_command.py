@@ -15,7 +15,7 @@ import hosts
 import pytest
 import servers
 from example_runs import ROOT
-from pools import wait_for
+from waiting import wait_for
 
 SECONDS_MAX = 120
 

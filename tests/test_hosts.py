@@ -11,8 +11,8 @@ from pathlib import Path
 import hosts
 import pytest
 from hosts import Network
-from pools import wait_for
 from test_pool import SECONDS_MAX, Home
+from waiting import wait_for
 
 pytestmark = pytest.mark.skipif(hosts.why_not() is not None, reason=str(hosts.why_not()))
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from conftest import why_no_mount
-from pools import wait_for
 from test_pool import Home, home, mounted  # noqa: F401 - a fixture is found by its name
+from waiting import wait_for
 
 PLACEMENT = "user.tidemill.placement"
 STRIPE_SIZE = "user.tidemill.stripe_size"

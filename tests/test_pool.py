@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 from conftest import why_no_mount
 from example_runs import ROOT
-from pools import wait_for
+from waiting import wait_for
 
 SECONDS_MAX = 60
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pools import wait_for
+from waiting import wait_for
 
 # Of documents (RFC 5737), so nobody's; but machines are known that have one of them, and would answer in a host's place.
 PREFIXES = ["198.51.100.", "203.0.113.", "192.0.2."]

@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""Pools of several nodes, mounted: files at home and elsewhere, and one large file on four nodes against one.
+
+    bench/nodes.py --binary target/release/tidemill [--cases ...]
+
+`home` and `elsewhere`: four hosts (network namespaces, links as fast as the machine: as root) with a node each, mounted on the first; files lie
+at its node, against the embedded pool's mount, or at the second host's, against a plain sender and receiver over loopback TCP
+(tools/tcp.c: 1 MiB, one stream, 8 under way). `striped`: four nodes on this host, mounted, against one node. Sequential, by 1 MiB, all places in turn, a
+round before that does not count; a row of Markdown for each: medians of GB/s, of the ratios round by round, and of the CPU seconds
+for each GiB of all that take part: the caller, the mount and the nodes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+import hosts
+import places
+
+HERE = Path(__file__).resolve().parent
+MIB, GIB = 1 << 20, 1 << 30
+VERBS = ["write", "overwrite", "read"]
+TICKS = os.sysconf("SC_CLK_TCK")
+
+# GB/s and CPU seconds for each GiB, by verb.
+Speeds = dict[str, tuple[float, float]]
+
+
+@dataclass
+class Side:
+    """A folder to measure in, and the processes that serve it."""
+
+    folder: Path
+    servers: list[int] = field(default_factory=list)
+
+
+class Bench:
+    """Where things are, and how much is done."""
+
+    def __init__(self, args: argparse.Namespace, work: Path) -> None:
+        self.binary, self.runs, self.bytes, self.work, self.tls = args.binary.resolve(), args.runs, args.mib * MIB, work, args.tls
+        self.calls, self.tcp = (self.built(tool) for tool in ("calls", "tcp"))
+
+    def built(self, tool: str) -> Path:
+        """A program of tools/."""
+        program = self.work / tool
+        subprocess.run(["cc", "-O2", "-o", str(program), str(HERE / f"tools/{tool}.c"), "-lpthread"], check=True)
+        return program
+
+    def files(self, side: Side) -> Speeds:
+        """A file that is written, written over, and read."""
+        file, taken = side.folder / "file", {}
+        for verb in VERBS:
+            before = cpu(side.servers)
+            command = [str(self.calls), verb, str(file), str(self.bytes), str(MIB)]
+            seconds = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)[verb]
+            taken[verb] = (self.bytes / 1e9 / seconds, (cpu(side.servers) - before) / (self.bytes / GIB))
+        file.unlink()
+        return taken
+
+    def plain(self) -> Speeds:
+        """What the same bytes take over loopback TCP: reads are gets there, writes are puts."""
+        command = [str(self.tcp), str(MIB), "1", "8", "1.0"]
+        said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        put, get = ((said[verb]["gb_s"], said[verb]["cpu_s_gib"]) for verb in ("put", "get"))
+        return {"write": put, "overwrite": put, "read": get}
+
+    def compare(self, case: str, target: float, ours: Callable[[], Speeds], peer: Callable[[], Speeds]) -> None:
+        """Prints a row for each verb."""
+        turns = [(ours, peer), (peer, ours)]
+        rounds = []
+        for number in range(self.runs + 1):
+            first, second = turns[number % 2]
+            speeds = (first(), second())
+            rounds.append(speeds if first is ours else speeds[::-1])
+        for verb in VERBS:
+            sides = [[speeds[verb] for speeds in side] for side in zip(*rounds[1:], strict=True)]
+            (speed, used), (peer_speed, peer_used) = ([median(column) for column in zip(*side, strict=True)] for side in sides)
+            ratios = sorted(mine[0] / other[0] for mine, other in zip(*sides, strict=True))
+            met = "met" if median(ratios) >= target else "**missed**"
+            spread = f"{median(ratios):.2f} ({ratios[0]:.2f}..{ratios[-1]:.2f})"
+            print(f"| {case}, {verb} | {speed:.2f} | {peer_speed:.2f} | {spread} | {target} | {met} | {used:.2f} / {peer_used:.2f} |", flush=True)
+
+    def tidemill(self, *words: str | Path) -> list[str]:
+        """A command of ours."""
+        return [str(self.binary), *map(str, words)]
+
+    @contextmanager
+    def pool(self, mark: str, *words: str, on: list[str] | None = None) -> Iterator[Side]:
+        """A pool, mounted where its commands run: under the prefix `on`."""
+        file, folder, on = self.work / f"{mark}.pool", self.work / mark, on or []
+        subprocess.run([*on, *self.tidemill("pool", "start", "--pool", file, *words)], check=True, capture_output=True)
+        try:
+            nodes = [node["pid"] for node in json.loads(file.read_text())["nodes"]]
+            mount = [*on, *self.tidemill("mount", "--quiet", "--pool", file, folder)]
+            with places.served(mark, mount, folder, self.tidemill("umount", folder)) as place:
+                yield Side(folder, [place.server, *nodes])
+        finally:
+            subprocess.run([*on, *self.tidemill("pool", "stop", "--pool", file)], check=True, capture_output=True)
+
+    @contextmanager
+    def four_hosts(self) -> Iterator[Side]:
+        """A pool of four hosts, mounted on the first of them."""
+        with hosts.network(self.work, 4) as net:
+            words = ["--hosts", net.names(0, 1, 2, 3), "--ssh", str(net.ssh), "--memory", "3GiB", *([] if self.tls else ["--no-tls"])]
+            # The network alone is that of the host: `ip netns exec` has mounts of its own, which nobody else would see.
+            with self.pool("hosts", *words, on=["nsenter", f"--net=/run/netns/{net.name(0)}"]) as side:
+                yield side
+
+
+def cpu(servers: list[int]) -> float:
+    """CPU seconds so far of the servers and of all programs that were called."""
+    called = os.times()
+    used = called.children_user + called.children_system
+    for server in servers:
+        fields = Path(f"/proc/{server}/stat").read_text().rpartition(")")[2].split()
+        used += (int(fields[11]) + int(fields[12])) / TICKS
+    return used
+
+
+def placed(side: Side, policy: str) -> Side:
+    """A folder whose files lie so."""
+    folder = side.folder / policy.replace("(", "-").replace(")", "")
+    folder.mkdir()
+    os.setxattr(folder, "user.tidemill.placement", policy.encode())
+    return Side(folder, side.servers)
+
+
+def case_home(bench: Bench) -> None:
+    """At the node of the host, against the embedded pool."""
+    with bench.four_hosts() as mounted, places.ours(bench.binary, bench.work, "4GiB") as embedded:
+        ours, peer = placed(mounted, "here"), Side(embedded.dir, [embedded.server])
+        bench.compare("home", 0.95, lambda: bench.files(ours), lambda: bench.files(peer))
+
+
+def case_elsewhere(bench: Bench) -> None:
+    """At the node of another host, against TCP."""
+    with bench.four_hosts() as mounted:
+        ours = placed(mounted, "at(1)")
+        bench.compare("elsewhere", 0.4, lambda: bench.files(ours), bench.plain)
+
+
+def case_striped(bench: Bench) -> None:
+    """Four nodes of this host against one."""
+    with ExitStack() as stack:
+        four, one = (stack.enter_context(bench.pool(f"of{nodes}", "--nodes", str(nodes), "--memory", memory)) for nodes, memory in ((4, "1GiB"), (1, "4GiB")))
+        bench.compare("striped", 0.95, lambda: bench.files(four), lambda: bench.files(one))
+
+
+CASES = {"home": case_home, "elsewhere": case_elsewhere, "striped": case_striped}
+
+
+def main() -> None:
+    """The cases that were asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binary", type=Path, required=True, help="the tidemill binary, built with --release")
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
+    parser.add_argument("--runs", type=int, default=5, help="counted rounds (5)")
+    parser.add_argument("--mib", type=int, default=1024, help="of the file (1024)")
+    parser.add_argument("--tls", action="store_true", help="hosts speak within TLS")
+    asked = parser.parse_args()
+    print("| what | GB/s | peer | ratio (min..max) | target | | CPU s/GiB, ours / peer |\n|---|---:|---:|---|---|---|---|", flush=True)
+    for case in asked.cases:
+        with tempfile.TemporaryDirectory(prefix="tidemill-bench-") as work:
+            CASES[case](Bench(asked, Path(work)))
+
+
+if __name__ == "__main__":
+    main()
