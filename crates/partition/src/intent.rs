@@ -25,8 +25,8 @@ impl Partition {
         if self.intents.prepared.len() >= PREPARED_MAX && !self.intents.prepared.contains_key(&intent) {
             return Err(Refusal::Busy(Object::Pool));
         }
-        self.check_alone(intent, &parts)?;
         parts.iter().try_for_each(|part| self.check_part(intent, part))?;
+        self.check_alone(intent, &parts)?;
         let reserved = parts.iter().map(weight::part).sum::<u64>();
         let parts: Vec<_> = parts.into_iter().map(|part| self.mark_part(intent, part)).collect();
         let made = parts.iter().filter_map(|(_, made)| *made).collect();

@@ -227,6 +227,43 @@ fn a_directory_that_is_being_removed_takes_no_entry_and_one_that_takes_an_entry_
 }
 
 #[test]
+fn parts_of_which_one_takes_away_what_the_other_needs_are_refused_together() {
+    let change = wire::Changes { mode: Some(0o700), ..wire::Changes::default() };
+    for both in 0..6 {
+        let mut bench = Bench::new();
+        let directory = bench.create(ROOT, "d", NewKind::Directory);
+        let file = bench.create(ROOT, "f", NewKind::File);
+        let remove = Part::Remove { directory, fragments: Vec::new() };
+        let (value, name_of) = (Some("here".into()), wire::PLACEMENT);
+        let parts = match both {
+            0 => [remove, Part::Change { directory, changes: change }],
+            1 => [remove, Part::Xattr { directory, name: name_of.into(), value, kill_set_group_id: false }],
+            2 => {
+                [remove, Part::Entry { directory, name: name("x"), was: None, becomes: Some((ELSEWHERE, Kind::File)) }]
+            }
+            3 => [Part::Unname { file }, Part::Name { file }],
+            4 => [Part::Unname { file }, Part::Unname { file }],
+            _ => [Part::Unname { file: directory }, Part::Change { directory, changes: change }],
+        };
+        let mut turned = parts.clone();
+        turned.reverse();
+        for parts in [&parts, &turned] {
+            let refused = bench.one(commit(1, parts.to_vec()));
+            assert!(matches!(refused, Err(Refusal::Invalid { .. })), "{both}: {refused:?}");
+        }
+        let [first, second] = turned;
+        bench.one(prepare(2, vec![first])).unwrap();
+        let refused = bench.one(commit(2, vec![second]));
+        assert!(matches!(refused, Err(Refusal::Invalid { .. })), "one after the other too: {both}: {refused:?}");
+        bench.one(settle(2, false)).unwrap();
+        assert!(
+            matches!(bench.lookup("d"), Ok(Answer::Found { .. }))
+                && matches!(bench.lookup("f"), Ok(Answer::Found { .. }))
+        );
+    }
+}
+
+#[test]
 fn an_inode_that_may_get_a_name_outlives_its_last_close() {
     for commit in [true, false] {
         let mut bench = Bench::new();

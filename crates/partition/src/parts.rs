@@ -43,7 +43,8 @@ impl Partition {
         }
     }
 
-    /// Whether no part stands twice in an intent, now and with what is prepared of it: each is checked as if it were alone.
+    /// Whether each part of an intent can be done whatever the others do, now and with what is prepared of it: each is checked as if it
+    /// were alone.
     pub(crate) fn check_alone(&self, intent: Intent, parts: &[Part]) -> Outcome<()> {
         let prepared = self.intents.prepared.get(&intent);
         let before = prepared.iter().flat_map(|prepared| prepared.parts.iter().map(|(part, _)| part));
@@ -51,9 +52,9 @@ impl Partition {
         if all.len() > INTENT_PARTS_MAX {
             return Err(Refusal::invalid(Object::Pool, "an intent has too many parts in one partition"));
         }
-        let twice = |at: usize| all[..at].iter().any(|other| is_same(all[at], other));
-        if (0..all.len()).any(twice) {
-            return Err(Refusal::invalid(Object::Pool, "a part stands twice in an intent"));
+        let barred = |at: usize| all[..at].iter().any(|other| bars(all[at], other));
+        if (0..all.len()).any(barred) {
+            return Err(Refusal::invalid(Object::Pool, "two parts of an intent cannot both be done"));
         }
         Ok(())
     }
@@ -180,18 +181,38 @@ impl Partition {
     }
 }
 
-/// Whether both do the same to the same, which can be done once.
-fn is_same(one: &Part, other: &Part) -> bool {
+/// Whether only one of both can be done: they are the same, or one takes the last name of what the other is about.
+fn bars(one: &Part, other: &Part) -> bool {
     match (one, other) {
         (Part::Entry { directory: one, name, .. }, Part::Entry { directory: other, name: other_name, .. }) => {
             one == other && name == other_name
         }
-        (Part::Name { file: one }, Part::Name { file: other })
-        | (Part::Unname { file: one } | Part::Remove { directory: one, .. }, Part::Unname { file: other })
-        | (Part::Unname { file: one } | Part::Remove { directory: one, .. }, Part::Remove { directory: other, .. }) => {
-            one == other
-        }
-        _ => false,
+        (Part::Name { file: one }, Part::Name { file: other }) => one == other,
+        _ => [(one, other), (other, one)]
+            .iter()
+            .any(|(one, other)| ends(one).is_some_and(|file| about(other) == Some(file))),
+    }
+}
+
+/// The inode that may be gone afterwards.
+fn ends(part: &Part) -> Option<FileId> {
+    match part {
+        Part::Unname { file } | Part::Remove { directory: file, .. } => Some(*file),
+        _ => None,
+    }
+}
+
+/// The inode that a part needs; none where it makes one.
+fn about(part: &Part) -> Option<FileId> {
+    match part {
+        Part::Name { file } | Part::Unname { file } | Part::Moved { file, .. } => Some(*file),
+        Part::Entry { directory, .. }
+        | Part::Remove { directory, .. }
+        | Part::Shut { directory }
+        | Part::Divide { directory, .. }
+        | Part::Change { directory, .. }
+        | Part::Xattr { directory, .. } => Some(*directory),
+        Part::MoveLease | Part::Make { .. } | Part::Fragment { .. } => None,
     }
 }
 
