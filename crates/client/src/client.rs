@@ -157,13 +157,15 @@ impl Inner {
         self.map.read().pick(node, hash)
     }
 
-    /// The nodes that hold partitions, by ascending ids, each with its share of all.
+    /// The nodes that hold partitions, by ascending ids.
+    pub fn data_nodes(&self) -> Vec<NodeId> {
+        self.map.read().nodes()
+    }
+
+    /// The same, each with its share of all partitions.
     pub fn shares(&self) -> Vec<(NodeId, f64)> {
-        let map = self.map.read().clone();
-        let held = |node: NodeId| (0..=u16::MAX).filter(|id| map.node(PartitionId(*id)) == Some(node)).count();
-        let share =
-            |node: NodeId| u32::try_from(held(node)).map_or(0.0, |held| f64::from(held) / f64::from(map.partitions()));
-        map.nodes().into_iter().map(|node| (node, share(node))).collect()
+        let held = self.map.read().held();
+        held.into_iter().map(|(node, held)| (node, f64::from(held) / f64::from(self.partitions))).collect()
     }
 
     pub fn epoch(&self) -> Epoch {

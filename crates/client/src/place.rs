@@ -12,7 +12,7 @@ impl Client {
 
     /// The nodes that hold partitions, by ascending ids.
     pub fn data_nodes(&self) -> Vec<NodeId> {
-        self.0.shares().into_iter().map(|(node, _)| node).collect()
+        self.0.data_nodes()
     }
 
     /// Whether a node of the pool holds partitions.
@@ -91,7 +91,7 @@ impl Client {
         if self.holds_data(node) {
             return Ok(());
         }
-        let nodes: Vec<String> = self.0.shares().iter().map(|(node, _)| node.to_string()).collect();
+        let nodes: Vec<String> = self.0.data_nodes().iter().map(NodeId::to_string).collect();
         let why = format!("the pool has no node {node} that holds data; those that do: {}", nodes.join(", "));
         Err(Refusal::Invalid { object, why: why.into() })
     }

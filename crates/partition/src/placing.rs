@@ -9,9 +9,7 @@ use crate::{
     partition::Settings,
 };
 use bytes::Bytes;
-use placement::{
-    FileId, PartitionId, Placed, Placing, PolicyRefused, Spread, StripeNo, StripeSizeRefused, stripe_partition,
-};
+use placement::{FileId, PartitionId, Placed, Placing, PlacingRefused, Spread, StripeNo, stripe_partition};
 use serde::{Deserialize, Serialize};
 use wire::{Answer, Command, Object, Outcome, PLACEMENT, Refusal, XattrMode};
 
@@ -55,17 +53,14 @@ impl Asked {
     /// With another value of one; none takes it away. What is set to what it is stays as it is, and is listed from now on.
     fn with(mut self, which: Which, value: Option<&[u8]>) -> Result<Self, String> {
         let text = value.map(|value| String::from_utf8_lossy(value).into_owned());
+        let refused = |refused: PlacingRefused| refused.to_string();
         match which {
             Which::Policy => {
-                self.placing.policy =
-                    text.map(|text| text.parse()).transpose().map_err(|refused: PolicyRefused| refused.to_string())?;
+                self.placing.policy = text.map(|text| text.parse()).transpose().map_err(refused)?;
                 self.policy_set = value.is_some();
             }
             Which::StripeSize => {
-                self.placing.stripe_size = text
-                    .map(|text| text.parse())
-                    .transpose()
-                    .map_err(|refused: StripeSizeRefused| refused.to_string())?;
+                self.placing.stripe_size = text.map(|text| text.parse()).transpose().map_err(refused)?;
                 self.stripe_size_set = value.is_some();
             }
         }

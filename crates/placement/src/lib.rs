@@ -19,7 +19,7 @@ pub use fragment::{FRAGMENT_BITS, FRAGMENTS, fragment_of, fragment_partition, na
 pub use hasher::{BuildNumberHasher, NumberHasher};
 pub use layout::{Layout, Placed, Spread, whole_partition};
 pub use map::{Epoch, NodeId, PartitionCountRefused, PartitionId, PartitionMap};
-pub use policy::{Placing, Policy, PolicyRefused, StripeSize, StripeSizeRefused};
+pub use policy::{Placing, PlacingRefused, Policy, StripeSize};
 pub use stripe::{StripeNo, stripe_partition};
 
 /// The most partitions that a pool can have: as many as the 16 partition bits of a [`FileId`] can name.

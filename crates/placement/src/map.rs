@@ -1,6 +1,6 @@
 //! Which node holds which partition, and since when.
 
-use std::{collections::BTreeSet, fmt};
+use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
@@ -113,8 +113,14 @@ impl PartitionMap {
 
     /// The nodes that hold a partition, ascending, each once.
     pub fn nodes(&self) -> Vec<NodeId> {
-        let nodes: BTreeSet<NodeId> = self.partitions.iter().copied().collect();
-        nodes.into_iter().collect()
+        self.held().into_keys().collect()
+    }
+
+    /// How many partitions each node holds, of those that hold some.
+    pub fn held(&self) -> BTreeMap<NodeId, u32> {
+        let mut held = BTreeMap::new();
+        self.partitions.iter().for_each(|node| *held.entry(*node).or_default() += 1);
+        held
     }
 
     /// One of the partitions that a node holds, the same for the same `hash`; none when it holds none.
@@ -177,6 +183,7 @@ fn checked_count(partitions: u64) -> Result<u32, PartitionCountRefused> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn a_pool_of_one_node_holds_every_partition_there() {
@@ -195,8 +202,7 @@ mod tests {
             (map.epoch(), map.partitions(), map.nodes()),
             (Epoch::FIRST, 64, vec![NodeId(2), NodeId(5), NodeId(9)])
         );
-        let share = |node| (0..64).filter(|id| map.node(PartitionId(*id)) == Some(node)).count();
-        assert_eq!(nodes.map(share), [22, 21, 21]);
+        assert_eq!(nodes.map(|node| map.held()[&node]), [22, 21, 21]);
         assert_eq!(PartitionMap::dealt(&equal, 2).unwrap().nodes().len(), 2, "a node may hold none");
         assert_eq!(PartitionMap::dealt(&equal[..1], 8), PartitionMap::one_node(nodes[0], 8));
     }

@@ -34,9 +34,9 @@ impl fmt::Display for Policy {
 }
 
 impl FromStr for Policy {
-    type Err = PolicyRefused;
+    type Err = PlacingRefused;
 
-    fn from_str(text: &str) -> Result<Self, PolicyRefused> {
+    fn from_str(text: &str) -> Result<Self, PlacingRefused> {
         match text {
             "striped" => return Ok(Self::Striped),
             "whole" => return Ok(Self::Whole),
@@ -46,21 +46,27 @@ impl FromStr for Policy {
         }
         let node = text.strip_prefix("at(").and_then(|rest| rest.strip_suffix(')'));
         let node = node.filter(|node| node.bytes().all(|byte| byte.is_ascii_digit()));
-        node.and_then(|node| node.parse().ok()).map(|node| Self::At(NodeId(node))).ok_or(PolicyRefused)
+        node.and_then(|node| node.parse().ok()).map(|node| Self::At(NodeId(node))).ok_or(NO_POLICY)
     }
 }
+
+/// What nobody can be asked for, and what to ask for instead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlacingRefused(&'static str);
 
 /// A text that is no policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PolicyRefused;
+const NO_POLICY: PlacingRefused = PlacingRefused("no placement; choose striped, whole, here, at(NODE) or balanced");
+/// A length that stripes cannot have.
+const NO_STRIPE_SIZE: PlacingRefused =
+    PlacingRefused("no length of stripes; choose a power of two from 64KiB to 64MiB, in bytes or as 4MiB");
 
-impl fmt::Display for PolicyRefused {
+impl fmt::Display for PlacingRefused {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("no placement; choose striped, whole, here, at(NODE) or balanced")
+        out.write_str(self.0)
     }
 }
 
-impl std::error::Error for PolicyRefused {}
+impl std::error::Error for PlacingRefused {}
 
 /// So many bytes of a file in a row lie together: a power of two from [`Self::MIN`] to [`Self::MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -74,11 +80,11 @@ impl StripeSize {
     pub const MAX: u32 = 64 << 20;
 
     /// Refused unless it is a power of two within the bounds.
-    pub const fn new(bytes: u32) -> Result<Self, StripeSizeRefused> {
+    pub const fn new(bytes: u32) -> Result<Self, PlacingRefused> {
         if bytes.is_power_of_two() && Self::MIN <= bytes && bytes <= Self::MAX {
             Ok(Self(bytes))
         } else {
-            Err(StripeSizeRefused)
+            Err(NO_STRIPE_SIZE)
         }
     }
 
@@ -89,9 +95,9 @@ impl StripeSize {
 }
 
 impl TryFrom<u32> for StripeSize {
-    type Error = StripeSizeRefused;
+    type Error = PlacingRefused;
 
-    fn try_from(bytes: u32) -> Result<Self, StripeSizeRefused> {
+    fn try_from(bytes: u32) -> Result<Self, PlacingRefused> {
         Self::new(bytes)
     }
 }
@@ -109,34 +115,22 @@ impl fmt::Display for StripeSize {
 }
 
 impl FromStr for StripeSize {
-    type Err = StripeSizeRefused;
+    type Err = PlacingRefused;
 
     /// Bytes, or with one of `K`, `KiB`, `M`, `MiB` behind the number, which are powers of two.
-    fn from_str(text: &str) -> Result<Self, StripeSizeRefused> {
+    fn from_str(text: &str) -> Result<Self, PlacingRefused> {
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
         let (number, unit) = text.split_at(digits);
         let unit = match unit {
             "" => 1,
             "K" | "KiB" => 1 << 10,
             "M" | "MiB" => 1 << 20,
-            _ => return Err(StripeSizeRefused),
+            _ => return Err(NO_STRIPE_SIZE),
         };
         let bytes = number.parse().ok().and_then(|number: u32| number.checked_mul(unit));
-        Self::new(bytes.ok_or(StripeSizeRefused)?)
+        Self::new(bytes.ok_or(NO_STRIPE_SIZE)?)
     }
 }
-
-/// A length that stripes cannot have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StripeSizeRefused;
-
-impl fmt::Display for StripeSizeRefused {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("no length of stripes; choose a power of two from 64KiB to 64MiB, in bytes or as 4MiB")
-    }
-}
-
-impl std::error::Error for StripeSizeRefused {}
 
 /// What was asked of where bytes lie, of a file or of what is made in a directory. None where nothing was: then files lie as is best
 /// for who writes them.
@@ -172,7 +166,7 @@ mod tests {
         assert!(policies.iter().all(|policy| policy.to_string().parse() == Ok(*policy)));
         let wrong =
             ["", "Whole", "at", "at()", "at(x)", "at(+1)", "at(-1)", "at(1", "at(1))", "at(99999999999)", "here "];
-        assert!(wrong.iter().all(|text| text.parse::<Policy>() == Err(PolicyRefused)));
+        assert!(wrong.iter().all(|text| text.parse::<Policy>() == Err(NO_POLICY)));
     }
 
     #[test]
@@ -180,7 +174,7 @@ mod tests {
         let good = [("65536", 65_536), ("64K", 65_536), ("1MiB", 1 << 20), ("64M", 64 << 20), ("128KiB", 128 << 10)];
         assert!(good.iter().all(|(text, bytes)| text.parse() == StripeSize::new(*bytes)));
         let wrong = ["", "0", "32768", "65537", "128MiB", "1G", "MiB", "-65536", "4294967296", "1 MiB", "8192M"];
-        assert!(wrong.iter().all(|text| text.parse::<StripeSize>() == Err(StripeSizeRefused)));
+        assert!(wrong.iter().all(|text| text.parse::<StripeSize>() == Err(NO_STRIPE_SIZE)));
         let shown = StripeSize::new(1 << 20).unwrap();
         assert_eq!(shown.to_string().parse(), Ok(shown));
         assert!(serde_json::from_str::<StripeSize>("3").is_err());

@@ -39,7 +39,7 @@ pub struct Up {
     /// How full it is.
     pub usage: Usage,
     /// How many partitions it holds.
-    pub partitions: usize,
+    pub partitions: u32,
 }
 
 /// Asks all nodes at once.
@@ -80,10 +80,8 @@ async fn ask(remote: &Remote, id: NodeId) -> Result<Up, Failure> {
         Answer::Welcome(other) => return Err(Failure::Lost(format!("node {} answers in its place", other.node))),
         other => return Err(unexpected(&other)),
     };
-    let map = &welcome.map;
-    let last = u16::try_from(map.partitions() - 1).unwrap_or(u16::MAX);
-    let partitions = (0..=last).filter(|partition| map.node(PartitionId(*partition)) == Some(id)).count();
-    match remote.call(of(map.epoch(), welcome.session, Body::Usage)).await? {
+    let partitions = welcome.map.held().get(&id).copied().unwrap_or(0);
+    match remote.call(of(welcome.map.epoch(), welcome.session, Body::Usage)).await? {
         Answer::Usage(usage) => Ok(Up { usage, partitions }),
         other => Err(unexpected(&other)),
     }
