@@ -1,8 +1,15 @@
 //! Commands to verbs: the one door into a partition.
 
-use crate::{Partition, intents::What, locks::Holder, object::Stripes, partition::split, xattr::is_handed_down};
+use crate::{
+    Partition,
+    intents::What,
+    locks::Holder,
+    object::Stripes,
+    partition::split,
+    xattr::{is_handed_down, placing_of},
+};
 use placement::FileId;
-use wire::{Answer, Command, Object, Outcome, Refusal, Session, Stamp, Timestamp};
+use wire::{Answer, Command, Object, Outcome, Refusal, Session, Stamp, Timestamp, XattrMode};
 
 impl Partition {
     /// Does the command, or answers what was answered when it was done before.
@@ -106,11 +113,11 @@ impl Partition {
                 self.create_unnamed((parent, name), inode, linkable, session, now)
             }
             Command::SetXattr { file, name, value, mode, kill_set_group_id } => {
-                self.check_xattr_changeable(file, &name)?;
+                self.check_xattr_changeable(file, &name, (true, mode))?;
                 self.set_xattr(file, (name, value), mode, kill_set_group_id, now)
             }
             Command::RemoveXattr { file, name } => {
-                self.check_xattr_changeable(file, &name)?;
+                self.check_xattr_changeable(file, &name, (false, XattrMode::Set))?;
                 self.remove_xattr(file, &name, now)
             }
             Command::Lock { file, lock, .. } => self.lock(Holder { session, owner: lock.owner }, file, &lock),
@@ -154,9 +161,16 @@ impl Partition {
         }
     }
 
-    /// The same for attributes that are handed down; others are nothing to fragments.
-    fn check_xattr_changeable(&self, file: FileId, name: &[u8]) -> Outcome<()> {
-        if is_handed_down(name) { self.check_changeable(file) } else { Ok(()) }
+    /// The same for attributes that are handed down; others are nothing to fragments. What the directory itself says against it, its
+    /// fragments cannot.
+    fn check_xattr_changeable(&self, file: FileId, name: &[u8], (sets, mode): (bool, XattrMode)) -> Outcome<()> {
+        if !is_handed_down(name) {
+            return Ok(());
+        }
+        if let Some(which) = placing_of(name) {
+            self.inode(file)?.check_placing_mode(file, which, (sets, mode))?;
+        }
+        self.check_changeable(file)
     }
 
     /// Refused for a directory that is split, or that is about to be: fragments have to be changed with it.

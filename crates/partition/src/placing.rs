@@ -11,7 +11,7 @@ use crate::{
 use bytes::Bytes;
 use placement::{FileId, PartitionId, Placed, Placing, PlacingRefused, Spread, StripeNo, stripe_partition};
 use serde::{Deserialize, Serialize};
-use wire::{Answer, Command, Object, Outcome, PLACEMENT, Refusal, XattrMode};
+use wire::{Answer, Command, Object, Outcome, PLACEMENT, Refusal, STRIPE_SIZE, XattrMode};
 
 /// What was asked for, and what of it is listed.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -30,6 +30,15 @@ pub enum Which {
     StripeSize,
 }
 
+impl Which {
+    fn name(self) -> &'static [u8] {
+        match self {
+            Self::Policy => PLACEMENT,
+            Self::StripeSize => STRIPE_SIZE,
+        }
+    }
+}
+
 impl Asked {
     /// Handed down, or said by who makes it: not listed.
     pub fn handed_down(placing: Placing) -> Self {
@@ -46,8 +55,7 @@ impl Asked {
 
     /// The names of those that were set.
     fn names(&self) -> impl Iterator<Item = &'static [u8]> {
-        let both = [(self.policy_set, PLACEMENT), (self.stripe_size_set, wire::STRIPE_SIZE)];
-        both.into_iter().filter(|(set, _)| *set).map(|(_, name)| name)
+        [Which::Policy, Which::StripeSize].into_iter().filter(|which| self.is_set(*which)).map(Which::name)
     }
 
     /// With another value of one; none takes it away. What is set to what it is stays as it is, and is listed from now on.
@@ -107,19 +115,13 @@ impl Inode {
         which: Which,
         (value, mode): (Option<&[u8]>, XattrMode),
     ) -> Outcome<()> {
-        let object = || Object::File(file);
-        match mode {
-            XattrMode::Create if self.asked.is_set(which) => return Err(Refusal::Exists(object())),
-            XattrMode::Replace if !self.asked.is_set(which) => return Err(Refusal::NoAttribute(object())),
-            _ if value.is_none() && self.asked.value(which).is_none() => return Err(Refusal::NoAttribute(object())),
-            _ => {}
-        }
+        self.check_placing_mode(file, which, (value.is_some(), mode))?;
         let asked = self.check_placing(file, which, value)?;
         if let Body::File(body) = &mut self.body
             && asked.placing != self.asked.placing
         {
             if !body.is_free() {
-                return Err(Refusal::Placed(object()));
+                return Err(Refusal::Placed(Object::File(file)));
             }
             let by_hash = match body.placed.layout.spread() {
                 Spread::In(partition) => partition,
@@ -129,6 +131,18 @@ impl Inode {
         }
         self.asked = asked;
         Ok(())
+    }
+
+    /// Whether one of them may be set, or else removed, so.
+    pub fn check_placing_mode(&self, file: FileId, which: Which, (sets, mode): (bool, XattrMode)) -> Outcome<()> {
+        let object = || Object::File(file);
+        match mode {
+            XattrMode::Create if self.asked.is_set(which) => Err(Refusal::Exists(object())),
+            XattrMode::Replace if !self.asked.is_set(which) => Err(Refusal::NoAttribute(object())),
+            _ if !sets && self.asked.value(which).is_none() => Err(Refusal::NoAttribute(object())),
+            _ if sets && !self.asked.is_set(which) => self.check_listable(file, which.name()),
+            _ => Ok(()),
+        }
     }
 
     /// What would be asked for, with this value.

@@ -81,7 +81,16 @@ enum Meaning {
 
 /// Whether an attribute says what is handed down, or may follow from it: fragments of a directory have it too.
 pub fn is_handed_down(name: &[u8]) -> bool {
-    matches!(name, ACL_ACCESS | ACL_DEFAULT | PLACEMENT | STRIPE_SIZE)
+    matches!(name, ACL_ACCESS | ACL_DEFAULT) || placing_of(name).is_some()
+}
+
+/// Which of those that say where bytes lie.
+pub fn placing_of(name: &[u8]) -> Option<Which> {
+    match name {
+        PLACEMENT => Some(Which::Policy),
+        STRIPE_SIZE => Some(Which::StripeSize),
+        _ => None,
+    }
 }
 
 /// Refuses names that no inode can have.
@@ -94,9 +103,7 @@ fn meaning(file: FileId, name: &[u8]) -> Outcome<Meaning> {
     match name {
         ACL_ACCESS => Ok(Meaning::Access),
         ACL_DEFAULT => Ok(Meaning::Default),
-        PLACEMENT => Ok(Meaning::Placing(Which::Policy)),
-        STRIPE_SIZE => Ok(Meaning::Placing(Which::StripeSize)),
-        _ if name.starts_with(OWN_NAMES) => Ok(Meaning::Kept),
+        _ if name.starts_with(OWN_NAMES) => Ok(placing_of(name).map_or(Meaning::Kept, Meaning::Placing)),
         _ if spaces.contains(&name) || name.contains(&0) => {
             Err(Refusal::invalid(object(), "an attribute needs a name"))
         }
@@ -212,13 +219,17 @@ impl Inode {
         match (mode, self.xattr(&name).is_some()) {
             (XattrMode::Create, true) => return Err(Refusal::Exists(object())),
             (XattrMode::Replace, false) => return Err(Refusal::NoAttribute(object())),
-            (_, false) if self.xattr_list_bytes() + name.len() + 1 > XATTR_LIST_BYTES_MAX => {
-                return Err(Refusal::TooManyAttributes(object()));
-            }
+            (_, false) => self.check_listable(file, &name)?,
             _ => {}
         }
         self.extra_mut().xattrs.put(name, value);
         Ok(())
+    }
+
+    /// Whether one more name fits in a listing.
+    pub fn check_listable(&self, file: FileId, name: &[u8]) -> Outcome<()> {
+        let fits = self.xattr_list_bytes() + name.len() < XATTR_LIST_BYTES_MAX;
+        if fits { Ok(()) } else { Err(Refusal::TooManyAttributes(Object::File(file))) }
     }
 
     /// What a listing of the names takes, each with its NUL.

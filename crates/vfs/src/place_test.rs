@@ -80,6 +80,13 @@ async fn at(pool: &Pool, own: u32) -> Vfs {
     pool.over(|node| Beside { inside: node.0.id() == NodeId(own), way: node }, IMPATIENT).await
 }
 
+/// A pool and a client whose own node is not the first, if there are more; that node.
+async fn looked_at(nodes: u32) -> (Looked, Vfs, u32) {
+    let (looked, own) = (Looked::of(nodes), nodes.min(3));
+    let vfs = at(&looked.pool, own).await;
+    (looked, vfs, own)
+}
+
 /// A way to a node that is in this process or not, as the test says.
 #[derive(Debug)]
 struct Beside {
@@ -142,9 +149,7 @@ const LARGE: usize = 9 * STRIPE as usize + 777;
 #[tokio::test]
 async fn bytes_lie_where_a_policy_says_and_locate_tells_the_same_before_and_after() {
     for nodes in NODES {
-        let looked = Looked::of(nodes);
-        let own = nodes.min(3);
-        let vfs = at(&looked.pool, own).await;
+        let (looked, vfs, own) = looked_at(nodes).await;
         let before = vfs.usage();
         let last = format!("at({nodes})");
         for policy in ["striped", "whole", "here", &last, "balanced"] {
@@ -177,9 +182,7 @@ async fn bytes_lie_where_a_policy_says_and_locate_tells_the_same_before_and_afte
 #[tokio::test]
 async fn objects_lie_as_their_folder_says_whatever_they_were_put_by_and_whoever_knew_it() {
     for nodes in NODES {
-        let looked = Looked::of(nodes);
-        let own = nodes.min(3);
-        let vfs = at(&looked.pool, own).await;
+        let (looked, vfs, _) = looked_at(nodes).await;
         let (objects, used) = (Objects::new(vfs.client.clone()), vfs.usage().used);
         let folder = vfs.make_directories(b"d").await.unwrap().file;
         let last = format!("at({nodes})");
@@ -291,6 +294,9 @@ async fn a_directory_hands_its_placement_down_also_when_it_is_split() {
         let wrong = set(&vfs, after, PLACEMENT, "nowhere").await;
         assert!(matches!(wrong, Err(Refusal::Invalid { .. })), "{wrong:?}");
         for (folder, path) in [(before, "before"), (after, "after")] {
+            let make = |mode| vfs.set_xattr(folder, PLACEMENT, Bytes::from(format!("at({nodes})")), mode, false);
+            assert!(matches!(make(XattrMode::Create).await, Err(Refusal::Exists(_))));
+            make(XattrMode::Replace).await.unwrap();
             for number in 0..20 {
                 let inner =
                     vfs.make_directory(folder, format!("s{number}").as_bytes(), 0o755, OWNER).await.unwrap().file;
@@ -305,6 +311,8 @@ async fn a_directory_hands_its_placement_down_also_when_it_is_split() {
             assert_eq!(vfs.xattrs(folder).await.unwrap(), [PLACEMENT, STRIPE_SIZE]);
             vfs.remove_xattr(folder, PLACEMENT).await.unwrap();
             vfs.remove_xattr(folder, STRIPE_SIZE).await.unwrap();
+            assert!(matches!(vfs.remove_xattr(folder, STRIPE_SIZE).await, Err(Refusal::NoAttribute(_))));
+            assert!(matches!(make(XattrMode::Replace).await, Err(Refusal::NoAttribute(_))));
             for number in 20..40 {
                 let file = write(&vfs, &format!("{path}/f{number}"), 5000).await;
                 assert!(matches!(vfs.xattr(file, PLACEMENT).await, Err(Refusal::NoAttribute(_))));
