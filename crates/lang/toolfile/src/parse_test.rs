@@ -74,10 +74,17 @@ fn parameters_keep_the_order_of_the_text() {
     assert_eq!(tools[0].params.iter().map(|param| param.name.as_str()).collect::<Vec<_>>(), ["z", "a", "m"]);
 }
 
+/// Of each: lines of a tool, and what is told of them.
+fn check_told(wrong: &[(&str, &str)]) {
+    for (lines, expected) in wrong {
+        assert_eq!(told(lines), *expected, "{lines}");
+    }
+}
+
 #[test]
-fn what_is_wrong_is_told_with_place_tool_parameter_and_nearest_name() {
+fn what_is_wrong_with_a_tool_is_told_with_place_and_nearest_name() {
     let run = "command = [\"run\"]\n";
-    for (lines, expected) in [
+    check_told(&[
         (
             "comand = [\"run\"]\ncommand = [\"run\"]",
             "tools.toml:3:1: tool `T`: unknown key `comand`\n    3 | comand = [\"run\"]\n      | ^\n  hint: did you mean `command`?",
@@ -126,6 +133,13 @@ fn what_is_wrong_is_told_with_place_tool_parameter_and_nearest_name() {
             &format!("{run}inputs.a = {{}}"),
             "tools.toml:4:8: tool `T`, parameter `a`: no template names it, so the tool cannot see it\n    4 | inputs.a = {}\n      |        ^\n  hint: name it in the command: `{a}`; if the tool finds the file by itself say implicit = true",
         ),
+    ]);
+}
+
+#[test]
+fn what_is_wrong_with_a_parameter_is_told_with_place_and_nearest_name() {
+    let run = "command = [\"run\"]\n";
+    check_told(&[
         (
             "command = [\"run\", \"{a}\"]\ninputs.a = {}\noutputs.a = {}",
             "tools.toml:5:9: tool `T`, parameter `a`: declared twice\n    5 | outputs.a = {}\n      |         ^",
@@ -166,9 +180,7 @@ fn what_is_wrong_is_told_with_place_tool_parameter_and_nearest_name() {
             &format!("{run}inputs.a = 3"),
             "tools.toml:4:12: tool `T`, parameter `a`: needs a table, and this is a whole number\n    4 | inputs.a = 3\n      |            ^",
         ),
-    ] {
-        assert_eq!(told(lines), expected, "{lines}");
-    }
+    ]);
 }
 
 #[test]
