@@ -4,7 +4,10 @@ use crate::args::{CpArgs, GetArgs, KeysArgs, LsArgs, PutArgs, RmArgs, StatArgs, 
 use crate::pool_command;
 use base::{ByteSize, Problem};
 use bytes::Bytes;
-use client::{Objects, Patience, objects::Condition};
+use client::{
+    Objects, Patience,
+    objects::{Condition, KEY_BYTES_MAX},
+};
 use placement::{FileId, Placing, Policy};
 use serde_json::json;
 use std::fs::File;
@@ -12,12 +15,15 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use tokio::runtime::Runtime;
 use vfs::{Expected, Handle, Located, Vfs, Whereabouts};
-use wire::{Attributes, Head, Kind, Object, OpenFlags, Outcome, Refusal, Timestamp, Version};
+use wire::{Attributes, Head, Kind, NAME_BYTES_MAX, Object, OpenFlags, Outcome, Refusal, Timestamp, Version};
 
 /// How much is read or written at a time, bytes.
 const CHUNK_BYTES: usize = 4 << 20;
 /// How many entries of a folder are asked for at a time.
 const PAGE_ENTRIES: usize = 1024;
+
+/// So much of a key stands in a message: the rest of a longer one helps nobody.
+const SHOWN_CHARS_MAX: usize = 100;
 
 /// A way into a pool, for one command.
 struct Way {
@@ -114,15 +120,33 @@ fn code(done: Result<(), Failed>) -> u8 {
 }
 
 fn refused(key: &str, refusal: &Refusal) -> Failed {
-    let shown = if key.is_empty() { "/" } else { key };
+    let key = shown(key);
     Failed(match refusal {
-        Refusal::NotFound(_) => Problem::new(format!("{shown}: there is no such file or folder")),
-        Refusal::IsDirectory(_) => Problem::new(format!("{shown} is a folder")),
-        Refusal::Changed { present, .. } => changed(shown, *present),
-        Refusal::NotDirectory(_) => Problem::new(format!("{shown}: a part of it is no folder")),
-        Refusal::NotEmpty(_) => Problem::new(format!("{shown}: the folder is not empty")),
-        other => Problem::new(format!("{shown}: {other}")),
+        Refusal::NotFound(_) => Problem::new(format!("{key}: there is no such file or folder")),
+        Refusal::IsDirectory(_) => Problem::new(format!("{key} is a folder")),
+        Refusal::Changed { present, .. } => changed(&key, *present),
+        Refusal::NotDirectory(_) => Problem::new(format!("{key}: a part of it is no folder")),
+        Refusal::NotEmpty(_) => Problem::new(format!("{key}: the folder is not empty")),
+        Refusal::NameTooLong(_) => {
+            let limits = format!("each name in it at most {NAME_BYTES_MAX} bytes, all of it {KEY_BYTES_MAX}");
+            Problem::new(format!("{key}: too long a key")).hint(limits)
+        }
+        Refusal::Unavailable { why, .. } => {
+            Problem::new(format!("{key}: a node that is needed does not answer: {why}"))
+                .hint("`tidemill pool status` shows who answers; what the others hold is there")
+        }
+        Refusal::Invalid { why, .. } | Refusal::Io { why, .. } => Problem::new(format!("{key}: {why}")),
+        other => Problem::new(format!("{key}: {other}")),
     })
+}
+
+/// A key in a message: the root has a name, and of a very long one the beginning is told.
+fn shown(key: &str) -> String {
+    match key.char_indices().nth(SHOWN_CHARS_MAX) {
+        Some((at, _)) => format!("{}... ({} bytes)", &key[..at], key.len()),
+        None if key.trim_matches('/').is_empty() => "/".to_owned(),
+        None => key.to_owned(),
+    }
 }
 
 /// A condition did not hold.
@@ -211,40 +235,43 @@ pub fn ls(args: &LsArgs) -> Result<u8, Vec<Problem>> {
         let found = way.find(&args.key)?;
         let key = args.key.trim_matches('/');
         if found.kind != Kind::Directory {
-            return print_entry(key, &found, args.long);
+            return print_entry(key, &found, args.long).map(|()| 0);
         }
         list(&way, key, "", found.file, args)
     };
-    Ok(code(listed()))
+    Ok(listed().unwrap_or_else(|failed| code(Err(failed))))
 }
 
-/// Prints what is in a folder, by names; `shown` stands before each.
-fn list(way: &Way, key: &str, shown: &str, folder: FileId, args: &LsArgs) -> Result<(), Failed> {
-    let fails = |refusal| refused(key, &refusal);
-    let (mut entries, mut after) = (Vec::new(), 0);
+/// Prints what is in a folder, by names; `shown` stands before each. What cannot be had of an entry does not hide the others: the exit code.
+fn list(way: &Way, key: &str, shown: &str, folder: FileId, args: &LsArgs) -> Result<u8, Failed> {
+    let (mut entries, mut after, mut worst) = (Vec::new(), 0, 0);
     loop {
-        let page = way.wait(way.vfs.list(folder, after, PAGE_ENTRIES)).map_err(fails)?;
+        let page = way.wait(way.vfs.list(folder, after, PAGE_ENTRIES)).map_err(|refusal| refused(key, &refusal))?;
         let Some(last) = page.last() else { break };
         after = last.cookie;
         entries.extend(page);
     }
     entries.sort_by(|one, other| one.name.as_bytes().cmp(other.name.as_bytes()));
     for entry in entries {
-        let name = format!("{shown}{}", String::from_utf8_lossy(entry.name.as_bytes()));
+        let last = String::from_utf8_lossy(entry.name.as_bytes());
+        let (name, below) = (format!("{shown}{last}"), format!("{key}/{last}"));
+        let below = below.trim_start_matches('/');
         if args.long {
             match way.wait(way.vfs.stat(entry.file)) {
                 // It went meanwhile.
                 Err(Refusal::NotFound(_)) => continue,
-                found => print_entry(&name, &found.map_err(fails)?, true)?,
+                Err(refusal) => worst = code(Err(refused(below, &refusal))),
+                Ok(found) => print_entry(&name, &found, true)?,
             }
         } else {
             print_line(&format!("{name}{}", ending(entry.kind)))?;
         }
         if args.recursive && entry.kind == Kind::Directory {
-            list(way, key, &format!("{name}/"), entry.file, args)?;
+            let listed = list(way, below, &format!("{name}/"), entry.file, args);
+            worst = worst.max(listed.unwrap_or_else(|failed| code(Err(failed))));
         }
     }
-    Ok(())
+    Ok(worst)
 }
 
 fn print_entry(name: &str, found: &Attributes, long: bool) -> Result<(), Failed> {
@@ -290,7 +317,7 @@ pub fn cp(args: &CpArgs) -> Result<u8, Vec<Problem>> {
     let copied = || {
         let found = way.find(&args.from)?;
         if found.kind != Kind::File {
-            return Err(Failed(Problem::new(format!("{} is no file", args.from)).hint("cp copies one file")));
+            return Err(Failed(Problem::new(format!("{} is no file", shown(&args.from))).hint("cp copies one file")));
         }
         let fails = |refusal| refused(&args.from, &refusal);
         let handle = way.wait(way.vfs.open(found.file, OpenFlags::READ)).map_err(fails)?;
@@ -313,8 +340,11 @@ pub fn rm(args: &RmArgs) -> Result<u8, Vec<Problem>> {
         let found = way.find(key)?;
         if found.kind == Kind::Directory && !args.recursive {
             return Err(Failed(
-                Problem::new(format!("{key} is a folder")).hint("rm -r removes it with all that is in it"),
+                Problem::new(format!("{} is a folder", shown(key))).hint("rm -r removes it with all that is in it"),
             ));
+        }
+        if found.file == FileId::ROOT {
+            return Err(Failed(Problem::new("the root folder stays".to_owned()).hint("name what is in it")));
         }
         way.wait(way.vfs.remove_tree(key.as_bytes())).map_err(fails)
     }))
@@ -348,6 +378,7 @@ pub fn stat(args: &StatArgs) -> Result<u8, Vec<Problem>> {
             );
         }
         let (size, held) = (found.size, ByteSize(found.allocated));
+        let key = shown(key);
         print_line(&format!("{key}: {kind}, {size} bytes, {held} in the pool, mode {mode}, {modified}"))
     }))
 }

@@ -207,7 +207,7 @@ impl Client {
                 Step::Refuse(Refusal::Ended) if retry.is_lost() && number.is_some() => {
                     return Err(Refusal::MaybeDone(object(body)));
                 }
-                Step::Refuse(refusal) => return Err(refusal),
+                Step::Refuse(refusal) => return Err(with_node(home, refusal)),
                 Step::Follow(map) => self.0.follow(map),
                 Step::Again(pause) => sleep_until(node::now() + pause).await,
             }
@@ -218,6 +218,16 @@ impl Client {
                 Err(failure) => failure,
             };
         }
+    }
+}
+
+/// Says which node does not answer.
+fn with_node(node: NodeId, refusal: Refusal) -> Refusal {
+    match refusal {
+        Refusal::Unavailable { object, tries, why } => {
+            Refusal::Unavailable { object, tries, why: format!("node {node}: {why}").into() }
+        }
+        other => other,
     }
 }
 

@@ -50,9 +50,9 @@ pub async fn greet(nodes: &Nodes, patience: Patience) -> Outcome<Greeted> {
         greeted.push(answered.is_ok());
         match answered {
             Ok(welcome) => known = Some(one_pool(known, node, welcome)?),
-            Err(refusal @ Refusal::Unavailable { .. }) => {
-                tracing::warn!(%refusal, "node {node} does not answer: what it holds is not there");
-                silent.get_or_insert(refusal);
+            Err(ref refusal @ Refusal::Unavailable { ref why, .. }) => {
+                tracing::warn!("node {node} does not answer, and what it holds is not there: {why}");
+                silent.get_or_insert_with(|| refusal.clone());
             }
             Err(refusal) => return Err(refusal),
         }
