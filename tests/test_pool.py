@@ -277,6 +277,31 @@ def test_a_node_that_died_is_named_and_the_others_go_on(home: Home) -> None:
     assert home.is_clean()
 
 
+def test_what_the_other_nodes_hold_is_listed_and_who_does_not_answer_is_named(home: Home) -> None:
+    if reason := why_no_mount():
+        pytest.skip(reason)
+    home.ok("pool", "start", "--nodes", "2", "--memory", "64MiB")
+    folders = [f"d{number}" for number in range(12)]
+    for folder in folders:
+        home.ok("put", f"{folder}/f", "-", stdin=b"x")
+    homes = {folder: json.loads(home.ok("locate", "--json", folder))["inode"] for folder in folders}
+    lost = sorted(folder for folder in folders if homes[folder] == 2)
+    assert 0 < len(lost) < 12
+    with mounted(home, "--pool", home.runtime / "tidemill/pool") as folder:
+        os.kill(home.pids()[1], signal.SIGKILL)
+        assert sorted(os.listdir(folder)) == sorted(folders), "also those whose inodes are lost"
+        assert (folder / next(name for name in folders if homes[name] == 1) / "f").read_bytes() == b"x"
+        with pytest.raises(OSError, match="Input/output"):
+            (folder / lost[0]).stat()
+        done = home.run("ls", "-l", "-r")
+        listed, said = done.stdout.decode(), done.stderr.decode()
+        assert done.returncode == 1
+        assert all((f" {name}/f\n" in listed) == (homes[name] == 1) for name in folders), listed
+        assert all(f"{name}: a node that is needed does not answer: node 2: " in said for name in lost), said
+    home.run("pool", "stop")
+    assert home.is_clean()
+
+
 def test_a_node_that_hangs_is_ended_by_stop(home: Home) -> None:
     home.ok("pool", "start", "--nodes", "2", "--memory", "64MiB")
     os.kill(home.pids()[1], signal.SIGSTOP)

@@ -31,14 +31,20 @@ pub(crate) async fn plain(vfs: Vfs, directory: FileId, offset: u64) -> Outcome<P
     Ok(Piece { directory, offset, entries })
 }
 
-/// The entries behind `offset`, with their attributes. One that vanishes meanwhile is left out.
-pub(crate) async fn full(vfs: Vfs, directory: FileId, offset: u64) -> Outcome<Piece<(DirEntry, Attributes)>> {
+/// The entries behind `offset`, with their attributes. One that vanishes meanwhile is left out. When a node does not answer, this and those
+/// behind it come without: the kernel asks for those that somebody looks at.
+pub(crate) async fn full(vfs: Vfs, directory: FileId, offset: u64) -> Outcome<Piece<(DirEntry, Option<Attributes>)>> {
     let listed = vfs.list(directory, cookie(offset), FULL_MAX).await?;
-    let mut entries = Vec::with_capacity(listed.len());
+    let (mut entries, mut silent) = (Vec::with_capacity(listed.len()), false);
     for entry in listed {
-        match vfs.stat(entry.file).await {
+        let asked = if silent { Ok(None) } else { vfs.stat(entry.file).await.map(Some) };
+        match asked {
             Ok(found) => entries.push((entry, found)),
             Err(Refusal::NotFound(_)) => {}
+            Err(Refusal::Unavailable { .. }) => {
+                silent = true;
+                entries.push((entry, None));
+            }
             Err(refusal) => return Err(refusal),
         }
     }
@@ -63,19 +69,22 @@ pub(crate) fn send_plain(reply: Reply, piece: &Piece<DirEntry>, room: u32) {
 /// Sends as much of a piece as the kernel has room for, with what it may keep of each entry; names when they are `lasting`.
 pub(crate) fn send_full(
     reply: Reply,
-    piece: &Piece<(DirEntry, Attributes)>,
+    piece: &Piece<(DirEntry, Option<Attributes>)>,
     (room, lasting): (u32, bool),
     manners: &Manners,
     known: &Known,
 ) {
     let mut listing = Listing::new(room);
     let valid = if lasting { manners.names_valid() } else { Duration::ZERO };
-    // An entry of inode 0 says nothing: the kernel does not keep what it is told of the dots.
+    // An entry of inode 0 says nothing: the kernel does not keep what it is told of the dots, nor of what has no attributes.
     let mut fits = piece.dots().all(|dot| listing.push_with_entry(dot, &Entry::default()));
     let mut told = Vec::with_capacity(piece.entries.len());
     for (entry, found) in &piece.entries {
-        fits = fits && listing.push_with_entry(named(entry), &Entry { entry_valid: valid, ..manners.entry(found) });
-        if fits {
+        let full = found.as_ref().map(|found| Entry { entry_valid: valid, ..manners.entry(found) });
+        fits = fits && listing.push_with_entry(named(entry), &full.unwrap_or_default());
+        if let Some(found) = found
+            && fits
+        {
             known.gained(found.file);
             told.push(found.file);
         }
