@@ -3,11 +3,11 @@
 
     bench/nodes.py --binary target/release/tidemill [--cases ...]
 
-`home` and `elsewhere`: four hosts (network namespaces, links as fast as the machine: as root) with a node each, mounted on the first; files lie
-at its node, against the embedded pool's mount, or at the second host's, against a plain sender and receiver over loopback TCP
-(tools/tcp.c: 1 MiB, one stream, 8 under way). `striped`: four nodes on this host, mounted, against one node. Sequential, by 1 MiB, all places in turn, a
-round before that does not count; a row of Markdown for each: medians of GB/s, of the ratios round by round, and of the CPU seconds
-for each GiB of all that take part: the caller, the mount and the nodes.
+`home` and `elsewhere`: four nodes, of which the mount reaches the first as one of its host, the others over loopback TCP, as if they were of
+other hosts. Files lie at the first, against the embedded pool's mount, or at the second, against a plain sender and receiver over loopback
+TCP (tools/tcp.c: 1 MiB, one stream, 8 under way). `striped`: four nodes of this host, against one. Sequential, by 1 MiB, all places in
+turn, a round before that does not count; a row of Markdown for each: medians of GB/s, of the ratios round by round, and of the CPU
+seconds for each GiB of all that take part: the caller, the mount and the nodes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-import hosts
 import places
 
 HERE = Path(__file__).resolve().parent
@@ -47,7 +46,7 @@ class Bench:
     """Where things are, and how much is done."""
 
     def __init__(self, args: argparse.Namespace, work: Path) -> None:
-        self.binary, self.runs, self.bytes, self.work, self.tls = args.binary.resolve(), args.runs, args.mib * MIB, work, args.tls
+        self.binary, self.runs, self.bytes, self.work = args.binary.resolve(), args.runs, args.mib * MIB, work
         self.calls, self.tcp = (self.built(tool) for tool in ("calls", "tcp"))
 
     def built(self, tool: str) -> Path:
@@ -95,26 +94,23 @@ class Bench:
         return [str(self.binary), *map(str, words)]
 
     @contextmanager
-    def pool(self, mark: str, *words: str, on: list[str] | None = None) -> Iterator[Side]:
-        """A pool, mounted where its commands run: under the prefix `on`."""
-        file, folder, on = self.work / f"{mark}.pool", self.work / mark, on or []
-        subprocess.run([*on, *self.tidemill("pool", "start", "--pool", file, *words)], check=True, capture_output=True)
+    def pool(self, nodes: int, memory: str, *, far: bool = False) -> Iterator[Side]:
+        """A pool on this host, mounted; with `far` its nodes but the first seem to be of other hosts."""
+        mark = f"of{nodes}"
+        file, mounted, folder = self.work / f"{mark}.pool", self.work / f"{mark}.mounted", self.work / mark
+        subprocess.run(self.tidemill("pool", "start", "--pool", file, "--nodes", str(nodes), "--memory", memory), check=True, capture_output=True)
         try:
-            nodes = [node["pid"] for node in json.loads(file.read_text())["nodes"]]
-            mount = [*on, *self.tidemill("mount", "--quiet", "--pool", file, folder)]
+            told = json.loads(file.read_text())
+            processes = [node["pid"] for node in told["nodes"]]
+            for node in told["nodes"][1:] if far else []:
+                node["net"] += 1
+            mounted.touch(mode=0o600)
+            mounted.write_text(json.dumps(told))
+            mount = self.tidemill("mount", "--quiet", "--pool", mounted, folder)
             with places.served(mark, mount, folder, self.tidemill("umount", folder)) as place:
-                yield Side(folder, [place.server, *nodes])
+                yield Side(folder, [place.server, *processes])
         finally:
-            subprocess.run([*on, *self.tidemill("pool", "stop", "--pool", file)], check=True, capture_output=True)
-
-    @contextmanager
-    def four_hosts(self) -> Iterator[Side]:
-        """A pool of four hosts, mounted on the first of them."""
-        with hosts.network(self.work, 4) as net:
-            words = ["--hosts", net.names(0, 1, 2, 3), "--ssh", str(net.ssh), "--memory", "3GiB", *([] if self.tls else ["--no-tls"])]
-            # The network alone is that of the host: `ip netns exec` has mounts of its own, which nobody else would see.
-            with self.pool("hosts", *words, on=["nsenter", f"--net=/run/netns/{net.name(0)}"]) as side:
-                yield side
+            subprocess.run(self.tidemill("pool", "stop", "--pool", file), check=True, capture_output=True)
 
 
 def cpu(servers: list[int]) -> float:
@@ -128,31 +124,34 @@ def cpu(servers: list[int]) -> float:
 
 
 def placed(side: Side, policy: str) -> Side:
-    """A folder whose files lie so."""
-    folder = side.folder / policy.replace("(", "-").replace(")", "")
+    """A folder whose files lie so, inodes and bytes: one that was made below another of that policy."""
+    folder = side.folder / "placed"
     folder.mkdir()
     os.setxattr(folder, "user.tidemill.placement", policy.encode())
-    return Side(folder, side.servers)
+    inner = folder / "inner"
+    inner.mkdir()
+    return Side(inner, side.servers)
 
 
 def case_home(bench: Bench) -> None:
     """At the node of the host, against the embedded pool."""
-    with bench.four_hosts() as mounted, places.ours(bench.binary, bench.work, "4GiB") as embedded:
+    with bench.pool(4, "4GiB", far=True) as mounted, places.ours(bench.binary, bench.work, "4GiB") as embedded:
         ours, peer = placed(mounted, "here"), Side(embedded.dir, [embedded.server])
         bench.compare("home", 0.95, lambda: bench.files(ours), lambda: bench.files(peer))
 
 
 def case_elsewhere(bench: Bench) -> None:
     """At the node of another host, against TCP."""
-    with bench.four_hosts() as mounted:
-        ours = placed(mounted, "at(1)")
+    with bench.pool(4, "4GiB", far=True) as mounted:
+        ours = placed(mounted, "at(2)")
         bench.compare("elsewhere", 0.4, lambda: bench.files(ours), bench.plain)
 
 
 def case_striped(bench: Bench) -> None:
     """Four nodes of this host against one."""
     with ExitStack() as stack:
-        four, one = (stack.enter_context(bench.pool(f"of{nodes}", "--nodes", str(nodes), "--memory", memory)) for nodes, memory in ((4, "1GiB"), (1, "4GiB")))
+        pools = [bench.pool(4, "1GiB"), bench.pool(1, "4GiB")]
+        four, one = (placed(stack.enter_context(pool), "striped") for pool in pools)
         bench.compare("striped", 0.95, lambda: bench.files(four), lambda: bench.files(one))
 
 
@@ -166,7 +165,6 @@ def main() -> None:
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--runs", type=int, default=5, help="counted rounds (5)")
     parser.add_argument("--mib", type=int, default=1024, help="of the file (1024)")
-    parser.add_argument("--tls", action="store_true", help="hosts speak within TLS")
     asked = parser.parse_args()
     print("| what | GB/s | peer | ratio (min..max) | target | | CPU s/GiB, ours / peer |\n|---|---:|---:|---|---|---|---|", flush=True)
     for case in asked.cases:

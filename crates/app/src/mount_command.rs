@@ -78,11 +78,13 @@ fn open_pool(args: &MountArgs) -> Result<(Vfs, String), Problem> {
 
 /// One mount for each directory, each with a session of its own.
 fn mount_all(args: &MountArgs, pool: &Vfs, claim: &Claim, ending: &Ending) -> Result<Vec<Mount>, Vec<Problem>> {
+    let remote = pool_file(args).is_some();
     let options = Options {
         shared: args.shared,
         passthrough: !args.no_passthrough,
         // Programs of one mount meet in its kernel.
-        pool_locks: args.dirs.len() > 1 || pool_file(args).is_some(),
+        pool_locks: args.dirs.len() > 1 || remote,
+        runtime: remote.then(pool::carrier).transpose().map_err(one)?,
         ..Options::named(claim.name())
     };
     let mut mounts = Vec::new();

@@ -23,7 +23,6 @@ use vfs::Vfs;
 use wire::{Attributes, Outcome, Owner};
 
 use crate::{
-    buffers::Buffers,
     ended::Ended,
     known::Known,
     manners::Manners,
@@ -39,7 +38,6 @@ pub(crate) struct Face {
     /// What this kernel knows and holds open.
     pub(crate) known: Arc<Known>,
     pub(crate) parking: Arc<Parking>,
-    pub(crate) buffers: Buffers,
     pub(crate) counters: Arc<Counters>,
     /// Told when the kernel has let go.
     pub(crate) ended: Arc<Ended>,

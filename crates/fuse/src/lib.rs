@@ -17,7 +17,6 @@
 
 mod attach;
 mod availability;
-mod buffers;
 mod ended;
 mod errno;
 mod error;

@@ -18,12 +18,12 @@ use std::{
 
 use kernel::{Config, Device, Session};
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use vfs::Vfs;
 
 use crate::{
     attach::{self, Unmounted},
     availability::{Way, availability},
-    buffers::Buffers,
     ended::Ended,
     error::MountError,
     face::Face,
@@ -51,7 +51,7 @@ const READ_AHEAD_REQUESTS: u32 = 4;
 const END_WAIT: Duration = Duration::from_secs(2);
 
 /// How a pool is mounted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own, named where it is made")]
 pub struct Options {
     /// Shown as the mount's source; the sweep knows the pool by it, so it must be the name of the [`Claim`](crate::Claim).
@@ -68,6 +68,9 @@ pub struct Options {
     /// Whether locks of programs are the pool's, so that the processes of all its mounts meet in them; each close then tells us.
     /// Without it they are the kernel's own, which is right where the pool has one mount.
     pub pool_locks: bool,
+    /// Where requests wait for nodes in other processes: best on the runtime that carries the connections to them, so that an answer wakes no
+    /// further thread. Without it on a thread of the mount's own.
+    pub runtime: Option<Handle>,
 }
 
 impl Default for Options {
@@ -80,6 +83,7 @@ impl Default for Options {
             direct_writes: true,
             passthrough: true,
             pool_locks: true,
+            runtime: None,
         }
     }
 }
@@ -112,8 +116,8 @@ impl Mount {
         let way = availability()?;
         let real = point::check(point)?;
         let counters = Arc::new(Counters::default());
-        let parking = Parking::new(Arc::clone(&counters)).map_err(MountError::io("starting threads for", point))?;
-        let parking = Arc::new(parking);
+        let parking = Parking::new(Arc::clone(&counters), options.runtime.as_ref());
+        let parking = Arc::new(parking.map_err(MountError::io("starting threads for", point))?);
         let own = OwnSession::of(vfs, &parking).map_err(|refusal| refused(point, &refusal))?;
         let started = Self::start(&way, real, options, &Parts { own: &own, parking: &parking, counters: &counters });
         if started.is_err() {
@@ -140,7 +144,6 @@ impl Mount {
                     granted.pruning,
                 ),
                 parking: Arc::clone(parts.parking),
-                buffers: Buffers::default(),
                 counters: Arc::clone(parts.counters),
                 ended: Arc::clone(&ended),
             })

@@ -24,6 +24,7 @@ use tokio::{
     runtime::{Builder, Handle, Runtime},
     sync::Semaphore,
 };
+use tokio_util::sync::{CancellationToken, DropGuard};
 use wire::{Object, Outcome, Refusal};
 
 use crate::{errno, traffic::Counters};
@@ -88,22 +89,30 @@ pub(crate) enum Queue {
 /// Where requests wait.
 #[derive(Debug)]
 pub(crate) struct Parking {
-    /// Present until dropped.
+    /// Its own, if it has one; present until dropped.
     runtime: Option<Runtime>,
     handle: Handle,
+    /// Ends what is parked when this is dropped.
+    ending: DropGuard,
     places: Arc<Semaphore>,
     lockers: Arc<Semaphore>,
     counters: Arc<Counters>,
 }
 
 impl Parking {
-    /// Starts the one thread on which parked requests wait.
-    pub(crate) fn new(counters: Arc<Counters>) -> std::io::Result<Self> {
-        let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("fuse-parked").enable_time().build()?;
-        let handle = runtime.handle().clone();
+    /// Parked requests wait on this runtime, else on a thread of their own, which is started.
+    pub(crate) fn new(counters: Arc<Counters>, runtime: Option<&Handle>) -> std::io::Result<Self> {
+        let (runtime, handle) = if let Some(given) = runtime {
+            (None, given.clone())
+        } else {
+            let own = Builder::new_multi_thread().worker_threads(1).thread_name("fuse-parked").enable_time().build()?;
+            let handle = own.handle().clone();
+            (Some(own), handle)
+        };
         Ok(Self {
-            runtime: Some(runtime),
+            runtime,
             handle,
+            ending: CancellationToken::new().drop_guard(),
             places: Arc::new(Semaphore::new(PARKED_MAX)),
             lockers: Arc::new(Semaphore::new(LOCKERS_MAX)),
             counters,
@@ -177,11 +186,13 @@ impl Parking {
         };
         self.counters.parked();
         let signal = reply.interrupted();
+        let ended = self.ending.token().clone();
         self.handle.spawn(async move {
             let outcome = tokio::select! {
                 biased;
                 outcome = future => outcome,
                 () = given_up(call.on_signal, signal) => Err(Refusal::Interrupted(Object::Pool)),
+                () = ended.cancelled_owned() => return, // a reply that is dropped is EIO
             };
             drop(place);
             deliver(call, outcome, reply, answer);
@@ -191,7 +202,6 @@ impl Parking {
 
 impl Drop for Parking {
     fn drop(&mut self) {
-        // Requests still parked are answered with EIO as their replies are dropped.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -249,7 +259,7 @@ mod tests {
     }
 
     fn parking() -> Parking {
-        Parking::new(Arc::default()).unwrap()
+        Parking::new(Arc::default(), None).unwrap()
     }
 
     /// What the caller hears, and its way to send a signal.
@@ -317,6 +327,15 @@ mod tests {
         go.send(()).unwrap();
         signal.send(true).unwrap();
         assert!(hear.recv().unwrap().is_ok());
+    }
+
+    #[test]
+    fn what_waits_on_a_runtime_of_others_ends_with_the_mount() {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
+        let parking = Parking::new(Arc::default(), Some(runtime.handle())).unwrap();
+        let (hear, _signal) = ask(&parking, OnSignal::GoOn, pending());
+        drop(parking);
+        assert_eq!(hear.recv(), Err(mpsc::RecvError), "its reply is dropped, which the kernel hears as EIO");
     }
 
     #[test]

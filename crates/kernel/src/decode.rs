@@ -5,6 +5,7 @@
 
 use crate::{
     abi::{IN_HEADER, bit, fattr, op},
+    memory::Data,
     request::{Operation, Request, Setattr},
     values::{Lock, LockKind, SetTime, Time},
 };
@@ -218,7 +219,7 @@ fn write<'a>(from: &mut Fields<'a>) -> Option<Operation<'a>> {
     Some(Operation::Write {
         handle,
         offset,
-        data: from.bytes(size)?,
+        data: Data::new(from.bytes(size)?),
         lock_owner: (bits & bit::WRITE_LOCKOWNER != 0).then_some(owner),
         flags,
         kill_set_id: bits & bit::WRITE_KILL_SUIDGID != 0,

@@ -1,9 +1,12 @@
 //! What the kernel asks: one request with its caller, and the operation with its fields by name.
 //!
 //! A request borrows the buffer that it was read into: names and data to write are slices of it, and live as long as
-//! `Serve::serve` runs. Who parks a request copies what it needs.
+//! `Serve::serve` runs. Who parks a request copies what it needs, or keeps its [`Data`].
 
-use crate::values::{Lock, SetTime, Time};
+use crate::{
+    memory::Data,
+    values::{Lock, SetTime, Time},
+};
 
 /// The inode number that the root of each mount has.
 pub const ROOT: u64 = 1;
@@ -67,7 +70,7 @@ pub enum Operation<'a> {
     Write {
         handle: u64,
         offset: u64,
-        data: &'a [u8],
+        data: Data<'a>,
         lock_owner: Option<u64>,
         flags: u32,
         kill_set_id: bool,

@@ -15,10 +15,11 @@ use crate::{
     decode::Header,
     handshake::{Offer, other_major},
     line::{Device, Heard, Line},
+    memory::{Buffer, Buffers},
     notifier::Notifier,
     reply::Reply,
     request::Request,
-    worker::{Buffer, Ending, Worker},
+    worker::{Ending, Worker},
 };
 
 /// A file system, as the kernel asks it.
@@ -68,7 +69,7 @@ impl Session {
             lines: Arc::clone(&lines),
             serve: Arc::clone(&serve),
             ending: Arc::clone(&ending),
-            buffer: Buffer::new(granted.request_bytes_max as usize),
+            buffers: Buffers::new(granted.request_bytes_max as usize),
         });
         let threads = spawn(workers)?;
         Ok(Self { threads: Mutex::new(threads), ending })

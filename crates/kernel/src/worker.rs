@@ -9,42 +9,14 @@ use std::{
 };
 
 use crate::{
-    abi::{BESIDE_WRITE, BUFFER_MIN, errno, op},
+    abi::{errno, op},
     decode::{self, Header},
     line::{Heard, Line},
+    memory::Buffers,
     reply::Reply,
+    request::Operation,
     session::Serve,
 };
-
-/// Where the data of a WRITE begins: behind its two headers.
-const WRITE_DATA: usize = 80;
-/// Data that begins at a page is copied faster.
-const PAGE: usize = 4096;
-
-/// Memory for one request, allocated once; its pages are taken when they are first needed.
-pub(crate) struct Buffer {
-    bytes: Vec<u8>,
-    start: usize,
-    length: usize,
-}
-
-impl Buffer {
-    /// For requests that carry up to so many bytes.
-    pub(crate) fn new(request_bytes: usize) -> Self {
-        let length = (request_bytes + BESIDE_WRITE).max(BUFFER_MIN);
-        let bytes = vec![0; length + PAGE];
-        let start = (bytes.as_ptr().addr() + WRITE_DATA).next_multiple_of(PAGE) - WRITE_DATA - bytes.as_ptr().addr();
-        Self { bytes, start, length }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &self.bytes[self.start..self.start + self.length]
-    }
-
-    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.start..self.start + self.length]
-    }
-}
 
 /// How far a session's workers are with ending.
 #[derive(Debug)]
@@ -72,15 +44,15 @@ pub(crate) struct Worker {
     pub(crate) lines: Arc<[Arc<Line>]>,
     pub(crate) serve: Arc<dyn Serve>,
     pub(crate) ending: Arc<Ending>,
-    pub(crate) buffer: Buffer,
+    pub(crate) buffers: Buffers,
 }
 
 impl Worker {
     /// Serves until the kernel lets go.
     pub(crate) fn run(mut self) {
         loop {
-            match self.line.hear(self.buffer.bytes_mut()) {
-                Ok(Heard::Request(length)) => self.handle(&self.buffer.bytes()[..length]),
+            match self.line.hear(self.buffers.next().bytes_mut()) {
+                Ok(Heard::Request(length)) => self.handle(&self.buffers.present().bytes()[..length]),
                 Ok(Heard::Nothing) => {}
                 Ok(Heard::End) => break,
                 Err(error) => {
@@ -118,7 +90,7 @@ impl Worker {
 
     fn hand_out(&self, header: Header, body: &[u8]) {
         let reply = self.reply(header);
-        let Some(request) = header.request(body) else {
+        let Some(mut request) = header.request(body) else {
             tracing::error!(
                 opcode = header.opcode,
                 bytes = body.len(),
@@ -126,6 +98,9 @@ impl Worker {
             );
             return reply.error(errno::EIO);
         };
+        if let Operation::Write { data, .. } = &mut request.operation {
+            *data = data.of(self.buffers.present());
+        }
         guard(|| self.serve.serve(request, reply));
     }
 

@@ -66,18 +66,22 @@ enum End {
 /// Makes and drives a connection, on the runtime that was given, or that of all.
 pub fn start(target: &Arc<Target>, line: &Arc<Line>) -> io::Result<()> {
     let driven = drive(target.clone(), Ending { line: line.clone(), target: target.clone() });
-    if let Some(runtime) = &target.runtime {
-        runtime.spawn(driven);
-        return Ok(());
+    match &target.runtime {
+        Some(runtime) => drop(runtime.spawn(driven)),
+        None => drop(runtime()?.spawn(driven)),
     }
+    Ok(())
+}
+
+/// The runtime that carries all connections of this process but those that were given another; it is never ended. It may be used for what
+/// waits for them, and for nothing that blocks.
+pub fn runtime() -> io::Result<Handle> {
     let mut running = RUNTIME.lock();
     if running.is_none() {
         let mut made = Builder::new_multi_thread();
         *running = Some(made.worker_threads(THREADS).thread_name("tidemill-remote").enable_all().build()?);
     }
-    let runtime = running.as_ref().expect("it was made");
-    runtime.spawn(driven);
-    Ok(())
+    Ok(running.as_ref().expect("it was made").handle().clone())
 }
 
 /// Ends a line that nobody drives any more.

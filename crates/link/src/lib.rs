@@ -44,6 +44,7 @@ mod tls;
 mod told;
 
 pub use address::{Address, AddressRefused};
+pub use dial::runtime;
 pub use identity::{Certificate, Identity, IdentityRefused};
 pub use limits::Limits;
 pub use listener::{ListenFailed, Listener};

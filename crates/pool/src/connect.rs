@@ -6,7 +6,7 @@ use client::{Client, Connection, Nodes, Patience};
 use link::{Address, Certificate, IdentityRefused, Remote};
 use placement::NodeId;
 use std::{path::Path, sync::Arc};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use wire::handshake::Token;
 
 /// What lets one into a pool, and by what its nodes are known.
@@ -38,6 +38,11 @@ impl Key {
 pub fn runtime() -> Result<Runtime, Problem> {
     let none = |error| Problem::new(format!("nothing to wait for nodes with: {error}"));
     Builder::new_current_thread().enable_all().build().map_err(none)
+}
+
+/// What carries the connections of this process, for what waits for them all the time.
+pub fn carrier() -> Result<Handle, Problem> {
+    link::runtime().map_err(|error| Problem::new(format!("no threads for connections: {error}")))
 }
 
 /// A client of the pool that a file tells of.

@@ -27,7 +27,7 @@ mod serve;
 mod start;
 mod stop;
 
-pub use connect::{connect, runtime, way};
+pub use connect::{carrier, connect, runtime, way};
 pub use embedded::embedded;
 pub use file::{NodeEntry, PoolFile};
 pub use launch::Places;

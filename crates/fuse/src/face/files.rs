@@ -42,14 +42,14 @@ impl Face {
             }
             Operation::Write { handle, offset, data, from_cache: true, .. } => {
                 self.counters.write(data.len());
-                let written = vfs.write_back(Handle(handle), offset, self.buffers.copy(data));
+                let written = vfs.write_back(Handle(handle), offset, data.keep());
                 self.serve("write", written, reply, Reply::written);
             }
             Operation::Write { handle, offset, data, flags, kill_set_id, .. } => {
                 self.counters.write(data.len());
                 let append = translate::open_flags(flags).append;
                 let place = if append { WritePlace::End } else { WritePlace::At(offset) };
-                let written = vfs.write_placed(Handle(handle), place, self.buffers.copy(data), kill_set_id);
+                let written = vfs.write_placed(Handle(handle), place, data.keep(), kill_set_id);
                 self.serve("write", written, reply, Reply::written);
             }
             Operation::Release { handle, .. } => {

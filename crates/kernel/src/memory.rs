@@ -1,0 +1,187 @@
+//! Memory that requests are read into; where somebody keeps what is to be written, it is theirs until they let go.
+//!
+//! Fresh memory would cost more than a copy: its pages are touched for the first time (a tenth of memcpy's speed). So it is used again.
+
+use std::{fmt, ops::Deref, ops::Range, sync::Arc};
+
+use bytes::Bytes;
+
+use crate::abi::{BESIDE_WRITE, BUFFER_MIN};
+
+/// Where the data of a WRITE begins: behind its two headers.
+const WRITE_DATA: usize = 80;
+/// Data that begins at a page is copied faster.
+const PAGE: usize = 4096;
+/// Less is copied when it is kept: memory for a whole request would be held for it.
+const KEPT_BYTES_MIN: usize = 256 << 10;
+/// So many of one thread's are used again; more are in use only while writers wait for space.
+const LENT_MAX: usize = 8;
+
+/// Memory for one request, allocated once; its pages are taken when they are first needed.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    bytes: Vec<u8>,
+    start: usize,
+    length: usize,
+}
+
+impl Buffer {
+    /// For requests that carry up to so many bytes.
+    pub(crate) fn new(request_bytes: usize) -> Self {
+        let length = (request_bytes + BESIDE_WRITE).max(BUFFER_MIN);
+        let bytes = vec![0; length + PAGE];
+        let start = (bytes.as_ptr().addr() + WRITE_DATA).next_multiple_of(PAGE) - WRITE_DATA - bytes.as_ptr().addr();
+        Self { bytes, start, length }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[self.start..self.start + self.length]
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..self.start + self.length]
+    }
+}
+
+/// The buffers of one thread.
+pub(crate) struct Buffers {
+    request_bytes: usize,
+    /// Of the present request.
+    present: Arc<Buffer>,
+    /// Of requests whose bytes were kept, maybe still.
+    lent: Vec<Arc<Buffer>>,
+}
+
+impl Buffers {
+    /// For requests that carry up to so many bytes.
+    pub(crate) fn new(request_bytes: usize) -> Self {
+        Self { request_bytes, present: Arc::new(Buffer::new(request_bytes)), lent: Vec::new() }
+    }
+
+    /// That of the present request.
+    pub(crate) fn present(&self) -> &Arc<Buffer> {
+        &self.present
+    }
+
+    /// One that nobody keeps bytes of, for the next request: it is the present one from now on.
+    pub(crate) fn next(&mut self) -> &mut Buffer {
+        if Arc::get_mut(&mut self.present).is_none() {
+            let free = self.lent.iter_mut().position(|lent| Arc::get_mut(lent).is_some());
+            let next = free.map(|at| self.lent.swap_remove(at));
+            let next = next.unwrap_or_else(|| Arc::new(Buffer::new(self.request_bytes)));
+            let lent = std::mem::replace(&mut self.present, next);
+            if self.lent.len() < LENT_MAX {
+                self.lent.push(lent);
+            }
+        }
+        Arc::get_mut(&mut self.present).expect("nobody else has it")
+    }
+}
+
+/// Bytes that are to be written: a slice of the buffer that the request was read into.
+#[derive(Clone, Copy)]
+pub struct Data<'a> {
+    bytes: &'a [u8],
+    buffer: Option<&'a Arc<Buffer>>,
+}
+
+impl<'a> Data<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, buffer: None }
+    }
+
+    /// The same, known to be of this buffer.
+    pub(crate) fn of(self, buffer: &'a Arc<Buffer>) -> Self {
+        Self { buffer: Some(buffer), ..self }
+    }
+
+    /// The bytes, for longer than the request is served. Long ones are not copied: the next request is read into other memory.
+    pub fn keep(&self) -> Bytes {
+        match self.buffer {
+            Some(buffer) if self.bytes.len() >= KEPT_BYTES_MIN => {
+                let start = self.bytes.as_ptr().addr() - buffer.bytes.as_ptr().addr();
+                Bytes::from_owner(Kept { buffer: Arc::clone(buffer), range: start..start + self.bytes.len() })
+            }
+            _ => Bytes::copy_from_slice(self.bytes),
+        }
+    }
+}
+
+impl Deref for Data<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.bytes
+    }
+}
+
+impl fmt::Debug for Data<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.bytes.fmt(out)
+    }
+}
+
+struct Kept {
+    buffer: Arc<Buffer>,
+    range: Range<usize>,
+}
+
+impl AsRef<[u8]> for Kept {
+    fn as_ref(&self) -> &[u8] {
+        &self.buffer.bytes[self.range.clone()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: usize = KEPT_BYTES_MIN;
+
+    /// What is kept of a request of so many bytes, each of this value.
+    fn kept(buffers: &mut Buffers, value: u8, length: usize) -> Bytes {
+        buffers.next().bytes_mut()[WRITE_DATA..WRITE_DATA + length].fill(value);
+        let buffer = buffers.present();
+        Data::new(&buffer.bytes()[WRITE_DATA..WRITE_DATA + length]).of(buffer).keep()
+    }
+
+    #[test]
+    fn memory_is_used_again_only_after_its_last_view_is_gone() {
+        let mut buffers = Buffers::new(LONG);
+        let first = kept(&mut buffers, 1, LONG);
+        let (view, address) = (first.slice(5..10), first.as_ptr());
+        drop(first);
+        let second = kept(&mut buffers, 2, LONG);
+        assert_ne!(second.as_ptr(), address);
+        assert_eq!(&view[..], [1; 5]);
+        drop(view);
+        let third = kept(&mut buffers, 3, LONG);
+        assert_eq!(third.as_ptr(), address);
+        assert!(second.iter().all(|byte| *byte == 2) && third.iter().all(|byte| *byte == 3));
+    }
+
+    #[test]
+    fn what_nobody_keeps_costs_no_second_buffer() {
+        let mut buffers = Buffers::new(LONG);
+        let first = kept(&mut buffers, 1, LONG).as_ptr();
+        assert_eq!(kept(&mut buffers, 2, LONG).as_ptr(), first);
+        assert!(buffers.lent.is_empty());
+    }
+
+    #[test]
+    fn short_writes_hold_no_memory_of_a_whole_request() {
+        let mut buffers = Buffers::new(LONG);
+        let short = kept(&mut buffers, 1, LONG - 1);
+        buffers.next().bytes_mut().fill(2);
+        assert!(buffers.lent.is_empty() && short.iter().all(|byte| *byte == 1));
+    }
+
+    #[test]
+    fn what_waits_for_long_is_not_remembered_without_bound() {
+        let mut buffers = Buffers::new(LONG);
+        let waiting: Vec<Bytes> = (0..3 * LENT_MAX).map(|_| kept(&mut buffers, 7, LONG)).collect();
+        buffers.next();
+        assert_eq!(buffers.lent.len(), LENT_MAX);
+        assert!(waiting.iter().all(|bytes| bytes.iter().all(|byte| *byte == 7)));
+    }
+}
