@@ -1,0 +1,150 @@
+//! What names cost a program of the node's host that uses the library: one process, one node in another, over a Unix socket.
+//!
+//! `cargo run --release -p link --example names [SECONDS]`: each line for so long (1). Files are made and looked at one at a time, and 256 under
+//! way; objects of 64 B are put new and looked at in bulk. The connection is driven by the asker's own runtime, and by threads of the crate.
+//! Percentiles are of rounds; CPU is that of both processes.
+#![allow(clippy::print_stdout, clippy::cast_precision_loss, reason = "an example that shows numbers")]
+
+use arena::{Arena, Options};
+use bytes::Bytes;
+use client::{Client, Objects, Patience, objects::Condition};
+use futures_util::future::join_all;
+use link::{Address, Limits, Listener, Remote};
+use node::Settings;
+use placement::FileId;
+use std::{
+    env,
+    error::Error,
+    process::{Command, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use wire::{Mode, Name, NewInode, NewKind, Owner, Wish, handshake::Token};
+
+type Done<T> = Result<T, Box<dyn Error>>;
+
+const TOKEN: &[u8] = b"an example's token, not a secret";
+/// Calls of one round where there are many.
+const MANY: usize = 256;
+
+#[derive(Clone, Copy, Debug)]
+enum Verb {
+    Create,
+    Stat,
+    Put,
+    Head,
+}
+
+fn main() -> Done<()> {
+    if let Ok(address) = env::var("NAMES_NODE") {
+        return serve(&address.parse()?);
+    }
+    let time = Duration::from_secs_f64(env::args().nth(1).map_or(Ok(1.0), |text| text.parse())?);
+    let socket = Address::Unix(env::temp_dir().join(format!("tidemill-names-{}", std::process::id())));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    println!("{:<28}{:>10}{:>12}{:>9}{:>9}{:>13}", "what", "at once", "a second", "p50 us", "p99 us", "CPU us each");
+    for (how, own) in [("own runtime", true), ("threads of the crate", false)] {
+        let mut node = Command::new(env::current_exe()?)
+            .env("NAMES_NODE", socket.to_string())
+            .stdin(Stdio::piped())
+            .spawn()?;
+        let token = Token::new(TOKEN)?;
+        let remote = || match own {
+            true => Remote::on(runtime.handle(), socket.clone(), &token),
+            false => Remote::new(socket.clone(), &token),
+        };
+        let measured = runtime.block_on(measure(remote(), how, node.id(), time));
+        drop(node.stdin.take()); // it ends with this
+        node.wait()?;
+        measured?;
+    }
+    Ok(())
+}
+
+/// A node until its input ends.
+fn serve(address: &Address) -> Done<()> {
+    let settings = Settings { memory: base::ByteSize::mib(2048), ..Settings::default() };
+    let options = Options { stripe_bytes: settings.stripe_bytes, ..Options::of_capacity(settings.memory.0) };
+    let node = node::embedded(settings, Arc::new(Arena::new(options)?));
+    let server = link::serve(node, Listener::bind(address)?, &Token::new(TOKEN)?, Limits::default())?;
+    std::io::stdin().lines().for_each(drop);
+    drop(server);
+    Ok(())
+}
+
+async fn measure(remote: Remote, how: &str, node: u32, time: Duration) -> Done<()> {
+    let patience = Patience { tries: 100, ..Patience::default() };
+    let objects = Objects::new(Client::connect(Arc::new(remote), patience).await?);
+    let folder = objects.client().make_directory(FileId::ROOT, &Name::new(b"f")?, Mode { bits: 0o755, umask: 0 }, OWNER).await?.file;
+    for (verb, at_once) in
+        [(Verb::Create, 1), (Verb::Create, MANY), (Verb::Stat, 1), (Verb::Stat, MANY), (Verb::Put, MANY), (Verb::Head, MANY)]
+    {
+        let (mut waits, mut made) = (Vec::new(), 0);
+        let (begun, before) = (Instant::now(), cpu_seconds(node)?);
+        while begun.elapsed() < time {
+            let start = Instant::now();
+            round(&objects, folder, verb, made..made + at_once).await?;
+            waits.push(start.elapsed());
+            // What is looked at was made before: the first of them again and again.
+            made = if matches!(verb, Verb::Create | Verb::Put) { made + at_once } else { (made + at_once) % (16 * MANY) };
+        }
+        let (took, used) = (begun.elapsed().as_secs_f64(), cpu_seconds(node)? - before);
+        let count = (waits.len() * at_once) as f64;
+        waits.sort_unstable();
+        let percentile = |percent: usize| waits[(waits.len() - 1) * percent / 100].as_micros();
+        let what = format!("{verb:?}, {how}").to_lowercase();
+        println!(
+            "{what:<28}{at_once:>10}{:>12.0}{:>9}{:>9}{:>13.1}",
+            count / took,
+            percentile(50),
+            percentile(99),
+            used / count * 1e6
+        );
+    }
+    objects.close().await?;
+    Ok(())
+}
+
+const OWNER: Owner = Owner { uid: 0, gid: 0 };
+
+/// One round: so many calls at once, each of its own name.
+async fn round(objects: &Objects, folder: FileId, verb: Verb, numbers: std::ops::Range<usize>) -> Done<()> {
+    let client = objects.client();
+    // Files that are made alone and by many at once have names of their own.
+    let names: Vec<String> = numbers.clone().map(|number| format!("{}{number:08}", numbers.len())).collect();
+    let keys: Vec<String> = names.iter().map(|name| format!("o/{name}")).collect();
+    match verb {
+        Verb::Create => {
+            let inode = || NewInode::new(NewKind::File, Mode { bits: 0o644, umask: 0 }, OWNER);
+            let names = names.iter().map(|name| Name::new(name.as_bytes())).collect::<Result<Vec<_>, _>>()?;
+            let made = names.iter().map(|name| client.create(folder, name, inode(), false, Wish::No));
+            join_all(made).await.into_iter().try_for_each(|made| made.map(drop))?;
+        }
+        Verb::Stat => {
+            let names = names.iter().map(|name| Name::new(name.as_bytes())).collect::<Result<Vec<_>, _>>()?;
+            let found = join_all(names.iter().map(|name| client.lookup(folder, name))).await;
+            found.into_iter().try_for_each(|found| found.map(drop))?;
+        }
+        Verb::Put => {
+            let all: Vec<_> =
+                keys.iter().map(|key| (key.as_bytes(), Bytes::from_static(&[7; 64]), Condition::Always)).collect();
+            objects.put_many(&all).await.into_iter().try_for_each(|put| put.map(drop))?;
+        }
+        Verb::Head => {
+            let all: Vec<_> = keys.iter().map(|key| key.as_bytes()).collect();
+            objects.head_many(&all).await.into_iter().try_for_each(|head| head.map(drop))?;
+        }
+    }
+    Ok(())
+}
+
+/// User and system time of this process and of the node's.
+fn cpu_seconds(node: u32) -> Done<f64> {
+    let of = |process: &str| -> Done<f64> {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let ticks: f64 = fields[11].parse::<f64>()? + fields[12].parse::<f64>()?;
+        Ok(ticks / 100.0)
+    };
+    Ok(of("self")? + of(&node.to_string())?)
+}
