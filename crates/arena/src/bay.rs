@@ -22,6 +22,7 @@ use crate::backing::{FILES, Mapped};
 use crate::block::{Block, Pool, bytes_of};
 use crate::buddy::{Buddy, Span};
 use crate::grant::Room;
+use crate::landing::Counted;
 use crate::ledger::Ledger;
 
 /// Address space per byte of capacity, so that blocks that were cut leave room for whole ones beside them.
@@ -188,8 +189,7 @@ impl Berth {
 
     /// How many blocks there may be more, as far as there is room that is nobody's.
     fn allowed(&self, room: &Room, offered: u64) -> u64 {
-        let free = room.capacity - (room.kept - offered) - room.used;
-        (free / OFFERED_PART).saturating_sub(offered) / u64::from(bytes_of(self.top))
+        (room.free(offered) / OFFERED_PART).saturating_sub(offered) / u64::from(bytes_of(self.top))
     }
 }
 
@@ -211,6 +211,13 @@ fn make(pool: &Arc<Pool>, top: u8) -> io::Result<Arc<Memory>> {
 }
 
 impl Pool {
+    /// The first bytes of a block, as those of a stripe that may be written with them; they count as received as long as they are there.
+    pub fn put_down(self: &Arc<Self>, mut block: Block, length: u32, counted: Option<Counted>) -> Bytes {
+        let view = block.view(0, length);
+        self.bays.put_down(view.as_ptr().addr(), view.len(), block);
+        Bytes::from_owner(Down { pool: self.clone(), view, _counted: counted })
+    }
+
     /// A bay has no block left, and its writer is gone.
     pub fn end_bay(&self, number: u32) {
         let ended = self.books().offers.bays.remove(&number);
@@ -281,10 +288,8 @@ impl Bay for Berth {
         *place = None;
         books.offers.bytes -= u64::from(bytes_of(span.order));
         drop(books);
-        let mut block = Block::of(&self.pool, Some(self.memory.clone()), span);
-        let view = block.view(0, length);
-        self.pool.bays.put_down(view.as_ptr().addr(), view.len(), block);
-        Some(Bytes::from_owner(Down { pool: self.pool.clone(), view }))
+        let block = Block::of(&self.pool, Some(self.memory.clone()), span);
+        Some(self.pool.put_down(block, length, None))
     }
 }
 
@@ -312,6 +317,7 @@ impl fmt::Debug for Berth {
 struct Down {
     pool: Arc<Pool>,
     view: Bytes,
+    _counted: Option<Counted>,
 }
 
 impl AsRef<[u8]> for Down {

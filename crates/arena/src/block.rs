@@ -22,6 +22,7 @@ use crate::backing::Backing;
 use crate::bay::{Bays, Memory, Offers};
 use crate::buddy::{Buddy, Span};
 use crate::grant::Room;
+use crate::landing::Landed;
 use crate::ledger::{Ledger, NoRoom, OWN};
 use crate::tmpfs::Tmpfs;
 
@@ -39,6 +40,8 @@ pub struct Pool {
     books: Mutex<Books>,
     /// What other processes write into.
     pub bays: Bays,
+    /// What is being received.
+    pub landed: Landed,
     hook: RwLock<Option<FreedHook>>,
     /// Where whole files lie, when there are any.
     whole: OnceLock<Tmpfs>,
@@ -69,8 +72,8 @@ impl Pool {
             .or_else(|_| Backing::new(tops_least, top_bytes).map(|memory| (memory, tops_least)))?;
         let buddy = Buddy::new(u32::try_from(tops).expect("at most tops_most"), top);
         let books = Mutex::new(Books { ledger: Ledger::new(capacity, buddy, discards), offers: Offers::default() });
-        let (bays, hook) = (Bays::new(), RwLock::default());
-        Ok(Arc::new(Self { memory, capacity, books, bays, hook, whole: OnceLock::new() }))
+        let (bays, landed, hook) = (Bays::new(), Landed::default(), RwLock::default());
+        Ok(Arc::new(Self { memory, capacity, books, bays, landed, hook, whole: OnceLock::new() }))
     }
 
     /// A block of `order`, its bytes unspecified.
@@ -81,6 +84,18 @@ impl Pool {
         let span = books.ledger.take(OWN, order).map_err(|no_room| self.full(no_room, bytes))?;
         self.settle(books);
         Ok(Block::of(self, None, span))
+    }
+
+    /// The same of memory that was touched before, if so many bytes may be free before; none where there is none.
+    pub fn take_warm(self: &Arc<Self>, order: u8, may: impl FnOnce(u64) -> bool) -> Option<Block> {
+        let mut books = self.books();
+        if !books.ledger.has_warm(order) || !may(self.room_of(&books.ledger).free(books.offers.bytes())) {
+            return None;
+        }
+        self.make_room(&mut books, u64::from(PAGE_BYTES) << order);
+        let span = books.ledger.take(OWN, order).ok()?;
+        self.settle(books);
+        Some(Block::of(self, None, span))
     }
 
     /// All that is written down.
@@ -345,6 +360,15 @@ impl Block {
             Some(bay) => bay.mapped.write(at, data),
             None => self.extent.pool.memory.write(at, data),
         }
+    }
+
+    /// The bytes from `start` to `end`, which must be writable, to be written; what is in them is unspecified.
+    pub fn space(&mut self, start: u32, end: u32) -> &mut [u8] {
+        assert!(start <= end, "bytes {start} to {end}");
+        self.assert_writable(start, (end - start) as usize);
+        // SAFETY: the range lies in the extent, whose only writer is this block, exclusively borrowed as long as the slice lives, and no
+        // view sees it, both asserted (facts 1 and 2); it is mapped for writing, initialised, and lives as long as the extent (fact 3).
+        unsafe { std::slice::from_raw_parts_mut(self.extent.pointer(start).cast_mut(), (end - start) as usize) }
     }
 
     /// Puts `len` zeros at `start`, where they must fit and be writable. As `write` otherwise.

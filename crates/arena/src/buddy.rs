@@ -94,6 +94,11 @@ impl Buddy {
         Some(span)
     }
 
+    /// Whether [`Buddy::take`] would give a warm one.
+    pub fn has_warm(&self, order: u8) -> bool {
+        self.warm[usize::from(order)..].iter().any(|first| *first != NONE)
+    }
+
     /// Takes back a block that was given out, now warm, and joins it with what is free beside it.
     pub fn give(&mut self, mut span: Span) {
         debug_assert_eq!(self.heads[span.first as usize], NOT_FREE, "{span:?} is free already");

@@ -37,6 +37,11 @@ impl Room {
         self.kept + self.used > self.capacity / 2
     }
 
+    /// What nobody uses, where so much of what is kept is only offered.
+    pub fn free(&self, offered: u64) -> u64 {
+        self.capacity - (self.kept - offered) - self.used
+    }
+
     /// The grant when a file is about to be written past us: most of what is free, unless enough is granted already.
     pub fn when_opened(&self) -> u64 {
         let free = self.capacity - self.kept - self.used;

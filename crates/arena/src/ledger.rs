@@ -105,6 +105,11 @@ impl Ledger {
         Ok(span)
     }
 
+    /// Whether a block of `order` of the arena's own memory would be warm.
+    pub fn has_warm(&self, order: u8) -> bool {
+        self.buddy.has_warm(order)
+    }
+
     /// Takes back a block. Whether its home, a bay, is closed and has no block left: then it is gone.
     pub fn give(&mut self, home: Home, span: Span) -> bool {
         self.count(home, |held| *held -= span.pages());

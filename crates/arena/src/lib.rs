@@ -8,7 +8,7 @@
 //! arena    which stripe has which state: a sharded index; the Engine trait
 //! stripe   one stripe: generation, length, block; when to grow, when to write in place, when to copy
 //! block    blocks of the memory, views of blocks: all unsafe code
-//! backing  the memory: a file that nobody can name, written by pwrite, read through its mapping
+//! backing  the memory: files that nobody can name, written by pwrite, read through their mappings
 //! ledger   who may have how much: capacity, reservations, what of the mapping is touched
 //! buddy    which pages are free: power-of-two blocks, split and joined
 //! extents  whole files: a stock of nameless files in a tmpfs of their own
@@ -16,6 +16,7 @@
 //! tmpfs    the private file system: made, sized, asked how full it is
 //! segments the memory as files, for processes that map it themselves
 //! bay      memory that one process writes into: blocks offered, and taken over as they are
+//! landing  blocks that bytes are received into, and taken over as they are
 //! lease    whether anybody else has a file open or mapped
 //! ```
 //!
@@ -39,6 +40,7 @@ mod block;
 mod buddy;
 mod extents;
 mod grant;
+mod landing;
 #[allow(unsafe_code, reason = "leases have no safe call; each block says why it is sound")]
 mod lease;
 mod ledger;

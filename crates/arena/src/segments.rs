@@ -5,10 +5,11 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use store::{Bay, Place, Segments};
+use store::{Bay, Landing, Place, Segments};
 
 use crate::bay::Berth;
 use crate::block::Pool;
+use crate::landing::Runway;
 
 /// The memory of a pool of blocks of at most order `top`.
 pub struct Shared {
@@ -44,6 +45,10 @@ impl Segments for Shared {
 
     fn bay(&self) -> io::Result<Box<dyn Bay>> {
         Ok(Box::new(Berth::new(&self.pool, self.top)?))
+    }
+
+    fn landing(&self, length: u32) -> Option<Box<dyn Landing>> {
+        Some(Box::new(Runway::new(&self.pool, length, self.top)?))
     }
 }
 

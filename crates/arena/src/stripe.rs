@@ -239,7 +239,7 @@ impl State {
 }
 
 /// The order of the smallest block for `len` bytes.
-fn order_for(len: u32) -> u8 {
+pub fn order_for(len: u32) -> u8 {
     let pages = len.div_ceil(PAGE_BYTES).max(1);
     u8::try_from(pages.next_power_of_two().trailing_zeros()).expect("at most 32")
 }

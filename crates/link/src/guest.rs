@@ -168,6 +168,9 @@ impl Guest {
         let (told, batches) = Told::new();
         let loans = lends(&house, &mut pipe);
         let shown = house.segments.as_ref().filter(|_| loans.is_some()).map(|segments| Shown::new(segments, &mut pipe));
+        if let Some(segments) = &house.segments {
+            pipe.frames.land_in(segments.clone());
+        }
         let binds = house.limits.host_files || pipe.stream().is_of_our_user();
         Self {
             house,

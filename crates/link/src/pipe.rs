@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    io::{AsyncWrite, AsyncWriteExt},
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf},
     time::timeout,
 };
 use tokio_util::io::{poll_read_buf, poll_write_buf};
@@ -63,6 +63,13 @@ impl Pipe {
 
     /// Reads some; 0 at the end.
     pub fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if let Some(landing) = self.frames.landing() {
+            let mut into = ReadBuf::new(landing);
+            ready!(Pin::new(&mut self.stream).poll_read(context, &mut into))?;
+            let count = into.filled().len();
+            self.frames.landed(count);
+            return Poll::Ready(Ok(count));
+        }
         if self.scratch.is_empty() || self.frames.is_in_payload() {
             return poll_read_buf(Pin::new(&mut self.stream), context, &mut self.frames.space());
         }

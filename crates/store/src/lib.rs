@@ -4,7 +4,7 @@
 //! trait stands all that an engine, or a user of one, needs for its tests: the promises as functions ([`conformance`]; every
 //! engine runs them by [`conformance_tests!`]), an engine that is right by reading it ([`Model`]) and one that breaks on
 //! demand ([`Failing`]). An engine may also keep whole files, each in a file of its own: [`Extents`]; show its memory to other
-//! processes: [`Segments`]; and let them write there what it then takes over: [`Bay`].
+//! processes: [`Segments`]; let them write there what it then takes over: [`Bay`]; and have bytes received into it: [`Landing`].
 #![deny(unsafe_code)]
 
 pub mod conformance;
@@ -23,5 +23,5 @@ pub use error::EngineError;
 pub use extents::{Allocate, ExtentState, Extents, Put, SeekTo, Slot};
 pub use failing::{Call, Failing, Rule, Verb};
 pub use model::Model;
-pub use segments::{Bay, Place, Segments};
+pub use segments::{Bay, Landing, Place, Segments};
 pub use table::{SLOTS, TABLE_BYTES, Table};

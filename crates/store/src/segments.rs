@@ -1,4 +1,4 @@
-//! The traits of memory that other processes look at, and of memory that one of them writes.
+//! The traits of memory that other processes look at, of memory that one of them writes, and of memory that bytes are received into.
 
 use std::{fmt, io, os::fd::OwnedFd};
 
@@ -35,6 +35,19 @@ pub trait Segments: Send + Sync + fmt::Debug {
 
     /// Makes a bay for a process that will write into it.
     fn bay(&self) -> io::Result<Box<dyn Bay>>;
+
+    /// Memory for so many bytes that are about to be received; none where they are better received elsewhere, and written.
+    fn landing(&self, length: u32) -> Option<Box<dyn Landing>>;
+}
+
+/// Memory of an engine that bytes are received into: used space, until it is dropped.
+pub trait Landing: Send + Sync + fmt::Debug {
+    /// Where they are to go, as long as they are. What is in it before is unspecified.
+    fn room(&mut self) -> &mut [u8];
+
+    /// All of it is filled. When [`Engine::write`](crate::Engine::write) is given all of it, to be the whole of a stripe, its block becomes
+    /// the stripe's, and nothing is copied; else it is free again with the last of these bytes.
+    fn landed(self: Box<Self>) -> Bytes;
 }
 
 /// Memory that one process of this host writes into, and whose blocks the engine takes over as they are.

@@ -5,9 +5,17 @@ mod samples;
 
 use bytes::{Buf, Bytes};
 use samples::{replies, requests};
-use std::io::IoSlice;
+use std::{
+    io::{self, IoSlice},
+    os::fd::OwnedFd,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+use store::{Bay, Landing, Place, Segments};
 use wire::{
-    Answer,
+    Answer, Request,
     codec::{self, ToClient, ToNode},
     frame::{
         Frames, Garbled, HANDSHAKE_META_BYTES_MAX, HEADER_BYTES, Header, KINDS, Kind, LARGE_META_BYTES_MAX,
@@ -32,8 +40,12 @@ fn opened(side: Side) -> Frames {
 }
 
 /// The requests of `bytes`, given in portions.
-fn came(bytes: &[u8], mut portion: impl FnMut() -> usize) -> Vec<ToNode> {
-    let (mut frames, mut left, mut came) = (opened(Side::Node), bytes, Vec::new());
+fn came(bytes: &[u8], portion: impl FnMut() -> usize) -> Vec<ToNode> {
+    came_to(&mut opened(Side::Node), bytes, portion)
+}
+
+fn came_to(frames: &mut Frames, bytes: &[u8], mut portion: impl FnMut() -> usize) -> Vec<ToNode> {
+    let (mut left, mut came) = (bytes, Vec::new());
     while !left.is_empty() {
         let (mut now, later) = left.split_at(portion().min(left.len()));
         while !now.is_empty() {
@@ -76,6 +88,82 @@ fn a_long_payload_is_read_to_where_it_stays() {
     frames.feed(&mut bulk);
     let frame = frames.next().unwrap().unwrap();
     assert_eq!((frame.payload.as_ptr(), &frame.payload), (place, &given));
+}
+
+/// Memory that long payloads may stay in.
+#[derive(Debug, Default)]
+struct Memory(Arc<AtomicUsize>);
+
+#[derive(Debug)]
+struct Runway(Vec<u8>, Arc<AtomicUsize>);
+
+impl Segments for Memory {
+    fn lengths(&self) -> Vec<u64> {
+        Vec::new()
+    }
+
+    fn length(&self, _: u32) -> Option<u64> {
+        None
+    }
+
+    fn open(&self, _: u32) -> io::Result<OwnedFd> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+
+    fn place(&self, _: &[u8]) -> Option<Place> {
+        None
+    }
+
+    fn gone(&self) -> u64 {
+        0
+    }
+
+    fn bay(&self) -> io::Result<Box<dyn Bay>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn landing(&self, length: u32) -> Option<Box<dyn Landing>> {
+        (length >= 4096).then(|| Box::new(Runway(vec![0xee; length as usize], self.0.clone())) as _)
+    }
+}
+
+impl Landing for Runway {
+    fn room(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+
+    fn landed(self: Box<Self>) -> Bytes {
+        self.1.fetch_add(1, Relaxed);
+        self.0.into()
+    }
+}
+
+#[test]
+fn long_payloads_of_requests_land_where_they_may_stay_however_the_stream_was_cut() {
+    let (bytes, memory) = (sent(), Arc::new(Memory::default()));
+    let longs = requests().iter().filter(|request| encoded_payload(request) >= 4096).count();
+    let expected = came(&bytes, || usize::MAX);
+    assert!(longs > 0);
+    for portion in [1, 7, HEADER_BYTES, 1000, 65_536, usize::MAX] {
+        let (before, mut frames) = (memory.0.load(Relaxed), opened(Side::Node));
+        frames.land_in(memory.clone());
+        assert_eq!(came_to(&mut frames, &bytes, || portion), expected, "in portions of {portion}");
+        assert_eq!(memory.0.load(Relaxed) - before, longs);
+    }
+    let mut bytes = Vec::new();
+    let given = codec::encode_reply(&Ok(Answer::Bytes(vec![7; 9000].into())), 1, &mut bytes).unwrap();
+    let (mut frames, landed) = (opened(Side::Client), memory.0.load(Relaxed));
+    frames.land_in(memory.clone());
+    for mut some in [&bytes[..], &given[..]] {
+        frames.feed(&mut some);
+        let frame = frames.next().unwrap();
+        assert!(frame.is_none_or(|frame| frame.payload == given), "what is answered lands nowhere");
+    }
+    assert_eq!(memory.0.load(Relaxed), landed);
+}
+
+fn encoded_payload(request: &Request) -> usize {
+    codec::encode_request(request, 1, &mut Vec::new()).unwrap().len()
 }
 
 #[test]

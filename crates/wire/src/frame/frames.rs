@@ -1,10 +1,12 @@
 //! Bytes that were read, however they were cut, to frames.
 
 use super::{
-    Garbled, HEADER_BYTES, Header, Phase, Side,
-    room::{filled, room},
+    Garbled, HEADER_BYTES, Header, Kind, Phase, Side,
+    room::{Coming, room},
 };
 use bytes::{Buf, BufMut, Bytes, BytesMut, buf::Limit};
+use std::sync::Arc;
+use store::Segments;
 
 /// So much is read at once where nothing longer is announced, bytes: many small frames in one call of the system.
 const READ_BYTES: usize = 64 << 10;
@@ -18,7 +20,7 @@ pub struct Frame<'a> {
     pub header: Header,
     /// What [`codec`](crate::codec) understands.
     pub meta: &'a [u8],
-    /// The bulk bytes, in memory of their own.
+    /// The bulk bytes, in memory of their own, or where they may stay.
     pub payload: Bytes,
 }
 
@@ -40,8 +42,10 @@ pub struct Frames {
     /// So much at the front of the buffer belongs to the frame that was given last, bytes.
     spent: usize,
     coming: Option<Header>,
-    /// Once the meta is there: the payload, so far. It has the room that it needs, and takes what is read first.
-    payload: Option<BytesMut>,
+    /// Once the meta is there: the payload, so far, which takes what is read first.
+    payload: Option<Coming>,
+    /// Memory where payloads of requests may stay; none where there is none.
+    segments: Option<Arc<dyn Segments>>,
     failed: Option<Garbled>,
 }
 
@@ -49,7 +53,13 @@ impl Frames {
     /// Those that come to `side`, from the handshake on.
     pub fn new(side: Side) -> Self {
         let buffer = BytesMut::new();
-        Self { side, phase: Phase::Handshake, buffer, spent: 0, coming: None, payload: None, failed: None }
+        let (coming, payload, segments, failed) = (None, None, None, None);
+        Self { side, phase: Phase::Handshake, buffer, spent: 0, coming, payload, segments, failed }
+    }
+
+    /// Payloads of requests that come from now on are received into this memory, where it has room for them.
+    pub fn land_in(&mut self, segments: Arc<dyn Segments>) {
+        self.segments = Some(segments);
     }
 
     /// The handshake is done.
@@ -57,21 +67,43 @@ impl Frames {
         self.phase = Phase::Open;
     }
 
-    /// Where the next bytes are to be read to; it has room for at least one.
+    /// Where the next bytes are to be read to, in place of [`Frames::space`], when they are of a payload that is received where it may stay.
+    /// So many as were read are to be told to [`Frames::landed`].
+    pub fn landing(&mut self) -> Option<&mut [u8]> {
+        match &mut self.payload {
+            Some(Coming::Landing(landing, came)) => Some(&mut landing.room()[*came..]),
+            _ => None,
+        }
+    }
+
+    /// So many bytes were read into [`Frames::landing`].
+    pub fn landed(&mut self, bytes: usize) {
+        if let Some(Coming::Landing(_, came)) = &mut self.payload {
+            *came += bytes;
+        }
+    }
+
+    /// Where the next bytes are to be read to, if not to [`Frames::landing`]; it has room for at least one.
     pub fn space(&mut self) -> Limit<&mut BytesMut> {
         self.drop_spent();
-        if let Some(header) = self.coming.filter(|_| self.payload.is_some()) {
-            let payload = self.payload.get_or_insert_default();
-            let left = header.payload as usize - payload.len();
-            return payload.limit(left);
+        if self.payload.is_none() {
+            let missing = match self.coming {
+                Some(header) => (header.meta as usize).saturating_sub(self.buffer.len()),
+                None => HEADER_BYTES,
+            };
+            self.make_room(missing.max(ROOM_BYTES_MIN));
         }
-        let missing = match self.coming {
-            Some(header) => (header.meta as usize).saturating_sub(self.buffer.len()),
-            None => HEADER_BYTES,
-        };
-        self.make_room(missing.max(ROOM_BYTES_MIN));
-        let room = self.buffer.capacity() - self.buffer.len();
-        (&mut self.buffer).limit(room)
+        match (&mut self.payload, self.coming) {
+            (Some(Coming::Own(payload)), Some(header)) => {
+                let left = header.payload as usize - payload.len();
+                payload.limit(left)
+            }
+            (Some(landing), _) => panic!("{landing:?} is read into by itself"),
+            (None, _) => {
+                let room = self.buffer.capacity() - self.buffer.len();
+                (&mut self.buffer).limit(room)
+            }
+        }
     }
 
     fn make_room(&mut self, least: usize) {
@@ -90,6 +122,12 @@ impl Frames {
 
     /// Takes what fits of `bytes`; frames are to be asked for, then it takes more.
     pub fn feed(&mut self, bytes: &mut &[u8]) {
+        if let Some(landing) = self.landing() {
+            let fits = landing.len().min(bytes.len());
+            landing[..fits].copy_from_slice(&bytes[..fits]);
+            bytes.advance(fits);
+            return self.landed(fits);
+        }
         let mut space = self.space();
         let fits = space.remaining_mut().min(bytes.len());
         space.put_slice(&bytes[..fits]);
@@ -158,16 +196,18 @@ impl Frames {
             self.payload = Some(self.begin_payload(header));
         }
         let payload = self.payload.take_if(|payload| payload.len() == header.payload as usize)?;
-        Some(filled(payload))
+        Some(payload.whole())
     }
 
     /// Room for the payload. What of it was read together with the meta is copied there.
-    fn begin_payload(&mut self, header: Header) -> BytesMut {
+    fn begin_payload(&mut self, header: Header) -> Coming {
         let (meta, whole) = (header.meta as usize, header.payload as usize);
-        let mut payload = room(whole);
+        let segments = self.segments.as_ref().filter(|_| header.kind == Kind::Request);
+        let landing = segments.and_then(|segments| segments.landing(header.payload));
+        let mut payload = landing.map_or_else(|| Coming::Own(room(whole)), |landing| Coming::Landing(landing, 0));
         let behind = &self.buffer[meta..];
         let here = &behind[..behind.len().min(whole)];
-        payload.extend_from_slice(here);
+        payload.put(here);
         if here.len() < whole {
             self.buffer.truncate(meta);
         } else {

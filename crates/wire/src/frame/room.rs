@@ -1,7 +1,8 @@
-//! Memory for long payloads, used again: fresh memory of the system costs a fault for each page, which is as long as copying it.
+//! Memory for payloads. That of long ones is used again: fresh memory of the system costs a fault for each page, which is as long as copying it.
 
 use bytes::{Bytes, BytesMut};
 use std::sync::{Mutex, PoisonError};
+use store::Landing;
 
 /// Shorter payloads are the allocator's business: it uses such memory again by itself.
 const LONG_BYTES: usize = 64 << 10;
@@ -14,6 +15,44 @@ struct Kept {
     free: Vec<BytesMut>,
     /// Capacity of all that is free.
     bytes: usize,
+}
+
+/// A payload that is coming.
+#[derive(Debug)]
+pub enum Coming {
+    /// To memory of its own, which has room for all of it.
+    Own(BytesMut),
+    /// To where it may stay, so many bytes so far.
+    Landing(Box<dyn Landing>, usize),
+}
+
+impl Coming {
+    /// Takes what has come of it together with other bytes.
+    pub fn put(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Own(payload) => payload.extend_from_slice(bytes),
+            Self::Landing(landing, came) => {
+                landing.room()[*came..][..bytes.len()].copy_from_slice(bytes);
+                *came += bytes.len();
+            }
+        }
+    }
+
+    /// How many bytes have come.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Own(payload) => payload.len(),
+            Self::Landing(_, came) => *came,
+        }
+    }
+
+    /// All of it has come.
+    pub fn whole(self) -> Bytes {
+        match self {
+            Self::Own(payload) => filled(payload),
+            Self::Landing(landing, _) => landing.landed(),
+        }
+    }
 }
 
 /// Empty, with room for so many bytes at least.
@@ -34,7 +73,7 @@ pub fn room(bytes: usize) -> BytesMut {
 }
 
 /// The bytes, whose memory is used again when nobody looks at them any more.
-pub fn filled(bytes: BytesMut) -> Bytes {
+fn filled(bytes: BytesMut) -> Bytes {
     if bytes.len() < LONG_BYTES { bytes.freeze() } else { Bytes::from_owner(Long(bytes)) }
 }
 
