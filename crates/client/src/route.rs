@@ -14,6 +14,9 @@ pub fn directory_partition(seed: u64, parent: FileId, name: &Name, partitions: u
     PartitionId(u16::try_from(chosen).expect("masked below the count of partitions, at most 2^16"))
 }
 
+/// So many pieces of one range are on their way at once: nodes are busy with some while others travel.
+pub const PIECES_UNDER_WAY: usize = 8;
+
 /// A piece of a range, within one stripe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {

@@ -6,13 +6,17 @@ use crate::{Vfs, linear_test::*, pool_test::*};
 use bytes::Bytes;
 use client::{
     Objects,
-    objects::{Condition, Version},
-    twin::Stepped,
+    objects::{Condition, Value, Version},
+    twin::{Counting, Stepped},
 };
 use std::{
     collections::{BTreeSet, HashSet},
     future::Future,
-    pin::Pin,
+    pin::{Pin, pin},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -276,7 +280,7 @@ fn run(actors: &mut Vec<Actor>, dice: &mut Dice, dies: bool) -> (Vec<Event>, Vec
 fn try_seed(seed: u64, clients: usize, operations: usize, dies: bool) {
     let nodes = if seed.is_multiple_of(4) { 4 } else { 1 };
     let settings = node::Settings { partitions: 16, space_wait: Duration::ZERO, ..settings() };
-    let pool = Pool::start(nodes, &settings, || std::sync::Arc::new(Model::new(64 << 20, STRIPE)));
+    let pool = Pool::start(nodes, &settings, || Arc::new(Model::new(64 << 20, STRIPE)));
     let healthy = now(pool.over(|node| node, EAGER));
     for folder in ["a", "b"] {
         now(healthy.make_directories(folder.as_bytes())).unwrap();
@@ -321,6 +325,54 @@ fn whatever_clients_do_with_objects_at_once_has_an_order() {
 #[test]
 fn a_client_that_dies_among_others_has_done_its_last_put_or_not() {
     (0..600).for_each(|seed| try_seed(seed, 3, 4, true));
+}
+
+#[test]
+fn an_object_of_several_stripes_is_got_with_a_message_for_each_and_one_more() {
+    for nodes in FEW_NODES {
+        let calls = Arc::new(AtomicU64::new(0));
+        let vfs = now(Pool::of(nodes).over(|node| Counting::new(node, calls.clone()), IMPATIENT));
+        let objects = Objects::new(vfs.client.clone());
+        now(objects.put(b"k", filled(1, 5 * STRIPE).into(), Condition::Always)).unwrap();
+        let before = calls.load(Relaxed);
+        now(objects.get(b"k")).unwrap();
+        let messages = calls.load(Relaxed) - before;
+        assert!(messages <= if nodes == 1 { 5 } else { 6 }, "{messages} messages over {nodes} nodes");
+    }
+}
+
+#[test]
+fn an_object_that_goes_at_any_moment_of_a_get_is_got_whole_or_is_the_next() {
+    let long = |fill, length| Bytes::from(filled(fill, length));
+    let length = 12 * STRIPE + 9;
+    for (nodes, next) in
+        FEW_NODES.into_iter().flat_map(|nodes| [(nodes, Some(length)), (nodes, Some(9)), (nodes, None)])
+    {
+        for moment in 0.. {
+            let pool = Pool::of(nodes);
+            let (other, getter) = (now(pool.client()), now(pool.over(Stepped::new, IMPATIENT)));
+            let (other, getter) = (Objects::new(other.client.clone()), Objects::new(getter.client.clone()));
+            now(other.put(b"k", long(1, length), Condition::Always)).unwrap();
+            let mut get = pin!(getter.get(b"k"));
+            let mut context = Context::from_waker(Waker::noop());
+            let early = (0..moment).find_map(|_| match get.as_mut().poll(&mut context) {
+                Poll::Ready(value) => Some(value),
+                Poll::Pending => None,
+            });
+            if early.is_some() {
+                break;
+            }
+            match next {
+                Some(length) => assert!(now(other.put(b"k", long(2, length), Condition::Always)).is_ok()),
+                None => now(other.delete(b"k", Condition::Always)).unwrap(),
+            }
+            let got = now(get).map(Value::into_bytes);
+            let whole = |value: &Bytes| *value == long(1, length) || next.is_some_and(|next| *value == long(2, next));
+            let right =
+                got.as_ref().map_or_else(|refusal| matches!(refusal, Refusal::NotFound(_)) && next.is_none(), whole);
+            assert!(right, "moment {moment}, {nodes} nodes, then {next:?}: {:?}", got.map(|value| value.len()));
+        }
+    }
 }
 
 #[test]

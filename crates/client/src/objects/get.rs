@@ -1,15 +1,16 @@
 //! Getting: what is known of an object, and its bytes.
 
 use super::{Key, Objects, TRIES, Value, about, folders::Missing};
-use crate::{client::unexpected, files::padded, route::pieces};
+use crate::{
+    client::unexpected,
+    files::padded,
+    route::{PIECES_UNDER_WAY, pieces},
+};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use placement::{FileId, Layout};
 use std::ops::Range;
 use wire::{Answer, Command, Content, Head, Object, Outcome, Refusal, StripeAction};
-
-/// So many pieces of one object are on their way at once.
-const PIECES_UNDER_WAY: usize = 8;
 
 /// What the first message brought.
 struct Found {
@@ -90,11 +91,12 @@ impl Objects {
     async fn rest(&self, Value { head, mut pieces }: Value, wanted: Wanted) -> Outcome<Option<Value>> {
         let Some((fetched, sure)) = self.fetch(wanted).await? else { return Ok(None) };
         pieces.extend(fetched);
-        let same = sure && pieces.len() == 1 || self.is_still(head).await?;
+        let same = sure || self.is_still(head).await?;
         Ok(same.then_some(Value { head, pieces }))
     }
 
-    /// The pieces, and whether they are sure to be of that file: one whose stripe is shorter than it should be may be gone, or have a hole.
+    /// The pieces, and whether they are sure to be of that file: stripes that are as long as they should be are nobody else's, for no file gets
+    /// its id again; one that is shorter may be gone, or have a hole.
     async fn fetch(&self, wanted: Wanted) -> Outcome<Option<(Vec<Bytes>, bool)>> {
         let Wanted { file, striped, range } = wanted;
         let length = usize::try_from(range.end - range.start)

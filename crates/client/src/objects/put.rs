@@ -1,7 +1,10 @@
 //! Putting and deleting.
 
 use super::{Key, Objects, TRIES, about, folders::Missing, ids::Taken};
-use crate::{client::unexpected, route::pieces};
+use crate::{
+    client::unexpected,
+    route::{PIECES_UNDER_WAY, pieces},
+};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use placement::{FileId, Layout, PartitionId, StripeNo};
@@ -9,9 +12,6 @@ use wire::{
     Answer, Command, Condition, Contents, FILE_BYTES_MAX, INLINE_BYTES_MAX, Object, Outcome, Refusal, StripeAction,
     Version,
 };
-
-/// So many stripes of one object are on their way at once.
-const STRIPES_UNDER_WAY: usize = 8;
 
 /// What came of a put whose bytes were written at one place.
 enum Put {
@@ -166,7 +166,7 @@ impl Objects {
             let action = StripeAction::Fill { data: bytes.slice(piece.part) };
             self.client.stripe(file, layout, piece.stripe, action)
         });
-        let mut written = stream::iter(writes).buffer_unordered(STRIPES_UNDER_WAY);
+        let mut written = stream::iter(writes).buffer_unordered(PIECES_UNDER_WAY);
         let mut outcome = Ok(());
         // All that is under way ends before what was written is removed.
         while let Some(stripe) = written.next().await {
