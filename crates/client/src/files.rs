@@ -3,11 +3,15 @@
 use crate::{
     Client,
     client::unexpected,
-    route::{Piece, pieces},
+    route::{PIECES_UNDER_WAY, Piece, pieces},
 };
 use bytes::{Bytes, BytesMut};
+use futures_util::{StreamExt, stream};
 use placement::{FileId, Layout, PartitionId, StripeNo};
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
 use wire::{
     Answer, Attributes, Changes, Command, Content, HostFile, INLINE_BYTES_MAX, Object, OpenFlags, Outcome, Refusal,
     StripeAction, Wish, WritePlace,
@@ -48,6 +52,17 @@ struct Plan {
     /// The file's size before.
     size: u64,
     append: bool,
+}
+
+impl Plan {
+    fn pieces(self, data: &Bytes) -> impl Iterator<Item = Piece> {
+        pieces(self.offset, data.len(), self.layout.stripe_bytes())
+    }
+
+    /// Whether all of a piece is behind the end that the file had.
+    fn is_new(self, piece: &Piece) -> bool {
+        self.offset + piece.part.start as u64 >= self.size
+    }
 }
 
 /// What came of writing by a plan.
@@ -139,16 +154,23 @@ impl Client {
     async fn read_stripes(&self, file: FileId, layout: Layout, offset: u64, length: usize) -> Outcome<Bytes> {
         let mut parts = pieces(offset, length, layout.stripe_bytes());
         let Some(first) = parts.next() else { return Ok(Bytes::new()) };
-        let bytes = self.read_piece(file, layout, &first).await?;
         if first.part.end == length {
-            return Ok(padded(bytes, length));
+            return Ok(padded(self.read_piece(file, layout, &first).await?, length));
         }
+        Box::pin(self.read_pieces(file, layout, offset, length)).await
+    }
+
+    async fn read_pieces(&self, file: FileId, layout: Layout, offset: u64, length: usize) -> Outcome<Bytes> {
+        let reads = pieces(offset, length, layout.stripe_bytes()).map(|piece| async move {
+            let read = self.read_piece(file, layout, &piece).await;
+            read.map(|bytes| (bytes, piece.part.end))
+        });
+        let mut reads = stream::iter(reads).buffered(PIECES_UNDER_WAY);
         let mut whole = BytesMut::with_capacity(length);
-        whole.extend_from_slice(&bytes);
-        whole.resize(first.part.end, 0);
-        for piece in parts {
-            whole.extend_from_slice(&self.read_piece(file, layout, &piece).await?);
-            whole.resize(piece.part.end, 0);
+        while let Some(read) = reads.next().await {
+            let (bytes, end) = read?;
+            whole.extend_from_slice(&bytes);
+            whole.resize(end, 0);
         }
         Ok(whole.freeze())
     }
@@ -208,35 +230,70 @@ impl Client {
     /// Writes the stripes, then publishes the size. When the pool is full, what was written before counts.
     async fn write_planned(&self, plan: Plan, data: &Bytes) -> Outcome<Done> {
         let mut reserved = plan.append.then(|| Reserved::new(self, plan, data.len()));
-        let mut written = 0;
-        let mut stopped = None;
-        let stripe_bytes = plan.layout.stripe_bytes();
-        let short = stripe_bytes < self.0.stripe_bytes;
-        for piece in pieces(plan.offset, data.len(), stripe_bytes) {
-            let (generation, offset) = (plan.generation, piece.offset);
-            let data = data.slice(piece.part.clone());
-            let ends = short && offset + length_of(&data, plan.file)? == stripe_bytes;
-            let action = StripeAction::Write { generation, offset, ends, data };
-            match self.stripe(plan.file, plan.layout, piece.stripe, action).await {
-                Ok(_) => written = piece.part.end,
-                Err(Refusal::Stale(_)) => return Ok(Done::Stale),
+        let (mut written, mut stopped) = (0, None);
+        for piece in plan.pieces(data).take_while(|piece| !plan.is_new(piece) || piece.part.end == data.len()) {
+            match self.write_piece(plan, data, &piece).await {
+                Ok(()) => written = piece.part.end,
                 Err(refusal) => {
                     stopped = Some(refusal);
                     break;
                 }
             }
         }
-        if let (Some(refusal), 0) = (stopped, written) {
-            return Err(refusal);
+        if stopped.is_none() && written < data.len() {
+            (written, stopped) = Box::pin(self.write_new(plan, data, written)).await;
         }
-        let done = self.publish(plan, written).await;
+        match stopped {
+            Some(Refusal::Stale(_)) => return Ok(Done::Stale),
+            Some(refusal) if written == 0 => return Err(refusal),
+            _ => {}
+        }
+        let done = self.publish(plan, written, data).await;
         if let Some(reserved) = &mut reserved {
             reserved.start += written as u64;
         }
         done
     }
 
-    async fn publish(&self, plan: Plan, written: usize) -> Outcome<Done> {
+    async fn write_piece(&self, plan: Plan, data: &Bytes, piece: &Piece) -> Outcome<()> {
+        let stripe_bytes = plan.layout.stripe_bytes();
+        let (generation, offset, data) = (plan.generation, piece.offset, data.slice(piece.part.clone()));
+        let ends = stripe_bytes < self.0.stripe_bytes && offset + length_of(&data, plan.file)? == stripe_bytes;
+        let action = StripeAction::Write { generation, offset, ends, data };
+        self.stripe(plan.file, plan.layout, piece.stripe, action).await.map(drop)
+    }
+
+    /// Writes what is behind `from`, where the file ended before: several stripes at once. How much is written without a gap from the
+    /// beginning, and what stopped it.
+    ///
+    /// What is behind a gap does not count, and is zeros again; who writes to the same bytes meanwhile may find zeros there.
+    async fn write_new(&self, plan: Plan, data: &Bytes, from: usize) -> (usize, Option<Refusal>) {
+        let goes_on = AtomicBool::new(true);
+        let parts = plan.pieces(data).filter(|piece| piece.part.start >= from).take_while(|_| goes_on.load(Relaxed));
+        let writes = parts.map(|piece| async move { (self.write_piece(plan, data, &piece).await, piece) });
+        let mut writes = stream::iter(writes).buffered(PIECES_UNDER_WAY);
+        let (mut written, mut stopped, mut behind) = (from, None, Vec::new());
+        while let Some((done, piece)) = writes.next().await {
+            match done {
+                Ok(()) if stopped.is_none() => written = piece.part.end,
+                Ok(()) => behind.push(piece),
+                Err(refusal) => {
+                    goes_on.store(false, Relaxed);
+                    stopped = stopped.or(Some(refusal));
+                }
+            }
+        }
+        for Piece { stripe, offset, part } in behind {
+            let length = u32::try_from(part.len()).expect("at most a stripe");
+            let action = StripeAction::Zero { generation: plan.generation, offset, length };
+            if let Err(error) = self.stripe(plan.file, plan.layout, stripe, action).await {
+                tracing::debug!(%error, file = %plan.file, "what a write did not come to may be there");
+            }
+        }
+        (written, stopped)
+    }
+
+    async fn publish(&self, plan: Plan, written: usize, data: &Bytes) -> Outcome<Done> {
         let Plan { file, layout, generation, .. } = plan;
         let end = plan.offset + written as u64;
         let done = Done::Written(u32::try_from(written).expect("at most the length of the write"));
@@ -248,8 +305,7 @@ impl Client {
             Err(Refusal::Stale(_)) => Ok(Done::Stale),
             Err(refusal) => {
                 if matches!(refusal, Refusal::NotFound(_)) {
-                    let touched = pieces(plan.offset, written, layout.stripe_bytes());
-                    self.forget(file, layout, touched.map(|piece| piece.stripe.0)).await;
+                    self.forget(file, layout, plan.pieces(data).map(|piece| piece.stripe.0)).await;
                 }
                 Err(refusal)
             }

@@ -130,6 +130,27 @@ async fn a_writer_that_is_dropped_while_it_waits_leaves_nothing_behind() {
 }
 
 #[tokio::test]
+async fn of_a_long_write_that_finds_no_room_nothing_is_left_behind_what_counts() {
+    let vfs = small_pool(Duration::ZERO);
+    vfs.write_file(b"large", &filled(1, 400_000)).await.unwrap();
+    let (_, handle) = vfs.create(Vfs::root(), b"f", 0o600, OWNER, OpenFlags::READ_WRITE).await.unwrap();
+    vfs.write(handle, 0, Bytes::from(vec![2; STRIPE as usize])).await.unwrap();
+    // Room for the last piece, and for no whole stripe.
+    let usage = vfs.usage();
+    let brim = usage.capacity - usage.used - u64::from(STRIPE) + 4096;
+    vfs.write_file(b"brim", &vec![1; usize::try_from(brim).unwrap()]).await.unwrap();
+    let before = vfs.usage().used;
+    let refused = vfs.write(handle, u64::from(STRIPE), Bytes::from(vec![3; STRIPE as usize + 5000])).await;
+    assert!(matches!(refused, Err(Refusal::NoSpace(_))), "{refused:?}");
+    assert_eq!(vfs.usage().used, before);
+    vfs.unlink(Vfs::root(), b"large").await.unwrap();
+    let end = 3 * u64::from(STRIPE);
+    vfs.write(handle, end, Bytes::from_static(b"end")).await.unwrap();
+    let hole = vfs.read(handle, u64::from(STRIPE), 2 * STRIPE).await.unwrap();
+    assert!(hole.len() == 2 * STRIPE as usize && hole.iter().all(|byte| *byte == 0), "it reads as a hole");
+}
+
+#[tokio::test]
 async fn making_waits_for_space_as_writing_does() {
     let vfs = small_pool(Duration::from_mins(1));
     fill_to_the_brim(&vfs).await;

@@ -2,7 +2,13 @@
 
 use crate::{Vfs, pool_test::*};
 use bytes::Bytes;
-use wire::{Changes, Kind, OpenFlags, Refusal, RenameMode};
+use client::twin::Stepped;
+use std::{
+    future::Future,
+    pin::pin,
+    task::{Context, Poll, Waker},
+};
+use wire::{Changes, Kind, OpenFlags, Outcome, Refusal, RenameMode};
 
 /// Bytes that differ everywhere.
 fn pattern(length: usize, seed: u8) -> Vec<u8> {
@@ -188,4 +194,33 @@ async fn a_directory_never_moves_into_itself() {
     let exchanged = vfs.rename(from(b, "c"), to(Vfs::root(), "a"), RenameMode::Exchange).await;
     assert!(matches!(exchanged, Err(Refusal::Invalid { .. })), "{exchanged:?}");
     vfs.resolve(b"a/b/c").await.unwrap();
+}
+
+/// How often something is polled until it is done.
+fn polls<T>(what: impl Future<Output = Outcome<T>>) -> (u32, T) {
+    let (mut what, mut polls) = (pin!(what), 0);
+    loop {
+        polls += 1;
+        if let Poll::Ready(done) = what.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return (polls, done.unwrap());
+        }
+    }
+}
+
+#[test]
+fn the_stripes_of_a_long_write_or_read_are_under_way_together() {
+    for nodes in FEW_NODES {
+        let vfs = polls(async { Ok(Pool::of(nodes).over(Stepped::new, IMPATIENT).await) }).1;
+        let (_, handle) = polls(vfs.create(Vfs::root(), b"f", 0o600, OWNER, OpenFlags::READ_WRITE)).1;
+        let (two, eight) = (2 * STRIPE, 8 * STRIPE);
+        let write = |at: u32, length: u32| polls(vfs.write(handle, at.into(), filled(7, length).into())).0;
+        write(0, STRIPE);
+        // One after the other, the six more would take two polls each; so many of them are waited for together.
+        let (short, long) = (write(STRIPE, two), write(STRIPE + two, eight));
+        assert!(long <= short + 6, "{short} polls for two new stripes, {long} for eight");
+        let read = |length| polls(vfs.read(handle, 0, length)).0;
+        assert!(read(eight) <= read(two) + 6);
+        let (_, bytes) = polls(vfs.read(handle, 5, 11 * STRIPE));
+        assert!(bytes == filled(7, 11 * STRIPE)[5..]);
+    }
 }
