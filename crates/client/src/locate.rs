@@ -3,14 +3,14 @@
 use crate::{Client, client::unexpected};
 use placement::{FileId, Layout, NodeId, Placing, Policy, StripeNo, whole_partition};
 use std::{fmt::Write, ops::Range};
-use wire::{Answer, Command, INLINE_BYTES_MAX, Kind, Name, Object, Outcome, Refusal};
+use wire::{Answer, Command, Kind, Name, Object, Outcome, Refusal, StripeRuns};
 
 /// Where a file is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Located {
     /// The node of its inode.
     pub inode: NodeId,
-    /// Where its bytes are, in their order, as one range where neighbours are on one node; none where there are none.
+    /// Where its bytes are, in their order, as one range where neighbours are on one node; none where there are none, as in holes.
     pub bytes: Vec<(Range<u64>, NodeId)>,
 }
 
@@ -61,15 +61,19 @@ impl Expected {
     }
 }
 
+/// Of a longer file the beginning is told: more stripes are not at one place in any pool, but a range may have been promised them.
+const LOCATED_STRIPES_MAX: usize = 1 << 24;
+
 /// What a file's partition says of where its bytes lie.
 struct Placement {
     placing: Placing,
     layout: Layout,
+    stripes: StripeRuns,
 }
 
 impl Client {
-    /// Where a file is, as of now: two messages, the rest is computed. Of a bound file it is the node that reads it; holes count where
-    /// their bytes would be.
+    /// Where a file is, as of now: two messages, the rest is computed. Of a bound file it is the node that reads it. Stripes that were
+    /// never written are nowhere.
     pub async fn locate(&self, file: FileId) -> Outcome<Located> {
         let attributes = self.stat(file).await?;
         let not_there = || Refusal::NotFound(Object::File(file));
@@ -78,19 +82,21 @@ impl Client {
         if attributes.kind != Kind::File || attributes.size == 0 {
             return Ok(located);
         }
-        let inline = attributes.size <= INLINE_BYTES_MAX.into() || attributes.allocated == 0;
-        if let Some(node) = attributes.whole.map(|whole| whole.node).or(inline.then_some(inode)) {
-            located.bytes.push((0..attributes.size, node));
+        let whole = attributes.whole.map(|whole| whole.node);
+        let Placement { layout, stripes, .. } = self.placement(file).await?;
+        if whole.is_some() || stripes.is_empty() {
+            located.bytes.push((0..attributes.size, whole.unwrap_or(inode)));
             return Ok(located);
         }
-        let layout = self.placement(file).await?.layout;
         let stripe_bytes = u64::from(layout.stripe_bytes());
-        for stripe in 0..attributes.size.div_ceil(stripe_bytes) {
+        for stripe in stripes.iter().take(LOCATED_STRIPES_MAX) {
             let partition = layout.partition(self.0.seed, file, StripeNo(stripe), self.0.partitions);
             let node = self.0.home(partition).unwrap_or(inode);
             let range = stripe * stripe_bytes..attributes.size.min((stripe + 1) * stripe_bytes);
             match located.bytes.last_mut() {
-                Some((last, known)) if *known == node => last.end = range.end,
+                // It has become shorter since it was looked at.
+                _ if range.is_empty() => break,
+                Some((last, known)) if *known == node && last.end == range.start => last.end = range.end,
                 _ => located.bytes.push((range, node)),
             }
         }
@@ -121,7 +127,7 @@ impl Client {
 
     async fn placement(&self, file: FileId) -> Outcome<Placement> {
         match self.ask(file.partition(), Command::Placement { file }).await? {
-            Answer::Placement { placing, layout, .. } => Ok(Placement { placing, layout }),
+            Answer::Placement { placing, layout, stripes, .. } => Ok(Placement { placing, layout, stripes }),
             other => Err(unexpected(&other)),
         }
     }

@@ -277,7 +277,7 @@ impl Striped {
     }
 
     /// Runs of stripes that may have bytes.
-    fn data_runs(&self) -> StripeRuns {
+    pub fn data_runs(&self) -> StripeRuns {
         let mut data = self.stripes.clone();
         self.holes.ranges().for_each(|hole| data.remove(hole.start, hole.end));
         data

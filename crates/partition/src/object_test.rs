@@ -172,7 +172,8 @@ fn stripes_that_do_not_lie_as_their_directory_says_are_put_elsewhere() {
     let right = reserved(&mut bench, there, Some(Policy::At(NodeId(2))));
     assert_eq!(version(bench.try_to(put(right, Placing::default()))).file, right);
     let placement = |bench: &mut Bench, file| bench.apply(Command::Placement { file });
-    assert_eq!(placement(&mut bench, right), Answer::Placement { placing: at(2), layout: there, decided: true });
+    let Answer::Placement { placing, layout, decided: true, stripes } = placement(&mut bench, right) else { panic!() };
+    assert_eq!((placing, layout, stripes.iter().next()), (at(2), there, Some(0)));
     // What the put itself asks for is before what its directory says.
     let striped = Placing { policy: Some(Policy::Striped), stripe_size: None };
     let Answer::Stored { version, gone: Some(gone) } = bench.apply(put(usual, striped)) else { panic!("not put") };

@@ -11,7 +11,7 @@ use crate::{
 use bytes::Bytes;
 use placement::{FileId, PartitionId, Placed, Placing, PlacingRefused, Spread, StripeNo, stripe_partition};
 use serde::{Deserialize, Serialize};
-use wire::{Answer, Command, Object, Outcome, PLACEMENT, Refusal, STRIPE_SIZE, XattrMode};
+use wire::{Answer, Command, Object, Outcome, PLACEMENT, Refusal, STRIPE_SIZE, StripeRuns, XattrMode};
 
 /// What was asked for, and what of it is listed.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -90,6 +90,14 @@ impl FileBody {
         Some(Answer::Unplaced { policy, layout: self.placed.layout })
     }
 
+    /// Its stripes that may have bytes, but for those behind its end.
+    fn stripes_there(&self) -> StripeRuns {
+        match &self.place {
+            Place::Striped(striped) => striped.data_runs().within(0..self.size.div_ceil(self.stripe_bytes())),
+            _ => StripeRuns::new(),
+        }
+    }
+
     /// Whether it may still lie otherwise: there is no stripe of it, and no extent.
     fn is_free(&self) -> bool {
         matches!(self.place, Place::Inline(_))
@@ -161,13 +169,14 @@ impl Partition {
     pub(crate) fn placement(&self, file: FileId) -> Outcome<Answer> {
         let inode = self.inode(file)?;
         let placing = inode.asked.placing;
-        let (placed, decided) = match &inode.body {
-            Body::File(body) => (body.placed, body.placed.by.is_none()),
-            _ => {
-                (Placed::of(self.settings().stripe_bytes, Placing { policy: None, ..placing }, file.partition()), false)
-            }
+        let (layout, decided, stripes) = if let Body::File(body) = &inode.body {
+            (body.placed.layout, body.placed.by.is_none(), body.stripes_there())
+        } else {
+            let spread = Placing { policy: None, ..placing };
+            let placed = Placed::of(self.settings().stripe_bytes, spread, file.partition());
+            (placed.layout, false, StripeRuns::new())
         };
-        Ok(Answer::Placement { placing, layout: placed.layout, decided })
+        Ok(Answer::Placement { placing, layout, decided, stripes })
     }
 
     pub(crate) fn place(&mut self, file: FileId, partition: PartitionId) -> Outcome<Answer> {

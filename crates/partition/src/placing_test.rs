@@ -33,7 +33,7 @@ fn write(file: FileId, length: u32) -> Command {
 
 fn layout(bench: &mut Bench, file: FileId) -> (Placing, Layout, bool) {
     match bench.apply(Command::Placement { file }) {
-        Answer::Placement { placing, layout, decided } => (placing, layout, decided),
+        Answer::Placement { placing, layout, decided, .. } => (placing, layout, decided),
         other => panic!("{other:?}"),
     }
 }

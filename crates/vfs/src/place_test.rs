@@ -394,6 +394,22 @@ async fn an_attribute_that_is_not_listed_tells_where_bytes_are() {
 }
 
 #[tokio::test]
+async fn what_is_left_of_a_file_is_located_where_it_is_and_holes_are_nowhere() {
+    for nodes in NODES {
+        let looked = Looked::of(nodes);
+        let vfs = looked.pool.client().await;
+        directory(&vfs, "d", &format!("at({nodes})")).await;
+        let file = write(&vfs, "d/f", LARGE).await;
+        let to = |size| Changes { size: Some(size), ..Changes::default() };
+        vfs.change(file, to(100)).await.unwrap();
+        assert_eq!(looked.check(&vfs, file, STRIPE).await, 1, "few bytes, in a stripe all the same");
+        assert_eq!(vfs.locate(file).await.unwrap().bytes, [(0..100, NodeId(nodes))]);
+        vfs.change(file, to(i64::MAX as u64)).await.unwrap();
+        assert_eq!(vfs.locate(file).await.unwrap().bytes, [(0..STRIPE.into(), NodeId(nodes))], "at once, too");
+    }
+}
+
+#[tokio::test]
 async fn stripes_are_as_long_as_a_file_asks_and_its_bytes_are_the_same() {
     for nodes in NODES {
         let usual = 256 << 10;

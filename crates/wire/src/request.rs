@@ -424,6 +424,8 @@ pub enum Answer {
         layout: Layout,
         /// That is decided; else the policy does it when the file grows.
         decided: bool,
+        /// The stripes below the size that may have bytes; none where the bytes are with the inode or in an extent.
+        stripes: StripeRuns,
     },
     /// The value of an extended attribute.
     Xattr(Bytes),
