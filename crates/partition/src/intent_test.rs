@@ -1,6 +1,7 @@
 //! Promises of one partition about intents: what is checked, marked, set aside, done and remembered.
 
 use crate::{ENTRY_BYTES, INODE_BYTES, Partition, Settings};
+use bytes::Bytes;
 use placement::{FileId, PartitionId};
 use wire::{
     Answer, Command, Decision, DirEntry, Gone, Heritage, Intent, Kind, Name, NewInode, NewKind, Object, OpenFlags,
@@ -264,6 +265,40 @@ fn parts_of_which_one_takes_away_what_the_other_needs_are_refused_together() {
 }
 
 #[test]
+fn attributes_of_all_parts_of_a_directory_are_set_whatever_came_between_or_refused_before() {
+    let mut bench = Bench::new();
+    let directory = bench.create(ROOT, "d", NewKind::Directory);
+    let part = |name: &'static [u8], value: Option<Bytes>| Part::Xattr {
+        directory,
+        name: name.into(),
+        value,
+        kill_set_group_id: false,
+    };
+    bench.one(prepare(1, vec![part(wire::PLACEMENT, Some("here".into()))])).unwrap();
+    let plain = |number: u32| Command::SetXattr {
+        file: directory,
+        name: format!("user.{number:0250}").into(),
+        value: Bytes::new(),
+        mode: wire::XattrMode::Set,
+        kill_set_group_id: false,
+    };
+    assert_eq!(
+        (0..1000).take_while(|number| bench.other(plain(*number)).is_ok()).count(),
+        256,
+        "no name more is listed"
+    );
+    assert_eq!(bench.one(settle(1, true)), SETTLED, "what was prepared is done");
+    bench.one(commit(2, vec![part(wire::STRIPE_SIZE, None)])).unwrap();
+    // Longer than a value may be, and right otherwise: an owner, users, a group, a mask and the others.
+    let entry = |(tag, id): (u8, u32)| [&[tag, 0, 6, 0][..], &id.to_le_bytes()].concat();
+    let users = (0..9000).map(|id| (2, id));
+    let entries = [(1, u32::MAX)].into_iter().chain(users).chain([4, 0x10, 0x20].map(|tag| (tag, u32::MAX)));
+    let acl = [vec![2, 0, 0, 0], entries.flat_map(entry).collect()].concat();
+    let refused = bench.one(commit(3, vec![part(wire::ACL_DEFAULT, Some(acl.into()))]));
+    assert!(matches!(refused, Err(Refusal::AttributeTooLong { .. })), "{refused:?}");
+}
+
+#[test]
 fn an_inode_that_may_get_a_name_outlives_its_last_close() {
     for commit in [true, false] {
         let mut bench = Bench::new();
@@ -283,8 +318,7 @@ fn an_inode_that_may_get_a_name_outlives_its_last_close() {
 fn the_last_name_that_an_intent_takes_gives_the_stripes_to_whoever_settles() {
     let mut bench = Bench::new();
     let file = bench.create(ROOT, "f", NewKind::File);
-    let write =
-        Command::Write { file, place: WritePlace::At(0), length: 9000, data: bytes::Bytes::new(), kill_set_id: false };
+    let write = Command::Write { file, place: WritePlace::At(0), length: 9000, data: Bytes::new(), kill_set_id: false };
     bench.one(write).unwrap();
     bench.one(prepare(1, vec![Part::Unname { file }])).unwrap();
     let Ok(Answer::Settled { gone }) = bench.other(settle(1, true)) else { panic!() };

@@ -115,15 +115,14 @@ impl Inode {
         self.asked.names().map(Bytes::from_static)
     }
 
-    /// Sets or removes one of them.
+    /// Sets or removes one of them; whether that may be so was checked ([`Self::check_placing_mode`]).
     pub fn set_placing(
         &mut self,
         settings: &Settings,
         file: FileId,
         which: Which,
-        (value, mode): (Option<&[u8]>, XattrMode),
+        value: Option<&[u8]>,
     ) -> Outcome<()> {
-        self.check_placing_mode(file, which, (value.is_some(), mode))?;
         let asked = self.check_placing(file, which, value)?;
         if let Body::File(body) = &mut self.body
             && asked.placing != self.asked.placing

@@ -93,6 +93,14 @@ pub fn placing_of(name: &[u8]) -> Option<Which> {
     }
 }
 
+/// Refuses values that no attribute can have.
+fn check_length(file: FileId, value: &[u8]) -> Outcome<()> {
+    if value.len() > XATTR_VALUE_BYTES_MAX {
+        return Err(Refusal::AttributeTooLong { object: Object::File(file), limit: XATTR_VALUE_BYTES_MAX });
+    }
+    Ok(())
+}
+
 /// Refuses names that no inode can have.
 fn meaning(file: FileId, name: &[u8]) -> Outcome<Meaning> {
     let object = || Object::File(file);
@@ -136,16 +144,14 @@ impl Partition {
         kill_set_group_id: bool,
         now: Timestamp,
     ) -> Outcome<Answer> {
-        if value.len() > XATTR_VALUE_BYTES_MAX {
-            return Err(Refusal::AttributeTooLong { object: Object::File(file), limit: XATTR_VALUE_BYTES_MAX });
-        }
+        check_length(file, &value)?;
         let settings = *self.settings();
         self.edit(file, |inode| {
             match meaning(file, &name)? {
                 Meaning::Plain => inode.set_plain(file, name, value, mode)?,
                 Meaning::Access => inode.set_access_acl(file, &value, kill_set_group_id)?,
                 Meaning::Default => inode.set_default_acl(file, &value)?,
-                Meaning::Placing(which) => inode.set_placing(&settings, file, which, (Some(&value), mode))?,
+                Meaning::Placing(which) => inode.set_placing(&settings, file, which, Some(&value))?,
                 Meaning::Kept => return Err(Refusal::NotPermitted(Object::File(file))),
             }
             inode.changed = now;
@@ -163,13 +169,9 @@ impl Partition {
         kill_set_group_id: bool,
         now: Timestamp,
     ) -> Outcome<()> {
-        let done = match value {
-            Some(value) => self.set_xattr(file, (name, value), XattrMode::Set, kill_set_group_id, now),
-            None => self.remove_xattr(file, &name, now),
-        };
-        match done {
-            Err(Refusal::NoAttribute(_)) => Ok(()),
-            done => done.map(drop),
+        match value {
+            Some(value) => self.set_xattr(file, (name, value), XattrMode::Set, kill_set_group_id, now).map(drop),
+            None => self.remove_xattr(file, &name, now).map(drop),
         }
     }
 
@@ -178,7 +180,7 @@ impl Partition {
         self.edit(file, |inode| {
             let removed = match meaning(file, name)? {
                 Meaning::Placing(which) => {
-                    inode.set_placing(&settings, file, which, (None, XattrMode::Set))?;
+                    inode.set_placing(&settings, file, which, None)?;
                     true
                 }
                 Meaning::Plain | Meaning::Kept if !inode.remove_xattr(name) => {
@@ -253,6 +255,7 @@ impl Inode {
 
     /// Whether this is what the inode, a directory, may hand down.
     pub fn check_handed_down(&self, file: FileId, name: &[u8], value: Option<&[u8]>) -> Outcome<()> {
+        check_length(file, value.unwrap_or_default())?;
         match (meaning(file, name)?, value) {
             (Meaning::Placing(which), _) => self.check_placing(file, which, value).map(drop),
             (Meaning::Access | Meaning::Default, None) => Ok(()),
