@@ -4,7 +4,7 @@ use crate::args::{NodeArgs, PoolCommand, StartArgs, StatusArgs, WhichPool};
 use crate::{run_command, signals};
 use base::{ByteSize, Problem};
 use fuse::{MountError, RuntimeDir};
-use pool::{Ground, Memory, NodeEntry, Pick, Places, PoolFile, Present, State, Stopped, Wanted};
+use pool::{Ground, Memory, NodeEntry, Pick, Places, PoolFile, Present, State, Stopped, Unseated, Wanted};
 use run::PoolSize;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
@@ -190,7 +190,11 @@ fn attend(args: &NodeArgs) -> Result<u8, Problem> {
         Ok(size)
     };
     let ground = Ground { folder: &folder, log: &log, memory: &memory };
-    let member = pool::attend(seat, &ground, std::io::stdin().lock(), std::io::stdout().lock())?;
+    let member = match pool::attend(seat, &ground, std::io::stdin().lock(), std::io::stdout().lock()) {
+        Ok(member) => member,
+        Err(Unseated::Told) => return Ok(2),
+        Err(Unseated::Alone(problem)) => return Err(problem),
+    };
     let (first, undo) = (member.ender(), claim.undo());
     let received = signals::watch(first, move || undo.act()).map_err(cannot)?;
     member.wait();

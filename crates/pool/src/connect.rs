@@ -7,7 +7,7 @@ use link::{Address, Certificate, IdentityRefused, Remote};
 use placement::NodeId;
 use std::{path::Path, sync::Arc};
 use tokio::runtime::{Builder, Handle, Runtime};
-use wire::handshake::Token;
+use wire::{Refusal, handshake::Token};
 
 /// What lets one into a pool, and by what its nodes are known.
 #[derive(Clone, Debug)]
@@ -50,10 +50,17 @@ pub async fn connect(path: &Path, patience: Patience) -> Result<Client, Problem>
     let file = PoolFile::read(path)?;
     let key = file.key(path)?;
     let nodes = file.nodes.iter().map(|node| key.connection(node)).collect::<Result<Nodes, Problem>>()?;
-    Client::connect_all(nodes, patience).await.map_err(|refusal| {
-        Problem::new(format!("the pool of {} does not let us in: {refusal}", path.display()))
-            .hint("`tidemill pool status` shows who answers; `tidemill pool start` replaces a pool that is no more")
-    })
+    Client::connect_all(nodes, patience).await.map_err(|refusal| no_way(path, &refusal))
+}
+
+fn no_way(path: &Path, refusal: &Refusal) -> Problem {
+    let pool = path.display();
+    let why = match refusal {
+        Refusal::Unavailable { why, .. } => format!("no node of the pool of {pool} answers; the first: {why}"),
+        other => format!("the pool of {pool} does not let us in: {other}"),
+    };
+    Problem::new(why)
+        .hint("`tidemill pool status` shows who answers; `tidemill pool start` replaces a pool that is no more")
 }
 
 /// The best way to a node: its own host's socket where it is of this host and can be seen, else the network.

@@ -33,6 +33,6 @@ pub use file::{NodeEntry, PoolFile};
 pub use launch::Places;
 pub use order::Memory;
 pub use roll::{Present, State, roll};
-pub use serve::{Ground, Member, Pick, attend};
+pub use serve::{Ground, Member, Pick, Unseated, attend};
 pub use start::{Started, Wanted, start};
 pub use stop::{Stopped, stop};

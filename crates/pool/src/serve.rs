@@ -48,18 +48,33 @@ pub struct Member {
     end: Arc<watch::Sender<bool>>,
 }
 
-/// Takes the seat of node `id`, or of the `place`th if none is given, as the starter at the other end of `input` and `output` says. What cannot be is
-/// told there and here. The end of `input` before all is done ends it too.
-pub fn attend(seat: Pick, ground: &Ground, mut input: impl BufRead, mut output: impl Write) -> Result<Member, Problem> {
-    let order: Order = heard(hear(&mut input), "order")?;
-    let mine = seat.of(&order)?.clone();
-    let attended = sit(&order, &mine, ground, &mut input, &mut output);
-    if let Err(problem) = &attended {
+/// Why a node does not serve.
+#[derive(Debug)]
+pub enum Unseated {
+    /// Its starter was told, and says so.
+    Told,
+    /// There is nobody to tell but who runs this.
+    Alone(Problem),
+}
+
+/// Takes the seat of node `id`, or of the `place`th if none is given, as the starter at the other end of `input` and `output` says, and tells it
+/// what cannot be. The end of `input` before all is done ends it too.
+pub fn attend(
+    seat: Pick,
+    ground: &Ground,
+    mut input: impl BufRead,
+    mut output: impl Write,
+) -> Result<Member, Unseated> {
+    let order: Order = heard(hear(&mut input), "order").map_err(Unseated::Alone)?;
+    let mine = seat.of(&order).map_err(Unseated::Alone)?.clone();
+    sit(&order, &mine, ground, &mut input, &mut output).map_err(|problem| {
         let refused = Said::Refused(mine.id, problem.message.clone(), problem.hint.clone());
-        // Who does not hear it any more has gone.
-        let _ = say(&mut output, &refused);
-    }
-    attended
+        match say(&mut output, &refused) {
+            Ok(()) => Unseated::Told,
+            // It has gone.
+            Err(_) => Unseated::Alone(problem),
+        }
+    })
 }
 
 /// Which seat is a node's.

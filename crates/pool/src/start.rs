@@ -9,6 +9,7 @@ use crate::{
 };
 use base::Problem;
 use link::Identity;
+use placement::{NodeId, PartitionMap};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write,
@@ -98,6 +99,7 @@ fn check(wanted: &Wanted) -> Result<u32, Problem> {
     if nodes == 0 {
         return Err(Problem::new("a pool has nodes".to_owned()).hint("--nodes N with N from 1, or --hosts a,b,c"));
     }
+    PartitionMap::one_node(NodeId(1), wanted.partitions).map_err(|error| Problem::new(error.to_string()))?;
     if nodes > wanted.partitions {
         return Err(too_many(nodes, wanted.partitions));
     }
