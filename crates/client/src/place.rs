@@ -1,7 +1,9 @@
 //! Where new things are put, by what was asked for: stripes of a file that grows, and new directories.
 
-use crate::{Client, route::directory_partition};
-use placement::{FileId, Layout, NodeId, PartitionId, Placed, Placing, Policy, Spread, whole_partition};
+use crate::Client;
+use placement::{
+    FileId, Layout, NodeId, PartitionId, Placed, Placing, Policy, Spread, directory_partition, whole_partition,
+};
 use wire::{Command, Name, Object, Outcome, PLACEMENT, Refusal};
 
 impl Client {
@@ -71,7 +73,7 @@ impl Client {
 
     /// The partition of a new directory's inode: a hash of its place, among those of the node at which the bytes below it are to lie.
     pub(crate) fn directory_home(&self, placing: Placing, parent: FileId, name: &Name) -> PartitionId {
-        let by_hash = directory_partition(self.0.seed, parent, name, self.0.partitions);
+        let by_hash = directory_partition(self.0.seed, parent, name.as_bytes(), self.0.partitions);
         let node = placing.policy.and_then(|policy| self.fixed_node(policy));
         let elsewhere = node.filter(|node| self.0.home(by_hash) != Some(*node));
         elsewhere.and_then(|node| self.0.pick(node, by_hash.0.into())).unwrap_or(by_hash)

@@ -1,18 +1,7 @@
-//! Where things are put: new directories, and the pieces of a range of bytes.
+//! The pieces of a range of bytes, each within one stripe.
 
-use placement::{FileId, PartitionId, StripeNo};
+use placement::StripeNo;
 use std::ops::Range;
-use wire::Name;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
-
-/// The partition of a new directory's inode: by a hash of where it stands, so that directories spread evenly.
-///
-/// The place is only computed when it is made; afterwards its `FileId` says where it is.
-pub fn directory_partition(seed: u64, parent: FileId, name: &Name, partitions: u32) -> PartitionId {
-    let hash = xxh3_64_with_seed(name.as_bytes(), seed ^ parent.0.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let chosen = (hash >> 32) & u64::from(partitions - 1);
-    PartitionId(u16::try_from(chosen).expect("masked below the count of partitions, at most 2^16"))
-}
 
 /// So many pieces of one range are on their way at once: nodes are busy with some while others travel.
 pub const PIECES_UNDER_WAY: usize = 8;
@@ -51,15 +40,5 @@ mod tests {
         assert_eq!(whole, expected);
         assert_eq!(pieces(7, 0, 8).count(), 0);
         assert_eq!(pieces(8, 8, 8).count(), 1);
-    }
-
-    #[test]
-    fn directories_spread_over_the_partitions() {
-        let mut shares = [0_u32; 16];
-        for number in 0..1600 {
-            let name = Name::new(format!("d{number}").as_bytes()).unwrap();
-            shares[usize::from(directory_partition(1, FileId::ROOT, &name, 16).0)] += 1;
-        }
-        assert!(shares.iter().all(|share| (50..150).contains(share)), "{shares:?}");
     }
 }

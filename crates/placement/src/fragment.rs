@@ -1,6 +1,6 @@
 //! Fragments of a directory that is split: which one a name is in, and where each lives.
 
-use crate::{FileId, PARTITIONS_MAX, PartitionId};
+use crate::{FileId, PartitionId};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// So many bits of a name's hash choose its fragment.
@@ -20,14 +20,12 @@ pub fn fragment_of(hash: u64) -> usize {
 
 /// The partition of a new fragment. Like a directory's, it is computed once; afterwards the fragment's id says where it is.
 pub fn fragment_partition(seed: u64, directory: FileId, fragment: usize, partitions: u32) -> PartitionId {
-    assert!(partitions.is_power_of_two() && partitions <= PARTITIONS_MAX, "{partitions} partitions");
     let mut hashed = [0; 17];
     hashed[..8].copy_from_slice(&directory.0.to_le_bytes());
     hashed[8..16].copy_from_slice(&(fragment as u64).to_le_bytes());
     // The last byte tells a fragment from a stripe with the same numbers.
     hashed[16] = 1;
-    let chosen = xxh3_64_with_seed(&hashed, seed) & u64::from(partitions - 1);
-    PartitionId(u16::try_from(chosen).expect("masked below PARTITIONS_MAX, which is 2^16"))
+    PartitionId::by_hash(xxh3_64_with_seed(&hashed, seed), partitions)
 }
 
 #[cfg(test)]

@@ -3,12 +3,8 @@
 //! A layout names partitions and never a node: partitions are what moves.
 
 use serde::{Deserialize, Serialize};
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::{FileId, PARTITIONS_MAX, PartitionId, Placing, Policy, StripeNo, StripeSize, stripe_partition};
-
-/// What the seed of a place is multiplied with: 2^64 / golden ratio (Knuth), so that neighbours fall far apart.
-const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+use crate::{FileId, PartitionId, Placing, Policy, StripeNo, StripeSize, stripe_partition};
 
 /// Where stripes lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -121,40 +117,15 @@ impl Placed {
     }
 }
 
-/// The one partition of a file that is made at this place, where all its bytes are to lie at one node chosen by a hash: XXH3 (64 bits)
-/// over the name, seeded with the pool's seed and the directory.
-pub fn whole_partition(seed: u64, directory: FileId, name: &[u8], partitions: u32) -> PartitionId {
-    assert!(partitions.is_power_of_two() && partitions <= PARTITIONS_MAX, "{partitions} partitions");
-    let chosen = xxh3_64_with_seed(name, seed ^ directory.0.wrapping_mul(MIX)) & u64::from(partitions - 1);
-    PartitionId(u16::try_from(chosen).expect("masked below PARTITIONS_MAX, which is 2^16"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{NodeId, PartitionMap};
-    use proptest::prelude::*;
+    use crate::NodeId;
 
     const MIB: u32 = 1 << 20;
 
     fn sized(size: u32) -> Layout {
         Layout::sized(MIB, StripeSize::new(size).unwrap())
-    }
-
-    #[test]
-    fn files_that_are_each_at_one_node_spread_evenly_over_partitions_and_nodes() {
-        let shares: Vec<(NodeId, u64)> = (1..=8).map(|node| (NodeId(node), 1)).collect();
-        let map = PartitionMap::dealt(&shares, 4096).unwrap();
-        let (mut partitions, mut nodes) = ([0_u32; 64], [0_u32; 8]);
-        for number in 0..64_000_u64 {
-            let (directory, name) = (FileId(number % 1000), format!("part-{:05}.fits", number / 1000));
-            partitions[usize::from(whole_partition(7, directory, name.as_bytes(), 64).0)] += 1;
-            let home = map.node(whole_partition(7, directory, name.as_bytes(), 4096)).unwrap();
-            nodes[home.0 as usize - 1] += 1;
-        }
-        // 1,000 and 8,000 expected each: five standard deviations either way.
-        assert!(partitions.iter().all(|share| (840..1160).contains(share)), "{partitions:?}");
-        assert!(nodes.iter().all(|share| (7_550..8_450).contains(share)), "{nodes:?}");
     }
 
     #[test]
@@ -202,13 +173,5 @@ mod tests {
         assert!(!at.is_met_by(there(6), Some(Policy::At(NodeId(3)))) && !at.is_met_by(there(5), None));
         assert!(!at.is_met_by(Layout::striped(MIB), Some(Policy::At(NodeId(2)))));
         assert!(!at.is_met_by(sized(2 * MIB).in_partition(PartitionId(6)), Some(Policy::At(NodeId(2)))));
-    }
-
-    proptest! {
-        #[test]
-        fn a_place_is_one_of_the_pools_partitions(seed: u64, directory: u64, name: Vec<u8>, bits in 0_u32..=16) {
-            let chosen = whole_partition(seed, FileId(directory), &name, 1 << bits);
-            prop_assert!(u32::from(chosen.0) < 1 << bits);
-        }
     }
 }

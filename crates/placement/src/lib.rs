@@ -11,14 +11,16 @@ mod fragment;
 mod hasher;
 mod layout;
 mod map;
+mod place;
 mod policy;
 mod stripe;
 
 pub use file::{FileId, FileIdRefused};
 pub use fragment::{FRAGMENT_BITS, FRAGMENTS, fragment_of, fragment_partition, name_hash};
 pub use hasher::{BuildNumberHasher, NumberHasher};
-pub use layout::{Layout, Placed, Spread, whole_partition};
+pub use layout::{Layout, Placed, Spread};
 pub use map::{Epoch, NodeId, PartitionCountRefused, PartitionId, PartitionMap};
+pub use place::{directory_partition, whole_partition};
 pub use policy::{Placing, PlacingRefused, Policy, StripeSize};
 pub use stripe::{StripeNo, stripe_partition};
 

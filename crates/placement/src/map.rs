@@ -32,6 +32,15 @@ impl Epoch {
     }
 }
 
+impl PartitionId {
+    /// By the lowest bits of a hash, in a pool of so many partitions: a power of two, at most [`PARTITIONS_MAX`].
+    pub(crate) fn by_hash(hash: u64, partitions: u32) -> Self {
+        assert!(partitions.is_power_of_two() && partitions <= PARTITIONS_MAX, "{partitions} partitions");
+        let chosen = hash & u64::from(partitions - 1);
+        Self(u16::try_from(chosen).expect("masked below PARTITIONS_MAX, which is 2^16"))
+    }
+}
+
 impl fmt::Display for PartitionId {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(out)

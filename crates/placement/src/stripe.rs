@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::{FileId, PARTITIONS_MAX, PartitionId};
+use crate::{FileId, PartitionId};
 
 /// The number of a stripe in its file, from 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -23,12 +23,10 @@ impl fmt::Display for StripeNo {
 /// Everyone who knows the seed computes the same answer, on any machine: the hash is XXH3 (64 bits) over the file and the
 /// stripe, each as 8 bytes, little-endian.
 pub fn stripe_partition(seed: u64, file: FileId, stripe: StripeNo, partitions: u32) -> PartitionId {
-    assert!(partitions.is_power_of_two() && partitions <= PARTITIONS_MAX, "{partitions} partitions");
     let mut hashed = [0; 16];
     hashed[..8].copy_from_slice(&file.0.to_le_bytes());
     hashed[8..].copy_from_slice(&stripe.0.to_le_bytes());
-    let chosen = xxh3_64_with_seed(&hashed, seed) & u64::from(partitions - 1);
-    PartitionId(u16::try_from(chosen).expect("masked below PARTITIONS_MAX, which is 2^16"))
+    PartitionId::by_hash(xxh3_64_with_seed(&hashed, seed), partitions)
 }
 
 #[cfg(test)]
