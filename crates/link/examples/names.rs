@@ -44,10 +44,8 @@ fn main() -> Done<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     println!("{:<28}{:>10}{:>12}{:>9}{:>9}{:>13}", "what", "at once", "a second", "p50 us", "p99 us", "CPU us each");
     for (how, own) in [("own runtime", true), ("threads of the crate", false)] {
-        let mut node = Command::new(env::current_exe()?)
-            .env("NAMES_NODE", socket.to_string())
-            .stdin(Stdio::piped())
-            .spawn()?;
+        let mut node =
+            Command::new(env::current_exe()?).env("NAMES_NODE", socket.to_string()).stdin(Stdio::piped()).spawn()?;
         let token = Token::new(TOKEN)?;
         let remote = || match own {
             true => Remote::on(runtime.handle(), socket.clone(), &token),
@@ -75,10 +73,19 @@ fn serve(address: &Address) -> Done<()> {
 async fn measure(remote: Remote, how: &str, node: u32, time: Duration) -> Done<()> {
     let patience = Patience { tries: 100, ..Patience::default() };
     let objects = Objects::new(Client::connect(Arc::new(remote), patience).await?);
-    let folder = objects.client().make_directory(FileId::ROOT, &Name::new(b"f")?, Mode { bits: 0o755, umask: 0 }, OWNER).await?.file;
-    for (verb, at_once) in
-        [(Verb::Create, 1), (Verb::Create, MANY), (Verb::Stat, 1), (Verb::Stat, MANY), (Verb::Put, MANY), (Verb::Head, MANY)]
-    {
+    let folder = objects
+        .client()
+        .make_directory(FileId::ROOT, &Name::new(b"f")?, Mode { bits: 0o755, umask: 0 }, OWNER)
+        .await?
+        .file;
+    for (verb, at_once) in [
+        (Verb::Create, 1),
+        (Verb::Create, MANY),
+        (Verb::Stat, 1),
+        (Verb::Stat, MANY),
+        (Verb::Put, MANY),
+        (Verb::Head, MANY),
+    ] {
         let (mut waits, mut made) = (Vec::new(), 0);
         let (begun, before) = (Instant::now(), cpu_seconds(node)?);
         while begun.elapsed() < time {
@@ -86,7 +93,8 @@ async fn measure(remote: Remote, how: &str, node: u32, time: Duration) -> Done<(
             round(&objects, folder, verb, made..made + at_once).await?;
             waits.push(start.elapsed());
             // What is looked at was made before: the first of them again and again.
-            made = if matches!(verb, Verb::Create | Verb::Put) { made + at_once } else { (made + at_once) % (16 * MANY) };
+            made =
+                if matches!(verb, Verb::Create | Verb::Put) { made + at_once } else { (made + at_once) % (16 * MANY) };
         }
         let (took, used) = (begun.elapsed().as_secs_f64(), cpu_seconds(node)? - before);
         let count = (waits.len() * at_once) as f64;
