@@ -47,9 +47,8 @@ fn main() -> Done<()> {
         let mut node =
             Command::new(env::current_exe()?).env("NAMES_NODE", socket.to_string()).stdin(Stdio::piped()).spawn()?;
         let token = Token::new(TOKEN)?;
-        let remote = || match own {
-            true => Remote::on(runtime.handle(), socket.clone(), &token),
-            false => Remote::new(socket.clone(), &token),
+        let remote = || {
+            if own { Remote::on(runtime.handle(), socket.clone(), &token) } else { Remote::new(socket.clone(), &token) }
         };
         let measured = runtime.block_on(measure(remote(), how, node.id(), time));
         drop(node.stdin.take()); // it ends with this
@@ -139,7 +138,7 @@ async fn round(objects: &Objects, folder: FileId, verb: Verb, numbers: std::ops:
             objects.put_many(&all).await.into_iter().try_for_each(|put| put.map(drop))?;
         }
         Verb::Head => {
-            let all: Vec<_> = keys.iter().map(|key| key.as_bytes()).collect();
+            let all: Vec<_> = keys.iter().map(String::as_bytes).collect();
             objects.head_many(&all).await.into_iter().try_for_each(|head| head.map(drop))?;
         }
     }
