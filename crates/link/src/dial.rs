@@ -9,7 +9,7 @@ use crate::{
     stream::Stream,
     tls::{self, Failed},
 };
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use parking_lot::Mutex;
 use rustls::ClientConfig;
 use std::{
@@ -27,7 +27,7 @@ use tokio::{
 };
 use wire::{
     Answer, Failure, Object, Refusal,
-    codec::{self, Placed, ToClient, encode_pong},
+    codec::{self, Placed, ToClient},
     frame::{Garbled, Side},
     handshake::{ClientHandshake, HANDSHAKE_WAIT, HandshakeFailed, Step, Token, VERSIONS},
 };
@@ -105,7 +105,8 @@ async fn drive(target: Arc<Target>, ending: Ending) {
         Ok(pipe) => pipe,
         Err(end) => return line.end(&failure(address, &end)),
     };
-    line.opened();
+    // A task of the runtime that was given is not woken over other threads, and what it asks goes together.
+    line.opened(target.runtime.is_none().then(|| pipe.stream().beside()).flatten());
     let mut driver = Driver { line: line.clone(), pipe, segments: HashMap::new(), brought: Vec::new() };
     let end = poll_fn(|context| ended(driver.try_poll(context))).await;
     let why = end.to_string();
@@ -199,7 +200,10 @@ impl Driver {
                 return Poll::Ready(Ok(End::Closed));
             }
             // A read goes on whether all is written or not: the node may be waiting for that.
-            let _ = self.pipe.poll_flush(context).map_err(End::Io)?;
+            let writes = self.pipe.out.has_remaining();
+            if self.pipe.poll_flush(context).map_err(End::Io)?.is_ready() && writes {
+                self.line.flushed();
+            }
             let taken = self.take_frames();
             self.line.answered(&mut self.brought);
             taken?;
@@ -224,7 +228,7 @@ impl Driver {
                 self.line.answered(&mut self.brought); // in the order in which they came
                 self.line.recalled(batch, session, recalls);
             }
-            ToClient::Ping(id) => encode_pong(id, self.pipe.out.short()),
+            ToClient::Ping(id) => self.line.pong(id),
             ToClient::Pong(_) => {}
             ToClient::Goodbye(why) => return Err(End::Goodbye(why)),
             ToClient::Near => {

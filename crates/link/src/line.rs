@@ -12,9 +12,11 @@ use bytes::{Buf, Bytes};
 use client::Hear;
 use parking_lot::Mutex;
 use placement::BuildNumberHasher;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use std::{
     collections::HashMap,
     future::Future,
+    io::IoSlice,
     mem,
     os::fd::OwnedFd,
     pin::Pin,
@@ -26,7 +28,7 @@ use tokio::sync::{Notify, oneshot};
 use wire::{
     Answer, Failure, Recall, Request, Session,
     codec::{
-        Borrow, begins_stripe, encode_borrow, encode_cancel, encode_heard, encode_mapped, encode_prunes,
+        Borrow, begins_stripe, encode_borrow, encode_cancel, encode_heard, encode_mapped, encode_pong, encode_prunes,
         encode_publish, encode_request, encode_returned, encode_unwatch, encode_watch,
     },
     frame::Outgoing,
@@ -36,6 +38,10 @@ use wire::{
 const UNDER_WAY_MAX: usize = 8192;
 /// While so many bytes are not yet taken to the socket, calls wait.
 const QUEUED_BYTES_MAX: usize = 32 << 20;
+/// So much is written at most by who asks itself: others that ask wait for it.
+const OWN_BYTES_MAX: usize = 64 << 10;
+/// In so many pieces at once.
+const PIECES_MAX: usize = 8;
 
 type Answered = Result<Answer, Failure>;
 
@@ -64,6 +70,10 @@ struct State {
     returned: Vec<u64>,
     ears: HashMap<Session, Ears>,
     driver: Option<Waker>,
+    /// The driver has nothing that is not written.
+    flushed: bool,
+    /// The socket, for who asks alone to write to; none where only the driver may.
+    socket: Option<OwnedFd>,
     opened: bool,
     closing: bool,
     ended: Option<Ended>,
@@ -224,12 +234,13 @@ impl Line {
         let mut state = self.state.lock();
         state.check()?;
         let id = state.given + 1;
+        let alone = state.is_quiet();
         state.tell_returned();
         encode(id, &mut state.out).map_err(NotSent::Failed)?;
         state.given = id;
         let (answer, answered) = oneshot::channel();
         state.asked.insert(id, asked(answer));
-        let driver = state.driver.take();
+        let driver = if alone && state.write() { None } else { state.driver.take() };
         drop(state);
         wake(driver);
         Ok(Call { line: self.clone(), id, answered })
@@ -259,9 +270,20 @@ impl Line {
 
     // What follows is the driver's.
 
-    /// The handshake is done.
-    pub fn opened(&self) {
-        self.state.lock().opened = true;
+    /// The handshake is done. Where there is a socket, who asks while nothing is under way writes to it, in place of waking the driver.
+    pub fn opened(&self, socket: Option<OwnedFd>) {
+        let mut state = self.state.lock();
+        (state.opened, state.socket) = (true, socket);
+    }
+
+    /// All that was taken is written.
+    pub fn flushed(&self) {
+        self.state.lock().flushed = true;
+    }
+
+    /// The node asks whether we are there.
+    pub fn pong(&self, id: u64) {
+        self.put(|state| encode_pong(id, state.out.short()));
     }
 
     /// Takes what is to be written, when nothing is; the driver is woken when there is more.
@@ -276,6 +298,7 @@ impl Line {
             mem::swap(out, &mut state.out);
             state.sent = state.given;
         }
+        state.flushed = !out.has_remaining();
         let closing = state.closing;
         drop(state);
         self.room.notify_waiters();
@@ -349,6 +372,7 @@ impl Line {
         });
         let (asked, ears, sent) = (mem::take(&mut state.asked), mem::take(&mut state.ears), state.sent);
         let unsent = mem::take(&mut state.out);
+        state.socket = None;
         state.ended = Some(Ended { at: Instant::now(), opened: state.opened, why: why.clone() });
         drop(state);
         // What was to be written may be a view that came over this line: it gives itself back here.
@@ -372,6 +396,25 @@ impl State {
             None if self.asked.len() >= UNDER_WAY_MAX || self.out.remaining() >= QUEUED_BYTES_MAX => Err(NotSent::Full),
             None => Ok(()),
         }
+    }
+
+    /// Whether nothing is under way in either direction: what comes now is alone, and there is nothing to wait for to go with it.
+    fn is_quiet(&self) -> bool {
+        self.flushed && self.asked.is_empty() && !self.out.has_remaining()
+    }
+
+    /// Writes what there is, if that is allowed and little; whether all of it is written. The driver writes the rest.
+    fn write(&mut self) -> bool {
+        let little = self.out.remaining() <= OWN_BYTES_MAX;
+        let Some(socket) = self.socket.as_ref().filter(|_| little) else { return false };
+        self.sent = self.given;
+        let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
+        let filled = self.out.chunks_vectored(&mut pieces);
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        // What fails here fails for the driver too. The bytes are the asker's too, so no view is dropped here, under the lock.
+        let written = sendmsg(socket, &pieces[..filled], &mut SendAncillaryBuffer::default(), flags).unwrap_or(0);
+        self.out.advance(written);
+        !self.out.has_remaining()
     }
 
     /// In front of what comes next: who closes a file has given it back before.
@@ -428,7 +471,7 @@ mod tests {
     use super::*;
     use bytes::Bytes;
     use placement::{Epoch, FileId, PartitionId, StripeNo};
-    use std::{sync::mpsc, thread, time::Duration};
+    use std::{io::Read, sync::mpsc, thread, time::Duration};
     use wire::{Body, StripeAction};
 
     /// Bytes that are lent, as a view of the node's memory.
@@ -459,5 +502,48 @@ mod tests {
         done.recv_timeout(Duration::from_mins(1)).expect("it has ended");
         drop(call);
         assert_eq!(Arc::strong_count(&line), 1, "nothing is lent any more");
+    }
+
+    fn fill(length: usize) -> Request {
+        let action = StripeAction::Fill { data: vec![7; length].into() };
+        let body = Body::Stripe { file: FileId(1), stripe: StripeNo(0), action };
+        let (epoch, session, partition) = (Epoch::FIRST, Session::NONE, PartitionId(0));
+        Request { epoch, session, hurried: false, partition, body }
+    }
+
+    #[test]
+    fn who_asks_alone_writes_it_and_all_else_waits_for_the_driver_to_go_together() {
+        let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        let (line, mut out, mut came) = (Arc::new(Line::default()), Outgoing::new(), vec![0; 100_000]);
+        let mut take = |line: &Line| {
+            assert_eq!(line.take(&mut out, &Context::from_waker(Waker::noop())), Orders::Go);
+            let taken = out.remaining();
+            out.advance(taken);
+            taken
+        };
+        let early = line.send(&fill(10)).unwrap();
+        line.opened(Some(ours.into()));
+        assert!(take(&line) > 0 && theirs.read(&mut came).is_err(), "what came before it was open");
+        line.answered(&mut vec![Brought::new(1, Ok(Answer::Done))]);
+        drop(early);
+        let unflushed = line.send(&fill(10)).unwrap();
+        assert!(take(&line) > 0, "the driver may still be writing");
+        line.flushed();
+        line.answered(&mut vec![Brought::new(2, Ok(Answer::Done))]);
+        drop(unflushed);
+        let alone = line.send(&fill(9000)).unwrap();
+        assert!(theirs.read(&mut came).unwrap() > 9000);
+        let second = line.send(&fill(10)).unwrap();
+        assert!(theirs.read(&mut came).is_err() && take(&line) > 0, "there is another under way");
+        line.flushed();
+        line.answered(&mut [3, 4].map(|id| Brought::new(id, Ok(Answer::Done))).into());
+        drop((alone, second));
+        let long = line.send(&fill(OWN_BYTES_MAX)).unwrap();
+        assert!(theirs.read(&mut came).is_err() && take(&line) > OWN_BYTES_MAX, "it is long");
+        line.end(&Failure::Unreachable("a test".into()));
+        drop(long);
+        theirs.set_nonblocking(false).unwrap();
+        assert_eq!(theirs.read(&mut came).unwrap(), 0, "the socket is closed with its line");
     }
 }

@@ -7,7 +7,7 @@ use crate::{
 use rustix::{net::sockopt, process::geteuid};
 use std::{
     io::{self, IoSlice},
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -51,6 +51,15 @@ impl Stream {
         match self {
             Self::Tcp(_) | Self::Tls(_) => None,
             Self::Unix(stream) => Some(stream),
+        }
+    }
+
+    /// The socket once more, for who writes to it besides; none where bytes are changed on their way.
+    pub fn beside(&self) -> Option<OwnedFd> {
+        match self {
+            Self::Tcp(stream) => stream.as_fd().try_clone_to_owned().ok(),
+            Self::Unix(stream) => stream.as_fd().try_clone_to_owned().ok(),
+            Self::Tls(_) => None,
         }
     }
 
