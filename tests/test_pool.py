@@ -291,7 +291,7 @@ def test_what_the_other_nodes_hold_is_listed_and_who_does_not_answer_is_named(ho
     assert 0 < len(lost) < 12
     with mounted(home, "--pool", home.runtime / "tidemill/pool") as folder:
         os.kill(home.pids()[1], signal.SIGKILL)
-        assert sorted(os.listdir(folder)) == sorted(folders), "also those whose inodes are lost"
+        assert sorted(entry.name for entry in folder.iterdir()) == sorted(folders), "also those whose inodes are lost"
         assert (folder / next(name for name in folders if homes[name] == 1) / "f").read_bytes() == b"x"
         with pytest.raises(OSError, match="Input/output"):
             (folder / lost[0]).stat()

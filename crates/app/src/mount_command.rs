@@ -8,6 +8,7 @@ use fuse::{Claim, Mount, MountError, Options, RuntimeDir, Undo, Unmounter};
 use run::PoolSize;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio::runtime::Handle;
 use vfs::Vfs;
 
 /// Mounts an empty pool at all directories and waits until it is unmounted everywhere or a signal comes.
@@ -19,8 +20,9 @@ pub fn mount(args: &MountArgs) -> Result<u8, Vec<Problem>> {
         signals::watch(move || first.begin(), move || last.at_once()).map_err(|error| cannot_start(&error))?;
     let claim = claim(args).map_err(told)?;
     ending.clears(claim.undo());
+    let carrier = pool_file(args).map(|_| pool::carrier()).transpose().map_err(one)?;
     let (pool, what) = open_pool(args).map_err(one)?;
-    let mounts = mount_all(args, &pool, &claim, &ending)?;
+    let mounts = mount_all((args, carrier), &pool, &claim, &ending)?;
     if !args.quiet {
         let dirs: Vec<String> = args.dirs.iter().map(|dir| dir.display().to_string()).collect();
         let (all, each) = (dirs.join(", "), dirs.join("`, `tidemill umount "));
@@ -76,15 +78,19 @@ fn open_pool(args: &MountArgs) -> Result<(Vfs, String), Problem> {
     Ok((pool::embedded(size, run_command::space_wait()?)?, format!("a pool of {size}")))
 }
 
-/// One mount for each directory, each with a session of its own.
-fn mount_all(args: &MountArgs, pool: &Vfs, claim: &Claim, ending: &Ending) -> Result<Vec<Mount>, Vec<Problem>> {
-    let remote = pool_file(args).is_some();
+/// One mount for each directory, each with a session of its own. With what carries the connections, if the pool is elsewhere.
+fn mount_all(
+    (args, carrier): (&MountArgs, Option<Handle>),
+    pool: &Vfs,
+    claim: &Claim,
+    ending: &Ending,
+) -> Result<Vec<Mount>, Vec<Problem>> {
     let options = Options {
         shared: args.shared,
         passthrough: !args.no_passthrough,
         // Programs of one mount meet in its kernel.
-        pool_locks: args.dirs.len() > 1 || remote,
-        runtime: remote.then(pool::carrier).transpose().map_err(one)?,
+        pool_locks: args.dirs.len() > 1 || carrier.is_some(),
+        runtime: carrier,
         ..Options::named(claim.name())
     };
     let mut mounts = Vec::new();

@@ -34,7 +34,7 @@ use wire::{
 
 /// An address that does not answer by then is not reachable: the system has asked it three times (after 1 s and 3 s again).
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
-/// Threads that carry all connections of this process: one that writes while another reads.
+/// Threads that carry all connections of this process where nobody said how many: one that writes while another reads.
 const THREADS: usize = 2;
 
 /// The runtime of all connections of this process; never ended, for futures may be dropped anywhere.
@@ -68,18 +68,18 @@ pub fn start(target: &Arc<Target>, line: &Arc<Line>) -> io::Result<()> {
     let driven = drive(target.clone(), Ending { line: line.clone(), target: target.clone() });
     match &target.runtime {
         Some(runtime) => drop(runtime.spawn(driven)),
-        None => drop(runtime()?.spawn(driven)),
+        None => drop(runtime(THREADS)?.spawn(driven)),
     }
     Ok(())
 }
 
 /// The runtime that carries all connections of this process but those that were given another; it is never ended. It may be used for what
-/// waits for them, and for nothing that blocks.
-pub fn runtime() -> io::Result<Handle> {
+/// waits for them, and for nothing that blocks. `threads` counts for who is first.
+pub fn runtime(threads: usize) -> io::Result<Handle> {
     let mut running = RUNTIME.lock();
     if running.is_none() {
         let mut made = Builder::new_multi_thread();
-        *running = Some(made.worker_threads(THREADS).thread_name("tidemill-remote").enable_all().build()?);
+        *running = Some(made.worker_threads(threads).thread_name("tidemill-remote").enable_all().build()?);
     }
     Ok(running.as_ref().expect("it was made").handle().clone())
 }

@@ -5,9 +5,12 @@ use base::Problem;
 use client::{Client, Connection, Nodes, Patience};
 use link::{Address, Certificate, IdentityRefused, Remote};
 use placement::NodeId;
-use std::{path::Path, sync::Arc};
+use std::{num::NonZeroUsize, path::Path, sync::Arc, thread};
 use tokio::runtime::{Builder, Handle, Runtime};
 use wire::{Refusal, handshake::Token};
+
+/// More threads do not carry the connections of a mount.
+const CARRIERS_MAX: usize = 4;
 
 /// What lets one into a pool, and by what its nodes are known.
 #[derive(Clone, Debug)]
@@ -40,9 +43,12 @@ pub fn runtime() -> Result<Runtime, Problem> {
     Builder::new_current_thread().enable_all().build().map_err(none)
 }
 
-/// What carries the connections of this process, for what waits for them all the time.
+/// What carries the connections of this process, for who waits for them on it; to be called before they are made. Half of the processors, at
+/// most four: on two of them, one thread, since two would wake each other for every answer.
 pub fn carrier() -> Result<Handle, Problem> {
-    link::runtime().map_err(|error| Problem::new(format!("no threads for connections: {error}")))
+    let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let threads = (processors / 2).clamp(1, CARRIERS_MAX);
+    link::runtime(threads).map_err(|error| Problem::new(format!("no thread for connections: {error}")))
 }
 
 /// A client of the pool that a file tells of.
