@@ -334,6 +334,31 @@ def test_a_start_that_is_killed_at_any_moment_leaves_nothing(home: Home) -> None
     assert survived < 25, "none was killed in time"
 
 
+@pytest.mark.parametrize("stands", [True, False])
+def test_a_node_whose_starter_was_ended_stays_where_the_pool_file_names_it(home: Home, stands: bool) -> None:  # noqa: FBT001 - both are tried
+    file = home.folder / "own.pool"
+    command, pipe = [home.binary, "node", "--pool", file, "--id", "1"], subprocess.PIPE
+    node = subprocess.Popen(command, env=home.environment, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
+    assert node.stdin is not None
+    assert node.stdout is not None
+    with node.stdin as told, node.stdout as said:
+        seat = {"id": 1, "nodes_here": 1, "reach": "Here", "port": 0, "memory": {"Bytes": 64 << 20}, "slots": 0}
+        version = home.ok("--version").split()[1]
+        order = {"version": version, "token": "a" * 64, "identity": None, "partitions": 16, "space_wait": {"secs": 1, "nanos": 0}, "seats": [seat]}
+        print(json.dumps(order), file=told, flush=True)
+        here = json.loads(said.readline())["Here"]
+        print(json.dumps({"Deal": [here]}), file=told, flush=True)
+        assert json.loads(said.readline()) == {"Ready": 1}
+        if stands:
+            file.touch(mode=0o600)
+            file.write_text(json.dumps({"tidemill_pool": 1, "started": 0, "token": "a" * 64, "partitions": 16, "max_nodes": 1, "nodes": [here]}))
+    if stands:
+        assert "of 64 MiB used" in home.ok("pool", "status", "--pool", file)
+        home.ok("pool", "stop", "--pool", file)
+    assert (node.wait(SECONDS_MAX) == 0) == stands
+    assert home.is_clean()
+
+
 def test_a_port_in_use_is_named_and_nothing_is_half_started(home: Home) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -189,7 +189,7 @@ fn attend(args: &NodeArgs) -> Result<u8, Problem> {
         }
         Ok(size)
     };
-    let ground = Ground { folder: &folder, log: &log, memory: &memory };
+    let ground = Ground { folder: &folder, log: &log, pool: &args.pool, memory: &memory };
     let member = match pool::attend(seat, &ground, std::io::stdin().lock(), std::io::stdout().lock()) {
         Ok(member) => member,
         Err(Unseated::Told) => return Ok(2),

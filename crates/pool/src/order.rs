@@ -9,7 +9,8 @@
 //!    |   writes the pool file            |
 //!    | Keep ---------------------------> |   lets go of its starter
 //! ```
-//! A node that meets the end of its input before `Keep` ends.
+//! A node that meets the end of its input before `Keep` ends, unless the pool file is there and names it: a starter that is ended while it
+//! tells them leaves a whole pool.
 
 use crate::file::NodeEntry;
 use base::{ByteSize, Problem};

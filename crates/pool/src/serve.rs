@@ -1,6 +1,7 @@
 //! A node's side of a start, and its life: it takes its seat, serves, and ends when it is asked to.
 
 use crate::{
+    PoolFile,
     connect::Key,
     embedded::engine,
     file::NodeEntry,
@@ -36,6 +37,8 @@ pub struct Ground<'a> {
     pub folder: &'a Path,
     /// What it logs once its starter has gone.
     pub log: &'a Path,
+    /// The pool file, which its starter writes when all nodes serve.
+    pub pool: &'a Path,
     /// How much of what was asked for it may take, one of so many nodes on this host.
     pub memory: &'a dyn Fn(Option<ByteSize>, u32) -> Result<ByteSize, Problem>,
 }
@@ -128,7 +131,7 @@ fn sit(
         slots: seat.slots.unwrap_or_else(processors),
         log: ground.log.to_owned(),
     };
-    said(say(output, &Said::Here(entry)))?;
+    said(say(output, &Said::Here(entry.clone())))?;
     let Told::Deal(deal) = heard(hear(input), "deal")? else { return Err(gone("deal")) };
     let settings = Settings {
         partitions: order.partitions,
@@ -141,7 +144,12 @@ fn sit(
     let others = deal.iter().filter(|other| other.id != seat.id).map(|other| key.connection(other));
     let member = Member::serve(&node, listeners, &key.token, &others.collect::<Result<Vec<_>, _>>()?)?;
     said(say(output, &Said::Ready(seat.id)))?;
-    let Told::Keep = heard(hear(input), "leave to stay")? else { return Err(gone("leave to stay")) };
+    match hear(input) {
+        Ok(Some(Told::Keep)) => {}
+        // The starter was ended between the two: the pool stands, and others of its nodes may have heard.
+        Ok(None) if is_told_of(ground.pool, &entry) => {}
+        other => return Err(heard::<Told>(other, "leave to stay").err().unwrap_or_else(|| gone("leave to stay"))),
+    }
     let_go(ground.log)?;
     Ok(member)
 }
@@ -225,6 +233,11 @@ fn listen(seat: &Seat, folder: &Path, identity: Option<&Identity>) -> Result<(Ve
             Ok((vec![far], vec![called]))
         }
     }
+}
+
+/// Whether the pool file of this host has this node, and no other, at its place.
+fn is_told_of(pool: &Path, entry: &NodeEntry) -> bool {
+    PoolFile::read(pool).is_ok_and(|file| file.nodes.contains(entry))
 }
 
 /// Nothing of the starter is held any more: what is logged from here on is in a file.
