@@ -93,6 +93,8 @@ fn a_waiting_writer_goes_on_when_a_file_is_removed() {
     let mount = mounted(vfs.clone());
     fill_beside(&vfs, &mount);
     let mut writer = waiting_writer(&vfs, &mount, "patient");
+    // It waits a moment before its request is put aside; room that comes in that moment is taken at once.
+    until("its request is parked", || mount.mount.traffic().parked > 0);
     fs::remove_file(mount.point().join("hog")).unwrap();
     assert!(writer.wait().unwrap().success());
     assert_eq!(mount.mount.traffic().parked, vfs.usage().waited);
