@@ -8,23 +8,26 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use rustix::fs::{FallocateFlags, SeekFrom, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, fallocate, futimens, seek};
+use rustix::fs::{
+    FallocateFlags, Mode, OFlags, SeekFrom, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, fallocate, futimens, open,
+    seek,
+};
 use rustix::io::{Errno, ReadWriteFlags, pread, pwritev2};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use store::{Allocate, EngineError, ExtentState, Extents, Put, SeekTo, Slot};
+use store::{Access, Allocate, EngineError, ExtentState, Extents, Mark, Put, SeekTo, Slot};
 
 use crate::PAGE_BYTES;
 use crate::block::Pool;
 use crate::grant::Room;
-use crate::lease;
 use crate::tmpfs::Tmpfs;
+use crate::{lease, mark};
 
 /// Slots are kept in pieces of this many, made when they are first needed.
 const PIECE_SLOTS: usize = 1024;
@@ -173,6 +176,24 @@ impl Extents for Slots {
 
     fn fd(&self, slot: Slot) -> Option<BorrowedFd<'_>> {
         Some(self.file(slot).as_fd())
+    }
+
+    fn open(&self, slot: Slot, access: Access, mark: Mark) -> io::Result<OwnedFd> {
+        let how = match access {
+            Access { read: true, write: true, .. } => OFlags::RDWR,
+            Access { write: true, .. } => OFlags::WRONLY,
+            _ => OFlags::RDONLY,
+        };
+        let append = if access.append { OFlags::APPEND } else { OFlags::empty() };
+        // A file without a name is opened by the descriptor that there is of it.
+        let path = format!("/proc/self/fd/{}", self.file(slot).as_raw_fd());
+        let opened = open(path, how | append | OFlags::CLOEXEC, Mode::empty())?;
+        mark::set(opened.as_fd(), mark, access)?;
+        Ok(opened)
+    }
+
+    fn holds(&self, slot: Slot, mark: Mark) -> bool {
+        mark::is_held(self.file(slot).as_fd(), mark)
     }
 
     fn state(&self, slot: Slot) -> Result<ExtentState, EngineError> {

@@ -18,6 +18,7 @@
 //! bay      memory that one process writes into: blocks offered, and taken over as they are
 //! landing  blocks that bytes are received into, and taken over as they are
 //! lease    whether anybody else has a file open or mapped
+//! mark     whether one certain open lives on, in whatever process
 //! ```
 //!
 //! Invariants:
@@ -44,6 +45,8 @@ mod landing;
 #[allow(unsafe_code, reason = "leases have no safe call; each block says why it is sound")]
 mod lease;
 mod ledger;
+#[allow(unsafe_code, reason = "locks of open file descriptions have no safe call; the block says why it is sound")]
+mod mark;
 mod segments;
 mod stripe;
 mod tmpfs;

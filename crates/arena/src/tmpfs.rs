@@ -36,8 +36,9 @@ impl Tmpfs {
         // Older kernels do not know it; there the pool may be swapped out, as any memory may.
         let _ = fsconfig_set_flag(&context, "noswap");
         fsconfig_create(&context)?;
-        let attributes =
-            MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+        // Not NOEXEC: a program maps a library in the pool to be executed, through a descriptor of the library's own extent. Nobody
+        // runs anything here by name, since nothing has one.
+        let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
         Ok(Self(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?))
     }
 
@@ -65,11 +66,19 @@ impl Tmpfs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::StatVfsMountFlags;
     use std::os::unix::fs::FileExt;
 
     /// None where this process may not make one.
     fn bounded(bytes: u64) -> Option<Tmpfs> {
         Tmpfs::bounded(bytes).ok()
+    }
+
+    #[test]
+    fn what_is_in_it_may_be_mapped_to_be_executed_and_gives_nobody_rights() {
+        let Some(home) = bounded(1 << 20) else { return };
+        let flags = fstatvfs(&home.0).unwrap().f_flag;
+        assert!(!flags.contains(StatVfsMountFlags::NOEXEC) && flags.contains(StatVfsMountFlags::NOSUID), "{flags:?}");
     }
 
     #[test]

@@ -10,10 +10,14 @@
 //!
 //! Who takes a slot keeps count of its lives and of who uses it, and gives it back only when nobody does: an engine cannot see
 //! late callers, only whether a descriptor or a mapping of somebody else is open ([`Extents::is_quiet`]).
+//!
+//! A program of this host may have an extent open by itself ([`Extents::open`]): what it then does with its descriptor, and whom it
+//! gives copies, is between it and the system. Each such open has a [`Mark`], by which the system is asked whether it lives on.
 
 use std::fmt;
+use std::io;
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -28,6 +32,27 @@ impl fmt::Display for Slot {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "extent {}", self.0)
     }
+}
+
+/// The number of one open of an extent by a program, below 2^62. Who gives them gives none twice.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Mark(pub u64);
+
+impl fmt::Display for Mark {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "open {}", self.0)
+    }
+}
+
+/// What may be done through an open: at least one of reading and writing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Access {
+    /// Reading.
+    pub read: bool,
+    /// Writing.
+    pub write: bool,
+    /// Each write goes to the end, wherever that is by then. A program may change that of its descriptor.
+    pub append: bool,
 }
 
 /// What an extent is now.
@@ -95,6 +120,16 @@ pub trait Extents: Send + Sync + fmt::Debug {
 
     /// The descriptor, the same for every life of the slot; none where the bytes are not in a file.
     fn fd(&self, slot: Slot) -> Option<BorrowedFd<'_>>;
+
+    /// The same file once more, as a program that asks the system has it: with an offset and an access of its own, shared by all
+    /// copies of the descriptor and by nobody else. Not kept over an exec.
+    ///
+    /// Fails where the bytes are not in a file, and where the system has no more descriptors.
+    fn open(&self, slot: Slot, access: Access, mark: Mark) -> io::Result<OwnedFd>;
+
+    /// Whether what was opened under the mark is still open somewhere: a copy of its descriptor in whatever process, or a mapping made
+    /// through one. Who has it may end that early, but not prolong it beyond them.
+    fn holds(&self, slot: Slot, mark: Mark) -> bool;
 
     /// What it is now, whoever changed it.
     fn state(&self, slot: Slot) -> Result<ExtentState, EngineError>;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
+use crate::failing_extents::FailingExtents;
 use crate::{Engine, EngineError, Extents, FreedHook, Generation, StripeKey, Usage};
 
 /// Which verb of [`Engine`] was called. `usage`, `release` and the hook never fail.
@@ -23,6 +24,8 @@ pub enum Verb {
     Fit,
     /// [`Engine::reserve`].
     Reserve,
+    /// [`Extents::open`]; the other calls about extents never fail.
+    Open,
 }
 
 /// A call that may fail, as a rule sees it.
@@ -45,6 +48,11 @@ pub type Rule = Box<dyn Fn(&Call) -> Option<EngineError> + Send + Sync>;
 
 /// An engine that fails by a rule.
 pub struct Failing<E> {
+    inner: Arc<Inner<E>>,
+}
+
+/// What the twin of an engine's extents has too.
+pub struct Inner<E> {
     engine: E,
     rule: Rule,
     calls: AtomicU64,
@@ -53,7 +61,7 @@ pub struct Failing<E> {
 impl<E: Engine> Failing<E> {
     /// Does what `engine` does, except where `rule` answers.
     pub fn new(engine: E, rule: Rule) -> Self {
-        Self { engine, rule, calls: AtomicU64::new(0) }
+        Self { inner: Arc::new(Inner { engine, rule, calls: AtomicU64::new(0) }) }
     }
 
     /// Fails call `number` (from 1) with an I/O error, and no other.
@@ -77,86 +85,99 @@ impl<E: Engine> Failing<E> {
 
     /// How many calls that may fail were made so far.
     pub fn calls(&self) -> u64 {
-        self.calls.load(Ordering::SeqCst)
+        self.inner.calls.load(Ordering::SeqCst)
     }
 
     /// The engine inside, to look at what it really holds.
     pub fn inner(&self) -> &E {
-        &self.engine
+        &self.inner.engine
     }
 
     fn check(&self, verb: Verb, key: Option<StripeKey>, bytes: u64) -> Result<(), EngineError> {
+        self.inner.check(verb, key, bytes)
+    }
+}
+
+impl<E: Engine> Inner<E> {
+    /// What the rule says of a call.
+    pub fn check(&self, verb: Verb, key: Option<StripeKey>, bytes: u64) -> Result<(), EngineError> {
         let number = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
         let call = Call { verb, key, bytes, number, usage: self.engine.usage() };
         (self.rule)(&call).map_or(Ok(()), Err)
     }
 }
 
-impl<E: Engine> Engine for Failing<E> {
+impl<E: Engine + 'static> Engine for Failing<E> {
     fn stripe_bytes(&self) -> u32 {
-        self.engine.stripe_bytes()
+        self.inner.engine.stripe_bytes()
     }
 
     fn write(&self, key: StripeKey, generation: Generation, offset: u32, data: &[u8]) -> Result<(), EngineError> {
         self.check(Verb::Write, Some(key), data.len() as u64)?;
-        self.engine.write(key, generation, offset, data)
+        self.inner.engine.write(key, generation, offset, data)
     }
 
     fn read(&self, key: StripeKey, offset: u32, len: u32) -> Result<Bytes, EngineError> {
         self.check(Verb::Read, Some(key), len.into())?;
-        self.engine.read(key, offset, len)
+        self.inner.engine.read(key, offset, len)
     }
 
     fn truncate(&self, key: StripeKey, generation: Generation, len: u32) -> Result<(), EngineError> {
         self.check(Verb::Truncate, Some(key), len.into())?;
-        self.engine.truncate(key, generation, len)
+        self.inner.engine.truncate(key, generation, len)
     }
 
     fn zero(&self, key: StripeKey, generation: Generation, offset: u32, len: u32) -> Result<(), EngineError> {
         self.check(Verb::Truncate, Some(key), len.into())?;
-        self.engine.zero(key, generation, offset, len)
+        self.inner.engine.zero(key, generation, offset, len)
     }
 
     fn extend(&self, key: StripeKey, generation: Generation, len: u32) -> Result<(), EngineError> {
         self.check(Verb::Write, Some(key), len.into())?;
-        self.engine.extend(key, generation, len)
+        self.inner.engine.extend(key, generation, len)
     }
 
     fn remove(&self, key: StripeKey) -> Result<(), EngineError> {
         self.check(Verb::Remove, Some(key), 0)?;
-        self.engine.remove(key)
+        self.inner.engine.remove(key)
     }
 
     fn fit(&self, key: StripeKey) -> Result<(), EngineError> {
         self.check(Verb::Fit, Some(key), 0)?;
-        self.engine.fit(key)
+        self.inner.engine.fit(key)
     }
 
     fn reserve(&self, bytes: u64) -> Result<(), EngineError> {
         self.check(Verb::Reserve, None, bytes)?;
-        self.engine.reserve(bytes)
+        self.inner.engine.reserve(bytes)
     }
 
     fn release(&self, bytes: u64) {
-        self.engine.release(bytes);
+        self.inner.engine.release(bytes);
     }
 
     fn usage(&self) -> Usage {
-        self.engine.usage()
+        self.inner.engine.usage()
     }
 
     fn extents(&self) -> Option<Arc<dyn Extents>> {
-        self.engine.extents()
+        self.inner
+            .engine
+            .extents()
+            .map(|extents| Arc::new(FailingExtents::new(self.inner.clone(), extents)) as Arc<dyn Extents>)
     }
 
     fn on_freed(&self, hook: FreedHook) {
-        self.engine.on_freed(hook);
+        self.inner.engine.on_freed(hook);
     }
 }
 
 impl<E: fmt::Debug> fmt::Debug for Failing<E> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Failing").field("engine", &self.engine).field("calls", &self.calls).finish_non_exhaustive()
+        out.debug_struct("Failing")
+            .field("engine", &self.inner.engine)
+            .field("calls", &self.inner.calls)
+            .finish_non_exhaustive()
     }
 }
 
@@ -168,6 +189,7 @@ fn broken(call: &Call) -> EngineError {
         Verb::Remove => "remove",
         Verb::Fit => "fit",
         Verb::Reserve => "reserve",
+        Verb::Open => "open",
     };
     let source = std::io::Error::other(format!("call {} was made to fail", call.number));
     call.key.map_or_else(|| full(call, call.usage.capacity), |key| EngineError::Io { key, action, source })
@@ -180,7 +202,7 @@ fn full(call: &Call, capacity: u64) -> EngineError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Model, conformance};
+    use crate::{Access, Mark, Model, conformance};
     use placement::{FileId, StripeNo};
 
     const KEY: StripeKey = StripeKey { file: FileId(2), stripe: StripeNo(0) };
@@ -214,6 +236,19 @@ mod tests {
         assert!(matches!(engine.reserve(3), Err(EngineError::Full { capacity: 10, used: 8, wanted: 3 })));
         engine.remove(KEY).unwrap();
         engine.reserve(10).unwrap();
+    }
+
+    #[test]
+    fn an_extent_that_cannot_be_opened_is_what_it_was() {
+        let engine = Failing::when(Model::with_extents(1 << 20, 1 << 14), |call| call.verb == Verb::Open);
+        let extents = engine.extents().unwrap();
+        let slot = extents.take().unwrap();
+        let access = Access { read: true, write: true, append: false };
+        let error = extents.open(slot, access, Mark(1)).unwrap_err();
+        assert!(error.to_string().contains("extent 0: open"), "{error}");
+        assert!(!extents.holds(slot, Mark(1)) && extents.is_quiet(slot));
+        extents.write_at(slot, 0, b"tide").unwrap();
+        assert_eq!(extents.read_at(slot, 0, 9).unwrap(), "tide");
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod engine;
 mod error;
 mod extents;
 mod failing;
+mod failing_extents;
 mod model;
 mod model_extents;
 mod segments;
@@ -20,7 +21,7 @@ mod table;
 
 pub use engine::{Engine, FreedHook, Generation, StripeKey, Usage};
 pub use error::EngineError;
-pub use extents::{Allocate, ExtentState, Extents, Put, SeekTo, Slot};
+pub use extents::{Access, Allocate, ExtentState, Extents, Mark, Put, SeekTo, Slot};
 pub use failing::{Call, Failing, Rule, Verb};
 pub use model::Model;
 pub use segments::{Bay, Landing, Place, Segments};

@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io::{self, Read};
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use bytes::Bytes;
 
 use crate::model::{Hook, State, call, locked};
-use crate::{Allocate, EngineError, ExtentState, Extents, Put, SeekTo, Slot};
+use crate::{Access, Allocate, EngineError, ExtentState, Extents, Mark, Put, SeekTo, Slot};
 
 const PAGE_BYTES: u64 = 4096;
 type Page = [u8; 4096];
@@ -25,8 +27,10 @@ pub struct ModelExtents {
 /// All slots that were ever taken.
 #[derive(Debug, Default)]
 pub struct Files {
-    files: Vec<File>,
+    made: Vec<File>,
     stock: Vec<u32>,
+    /// What is open: our end of a socket whose other end stands for the descriptor.
+    opens: BTreeMap<(Slot, Mark), UnixStream>,
 }
 
 #[derive(Debug)]
@@ -41,11 +45,22 @@ struct File {
 impl Files {
     /// Bytes of all pages.
     pub fn held(&self) -> u64 {
-        self.files.iter().map(|file| file.pages.len() as u64).sum::<u64>() * PAGE_BYTES
+        self.made.iter().map(|file| file.pages.len() as u64).sum::<u64>() * PAGE_BYTES
     }
 
     fn file(&mut self, slot: Slot) -> &mut File {
-        self.files.get_mut(slot.0 as usize).expect("a slot that was taken")
+        self.made.get_mut(slot.0 as usize).expect("a slot that was taken")
+    }
+
+    /// Whether anybody has the other end; it is never asked about again when nobody has.
+    fn holds(&mut self, slot: Slot, mark: Mark) -> bool {
+        let Some(mut ours) = self.opens.get(&(slot, mark)) else { return false };
+        // The end of the stream comes with the last copy, and not before: nobody writes there.
+        let held = ours.read(&mut [0]).is_err();
+        if !held {
+            self.opens.remove(&(slot, mark));
+        }
+        held
     }
 }
 
@@ -131,8 +146,8 @@ impl Extents for ModelExtents {
         }
         let files = &mut locked(&self.state).extents;
         let slot = files.stock.pop().unwrap_or_else(|| {
-            files.files.push(File::new());
-            u32::try_from(files.files.len() - 1).expect("few in tests")
+            files.made.push(File::new());
+            u32::try_from(files.made.len() - 1).expect("few in tests")
         });
         Some(Slot(slot))
     }
@@ -153,6 +168,19 @@ impl Extents for ModelExtents {
 
     fn fd(&self, _slot: Slot) -> Option<BorrowedFd<'_>> {
         None
+    }
+
+    /// A descriptor that lives as one of a file does, and shows no bytes.
+    fn open(&self, slot: Slot, _access: Access, mark: Mark) -> io::Result<OwnedFd> {
+        let (ours, theirs) = UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let earlier = locked(&self.state).extents.opens.insert((slot, mark), ours);
+        assert!(earlier.is_none(), "{mark} of {slot} was given twice");
+        Ok(theirs.into())
+    }
+
+    fn holds(&self, slot: Slot, mark: Mark) -> bool {
+        locked(&self.state).extents.holds(slot, mark)
     }
 
     fn state(&self, slot: Slot) -> Result<ExtentState, EngineError> {
@@ -242,12 +270,15 @@ impl Extents for ModelExtents {
         Ok(())
     }
 
-    fn is_quiet(&self, _slot: Slot) -> bool {
-        true
+    fn is_quiet(&self, slot: Slot) -> bool {
+        let files = &mut locked(&self.state).extents;
+        let marks: Vec<Mark> =
+            files.opens.range((slot, Mark(0))..=(slot, Mark(u64::MAX))).map(|((_, mark), _)| *mark).collect();
+        marks.into_iter().all(|mark| !files.holds(slot, mark))
     }
 
     fn slots(&self) -> (u64, u64) {
         let files = &locked(&self.state).extents;
-        (files.files.len() as u64, files.stock.len() as u64)
+        (files.made.len() as u64, files.stock.len() as u64)
     }
 }

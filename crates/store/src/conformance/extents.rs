@@ -1,11 +1,13 @@
 //! Promises about whole files.
 
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::{ROOM_BYTES, key, pattern};
-use crate::{Allocate, Engine, EngineError, Extents, Generation, SeekTo, Slot};
+use crate::{Access, Allocate, Engine, EngineError, Extents, Generation, Mark, SeekTo, Slot};
 
 const PAGE: u64 = 4096;
 
@@ -221,6 +223,56 @@ pub fn a_set_time_stays_until_the_next_change(engine: &dyn Engine) {
     let again = std::iter::from_fn(|| extents.take()).take(1000).find(|taken| *taken == slot).expect("it comes again");
     let state = extents.state(again).expect("it is there");
     assert!(state.accessed < future && state.modified < future, "{state:?}");
+}
+
+const READ: Access = Access { read: true, write: false, append: false };
+const WRITE: Access = Access { read: false, write: true, append: false };
+const BOTH: Access = Access { read: true, write: true, append: false };
+
+/// An open of an extent, and what the extent itself shows, see each other's bytes; the offset, what may be done and whether writes go to
+/// the end are each open's own. Nothing to be tried where bytes are in no file.
+pub fn an_open_has_an_offset_and_an_access_of_its_own(engine: &dyn Engine) {
+    let (extents, slot) = taken(engine);
+    if extents.fd(slot).is_none() {
+        return;
+    }
+    put(&*extents, slot, 0, b"0123456789");
+    let open = |access, mark| File::from(extents.open(slot, access, Mark(mark)).expect("it can be opened"));
+    let (mut reads, mut writes, mut both) = (open(READ, 1), open(WRITE, 2), open(BOTH, 3));
+    let mut appends = open(Access { append: true, ..BOTH }, 4);
+    let mut four = [0; 4];
+    reads.read_exact(&mut four).expect("readable");
+    assert_eq!((&four, reads.stream_position().expect("a file")), (b"0123", 4));
+    assert!(reads.write(b"x").is_err() && writes.read(&mut four).is_err(), "each as it was opened");
+    writes.write_all(b"ab").expect("writable");
+    appends.write_all(b"end").expect("writable");
+    both.seek(SeekFrom::Start(1)).expect("a file");
+    both.write_all(b"B").expect("writable");
+    assert_eq!(content(&*extents, slot), b"aB23456789end");
+    assert_eq!(both.stream_position().expect("a file"), 2, "nobody else moved it");
+    let mut copy = reads.try_clone().expect("a copy");
+    copy.read_exact(&mut four).expect("readable");
+    assert_eq!((&four, reads.stream_position().expect("a file")), (b"4567", 8), "copies share theirs");
+}
+
+/// A mark is held as long as there is a copy of what was opened under it; until then the extent is not quiet.
+pub fn a_mark_is_held_until_the_last_copy_of_its_open_is_closed(engine: &dyn Engine) {
+    let (extents, slot) = taken(engine);
+    let other = extents.take().expect("not crowded");
+    for (access, mark) in [(READ, 1), (WRITE, 2), (BOTH, 3), (Access { append: true, ..WRITE }, (1 << 62) - 1)] {
+        assert!(!extents.holds(slot, Mark(mark)) && extents.is_quiet(slot), "before {access:?}");
+        let open = extents.open(slot, access, Mark(mark)).expect("it can be opened");
+        let again = extents.open(slot, access, Mark(10 + mark / 2)).expect("it can be opened");
+        let copy = open.try_clone().expect("a copy");
+        drop(open);
+        assert!(extents.holds(slot, Mark(mark)) && !extents.is_quiet(slot), "a copy lives of {access:?}");
+        drop(copy);
+        assert!(!extents.holds(slot, Mark(mark)), "nobody has it any more");
+        assert!(extents.holds(slot, Mark(10 + mark / 2)) && !extents.is_quiet(slot), "the other is open");
+        assert!(!extents.holds(other, Mark(10 + mark / 2)) && extents.is_quiet(other), "of this extent alone");
+        drop(again);
+    }
+    assert!(extents.is_quiet(slot));
 }
 
 /// Random calls leave the same bytes as in a plain vector.
