@@ -5,6 +5,7 @@ Root starts the binary as user 1000, in a folder of that user (pytest's own belo
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -185,3 +186,34 @@ def test_a_killed_mount_of_a_user_is_cleared_by_his_next_start(mounter: User) ->
     while str(pool) in Path("/proc/self/mountinfo").read_text():
         assert time.monotonic() < end
     assert mounter.bench.leftovers() == []
+
+
+def test_a_pool_of_a_user_keeps_its_memory_in_a_file_system_of_its_own(home: tuple[Path, Path]) -> None:
+    user = User(*home)
+    binary, root = home
+    runtime = root / "run"
+    runtime.mkdir(mode=0o700)
+    User.own(runtime)
+    user.environment["XDG_RUNTIME_DIR"] = str(runtime)
+    if user.command(shutil.which("unshare") or "unshare", "--user", "--map-root-user", "/bin/true").returncode != 0:
+        pytest.skip("users may make no user namespaces here")
+    started = user.command(str(binary), "pool", "start", "--memory", "64MiB")
+    assert started.returncode == 0, started.stderr
+    try:
+        (pid,) = [node["pid"] for node in json.loads((runtime / "tidemill/pool").read_text())["nodes"]]
+        # That of stripes and that of whole files, each of a user namespace; where that is refused there are memfds.
+        files = [str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()]
+        assert len([name for name in files if name.startswith("user:")]) == 2, files
+        assert not any("memfd:tidemill-pool" in name for name in files)
+        assert children(pid) == [], "nothing stays that makes or sizes them"
+        text = root / "text"
+        text.write_text("tide\n")
+        assert user.command(str(binary), "put", "key", str(text)).returncode == 0
+        assert user.command(str(binary), "cat", "key").stdout == "tide\n"
+    finally:
+        assert user.command(str(binary), "pool", "stop").returncode == 0
+
+
+def children(pid: int) -> list[str]:
+    """The processes that a process has started and that have not ended."""
+    return [child for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()]

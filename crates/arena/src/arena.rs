@@ -35,7 +35,8 @@ pub struct Options {
     pub capacity: u64,
     /// The longest stripe and the largest block, in bytes: a power of two, at least 4096.
     pub stripe_bytes: u32,
-    /// Whether whole files are kept too, where this process may make a file system for them (`CAP_SYS_ADMIN`).
+    /// Whether whole files are kept too, where this process may make a file system for them (`CAP_SYS_ADMIN`, or a user
+    /// namespace).
     pub whole: bool,
 }
 

@@ -7,8 +7,8 @@
 //!
 //! The kernel lets one writer at a time into a file, so there are several, and neighbouring large blocks lie in different ones.
 //!
-//! The files lie in a private tmpfs with `huge=within_size` where we may make one (`CAP_SYS_ADMIN`): made with fsmount and never
-//! attached, so they have no path and are gone with this process, however that ends. Elsewhere they are memfds, in small pages.
+//! The files lie in a private tmpfs with `huge=within_size` where we may make one (`CAP_SYS_ADMIN`, or a user namespace): made
+//! with fsmount and never attached, so they have no path and are gone with this process, however that ends. Elsewhere they are memfds, in small pages.
 
 use std::fs::File;
 use std::io;

@@ -65,7 +65,7 @@ struct Stock {
 }
 
 impl Slots {
-    /// An empty stock; fails where we may not have a tmpfs of our own.
+    /// An empty stock; fails where we may not have a tmpfs, neither here nor in a user namespace.
     ///
     /// Raises this process's soft limit of open files to the hard one: each whole file is one. A quarter is left to others.
     pub fn new(pool: &Arc<Pool>) -> io::Result<Self> {
@@ -361,16 +361,42 @@ fn timespec(time: Option<SystemTime>) -> Timespec {
 }
 
 #[cfg(test)]
+#[allow(clippy::print_stdout, reason = "a test says what it could not try")]
 mod tests {
     use crate::{Arena, Options};
+    use rustix::process::geteuid;
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
     use store::{Engine, Model};
+
+    /// A user without rights.
+    const NOBODY: u32 = 65_534;
 
     store::extents_conformance_tests!(with_extents);
 
-    /// Without `CAP_SYS_ADMIN` there is nothing to try: the model stands in.
+    /// Where neither this process may have a tmpfs nor a user namespace of it there is nothing to try: the model stands in.
     fn with_extents(bytes: u64) -> Box<dyn Engine> {
         let arena = Arena::new(Options { stripe_bytes: 1 << 16, ..Options::of_capacity(bytes) }).unwrap();
-        if arena.extents().is_some() { Box::new(arena) } else { Box::new(Model::with_extents(bytes, 1 << 16)) }
+        if arena.extents().is_some() {
+            return Box::new(arena);
+        }
+        println!("the model stands in");
+        Box::new(Model::with_extents(bytes, 1 << 16))
+    }
+
+    #[test]
+    fn who_has_no_rights_but_may_make_a_user_namespace_has_whole_files_too() {
+        let as_nobody = |program: &str, arguments: &[&str]| {
+            Command::new(program).args(arguments).uid(NOBODY).gid(NOBODY).current_dir("/").output()
+        };
+        let may = as_nobody("unshare", &["--user", "--map-root-user", "true"]).is_ok_and(|done| done.status.success());
+        if !geteuid().is_root() || !may {
+            return println!("SKIPPED: this is not root, or others may make no user namespaces");
+        }
+        let tests = as_nobody("/proc/self/exe", &["--nocapture", "extents_conformance", "tmpfs::"]).unwrap();
+        let told = String::from_utf8_lossy(&tests.stdout);
+        assert!(tests.status.success() && !told.contains("running 0 tests"), "{told}");
+        assert!(!told.contains("the model stands in"), "{told}");
     }
 
     #[test]

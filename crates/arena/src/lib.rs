@@ -14,6 +14,7 @@
 //! extents  whole files: a stock of nameless files in a tmpfs of their own
 //! grant    how much of the capacity that tmpfs may have: numbers in, a number out
 //! tmpfs    the private file system: made, sized, asked how full it is
+//! apart    work in other namespaces, for who may not do it in his own
 //! segments the memory as files, for processes that map it themselves
 //! bay      memory that one process writes into: blocks offered, and taken over as they are
 //! landing  blocks that bytes are received into, and taken over as they are
@@ -33,6 +34,8 @@
 //! in another place.
 #![deny(unsafe_code)]
 
+#[allow(unsafe_code, reason = "a child that shares memory has no safe call; each block says why it is sound")]
+mod apart;
 mod arena;
 mod backing;
 mod bay;

@@ -5,7 +5,7 @@
 use arena::{Arena, Options};
 use placement::{FileId, StripeNo};
 use rustix::io::{Errno, pwrite};
-use std::sync::Arc;
+use std::{os::unix::process::CommandExt, process::Command, sync::Arc};
 use store::{Engine, EngineError, Extents, Generation, Slot, StripeKey};
 
 const CAPACITY: u64 = 4 << 20;
@@ -120,6 +120,17 @@ fn the_capacity_holds_whoever_writes_and_all_of_it_comes_back() {
         full.reserved.drain(..).for_each(|bytes| full.arena.release(bytes));
         assert_eq!(full.arena.usage().used, 0);
     }
+}
+
+#[test]
+fn it_holds_as_well_for_a_user_without_rights() {
+    if !rustix::process::geteuid().is_root() {
+        return; // then it was one who ran the others
+    }
+    let mut tests = Command::new("/proc/self/exe");
+    tests.args(["--skip", "it_holds_as_well"]).uid(65_534).gid(65_534).current_dir("/");
+    let done = tests.output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
 }
 
 #[test]

@@ -30,7 +30,7 @@ impl Host {
     pub fn with_whole_files(memory: u64) -> Option<Self> {
         let host = Self::start(memory);
         if !host.node.keeps_whole_files() {
-            println!("skipped: no whole files without CAP_SYS_ADMIN");
+            println!("skipped: no whole files without CAP_SYS_ADMIN or a user namespace");
             return None;
         }
         Some(host)
