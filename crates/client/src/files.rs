@@ -102,6 +102,11 @@ impl Client {
         }
     }
 
+    /// Whether a partition is at a node in another process of this host.
+    pub(crate) fn is_beside(&self, partition: PartitionId) -> bool {
+        self.0.way(partition).is_ok_and(|(_, node, _)| node.is_here() && !node.is_inside())
+    }
+
     /// Ends one open.
     pub async fn close_file(&self, file: FileId) -> Outcome<()> {
         match self.change(file.partition(), Command::Close { file }).await? {

@@ -12,6 +12,10 @@ use placement::{FileId, Layout};
 use std::ops::Range;
 use wire::{Answer, Command, Content, Head, Object, Outcome, Refusal, StripeAction};
 
+/// A node in another process of this host is asked for no more than this at once: longer bytes are looked at where they are, and a second
+/// message for that takes less than to send 16 KiB.
+const SENT_MAX: u32 = 16 << 10;
+
 /// What the first message brought.
 struct Found {
     head: Head,
@@ -68,12 +72,15 @@ impl Objects {
     }
 
     async fn find_object(&self, key: &Key, (offset, length): (u64, u32)) -> Outcome<Found> {
-        let get = |slot| Command::GetObject { parent: slot, name: key.name().clone(), offset, length };
+        let get = |slot: FileId| {
+            let length = if self.client.is_beside(slot.partition()) { length.min(SENT_MAX) } else { length };
+            Command::GetObject { parent: slot, name: key.name().clone(), offset, length }
+        };
         for _ in 0..TRIES {
             // Its inode is in another partition, or an intent holds its name: by the file.
             let file = match self.there(key, Missing::Refused, get).await? {
                 Answer::Found { file, .. } => file,
-                answer => return found(answer),
+                answer => return Ok(found(answer)?.whole((offset, length))),
             };
             match Box::pin(self.get_file(file, offset, length)).await {
                 Err(Refusal::NotFound(_)) => {} // the name refers to another file by now
@@ -146,6 +153,13 @@ impl Objects {
 }
 
 impl Found {
+    /// The same without the bytes, where only some of those that were asked for came.
+    fn whole(mut self, (offset, length): (u64, u32)) -> Self {
+        let wanted = self.head.size.saturating_sub(offset).min(length.into());
+        self.here = self.here.filter(|bytes| bytes.len() as u64 >= wanted);
+        self
+    }
+
     /// What is here of a range, and what is not.
     fn here(self, offset: u64, length: u64) -> (Value, Wanted) {
         let Self { head, striped, here } = self;
