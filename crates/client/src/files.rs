@@ -156,28 +156,54 @@ impl Client {
         }
     }
 
+    /// The same as one view of each stripe, one after the other.
+    pub async fn read_views(&self, file: FileId, offset: u64, length: u32) -> Outcome<Vec<Bytes>> {
+        match self.ask(file.partition(), Command::Read { file, offset, length }).await? {
+            Answer::Content { length, content: Content::Here(bytes) } => Ok(vec![padded(bytes, length as usize)]),
+            Answer::Content { length, content: Content::Striped(layout) } => {
+                let mut views = Vec::new();
+                let take = |bytes: Bytes, length| views.push(padded(bytes, length));
+                Box::pin(self.read_pieces((file, layout), offset, length as usize, take)).await?;
+                Ok(views)
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
     async fn read_stripes(&self, file: FileId, layout: Layout, offset: u64, length: usize) -> Outcome<Bytes> {
         let mut parts = pieces(offset, length, layout.stripe_bytes());
         let Some(first) = parts.next() else { return Ok(Bytes::new()) };
         if first.part.end == length {
             return Ok(padded(self.read_piece(file, layout, &first).await?, length));
         }
-        Box::pin(self.read_pieces(file, layout, offset, length)).await
-    }
-
-    async fn read_pieces(&self, file: FileId, layout: Layout, offset: u64, length: usize) -> Outcome<Bytes> {
-        let reads = pieces(offset, length, layout.stripe_bytes()).map(|piece| async move {
-            let read = self.read_piece(file, layout, &piece).await;
-            read.map(|bytes| (bytes, piece.part.end))
-        });
-        let mut reads = stream::iter(reads).buffered(PIECES_UNDER_WAY);
         let mut whole = BytesMut::with_capacity(length);
-        while let Some(read) = reads.next().await {
-            let (bytes, end) = read?;
+        let take = |bytes: Bytes, length| {
+            let end = whole.len() + length;
             whole.extend_from_slice(&bytes);
             whole.resize(end, 0);
-        }
+        };
+        Box::pin(self.read_pieces((file, layout), offset, length, take)).await?;
         Ok(whole.freeze())
+    }
+
+    /// Gives `take` what is read of each stripe, in their order, and how long it is with the zeros that follow.
+    async fn read_pieces(
+        &self,
+        (file, layout): (FileId, Layout),
+        offset: u64,
+        length: usize,
+        mut take: impl FnMut(Bytes, usize) + Send,
+    ) -> Outcome<()> {
+        let reads = pieces(offset, length, layout.stripe_bytes()).map(|piece| async move {
+            let read = self.read_piece(file, layout, &piece).await;
+            read.map(|bytes| (bytes, piece.part.len()))
+        });
+        let mut reads = stream::iter(reads).buffered(PIECES_UNDER_WAY);
+        while let Some(read) = reads.next().await {
+            let (bytes, length) = read?;
+            take(bytes, length);
+        }
+        Ok(())
     }
 
     async fn read_piece(&self, file: FileId, layout: Layout, piece: &Piece) -> Outcome<Bytes> {

@@ -9,9 +9,14 @@ use vfs::Vfs;
 
 /// A node in this process that holds a whole pool, and files over it.
 pub fn embedded(memory: ByteSize, space_wait: Duration) -> Result<Vfs, Problem> {
+    embedded_client(memory, space_wait).map(Vfs::new)
+}
+
+/// A node in this process that holds a whole pool, and a client of it.
+pub fn embedded_client(memory: ByteSize, space_wait: Duration) -> Result<Client, Problem> {
     let settings = Settings { space_wait, ..Settings::new(memory) };
     let engine = engine(&settings)?;
-    Ok(Vfs::new(Client::embedded(node::embedded(settings, engine))))
+    Ok(Client::embedded(node::embedded(settings, engine)))
 }
 
 /// The engine that settings ask for.

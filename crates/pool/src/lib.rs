@@ -28,7 +28,7 @@ mod start;
 mod stop;
 
 pub use connect::{carrier, connect, runtime, way};
-pub use embedded::embedded;
+pub use embedded::{embedded, embedded_client};
 pub use file::{NodeEntry, PoolFile};
 pub use launch::Places;
 pub use order::Memory;

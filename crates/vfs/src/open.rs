@@ -89,7 +89,21 @@ impl Vfs {
         self.read_as(Client::clone, handle, offset, length)
     }
 
-    /// The same for a kernel that fills its cache, and holds what others' hearing may wait for: it may be answered before others
+    /// [`Self::read`] as views of the pool's memory, one of each stripe, where it is in reach.
+    pub fn read_views(
+        &self,
+        handle: Handle,
+        offset: u64,
+        length: u32,
+    ) -> impl Future<Output = Outcome<Vec<Bytes>>> + Send + use<> {
+        let open = self.usable(handle, |flags| flags.read);
+        async move {
+            let open = open?;
+            open.client.read_views(open.file, offset, length).await
+        }
+    }
+
+    /// [`Self::read`] for a kernel that fills its cache, and holds what others' hearing may wait for: it may be answered before others
     /// have heard of what it reads.
     pub fn read_to_cache(
         &self,

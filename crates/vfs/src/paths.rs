@@ -37,6 +37,12 @@ impl Vfs {
         async move { vfs.walk(&path, false).await }
     }
 
+    /// The same; a link at its end is followed too.
+    pub fn find(&self, path: &[u8]) -> impl Future<Output = Outcome<Attributes>> + Send + use<> {
+        let (vfs, path) = (self.clone(), path.to_vec());
+        async move { vfs.walk(&path, true).await }
+    }
+
     /// Where what a path names is, or would be if it were made now; a link at its end is not followed.
     pub fn locate_path(&self, path: &[u8]) -> impl Future<Output = Outcome<Whereabouts>> + Send + use<> {
         let (vfs, path) = (self.clone(), path.to_vec());

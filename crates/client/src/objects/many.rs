@@ -40,6 +40,11 @@ impl Objects {
         all(keys.iter().map(|key| self.get(key))).await
     }
 
+    /// Gets ranges, as [`Objects::get_range`] (key, offset, length), in the same order.
+    pub async fn get_ranges(&self, ranges: &[(&[u8], u64, u64)]) -> Vec<Outcome<Value>> {
+        all(ranges.iter().map(|(key, offset, length)| self.get_range(key, *offset, *length))).await
+    }
+
     /// What is known of each, as [`Objects::head`], in the same order.
     pub async fn head_many(&self, keys: &[&[u8]]) -> Vec<Outcome<Head>> {
         all(keys.iter().map(|key| self.head(key))).await
