@@ -12,10 +12,11 @@ TESTED_WITH := fuse3 acl attr sqlite3 rsync git build-essential iproute2 redis-s
 # The tests run on real inputs where this folder exists; see examples/*/README.md.
 DATA      ?= ../shared/data
 
-.PHONY: help demo build suites test test-rust test-python test-web soak sim fuzz check fix bench bench-storage bench-filecopy clean
+.PHONY: help demo build wheel package suites test test-rust test-python test-web soak sim fuzz check fix bench bench-storage bench-filecopy clean
 
 help:
 	@echo "make demo    build, set up what is missing, run the classification workflow, say where the report is"
+	@echo "make wheel   the Python package, as a wheel in build/wheels; pip install . installs it"
 	@echo "make test    everything that proves it works"
 	@echo "make soak    what takes hours: a million operations of fsx, long loads of many processes, hundreds of crashes"
 	@echo "make sim     worlds of clients over a network that loses, doubles and delays, as many as SIM_SEEDS (100000)"
@@ -37,11 +38,20 @@ $(NOTHING):
 examples/.venv/.ready: examples/requirements.txt examples/setup.sh
 	PYTHON=$(PYTHON) examples/setup.sh
 
-$(VENV)/.ready: tests/requirements.txt
+$(VENV)/.ready: tests/requirements.txt tests/python/requirements.txt
 	$(PYTHON) -c 'import ensurepip' 2>/dev/null || examples/packages.sh python3-venv
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement tests/requirements.txt
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --requirement tests/requirements.txt --requirement tests/python/requirements.txt
 	touch $@
+
+# One that is there of before is another.
+wheel: $(VENV)/.ready
+	rm -rf build/wheels
+	$(VENV)/bin/maturin build --release --locked --out build/wheels
+
+# In the environment of the tests.
+package: wheel
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall build/wheels/tidemill-*.whl
 
 web/node_modules/.ready: web/package-lock.json
 	cd web && npm ci --no-audit --no-fund --loglevel=error
@@ -59,7 +69,7 @@ test: test-rust test-python test-web
 test-rust:
 	cargo test --workspace --locked
 
-test-python: $(BIN) $(NOTHING) $(VENV)/.ready examples/.venv/.ready suites
+test-python: $(BIN) $(NOTHING) package examples/.venv/.ready suites
 	examples/packages.sh montage ncbi-blast+ $(TESTED_WITH)
 	TIDEMILL=$(abspath $(BIN)) $(VENV)/bin/python -m pytest tests
 
@@ -69,7 +79,7 @@ suites:
 	tests/suites/install.sh
 
 # SOAK_SECONDS is how long the loads of many processes take, each.
-soak: $(BIN) $(VENV)/.ready suites
+soak: $(BIN) package suites
 	examples/packages.sh $(TESTED_WITH)
 	TIDEMILL=$(abspath $(BIN)) SOAK_SECONDS=$${SOAK_SECONDS:-600} $(VENV)/bin/python -m pytest tests -m soak
 
@@ -93,6 +103,7 @@ check: $(VENV)/.ready
 	$(PYTHON) tests/tidy.py
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/python -m mypy --config-file tests/python/mypy.ini python/tidemill
 	@if command -v cargo-deny >/dev/null; then cargo deny --locked check; else echo "cargo-deny is not installed: licences and advisories not checked"; fi
 
 fix: $(VENV)/.ready

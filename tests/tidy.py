@@ -31,7 +31,7 @@ def tracked(pattern: str) -> list[Path]:
 
 def crates() -> dict[str, Path]:
     """Crate name to its folder."""
-    return {path.parent.name: path.parent for path in tracked("crates/*Cargo.toml")}
+    return {path.parent.name: path.parent for path in tracked("crates/*Cargo.toml") + tracked("python/Cargo.toml")}
 
 
 def layer_of(folder: Path) -> int | None:
@@ -60,7 +60,7 @@ def layer_findings() -> list[str]:
 def length_findings() -> list[str]:
     """Files and functions that are too long, tests not counted; files that do not open with what they are."""
     found = []
-    for path in tracked("crates/*.rs"):
+    for path in tracked("crates/*.rs") + tracked("python/*.rs"):
         name = path.relative_to(ROOT)
         if "tests" in path.parts or path.name.endswith("_test.rs"):
             continue

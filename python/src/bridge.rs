@@ -1,0 +1,173 @@
+//! Calls that a loop of asyncio goes on with meanwhile: begun, turned when the loop hears of it, or dropped.
+//!
+//! ```text
+//!   begin -> polled once: done at once, or kept under a number
+//!   whoever answers wakes it -> its number noted, the event counted -> the loop reads the event -> turn: polled; what is done is given back
+//! ```
+
+use crate::{
+    done::{Done, Finished},
+    driver,
+    errors::Failed,
+};
+use parking_lot::Mutex;
+use pyo3::{IntoPyObjectExt, prelude::*};
+use rustix::{
+    event::{EventfdFlags, eventfd},
+    io::{self, Errno},
+};
+use std::{
+    collections::HashMap,
+    os::fd::{AsRawFd, OwnedFd},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+};
+
+type Call = Pin<Box<dyn Future<Output = Finished> + Send>>;
+
+/// The number of a call that is done, and what it brought or what it raises.
+type Ended = (u64, Option<Py<PyAny>>, Option<Py<PyAny>>);
+
+/// The calls of one loop that are under way. Only that loop's thread uses it.
+#[pyclass(frozen, module = "tidemill._native")]
+pub struct Bridge {
+    bell: Arc<Bell>,
+    calls: Mutex<Calls>,
+}
+
+#[derive(Default)]
+struct Calls {
+    given: u64,
+    under_way: HashMap<u64, Call>,
+}
+
+/// Who is to be polled, and what tells the loop so.
+struct Bell {
+    event: OwnedFd,
+    woken: Mutex<Vec<u64>>,
+}
+
+/// Rings for one call.
+struct Ringer {
+    call: u64,
+    bell: Arc<Bell>,
+}
+
+impl Wake for Ringer {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let is_first = {
+            let mut woken = self.bell.woken.lock();
+            woken.push(self.call);
+            woken.len() == 1
+        };
+        if is_first {
+            // Full it cannot be: it is read before it was rung so often.
+            let _ = io::write(&self.bell.event, &1_u64.to_ne_bytes());
+        }
+    }
+}
+
+impl Bell {
+    /// Those who are to be polled now, each once.
+    fn heard(&self) -> Vec<u64> {
+        let mut count = [0; 8];
+        match io::read(&self.event, &mut count) {
+            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(error) => unreachable!("an event of ours cannot be read: {error}"),
+        }
+        let mut woken = std::mem::take(&mut *self.woken.lock());
+        woken.sort_unstable();
+        woken.dedup();
+        woken
+    }
+}
+
+impl Bridge {
+    fn poll(&self, number: u64, call: &mut Call) -> Poll<Finished> {
+        let waker = Waker::from(Arc::new(Ringer { call: number, bell: self.bell.clone() }));
+        call.as_mut().poll(&mut Context::from_waker(&waker))
+    }
+
+    /// Begins a call: (0, what it brought) where that is there at once, else (its number, None).
+    fn begin(&self, py: Python<'_>, mut call: Call) -> PyResult<Py<PyAny>> {
+        let number = {
+            let mut calls = self.calls.lock();
+            calls.given += 1;
+            calls.given
+        };
+        match py.detach(|| self.poll(number, &mut call)) {
+            Poll::Ready(done) => (0, shown(py, done)?).into_py_any(py),
+            Poll::Pending => {
+                self.calls.lock().under_way.insert(number, call);
+                (number, py.None()).into_py_any(py)
+            }
+        }
+    }
+
+    fn turn_one(&self, py: Python<'_>, number: u64) -> Option<Finished> {
+        // It may be done, or dropped.
+        let mut call = self.calls.lock().under_way.remove(&number)?;
+        match py.detach(|| self.poll(number, &mut call)) {
+            Poll::Ready(done) => Some(done),
+            Poll::Pending => {
+                self.calls.lock().under_way.insert(number, call);
+                None
+            }
+        }
+    }
+}
+
+fn shown(py: Python<'_>, done: Finished) -> PyResult<Py<PyAny>> {
+    done.map_err(|failed: Failed| failed.raise(py)).and_then(|done: Done| done.into_py(py))
+}
+
+#[pymethods]
+impl Bridge {
+    #[new]
+    fn new() -> PyResult<Self> {
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(std::io::Error::from)?;
+        Ok(Self { bell: Arc::new(Bell { event, woken: Mutex::default() }), calls: Mutex::default() })
+    }
+
+    /// The descriptor that can be read when there is something to turn.
+    fn fileno(&self) -> i32 {
+        self.bell.event.as_raw_fd()
+    }
+
+    /// Goes on with what can: (number, what it brought, the exception) of each that is done.
+    fn turn(&self, py: Python<'_>) -> Vec<Ended> {
+        let mut done = Vec::new();
+        for number in self.bell.heard() {
+            if let Some(finished) = self.turn_one(py, number) {
+                done.push(match shown(py, finished) {
+                    Ok(brought) => (number, Some(brought), None),
+                    Err(raised) => (number, None, Some(raised.into_value(py).into_any())),
+                });
+            }
+        }
+        done
+    }
+
+    /// Nobody waits for it any more.
+    fn drop_call(&self, py: Python<'_>, number: u64) {
+        let call = self.calls.lock().under_way.remove(&number);
+        py.detach(|| drop(call));
+    }
+}
+
+/// Has a call done: waits for it, or begins it for a loop.
+pub fn go(
+    py: Python<'_>,
+    via: Option<PyRef<'_, Bridge>>,
+    call: impl Future<Output = Finished> + Send + 'static,
+) -> PyResult<Py<PyAny>> {
+    match via {
+        None => shown(py, driver::wait(py, call)?),
+        Some(bridge) => bridge.begin(py, Box::pin(call)),
+    }
+}

@@ -1,0 +1,142 @@
+//! What a call has brought, as Python is given it: views, and tuples of plain values that `tidemill/_values.py` gives names.
+
+use crate::{errors::Failed, file::File, view::View};
+use bytes::Bytes;
+use client::objects::Page;
+use placement::NodeId;
+use pyo3::{IntoPyObjectExt, prelude::*, types::PyList};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use vfs::Whereabouts;
+use wire::{Attributes, Head, Kind, Outcome, Timestamp, Usage, Version};
+
+/// What comes of a call.
+pub type Finished = Result<Done, Failed>;
+
+/// What a call has brought.
+pub enum Done {
+    Nothing,
+    Count(u64),
+    View(Shown),
+    Views(Vec<Result<Shown, Failed>>),
+    Version(Version),
+    Versions(Vec<Result<Version, Failed>>),
+    Nothings(Vec<Result<(), Failed>>),
+    Stat(Attributes),
+    Entries(Vec<(Vec<u8>, Attributes)>),
+    Page(Page),
+    Located(Whereabouts),
+    Usages(Vec<(NodeId, Outcome<Usage>)>),
+    File(File),
+}
+
+/// Bytes that are to be a view.
+pub struct Shown {
+    pub bytes: Bytes,
+    pub head: Option<Head>,
+    pub copied: bool,
+}
+
+impl Done {
+    pub fn into_py(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        match self {
+            Self::Nothing => Ok(py.None()),
+            Self::Count(count) => count.into_py_any(py),
+            Self::View(shown) => shown.into_py(py),
+            Self::Views(views) => each(py, views, |shown| shown.into_py(py)),
+            Self::Version(version) => version.to_string().into_py_any(py),
+            Self::Versions(versions) => each(py, versions, |version| version.to_string().into_py_any(py)),
+            Self::Nothings(done) => each(py, done, |()| Ok(py.None())),
+            Self::Stat(attributes) => stat(py, &attributes),
+            Self::Entries(entries) => {
+                let named =
+                    |(name, attributes): (Vec<u8>, Attributes)| (text(name), stat(py, &attributes)?).into_py_any(py);
+                entries.into_iter().map(named).collect::<PyResult<Vec<_>>>()?.into_py_any(py)
+            }
+            Self::Page(Page { keys, folders, next }) => {
+                let texts = |names: Vec<Vec<u8>>| names.into_iter().map(text).collect::<Vec<_>>();
+                (texts(keys), texts(folders), next.map(text)).into_py_any(py)
+            }
+            Self::Located(whereabouts) => located(py, whereabouts),
+            Self::Usages(usages) => {
+                let usage = |(node, usage): (NodeId, Outcome<Usage>)| match usage {
+                    Ok(Usage { capacity, used, files, .. }) => (node.0, capacity, used, files, None::<String>),
+                    Err(refusal) => (node.0, 0, 0, 0, Some(refusal.to_string())),
+                };
+                usages.into_iter().map(usage).collect::<Vec<_>>().into_py_any(py)
+            }
+            Self::File(file) => Py::new(py, file)?.into_py_any(py),
+        }
+    }
+}
+
+impl Shown {
+    fn into_py(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        Py::new(py, View::new(self.bytes, self.head, self.copied))?.into_py_any(py)
+    }
+}
+
+/// A list; what failed is in it as an exception that was not raised.
+fn each<T>(
+    py: Python<'_>,
+    outcomes: Vec<Result<T, Failed>>,
+    show: impl Fn(T) -> PyResult<Py<PyAny>>,
+) -> PyResult<Py<PyAny>> {
+    let shown = outcomes.into_iter().map(|outcome| match outcome {
+        Ok(value) => show(value),
+        Err(failed) => Ok(failed.raise(py).into_value(py).into_any()),
+    });
+    let shown = shown.collect::<PyResult<Vec<_>>>()?;
+    PyList::new(py, shown)?.into_py_any(py)
+}
+
+/// A name as Python's file functions give them: bytes that are no UTF-8 are surrogates.
+fn text(name: Vec<u8>) -> OsString {
+    OsString::from_vec(name)
+}
+
+/// (kind, size, version, modified, changed, created, mode, uid, gid, links, allocated, file); times in ns after 1970.
+fn stat(py: Python<'_>, found: &Attributes) -> PyResult<Py<PyAny>> {
+    let time = |at: Timestamp| i128::from(at.secs) * 1_000_000_000 + i128::from(at.nanos);
+    let times = (time(found.modified), time(found.changed), time(found.created));
+    (
+        kind(found.kind),
+        found.size,
+        Head::from(found).version.to_string(),
+        times,
+        found.mode,
+        (found.owner.uid, found.owner.gid),
+        found.links,
+        found.allocated,
+    )
+        .into_py_any(py)
+}
+
+fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::File => "file",
+        Kind::Directory => "folder",
+        Kind::Symlink => "link",
+        Kind::Fifo => "pipe",
+        Kind::Socket => "socket",
+        Kind::CharDevice(_) | Kind::BlockDevice(_) => "device",
+        _ => "other",
+    }
+}
+
+/// (exists, inode's node, policy, [(node, bytes or share)], [(start, stop, node)])
+fn located(py: Python<'_>, whereabouts: Whereabouts) -> PyResult<Py<PyAny>> {
+    match whereabouts {
+        Whereabouts::There(located) => {
+            let shares: Vec<_> = located.shares().into_iter().map(|(node, bytes)| (node.0, bytes)).collect();
+            let ranges = located.bytes.into_iter().map(|(range, node)| (range.start, range.end, node.0));
+            (true, Some(located.inode.0), None::<String>, shares, ranges.collect::<Vec<_>>()).into_py_any(py)
+        }
+        Whereabouts::Expected(expected) => {
+            let shares: Vec<_> = expected.nodes.into_iter().map(|(node, share)| (node.0, share)).collect();
+            let inode = expected.inode.map(|node| node.0);
+            let policy = Some(expected.policy.to_string());
+            (false, inode, policy, shares, Vec::<(u64, u64, u32)>::new()).into_py_any(py)
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Layer 5: the native part of the Python package: calls of a pool, views of its memory.
+//!
+//! ```text
+//!   tidemill/_pool.py   what users see: names, types, what is told of errors
+//!        |
+//!   Pool, File -> calls (one future for each verb) -> driver: waited for by this thread, or begun for a loop of asyncio
+//!                                                \-> Done -> Python: View, tuples of plain values
+//! ```
+//!
+//! Invariants:
+//! - Nobody waits, and nothing long is copied, with the interpreter's lock.
+//! - What a view shows stays as it is as long as the view, or an array over it, is there; also after its pool was closed.
+//! - A call on a pool that was closed, or made by the process that this one was forked from, raises.
+#![deny(unsafe_code)]
+
+mod bridge;
+mod buffer;
+mod calls;
+mod done;
+mod driver;
+mod errors;
+mod file;
+mod pool;
+mod state;
+mod view;
+
+use pyo3::prelude::*;
+
+/// What `tidemill` is made of; not for others.
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use crate::{
+        bridge::Bridge,
+        file::File,
+        pool::{Pool, connect, start, usual_pool},
+        view::View,
+    };
+}

@@ -1,0 +1,284 @@
+//! A pool, as Python has it: each verb takes plain values and gives what `done` says, waited for or through a bridge.
+
+use crate::{
+    bridge::{Bridge, go},
+    buffer::bytes_of,
+    calls,
+    done::Done,
+    driver,
+    errors::{self, Failed},
+    file::File,
+    state::State,
+};
+use base::{ByteSize, Problem};
+use client::{Objects, objects::Condition};
+use placement::{Placing, Policy, StripeSize};
+use pool::PoolFile;
+use pyo3::{
+    exceptions::PyTypeError,
+    prelude::*,
+    types::{PyBytes, PyString},
+};
+use std::{ffi::OsString, fs, os::unix::ffi::OsStringExt, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
+use wire::OpenFlags;
+
+/// The pool file's name in the user's folder of what runs.
+const USUAL_FILE: &str = "pool";
+
+type Via<'py> = Option<PyRef<'py, Bridge>>;
+
+/// A path in a pool: text as Python's file functions take it, or bytes.
+pub struct PathIn(Vec<u8>);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for PathIn {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(bytes) = object.cast::<PyBytes>() {
+            return Ok(Self(bytes.as_bytes().to_vec()));
+        }
+        if object.cast::<PyString>().is_ok() {
+            return Ok(Self(object.extract::<OsString>()?.into_vec()));
+        }
+        let kind = object.get_type().name()?;
+        Err(PyTypeError::new_err(format!("a path in a pool is str or bytes, not {kind}")))
+    }
+}
+
+/// A pool that was connected to, or started in this process.
+#[pyclass(frozen, module = "tidemill._native")]
+pub struct Pool(Arc<State>);
+
+/// The usual pool file of this user: that of `tidemill pool start` without --pool.
+#[pyfunction]
+pub fn usual_pool() -> PyResult<PathBuf> {
+    let folder = fuse::RuntimeDir::of_user().map_err(|error| errors::invalid(&Problem::from(error)))?;
+    Ok(folder.path().join(USUAL_FILE))
+}
+
+/// Connects to the pool of a pool file.
+#[pyfunction]
+pub fn connect(py: Python<'_>, path: PathBuf) -> PyResult<Pool> {
+    let path = std::path::absolute(path)?;
+    match driver::wait(py, driver::connect(&path))? {
+        Ok(client) => Ok(Pool(Arc::new(State::new(client, Some(path))))),
+        Err(problem) => {
+            let opened = fs::File::open(&path).map(drop);
+            Err(errors::no_pool(py, &path.to_string_lossy(), &problem, &opened))
+        }
+    }
+}
+
+/// Starts a pool in this process.
+#[pyfunction]
+pub fn start(py: Python<'_>, memory: &str, space_wait: f64) -> PyResult<Pool> {
+    let memory = ByteSize::from_str(memory).map_err(|why| errors::invalid(&Problem::new(why)))?;
+    let space_wait = Duration::try_from_secs_f64(space_wait)
+        .map_err(|_| errors::invalid(&Problem::new("space_wait is a number of seconds, 0 or more")))?;
+    let client =
+        py.detach(|| pool::embedded_client(memory, space_wait)).map_err(|problem| errors::invalid(&problem))?;
+    Ok(Pool(Arc::new(State::new(client, None))))
+}
+
+/// What of an object must be so for it to be put or deleted.
+fn condition(if_absent: bool, if_version: Option<&str>) -> PyResult<Condition> {
+    let Some(version) = if_version else {
+        return Ok(if if_absent { Condition::Absent } else { Condition::Always });
+    };
+    version.parse().map(Condition::Is).map_err(|error| {
+        let problem = Problem::new(format!("`{version}`: {error}")).hint("put, stat and views tell versions");
+        errors::invalid(&problem)
+    })
+}
+
+/// Objects whose bytes are to lie as asked for.
+fn placed(objects: &Objects, placement: Option<&str>, stripe_size: Option<&str>) -> PyResult<Objects> {
+    if placement.is_none() && stripe_size.is_none() {
+        return Ok(objects.clone());
+    }
+    let refused =
+        |text: &str, error: &dyn std::fmt::Display| errors::invalid(&Problem::new(format!("`{text}`: {error}")));
+    let policy = placement.map(|text| Policy::from_str(text).map_err(|error| refused(text, &error)));
+    let size = stripe_size.map(|text| StripeSize::from_str(text).map_err(|error| refused(text, &error)));
+    let placing = Placing { policy: policy.transpose()?, stripe_size: size.transpose()? };
+    let raise = |refusal| Python::attach(|py| Failed { path: Vec::new(), refusal }.raise(py));
+    objects.placed(placing).map_err(raise)
+}
+
+#[pymethods]
+impl Pool {
+    /// The pool file; None for a pool in this process.
+    #[getter]
+    fn file(&self) -> Option<PathBuf> {
+        self.0.file.clone()
+    }
+
+    /// Whether it was closed, or is another process's.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.0.is_closed()
+    }
+
+    /// (id, host, bytes of memory, slots) of each node, as the pool file has them.
+    fn nodes(&self) -> PyResult<Vec<(u32, String, u64, u32)>> {
+        let Some(path) = &self.0.file else { return Ok(Vec::new()) };
+        let file = PoolFile::read(path).map_err(|problem| errors::invalid(&problem))?;
+        Ok(file.nodes.into_iter().map(|node| (node.id, node.host, node.memory, node.slots)).collect())
+    }
+
+    /// Ends the session; a second time does nothing.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(way) = self.0.end() else { return Ok(()) };
+        // A node that does not answer ends the session by itself.
+        driver::wait(py, async move { way.objects.close().await }).map(drop)
+    }
+
+    /// The bytes of an object from `start` up to `stop`.
+    #[pyo3(signature = (path, start = 0, stop = None, via = None))]
+    fn get(&self, py: Python<'_>, path: PathIn, start: u64, stop: Option<u64>, via: Via<'_>) -> PyResult<Py<PyAny>> {
+        go(py, via, calls::get(self.0.way()?, (path.0, start, stop)))
+    }
+
+    /// The same of many: a list of views, with an exception in the place of each that could not be had.
+    #[pyo3(signature = (ranges, via = None))]
+    fn get_many(&self, py: Python<'_>, ranges: Vec<(PathIn, u64, Option<u64>)>, via: Via<'_>) -> PyResult<Py<PyAny>> {
+        let ranges = ranges.into_iter().map(|(path, start, stop)| (path.0, start, stop)).collect();
+        go(py, via, calls::get_many(self.0.way()?, ranges))
+    }
+
+    /// Puts an object: its version.
+    #[pyo3(signature = (path, data, if_absent = false, if_version = None, placement = None, stripe_size = None, via = None))]
+    #[expect(clippy::too_many_arguments, reason = "each is a keyword")]
+    fn put(
+        &self,
+        py: Python<'_>,
+        path: PathIn,
+        data: &Bound<'_, PyAny>,
+        if_absent: bool,
+        if_version: Option<&str>,
+        placement: Option<&str>,
+        stripe_size: Option<&str>,
+        via: Via<'_>,
+    ) -> PyResult<Py<PyAny>> {
+        let objects = placed(&self.0.way()?.objects, placement, stripe_size)?;
+        let (condition, data) = (condition(if_absent, if_version)?, bytes_of(data)?);
+        go(py, via, calls::put(objects, path.0, data, condition))
+    }
+
+    /// Puts many: a list of versions, with an exception in the place of each that was not put.
+    #[pyo3(signature = (puts, placement = None, stripe_size = None, via = None))]
+    fn put_many(
+        &self,
+        py: Python<'_>,
+        puts: Vec<(PathIn, Bound<'_, PyAny>)>,
+        placement: Option<&str>,
+        stripe_size: Option<&str>,
+        via: Via<'_>,
+    ) -> PyResult<Py<PyAny>> {
+        let objects = placed(&self.0.way()?.objects, placement, stripe_size)?;
+        let puts = puts.into_iter().map(|(path, data)| Ok((path.0, bytes_of(&data)?)));
+        go(py, via, calls::put_many(objects, puts.collect::<PyResult<_>>()?))
+    }
+
+    /// Deletes an object.
+    #[pyo3(signature = (path, if_version = None, via = None))]
+    fn delete(&self, py: Python<'_>, path: PathIn, if_version: Option<&str>, via: Via<'_>) -> PyResult<Py<PyAny>> {
+        go(py, via, calls::delete(self.0.way()?, path.0, condition(false, if_version)?))
+    }
+
+    /// Deletes many: a list of None, with an exception in the place of each that was not deleted.
+    #[pyo3(signature = (paths, via = None))]
+    fn delete_many(&self, py: Python<'_>, paths: Vec<PathIn>, via: Via<'_>) -> PyResult<Py<PyAny>> {
+        go(py, via, calls::delete_many(self.0.way()?, paths.into_iter().map(|path| path.0).collect()))
+    }
+
+    /// What is known of a path.
+    #[pyo3(signature = (path, via = None))]
+    fn stat(&self, py: Python<'_>, path: PathIn, via: Via<'_>) -> PyResult<Py<PyAny>> {
+        go(py, via, calls::stat(self.0.way()?, path.0))
+    }
+
+    /// (keys, folders, what to go on after)
+    #[pyo3(signature = (prefix, after, by_folder, limit, via = None))]
+    fn list(
+        &self,
+        py: Python<'_>,
+        prefix: PathIn,
+        after: PathIn,
+        by_folder: bool,
+        limit: Option<usize>,
+        via: Via<'_>,
+    ) -> PyResult<Py<PyAny>> {
+        go(py, via, calls::list(self.0.way()?, prefix.0, after.0, by_folder, limit))
+    }
+
+    /// (name, what is known of it) of all that is in a folder.
+    #[pyo3(signature = (path, via = None))]
+    fn entries(&self, py: Python<'_>, path: PathIn, via: Via<'_>) -> PyResult<Py<PyAny>> {
+        go(py, via, calls::entries(self.0.way()?, path.0))
+    }
+
+    /// Where a path's bytes are, or would be.
+    #[pyo3(signature = (path, via = None))]
+    fn locate(&self, py: Python<'_>, path: PathIn, via: Via<'_>) -> PyResult<Py<PyAny>> {
+        go(py, via, calls::locate(self.0.way()?, path.0))
+    }
+
+    /// (node, capacity, used, files, why it does not answer) of each node.
+    #[pyo3(signature = (via = None))]
+    fn usage(&self, py: Python<'_>, via: Via<'_>) -> PyResult<Py<PyAny>> {
+        go(py, via, calls::usage(self.0.way()?))
+    }
+
+    /// Makes a folder, and those above it.
+    #[pyo3(signature = (path, exclusive = false, via = None))]
+    fn make_folder(&self, py: Python<'_>, path: PathIn, exclusive: bool, via: Via<'_>) -> PyResult<Py<PyAny>> {
+        go(py, via, calls::make_folder(self.0.way()?, path.0, exclusive))
+    }
+
+    /// Removes an empty folder.
+    #[pyo3(signature = (path, via = None))]
+    fn remove_folder(&self, py: Python<'_>, path: PathIn, via: Via<'_>) -> PyResult<Py<PyAny>> {
+        go(py, via, calls::remove_folder(self.0.way()?, path.0))
+    }
+
+    /// Removes a file, or a folder with all that is in it.
+    #[pyo3(signature = (path, via = None))]
+    fn delete_tree(&self, py: Python<'_>, path: PathIn, via: Via<'_>) -> PyResult<Py<PyAny>> {
+        go(py, via, calls::delete_tree(self.0.way()?, path.0))
+    }
+
+    /// Renames.
+    #[pyo3(signature = (path, to, via = None))]
+    fn rename(&self, py: Python<'_>, path: PathIn, to: PathIn, via: Via<'_>) -> PyResult<Py<PyAny>> {
+        go(py, via, calls::rename(self.0.way()?, path.0, to.0))
+    }
+
+    /// Copies a file: the version of the copy.
+    #[pyo3(signature = (path, to, via = None))]
+    fn copy(&self, py: Python<'_>, path: PathIn, to: PathIn, via: Via<'_>) -> PyResult<Py<PyAny>> {
+        go(py, via, calls::copy(self.0.way()?, path.0, to.0))
+    }
+
+    /// Opens a file; `flags` are letters: r(ead), w(rite), a(ppend), t(runcate), c(reate), x (must not be there).
+    #[pyo3(signature = (path, flags, via = None))]
+    fn open(&self, py: Python<'_>, path: PathIn, flags: &str, via: Via<'_>) -> PyResult<Py<PyAny>> {
+        let has = |letter| flags.contains(letter);
+        let (path, create): (Arc<[u8]>, bool) = (path.0.into(), has('c') || has('x'));
+        let flags = OpenFlags {
+            read: has('r'),
+            write: has('w') || has('a'),
+            append: has('a'),
+            truncate: has('t'),
+            exclusive: has('x'),
+            ..OpenFlags::default()
+        };
+        let (way, state) = (self.0.way()?, self.0.clone());
+        go(py, via, async move {
+            match calls::open(&way, &path, flags, create).await {
+                Ok(opened) => Ok(Done::File(File::new(state, path, opened))),
+                Err(refusal) => Err(Failed { path: path.to_vec(), refusal }),
+            }
+        })
+    }
+}

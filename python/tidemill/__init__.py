@@ -1,0 +1,56 @@
+"""Objects and files in the memory of a pool, from Python.
+
+::
+
+    import numpy as np
+    import tidemill
+
+    pool = tidemill.start("1GiB")          # in this process; tidemill.connect() goes to one of `tidemill pool start`
+    pool.put("weights", np.arange(8.0))
+    pool.get("weights").numpy("f8")        # the pool's memory itself, not a copy
+
+An *object* is bytes under a *key*, and the file at that path: whatever mounts the pool sees it too. docs/PYTHON.md is a tour of ten minutes.
+"""
+
+from tidemill import errors
+from tidemill._files import PoolFile
+from tidemill._native import View
+from tidemill._pool import Pool, connect, start
+from tidemill._values import Entry, Location, Node, Stat
+from tidemill.errors import (
+    Denied,
+    Exists,
+    Invalid,
+    IsAFolder,
+    NoSpace,
+    NotAFolder,
+    NotFound,
+    PoolClosed,
+    TidemillError,
+    Unavailable,
+    VersionDiffers,
+)
+
+__all__ = [
+    "Denied",
+    "Entry",
+    "Exists",
+    "Invalid",
+    "IsAFolder",
+    "Location",
+    "NoSpace",
+    "Node",
+    "NotAFolder",
+    "NotFound",
+    "Pool",
+    "PoolClosed",
+    "PoolFile",
+    "Stat",
+    "TidemillError",
+    "Unavailable",
+    "VersionDiffers",
+    "View",
+    "connect",
+    "errors",
+    "start",
+]

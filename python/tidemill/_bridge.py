@@ -1,0 +1,62 @@
+"""Calls that a loop of asyncio goes on with meanwhile. No thread: the loop watches one descriptor."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVar, cast
+from weakref import WeakKeyDictionary
+
+from tidemill import _native
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+T = TypeVar("T")
+
+
+class _Loop:
+    """The calls of one loop that are under way."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.bridge = _native.Bridge()
+        self.waiting: dict[int, asyncio.Future[object]] = {}
+        loop.add_reader(self.bridge.fileno(), self.turn)
+
+    def turn(self) -> None:
+        """Goes on with what can."""
+        for number, brought, error in self.bridge.turn():
+            future = self.waiting.pop(number, None)
+            if future is None or future.done():
+                continue
+            if error is None:
+                future.set_result(brought)
+            else:
+                future.set_exception(error)
+
+    async def run(self, begin: Callable[..., object]) -> object:
+        number, brought = cast("tuple[int, object]", begin(via=self.bridge))
+        if number == 0:
+            return brought
+        future = asyncio.get_running_loop().create_future()
+        self.waiting[number] = future
+        try:
+            return await future
+        finally:
+            # Cancelled: nobody waits for it any more.
+            if self.waiting.pop(number, None) is not None:
+                self.bridge.drop_call(number)
+
+
+_LOOPS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Loop] = WeakKeyDictionary()
+
+
+def run(begin: Callable[..., T]) -> Awaitable[T]:
+    """Begins a call on the running loop; awaited, it gives what the call brings.
+
+    `begin` is given a bridge as `via`; then it gives (0, what it brought), or (its number, None), whatever its type says.
+    """
+    loop = asyncio.get_running_loop()
+    known = _LOOPS.get(loop)
+    if known is None:
+        known = _LOOPS[loop] = _Loop(loop)
+    return cast("Awaitable[T]", known.run(begin))

@@ -1,0 +1,166 @@
+"""Open files of a pool, as Python's ``io`` has files."""
+
+from __future__ import annotations
+
+import errno
+import io
+from typing import TYPE_CHECKING, cast
+
+from tidemill.errors import Invalid
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from tidemill._native import File, View
+
+# So much is read ahead, or gathered before it is written, bytes: a few messages for each MiB, and little that is read in vain.
+BUFFER_BYTES = 1 << 20
+
+# The letters of `Pool.open` -> those of the native part: which way, truncated, made, refused where it is there.
+_FLAGS = {"r": "r", "w": "wtc", "x": "wx", "a": "wac"}
+
+
+def flags_of(mode: str) -> tuple[str, bool]:
+    """A mode of ``open`` as the native part's flags, and whether it is of text."""
+    kind = mode.replace("+", "").replace("b", "").replace("t", "")
+    if kind not in _FLAGS or sorted(mode) != sorted(set(mode)) or ("b" in mode and "t" in mode):
+        raise ValueError(f"invalid mode: {mode!r}; one of r, w, x and a, with b or t, with or without +")
+    both = "rw" if "+" in mode else ""
+    return _FLAGS[kind] + both, "b" not in mode
+
+
+class PoolFile(io.RawIOBase):
+    """An open file of a pool, without a buffer: what ``Pool.open(path, "rb", buffering=0)`` gives.
+
+    Each read and write is a call of the pool. `pread` and `read_buffer` give views of the pool's memory instead of copies.
+    """
+
+    def __init__(self, file: File, path: str, mode: str) -> None:
+        self._file = file
+        self._append = "a" in mode
+        self._at = file.size() if self._append else 0
+        self._reads = "r" in mode or "+" in mode
+        self._writes = "r" not in mode or "+" in mode
+        self.name = path
+        self.mode = mode
+
+    def readable(self) -> bool:
+        """Whether it was opened for reading."""
+        return self._reads
+
+    def writable(self) -> bool:
+        """Whether it was opened for writing."""
+        return self._writes
+
+    def seekable(self) -> bool:
+        """Always."""
+        return True
+
+    def size(self) -> int:
+        """How long it is now, bytes."""
+        self._check()
+        return self._file.size()
+
+    def pread(self, length: int, offset: int) -> View:
+        """Bytes at an offset, fewer only at the end, as a view; copied only where they lie in several stripes (``view.copied``)."""
+        self._check()
+        return self._file.read(offset, length)
+
+    def read_buffer(self, length: int = -1) -> View:
+        """The next bytes as a view, up to the end without a length. pyarrow asks for them by this name."""
+        self._check()
+        if length < 0:
+            length = max(0, self.size() - self._at)
+        view = self._file.read(self._at, length)
+        self._at += len(view)
+        return view
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        """Fills an object that may be written to; how many bytes, 0 only at the end."""
+        self._check()
+        if not self._reads:
+            raise io.UnsupportedOperation("not open for reading")
+        count = self._file.read_into(self._at, buffer)
+        self._at += count
+        return count
+
+    def readall(self) -> bytes:
+        """All up to the end."""
+        if not self._reads:
+            raise io.UnsupportedOperation("not open for reading")
+        return bytes(self.read_buffer())
+
+    def write(self, data: Buffer, /) -> int:
+        """Writes at the position, or at the end if it was opened for appending; how many bytes: fewer only when the pool is full."""
+        self._check()
+        if not self._writes:
+            raise io.UnsupportedOperation("not open for writing")
+        count = self._file.write(self._at, data)
+        self._at = self.size() if self._append else self._at + count
+        return count
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Moves the position; where it is then."""
+        self._check()
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at}.get(whence)
+        if base is None:
+            if whence != io.SEEK_END:
+                raise ValueError(f"invalid whence: {whence}")
+            base = self.size()
+        if base + offset < 0:
+            raise Invalid(errno.EINVAL, "a position before the start", self.name)
+        self._at = base + offset
+        return self._at
+
+    def tell(self) -> int:
+        """The position, bytes from the start."""
+        self._check()
+        return self._at
+
+    def truncate(self, size: int | None = None, /) -> int:
+        """Cuts it at `size`, or at the position; longer than it is adds zeros."""
+        self._check()
+        if not self._writes:
+            raise io.UnsupportedOperation("not open for writing")
+        return self._file.truncate(self._at if size is None else size)
+
+    def close(self) -> None:
+        """Closes it; a second time does nothing."""
+        if not self.closed:
+            try:
+                super().close()
+            finally:
+                self._file.close()
+
+    def _check(self) -> None:
+        if self.closed:
+            raise ValueError("I/O operation on closed file")
+
+    def __repr__(self) -> str:
+        state = " closed" if self.closed else ""
+        return f"<tidemill.PoolFile {self.name!r} mode={self.mode!r}{state}>"
+
+    def _repr_html_(self) -> str:
+        from tidemill import _html  # noqa: PLC0415 - only notebooks need it
+
+        return _html.of_file(self)
+
+
+def wrapped(raw: PoolFile, buffering: int, text: tuple[str | None, str | None, str | None] | None) -> io.IOBase:
+    """A file with what ``open`` puts around it: a buffer, and (encoding, errors, newline) for one of text."""
+    if buffering == 0:
+        if text is not None:
+            raise ValueError("a file of text has a buffer")
+        return raw
+    size = BUFFER_BYTES if buffering in {-1, 1} else buffering
+    buffered: io.BufferedReader | io.BufferedWriter | io.BufferedRandom
+    if raw.readable() and raw.writable():
+        buffered = io.BufferedRandom(raw, size)
+    elif raw.writable():
+        buffered = io.BufferedWriter(raw, size)
+    else:
+        buffered = io.BufferedReader(raw, size)
+    if text is None:
+        return buffered
+    encoding, errors, newline = text
+    return io.TextIOWrapper(cast("io.BufferedReader", buffered), encoding or "utf-8", errors, newline, line_buffering=buffering == 1)

@@ -1,0 +1,87 @@
+"""Pools for the tests of the Python package, one of each kind for all of them; every test has a folder of its own in it.
+
+What is tested is the installed package: `make package` installs it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pools
+import pytest
+import tidemill
+
+KINDS = ("inside", "nodes")
+NUMBERS = itertools.count()
+
+
+class Nodes:
+    """A pool of two nodes in processes of their own."""
+
+    def __init__(self, binary: Path, ground: Path) -> None:
+        self.binary = binary
+        self.environment = {name: value for name, value in pools.environment(ground).items() if name != "TIDEMILL_POOL"}
+        self.file = ground / "runtime/tidemill/pool"
+        self.run("start", "--nodes", "2", "--memory", "512MiB")
+
+    def run(self, *words: str) -> str:
+        """`tidemill pool ...`, which must go well."""
+        command = [str(self.binary), "pool", *words]
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=pools.SECONDS_MAX, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def tidemill(self, *words: str, data: bytes = b"") -> bytes:
+        """`tidemill ...` on this pool, which must go well."""
+        command = [str(self.binary), *words]
+        environment = self.environment | {"TIDEMILL_POOL": str(self.file)}
+        done = subprocess.run(command, env=environment, input=data, capture_output=True, timeout=pools.SECONDS_MAX, check=False)
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout
+
+
+@pytest.fixture(scope="session")
+def nodes(binary: Path) -> Iterator[Nodes]:
+    """A pool of `tidemill pool start`."""
+    with pools.ground("tidemill-python-") as ground:
+        started = Nodes(binary, ground)
+        yield started
+        started.run("stop")
+
+
+@pytest.fixture(scope="session", params=KINDS)
+def shared_pool(request: pytest.FixtureRequest) -> Iterator[tidemill.Pool]:
+    """A pool of each kind."""
+    inside = request.param == "inside"
+    opened = tidemill.start("512MiB", space_wait=0.2) if inside else tidemill.connect(request.getfixturevalue("nodes").file)
+    with opened:
+        yield opened
+
+
+@pytest.fixture
+def pool(shared_pool: tidemill.Pool) -> Iterator[tidemill.Pool]:
+    """The same; what a test leaves is removed."""
+    yield shared_pool
+    for entry in shared_pool.folder():
+        shared_pool.delete_tree(entry.name)
+
+
+@pytest.fixture(params=KINDS)
+def own_pool(request: pytest.FixtureRequest) -> Iterator[tidemill.Pool]:
+    """A pool, or a way into one, that the test may close."""
+    inside = request.param == "inside"
+    opened = tidemill.start("64MiB", space_wait=0.2) if inside else tidemill.connect(request.getfixturevalue("nodes").file)
+    with opened:
+        yield opened
+
+
+@pytest.fixture(autouse=True)
+def _no_usual_pool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No test meets a pool of the user's."""
+    (tmp_path / "run").mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", os.fspath(tmp_path / "run"))
+    monkeypatch.delenv("TIDEMILL_POOL", raising=False)

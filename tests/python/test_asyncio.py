@@ -1,0 +1,70 @@
+"""The forms for asyncio: the loop goes on meanwhile, and what is cancelled leaves nothing."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+import tidemill
+
+
+def test_the_same_verbs_give_the_same(pool: tidemill.Pool) -> None:
+    async def all_of_them() -> None:
+        version = await pool.aput("a/data", b"x" * 5000)
+        view = await pool.aget("a/data", 10, 20)
+        assert (view, view.version) == (b"x" * 10, version)
+        assert await pool.alist("a/") == ["a/data"]
+        assert (await pool.astat("a/data")).version == version
+        assert (await pool.alocate("a/data")).exists
+        assert [entry.name for entry in await pool.afolder("a")] == ["data"]
+        await pool.aput_many({"a/1": b"1", "a/2": b"2"})
+        assert await pool.aget_many(["a/2", "a/1"]) == [b"2", b"1"]
+        got = await pool.aget_many(["a/none"], errors="return")
+        assert isinstance(got[0], tidemill.NotFound)
+        await pool.adelete("a/data")
+        await pool.adelete("a/data", missing_ok=True)
+        with pytest.raises(tidemill.NotFound):
+            await pool.aget("a/data")
+
+    asyncio.run(all_of_them())
+
+
+def test_a_thousand_calls_at_once(pool: tidemill.Pool) -> None:
+    async def many() -> None:
+        await asyncio.gather(*(pool.aput(f"many/{number}", np.full(number * 10, number % 256, "u1")) for number in range(1000)))
+        views = await asyncio.gather(*(pool.aget(f"many/{number}") for number in range(1000)))
+        assert [len(view) for view in views] == [number * 10 for number in range(1000)]
+        assert all((view.numpy() == number % 256).all() for number, view in enumerate(views))
+
+    asyncio.run(many())
+    # Another loop, after that one is gone.
+    asyncio.run(pool.aget("many/3"))  # type: ignore[arg-type]
+
+
+def test_the_loop_goes_on_while_a_call_waits_and_a_cancelled_one_is_not_done() -> None:
+    async def wait_for_space() -> None:
+        with tidemill.start("8MiB", space_wait=60) as pool:
+            await pool.aput("first", np.ones(4 << 20, "u1"))
+            waiting = asyncio.create_task(pool.aput("second", np.ones(6 << 20, "u1")))
+            # While it waits others are served.
+            for _ in range(100):
+                assert (await pool.aget("first"))[0] == 1
+            assert not waiting.done()
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert not pool.exists("second")
+            again = asyncio.create_task(pool.aput("third", np.ones(6 << 20, "u1")))
+            await asyncio.sleep(0)
+            await pool.adelete("first")
+            await again
+            assert pool.exists("third")
+
+    asyncio.run(wait_for_space())
+
+
+def test_a_closed_pool_raises(own_pool: tidemill.Pool) -> None:
+    own_pool.close()
+    with pytest.raises(tidemill.PoolClosed):
+        asyncio.run(own_pool.aget("data"))  # type: ignore[arg-type]

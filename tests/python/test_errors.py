@@ -1,0 +1,226 @@
+"""What goes wrong is an exception of the tree, with errno, path and hint; nothing hangs, nothing crashes."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import pickle
+import re
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import tidemill
+from example_runs import ROOT
+
+if TYPE_CHECKING:
+    from python.conftest import Nodes
+
+# The classes, what else they are, and an errno that they come with.
+TREE = {
+    tidemill.NotFound: FileNotFoundError,
+    tidemill.Exists: FileExistsError,
+    tidemill.IsAFolder: IsADirectoryError,
+    tidemill.NotAFolder: NotADirectoryError,
+    tidemill.Denied: PermissionError,
+    tidemill.NoSpace: OSError,
+    tidemill.VersionDiffers: OSError,
+    tidemill.Invalid: ValueError,
+    tidemill.Unavailable: ConnectionError,
+    tidemill.PoolClosed: ValueError,
+}
+
+
+@pytest.mark.parametrize("kind", TREE)
+def test_every_class_is_a_tidemill_error_and_what_it_is_in_python(kind: type[tidemill.TidemillError]) -> None:
+    assert issubclass(kind, (tidemill.TidemillError))
+    assert issubclass(kind, TREE[kind])
+    error = kind(5, "it failed", "a/b", "do that")
+    assert (error.errno, error.strerror, error.path, error.hint) == (5, "it failed", "a/b", "do that")
+    assert str(error) == "it failed; do that"
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301
+    assert (type(again), again.errno, again.path, again.hint, str(again)) == (kind, 5, "a/b", "do that", str(error))
+
+
+def test_every_refusal_of_the_protocol_has_an_exception() -> None:
+    source = (ROOT / "crates/wire/src/refusal.rs").read_text()
+    variants = re.findall(r"^    ([A-Z]\w+)(?:\(\w+\)| \{|,)", source[source.index("pub enum Refusal {") : source.index("impl Refusal {")], re.MULTILINE)
+    assert len(variants) > 25
+    table = (ROOT / "python/src/errors.rs").read_text()
+    table = table[table.index("fn meaning") : table.index("fn about")]
+    assert [variant for variant in variants if not re.search(rf"Refusal::{variant}\b", table)] == []
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "number"),
+    [
+        (lambda pool: pool.get("nothing"), tidemill.NotFound, errno.ENOENT),
+        (lambda pool: pool.get("no/where/at/all"), tidemill.NotFound, errno.ENOENT),
+        (lambda pool: pool.stat("nothing"), tidemill.NotFound, errno.ENOENT),
+        (lambda pool: pool.get("folder"), tidemill.IsAFolder, errno.EISDIR),
+        (lambda pool: pool.put("folder", b""), tidemill.IsAFolder, errno.EISDIR),
+        (lambda pool: pool.put("folder/file/below", b""), tidemill.NotAFolder, errno.ENOTDIR),
+        (lambda pool: pool.put("", b""), tidemill.Invalid, errno.EINVAL),
+        (lambda pool: pool.put("a//b", b""), tidemill.Invalid, errno.EINVAL),
+        (lambda pool: pool.put("a/../b", b""), tidemill.Invalid, errno.EINVAL),
+        (lambda pool: pool.put("a\0b", b""), tidemill.Invalid, errno.EINVAL),
+        (lambda pool: pool.put("x" * 256, b""), tidemill.Invalid, errno.ENAMETOOLONG),
+        (lambda pool: pool.remove_folder("folder"), tidemill.TidemillError, errno.ENOTEMPTY),
+        (lambda pool: pool.open("folder"), tidemill.IsAFolder, errno.EISDIR),
+        (lambda pool: pool.open("nothing"), tidemill.NotFound, errno.ENOENT),
+        (lambda pool: pool.open("folder/file", "xb"), tidemill.Exists, errno.EEXIST),
+    ],
+)
+def test_a_refusal_names_the_path_and_has_the_errno_of_a_file_system(pool: tidemill.Pool, call, kind: type, number: int) -> None:  # noqa: ANN001
+    pool.put("folder/file", b"x")
+    with pytest.raises(kind) as raised:
+        call(pool)
+    assert (type(raised.value), raised.value.errno) == (kind, number)
+    assert raised.value.path is not None
+    shown = raised.value.path[:50].replace("\0", "")
+    assert shown[:1] in str(raised.value)
+    assert "in directory" not in str(raised.value)
+
+
+@pytest.mark.parametrize("offset", [-1, 1 << 64])
+def test_offsets_are_not_negative(pool: tidemill.Pool, offset: int) -> None:
+    pool.put("data", b"x")
+    with pytest.raises(OverflowError):
+        pool.get("data", offset)
+
+
+def test_a_full_pool_is_no_space_and_says_what_to_do() -> None:
+    with tidemill.start("8MiB", space_wait=0.1) as pool:
+        with pytest.raises(tidemill.NoSpace, match="give the pool more memory, or delete") as full:
+            pool.put("big", np.ones(16 << 20, "u1"))
+        assert full.value.errno == errno.ENOSPC
+        pool.put("small", b"fits")
+
+
+@pytest.mark.parametrize("memory", ["much", "-1GiB", "1EiB", -5])
+def test_a_memory_that_makes_no_sense_is_invalid(memory: str | int) -> None:
+    with pytest.raises(tidemill.Invalid):
+        tidemill.start(memory)
+
+
+CLOSED = [
+    lambda pool: pool.get("data"),
+    lambda pool: pool.put("data", b"x"),
+    lambda pool: pool.delete("data"),
+    lambda pool: pool.list(),
+    lambda pool: pool.folder(),
+    lambda pool: pool.stat("data"),
+    lambda pool: pool.exists("data"),
+    lambda pool: pool.locate("data"),
+    lambda pool: pool.get_many(["data"]),
+    lambda pool: pool.put_many({"data": b"x"}),
+    lambda pool: pool.delete_many(["data"]),
+    lambda pool: pool.open("data"),
+    lambda pool: pool.make_folder("folder"),
+    lambda pool: pool.delete_tree("data"),
+    lambda pool: pool.rename("data", "other"),
+    lambda pool: pool.copy("data", "other"),
+    lambda pool: pool.nodes(),
+]
+
+
+def test_a_closed_pool_raises_whatever_is_asked_of_it(own_pool: tidemill.Pool) -> None:
+    own_pool.put("closed", b"x")
+    file = own_pool.open("closed", "rb", buffering=0)
+    own_pool.close()
+    own_pool.close()
+    assert own_pool.closed
+    for call in CLOSED:
+        with pytest.raises(tidemill.PoolClosed, match="the pool was closed; connect again"):
+            call(own_pool)
+    with pytest.raises(tidemill.PoolClosed):
+        file.read(1)
+    file.close()
+    assert "closed" in repr(own_pool)
+
+
+def test_a_pool_that_is_not_there_may_not_be_read_or_is_none_says_so(tmp_path: Path) -> None:
+    with pytest.raises(tidemill.NotFound, match=r"there is no pool file .*pool start") as missing:
+        tidemill.connect(tmp_path / "none")
+    assert missing.value.errno == errno.ENOENT
+    with pytest.raises(tidemill.NotFound):
+        tidemill.connect()
+    (tmp_path / "garbage").write_text("no json")
+    with pytest.raises(tidemill.TidemillError, match="is no pool file"):
+        tidemill.connect(tmp_path / "garbage")
+
+
+def test_a_pool_is_found_by_the_environment(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEMILL_POOL", str(nodes.file))
+    with tidemill.connect() as pool:
+        assert pool.file == str(nodes.file)
+
+
+def test_a_wrong_token_is_not_let_in(nodes: Nodes, tmp_path: Path) -> None:
+    file = json.loads(nodes.file.read_text())
+    (tmp_path / "pool").write_text(json.dumps(file | {"token": "0" * len(file["token"])}))
+    with pytest.raises(tidemill.Unavailable, match="token"):
+        tidemill.connect(tmp_path / "pool")
+
+
+def test_a_dead_pool_is_unavailable_within_seconds(binary: Path, tmp_path: Path) -> None:
+    command = [str(binary), "pool"]
+    subprocess.run([*command, "start", "--memory", "64MiB"], check=True, capture_output=True)
+    with tidemill.connect() as pool:
+        pool.put("data", b"x")
+        for node in json.loads((tmp_path / "run/tidemill/pool").read_text())["nodes"]:
+            os.kill(node["pid"], signal.SIGKILL)
+        with pytest.raises(tidemill.Unavailable) as raised:
+            pool.get("data")
+        assert "tidemill pool status" in str(raised.value)
+        assert "tidemill pool status" in pool._repr_html_() or "does not answer" in pool._repr_html_()
+    with pytest.raises(tidemill.Unavailable):
+        tidemill.connect()
+
+
+def test_ctrl_c_ends_a_call_that_waits() -> None:
+    main = threading.main_thread().ident
+    assert main is not None
+    with tidemill.start("8MiB", space_wait=60) as pool:
+        waits = threading.Thread(target=lambda: wait_for_waiting(pool, main))
+        waits.start()
+        with pytest.raises(KeyboardInterrupt):
+            pool.put("big", np.ones(16 << 20, "u1"))
+        waits.join()
+        pool.put("small", b"x")
+
+
+def wait_for_waiting(pool: tidemill.Pool, main: int) -> None:
+    """Presses Ctrl-C once the pool is full and somebody waits for space."""
+    while pool.nodes()[0].used < 6 << 20:
+        pass
+    signal.pthread_kill(main, signal.SIGINT)
+
+
+FORKED = """
+import os, sys, tidemill
+pool = tidemill.connect() if "TIDEMILL_POOL" in os.environ else tidemill.start("64MiB")
+pool.put("forked", b"x")
+view = pool.get("forked")
+child = os.fork()
+if child == 0:
+    try:
+        pool.get("forked")
+    except tidemill.PoolClosed as error:
+        os._exit(7 if "forked from" in str(error) and pool.closed else 1)
+    os._exit(2)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+assert pool.get("forked") == view == b"x"
+"""
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_forked_child_is_told_that_the_pool_is_its_parents(nodes: Nodes, inside: bool) -> None:  # noqa: FBT001
+    environment = dict(os.environ) if inside else os.environ | {"TIDEMILL_POOL": str(nodes.file)}
+    subprocess.run([sys.executable, "-c", FORKED], env=environment, timeout=60, check=True)

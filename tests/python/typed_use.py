@@ -1,0 +1,28 @@
+"""What users write, for the type checker alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_type
+
+import tidemill
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+async def use(pool: tidemill.Pool, array: NDArray[np.float64]) -> None:
+    """Each line has the type that it says."""
+    assert_type(pool.put("key", array), str)
+    assert_type(pool.get("key"), tidemill.View)
+    assert_type(pool.get("key")[0], int)
+    assert_type(pool.get("key")[1:], memoryview)
+    assert_type(pool.get_many(["key"]), list[tidemill.View])
+    assert_type(pool.get_many(["key"], errors="return"), list[tidemill.View | tidemill.TidemillError])
+    assert_type(pool.put_many({"key": b""}), list[str])
+    assert_type(await pool.aget("key"), tidemill.View)
+    assert_type(await pool.aput("key", b""), str)
+    assert_type(pool.stat("key").size, int)
+    assert_type(pool.list(), list[str])
+    pool.get(5)  # type: ignore[arg-type]
+    pool.put("key", "text")  # type: ignore[arg-type]
