@@ -1,6 +1,7 @@
 # The native part. Every verb takes a bridge as `via`; then it gives (0, what it brought), or (its number, None) where that comes later.
 
 import builtins
+from collections.abc import Sequence
 from os import PathLike
 from typing import Any, ClassVar, TypeAlias, final, overload
 
@@ -70,7 +71,7 @@ class Pool:
     def nodes(self) -> builtins.list[tuple[int, str, int, int]]: ...
     def close(self) -> None: ...
     def get(self, path: _Path, start: int = 0, stop: int | None = None, via: Bridge | None = None) -> View: ...
-    def get_many(self, ranges: builtins.list[tuple[_Path, int, int | None]], via: Bridge | None = None) -> builtins.list[View | TidemillError]: ...
+    def get_many(self, ranges: Sequence[tuple[_Path, int, int | None]], via: Bridge | None = None) -> builtins.list[View | TidemillError]: ...
     def put(
         self,
         path: _Path,

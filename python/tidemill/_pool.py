@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+import itertools
 import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, overload
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from tidemill._native import View
+    from tidemill.fsspec import TidemillFileSystem
 
 Path: TypeAlias = str | bytes
 
@@ -36,6 +38,8 @@ T = TypeVar("T")
 # Bytes of any object with the buffer protocol.
 Data: TypeAlias = "Buffer | HasArrayInterface"
 
+# Tells pools of one process apart, for who knows them by what they are shown as.
+_NUMBERS = itertools.count(1)
 # How long who puts into a full pool waits for space, seconds: as `tidemill run` does.
 SPACE_WAIT = 10.0
 
@@ -93,6 +97,7 @@ class Pool:
 
     def __init__(self, native: _native.Pool) -> None:
         self._native = native
+        self._number = next(_NUMBERS)
 
     # Objects.
 
@@ -266,6 +271,13 @@ class Pool:
         """Whether it was closed, or belongs to the process that this one was forked from."""
         return self._native.closed
 
+    @property
+    def fs(self) -> TidemillFileSystem:
+        """The pool as a file system of fsspec, which must be installed."""
+        from tidemill.fsspec import TidemillFileSystem  # noqa: PLC0415 - fsspec is not needed for anything else
+
+        return TidemillFileSystem(self, skip_instance_cache=True)
+
     def nodes(self) -> builtins.list[Node]:
         """The nodes of the pool, and how full they are now. One that does not answer within some seconds says why (`Node.silent`)."""
         known = {node: (host, slots) for node, host, _, slots in self._native.nodes()}
@@ -290,9 +302,13 @@ class Pool:
             raise TypeError("a pool of this process cannot go to another; start one with `tidemill pool start` and connect to it")
         return connect, (self.file,)
 
+    def __dask_tokenize__(self) -> tuple[object, ...]:
+        """What dask knows it by."""
+        return ("tidemill.Pool", self.file or (os.getpid(), self._number))
+
     def __repr__(self) -> str:
         state = "closed" if self.closed else "open"
-        return f"<tidemill.Pool {self.file or 'in this process'}, {state}>"
+        return f"<tidemill.Pool {self.file or f'in this process, the {self._number}.'}, {state}>"
 
     def _repr_html_(self) -> str:
         from tidemill import _html  # noqa: PLC0415 - only notebooks need it

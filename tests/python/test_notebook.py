@@ -43,7 +43,8 @@ def test_a_pool_shows_its_nodes_and_how_full_they_are(pool: tidemill.Pool) -> No
     for node in pool.nodes():
         assert f"node {node.id}" in shown
         assert f"of {node.capacity >> 20}.0 MiB" in shown
-    assert repr(pool) == f"<tidemill.Pool {pool.file or 'in this process'}, open>"
+    assert repr(pool).startswith(f"<tidemill.Pool {pool.file or 'in this process'}, ")
+    assert repr(pool).endswith("open>")
 
 
 def test_a_closed_pool_shows_that(own_pool: tidemill.Pool) -> None:

@@ -1,0 +1,410 @@
+"""Pools as a file system of fsspec: ``tidemill://path``, for pandas, pyarrow, zarr, dask, xarray and whoever else speaks it.
+
+``storage_options={"pool": ...}`` says which pool, as a pool file or a `Pool`; without it that of ``TIDEMILL_POOL``, or the user's usual one.
+
+Nothing here needs fsspec's own thread: the calls that wait are waited for where they are made, and those for asyncio are begun on the loop that awaits them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import mmap
+import os
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fsspec.asyn import AsyncFileSystem
+from fsspec.callbacks import DEFAULT_CALLBACK
+from fsspec.spec import AbstractFileSystem
+from fsspec.utils import isfilelike
+
+from tidemill import _files, _pool
+from tidemill.errors import Exists, TidemillError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from tidemill._native import View
+    from tidemill._values import Stat
+
+Info = dict[str, Any]
+
+# So much of a file is copied to the host at a time, bytes.
+COPY_BYTES = 8 << 20
+# Seconds in a nanosecond.
+NS = 1e-9
+
+# Pools that were connected to here, by process and pool file: all file systems of one pool have one way into it.
+_CONNECTED: dict[tuple[int, str | None], _pool.Pool] = {}
+_CONNECTING = threading.Lock()
+
+
+def _connected(file: str | None) -> _pool.Pool:
+    """The pool of a pool file; one for a process, as long as nobody closes it."""
+    key = (os.getpid(), file or os.environ.get("TIDEMILL_POOL"))
+    with _CONNECTING:
+        known = _CONNECTED.get(key)
+        if known is None or known.closed:
+            known = _CONNECTED[key] = _pool.connect(file)
+        return known
+
+
+class Reader(io.BufferedReader):
+    """A file that is read, with a buffer of 1 MiB; `read_buffer` gives views of the pool's memory."""
+
+    raw: _files.PoolFile
+
+    def __init__(self, raw: _files.PoolFile, buffer: int) -> None:
+        super().__init__(raw, buffer)
+        self.size = raw.size()
+
+    def read_buffer(self, length: int = -1) -> View:
+        """The next bytes as a view, up to the end without a length. pyarrow asks for them by this name."""
+        at = self.tell()
+        view = self.raw.pread(max(0, self.size - at) if length < 0 else length, at)
+        self.seek(at + len(view))
+        return view
+
+
+class TidemillFileSystem(AsyncFileSystem):
+    """A pool as a file system. Paths are those of the pool, with or without ``tidemill://``; folders are made as they are needed.
+
+    `pool` is a `Pool`, or the path of a pool file; without it that of ``TIDEMILL_POOL``, or the user's usual one. It is connected to at the first use.
+    """
+
+    protocol = "tidemill"
+    root_marker = ""
+    # The calls that wait are ours, and not those for asyncio on fsspec's thread.
+    mirror_sync_methods = False
+
+    def __init__(
+        self,
+        pool: _pool.Pool | str | os.PathLike[str] | None = None,
+        *,
+        asynchronous: bool = False,
+        loop: object = None,  # noqa: ARG002 - fsspec gives it
+        batch_size: int | None = None,
+        **options: object,
+    ) -> None:
+        # Not AsyncFileSystem's, which starts a thread.
+        AbstractFileSystem.__init__(self, **options)
+        self.asynchronous = asynchronous
+        self.batch_size = batch_size
+        self._loop = None
+        self._pid = os.getpid()
+        self._given = pool
+
+    @property
+    def pool(self) -> _pool.Pool:
+        """The pool."""
+        if isinstance(self._given, _pool.Pool):
+            return self._given
+        return _connected(None if self._given is None else os.fspath(self._given))
+
+    @classmethod
+    def _strip_protocol(cls, path: str | os.PathLike[str] | list[str]) -> Any:  # noqa: ANN401 - as fsspec has it
+        if isinstance(path, list):
+            return [cls._strip_protocol(one) for one in path]
+        return str(super()._strip_protocol(path)).strip("/")
+
+    def unstrip_protocol(self, name: str) -> str:
+        """The path with ``tidemill://``."""
+        return f"tidemill://{self._strip_protocol(name)}"
+
+    # What is known of paths.
+
+    @staticmethod
+    def _info_of(name: str, stat: Stat) -> Info:
+        kind = {"folder": "directory"}.get(stat.kind, stat.kind)
+        size = 0 if stat.is_folder else stat.size
+        times = {"created": stat.created_ns * NS, "mtime": stat.modified_ns * NS}
+        return {"name": name, "size": size, "type": kind, "mode": stat.mode, "version": stat.version, "uid": stat.uid, "gid": stat.gid} | times
+
+    def info(self, path: str, **_: object) -> Info:
+        """What is known of a path: name, size (bytes), type, mode, version, uid, gid; mtime and created in seconds after 1970."""
+        path = self._strip_protocol(path)
+        return self._info_of(path, self.pool.stat(path))
+
+    async def _info(self, path: str, **_: object) -> Info:
+        path = self._strip_protocol(path)
+        return self._info_of(path, await self.pool.astat(path))
+
+    def exists(self, path: str, **_: object) -> bool:
+        """Whether there is anything at a path."""
+        return self.pool.exists(self._strip_protocol(path))
+
+    async def _exists(self, path: str, **_: object) -> bool:
+        try:
+            await self.pool.astat(self._strip_protocol(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    def ls(self, path: str, detail: bool = True, **_: object) -> list[Info] | list[str]:
+        """What is in a folder, by names; of a file, itself."""
+        path = self._strip_protocol(path)
+        above = f"{path}/" if path else ""
+        try:
+            infos = [self._info_of(above + entry.name, entry.stat) for entry in self.pool.folder(path)]
+        except NotADirectoryError:
+            infos = [self.info(path)]
+        return infos if detail else [info["name"] for info in infos]
+
+    async def _ls(self, path: str, detail: bool = True, **_: object) -> list[Info] | list[str]:
+        path = self._strip_protocol(path)
+        above = f"{path}/" if path else ""
+        try:
+            infos = [self._info_of(above + entry.name, entry.stat) for entry in await self.pool.afolder(path)]
+        except NotADirectoryError:
+            infos = [await self._info(path)]
+        return infos if detail else [info["name"] for info in infos]
+
+    async def _find(self, path: str, maxdepth: int | None = None, withdirs: bool = False, **options: Any) -> Any:  # noqa: ANN401
+        path = self._strip_protocol(path)
+        if maxdepth is not None or withdirs or options.get("detail"):
+            return await super()._find(path, maxdepth=maxdepth, withdirs=withdirs, **options)
+        if path and not await self._isdir(path):
+            return [path] if await self._exists(path) else []
+        return await self.pool.alist(f"{path}/" if path else "")
+
+    def created(self, path: str) -> datetime:
+        """When it was made, in UTC."""
+        return datetime.fromtimestamp(self.info(path)["created"], UTC)
+
+    def modified(self, path: str) -> datetime:
+        """When its bytes were changed last, in UTC."""
+        return datetime.fromtimestamp(self.info(path)["mtime"], UTC)
+
+    # Bytes.
+
+    def _range(self, path: str, start: int | None, end: int | None) -> tuple[int, int | None]:
+        """Where bytes begin and end; what is negative counts from the end."""
+        if (start or 0) < 0 or (end or 0) < 0:
+            return _from_start(start, end, self.pool.stat(path).size)
+        return start or 0, end
+
+    async def _arange(self, path: str, start: int | None, end: int | None) -> tuple[int, int | None]:
+        if (start or 0) < 0 or (end or 0) < 0:
+            return _from_start(start, end, (await self.pool.astat(path)).size)
+        return start or 0, end
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: object) -> bytes:
+        """The bytes of a file, or some of them."""
+        path = self._strip_protocol(path)
+        return bytes(self.pool.get(path, *self._range(path, start, end)))
+
+    async def _cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: object) -> bytes:
+        path = self._strip_protocol(path)
+        return bytes(await self.pool.aget(path, *await self._arange(path, start, end)))
+
+    @staticmethod
+    def _ranges(paths: list[str], starts: Any, ends: Any) -> list[tuple[str, int | None, int | None]]:  # noqa: ANN401 - one or a list
+        if not isinstance(paths, list):
+            raise TypeError("paths are a list")
+        starts, ends = (each if isinstance(each, list) else [each] * len(paths) for each in (starts, ends))
+        return list(zip(paths, starts, ends, strict=True))
+
+    def cat_ranges(self, paths: list[str], starts: Any, ends: Any, max_gap: None = None, on_error: str = "return", **_: object) -> list[Any]:  # noqa: ANN401
+        """Parts of many files; all are on their way at once."""
+        if max_gap is not None:
+            raise NotImplementedError("max_gap")
+        asked = [(path, *self._range(path, start, end)) for path, start, end in self._ranges(self._strip_protocol(paths), starts, ends)]
+        return _shown(self.pool._native.get_many(asked), on_error)
+
+    async def _cat_ranges(
+        self,
+        paths: list[str],
+        starts: Any,  # noqa: ANN401
+        ends: Any,  # noqa: ANN401
+        max_gap: None = None,
+        batch_size: int | None = None,  # noqa: ARG002 - the pool has bounds of its own
+        on_error: str = "return",
+        **_: object,
+    ) -> list[Any]:
+        if max_gap is not None:
+            raise NotImplementedError("max_gap")
+        asked = [(path, *await self._arange(path, start, end)) for path, start, end in self._ranges(self._strip_protocol(paths), starts, ends)]
+        return _shown(await _pool._call(self.pool._native.get_many, asked), on_error)
+
+    def pipe_file(self, path: str, value: Buffer, mode: str = "overwrite", **_: object) -> None:
+        """Puts the bytes of a file, all at one moment; with the mode ``create`` only where there is none."""
+        self.pool.put(self._strip_protocol(path), value, if_absent=mode == "create")
+
+    async def _pipe_file(self, path: str, value: Buffer, mode: str = "overwrite", **_: object) -> None:
+        await self.pool.aput(self._strip_protocol(path), value, if_absent=mode == "create")
+
+    def _open(self, path: str, mode: str = "rb", block_size: int | None = None, autocommit: bool = True, **_: object) -> io.IOBase:
+        if not autocommit:
+            raise NotImplementedError("transactions")
+        flags, _text = _files.flags_of(mode)
+        raw = _files.PoolFile(self.pool._native.open(path, flags), path, mode)
+        buffer = block_size or _files.BUFFER_BYTES
+        return Reader(raw, buffer) if mode == "rb" else _files.wrapped(raw, buffer, None)
+
+    def touch(self, path: str, truncate: bool = True, **_: object) -> None:
+        """Makes an empty file, or empties it."""
+        if not truncate and self.exists(path):
+            raise NotImplementedError("the time of a file is that of its last change")
+        self.pipe_file(path, b"")
+
+    # Names.
+
+    def mkdir(self, path: str, create_parents: bool = True, **_: object) -> None:
+        """Makes a folder, and those above it unless `create_parents` is false."""
+        path = self._strip_protocol(path)
+        if not create_parents and not self.isdir(self._parent(path)):
+            raise FileNotFoundError(self._parent(path))
+        self.pool.make_folder(path, exist_ok=False)
+
+    async def _mkdir(self, path: str, create_parents: bool = True, **_: object) -> None:
+        path = self._strip_protocol(path)
+        if not create_parents and not await self._isdir(self._parent(path)):
+            raise FileNotFoundError(self._parent(path))
+        await _pool._call(self.pool._native.make_folder, path, True)
+
+    def makedirs(self, path: str, exist_ok: bool = False) -> None:
+        """Makes a folder, and those above it."""
+        path = self._strip_protocol(path)
+        if path:
+            self.pool.make_folder(path, exist_ok=exist_ok)
+        elif not exist_ok:
+            raise Exists(17, "the root folder exists already", "/")
+
+    async def _makedirs(self, path: str, exist_ok: bool = False) -> None:
+        path = self._strip_protocol(path)
+        if path:
+            await _pool._call(self.pool._native.make_folder, path, not exist_ok)
+        elif not exist_ok:
+            raise Exists(17, "the root folder exists already", "/")
+
+    def rmdir(self, path: str) -> None:
+        """Removes an empty folder."""
+        self.pool.remove_folder(self._strip_protocol(path))
+
+    def rm_file(self, path: str) -> None:
+        """Removes a file."""
+        self.pool.delete(self._strip_protocol(path))
+
+    async def _rm_file(self, path: str, **_: object) -> None:
+        await self.pool.adelete(self._strip_protocol(path))
+
+    def rm(self, path: str | list[str], recursive: bool = False, maxdepth: int | None = None) -> None:
+        """Removes files, and with `recursive` folders with all that is in them."""
+        for one in reversed(self.expand_path(path, maxdepth=maxdepth)):
+            if recursive and maxdepth is None:
+                for tree in [one] if one else [entry.name for entry in self.pool.folder()]:
+                    self.pool.delete_tree(tree)
+            else:
+                self.rm_file(one)
+
+    async def _rm(
+        self,
+        path: str | list[str],
+        recursive: bool = False,
+        batch_size: int | None = None,
+        maxdepth: int | None = None,
+        **options: object,
+    ) -> None:
+        if not recursive or maxdepth is not None:
+            await super()._rm(path, recursive=recursive, batch_size=batch_size, maxdepth=maxdepth, **options)
+            return
+        for one in reversed(await self._expand_path(path)):
+            for tree in [one] if one else [entry.name for entry in await self.pool.afolder()]:
+                await _pool._call(self.pool._native.delete_tree, tree)
+
+    def cp_file(self, path1: str, path2: str, **_: object) -> None:
+        """Copies a file; of a folder, makes another."""
+        path1, path2 = self._strip_protocol(path1), self._strip_protocol(path2)
+        try:
+            self.pool.copy(path1, path2)
+        except IsADirectoryError:
+            self.makedirs(path2, exist_ok=True)
+
+    async def _cp_file(self, path1: str, path2: str, **_: object) -> None:
+        path1, path2 = self._strip_protocol(path1), self._strip_protocol(path2)
+        try:
+            await _pool._call(self.pool._native.copy, path1, path2)
+        except IsADirectoryError:
+            await self._makedirs(path2, exist_ok=True)
+
+    def mv(self, path1: str | list[str], path2: str, recursive: bool = False, maxdepth: int | None = None, **options: object) -> None:
+        """Renames a file or folder: at no moment there is neither. What names several is copied and removed."""
+        if maxdepth is None and not isinstance(path1, list) and self.exists(path1) and (recursive or not self.isdir(path1)):
+            into = path2.endswith("/") or self.isdir(path2)
+            name = self._strip_protocol(path1).rpartition("/")[2]
+            self.pool.rename(self._strip_protocol(path1), f"{self._strip_protocol(path2)}/{name}" if into else self._strip_protocol(path2))
+        else:
+            super().mv(path1, path2, recursive=recursive, maxdepth=maxdepth, **options)
+
+    async def _mv_file(self, path1: str, path2: str) -> None:
+        await _pool._call(self.pool._native.rename, self._strip_protocol(path1), self._strip_protocol(path2))
+
+    # From and to the host.
+
+    def get_file(self, rpath: str, lpath: Any, callback: Any = DEFAULT_CALLBACK, outfile: Any = None, **_: object) -> None:  # noqa: ANN401 - as fsspec has it
+        """Copies a file to the host, or into an open file; of a folder, makes one."""
+        if outfile is None and isfilelike(lpath):
+            outfile = lpath
+        if outfile is None and self.isdir(rpath):
+            Path(lpath).mkdir(parents=True, exist_ok=True)
+            return
+        with self.pool.open(self._strip_protocol(rpath), "rb", buffering=0) as file:
+            if outfile is None:
+                Path(lpath).parent.mkdir(parents=True, exist_ok=True)
+                with open(lpath, "wb") as to:
+                    _copy(file, to, callback)
+            else:
+                _copy(file, outfile, callback)
+
+    async def _get_file(self, rpath: str, lpath: str, **options: object) -> None:
+        await asyncio.to_thread(self.get_file, rpath, lpath, **options)
+
+    def put_file(self, lpath: str | os.PathLike[str], rpath: str, callback: Any = DEFAULT_CALLBACK, mode: str = "overwrite", **_: object) -> None:  # noqa: ANN401
+        """Copies a file of the host; nobody sees a part of it. Of a folder, makes one."""
+        if Path(lpath).is_dir():
+            self.makedirs(rpath, exist_ok=True)
+            return
+        with open(lpath, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            callback.set_size(size)
+            if size == 0:
+                self.pipe_file(rpath, file.read(), mode)
+            else:
+                with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as bytes_of_it:
+                    self.pipe_file(rpath, bytes_of_it, mode)
+            callback.relative_update(size)
+
+    async def _put_file(self, lpath: str | os.PathLike[str], rpath: str, mode: str = "overwrite", **options: object) -> None:
+        await asyncio.to_thread(self.put_file, lpath, rpath, mode=mode, **options)
+
+
+def _copy(file: io.IOBase, to: Any, callback: Any) -> None:  # noqa: ANN401
+    """Copies a file of the pool to its end."""
+    if not isinstance(file, _files.PoolFile):
+        raise TypeError(type(file).__name__)
+    callback.set_size(file.size())
+    while view := file.read_buffer(COPY_BYTES):
+        to.write(view)
+        callback.relative_update(len(view))
+
+
+def _from_start(start: int | None, end: int | None, size: int) -> tuple[int, int]:
+    """A range whose negative ends count from the end of so many bytes."""
+    begin, stop, _ = slice(start, end).indices(size)
+    return begin, max(begin, stop)
+
+
+def _shown(outcomes: list[View | TidemillError], on_error: str) -> list[Any]:
+    """Bytes, and exceptions where they are asked for."""
+    shown: list[Any] = []
+    for outcome in outcomes:
+        if not isinstance(outcome, TidemillError):
+            shown.append(bytes(outcome))
+        elif on_error == "return":
+            shown.append(outcome)
+        else:
+            raise outcome
+    return shown
