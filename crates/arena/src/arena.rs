@@ -8,18 +8,20 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use base::ByteSize;
 use bytes::Bytes;
 use parking_lot::RwLock;
-use store::{Engine, EngineError, Extents, FreedHook, Generation, Segments, StripeKey, Usage};
+use store::{Engine, EngineError, Extents, FreedHook, Generation, Held, Mark, Segments, StandIn, StripeKey, Usage};
 
 use crate::PAGE_BYTES;
 use crate::block::Pool;
 use crate::extents::Slots;
 use crate::segments::Shared;
+use crate::stand_in::stand_in;
 use crate::stripe::{Stripe, Write};
 
 /// Parts of the index: many more than the threads of a node, so that two rarely want the same one.
@@ -267,6 +269,10 @@ impl Engine for Arena {
 
     fn segments(&self) -> Option<Arc<dyn Segments>> {
         Some(Arc::new(Shared { pool: self.pool.clone(), top: top_order(self.stripe_bytes) }))
+    }
+
+    fn stand_in(&self, kind: StandIn, mark: Mark) -> io::Result<(OwnedFd, Box<dyn Held>)> {
+        stand_in(self.pool.memory().home(), kind, mark)
     }
 
     fn on_freed(&self, hook: FreedHook) {

@@ -60,6 +60,11 @@ impl Backing {
         Mapped::new(&self.home, len)
     }
 
+    /// Its own file system; none where it is of memfds.
+    pub fn home(&self) -> Option<&Tmpfs> {
+        self.home.as_ref().ok()
+    }
+
     /// The file that holds byte `at`, and where in it.
     fn locate(&self, at: usize) -> (&Mapped, usize) {
         let (unit, within) = (at / self.unit_bytes, at % self.unit_bytes);

@@ -19,6 +19,7 @@
 //! bay      memory that one process writes into: blocks offered, and taken over as they are
 //! landing  blocks that bytes are received into, and taken over as they are
 //! lease    whether anybody else has a file open or mapped
+//! stand_in descriptors for what has no bytes in a file
 //! mark     whether one certain open lives on, in whatever process
 //! ```
 //!
@@ -51,6 +52,7 @@ mod ledger;
 #[allow(unsafe_code, reason = "locks of open file descriptions have no safe call; the block says why it is sound")]
 mod mark;
 mod segments;
+mod stand_in;
 mod stripe;
 mod tmpfs;
 

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags, fstatvfs, open, openat};
+use rustix::fs::{AtFlags, Mode, OFlags, fstatvfs, mkdirat, open, openat, unlinkat};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, FsPickFlags, MountAttrFlags, fsconfig_create, fsconfig_reconfigure, fsconfig_set_flag,
     fsconfig_set_string, fsmount, fsopen, fspick,
@@ -73,6 +73,16 @@ impl Tmpfs {
     pub fn nameless_file(&self) -> io::Result<File> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         Ok(openat(&self.mount, ".", flags, Mode::RUSR | Mode::WUSR)?.into())
+    }
+
+    /// Two opens of a directory that has no name any more. Nobody else uses the one that it has for a moment.
+    pub fn nameless_directory(&self, name: &str) -> io::Result<[OwnedFd; 2]> {
+        // Whoever a program becomes may stand in it: there is nothing to be seen.
+        mkdirat(&self.mount, name, Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH)?;
+        let again = || openat(&self.mount, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+        let opened = again().and_then(|one| Ok([one, again()?]));
+        unlinkat(&self.mount, name, AtFlags::REMOVEDIR)?;
+        Ok(opened?)
     }
 
     /// Moves the bound to so many bytes, at least 1; refused when more is used.

@@ -14,9 +14,10 @@ pub use extents::{
     a_cut_extent_never_shows_what_was_cut, a_given_back_slot_is_empty_and_its_space_is_free,
     a_hole_reads_as_zeros_and_holds_nothing, a_mark_is_held_until_the_last_copy_of_its_open_is_closed,
     a_punched_range_is_zeros_and_free, a_read_of_an_extent_is_short_at_its_end, a_seek_finds_data_and_holes,
-    a_set_time_stays_until_the_next_change, an_allocated_range_has_space_and_zeros, an_append_goes_to_the_end,
-    an_open_has_an_offset_and_an_access_of_its_own, extents_and_stripes_share_the_capacity,
-    random_calls_agree_with_a_plain_file, slots_are_given_once, what_was_put_into_an_extent_is_read,
+    a_set_time_stays_until_the_next_change, a_stand_in_is_held_until_its_last_copy_is_closed_and_shows_nothing,
+    an_allocated_range_has_space_and_zeros, an_append_goes_to_the_end, an_open_has_an_offset_and_an_access_of_its_own,
+    extents_and_stripes_share_the_capacity, random_calls_agree_with_a_plain_file, slots_are_given_once,
+    what_was_put_into_an_extent_is_read,
 };
 pub use random::{Step, random_calls_agree_with_the_model, run, steps};
 pub use sharing::{
@@ -108,6 +109,7 @@ macro_rules! extents_conformance_tests {
             a_set_time_stays_until_the_next_change
             an_open_has_an_offset_and_an_access_of_its_own
             a_mark_is_held_until_the_last_copy_of_its_open_is_closed
+            a_stand_in_is_held_until_its_last_copy_is_closed_and_shows_nothing
             random_calls_agree_with_a_plain_file
         );
     };

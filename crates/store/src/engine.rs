@@ -1,12 +1,14 @@
 //! The trait between who keeps bytes (an engine) and who knows what they are (a node).
 
 use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use placement::{FileId, StripeNo};
 
-use crate::{EngineError, Extents, Segments};
+use crate::{EngineError, Extents, Held, Mark, Segments, StandIn};
 
 /// Names a stripe: a fixed-size piece of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -118,6 +120,15 @@ pub trait Engine: Send + Sync + fmt::Debug {
     /// Its memory, for other processes to look at; none when they cannot.
     fn segments(&self) -> Option<Arc<dyn Segments>> {
         None
+    }
+
+    /// A descriptor that stands for something, under a mark, and what tells whether it is open. Where no directory can be had without a
+    /// name, what stands for one is as for a file. Not kept over an exec.
+    ///
+    /// Fails where the system has no more descriptors, and of an engine that has none to give.
+    fn stand_in(&self, kind: StandIn, mark: Mark) -> io::Result<(OwnedFd, Box<dyn Held>)> {
+        let _ = (kind, mark);
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// From now on calls `hook` whenever space was given back, by whatever way, the last drop of a view included. A second

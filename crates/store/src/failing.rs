@@ -1,13 +1,15 @@
 //! The failing twin: an engine that does what another does, except when a rule says that the world breaks.
 
 use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
 use crate::failing_extents::FailingExtents;
-use crate::{Engine, EngineError, Extents, FreedHook, Generation, StripeKey, Usage};
+use crate::{Engine, EngineError, Extents, FreedHook, Generation, Held, Mark, StandIn, StripeKey, Usage};
 
 /// Which verb of [`Engine`] was called. `usage`, `release` and the hook never fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,7 +26,7 @@ pub enum Verb {
     Fit,
     /// [`Engine::reserve`].
     Reserve,
-    /// [`Extents::open`]; the other calls about extents never fail.
+    /// [`Extents::open`] and [`Engine::stand_in`]; the other calls about extents never fail.
     Open,
 }
 
@@ -167,6 +169,11 @@ impl<E: Engine + 'static> Engine for Failing<E> {
             .map(|extents| Arc::new(FailingExtents::new(self.inner.clone(), extents)) as Arc<dyn Extents>)
     }
 
+    fn stand_in(&self, kind: StandIn, mark: Mark) -> io::Result<(OwnedFd, Box<dyn Held>)> {
+        self.check(Verb::Open, None, 0).map_err(io::Error::other)?;
+        self.inner.engine.stand_in(kind, mark)
+    }
+
     fn on_freed(&self, hook: FreedHook) {
         self.inner.engine.on_freed(hook);
     }
@@ -191,7 +198,7 @@ fn broken(call: &Call) -> EngineError {
         Verb::Reserve => "reserve",
         Verb::Open => "open",
     };
-    let source = std::io::Error::other(format!("call {} was made to fail", call.number));
+    let source = io::Error::other(format!("call {} was made to fail", call.number));
     call.key.map_or_else(|| full(call, call.usage.capacity), |key| EngineError::Io { key, action, source })
 }
 
@@ -202,7 +209,7 @@ fn full(call: &Call, capacity: u64) -> EngineError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Access, Mark, Model, conformance};
+    use crate::{Access, Model, conformance};
     use placement::{FileId, StripeNo};
 
     const KEY: StripeKey = StripeKey { file: FileId(2), stripe: StripeNo(0) };

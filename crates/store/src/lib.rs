@@ -16,6 +16,7 @@ mod failing_extents;
 mod model;
 mod model_extents;
 mod segments;
+mod stand_in;
 #[allow(unsafe_code, reason = "the one file that touches raw memory; its block says why it is sound")]
 mod table;
 
@@ -25,4 +26,5 @@ pub use extents::{Access, Allocate, ExtentState, Extents, Mark, Put, SeekTo, Slo
 pub use failing::{Call, Failing, Rule, Verb};
 pub use model::Model;
 pub use segments::{Bay, Landing, Place, Segments};
+pub use stand_in::{Held, StandIn};
 pub use table::{SLOTS, TABLE_BYTES, Table};

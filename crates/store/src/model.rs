@@ -5,12 +5,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 
 use crate::model_extents::{Files, ModelExtents};
-use crate::{Engine, EngineError, Extents, FreedHook, Generation, StripeKey, Usage};
+use crate::{Engine, EngineError, Extents, FreedHook, Generation, Held, Mark, StandIn, StripeKey, Usage};
 
 /// An engine over a `BTreeMap`, for tests of who uses an engine and as the measure of other engines.
 pub struct Model {
@@ -48,6 +51,17 @@ struct View {
     start: usize,
     end: usize,
     hook: Hook,
+}
+
+/// Our end of a socket whose other end stands for something.
+#[derive(Debug)]
+pub struct OtherEnd(pub UnixStream);
+
+impl Held for OtherEnd {
+    fn is_held(&self) -> bool {
+        // The end of the stream comes with the last copy, and not before: nobody writes there.
+        (&self.0).read(&mut [0]).is_err()
+    }
 }
 
 impl Model {
@@ -166,6 +180,13 @@ impl Engine for Model {
     fn extents(&self) -> Option<Arc<dyn Extents>> {
         let (capacity, state, hook) = (self.capacity, Arc::clone(&self.state), Arc::clone(&self.hook));
         self.whole.then(|| Arc::new(ModelExtents { capacity, state, hook }) as Arc<dyn Extents>)
+    }
+
+    /// A descriptor that lives as any does, and is neither a file nor a directory.
+    fn stand_in(&self, _kind: StandIn, _mark: Mark) -> io::Result<(OwnedFd, Box<dyn Held>)> {
+        let (ours, theirs) = UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        Ok((theirs.into(), Box::new(OtherEnd(ours))))
     }
 
     fn on_freed(&self, hook: FreedHook) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::{self, Read};
+use std::io;
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -11,8 +11,8 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 
-use crate::model::{Hook, State, call, locked};
-use crate::{Access, Allocate, EngineError, ExtentState, Extents, Mark, Put, SeekTo, Slot};
+use crate::model::{Hook, OtherEnd, State, call, locked};
+use crate::{Access, Allocate, EngineError, ExtentState, Extents, Held, Mark, Put, SeekTo, Slot};
 
 const PAGE_BYTES: u64 = 4096;
 type Page = [u8; 4096];
@@ -30,7 +30,7 @@ pub struct Files {
     made: Vec<File>,
     stock: Vec<u32>,
     /// What is open: our end of a socket whose other end stands for the descriptor.
-    opens: BTreeMap<(Slot, Mark), UnixStream>,
+    opens: BTreeMap<(Slot, Mark), OtherEnd>,
 }
 
 #[derive(Debug)]
@@ -54,9 +54,7 @@ impl Files {
 
     /// Whether anybody has the other end; it is never asked about again when nobody has.
     fn holds(&mut self, slot: Slot, mark: Mark) -> bool {
-        let Some(mut ours) = self.opens.get(&(slot, mark)) else { return false };
-        // The end of the stream comes with the last copy, and not before: nobody writes there.
-        let held = ours.read(&mut [0]).is_err();
+        let held = self.opens.get(&(slot, mark)).is_some_and(OtherEnd::is_held);
         if !held {
             self.opens.remove(&(slot, mark));
         }
@@ -174,7 +172,7 @@ impl Extents for ModelExtents {
     fn open(&self, slot: Slot, _access: Access, mark: Mark) -> io::Result<OwnedFd> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
-        let earlier = locked(&self.state).extents.opens.insert((slot, mark), ours);
+        let earlier = locked(&self.state).extents.opens.insert((slot, mark), OtherEnd(ours));
         assert!(earlier.is_none(), "{mark} of {slot} was given twice");
         Ok(theirs.into())
     }

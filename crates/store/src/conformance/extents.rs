@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::{ROOM_BYTES, key, pattern};
-use crate::{Access, Allocate, Engine, EngineError, Extents, Generation, Mark, SeekTo, Slot};
+use crate::{Access, Allocate, Engine, EngineError, Extents, Generation, Mark, SeekTo, Slot, StandIn};
 
 const PAGE: u64 = 4096;
 
@@ -273,6 +273,25 @@ pub fn a_mark_is_held_until_the_last_copy_of_its_open_is_closed(engine: &dyn Eng
         drop(again);
     }
     assert!(extents.is_quiet(slot));
+}
+
+/// A stand-in is held as long as there is a copy of it. Nothing can be read or written through one; that of a file has an offset.
+pub fn a_stand_in_is_held_until_its_last_copy_is_closed_and_shows_nothing(engine: &dyn Engine) {
+    for (kind, mark) in [(StandIn::Bytes, 1), (StandIn::Directory, 2), (StandIn::Bytes, 3)] {
+        let (descriptor, held) = engine.stand_in(kind, Mark(mark)).expect("there are descriptors");
+        let (_other, other_held) = engine.stand_in(kind, Mark(10 + mark)).expect("there are descriptors");
+        let mut copy = File::from(descriptor.try_clone().expect("a copy"));
+        drop(descriptor);
+        assert!(held.is_held(), "{kind:?}");
+        let is_file = copy.metadata().expect("it is open").is_file();
+        if kind == StandIn::Bytes && is_file {
+            assert!(copy.read(&mut [0]).is_err() && copy.write(b"x").is_err() && copy.set_len(1).is_err());
+            assert_eq!(copy.seek(SeekFrom::Start(1 << 40)).expect("an offset"), 1 << 40);
+            assert_eq!(copy.seek(SeekFrom::Current(-1)).expect("an offset"), (1 << 40) - 1);
+        }
+        drop(copy);
+        assert!(!held.is_held() && other_held.is_held(), "{kind:?}");
+    }
 }
 
 /// Random calls leave the same bytes as in a plain vector.

@@ -1,0 +1,74 @@
+//! Stand-ins: a memfd that nobody can change, and directories without a name in the arena's own file system.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, memfd_create, open};
+use store::{Access, Held, Mark, StandIn};
+
+use crate::mark;
+use crate::tmpfs::Tmpfs;
+
+/// Another open of what stands in, by which the system is asked.
+#[derive(Debug)]
+struct Own {
+    file: OwnedFd,
+    mark: Mark,
+}
+
+impl Held for Own {
+    fn is_held(&self) -> bool {
+        mark::is_held(self.file.as_fd(), self.mark)
+    }
+}
+
+/// What a program gets, and what the node keeps.
+pub fn stand_in(home: Option<&Tmpfs>, kind: StandIn, mark: Mark) -> io::Result<(OwnedFd, Box<dyn Held>)> {
+    if let (StandIn::Directory, Some(home)) = (kind, home) {
+        let [file, given] = home.nameless_directory(&mark.0.to_string())?;
+        return marked(file, given, mark, Access { read: true, write: false, append: false });
+    }
+    let file = memfd_create("tidemill", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    // Who goes past us finds an error, never silence: reading is not what it was opened for, writing is sealed.
+    fcntl_add_seals(&file, SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE)?;
+    let given = again(file.as_fd())?;
+    marked(file, given, mark, Access { read: false, write: true, append: false })
+}
+
+fn marked(file: OwnedFd, given: OwnedFd, mark: Mark, access: Access) -> io::Result<(OwnedFd, Box<dyn Held>)> {
+    mark::set(given.as_fd(), mark, access)?;
+    Ok((given, Box::new(Own { file, mark })))
+}
+
+fn again(file: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok(open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{mkdirat, openat};
+    use std::fs::{File, read_dir};
+
+    #[test]
+    fn a_directory_that_stands_in_is_empty_and_nothing_can_be_made_in_it() {
+        let Ok(home) = Tmpfs::unbounded() else { return };
+        let (directory, held) = stand_in(Some(&home), StandIn::Directory, Mark(5)).unwrap();
+        assert!(File::from(directory.try_clone().unwrap()).metadata().unwrap().is_dir() && held.is_held());
+        let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
+        assert_eq!(read_dir(path).unwrap().count(), 0);
+        assert!(mkdirat(&directory, "x", Mode::RWXU).is_err());
+        assert!(openat(&directory, "x", OFlags::CREATE | OFlags::RDWR, Mode::RWXU).is_err());
+        drop(directory);
+        assert!(!held.is_held());
+        // The number may come again, as that of another arena's.
+        drop(stand_in(Some(&home), StandIn::Directory, Mark(5)).unwrap());
+    }
+
+    #[test]
+    fn without_a_file_system_of_its_own_a_memfd_stands_in_for_a_directory_too() {
+        let (stands, held) = stand_in(None, StandIn::Directory, Mark(5)).unwrap();
+        assert!(File::from(stands).metadata().unwrap().is_file() && !held.is_held());
+    }
+}
