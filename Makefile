@@ -82,6 +82,7 @@ suites:
 soak: $(BIN) package suites
 	examples/packages.sh $(TESTED_WITH)
 	TIDEMILL=$(abspath $(BIN)) SOAK_SECONDS=$${SOAK_SECONDS:-600} $(VENV)/bin/python -m pytest tests -m soak
+	KILLS=$${KILLS:-2000} cargo test --release --package link --test programs --locked
 
 # The worlds of the tests (crates/vfs/src/sim_test.rs), and so many more; SIM_SEED=N shows one of them again.
 sim:

@@ -306,7 +306,7 @@ fn object(body: &Body) -> Object {
         Body::Meta { command, .. } => command,
         Body::Walk { then: Some(then), .. } => &then.command,
         Body::Walk { top, .. } => return Object::File(*top),
-        Body::Hello | Body::Usage | Body::Stop => return Object::Pool,
+        Body::Hello | Body::Usage | Body::Stop | Body::Look { .. } | Body::Which { .. } => return Object::Pool,
     };
     match command {
         Command::Lookup { parent, name }

@@ -1,11 +1,20 @@
 //! The way to a node.
 
 use node::{Backing, Hear, Node, Reply};
-use std::{fmt, future::Future, pin::Pin, sync::Arc};
-use wire::{Answer, Extent, Failure, Object, OpenFlags, Refusal, Request, Session};
+use std::{
+    fmt,
+    future::{Future, ready},
+    os::fd::OwnedFd,
+    pin::Pin,
+    sync::Arc,
+};
+use wire::{Answer, Extent, Failure, Mark, Object, OpenFlags, Refusal, Request, Session, codec::Obtain};
 
 /// A descriptor that is asked for; none when there is none to be had.
 pub type Borrowing = Pin<Box<dyn Future<Output = Option<Backing>> + Send>>;
+
+/// A descriptor for a program that is asked for, and the mark of its open; none when there is none to be had.
+pub type Obtaining = Pin<Box<dyn Future<Output = Option<(OwnedFd, Mark)>> + Send>>;
 
 /// A way to a node. A call may fail, may be slow, and may have been done although no answer came.
 pub trait Connection: Send + Sync + fmt::Debug {
@@ -22,6 +31,13 @@ pub trait Connection: Send + Sync + fmt::Debug {
     /// one, from [`Self::backing`].
     fn borrow(&self, extent: Extent, flags: OpenFlags) -> Option<Borrowing> {
         let _ = (extent, flags);
+        None
+    }
+
+    /// A descriptor of its own for a program of this host, of what a session has open; none where the node is not on this host. See
+    /// [`Node::give`].
+    fn obtain(&self, obtain: Obtain) -> Option<Obtaining> {
+        let _ = obtain;
         None
     }
 
@@ -65,6 +81,11 @@ impl Connection for InProcess {
 
     fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<Backing> {
         self.0.backing(extent, flags)
+    }
+
+    fn obtain(&self, Obtain { session, file, flags, lent }: Obtain) -> Option<Obtaining> {
+        let given = self.0.give(session, file, flags, lent);
+        Some(Box::pin(ready(given)))
     }
 
     fn is_here(&self) -> bool {

@@ -26,6 +26,7 @@ mod inode;
 mod intent;
 mod life;
 mod locate;
+mod marked;
 mod meet;
 mod moves;
 mod names;
@@ -43,7 +44,7 @@ mod watch;
 mod whole;
 
 pub use client::{Client, at_once};
-pub use connection::{Borrowing, Connection, InProcess};
+pub use connection::{Borrowing, Connection, InProcess, Obtaining};
 pub use files::{Opened, Written};
 pub use locate::{Expected, Located};
 pub use node::{Backing, Hear, Loan};

@@ -1,6 +1,6 @@
 //! Connections for tests: one that misbehaves by a seed, one that counts, one that dies, one that goes step by step.
 
-use crate::{Borrowing, Connection};
+use crate::{Borrowing, Connection, Obtaining};
 use node::{Backing, Hear, Reply, sleep_until};
 use parking_lot::Mutex;
 use placement::Epoch;
@@ -11,7 +11,7 @@ use std::{
     },
     time::Duration,
 };
-use wire::{Body, Extent, Failure, OpenFlags, Request, Session};
+use wire::{Body, Extent, Failure, OpenFlags, Request, Session, codec::Obtain};
 
 /// What a twin leaves as it is: descriptors of the connection in this field.
 macro_rules! descriptors_of {
@@ -22,6 +22,10 @@ macro_rules! descriptors_of {
 
         fn borrow(&self, extent: Extent, flags: OpenFlags) -> Option<Borrowing> {
             self.$inner.borrow(extent, flags)
+        }
+
+        fn obtain(&self, obtain: Obtain) -> Option<Obtaining> {
+            self.$inner.obtain(obtain)
         }
 
         fn is_here(&self) -> bool {

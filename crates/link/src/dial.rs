@@ -240,6 +240,10 @@ impl Driver {
                 let file = self.pipe.descriptor()?;
                 self.line.lent(id, file);
             }
+            ToClient::Given { id, mark } => {
+                let file = self.pipe.descriptor()?;
+                self.line.given(id, mark, file);
+            }
             ToClient::Segment { number, segment } => {
                 let file = self.pipe.descriptor()?;
                 self.shown(number, segment, file);

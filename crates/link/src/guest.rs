@@ -33,8 +33,8 @@ use wire::{
     Answer, Body, Command, Contents, ExtentAction, Failure, Object, Refusal, Request, Session, Stamp, StripeAction,
     Welcome,
     codec::{
-        Borrow, Filled, Placed, Publish, ToNode, begins_stripe, encode_lent, encode_near, encode_placed, encode_pong,
-        encode_recalls, encode_reply,
+        Borrow, Filled, Obtain, Placed, Publish, ToNode, begins_stripe, encode_given, encode_lent, encode_near,
+        encode_placed, encode_pong, encode_recalls, encode_reply,
     },
     frame::{Garbled, Side},
     handshake::{HandshakeFailed, NodeHandshake, Step, Token, VERSIONS, refusal},
@@ -304,6 +304,12 @@ impl Guest {
                     self.answer(id, &Ok(Answer::Done));
                 }
             }
+            ToNode::Obtain { id, obtain } => {
+                self.count(id)?;
+                if !self.give(id, obtain) {
+                    self.answer(id, &Ok(Answer::Done));
+                }
+            }
             ToNode::Publish { id, publish } => {
                 self.count(id)?;
                 self.publish(id, *publish)?;
@@ -384,6 +390,15 @@ impl Guest {
                 return false;
             }
         }
+        true
+    }
+
+    /// Whether there was a descriptor to give, which is the program's own then: nothing of it ends with this connection.
+    fn give(&mut self, id: u64, Obtain { session, file, flags, lent }: Obtain) -> bool {
+        let may = self.loans.is_some() && self.sessions.contains(&session) && self.pipe.has_room();
+        let given = if may { self.house.node.give(session, file, flags, lent) } else { None };
+        let Some((descriptor, mark)) = given else { return false };
+        self.pipe.push_with(descriptor, |out| encode_given(mark, id, out));
         true
     }
 

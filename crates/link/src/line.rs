@@ -26,10 +26,10 @@ use std::{
 };
 use tokio::sync::{Notify, oneshot};
 use wire::{
-    Answer, Failure, Recall, Request, Session,
+    Answer, Failure, Mark, Recall, Request, Session,
     codec::{
-        Borrow, begins_stripe, encode_borrow, encode_cancel, encode_heard, encode_mapped, encode_pong, encode_prunes,
-        encode_publish, encode_request, encode_returned, encode_unwatch, encode_watch,
+        Borrow, Obtain, begins_stripe, encode_borrow, encode_cancel, encode_heard, encode_mapped, encode_obtain,
+        encode_pong, encode_prunes, encode_publish, encode_request, encode_returned, encode_unwatch, encode_watch,
     },
     frame::Outgoing,
 };
@@ -84,7 +84,11 @@ struct State {
 enum Asked {
     Request(oneshot::Sender<Answered>),
     Loan(oneshot::Sender<Lent>),
+    Gift(oneshot::Sender<Gift>),
 }
+
+/// A descriptor of a program's own, and its mark; none where this process has no room for it.
+pub type Gift = Option<(OwnedFd, Mark)>;
 
 /// An answer that has come.
 #[derive(Debug)]
@@ -188,6 +192,14 @@ impl Line {
     pub fn borrow(self: &Arc<Self>, borrow: Borrow) -> Result<Call<Lent>, NotSent> {
         self.ask(Asked::Loan, |id, out| {
             encode_borrow(borrow, id, out.short());
+            Ok(())
+        })
+    }
+
+    /// Asks for a descriptor of a program's own. When there is none to be had, the call is dropped at the other end.
+    pub fn obtain(self: &Arc<Self>, obtain: Obtain) -> Result<Call<Gift>, NotSent> {
+        self.ask(Asked::Gift, |id, out| {
+            encode_obtain(obtain, id, out.short());
             Ok(())
         })
     }
@@ -353,6 +365,15 @@ impl Line {
         self.room.notify_waiters();
     }
 
+    /// A descriptor of a program's own has come; none where this process has no room for it.
+    pub fn given(&self, id: u64, mark: Mark, file: Option<OwnedFd>) {
+        let asked = self.state.lock().asked.remove(&id);
+        if let Some(Asked::Gift(asked)) = asked {
+            drop(asked.send(file.map(|file| (file, mark))));
+        }
+        self.room.notify_waiters();
+    }
+
     /// A batch of recalls has come.
     pub fn recalled(&self, batch: u64, session: Session, recalls: Vec<Recall>) {
         let state = self.state.lock();
@@ -455,6 +476,14 @@ impl Future for Call<Lent> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Lent>> {
         Pin::new(&mut self.answered).poll(context).map(Result::ok)
+    }
+}
+
+impl Future for Call<Gift> {
+    type Output = Gift;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Gift> {
+        Pin::new(&mut self.answered).poll(context).map(|given| given.ok().flatten())
     }
 }
 

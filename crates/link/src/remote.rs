@@ -5,7 +5,7 @@ use crate::{
     dial::{self, Target},
     line::{Line, NotSent},
 };
-use client::{Borrowing, Connection, Hear};
+use client::{Borrowing, Connection, Hear, Obtaining};
 use node::{Reply, sleep_until};
 use parking_lot::Mutex;
 use std::{
@@ -14,7 +14,11 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::runtime::Handle;
-use wire::{Extent, Failure, Object, OpenFlags, Refusal, Request, Session, codec::Borrow, handshake::Token};
+use wire::{
+    Extent, Failure, Object, OpenFlags, Refusal, Request, Session,
+    codec::{Borrow, Obtain},
+    handshake::Token,
+};
 
 /// The pause after the first time that a node was not reached; each later one is twice as long.
 const PAUSE_FIRST: Duration = Duration::from_millis(10);
@@ -118,6 +122,12 @@ impl Connection for Remote {
         let line = self.line().ok().filter(|line| line.is_near())?;
         let lent = line.borrow(Borrow { extent, flags }).ok()?;
         Some(Box::pin(async move { lent.await?.into_backing() }))
+    }
+
+    fn obtain(&self, obtain: Obtain) -> Option<Obtaining> {
+        let line = self.line().ok().filter(|line| line.is_near())?;
+        let given = line.obtain(obtain).ok()?;
+        Some(Box::pin(given))
     }
 
     fn is_here(&self) -> bool {

@@ -26,6 +26,8 @@ use wire::{
 
 /// When the system has no descriptor for who comes, the next try is so much later: somebody may have ended by then.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// What nobody says has ended is seen so much later at the latest, while there is not more of it than the node looks at in a turn.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
 /// A server that is dropped has so long to end what its connections hold: as long as they may take for their last words, and more.
 const DROP_WAIT: Duration = Duration::from_secs(5);
 /// So many may be told at one time that there are too many: more are closed without a word.
@@ -82,6 +84,7 @@ pub fn serve_on(
     let house = Arc::new(House { node, segments, janitor, carried, token, limits, room, stopping });
     let (handle, addresses, taking) = (runtime.clone(), Vec::new(), Vec::new());
     let mut server = Server { house, addresses, stop, taking, handle, runtime: None };
+    server.taking.push(runtime.spawn(look_around(server.house.clone())));
     server.also_at(listener)?;
     Ok(server)
 }
@@ -133,6 +136,17 @@ impl Drop for Server {
         // A runtime does not end within another; where there is no thread it goes with this.
         if let Err(error) = thread::Builder::new().name("tidemill-end".into()).spawn(last) {
             tracing::warn!(%error, "a server has ended without its last words");
+        }
+    }
+}
+
+/// Ends, soon, what programs had open that were killed, or closed it past their client.
+async fn look_around(house: Arc<House>) {
+    let mut stopping = house.stopping.clone();
+    loop {
+        tokio::select! {
+            _ = stopping.wait_for(|stop| *stop) => return,
+            () = tokio::time::sleep(LOOK_PAUSE) => drop(house.node.look_around()),
         }
     }
 }

@@ -19,7 +19,7 @@ use wire::{Answer, Attributes, Command, Extent, INLINE_BYTES_MAX, OWN_NAMES, Ses
 #[derive(Debug, Default)]
 pub struct Folds {
     queue: Mutex<VecDeque<(FileId, Extent)>>,
-    /// Folds are numbered as the changes of a client are; they are the node's own.
+    /// Folds are numbered as the changes of a client are; they are the node's own, as some others are.
     number: AtomicU64,
 }
 
@@ -29,6 +29,13 @@ enum Looked {
     Done,
     /// Somebody still uses it, or there is no space for its bytes.
     Later,
+}
+
+impl Folds {
+    /// The number of a change of the node's own. To be taken under the lock of the partition that it changes.
+    pub fn next_number(&self) -> u64 {
+        self.number.fetch_add(1, Relaxed) + 1
+    }
 }
 
 impl Node {
@@ -45,8 +52,9 @@ impl Node {
         }
     }
 
-    /// Folds what it can, and looks at freed extents again: where space is wanted.
+    /// Ends opens that nobody has, folds what it can, and looks at freed extents again: where space is wanted.
     pub(crate) fn relieve(&self) -> bool {
+        self.look_around();
         let loud = self.whole.sweep();
         let waiting = self.folds.queue.lock().len();
         self.fold_beyond(0, waiting);
@@ -115,7 +123,7 @@ impl Node {
             return false;
         }
         let before = partition.bytes();
-        let number = self.folds.number.fetch_add(1, Relaxed) + 1;
+        let number = self.folds.next_number();
         let stamp = Stamp { session: Session::NONE, number, settled: number };
         let folded = partition.apply(Some(stamp), Command::Fold { file, extent, bytes, times }, clock::now());
         let unneeded = before + wanted - partition.bytes();

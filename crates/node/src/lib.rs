@@ -20,6 +20,7 @@ mod held;
 mod host;
 mod lane;
 mod locks;
+mod marks;
 mod meta;
 mod node;
 mod object;

@@ -139,7 +139,7 @@ impl Node {
     }
 
     /// Applies, and says how much of the reservation is over.
-    fn apply(
+    pub(crate) fn apply(
         &self,
         partition: &mut Partition,
         asker: Asker,

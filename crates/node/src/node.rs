@@ -7,6 +7,7 @@ use crate::{
     held::Held,
     host::HostFiles,
     locks::Locks,
+    marks::Marks,
     meta::{MetaCall, refusal_of},
     space::{Full, Space},
     whole::Wholes,
@@ -50,6 +51,7 @@ pub struct Node {
     pub(crate) folds: Folds,
     pub(crate) space: Arc<Space>,
     pub(crate) locks: Locks,
+    pub(crate) marks: Marks,
     /// Sessions of which no stripe is written any more.
     ended: RwLock<Ended>,
     /// The count of the last session that was given, and of the first less one.
@@ -100,6 +102,7 @@ pub fn member(id: NodeId, map: PartitionMap, settings: Settings, engine: Arc<dyn
         appends: Appends::default(),
         folds: Folds::default(),
         locks: Locks::default(),
+        marks: Marks::default(),
         ended: RwLock::default(),
         space,
         sessions: AtomicU64::new(sessions_before),
@@ -132,7 +135,8 @@ impl Node {
         if !matches!(body, Body::Hello | Body::Stop) && epoch != self.epoch() {
             return Reply::ready(Err(Failure::StaleMap(self.map.read().clone())));
         }
-        if !matches!(body, Body::Hello | Body::Stop | Body::Usage) && self.partitions.get(partition).is_none() {
+        let of_node = matches!(body, Body::Hello | Body::Stop | Body::Usage | Body::Look { .. } | Body::Which { .. });
+        if !of_node && self.partitions.get(partition).is_none() {
             return Reply::ready(Err(Failure::Refused(self.not_here(partition))));
         }
         match body {
@@ -147,6 +151,10 @@ impl Node {
                 self.extent(ExtentCall { partition, stamp, file, extent, action })
             }
             Body::Stripe { file, stripe, action } => self.stripe(session, StripeKey { file, stripe }, action),
+            Body::Look { mark } => Reply::ready(Ok(Answer::Looked(self.look_at(mark)))),
+            Body::Which { device, inode, after } => {
+                Reply::ready(Ok(Answer::Marked(self.which((device, inode), after))))
+            }
             Body::Walk { top, folders, then } => self.walk((session, hurried), top, &folders, then.map(|then| *then)),
         }
     }
@@ -257,6 +265,7 @@ impl Node {
             Some(Command::Lock { .. }) => self.lock(&call),
             Some(Command::CloseSession { session }) => {
                 self.ended.write().add(session);
+                self.outlive(session, call.partition);
                 self.locks.end_session(session);
                 let reply = self.meta_at_once(call);
                 self.locks.wake_all();

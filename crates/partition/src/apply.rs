@@ -83,7 +83,7 @@ impl Partition {
             Command::Create { parent, name, inode, open, whole } => {
                 self.create(parent, name, inode, (open.then_some(session), whole), now)
             }
-            Command::Open { .. } | Command::Close { .. } => self.hold(session, &command, now),
+            Command::Open { .. } | Command::Close { .. } | Command::Release { .. } => self.hold(session, &command, now),
             Command::Change { file, changes } => {
                 self.check_changeable(file)?;
                 self.change(file, &changes, now)
@@ -142,6 +142,7 @@ impl Partition {
         match *command {
             Command::Open { file, flags, whole } => self.open(session, file, (flags, whole), now),
             Command::Close { file } => self.close(session, file),
+            Command::Release { file, session, to } => self.release_open(file, session, to),
             _ => Err(Refusal::invalid(Object::Pool, "neither an open nor a close")),
         }
     }

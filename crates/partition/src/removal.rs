@@ -78,6 +78,17 @@ impl Partition {
         Ok(Answer::Removed { gone })
     }
 
+    /// Ends an open of a session, or makes it another's.
+    pub(crate) fn release_open(&mut self, file: FileId, session: Session, to: Option<Session>) -> Outcome<Answer> {
+        let Some(to) = to else { return self.close(session, file) };
+        let inode = self.inodes.get_mut(&file).ok_or(Refusal::NotFound(Object::File(file)))?;
+        if !inode.closed(session) {
+            return Err(Refusal::BadHandle(Object::File(file)));
+        }
+        inode.opened(to);
+        Ok(Answer::Removed { gone: None })
+    }
+
     pub(crate) fn remove_directory(&mut self, parent: FileId, name: &Name, now: Timestamp) -> Outcome<Answer> {
         let (file, kind) = self.settled_entry(parent, name)?;
         if kind != Kind::Directory {

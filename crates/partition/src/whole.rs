@@ -21,7 +21,8 @@ use bytes::Bytes;
 use placement::FileId;
 use serde::{Deserialize, Serialize};
 use wire::{
-    Answer, Changes, Command, Extent, INLINE_BYTES_MAX, NewKind, Object, Outcome, Refusal, Times, Timestamp, Wish,
+    Answer, Changes, Command, Extent, INLINE_BYTES_MAX, NewKind, Object, Outcome, Refusal, Session, Times, Timestamp,
+    Wish,
 };
 
 /// Before any time that a file can have: the extent knows better.
@@ -71,6 +72,11 @@ impl Partition {
     pub fn told(&mut self) -> Option<Told> {
         let told = !self.told.freed.is_empty() || !self.told.closed.is_empty();
         told.then(|| std::mem::take(&mut self.told))
+    }
+
+    /// Whether a session has a file open.
+    pub fn is_open_by(&self, session: Session, file: FileId) -> bool {
+        self.inodes.get(&file).is_some_and(|inode| inode.opens.iter().any(|(holder, _)| *holder == session))
     }
 
     /// Whether a file that was whole may be folded: nobody has it open, and it has a name.

@@ -27,6 +27,7 @@ mod allocate;
 mod handles;
 mod lockers;
 mod locks;
+mod marked;
 mod names;
 mod open;
 mod paths;
@@ -37,6 +38,7 @@ mod xattr;
 
 pub use client::{Backing, Expected, Hear, Located};
 pub use handles::{Handle, OPEN_FILES_MAX};
+pub use marked::Program;
 pub use paths::Whereabouts;
 pub use vfs::Vfs;
 
@@ -58,6 +60,8 @@ mod linear_model;
 mod linear_test;
 #[cfg(test)]
 mod locks_test;
+#[cfg(test)]
+mod marked_test;
 #[cfg(test)]
 mod message_test;
 #[cfg(test)]

@@ -216,7 +216,7 @@ pub(crate) async fn borrow(client: &Client, opened: &Opened, flags: OpenFlags) -
     client.borrow(wanted?, flags)?.await
 }
 
-async fn create_or_open(
+pub(crate) async fn create_or_open(
     client: &Client,
     parent: FileId,
     name: &Name,

@@ -4,7 +4,7 @@ use crate::{Vfs, pool_test::*};
 use arena::{Arena, Options};
 use bytes::Bytes;
 use client::{
-    Borrowing, Connection, InProcess, Objects,
+    Borrowing, Connection, InProcess, Objects, Obtaining,
     objects::Condition,
     twin::{Counting, Lossy, Troubles},
 };
@@ -21,7 +21,7 @@ use std::{
 use store::{Engine, Model, StripeKey};
 use wire::{
     AllocateMode, Changes, Extent, Kind, LOCATE, OpenFlags, Outcome, PLACEMENT, Refusal, RenameMode, Request,
-    STRIPE_SIZE, SeekTo, Session, XattrMode,
+    STRIPE_SIZE, SeekTo, Session, XattrMode, codec::Obtain,
 };
 
 /// A pool whose engines the test asks what they hold.
@@ -101,6 +101,10 @@ impl Connection for Beside {
 
     fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<Backing> {
         self.way.backing(extent, flags)
+    }
+
+    fn obtain(&self, obtain: Obtain) -> Option<Obtaining> {
+        self.way.obtain(obtain)
     }
 
     fn borrow(&self, extent: Extent, flags: OpenFlags) -> Option<Borrowing> {

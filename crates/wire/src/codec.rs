@@ -13,12 +13,12 @@ mod message;
 mod meta;
 
 use crate::{
-    Answer, Body, Extent, Failure, Object, OpenFlags, Recall, Refusal, Request, Session,
+    Answer, Body, Extent, Failure, Lent, Mark, Object, OpenFlags, Recall, Refusal, Request, Session,
     frame::{Garbled, Kind, TooLong},
 };
 use bytes::Bytes;
 use meta::{append, parse};
-use placement::{Epoch, PartitionId};
+use placement::{Epoch, FileId, PartitionId};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -62,6 +62,19 @@ pub struct Borrow {
     pub extent: Extent,
     /// It is to be used so.
     pub flags: OpenFlags,
+}
+
+/// What a program wants a descriptor of, that is its own: which has a mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Obtain {
+    /// Whose open it becomes.
+    pub session: Session,
+    /// What the session has open.
+    pub file: FileId,
+    /// As it was opened.
+    pub flags: OpenFlags,
+    /// What the descriptor is to be of.
+    pub lent: Lent,
 }
 
 /// A part of a node's memory.
@@ -241,6 +254,16 @@ pub fn encode_near(out: &mut Vec<u8>) {
 /// Appends that a descriptor is wanted, to be answered under `id`.
 pub fn encode_borrow(borrow: Borrow, id: u64, out: &mut Vec<u8>) {
     short(Kind::Borrow, id, &borrow, out);
+}
+
+/// Appends that a program wants a descriptor, to be answered under `id`.
+pub fn encode_obtain(obtain: Obtain, id: u64, out: &mut Vec<u8>) {
+    short(Kind::Obtain, id, &obtain, out);
+}
+
+/// Appends under which mark a descriptor is given, which is to go with it.
+pub fn encode_given(mark: Mark, id: u64, out: &mut Vec<u8>) {
+    short(Kind::Given, id, &mark, out);
 }
 
 /// Appends that a descriptor is lent, which is to go with it.

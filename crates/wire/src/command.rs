@@ -297,6 +297,15 @@ pub enum Command {
         /// The times that the file had there.
         times: Times,
     },
+    /// Ends an open of a session, or makes it another's. Only nodes say so, of opens that have a mark. -> `Removed`
+    Release {
+        /// The file.
+        file: FileId,
+        /// Whose open.
+        session: Session,
+        /// Whose it is from now on; none: nobody's.
+        to: Option<Session>,
+    },
     /// The stripes of a file that is gone are removed. -> `Done`
     Purged {
         /// The file.

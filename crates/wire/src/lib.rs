@@ -25,6 +25,7 @@ pub mod frame;
 pub mod handshake;
 mod intent;
 mod lock;
+mod mark;
 mod mode;
 mod name;
 mod object;
@@ -43,14 +44,15 @@ pub use entry::{COOKIE_FIRST, DirEntry, RenameFrom, RenameMode, RenameTo, fragme
 pub use extent::{Extent, ExtentAction, Times, Wish};
 pub use intent::{Decision, Intent, Part, Target};
 pub use lock::{Lock, LockKind, LockStyle};
+pub use mark::{Lent, Looked, Mark, Marked};
 pub use mode::{Acls, Heritage, Mode, SET_GROUP_ID};
 pub use name::{NAME_BYTES_MAX, Name, TARGET_BYTES_MAX};
 pub use object::{Condition, Contents, Head, Version, VersionRefused};
 pub use recall::Recall;
 pub use refusal::{Object, Outcome, Refusal, Shortage};
 pub use request::{
-    Answer, Body, Content, Failure, GONE_MAX, Gone, Leftovers, Request, Session, Stamp, StripeAction, Then, Trim,
-    Welcome,
+    Answer, Body, Content, Failure, GONE_MAX, Gone, Leftovers, MARKED_MAX, Request, Session, Stamp, StripeAction, Then,
+    Trim, Welcome,
 };
 pub use space::{HostFile, StripeRuns, Usage};
 pub use xattr::{

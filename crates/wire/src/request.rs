@@ -5,8 +5,8 @@
 //! ones out.
 
 use crate::{
-    Attributes, Command, Decision, DirEntry, Extent, ExtentAction, Head, Heritage, HostFile, Intent, Kind, Lock, Name,
-    NewInode, NewKind, Part, Refusal, StripeRuns, Usage, Version,
+    Attributes, Command, Decision, DirEntry, Extent, ExtentAction, Head, Heritage, HostFile, Intent, Kind, Lock,
+    Looked, Mark, Marked, Name, NewInode, NewKind, Part, Refusal, StripeRuns, Usage, Version,
 };
 use bytes::Bytes;
 use placement::{Epoch, FileId, Layout, NodeId, PartitionId, PartitionMap, Placing, Policy, StripeNo};
@@ -109,7 +109,24 @@ pub enum Body {
         /// What to do.
         then: Option<Box<Then>>,
     },
+    /// Looks whether an open lives on that has a mark of this node, after a copy of its descriptor was closed: else it is closed. -> `Looked`
+    Look {
+        /// Which.
+        mark: Mark,
+    },
+    /// Which opens live that have descriptors of this file of the node's. -> `Marked`, in the order of their marks
+    Which {
+        /// The file system that `stat` tells of the descriptor.
+        device: u64,
+        /// Its inode there.
+        inode: u64,
+        /// Those after this one.
+        after: Mark,
+    },
 }
+
+/// An answer names at most so many marks: ask again behind the last, until there are none.
+pub const MARKED_MAX: usize = 1024;
 
 /// What is done at the end of a walk, if that ended where it was meant to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -472,6 +489,11 @@ pub enum Answer {
         /// How many names are left.
         left: u32,
     },
+    // Of marks.
+    /// What came of looking.
+    Looked(Looked),
+    /// Opens that live, at most [`MARKED_MAX`].
+    Marked(Vec<Marked>),
 }
 
 /// Why a call brought no answer.

@@ -11,8 +11,8 @@ use samples::{EXTENT, FILE, SESSION, never_from_clients, recalls, replies, reque
 use shape::{Shapes, Type, variants};
 use std::{collections::BTreeMap, env, fs, path::PathBuf};
 use wire::{
-    Answer, Body, Command, OpenFlags, Request,
-    codec::{self, Bay, Borrow, Filled, Placed, Publish, Recalls, Segment},
+    Answer, Body, Command, Lent, OpenFlags, Request,
+    codec::{self, Bay, Borrow, Filled, Obtain, Placed, Publish, Recalls, Segment},
     frame::{KINDS, Phase, Side},
 };
 
@@ -32,6 +32,8 @@ fn shapes() -> Shapes {
         }
     }
     shapes.add(&Borrow { extent: EXTENT, flags: OpenFlags::READ_WRITE });
+    let lent = Lent::Extent(EXTENT);
+    shapes.add(&Obtain { session: SESSION, file: FILE, flags: OpenFlags::READ_WRITE, lent });
     shapes.add(&Segment { length: 4096 });
     shapes.add(&Bay { length: 1 << 20, block_bytes: 4096, least_bytes: 4096 });
     for request in requests() {
@@ -56,8 +58,10 @@ fn enums() -> BTreeMap<&'static str, &'static [&'static str]> {
         variants::<wire::ExtentAction>(),
         variants::<wire::Failure>(),
         variants::<wire::Kind>(),
+        variants::<Lent>(),
         variants::<wire::LockKind>(),
         variants::<wire::LockStyle>(),
+        variants::<wire::Looked>(),
         variants::<wire::NewKind>(),
         variants::<wire::Object>(),
         variants::<wire::Part>(),

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use placement::Epoch;
 use samples::{SESSION, never_from_clients, recalls, replies, requests};
 use wire::{
-    Answer, Body, Content, Failure, OpenFlags, Refusal, Request, Stamp,
-    codec::{self, Bay, Borrow, Filled, NOT_FOR_CLIENTS, Placed, Segment, ToClient, ToNode},
+    Answer, Body, Content, Failure, Lent, OpenFlags, Refusal, Request, Stamp,
+    codec::{self, Bay, Borrow, Filled, NOT_FOR_CLIENTS, Obtain, Placed, Segment, ToClient, ToNode},
     frame::{Frames, Garbled, Kind, LARGE_META_BYTES_MAX, PAYLOAD_BYTES_MAX, Side},
 };
 
@@ -82,6 +82,9 @@ fn the_other_frames_come_as_they_were_sent() {
     assert_eq!(told(&|out| codec::encode_goodbye("over", out)), ToNode::Goodbye("over".into()));
     let borrow = Borrow { extent: samples::EXTENT, flags: OpenFlags::READ_WRITE };
     assert_eq!(told(&|out| codec::encode_borrow(borrow, 9, out)), ToNode::Borrow { id: 9, borrow });
+    let (session, file, flags) = (SESSION, samples::FILE, OpenFlags::APPEND);
+    let obtain = Obtain { session, file, flags, lent: Lent::Directory };
+    assert_eq!(told(&|out| codec::encode_obtain(obtain, 9, out)), ToNode::Obtain { id: 9, obtain });
     assert_eq!(told(&|out| codec::encode_returned(&[9, u64::MAX], out)), ToNode::Returned(vec![9, u64::MAX]));
     assert_eq!(told(&|out| codec::encode_mapped(5, out)), ToNode::Mapped { number: 5 });
     let mut told = |encode: &dyn Fn(&mut Vec<u8>)| {
@@ -91,6 +94,8 @@ fn the_other_frames_come_as_they_were_sent() {
     };
     assert_eq!(told(&|out| codec::encode_near(out)), ToClient::Near);
     assert_eq!(told(&|out| codec::encode_lent(9, out)), ToClient::Lent { id: 9 });
+    let mark = samples::MARK;
+    assert_eq!(told(&|out| codec::encode_given(mark, 9, out)), ToClient::Given { id: 9, mark });
     let segment = Segment { length: u64::MAX };
     assert_eq!(told(&|out| codec::encode_segment(segment, 9, out)), ToClient::Segment { number: 9, segment });
     let placed = Placed { segment: 15, offset: u64::MAX, length: u32::MAX };

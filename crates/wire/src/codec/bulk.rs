@@ -35,7 +35,13 @@ pub fn hollow_body(body: &Body) -> Option<(Body, &Bytes)> {
             let then = Some(Box::new(Then { directory, partition, stamp, command }));
             Some((Body::Walk { top: *top, folders: folders.clone(), then }, payload))
         }
-        Body::Hello | Body::Usage | Body::Stop | Body::Stripe { .. } | Body::Walk { .. } => None,
+        Body::Hello
+        | Body::Usage
+        | Body::Stop
+        | Body::Stripe { .. }
+        | Body::Walk { .. }
+        | Body::Look { .. }
+        | Body::Which { .. } => None,
     }
 }
 

@@ -21,7 +21,7 @@ fn unless(wrong: bool, why: &'static str) -> Checked {
 /// Whether a client may say this.
 pub fn request(request: &Request) -> Checked {
     match &request.body {
-        Body::Hello | Body::Usage | Body::Stop | Body::Stripe { .. } => Ok(()),
+        Body::Hello | Body::Usage | Body::Stop | Body::Stripe { .. } | Body::Look { .. } | Body::Which { .. } => Ok(()),
         Body::Meta { stamp: given, command: wanted } => numbered(*given, request.session, wanted),
         Body::Walk { then, .. } => {
             then.as_ref().map_or(Ok(()), |then| numbered(then.stamp, request.session, &then.command))
@@ -58,7 +58,7 @@ fn command(command: &Command) -> Checked {
         }
         Command::CreateUnnamed { inode: made, .. } => inode(made),
         Command::Open { whole, .. } => wish(*whole),
-        Command::Fold { .. } => Err(NOT_FOR_CLIENTS),
+        Command::Fold { .. } | Command::Release { .. } => Err(NOT_FOR_CLIENTS),
         Command::PutObject { contents: stored, .. } => contents(stored),
         Command::Reserve { count, stripes, .. } => {
             let possible = (1..=RESERVED_MAX).contains(count) && (1..=RESERVED_STRIPES_MAX).contains(stripes);

@@ -1,11 +1,11 @@
 //! What came, decoded by the side where it came.
 
 use super::{
-    Bay, Borrow, Goodbye, Placed, Publish, RECALLS_MAX, RETURNED_MAX, Recalls, Segment, decode_answer, decode_failure,
-    decode_request, meta::parse,
+    Bay, Borrow, Goodbye, Obtain, Placed, Publish, RECALLS_MAX, RETURNED_MAX, Recalls, Segment, decode_answer,
+    decode_failure, decode_request, meta::parse,
 };
 use crate::{
-    Answer, Failure, Recall, Request, Session,
+    Answer, Failure, Mark, Recall, Request, Session,
     frame::{Frame, Garbled, Kind, Phase, Side},
 };
 
@@ -59,6 +59,13 @@ pub enum ToNode {
         /// Whose, and for what.
         borrow: Borrow,
     },
+    /// A descriptor of its own is wanted. To be answered like a request, or by `given`.
+    Obtain {
+        /// What the answer is sent under.
+        id: u64,
+        /// For what.
+        obtain: Obtain,
+    },
     /// These loans are used no more.
     Returned(Vec<u64>),
     /// Answers may be `placed` in this part from now on.
@@ -107,6 +114,13 @@ pub enum ToClient {
         /// The id of its `borrow`.
         id: u64,
     },
+    /// A descriptor of the asker's own came with this.
+    Given {
+        /// The id of its `obtain`.
+        id: u64,
+        /// Its open.
+        mark: Mark,
+    },
     /// A part of the node's memory, whose descriptor came with this.
     Segment {
         /// Which.
@@ -154,6 +168,7 @@ impl ToNode {
             Kind::Pong => Self::Pong(id),
             Kind::Goodbye => Self::Goodbye(goodbye(meta)?),
             Kind::Borrow => Self::Borrow { id, borrow: parse(kind, meta)? },
+            Kind::Obtain => Self::Obtain { id, obtain: parse(kind, meta)? },
             Kind::Returned => {
                 let loans: Vec<u64> = parse(kind, meta)?;
                 if loans.len() > RETURNED_MAX {
@@ -168,6 +183,7 @@ impl ToNode {
             | Kind::Recall
             | Kind::Near
             | Kind::Lent
+            | Kind::Given
             | Kind::Segment
             | Kind::Placed
             | Kind::Hidden
@@ -200,6 +216,7 @@ impl ToClient {
             Kind::Goodbye => Self::Goodbye(goodbye(meta)?),
             Kind::Near => Self::Near,
             Kind::Lent => Self::Lent { id },
+            Kind::Given => Self::Given { id, mark: parse(kind, meta)? },
             Kind::Segment => Self::Segment { number: id, segment: parse(kind, meta)? },
             Kind::Placed => Self::Placed { id, placed: parse(kind, meta)? },
             Kind::Hidden => Self::Hidden { number: id },
@@ -209,6 +226,7 @@ impl ToClient {
             | Kind::Cancel
             | Kind::Mapped
             | Kind::Borrow
+            | Kind::Obtain
             | Kind::Returned
             | Kind::Watch
             | Kind::Unwatch

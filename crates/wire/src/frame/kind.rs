@@ -68,10 +68,14 @@ pub enum Kind {
     Bay = 25,
     /// A request whose bulk bytes are in the bay. The id is counted with those of requests.
     Publish = 26,
+    /// A descriptor of its own is wanted for something that a session has open; answered like a request, or by `given`.
+    Obtain = 27,
+    /// The descriptor comes with this, under the id of its `obtain`; the meta is its mark.
+    Given = 28,
 }
 
 /// Every kind.
-pub const KINDS: [Kind; 26] = [
+pub const KINDS: [Kind; 28] = [
     Kind::Challenge,
     Kind::Hello,
     Kind::Welcome,
@@ -98,6 +102,8 @@ pub const KINDS: [Kind; 26] = [
     Kind::Hidden,
     Kind::Bay,
     Kind::Publish,
+    Kind::Obtain,
+    Kind::Given,
 ];
 
 /// An end of a connection.
@@ -142,7 +148,9 @@ impl Kind {
             | Self::Prunes
             | Self::Segment
             | Self::Placed
-            | Self::Bay => META_BYTES_MAX,
+            | Self::Bay
+            | Self::Obtain
+            | Self::Given => META_BYTES_MAX,
             Self::Cancel
             | Self::Heard
             | Self::Ping
@@ -181,6 +189,7 @@ impl Kind {
                     | Self::Placed
                     | Self::Hidden
                     | Self::Bay
+                    | Self::Given
             ),
             (Phase::Open, Side::Node) => matches!(
                 self,
@@ -197,6 +206,7 @@ impl Kind {
                     | Self::Returned
                     | Self::Mapped
                     | Self::Publish
+                    | Self::Obtain
             ),
         }
     }
@@ -231,6 +241,8 @@ impl fmt::Display for Kind {
             Self::Hidden => "hidden",
             Self::Bay => "bay",
             Self::Publish => "publish",
+            Self::Obtain => "obtain",
+            Self::Given => "given",
         })
     }
 }

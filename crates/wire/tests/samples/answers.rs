@@ -1,16 +1,16 @@
 //! Answers and failures.
 
-use super::{EXTENT, FILE, INTENT, KINDS, OWNER, SESSION, TIME, heritage, host, layout, name, placing};
+use super::{EXTENT, FILE, INTENT, KINDS, MARK, OWNER, SESSION, TIME, heritage, host, layout, name, placing};
 use bytes::Bytes;
 use placement::{Epoch, Layout, NodeId, PartitionId, PartitionMap, Placing, Policy};
 use std::{sync::Arc, time::Duration};
 use wire::{
-    Answer, Attributes, Content, Decision, DirEntry, Extent, Failure, Gone, Head, Leftovers, Lock, LockKind, LockStyle,
-    Object, Refusal, Shortage, StripeRuns, Trim, Usage, Version, Welcome,
+    Answer, Attributes, Content, Decision, DirEntry, Extent, Failure, Gone, Head, Leftovers, Lent, Lock, LockKind,
+    LockStyle, Looked, Marked, Object, OpenFlags, Refusal, Shortage, StripeRuns, Trim, Usage, Version, Welcome,
 };
 
 pub fn replies() -> Vec<Result<Answer, Failure>> {
-    let answers = [told(), of_files(), of_bytes(), of_objects(), of_intents()].concat();
+    let answers = [told(), of_files(), of_bytes(), of_objects(), of_marks(), of_intents()].concat();
     let mut replies: Vec<_> = answers.into_iter().map(Ok).collect();
     replies.extend(refusals().into_iter().map(|refusal| Err(Failure::Refused(refusal))));
     replies.extend([
@@ -143,6 +143,18 @@ fn of_objects() -> Vec<Answer> {
         Answer::Stored { version, gone: Some(gone()) },
         Answer::Reserved(vec![FILE; 2]),
         Answer::Walked { reached: FILE, left: 2 },
+    ]
+}
+
+fn of_marks() -> Vec<Answer> {
+    let marked = |lent| Marked { mark: MARK, file: FILE, flags: OpenFlags::APPEND, lent };
+    vec![
+        Answer::Looked(Looked::Held),
+        Answer::Looked(Looked::Ended { gone: None }),
+        Answer::Looked(Looked::Ended { gone: Some(gone()) }),
+        Answer::Looked(Looked::EndedElsewhere { file: FILE, session: SESSION }),
+        Answer::Marked(Vec::new()),
+        Answer::Marked([Lent::Extent(EXTENT), Lent::Bytes, Lent::Directory].map(marked).into()),
     ]
 }
 

@@ -1,7 +1,8 @@
 //! Requests.
 
 use super::{
-    DIRECTORY, EXTENT, FILE, INTENT, KINDS, OWNER, SESSION, TIME, TIMES, heritage, host, inode, layout, name, placing,
+    DIRECTORY, EXTENT, FILE, INTENT, KINDS, MARK, OWNER, SESSION, TIME, TIMES, heritage, host, inode, layout, name,
+    placing,
 };
 use bytes::Bytes;
 use placement::{Epoch, PartitionId, Policy, StripeNo};
@@ -25,6 +26,8 @@ pub fn requests() -> Vec<Request> {
     bodies.push(Body::Extent { stamp: None, file: FILE, extent: EXTENT, action: write });
     bodies.push(Body::Extent { stamp, file: FILE, extent: EXTENT, action: ExtentAction::Append { data } });
     bodies.extend(walks());
+    bodies.push(Body::Look { mark: MARK });
+    bodies.push(Body::Which { device: 57, inode: 1 << 33, after: MARK });
     bodies.extend(stripe_actions().into_iter().map(|action| Body::Stripe { file: FILE, stripe: StripeNo(5), action }));
     let request = |(count, body)| Request {
         epoch: Epoch(3),
@@ -42,6 +45,7 @@ pub fn never_from_clients() -> Vec<Command> {
     let bytes = Bytes::from_static(b"folded");
     vec![
         Command::Fold { file: FILE, extent: EXTENT, bytes, times: TIMES },
+        Command::Release { file: FILE, session: SESSION, to: Some(SESSION) },
         Command::Create { parent: DIRECTORY, name: name("f"), inode: inode(NewKind::File), open: true, whole: given },
         Command::Open { file: FILE, flags: OpenFlags::READ_WRITE, whole: given },
     ]

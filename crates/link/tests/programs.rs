@@ -1,0 +1,175 @@
+//! Programs that have descriptors of their own from a node of their host: copied, inherited, and left when they are killed.
+//!
+//! They are processes of their own: this binary again.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "in a test a panic is the failure; processes talk by their output"
+)]
+
+mod common;
+
+use common::{
+    OWNER, any_port,
+    host::{Host, child_orders, connect},
+    node, serve, until,
+};
+use rustix::process::{Pid, Signal, kill_process};
+use std::{
+    env,
+    fs::File,
+    io::{BufRead, Read, Seek, Write},
+    os::{fd::OwnedFd, unix::fs::FileExt},
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+use vfs::{Program, Vfs};
+use wire::{Lent, OpenFlags, Refusal};
+
+/// Processes that are killed, unless `KILLS` says otherwise.
+const KILLS: u64 = 12;
+/// The longest life of one of them.
+const LIFE_MAX_MICROS: u64 = 30_000;
+
+async fn create(vfs: &Vfs, name: &str, flags: OpenFlags) -> Program {
+    vfs.create_for_program(Vfs::root(), name.as_bytes(), 0o644, OWNER, flags).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_program_has_the_file_itself_with_an_offset_and_an_access_of_its_own() {
+    let Some(host) = Host::with_whole_files(64 << 20) else { return };
+    let vfs = connect(host.server.address()).await;
+    let Program { descriptor, marked, attributes, .. } = create(&vfs, "f", OpenFlags::READ_WRITE).await;
+    assert!(matches!(marked.lent, Lent::Extent(_)), "{marked:?}");
+    let mut file = File::from(descriptor);
+    file.write_all(b"past the node").unwrap();
+    assert_eq!(host.truth.read_file(b"f").await.unwrap(), &b"past the node"[..]);
+    let reader = vfs.open_for_program(attributes.file, OpenFlags::READ).await.unwrap();
+    let (mut reads, mut text) = (File::from(reader.descriptor), String::new());
+    assert!(reads.write_at(b"x", 0).is_err());
+    reads.read_to_string(&mut text).unwrap();
+    assert_eq!((text.as_str(), file.stream_position().unwrap()), ("past the node", 13));
+    drop((file, reads));
+    for mark in [marked.mark, reader.marked.mark] {
+        assert!(!vfs.look(mark).await.unwrap());
+    }
+    // It is small, and comes back to its inode.
+    until(|| host.used() == 0).await;
+    assert_eq!(host.truth.read_file(b"f").await.unwrap(), &b"past the node"[..]);
+}
+
+#[tokio::test]
+async fn what_a_child_has_inherited_stays_the_file_though_its_parent_was_killed_and_goes_with_the_child() {
+    let Some(host) = Host::with_whole_files(64 << 20) else { return };
+    let mut parent = host.child("leave a child");
+    parent.order("f");
+    parent.hear("left");
+    let mut child = String::new();
+    parent.told.read_line(&mut child).unwrap();
+    let file = host.truth.lookup(Vfs::root(), b"f").await.unwrap().file;
+    host.truth.unlink(Vfs::root(), b"f").await.unwrap();
+    parent.kill();
+    until(|| host.node.look_around() == (1, 1)).await;
+    assert_eq!((host.used(), host.truth.stat(file).await.unwrap().size), (1, 4));
+    let child = Pid::from_raw(child.trim().parse().unwrap()).unwrap();
+    kill_process(child, Signal::KILL).unwrap();
+    // Nobody says that it has gone: the node looks.
+    until(|| host.used() == 0).await;
+    assert_eq!(host.node.look_around(), (0, 0));
+    assert!(host.truth.stat(file).await.is_err());
+}
+
+#[tokio::test]
+async fn after_an_exec_a_program_learns_what_its_descriptors_are_of() {
+    let Some(host) = Host::with_whole_files(64 << 20) else { return };
+    let before = connect(host.server.address()).await;
+    let one = create(&before, "f", OpenFlags::READ_WRITE).await;
+    let two = before.open_for_program(one.attributes.file, OpenFlags::APPEND).await.unwrap();
+    drop(before);
+    // As it is by then: descriptors, and no session that has them open.
+    until(|| host.node.look_around() == (2, 2)).await;
+    let after = connect(host.server.address()).await;
+    let found = rustix::fs::fstat(&two.descriptor).unwrap();
+    let marked = after.which(after.near_nodes()[0], (found.st_dev, found.st_ino)).await.unwrap();
+    assert_eq!(marked, [one.marked, two.marked]);
+    drop(two.descriptor);
+    assert!(!after.look(two.marked.mark).await.unwrap());
+    assert!(after.look(one.marked.mark).await.unwrap());
+}
+
+#[tokio::test]
+async fn who_is_not_on_the_nodes_host_gets_no_descriptor_and_leaves_nothing_open() {
+    let node = node();
+    let server = serve(&node, &any_port());
+    let far = connect(server.address()).await;
+    let refused = far.create_for_program(Vfs::root(), b"f", 0o644, OWNER, OpenFlags::READ_WRITE).await.unwrap_err();
+    assert!(matches!(refused, Refusal::Unavailable { .. }) && refused.to_string().contains("host"), "{refused}");
+    let file = far.lookup(Vfs::root(), b"f").await.unwrap().file;
+    far.unlink(Vfs::root(), b"f").await.unwrap();
+    assert!(far.stat(file).await.is_err(), "it is not open");
+}
+
+#[tokio::test]
+async fn programs_that_are_killed_at_any_moment_leave_nothing() {
+    let Some(host) = Host::with_whole_files(64 << 20) else { return };
+    let kills = env::var("KILLS").map_or(KILLS, |kills| kills.parse().unwrap());
+    let mut state = env::var("KILL_SEED").map_or(1, |seed| seed.parse::<u64>().unwrap());
+    for round in 0..kills {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let mut child = host.child("work");
+        child.order(&round.to_string());
+        let life = Duration::from_micros((state >> 33) % LIFE_MAX_MICROS);
+        tokio::time::sleep(life).await;
+        child.kill();
+    }
+    until(|| host.node.look_around() == (0, 0)).await;
+    for entry in host.truth.list(Vfs::root(), 0, 4096).await.unwrap() {
+        host.truth.unlink(Vfs::root(), entry.name.as_bytes()).await.unwrap();
+    }
+    until(|| host.used() == 0).await;
+    until(|| host.node.usage().used == 0).await;
+}
+
+/// Not a test: what the others start.
+#[tokio::test]
+async fn a_client_in_a_process_of_its_own() {
+    let Some((vfs, what, mut orders)) = child_orders().await else { return };
+    let order = orders.next().unwrap();
+    if what == "work" {
+        return work(&vfs, &order).await;
+    }
+    let program = create(&vfs, &order, OpenFlags::READ_WRITE).await;
+    let file = File::from(program.descriptor);
+    file.write_at(b"mine", 0).unwrap();
+    let inherited = Stdio::from(OwnedFd::from(file));
+    let child = Command::new("sleep").arg("600").stdin(inherited).stdout(Stdio::null()).spawn().unwrap().id();
+    println!("left\n{child}");
+    drop(orders.last());
+}
+
+/// Opens, writes, renames and removes until it is killed; what it forgets to tell the node must not matter.
+async fn work(vfs: &Vfs, name: &str) {
+    let (begun, mut kept) = (Instant::now(), Vec::new());
+    for turn in 0_u32.. {
+        assert!(begun.elapsed() < Duration::from_mins(5), "nobody has killed it");
+        let (one, other) = (format!("{name}.one"), format!("{name}.other"));
+        let program = create(vfs, &one, OpenFlags::READ_WRITE).await;
+        let file = File::from(program.descriptor);
+        file.write_at(&vec![7; 1 << (turn % 17)], 0).unwrap();
+        let from = wire::RenameFrom { parent: Vfs::root(), name: wire::Name::new(one.as_bytes()).unwrap() };
+        let to = wire::RenameTo { parent: Vfs::root(), name: wire::Name::new(other.as_bytes()).unwrap() };
+        vfs.rename(from, to, wire::RenameMode::Replace).await.unwrap();
+        match turn % 4 {
+            0 => kept.push(file),
+            1 => drop(file),
+            _ => {
+                drop(file);
+                vfs.look(program.marked.mark).await.unwrap();
+            }
+        }
+        kept.truncate(20);
+        if turn % 5 == 0 {
+            vfs.unlink(Vfs::root(), other.as_bytes()).await.unwrap();
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! Opens of programs: each lives as long as its descriptor, whoever has that, and whatever becomes of who opened it.
+
+use crate::{Program, Vfs, pool_test::*};
+use client::{Client, at_once};
+use node::{Node, Settings};
+use placement::FileId;
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{Read, Seek, SeekFrom, Write},
+    os::{
+        fd::OwnedFd,
+        unix::fs::{FileExt, MetadataExt},
+    },
+    sync::Arc,
+    time::Duration,
+};
+use store::{Engine, Model};
+use wire::{Lent, Mark, OpenFlags, Outcome, Refusal};
+
+/// Over the model engine: descriptors live and die, and show no bytes. Closed files are folded at once.
+fn model() -> (Arc<Node>, Arc<Model>) {
+    let engine = Arc::new(Model::with_extents(16 << 20, STRIPE));
+    let settings = Settings { space_wait: Duration::ZERO, closed_kept: 0, ..settings() };
+    (node::embedded(settings, engine.clone()), engine)
+}
+
+/// What nothing has to be waited for.
+#[track_caller]
+fn now<T>(future: impl Future<Output = T>) -> T {
+    at_once(future).expect("nothing to wait for")
+}
+
+fn client(node: &Arc<Node>) -> Vfs {
+    Vfs::new(Client::embedded(node.clone()))
+}
+
+fn create(vfs: &Vfs, name: &str, flags: OpenFlags) -> Program {
+    now(vfs.create_for_program(Vfs::root(), name.as_bytes(), 0o644, OWNER, flags)).unwrap()
+}
+
+fn open(vfs: &Vfs, file: FileId, flags: OpenFlags) -> Program {
+    now(vfs.open_for_program(file, flags)).unwrap()
+}
+
+fn is_there(vfs: &Vfs, file: FileId) -> bool {
+    now(vfs.stat(file)).is_ok()
+}
+
+fn copy(program: &Program) -> OwnedFd {
+    program.descriptor.try_clone().unwrap()
+}
+
+/// All that `which` says of a descriptor.
+fn told(vfs: &Vfs, descriptor: &OwnedFd) -> Vec<Mark> {
+    let found = File::from(descriptor.try_clone().unwrap()).metadata().unwrap();
+    let (node, file) = (vfs.near_nodes()[0], (found.dev(), found.ino()));
+    now(vfs.which(node, file)).unwrap().into_iter().map(|marked| marked.mark).collect()
+}
+
+#[test]
+fn a_program_reads_and_writes_the_files_own_bytes_past_us() {
+    let node = arena_node(16 << 20, Duration::ZERO);
+    if !node.keeps_whole_files() {
+        return;
+    }
+    let vfs = client(&node);
+    let Program { descriptor, marked, attributes, .. } = create(&vfs, "f", OpenFlags::READ_WRITE);
+    assert!(matches!(marked.lent, Lent::Extent(_)), "{marked:?}");
+    let mut file = File::from(descriptor);
+    file.write_all(b"low tide").unwrap();
+    assert_eq!(now(vfs.read_file(b"f")).unwrap(), &b"low tide"[..]);
+    let appends = open(&vfs, attributes.file, OpenFlags::APPEND);
+    let mut end = File::from(appends.descriptor);
+    assert!(end.read(&mut [0]).is_err(), "it was opened to append");
+    end.write_all(b", high tide").unwrap();
+    let reads = File::from(open(&vfs, attributes.file, OpenFlags::READ).descriptor);
+    assert!(reads.write_at(b"x", 0).is_err(), "it was opened to read");
+    let mut text = String::new();
+    file.rewind().unwrap();
+    file.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "low tide, high tide");
+    assert_eq!(now(vfs.stat(attributes.file)).unwrap().size, 19);
+    drop((file, end, reads));
+    for mark in [marked.mark, appends.marked.mark] {
+        assert!(!now(vfs.look(mark)).unwrap());
+    }
+    assert_eq!(node.look_around(), (0, 0), "the reader was seen without being told of");
+    assert_eq!(now(vfs.read_file(b"f")).unwrap(), &b"low tide, high tide"[..]);
+}
+
+#[test]
+fn an_open_ends_with_the_last_copy_of_its_descriptor_and_not_before() {
+    let (node, _) = model();
+    let vfs = client(&node);
+    let program = create(&vfs, "f", OpenFlags::READ_WRITE);
+    let (file, mark) = (program.attributes.file, program.marked.mark);
+    let inherited = copy(&program);
+    now(vfs.unlink(Vfs::root(), b"f")).unwrap();
+    drop(program);
+    assert!(now(vfs.look(mark)).unwrap() && is_there(&vfs, file), "somebody has it");
+    assert_eq!(node.look_around(), (1, 0));
+    drop(inherited);
+    assert!(!now(vfs.look(mark)).unwrap() && !is_there(&vfs, file), "it had no name any more");
+    assert!(!now(vfs.look(mark)).unwrap(), "asked again it is the same");
+}
+
+#[test]
+fn who_has_it_last_keeps_the_file_when_who_opened_it_is_gone_and_may_be_another_session() {
+    let (node, engine) = model();
+    let (parent, child) = (client(&node), client(&node));
+    for remote in [false, true] {
+        let flags = OpenFlags::READ_WRITE;
+        let program = create(&parent, "f", flags);
+        let (file, mark) = (program.attributes.file, program.marked.mark);
+        let program = if remote {
+            // Its inode has the bytes where another session has it open.
+            drop(program);
+            assert!(!now(parent.look(mark)).unwrap());
+            let others = now(child.open(file, flags)).unwrap();
+            let program = open(&parent, file, flags);
+            now(child.close(others)).unwrap();
+            program
+        } else {
+            program
+        };
+        let (lent, mark) = (program.marked.lent, program.marked.mark);
+        assert_eq!(lent == Lent::Bytes, remote, "{lent:?}");
+        let inherited = copy(&program);
+        now(child.unlink(Vfs::root(), b"f")).unwrap();
+        // All descriptors of the parent, and then what else it had.
+        drop(program);
+        now(node_ends(&node, &parent)).unwrap();
+        assert!(is_there(&child, file), "{lent:?}");
+        assert_eq!(node.look_around(), (1, 1));
+        assert_eq!(told(&child, &inherited), [mark]);
+        assert!(now(child.look(mark)).unwrap());
+        drop(inherited);
+        assert!(!now(child.look(mark)).unwrap() && !is_there(&child, file), "{lent:?}");
+        assert_eq!(node.look_around(), (0, 0));
+    }
+    assert_eq!(engine.extents().unwrap().slots().0, engine.extents().unwrap().slots().1, "all extents are back");
+}
+
+/// The session ends, as that of a killed process does.
+async fn node_ends(node: &Arc<Node>, vfs: &Vfs) -> Outcome<()> {
+    Client::embedded(node.clone()).recover(vfs.client.session()).await
+}
+
+#[test]
+fn a_session_that_ends_leaves_nothing_of_what_nobody_has() {
+    let (node, engine) = model();
+    let (vfs, other) = (client(&node), client(&node));
+    let mut files = Vec::new();
+    for number in 0..20 {
+        let name = number.to_string();
+        let program = create(&vfs, &name, OpenFlags::READ_WRITE);
+        files.push(program.attributes.file);
+        now(vfs.unlink(Vfs::root(), name.as_bytes())).unwrap();
+    }
+    assert_eq!(node.look_around().1, 0);
+    now(node_ends(&node, &vfs)).unwrap();
+    assert!(files.iter().all(|file| !is_there(&other, *file)));
+    assert_eq!((node.look_around(), engine.usage().used), ((0, 0), 0));
+}
+
+#[test]
+fn an_open_without_bytes_of_its_own_is_one_of_the_system_too() {
+    let (node, _) = model();
+    let vfs = client(&node);
+    let directory = now(vfs.make_directory(Vfs::root(), b"d", 0o755, OWNER)).unwrap().file;
+    let program = open(&vfs, directory, OpenFlags::READ);
+    assert_eq!(program.marked.lent, Lent::Directory);
+    now(vfs.remove_directory(Vfs::root(), b"d")).unwrap();
+    assert!(is_there(&vfs, directory), "it is open");
+    assert_eq!(told(&vfs, &program.descriptor), [program.marked.mark]);
+    drop(program.descriptor);
+    node.look_around();
+    assert!(!is_there(&vfs, directory));
+}
+
+#[test]
+fn which_open_a_descriptor_is_of_is_told_by_the_marks_that_live_on_its_file() {
+    let node = arena_node(16 << 20, Duration::ZERO);
+    if !node.keeps_whole_files() {
+        return;
+    }
+    let vfs = client(&node);
+    let first = create(&vfs, "f", OpenFlags::READ_WRITE);
+    let more: Vec<Program> = (0..3).map(|_| open(&vfs, first.attributes.file, OpenFlags::READ_WRITE)).collect();
+    let another = create(&vfs, "g", OpenFlags::READ_WRITE);
+    let marks: Vec<Mark> = [&first].into_iter().chain(&more).map(|program| program.marked.mark).collect();
+    assert_eq!(told(&vfs, &first.descriptor), marks);
+    assert_eq!(told(&vfs, &another.descriptor), [another.marked.mark]);
+    drop(more);
+    assert_eq!(told(&vfs, &first.descriptor), [first.marked.mark], "those that ended are none");
+    assert!(matches!(now(vfs.which(placement::NodeId(9), (0, 0))), Err(Refusal::Invalid { .. })));
+}
+
+#[test]
+fn who_wants_space_finds_what_a_program_has_let_go_of_without_a_word() {
+    let (node, _) = model();
+    let vfs = client(&node);
+    let Program { descriptor, attributes, .. } = create(&vfs, "f", OpenFlags::READ_WRITE);
+    let handle = now(vfs.open(attributes.file, OpenFlags::READ_WRITE)).unwrap();
+    now(vfs.write(handle, 0, filled(7, 7 << 20).into())).unwrap();
+    now(vfs.close(handle)).unwrap();
+    now(vfs.unlink(Vfs::root(), b"f")).unwrap();
+    drop(descriptor);
+    now(vfs.write_file(b"g", &filled(8, 12 << 20))).unwrap();
+}
+
+/// A file, which of its opens, and a copy of the descriptor.
+type Open = (FileId, Mark, OwnedFd);
+
+/// Processes as the model has them: who has which descriptors, in what session.
+#[derive(Default)]
+struct Family {
+    members: Vec<(Vfs, Vec<Open>)>,
+}
+
+#[test]
+fn whatever_processes_do_a_file_lives_as_long_as_somebody_has_it_and_no_longer() {
+    for seed in 0..60 {
+        let (node, engine) = model();
+        let mut dice = Dice(seed);
+        let mut family = Family::default();
+        family.members.push((client(&node), Vec::new()));
+        for _ in 0..200 {
+            step(&node, &mut family, &mut dice);
+            let mut held: BTreeMap<FileId, Vec<Mark>> = BTreeMap::new();
+            for (file, mark, _) in family.members.iter().flat_map(|(_, open)| open) {
+                held.entry(*file).or_default().push(*mark);
+            }
+            let watcher = client(&node);
+            assert!(held.keys().all(|file| is_there(&watcher, *file)), "seed {seed}: somebody has it");
+        }
+        family.members.clear();
+        node.look_around();
+        assert_eq!((node.look_around(), engine.usage().used), ((0, 0), 0), "seed {seed}: nobody has anything");
+    }
+}
+
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % end
+    }
+}
+
+fn step(node: &Arc<Node>, family: &mut Family, dice: &mut Dice) {
+    if family.members.is_empty() {
+        family.members.push((client(node), Vec::new()));
+    }
+    let at = dice.below(family.members.len());
+    let (vfs, open) = &mut family.members[at];
+    match dice.below(8) {
+        0..3 => {
+            let program = create(vfs, "f", OpenFlags::READ_WRITE);
+            now(vfs.unlink(Vfs::root(), b"f")).unwrap();
+            open.push((program.attributes.file, program.marked.mark, program.descriptor));
+        }
+        3 | 4 if !open.is_empty() => {
+            let (_, mark, descriptor) = open.swap_remove(dice.below(open.len()));
+            drop(descriptor);
+            // Whether it tells or not.
+            if dice.below(2) == 0 {
+                now(vfs.look(mark)).unwrap();
+            }
+        }
+        5 if family.members.len() < 6 => {
+            // A child, which has all that is open.
+            let inherited = family.members[at].1.iter().map(|(file, mark, fd)| (*file, *mark, fd.try_clone().unwrap()));
+            let inherited = inherited.collect();
+            family.members.push((client(node), inherited));
+        }
+        6 => {
+            let (vfs, open) = family.members.swap_remove(at);
+            // Of what a killed process has the system may close the socket first.
+            let kept = if dice.below(2) == 0 { open } else { Vec::new() };
+            now(node_ends(node, &vfs)).unwrap();
+            drop(kept);
+        }
+        _ => drop(node.look_around()),
+    }
+}
+
+#[test]
+fn an_offset_is_shared_by_copies_alone() {
+    let node = arena_node(16 << 20, Duration::ZERO);
+    if !node.keeps_whole_files() {
+        return;
+    }
+    let vfs = client(&node);
+    let program = create(&vfs, "f", OpenFlags::READ_WRITE);
+    let mut one = File::from(copy(&program));
+    one.seek(SeekFrom::Start(7)).unwrap();
+    assert_eq!(File::from(copy(&program)).stream_position().unwrap(), 7);
+    let again = open(&vfs, program.attributes.file, OpenFlags::READ);
+    assert_eq!(File::from(again.descriptor).stream_position().unwrap(), 0);
+}
