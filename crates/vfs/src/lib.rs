@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 mod allocate;
+mod errno;
 mod handles;
 mod lockers;
 mod locks;
@@ -37,6 +38,7 @@ mod watch;
 mod xattr;
 
 pub use client::{Backing, Expected, Hear, Located};
+pub use errno::{errno, meaning};
 pub use handles::{Handle, OPEN_FILES_MAX};
 pub use marked::Program;
 pub use paths::Whereabouts;

@@ -1,0 +1,71 @@
+//! The one table from refusals to errno, with how loud each is in a log.
+
+use rustix::io::Errno;
+use tracing::Level;
+use wire::{Object, Refusal};
+
+/// What a program is told.
+pub fn errno(refusal: &Refusal) -> Errno {
+    meaning(refusal).0
+}
+
+/// What a program is told, and how loud the log says it.
+///
+/// Debug: programs ask for such answers all the time. Warn: a person may want to act. Error: something of ours, or under us,
+/// does not work.
+pub fn meaning(refusal: &Refusal) -> (Errno, Level) {
+    match refusal {
+        // The kernel knew an inode that is gone, because a name was removed beside the mount: told so, it looks the path up anew.
+        Refusal::NotFound(Object::File(_)) => (Errno::STALE, Level::DEBUG),
+        Refusal::NotFound(_) => (Errno::NOENT, Level::DEBUG),
+        Refusal::Exists(_) => (Errno::EXIST, Level::DEBUG),
+        Refusal::NotDirectory(_) => (Errno::NOTDIR, Level::DEBUG),
+        Refusal::IsDirectory(_) => (Errno::ISDIR, Level::DEBUG),
+        Refusal::NotEmpty(_) => (Errno::NOTEMPTY, Level::DEBUG),
+        Refusal::NameTooLong(_) => (Errno::NAMETOOLONG, Level::DEBUG),
+        Refusal::Invalid { .. } => (Errno::INVAL, Level::DEBUG),
+        Refusal::NotPermitted(_) => (Errno::PERM, Level::DEBUG),
+        Refusal::BadHandle(_) => (Errno::BADF, Level::DEBUG),
+        Refusal::CrossesPools => (Errno::XDEV, Level::DEBUG),
+        Refusal::Unsupported { .. } => (Errno::OPNOTSUPP, Level::DEBUG),
+        Refusal::Interrupted(_) => (Errno::INTR, Level::DEBUG),
+        Refusal::NoAttribute(_) => (Errno::NODATA, Level::DEBUG),
+        Refusal::AttributeTooLong { .. } => (Errno::TOOBIG, Level::DEBUG),
+        Refusal::TooManyAttributes(_) => (Errno::NOSPC, Level::WARN),
+        Refusal::Locked(_) => (Errno::AGAIN, Level::DEBUG),
+        Refusal::Deadlock(_) => (Errno::DEADLK, Level::DEBUG),
+        Refusal::TooManyLocks { .. } => (Errno::NOLCK, Level::WARN),
+        Refusal::BeyondEnd(_) => (Errno::NXIO, Level::DEBUG),
+        Refusal::ReadOnly(_) => (Errno::ROFS, Level::WARN),
+        // The node has said it, with how full it is and what to do.
+        Refusal::NoSpace(_) => (Errno::NOSPC, Level::DEBUG),
+        Refusal::TooLarge { .. } => (Errno::FBIG, Level::WARN),
+        Refusal::TooManyLinks { .. } => (Errno::MLINK, Level::DEBUG),
+        Refusal::TooManyOpen { .. } => (Errno::NFILE, Level::WARN),
+        Refusal::Placed(_) => (Errno::BUSY, Level::DEBUG),
+        Refusal::Busy(_) => (Errno::BUSY, Level::WARN),
+        Refusal::Stale(_) | Refusal::Ended => (Errno::STALE, Level::WARN),
+        Refusal::TimedOut(_) => (Errno::TIMEDOUT, Level::ERROR),
+        // Also what a later version adds: a program must not go on as if it had worked.
+        _ => (Errno::IO, Level::ERROR),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use wire::Shortage;
+
+    #[test]
+    fn a_full_pool_is_no_space_and_the_node_alone_says_so() {
+        let shortage = Shortage { capacity: 1, used: 1, wanted: 1, waited: Duration::ZERO };
+        assert_eq!(meaning(&Refusal::NoSpace(shortage)), (Errno::NOSPC, Level::DEBUG));
+    }
+
+    #[test]
+    fn a_failing_engine_is_an_error_that_no_program_can_overlook() {
+        let failed = Refusal::Io { object: Object::Pool, why: "disk".into() };
+        assert_eq!(meaning(&failed), (Errno::IO, Level::ERROR));
+    }
+}
