@@ -15,6 +15,7 @@
 mod capture;
 mod files;
 mod group;
+mod image;
 mod keeper;
 mod launch;
 mod process;
@@ -27,6 +28,7 @@ mod which;
 
 pub use capture::{Captured, KEPT_BYTES_MAX};
 pub use files::raise_open_files;
+pub use image::{Unreached, unreached};
 pub use keeper::protect;
 pub use launch::{Ending, GRACE, Launch, Report, Usage};
 pub use process::run;

@@ -1,0 +1,198 @@
+//! Looks at a program before it starts: will the system's loader put a library of ours (`LD_PRELOAD`) before it?
+//!
+//! The loader does that for dynamically linked programs of our own C library, kind of processor and rights. For all others it does
+//! nothing and says nothing; so whoever relies on the library asks here first, and can say it or choose another way. Programs are
+//! anybody's bytes: they are read a header at a time, and what the system would refuse to start is not judged.
+
+use crate::which::which;
+use object::read::elf::{FileHeader as _, ProgramHeader as _};
+use object::{Endianness, ReadCache, ReadRef, elf};
+use rustix::process::{getgid, getuid};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use thiserror::Error;
+
+/// Why the loader does not put a library before a program. Of a script it is the interpreter that is named.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Unreached {
+    /// It has no loader.
+    #[error("`{}` is statically linked", .program.display())]
+    Static {
+        /// The program.
+        program: PathBuf,
+    },
+    /// Its loader does not exist, so it does not start either.
+    #[error("`{}` needs the loader {}, which is not here", .program.display(), .loader.display())]
+    NoLoader {
+        /// The program.
+        program: PathBuf,
+        /// What it names as its loader.
+        loader: PathBuf,
+    },
+    /// Its loader is not the one of the GNU C library.
+    #[error("`{}` uses another C library than glibc (its loader is {})", .program.display(), .loader.display())]
+    OtherLibrary {
+        /// The program.
+        program: PathBuf,
+        /// Its loader.
+        loader: PathBuf,
+    },
+    /// It is for another processor, word length or byte order than ours.
+    #[error("`{}` is for another kind of processor than the library", .program.display())]
+    OtherMachine {
+        /// The program.
+        program: PathBuf,
+    },
+    /// Set-id bits of somebody else, or capabilities: loaders ignore what the environment says.
+    #[error("`{}` runs with rights of its own, so the system ignores the library", .program.display())]
+    OwnRights {
+        /// The program.
+        program: PathBuf,
+    },
+    /// The library is loaded, and not called.
+    #[error("`{}` is a Go program, which calls the system past the C library", .program.display())]
+    Go {
+        /// The program.
+        program: PathBuf,
+    },
+}
+
+/// How much of a program the kernel looks at to find its interpreter (`BINPRM_BUF_SIZE`), bytes.
+const HEAD_BYTES: usize = 256;
+/// Interpreters of interpreters that the kernel follows (`exec_binprm`).
+const INTERPRETERS_MAX: usize = 5;
+
+/// Why a library would not reach `program`, a path; none if it would. A script is judged by its interpreter, also by that of
+/// `#!/usr/bin/env NAME`, which is searched in `dirs`.
+///
+/// # Errors
+/// A program that cannot be read, among them those that may be run and not read.
+pub fn unreached(program: &Path, dirs: &[PathBuf]) -> io::Result<Option<Unreached>> {
+    let mut program = program.to_path_buf();
+    for _ in 0..=INTERPRETERS_MAX {
+        let mut file = File::open(&program)?;
+        let head = head(&mut file)?;
+        match interpreter(&head, dirs) {
+            Some(next) => program = next,
+            None if head.starts_with(&elf::ELFMAG) => return judge(program, file, &head),
+            None => return Ok(None),
+        }
+    }
+    Ok(None)
+}
+
+/// The first bytes, at most [`HEAD_BYTES`].
+fn head(file: &mut File) -> io::Result<Vec<u8>> {
+    let mut head = Vec::with_capacity(HEAD_BYTES);
+    file.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut head)?;
+    Ok(head)
+}
+
+/// What a script's first line names; for `env NAME` that program, if there is one.
+fn interpreter(head: &[u8], dirs: &[PathBuf]) -> Option<PathBuf> {
+    let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let mut words = line.split(|byte| b" \t".contains(byte)).filter(|word| !word.is_empty());
+    let named = PathBuf::from(OsStr::from_bytes(words.next()?));
+    if named.file_name() != Some(OsStr::new("env")) {
+        return Some(named);
+    }
+    let wanted = words.next().filter(|word| !word.starts_with(b"-") && !word.contains(&b'='));
+    let found = wanted.and_then(|name| which(OsStr::from_bytes(name), dirs, Path::new("/")).ok());
+    Some(found.unwrap_or(named))
+}
+
+/// Judges a program that is no script.
+fn judge(program: PathBuf, file: File, head: &[u8]) -> io::Result<Option<Unreached>> {
+    if Machine::of(head) != Machine::ours() {
+        return Ok(Some(Unreached::OtherMachine { program }));
+    }
+    let own_rights = has_own_rights(&program, &file)?;
+    // Damaged: the system refuses it, so there is nothing to be reached.
+    let Ok(seen) = Seen::of(&ReadCache::new(file)) else { return Ok(None) };
+    let Some(loader) = seen.loader else { return Ok(Some(Unreached::Static { program })) };
+    Ok(if !loader.exists() {
+        Some(Unreached::NoLoader { program, loader })
+    } else if !is_of_glibc(&loader) {
+        Some(Unreached::OtherLibrary { program, loader })
+    } else if own_rights {
+        Some(Unreached::OwnRights { program })
+    } else if seen.go {
+        Some(Unreached::Go { program })
+    } else {
+        None
+    })
+}
+
+/// Word length, byte order and processor, as the first 20 bytes of a program have them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Machine {
+    class: u8,
+    order: u8,
+    processor: [u8; 2],
+}
+
+impl Machine {
+    /// None of a program that ends before.
+    fn of(head: &[u8]) -> Option<Self> {
+        Some(Self { class: *head.get(4)?, order: *head.get(5)?, processor: head.get(18..20)?.try_into().ok()? })
+    }
+
+    fn ours() -> Option<Self> {
+        static OURS: OnceLock<Option<Machine>> = OnceLock::new();
+        *OURS.get_or_init(|| Self::of(&head(&mut File::open("/proc/self/exe").ok()?).ok()?))
+    }
+}
+
+/// What a program's segments say.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Seen {
+    loader: Option<PathBuf>,
+    go: bool,
+}
+
+impl Seen {
+    fn of<'data>(program: impl ReadRef<'data>) -> Result<Self, object::read::Error> {
+        let header = elf::FileHeader64::<Endianness>::parse(program)?;
+        let order = header.endian()?;
+        let mut seen = Self::default();
+        for segment in header.program_headers(order, program)? {
+            if let Some(loader) = segment.interpreter(order, program)? {
+                seen.loader = Some(PathBuf::from(OsStr::from_bytes(loader)));
+            }
+            let Some(mut notes) = segment.notes(order, program)? else { continue };
+            while let Some(note) = notes.next()? {
+                seen.go |= note.name() == b"Go";
+            }
+        }
+        Ok(seen)
+    }
+}
+
+/// Known by its name: `ld-linux-x86-64.so.2`, `ld64.so.2`.
+fn is_of_glibc(loader: &Path) -> bool {
+    let name = loader.file_name().unwrap_or_default().as_bytes();
+    name.starts_with(b"ld-linux") || name.starts_with(b"ld64.so")
+}
+
+/// Whether starting it changes who the process is (`AT_SECURE`, ld.so(8)).
+fn has_own_rights(program: &Path, file: &File) -> io::Result<bool> {
+    let found = file.metadata()?;
+    let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
+    let as_owner = found.mode() & libc::S_ISUID != 0 && found.uid() != uid;
+    // Without the right to run it the bit means that its locks are mandatory.
+    let of_group = libc::S_ISGID | libc::S_IXGRP;
+    let as_group = found.mode() & of_group == of_group && found.gid() != gid;
+    let with_capabilities =
+        uid != 0 && rustix::fs::getxattr(program, "security.capability", &mut [0_u8; 64][..]).is_ok();
+    Ok(as_owner || as_group || with_capabilities)
+}
+
+#[cfg(test)]
+#[path = "image_test.rs"]
+mod image_test;
