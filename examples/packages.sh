@@ -19,6 +19,8 @@ command_of() {
         acl) echo setfacl ;;
         attr) echo setfattr ;;
         iproute2) echo ip ;;
+        mpich) echo mpiexec.mpich ;;
+        libmpich-dev) echo mpicc.mpich ;;
         *) echo "$1" ;;
     esac
 }

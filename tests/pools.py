@@ -32,14 +32,16 @@ def environment(ground: Path) -> dict[str, str]:
 class Mount:
     """What one process of `tidemill mount` mounted, at one directory or at several."""
 
-    def __init__(self, binary: Path, ground: Path, dirs: list[Path], *flags: str) -> None:
+    def __init__(self, binary: Path, ground: Path, dirs: list[Path], *flags: str, network: str | None = None) -> None:
         self.binary = binary
         self.dirs = dirs
         for folder in self.dirs:
             with suppress(FileExistsError):  # of a dead mount nothing else can be told
                 folder.mkdir()
         self.environment = environment(ground)
-        command = [str(binary), "mount", *flags, *map(str, self.dirs)]
+        # Where hosts are network namespaces: `ip netns exec` would hide the mount from all others.
+        at = [] if network is None else ["nsenter", f"--net=/run/netns/{network}"]
+        command = [*at, str(binary), "mount", *flags, *map(str, self.dirs)]
         self.process = subprocess.Popen(command, env=self.environment, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
         self.said: list[str] = []
         self.ready = threading.Event()

@@ -1,0 +1,101 @@
+"""An MPI program whose ranks are on two hosts writes and reads one file through MPI-IO, as it does on a tmpfs.
+
+The hosts are network namespaces with host names of their own, so MPICH's ranks speak over the network; each has a node of the pool and a
+mount, which its ranks see at one path.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import hosts
+import pytest
+from hosts import Network
+from pools import Mount
+from test_pool import Home
+from waiting import wait_for
+
+pytestmark = pytest.mark.skipif(hosts.why_not() is not None, reason=str(hosts.why_not()))
+
+HERE = Path(__file__).parent
+PACKAGES = HERE.parent / "examples/packages.sh"
+RANKS = 4
+# The first two have nodes and ranks; the last one starts all and has neither.
+WORKERS = [0, 1]
+USER = 2
+WAYS = ["independent", "collective", "strided", "sieved", "ordered"]
+SECONDS_MAX = 120
+
+
+@pytest.fixture(scope="session")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program."""
+    subprocess.run([str(PACKAGES), "mpich", "libmpich-dev"], check=True)
+    made = tmp_path_factory.mktemp("mpi") / "ranks"
+    subprocess.run(["mpicc.mpich", "-O1", "-Wall", "-Werror", "-o", str(made), str(HERE / "mpi/ranks.c")], check=True)
+    return made
+
+
+@pytest.fixture
+def net(tmp_path: Path) -> Iterator[Network]:
+    """Three hosts."""
+    with hosts.network(tmp_path, len(WORKERS) + 1) as net:
+        yield net
+
+
+def launcher(net: Network, at: Path, common: Path) -> Path:
+    """What MPICH starts processes with on other hosts: LAUNCHER ADDRESS COMMAND. A host's own folder, `at`/NUMBER, is at `common` there."""
+    script = at / "launcher"
+    script.write_text(
+        "#!/bin/sh\n"
+        "address=$1; shift; number=${address##*.}\n"
+        f'exec ip netns exec {net.mark}h"$number" unshare --uts sh -ec "\n'
+        f'    hostname host$number; mount --bind {at}/$number {common}; exec $*"\n'
+    )
+    script.chmod(0o755)
+    return script
+
+
+def run(net: Network, script: Path, *program: str | Path) -> list[str]:
+    """What the ranks say, half of them on each host."""
+    layout = ["-n", str(RANKS), "-ppn", str(RANKS // len(WORKERS)), "-hosts", net.names(*WORKERS)]
+    launch = ["-launcher", "rsh", "-launcher-exec", str(script), "-iface", "eth0"]
+    command = net.inside(USER, "mpiexec.mpich", *launch, *layout, *program)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+def sums(folder: Path) -> dict[str, str]:
+    """What the files hold."""
+    return {way: hashlib.sha256((folder / way).read_bytes()).hexdigest() for way in WAYS}
+
+
+def test_ranks_on_two_hosts_share_a_file_of_their_mounts_as_they_do_on_tmpfs(binary: Path, ranks: Path, net: Network, tmp_path: Path, tmpfs: Path) -> None:
+    home = Home(binary, tmp_path)
+    common = tmp_path / "common"
+    common.mkdir()
+    (tmp_path / "same").mkdir()
+    for number in ("1", "2"):
+        (tmp_path / "same" / number).symlink_to(tmpfs)
+    wanted = run(net, launcher(net, tmp_path / "same", common), ranks, common)
+    expected = sums(tmpfs)
+
+    start = ["pool", "start", "--hosts", net.names(*WORKERS), "--ssh", str(net.ssh), "--memory", "64MiB"]
+    subprocess.run(net.inside(USER, binary, *start), env=home.environment, cwd=tmp_path, check=True, capture_output=True)
+    file = home.runtime / "tidemill/pool"
+    mounts = [Mount(binary, tmp_path, [tmp_path / str(host + 1)], "--pool", str(file), network=net.name(host)) for host in WORKERS]
+    try:
+        assert run(net, launcher(net, tmp_path, common), ranks, common) == wanted
+        assert [sums(mount.dir) for mount in mounts] == [expected, expected]
+    finally:
+        for mount in mounts:
+            mount.close()
+        subprocess.run(net.inside(USER, binary, "pool", "stop"), env=home.environment, cwd=tmp_path, check=True, capture_output=True)
+    wait_for(lambda: not home.node_processes(), "nodes were left")
+    shutil.rmtree(home.runtime)
+    assert {line.split()[-1] for line in wanted[-RANKS:]} == {"host1", "host2"}
