@@ -1,4 +1,4 @@
-//! Memory of Python objects, as bytes to be put and as room to read into: the other file of this crate that touches raw memory.
+//! Memory of Python objects, as bytes to be put and as room to read into: it touches raw memory.
 #![allow(unsafe_code)] // what an object's buffer points to is known by its interpreter alone
 
 use bytes::Bytes;

@@ -5,11 +5,12 @@ use crate::{
     done::{Done, Finished, Shown},
     errors::Failed,
     state::Way,
+    stitch::stitched,
 };
 use bytes::{Bytes, BytesMut};
 use client::{
     Objects,
-    objects::{Asked, Condition, Page, Value, Version},
+    objects::{Asked, Condition, Head, Page, Value, Version},
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
 use placement::FileId;
@@ -53,21 +54,25 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-fn shown(value: Value) -> Shown {
-    let (head, copied) = (Some(value.head), value.pieces.len() > 1);
-    Shown { bytes: value.into_bytes(), head, copied }
-}
-
-/// Pieces of a file as one.
-fn joined(mut pieces: Vec<Bytes>) -> Shown {
+/// Pieces as one: what cannot be shown so is copied.
+fn joined(mut pieces: Vec<Bytes>, head: Option<Head>) -> Shown {
     if pieces.len() <= 1 {
-        return Shown { bytes: pieces.pop().unwrap_or_default(), head: None, copied: false };
+        return Shown { bytes: pieces.pop().unwrap_or_default(), head, copied: false };
+    }
+    if let Some((bytes, copied)) = stitched(&pieces) {
+        // The end of a file may have come as a copy: that is not worth telling.
+        let copied = copied > bytes.len() / 8;
+        return Shown { bytes, head, copied };
     }
     let mut whole = BytesMut::with_capacity(pieces.iter().map(Bytes::len).sum());
     for piece in &pieces {
         whole.extend_from_slice(piece);
     }
-    Shown { bytes: whole.freeze(), head: None, copied: true }
+    Shown { bytes: whole.freeze(), head, copied: true }
+}
+
+fn shown(Value { head, pieces }: Value) -> Shown {
+    joined(pieces, Some(head))
 }
 
 fn length_of(start: u64, stop: Option<u64>) -> u64 {
@@ -264,7 +269,7 @@ pub async fn open(way: &Way, path: &[u8], flags: OpenFlags, create: bool) -> Out
 
 /// Bytes of an open file as one view; fewer only at its end.
 pub async fn read(way: Way, handle: Handle, path: Arc<[u8]>, (offset, length): (u64, u32)) -> Finished {
-    of(&path, way.vfs.read_views(handle, offset, length).await).map(|pieces| Done::View(joined(pieces)))
+    of(&path, way.vfs.read_views(handle, offset, length).await).map(|pieces| Done::View(joined(pieces, None)))
 }
 
 /// The same into an object's memory: how many bytes.

@@ -22,6 +22,7 @@ mod errors;
 mod file;
 mod pool;
 mod state;
+mod stitch;
 mod view;
 
 use pyo3::prelude::*;

@@ -1,4 +1,4 @@
-//! Bytes of the pool as a Python object: one of the two files of this crate that touch raw memory.
+//! Bytes of the pool as a Python object: one of the three files of this crate that touch raw memory.
 #![allow(unsafe_code)] // the buffer protocol is C's
 
 use bytes::Bytes;
@@ -18,7 +18,7 @@ pub struct View {
     bytes: Bytes,
     /// The object that they are of; none for those of an open file.
     head: Option<Head>,
-    /// They lay in several pieces, and were copied into one.
+    /// They lay in several pieces, and were copied into one: they are few, or of another host.
     copied: bool,
 }
 
@@ -30,7 +30,8 @@ impl View {
 
 #[pymethods]
 impl View {
-    /// Whether the bytes lay in several pieces of the pool and were copied into one; else nothing was copied.
+    /// Whether the bytes lay in several pieces of the pool and were copied into one; else they are the pool's memory itself, mapped side by side
+    /// where there are several.
     #[getter]
     fn copied(&self) -> bool {
         self.copied

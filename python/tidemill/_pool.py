@@ -122,8 +122,9 @@ class Pool:
     def get(self, key: Path, start: int = 0, stop: int | None = None) -> View:
         """The bytes of an object as a view, all or from byte `start` up to `stop`; fewer at its end, none behind it.
 
-        The view is the pool's memory itself where the bytes lie in one piece and on this host; else they are copied once. Raises `NotFound`, and
-        `IsAFolder` where the key is a folder.
+        The view is the pool's memory itself where the bytes are on this host: of a long object all its pieces (of 1 MiB, unless it was put otherwise)
+        are mapped side by side. Of less than 2 MiB they are copied into one where there are several, and so is what comes from another host:
+        `View.copied` tells. Raises `NotFound`, and `IsAFolder` where the key is a folder.
         """
         return self._native.get(key, start, stop)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import pickle
+import random
 
 import numpy as np
 import pytest
@@ -19,10 +20,31 @@ def test_a_view_is_the_pools_memory_and_not_a_copy(pool: tidemill.Pool) -> None:
     # At whatever node name and bytes are.
     for number in range(8):
         pool.put(f"{number}/data", bytes(1 << 20))
+        # What is read first of some memory of a node is sent: the node shows that memory meanwhile.
+        pool.get(f"{number}/data")
         one, other = pool.get(f"{number}/data"), pool.get(f"{number}/data")
         assert not one.copied
         assert address(one) == address(other)
         assert address(one) == np.frombuffer(memoryview(one), "u1").__array_interface__["data"][0]
+
+
+@pytest.mark.parametrize("tail", [0, 1, 5000, 100_000])
+def test_a_long_view_is_the_pools_memory_in_one_piece(pool: tidemill.Pool, tail: int) -> None:
+    data = random.Random(tail).randbytes((9 << 20) + tail)
+    # What is put and got first is sent; then the node shows its memory.
+    for key in ("first", "second"):
+        pool.put(key, data)
+        pool.get(key)
+    view = pool.get("second")
+    assert not view.copied
+    assert view == data
+    assert pool.get("second", 4096, len(data) - 1) == data[4096:-1]
+    assert pool.get("second", 1) == data[1:]
+    array = view.numpy()
+    pool.put("second", bytes(len(data)))
+    pool.put("third", bytes(len(data)))
+    del view
+    assert array.tobytes() == data
 
 
 def test_a_view_is_bytes_to_whoever_asks(pool: tidemill.Pool) -> None:
