@@ -77,6 +77,15 @@ impl Client {
     /// Opens a file: it lives until it is closed as often.
     pub async fn open(&self, file: FileId, flags: OpenFlags) -> Outcome<Opened> {
         let whole = if flags.whole && flags.write { self.wish(file.partition()) } else { Wish::No };
+        self.open_wishing(file, flags, whole).await
+    }
+
+    /// The same for a program that has a descriptor of its own: also who only reads does so by itself where it can.
+    pub async fn open_for_program(&self, file: FileId, flags: OpenFlags) -> Outcome<Opened> {
+        self.open_wishing(file, flags, self.wish(file.partition())).await
+    }
+
+    async fn open_wishing(&self, file: FileId, flags: OpenFlags, whole: Wish) -> Outcome<Opened> {
         match self.change(file.partition(), Command::Open { file, flags, whole }).await? {
             Answer::Opened { attributes, host, trim, shared } => {
                 if let Some(trim) = trim {

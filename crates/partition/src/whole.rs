@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   (new)   --Create, a node gave an extent---------------------------->  Whole
-//!   Inline  --opened for writing by the first, a node gave an extent--->  Whole   (the node has put the bytes there before)
+//!   Inline  --opened by the first, who wished, a node gave an extent--->  Whole   (the node has put the bytes there before)
 //!   Whole   --Fold, after the last close------------------------------->  Inline  (the bytes come with it)
 //! ```
 //!
@@ -59,7 +59,8 @@ impl Partition {
                 let makes = matches!(inode.kind, NewKind::File) && self.entry(*parent, name).is_err();
                 makes.then_some(Head { bytes: &[], size: 0 })
             }
-            Command::Open { file, flags, .. } if flags.write => {
+            // Who only reads wishes for one where it can read that by itself.
+            Command::Open { file, flags, whole } if flags.write || *whole != Wish::No => {
                 let inode = self.inodes.get(file).filter(|inode| inode.opens.is_empty())?;
                 let Body::File(FileBody { size, place: Place::Inline(bytes), .. }) = &inode.body else { return None };
                 Some(if flags.truncate { Head { bytes: &[], size: 0 } } else { Head { bytes, size: *size } })

@@ -54,7 +54,7 @@ fn bytes_of_a_whole_file_are_in_its_extent() {
 }
 
 #[test]
-fn a_wish_has_sense_for_a_new_file_and_for_a_small_one_that_its_first_opener_may_write() {
+fn a_wish_has_sense_for_a_new_file_and_for_a_small_one_that_nobody_else_has_open() {
     let mut bench = Bench::new();
     let empty = Some(Head { bytes: &[], size: 0 });
     assert_eq!(bench.partition.head(&create("f", Wish::Wanted)), empty);
@@ -66,9 +66,10 @@ fn a_wish_has_sense_for_a_new_file_and_for_a_small_one_that_its_first_opener_may
     assert_eq!(bench.partition.head(&open(file, Wish::Wanted)), head);
     let truncate = OpenFlags { truncate: true, ..OpenFlags::WRITE };
     assert_eq!(bench.partition.head(&Command::Open { file, flags: truncate, whole: Wish::Wanted }), empty);
-    let read = Command::Open { file, flags: OpenFlags::READ, whole: Wish::Wanted };
-    assert_eq!(bench.partition.head(&read), None, "for reading it is best where it is");
-    bench.apply(read);
+    let read = |whole| Command::Open { file, flags: OpenFlags::READ, whole };
+    assert_eq!(bench.partition.head(&read(Wish::Wanted)), head, "who reads it by itself");
+    assert_eq!(bench.partition.head(&read(Wish::No)), None, "else it is best where it is");
+    bench.apply(read(Wish::No));
     assert_eq!(bench.partition.head(&open(file, Wish::Wanted)), None, "somebody has it open");
     bench.apply(Command::Close { file });
     bench.apply(open(file, Wish::Given(extent(2))));

@@ -61,7 +61,7 @@ impl Vfs {
         let (client, flags) = (self.client.clone(), whole(flags));
         async move {
             let attempt = |client: Client| async move {
-                let opened = client.open(file, flags).await?;
+                let opened = client.open_for_program(file, flags).await?;
                 program(&client, opened, flags).await
             };
             client.in_one_session(attempt).await
