@@ -8,7 +8,7 @@ use std::{
     pin::Pin,
     sync::Arc,
 };
-use wire::{Answer, Extent, Failure, Mark, Object, OpenFlags, Refusal, Request, Session, codec::Obtain};
+use wire::{Answer, Extent, Failure, LockOwner, Mark, Object, OpenFlags, Refusal, Request, Session, codec::Obtain};
 
 /// A descriptor that is asked for; none when there is none to be had.
 pub type Borrowing = Pin<Box<dyn Future<Output = Option<Backing>> + Send>>;
@@ -75,7 +75,10 @@ pub trait Connection: Send + Sync + fmt::Debug {
 pub struct InProcess(pub Arc<Node>);
 
 impl Connection for InProcess {
-    fn call(&self, request: Request) -> Reply {
+    fn call(&self, mut request: Request) -> Reply {
+        if let Some(LockOwner::Process(process)) = request.body.lock().map(|lock| &mut lock.owner) {
+            *process = std::process::id();
+        }
         self.0.handle(request)
     }
 

@@ -4,6 +4,7 @@ use crate::{
     Limits,
     janitor::Janitor,
     loans::Loans,
+    payload::payload_bytes,
     pipe::{Pipe, ended, nonce},
     shown::Shown,
     tls::Arrived,
@@ -30,8 +31,7 @@ use tokio::{
     time::timeout,
 };
 use wire::{
-    Answer, Body, Command, Contents, ExtentAction, Failure, Object, Refusal, Request, Session, Stamp, StripeAction,
-    Welcome,
+    Answer, Body, Command, Failure, LockOwner, Object, Refusal, Request, Session, Stamp, Welcome,
     codec::{
         Borrow, Filled, Obtain, Placed, Publish, ToNode, begins_stripe, encode_given, encode_lent, encode_near,
         encode_placed, encode_pong, encode_recalls, encode_reply,
@@ -333,10 +333,13 @@ impl Guest {
         if id > last { Ok(()) } else { Err(End::Ids { id, last }) }
     }
 
-    fn request(&mut self, id: u64, request: Request) -> Result<(), End> {
-        if let Err(failure) = self.check(&request) {
+    fn request(&mut self, id: u64, mut request: Request) -> Result<(), End> {
+        if let Err(failure) = self.check(&request).and_then(|()| self.name_owner(&mut request.body)) {
             self.answer(id, &Err(failure));
             return Ok(());
+        }
+        if let (Body::Look { mark }, Some(process)) = (&request.body, self.process()) {
+            self.house.node.closed_by(process, *mark);
         }
         let bytes = payload_bytes(&request.body);
         let of_stripe = begins_stripe(&request.body).map_or(0, Bytes::len);
@@ -414,6 +417,26 @@ impl Guest {
             (_, session) if self.sessions.contains(&session) => Ok(()),
             _ => Err(Refusal::Ended.into()),
         }
+    }
+
+    /// The process at the other end, if it is one of this host and seen from here.
+    fn process(&self) -> Option<u32> {
+        self.loans.as_ref().and_then(|loans| loans.process().id())
+    }
+
+    /// Says in a lock which process it is that asks; refused when what outlives sessions would not be seen to end here.
+    fn name_owner(&self, body: &mut Body) -> Result<(), Failure> {
+        let Some(owner) = body.lock().map(|lock| &mut lock.owner).filter(|owner| owner.outlives_sessions()) else {
+            return Ok(());
+        };
+        let what = "a lock that outlives its session, of a program that is not on the node's host,".into();
+        let far = Refusal::Unsupported { object: Object::Pool, what };
+        match (&mut *owner, self.process()) {
+            (LockOwner::Process(process), Some(asks)) => *process = asks,
+            (LockOwner::Open(_), _) if self.loans.is_some() => {}
+            _ => return Err(far.into()),
+        }
+        Ok(())
     }
 
     fn has_room(&self) -> Result<(), Failure> {
@@ -497,28 +520,6 @@ fn lends(house: &House, pipe: &mut Pipe) -> Option<Loans> {
     };
     pipe.push_with(hold, encode_near);
     Some(loans)
-}
-
-/// Bulk bytes that a request carries while it waits.
-fn payload_bytes(body: &Body) -> usize {
-    match body {
-        Body::Stripe { action: StripeAction::Write { data, .. } | StripeAction::Fill { data }, .. }
-        | Body::Extent { action: ExtentAction::Write { data, .. } | ExtentAction::Append { data }, .. } => data.len(),
-        Body::Meta { command, .. } => command_bytes(command),
-        Body::Walk { then: Some(then), .. } => command_bytes(&then.command),
-        _ => 0,
-    }
-}
-
-fn command_bytes(command: &Command) -> usize {
-    match command {
-        Command::Write { data, .. } => data.len(),
-        Command::SetXattr { value, .. } => value.len(),
-        Command::PutObject { contents: Contents::Inline(data) | Contents::Striped { first: data, .. }, .. } => {
-            data.len()
-        }
-        _ => 0,
-    }
 }
 
 impl House {

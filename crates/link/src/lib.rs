@@ -32,6 +32,7 @@ mod line;
 mod listener;
 mod loan;
 mod loans;
+mod payload;
 mod pipe;
 mod remote;
 mod rights;

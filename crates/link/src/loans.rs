@@ -47,7 +47,11 @@ enum Loan {
 
 /// A client's process; the one that connected, whoever else has its socket.
 #[derive(Debug)]
-pub struct Process(Option<AsyncFd<OwnedFd>>);
+pub struct Process {
+    /// None where it is not seen from here.
+    id: Option<u32>,
+    ended: Option<AsyncFd<OwnedFd>>,
+}
 
 impl Loans {
     /// None yet, with the end to be held; none at all when nothing may be lent there: to another host or another user.
@@ -158,15 +162,21 @@ impl Process {
     fn behind(stream: &UnixStream) -> io::Result<Self> {
         // 0: of a namespace that is not seen from here. There the hold alone tells.
         let pid = stream.peer_cred()?.pid().filter(|pid| *pid > 0).and_then(Pid::from_raw);
+        let id = pid.and_then(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok());
         let process = pid.map(|pid| pidfd_open(pid, PidfdFlags::NONBLOCK)).transpose()?;
         #[expect(deprecated, reason = "its successor is unsafe, for descriptors that may change; an owned one stays")]
         let watched = process.map(AsyncFd::new).transpose()?;
-        Ok(Self(watched))
+        Ok(Self { id, ended: watched })
+    }
+
+    /// Its number, as it is known here.
+    pub fn id(&self) -> Option<u32> {
+        self.id
     }
 
     /// Waits for its end.
     pub async fn ended(&self) {
-        match &self.0 {
+        match &self.ended {
             Some(process) => drop(process.readable().await),
             None => pending().await,
         }

@@ -15,9 +15,9 @@ use std::sync::{
 };
 use store::Model;
 use vfs::{Hear, Vfs};
-use wire::{Changes, Lock, LockKind, LockStyle, OpenFlags, Recall, Refusal, Request, Session};
+use wire::{Changes, Lock, LockKind, LockOwner, LockStyle, OpenFlags, Recall, Refusal, Request, Session};
 
-const LOCK: Lock = Lock { owner: 1, kind: LockKind::Write, style: LockStyle::Whole, pid: 1 };
+const LOCK: Lock = Lock { owner: LockOwner::Session(1), kind: LockKind::Write, style: LockStyle::Whole, pid: 1 };
 
 /// A face, and what it was told.
 fn ears() -> (Hear, Arc<Mutex<Vec<Recall>>>) {

@@ -11,11 +11,11 @@ use placement::{FileId, PartitionId};
 use std::{sync::Arc, time::Duration};
 use vfs::Vfs;
 use wire::{
-    Answer, Body, Command, Failure, Kind, Lock, LockKind, LockStyle, OpenFlags, Refusal, Request, Session, Stamp,
-    Welcome, WritePlace,
+    Answer, Body, Command, Failure, Kind, Lock, LockKind, LockOwner, LockStyle, OpenFlags, Refusal, Request, Session,
+    Stamp, Welcome, WritePlace,
 };
 
-const LOCK: Lock = Lock { owner: 1, kind: LockKind::Write, style: LockStyle::Whole, pid: 1 };
+const LOCK: Lock = Lock { owner: LockOwner::Session(1), kind: LockKind::Write, style: LockStyle::Whole, pid: 1 };
 
 #[tokio::test]
 async fn what_a_client_holds_that_is_cut_off_ends_and_others_go_on() {

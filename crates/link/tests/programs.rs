@@ -24,7 +24,7 @@ use std::{
     time::{Duration, Instant},
 };
 use vfs::{Program, Vfs};
-use wire::{Lent, OpenFlags, Refusal};
+use wire::{Lent, Lock, LockKind, LockOwner, LockStyle, Mark, Object, OpenFlags, Refusal};
 
 /// Processes that are killed, unless `KILLS` says otherwise.
 const KILLS: u64 = 12;
@@ -97,6 +97,48 @@ async fn after_an_exec_a_program_learns_what_its_descriptors_are_of() {
     assert!(after.look(one.marked.mark).await.unwrap());
 }
 
+fn lock(owner: LockOwner, kind: LockKind) -> Lock {
+    Lock { owner, kind, style: LockStyle::EVERYWHERE, pid: 7 }
+}
+
+#[tokio::test]
+async fn locks_of_a_process_outlive_its_session_and_end_with_it_though_it_says_nothing() {
+    let Some(host) = Host::with_whole_files(64 << 20) else { return };
+    let mut child = host.child("lock");
+    child.order("f");
+    child.hear("locked");
+    // It has no session any more, as after an exec, and its descriptor still.
+    until(|| host.node.look_around() == (1, 1)).await;
+    let file = host.truth.lookup(Vfs::root(), b"f").await.unwrap().file;
+    let mine = lock(LockOwner::Session(1), LockKind::Write);
+    assert_eq!(host.truth.lock_for_program(file, mine, false).await, Err(Refusal::Locked(Object::File(file))));
+    let waiting = tokio::spawn(host.truth.lock_for_program(file, mine, true));
+    until(|| host.node.look_around() == (1, 1)).await;
+    child.kill();
+    waiting.await.unwrap().unwrap();
+    let other = connect(host.server.address()).await;
+    let theirs = lock(LockOwner::Process(0), LockKind::Read);
+    assert_eq!(other.lock_for_program(file, theirs, false).await, Err(Refusal::Locked(Object::File(file))));
+}
+
+#[tokio::test]
+async fn a_process_that_closes_a_descriptor_of_a_file_loses_its_locks_of_that_and_no_others() {
+    let Some(host) = Host::with_whole_files(64 << 20) else { return };
+    let vfs = connect(host.server.address()).await;
+    let one = create(&vfs, "f", OpenFlags::READ_WRITE).await;
+    let again = vfs.open_for_program(one.attributes.file, OpenFlags::READ).await.unwrap();
+    let other = create(&vfs, "g", OpenFlags::READ_WRITE).await;
+    let files = [one.attributes.file, other.attributes.file];
+    for file in files {
+        vfs.lock_for_program(file, lock(LockOwner::Process(0), LockKind::Write), false).await.unwrap();
+    }
+    drop(again.descriptor);
+    vfs.look(again.marked.mark).await.unwrap();
+    let mine = lock(LockOwner::Session(1), LockKind::Write);
+    host.truth.lock_for_program(files[0], mine, false).await.unwrap();
+    assert_eq!(host.truth.lock_for_program(files[1], mine, false).await, Err(Refusal::Locked(Object::File(files[1]))));
+}
+
 #[tokio::test]
 async fn who_is_not_on_the_nodes_host_gets_no_descriptor_and_leaves_nothing_open() {
     let node = node();
@@ -107,6 +149,11 @@ async fn who_is_not_on_the_nodes_host_gets_no_descriptor_and_leaves_nothing_open
     let file = far.lookup(Vfs::root(), b"f").await.unwrap().file;
     far.unlink(Vfs::root(), b"f").await.unwrap();
     assert!(far.stat(file).await.is_err(), "it is not open");
+    let file = far.write_file(b"g", b"x").await.unwrap().file;
+    for owner in [LockOwner::Process(0), LockOwner::Process(1), LockOwner::Open(Mark(1))] {
+        let refused = far.lock_for_program(file, lock(owner, LockKind::Read), false).await.unwrap_err();
+        assert!(matches!(refused, Refusal::Unsupported { .. }), "{refused}");
+    }
 }
 
 #[tokio::test]
@@ -140,6 +187,14 @@ async fn a_client_in_a_process_of_its_own() {
     }
     let program = create(&vfs, &order, OpenFlags::READ_WRITE).await;
     let file = File::from(program.descriptor);
+    if what == "lock" {
+        let mine = lock(LockOwner::Process(0), LockKind::Write);
+        vfs.lock_for_program(program.attributes.file, mine, false).await.unwrap();
+        drop(vfs);
+        println!("locked");
+        drop(orders.last());
+        return;
+    }
     file.write_at(b"mine", 0).unwrap();
     let inherited = Stdio::from(OwnedFd::from(file));
     let child = Command::new("sleep").arg("600").stdin(inherited).stdout(Stdio::null()).spawn().unwrap().id();

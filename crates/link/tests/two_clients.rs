@@ -13,7 +13,8 @@ use std::sync::{
 use tempfile::TempDir;
 use vfs::Vfs;
 use wire::{
-    Changes, Kind, Lock, LockKind, LockStyle, Name, OpenFlags, Recall, Refusal, RenameFrom, RenameMode, RenameTo,
+    Changes, Kind, Lock, LockKind, LockOwner, LockStyle, Name, OpenFlags, Recall, Refusal, RenameFrom, RenameMode,
+    RenameTo,
 };
 
 /// A server at each kind of address.
@@ -108,7 +109,8 @@ async fn a_lock_that_the_other_holds_is_waited_for() {
             one.open(file, OpenFlags::READ_WRITE).await.unwrap(),
             other.open(file, OpenFlags::READ_WRITE).await.unwrap(),
         );
-        let lock = |kind| Lock { owner: 1, kind, style: LockStyle::Range { start: 0, end: 9 }, pid: 1 };
+        let lock =
+            |kind| Lock { owner: LockOwner::Session(1), kind, style: LockStyle::Range { start: 0, end: 9 }, pid: 1 };
         one.lock(mine, lock(LockKind::Write), false).await.unwrap();
         assert!(matches!(other.lock(yours, lock(LockKind::Write), false).await, Err(Refusal::Locked(_))));
         let waiting = tokio::spawn(other.lock(yours, lock(LockKind::Write), true));

@@ -12,8 +12,9 @@ use std::sync::Arc;
 use vfs::Vfs;
 use wire::{
     AllocateMode, Answer, Body, Changes, Command, Extent, ExtentAction, Failure, HostFile, Intent, Kind, Lock,
-    LockKind, LockStyle, Mode, Name, NewInode, NewKind, OpenFlags, Part, Refusal, RenameFrom, RenameMode, RenameTo,
-    Request, SeekTo, Session, Stamp, StripeAction, TimeChange, Timestamp, Welcome, Wish, WritePlace, XattrMode,
+    LockKind, LockOwner, LockStyle, Mode, Name, NewInode, NewKind, OpenFlags, Part, Refusal, RenameFrom, RenameMode,
+    RenameTo, Request, SeekTo, Session, Stamp, StripeAction, TimeChange, Timestamp, Welcome, Wish, WritePlace,
+    XattrMode,
 };
 
 const LONGS: [u64; 12] =
@@ -117,7 +118,7 @@ impl Hostile {
         let (one, other) = (self.dice.long(), self.dice.long());
         let style = LockStyle::Range { start: one.min(other), end: one.max(other) };
         let kind = [LockKind::Read, LockKind::Write, LockKind::Unlock][self.dice.below(3)];
-        Lock { owner: self.dice.long(), kind, style, pid: self.dice.int() }
+        Lock { owner: LockOwner::Session(self.dice.long()), kind, style, pid: self.dice.int() }
     }
 
     fn command(&mut self) -> Command {

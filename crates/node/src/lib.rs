@@ -24,6 +24,7 @@ mod marks;
 mod meta;
 mod node;
 mod object;
+mod owners;
 mod reply;
 mod settings;
 mod space;

@@ -6,19 +6,26 @@
 //! and waiting in order adds no deadlock to those that programs make themselves. These are seen for locks of ranges, over all
 //! files of this node: whoever closes the circle is refused with `Deadlock`.
 
-use crate::{Node, Reply, meta::MetaCall, space::Full};
+use crate::{Node, Reply, meta::MetaCall, now, sleep_until, space::Full};
 use parking_lot::Mutex;
 use partition::Holder;
 use placement::{FileId, PartitionId};
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
+    future::poll_fn,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    task::Poll,
+    time::Duration,
 };
 use tokio::sync::Notify;
-use wire::{Answer, Command, Failure, Lock, LockKind, LockStyle, Object, Outcome, Refusal, Session, Stamp};
+use wire::{Answer, Command, Failure, Lock, LockKind, LockOwner, LockStyle, Object, Outcome, Refusal, Session, Stamp};
+
+/// So often it is looked whether a process or an open lives that has what somebody waits for.
+const LOOK_PAUSE: Duration = Duration::from_millis(50);
 
 /// More requests do not wait for locks at one time; far above what a kernel sends (`max_background`).
 const WAITING_MAX: u64 = 4096;
@@ -50,11 +57,11 @@ struct Waiter {
 
 /// A lock that is asked for.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+pub struct Asked {
     partition: PartitionId,
     stamp: Stamp,
-    file: FileId,
-    lock: Lock,
+    pub file: FileId,
+    pub lock: Lock,
     wait: bool,
 }
 
@@ -84,7 +91,7 @@ impl Asked {
     }
 
     fn holder(&self) -> Holder {
-        Holder { session: self.stamp.session, owner: self.lock.owner }
+        Holder::of(self.stamp.session, self.lock.owner)
     }
 
     /// Whether both cannot be had at once.
@@ -108,6 +115,11 @@ impl Node {
             let refusal = Refusal::invalid(Object::Pool, "a lock came without session and number");
             return Reply::ready(Err(Failure::Refused(refusal)));
         };
+        if let Err(refusal) = self.know_owner(&asked) {
+            return Reply::ready(Err(Failure::Refused(refusal)));
+        }
+        // Before it is tried: a refusal stands.
+        self.end_dead(&asked);
         if let Ok(outcome) = self.try_lock(&asked, u64::MAX) {
             return Reply::ready(outcome.map_err(Failure::Refused));
         }
@@ -152,11 +164,31 @@ impl Node {
                 Err(Stuck::Taken) => {}
             }
             self.locks.check(&ticket, |asked| self.blockers(asked))?;
-            ticket.woken.notified().await;
+            self.wait_to_be_woken(&asked, &ticket).await;
         }
     }
 
-    fn blockers(&self, asked: &Asked) -> Vec<Holder> {
+    /// Until something of the file's locks changes. Of who holds one and dies without a word nobody tells: that is looked for.
+    async fn wait_to_be_woken(&self, asked: &Asked, ticket: &Ticket<'_>) {
+        let mut woken = pin!(ticket.woken.notified());
+        loop {
+            let watched = self.blockers(asked).iter().any(|holder| holder.owner().outlives_sessions());
+            let mut pause = watched.then(|| Box::pin(sleep_until(now() + LOOK_PAUSE)));
+            let again = poll_fn(|context| match woken.as_mut().poll(context) {
+                Poll::Ready(()) => Poll::Ready(false),
+                Poll::Pending => {
+                    let paused = pause.as_mut().map_or(Poll::Pending, |pause| pause.as_mut().poll(context));
+                    paused.map(|()| true)
+                }
+            });
+            if !again.await || self.end_dead(asked) {
+                return;
+            }
+        }
+    }
+
+    /// Who stands in the way.
+    pub(crate) fn blockers(&self, asked: &Asked) -> Vec<Holder> {
         let partition = self.partitions.get(asked.partition);
         partition.map_or_else(Vec::new, |held| held.lock().lock_blockers(asked.holder(), asked.file, &asked.lock))
     }
@@ -209,6 +241,24 @@ impl Locks {
         lost
     }
 
+    /// The files that a holder has locks on.
+    pub fn held_by(&self, holder: Holder) -> Vec<FileId> {
+        self.state.lock().holding.get(&holder).into_iter().flatten().copied().collect()
+    }
+
+    /// The holder has none on this file any more.
+    pub fn forget(&self, holder: Holder, file: FileId) {
+        let mut state = self.state.lock();
+        if let Some(files) = state.holding.get_mut(&holder) {
+            files.remove(&file);
+            if files.is_empty() {
+                state.holding.remove(&holder);
+            }
+        }
+        drop(state);
+        self.wake(|waiter| waiter.asked.file == file);
+    }
+
     /// Refused when waiting has no end, or no sense any more. `blockers` says who stands in the way now.
     fn check(&self, ticket: &Ticket<'_>, blockers: impl Fn(&Asked) -> Vec<Holder>) -> Outcome<()> {
         let state = self.state.lock();
@@ -250,9 +300,10 @@ impl Locks {
 }
 
 impl Waiter {
-    /// Locks of whole files belong to open files, which any of several processes may close: they are in no circle.
+    /// Locks of whole files, and of ranges of opens, belong to open files, which any of several processes may close: they are in no circle.
     fn is_of_range(&self) -> bool {
-        self.asked.lock.style != LockStyle::Whole
+        let Lock { style, owner, .. } = self.asked.lock;
+        style != LockStyle::Whole && !matches!(owner, LockOwner::Open(_))
     }
 }
 

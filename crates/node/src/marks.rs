@@ -183,6 +183,16 @@ impl Node {
         if self.lives(mark, &open) { Looked::Held } else { self.end_open(mark) }
     }
 
+    /// Whether an open lives.
+    pub(crate) fn is_open(&self, mark: Mark) -> bool {
+        self.marks.get(mark).is_some_and(|open| self.lives(mark, &open))
+    }
+
+    /// What is open under a mark.
+    pub(crate) fn file_of(&self, mark: Mark) -> Option<FileId> {
+        self.marks.get(mark).map(|open| open.file)
+    }
+
     /// Whether somebody has it.
     fn lives(&self, mark: Mark, open: &Open) -> bool {
         match (&open.stands, open.lent) {
@@ -194,6 +204,7 @@ impl Node {
 
     fn end_open(&self, mark: Mark) -> Looked {
         let Some(Open { session, file, .. }) = self.marks.take(mark) else { return Looked::Ended { gone: None } };
+        self.unlock_open(mark, file);
         if self.partitions.get(file.partition()).is_none() {
             return Looked::EndedElsewhere { file, session };
         }
@@ -235,21 +246,22 @@ impl Node {
             if file.partition() != partition && here(file) {
                 continue; // when it ends there
             }
-            let lives = self.marks.get(mark).is_some_and(|open| self.lives(mark, &open));
-            if lives && (!here(file) || self.release_open(file, session, Some(orphans)).is_ok()) {
+            if self.is_open(mark) && (!here(file) || self.release_open(file, session, Some(orphans)).is_ok()) {
                 self.marks.give_to(mark, orphans);
             } else {
                 self.marks.take(mark); // the file is closed with the session
+                self.unlock_open(mark, file);
             }
         }
     }
 
-    /// Looks at opens of programs in turn, and ends those that nobody has. To be called each second or so by who serves the node to others.
+    /// Looks at opens of programs in turn, and ends those that nobody has, and locks of processes that have ended. To be called each second or so by who serves the node to others.
     /// Says how many there are, in all and of sessions that have ended.
     pub fn look_around(&self) -> (usize, usize) {
         for mark in self.marks.next_turn() {
             self.look_at(mark);
         }
+        self.look_at_processes();
         let orphans = Session::of(self.id(), 0);
         let state = self.marks.state.lock();
         let orphaned = orphans.and_then(|orphans| state.sessions.get(&orphans)).map_or(0, BTreeSet::len);
@@ -259,7 +271,7 @@ impl Node {
     /// Which opens live that have a descriptor of this file.
     pub(crate) fn which(&self, inode: (u64, u64), after: Mark) -> Vec<Marked> {
         let mut found = self.marks.with(inode, after);
-        found.retain(|marked| self.marks.get(marked.mark).is_some_and(|open| self.lives(marked.mark, &open)));
+        found.retain(|marked| self.is_open(marked.mark));
         found
     }
 }

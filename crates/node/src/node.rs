@@ -9,6 +9,7 @@ use crate::{
     locks::Locks,
     marks::Marks,
     meta::{MetaCall, refusal_of},
+    owners::Processes,
     space::{Full, Space},
     whole::Wholes,
     whole_calls::{Appends, ExtentCall},
@@ -52,6 +53,7 @@ pub struct Node {
     pub(crate) space: Arc<Space>,
     pub(crate) locks: Locks,
     pub(crate) marks: Marks,
+    pub(crate) processes: Processes,
     /// Sessions of which no stripe is written any more.
     ended: RwLock<Ended>,
     /// The count of the last session that was given, and of the first less one.
@@ -103,6 +105,7 @@ pub fn member(id: NodeId, map: PartitionMap, settings: Settings, engine: Arc<dyn
         folds: Folds::default(),
         locks: Locks::default(),
         marks: Marks::default(),
+        processes: Processes::default(),
         ended: RwLock::default(),
         space,
         sessions: AtomicU64::new(sessions_before),

@@ -56,9 +56,7 @@ impl Partition {
             Command::Read { file, offset, length } => self.read(file, offset, length, now),
             Command::Xattr { file, name } => self.xattr(file, &name),
             Command::Xattrs { file } => self.xattrs(file),
-            Command::TestLock { file, session, lock } => {
-                self.test_lock(Holder { session, owner: lock.owner }, file, &lock)
-            }
+            Command::TestLock { file, session, lock } => self.test_lock(Holder::of(session, lock.owner), file, &lock),
             Command::Seek { file, offset, to } => self.seek(file, offset, to),
             Command::Leftovers => Ok(Answer::Leftovers(self.leftovers())),
             Command::Forgotten { file } => Ok(self.forgotten(file)),
@@ -120,7 +118,7 @@ impl Partition {
                 self.check_xattr_changeable(file, &name, (false, XattrMode::Set))?;
                 self.remove_xattr(file, &name, now)
             }
-            Command::Lock { file, lock, .. } => self.lock(Holder { session, owner: lock.owner }, file, &lock),
+            Command::Lock { file, lock, .. } => self.lock(Holder::of(session, lock.owner), file, &lock),
             Command::Allocate { file, offset, length, mode } => self.allocate(file, (offset, length), mode, now),
             Command::Place { file, partition } => self.place(file, partition),
             Command::Punched { file, generation } => self.punched(file, generation),

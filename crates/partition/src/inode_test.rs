@@ -7,8 +7,8 @@ use crate::{
 use bytes::Bytes;
 use placement::{FileId, PartitionId};
 use wire::{
-    ACL_ACCESS, ACL_DEFAULT, AllocateMode, Answer, Changes, Command, Lock, LockKind, LockStyle, Mode, NewInode,
-    NewKind, Object, OpenFlags, Outcome, Owner, Refusal, SeekTo, Session, Stamp, Wish, WritePlace, XattrMode,
+    ACL_ACCESS, ACL_DEFAULT, AllocateMode, Answer, Changes, Command, Lock, LockKind, LockOwner, LockStyle, Mode,
+    NewInode, NewKind, Object, OpenFlags, Outcome, Owner, Refusal, SeekTo, Session, Stamp, Wish, WritePlace, XattrMode,
 };
 
 const ROOT: FileId = FileId::ROOT;
@@ -238,7 +238,7 @@ fn locks_end_with_their_session_and_leave_no_weight() {
     let file = bench.create(ROOT, "f", NewKind::File).file;
     let before = bench.partition.bytes();
     let lock = |kind, start, end| {
-        let lock = Lock { owner: 3, kind, style: LockStyle::Range { start, end }, pid: 9 };
+        let lock = Lock { owner: LockOwner::Session(3), kind, style: LockStyle::Range { start, end }, pid: 9 };
         Command::Lock { file, lock, wait: false }
     };
     bench.apply(lock(LockKind::Write, 0, 99));
@@ -260,7 +260,7 @@ fn a_lock_that_is_waited_for_is_tried_anew_under_its_number() {
     let mut bench = Bench::new();
     let file = bench.create(ROOT, "f", NewKind::File).file;
     let lock = |owner, kind, wait| {
-        let lock = Lock { owner, kind, style: LockStyle::Whole, pid: 9 };
+        let lock = Lock { owner: LockOwner::Session(owner), kind, style: LockStyle::Whole, pid: 9 };
         Command::Lock { file, lock, wait }
     };
     bench.apply(lock(1, LockKind::Write, false));
@@ -286,7 +286,7 @@ fn random_about_inode(next: &mut impl FnMut(u64) -> u64) -> Command {
     let kind = [LockKind::Read, LockKind::Write, LockKind::Unlock][usize::try_from(next(3)).unwrap()];
     let start = next(50);
     let style = if next(4) == 0 { LockStyle::Whole } else { LockStyle::Range { start, end: start + next(20) } };
-    let lock = Lock { owner: next(3), kind, style, pid: 1 };
+    let lock = Lock { owner: LockOwner::Session(next(3)), kind, style, pid: 1 };
     let ways = [AllocateMode::Extend, AllocateMode::KeepSize, AllocateMode::PunchHole];
     match next(9) {
         0 | 1 => set(file, name, value, mode),

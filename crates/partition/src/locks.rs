@@ -8,7 +8,7 @@
 use crate::{Partition, inode::Inode, weight};
 use placement::FileId;
 use serde::{Deserialize, Serialize};
-use wire::{Answer, Lock, LockKind, LockStyle, Object, Outcome, Refusal, Session};
+use wire::{Answer, Lock, LockKind, LockOwner, LockStyle, Mark, Object, Outcome, Refusal, Session};
 
 /// A file has at most so many locks; `TooManyLocks` then (`ENOLCK`).
 pub const LOCKS_MAX: usize = 16_384;
@@ -16,10 +16,30 @@ pub const LOCKS_MAX: usize = 16_384;
 /// Who has a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Holder {
-    /// The client.
+    /// The client; none of what outlives clients.
     pub session: Session,
-    /// The number that it gave.
+    /// The number that it gave; of what outlives clients a mark, or below all marks a process.
     pub owner: u64,
+}
+
+impl Holder {
+    /// Who this is, if a session says so.
+    pub fn of(session: Session, owner: LockOwner) -> Self {
+        match owner {
+            LockOwner::Session(owner) => Self { session, owner },
+            LockOwner::Process(process) => Self { session: Session::NONE, owner: process.into() },
+            LockOwner::Open(Mark(mark)) => Self { session: Session::NONE, owner: mark },
+        }
+    }
+
+    /// The same, as its session says it.
+    pub fn owner(self) -> LockOwner {
+        match (self.session, u32::try_from(self.owner)) {
+            (Session::NONE, Ok(process)) => LockOwner::Process(process),
+            (Session::NONE, Err(_)) => LockOwner::Open(Mark(self.owner)),
+            _ => LockOwner::Session(self.owner),
+        }
+    }
 }
 
 /// All locks of one file, by where they start.
@@ -50,7 +70,7 @@ impl Held {
     fn told(&self) -> Lock {
         let kind = if self.write { LockKind::Write } else { LockKind::Read };
         let style = if self.whole { LockStyle::Whole } else { LockStyle::Range { start: self.start, end: self.end } };
-        Lock { owner: self.holder.owner, kind, style, pid: self.pid }
+        Lock { owner: self.holder.owner(), kind, style, pid: self.pid }
     }
 
     /// Whether both are of one owner and one style.
@@ -239,6 +259,7 @@ fn check(file: FileId, lock: &Lock) -> Outcome<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use placement::NodeId;
 
     /// Bytes that the model knows; the last stands for all behind it.
     const BYTES: u64 = 12;
@@ -256,7 +277,7 @@ mod tests {
     }
 
     fn lock(kind: LockKind, style: LockStyle) -> Lock {
-        Lock { owner: 0, kind, style, pid: 7 }
+        Lock { owner: LockOwner::Session(0), kind, style, pid: 7 }
     }
 
     /// What the table says of each byte.
@@ -318,6 +339,20 @@ mod tests {
             check_merged(&locks);
         }
         assert!(granted > 5000 && refused > 1000, "{granted} {refused}");
+    }
+
+    #[test]
+    fn processes_opens_and_sessions_are_never_the_same_holder_and_sessions_end_their_own_alone() {
+        let mark = Mark::of(NodeId(1), 7).unwrap();
+        let owners = [LockOwner::Session(7), LockOwner::Process(7), LockOwner::Open(mark)];
+        let holders = owners.map(|owner| Holder::of(Session(9), owner));
+        assert_eq!(holders.map(Holder::owner), owners);
+        let mut locks = Locks::default();
+        for holder in holders {
+            locks.set(holder, &lock(LockKind::Read, LockStyle::EVERYWHERE));
+        }
+        locks.end_session(Session(9));
+        assert_eq!(holders.map(|holder| locks.has_any_of(holder)), [false, true, true]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{
     collections::HashMap,
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
-use wire::LockStyle;
+use wire::{LockOwner, LockStyle};
 
 /// Owners of locks, by file.
 #[derive(Debug, Default)]
@@ -22,13 +22,13 @@ pub struct Lockers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Locker {
     handle: Handle,
-    owner: u64,
+    owner: LockOwner,
     whole: bool,
 }
 
 impl Lockers {
     /// The owner may have locks of this style on the file, made through the handle.
-    pub fn note(&self, file: FileId, handle: Handle, owner: u64, style: LockStyle) {
+    pub fn note(&self, file: FileId, handle: Handle, owner: LockOwner, style: LockStyle) {
         let locker = Locker { handle, owner, whole: style == LockStyle::Whole };
         let mut files = self.files.lock();
         let lockers = files.entry(file).or_default();
@@ -39,13 +39,13 @@ impl Lockers {
     }
 
     /// Forgets the owner's locks of this style on the file, and says whether it may have had any.
-    pub fn forget(&self, file: FileId, owner: u64, style: LockStyle) -> bool {
+    pub fn forget(&self, file: FileId, owner: LockOwner, style: LockStyle) -> bool {
         let whole = style == LockStyle::Whole;
         !self.take(file, |locker| locker.owner == owner && locker.whole == whole).is_empty()
     }
 
     /// Forgets who locked through the handle: owners and styles.
-    pub fn close(&self, file: FileId, handle: Handle) -> Vec<(u64, LockStyle)> {
+    pub fn close(&self, file: FileId, handle: Handle) -> Vec<(LockOwner, LockStyle)> {
         let taken = self.take(file, |locker| locker.handle == handle);
         let style = |locker: &Locker| if locker.whole { LockStyle::Whole } else { LockStyle::EVERYWHERE };
         taken.iter().map(|locker| (locker.owner, style(locker))).collect()

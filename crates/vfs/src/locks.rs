@@ -6,7 +6,7 @@
 use crate::{Handle, Vfs, handles::OpenFile};
 use client::Client;
 use placement::FileId;
-use wire::{Lock, LockKind, LockStyle, Outcome};
+use wire::{Lock, LockKind, LockOwner, LockStyle, Outcome};
 
 impl Vfs {
     /// The first lock of another owner that stands in the way of `lock`, if there is one.
@@ -37,7 +37,7 @@ impl Vfs {
     pub fn unlock_all(
         &self,
         file: FileId,
-        owner: u64,
+        owner: LockOwner,
         style: LockStyle,
     ) -> impl Future<Output = Outcome<()>> + Send + use<> {
         let client = self.client.clone();
@@ -57,7 +57,7 @@ impl Vfs {
 }
 
 /// Ends all locks of an owner, of one style.
-async fn unlock(client: &Client, file: FileId, owner: u64, style: LockStyle) -> Outcome<()> {
+async fn unlock(client: &Client, file: FileId, owner: LockOwner, style: LockStyle) -> Outcome<()> {
     let style = if style == LockStyle::Whole { style } else { LockStyle::EVERYWHERE };
     let lock = Lock { owner, kind: LockKind::Unlock, style, pid: 0 };
     client.lock(file, lock, false).await

@@ -13,7 +13,7 @@ use std::{
     task::{Context, Poll, Waker},
     time::Duration,
 };
-use wire::{Lock, LockKind, LockStyle, OpenFlags, Outcome, Refusal};
+use wire::{Lock, LockKind, LockOwner, LockStyle, OpenFlags, Outcome, Refusal};
 
 type Waiting = Pin<Box<dyn Future<Output = Outcome<()>> + Send>>;
 
@@ -55,7 +55,7 @@ fn poll(waiting: &mut Waiting) -> Option<Outcome<()>> {
 }
 
 fn range(owner: u64, kind: LockKind, start: u64, end: u64) -> Lock {
-    Lock { owner, kind, style: LockStyle::Range { start, end }, pid: 77 }
+    Lock { owner: LockOwner::Session(owner), kind, style: LockStyle::Range { start, end }, pid: 77 }
 }
 
 fn read(owner: u64) -> Lock {
@@ -71,7 +71,7 @@ fn unlock(owner: u64) -> Lock {
 }
 
 fn flock(owner: u64, kind: LockKind) -> Lock {
-    Lock { owner, kind, style: LockStyle::Whole, pid: 77 }
+    Lock { owner: LockOwner::Session(owner), kind, style: LockStyle::Whole, pid: 77 }
 }
 
 #[tokio::test]
@@ -114,7 +114,7 @@ async fn who_holds_a_lock_goes_past_those_who_wait() {
         let mut writer = bench.wait(1, range(2, LockKind::Write, 0, 20));
         let more = bench.vfs[0].lock(bench.handles[0], range(1, LockKind::Read, 10, 20), true).await;
         assert_eq!(more, Ok(()), "the writer waits for him: he must not wait for the writer");
-        bench.vfs[0].unlock_all(bench.file, 1, LockStyle::EVERYWHERE).await.unwrap();
+        bench.vfs[0].unlock_all(bench.file, LockOwner::Session(1), LockStyle::EVERYWHERE).await.unwrap();
         assert_eq!(poll(&mut writer), Some(Ok(())));
     }
 }
@@ -161,7 +161,7 @@ async fn closing_ends_the_locks_that_were_made_through_the_handle() {
         bench.vfs[0].close(bench.handles[0]).await.unwrap();
         bench.now(1, flock(2, LockKind::Write)).await.unwrap();
         bench.now(1, write(2)).await.unwrap();
-        bench.vfs[1].unlock_all(bench.file, 2, LockStyle::EVERYWHERE).await.unwrap();
+        bench.vfs[1].unlock_all(bench.file, LockOwner::Session(2), LockStyle::EVERYWHERE).await.unwrap();
         let other = bench.vfs[0].open(bench.file, OpenFlags::READ).await.unwrap();
         assert_eq!(bench.vfs[0].lock(other, write(1), false).await, Ok(()));
         let whole = bench.vfs[0].lock(other, flock(1, LockKind::Read), false).await;
@@ -178,11 +178,11 @@ async fn an_owner_that_never_locked_costs_no_message_when_it_closes() {
     let handle = vfs.open(file, OpenFlags::WRITE).await.unwrap();
     vfs.lock(handle, write(1), false).await.unwrap();
     let before = calls.load(Relaxed);
-    vfs.unlock_all(file, 2, LockStyle::EVERYWHERE).await.unwrap();
-    vfs.unlock_all(file, 1, LockStyle::Whole).await.unwrap();
+    vfs.unlock_all(file, LockOwner::Session(2), LockStyle::EVERYWHERE).await.unwrap();
+    vfs.unlock_all(file, LockOwner::Session(1), LockStyle::Whole).await.unwrap();
     assert_eq!(calls.load(Relaxed), before);
-    vfs.unlock_all(file, 1, LockStyle::EVERYWHERE).await.unwrap();
-    vfs.unlock_all(file, 1, LockStyle::EVERYWHERE).await.unwrap();
+    vfs.unlock_all(file, LockOwner::Session(1), LockStyle::EVERYWHERE).await.unwrap();
+    vfs.unlock_all(file, LockOwner::Session(1), LockStyle::EVERYWHERE).await.unwrap();
     assert_eq!(calls.load(Relaxed), before + 1, "once, when it did");
 }
 

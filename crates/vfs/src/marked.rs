@@ -4,10 +4,13 @@
 //! by the file's id, and the descriptor is for the rest of what programs do with one.
 
 use crate::{Vfs, open::create_or_open};
+use bytes::Bytes;
 use client::{Client, Opened};
 use placement::{FileId, NodeId};
 use std::{os::fd::OwnedFd, sync::Arc};
-use wire::{Attributes, HostFile, Mark, Marked, Mode, Name, NewInode, NewKind, OpenFlags, Outcome, Owner};
+use wire::{
+    Attributes, HostFile, Lock, Mark, Marked, Mode, Name, NewInode, NewKind, OpenFlags, Outcome, Owner, WritePlace,
+};
 
 /// What a program has opened.
 #[derive(Debug)]
@@ -101,6 +104,54 @@ impl Vfs {
     pub fn which(&self, node: NodeId, file: (u64, u64)) -> impl Future<Output = Outcome<Vec<Marked>>> + Send + use<> {
         let client = self.client.clone();
         async move { client.which(node, file).await }
+    }
+
+    /// Bytes of a file of which a program has a stand-in, as [`Self::read`] gives them.
+    pub fn read_for_program(
+        &self,
+        file: FileId,
+        offset: u64,
+        length: u32,
+    ) -> impl Future<Output = Outcome<Bytes>> + Send + use<> {
+        let client = self.client.clone();
+        async move { client.read(file, offset, length).await }
+    }
+
+    /// Writes to one, as [`Self::write_placed`] does; says where it went, and how much of it.
+    pub fn write_for_program(
+        &self,
+        file: FileId,
+        place: WritePlace,
+        data: Bytes,
+        kill_set_id: bool,
+    ) -> impl Future<Output = Outcome<(u64, u32)>> + Send + use<> {
+        let client = self.client.clone();
+        async move {
+            let written = client.write(file, place, data, kill_set_id).await?;
+            Ok((written.offset, written.length))
+        }
+    }
+
+    /// Sets or ends a lock of a program, by the file: of a process (`LockOwner::Process(0)` is this one) or of an open. `wait` as in
+    /// [`Self::lock`]. Refused as `Unsupported` where the file's inode is not at a node of this host: there only locks of the session can be had.
+    pub fn lock_for_program(
+        &self,
+        file: FileId,
+        lock: Lock,
+        wait: bool,
+    ) -> impl Future<Output = Outcome<()>> + Send + use<> {
+        let client = self.client.clone();
+        async move { client.lock(file, lock, wait).await }
+    }
+
+    /// The first lock of another owner that stands in the way of one of a program, if there is one.
+    pub fn test_lock_for_program(
+        &self,
+        file: FileId,
+        lock: Lock,
+    ) -> impl Future<Output = Outcome<Option<Lock>>> + Send + use<> {
+        let client = self.client.clone();
+        async move { client.test_lock(file, lock).await }
     }
 
     /// The nodes of this host, which may have given descriptors.

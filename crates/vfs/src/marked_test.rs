@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 use store::{Engine, Model};
-use wire::{Lent, Mark, OpenFlags, Outcome, Refusal};
+use wire::{Lent, Lock, LockKind, LockOwner, LockStyle, Mark, OpenFlags, Outcome, Refusal};
 
 /// Over the model engine: descriptors live and die, and show no bytes. Closed files are folded at once.
 fn model() -> (Arc<Node>, Arc<Model>) {
@@ -285,6 +285,73 @@ fn step(node: &Arc<Node>, family: &mut Family, dice: &mut Dice) {
         }
         _ => drop(node.look_around()),
     }
+}
+
+#[test]
+fn who_only_reads_a_small_file_has_its_bytes_too_and_nothing_of_it_changes() {
+    let node = arena_node(16 << 20, Duration::ZERO);
+    if !node.keeps_whole_files() {
+        return;
+    }
+    let vfs = client(&node);
+    let file = now(vfs.write_file(b"f", b"low tide")).unwrap().file;
+    let before = now(vfs.stat(file)).unwrap();
+    assert_eq!(before.whole, None);
+    let program = open(&vfs, file, OpenFlags::READ);
+    assert!(matches!(program.marked.lent, Lent::Extent(_)));
+    let (mut read, mut text) = (File::from(program.descriptor), String::new());
+    read.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "low tide");
+    drop(read);
+    assert!(!now(vfs.look(program.marked.mark)).unwrap());
+    let after = now(vfs.stat(file)).unwrap();
+    assert_eq!((after.whole, after.modified, after.changed), (None, before.modified, before.changed), "it is folded");
+    // A mount's reader stays as it was: a kernel that began with pages of its own goes on so.
+    let whole = OpenFlags { whole: true, ..OpenFlags::READ };
+    let handle = now(vfs.open(file, whole)).unwrap();
+    assert!(!vfs.is_whole(handle));
+    now(vfs.close(handle)).unwrap();
+}
+
+fn lock(owner: LockOwner, kind: LockKind, style: LockStyle) -> Lock {
+    Lock { owner, kind, style, pid: 7 }
+}
+
+#[test]
+fn locks_of_an_open_are_of_whoever_has_it_and_end_with_it() {
+    let (node, _) = model();
+    let (parent, child) = (client(&node), client(&node));
+    let program = create(&parent, "f", OpenFlags::READ_WRITE);
+    let (file, inherited) = (program.attributes.file, copy(&program));
+    let other = open(&child, file, OpenFlags::READ_WRITE);
+    for style in [LockStyle::EVERYWHERE, LockStyle::Whole] {
+        let set =
+            |vfs: &Vfs, mark, kind| now(vfs.lock_for_program(file, lock(LockOwner::Open(mark), kind, style), false));
+        set(&parent, program.marked.mark, LockKind::Write).unwrap();
+        set(&child, program.marked.mark, LockKind::Write).expect("it is the same open");
+        assert!(set(&child, other.marked.mark, LockKind::Read).is_err(), "this is another");
+        let read = lock(LockOwner::Open(other.marked.mark), LockKind::Read, style);
+        assert_eq!(
+            now(child.test_lock_for_program(file, read)).unwrap().unwrap().owner,
+            LockOwner::Open(program.marked.mark)
+        );
+    }
+    drop(program.descriptor);
+    now(node_ends(&node, &parent)).unwrap();
+    for style in [LockStyle::EVERYWHERE, LockStyle::Whole] {
+        let read = lock(LockOwner::Open(other.marked.mark), LockKind::Read, style);
+        assert!(now(child.lock_for_program(file, read, false)).is_err(), "the child has it");
+    }
+    drop(inherited);
+    for style in [LockStyle::EVERYWHERE, LockStyle::Whole] {
+        let read = lock(LockOwner::Open(other.marked.mark), LockKind::Read, style);
+        now(child.lock_for_program(file, read, false)).expect("nobody has it, though nobody said so");
+    }
+    drop(other.descriptor);
+    node.look_around();
+    let fresh = client(&node);
+    let write = lock(LockOwner::Session(1), LockKind::Write, LockStyle::EVERYWHERE);
+    now(fresh.lock_for_program(file, write, false)).unwrap();
 }
 
 #[test]

@@ -398,7 +398,7 @@ pub enum Command {
         /// Of the attribute, with its namespace.
         name: Bytes,
     },
-    /// Sets or ends a lock of this session; the partition never waits. -> `Done`
+    /// Sets or ends a lock; the partition never waits. -> `Done`
     Lock {
         /// The file.
         file: FileId,

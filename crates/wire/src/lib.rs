@@ -43,7 +43,7 @@ pub use command::{
 pub use entry::{COOKIE_FIRST, DirEntry, RenameFrom, RenameMode, RenameTo, fragment_of_cookie};
 pub use extent::{Extent, ExtentAction, Times, Wish};
 pub use intent::{Decision, Intent, Part, Target};
-pub use lock::{Lock, LockKind, LockStyle};
+pub use lock::{Lock, LockKind, LockOwner, LockStyle};
 pub use mark::{Lent, Looked, Mark, Marked};
 pub use mode::{Acls, Heritage, Mode, SET_GROUP_ID};
 pub use name::{NAME_BYTES_MAX, Name, TARGET_BYTES_MAX};

@@ -1,5 +1,6 @@
 //! Locks of programs on files: fcntl(2), open file descriptions, flock(2).
 
+use crate::Mark;
 use serde::{Deserialize, Serialize};
 
 /// What a lock allows to others, or that it ends.
@@ -53,11 +54,30 @@ impl LockStyle {
     pub const EVERYWHERE: Self = Self::Range { start: 0, end: u64::MAX };
 }
 
+/// Whose a lock is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum LockOwner {
+    /// Of a session, by a number that it gives, which means nothing to others. It ends with the session.
+    Session(u64),
+    /// Of a process of the node's host, as those of `fcntl` are: it outlives the session, as over an exec, and ends with the process. The node
+    /// that is asked knows which one asks, and writes its number here; a client says 0.
+    Process(u32),
+    /// Of an open with a mark, whoever has that, as those of open file descriptions and of `flock` are. It ends with the open.
+    Open(Mark),
+}
+
+impl LockOwner {
+    /// Whether it is more than a session's: then only a client of the node's host may say so.
+    pub fn outlives_sessions(self) -> bool {
+        !matches!(self, Self::Session(_))
+    }
+}
+
 /// A lock that is wanted, held or ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Lock {
-    /// Whose: a number that the session gives, which means nothing to others.
-    pub owner: u64,
+    /// Whose.
+    pub owner: LockOwner,
     /// What it allows.
     pub kind: LockKind,
     /// Where, and which others it meets.

@@ -142,6 +142,19 @@ pub struct Then {
 }
 
 impl Body {
+    /// The lock that is set, ended or tested.
+    pub fn lock(&mut self) -> Option<&mut Lock> {
+        let command = match self {
+            Self::Meta { command, .. } => command,
+            Self::Walk { then: Some(then), .. } => &mut then.command,
+            _ => return None,
+        };
+        match command {
+            Command::Lock { lock, .. } | Command::TestLock { lock, .. } => Some(lock),
+            _ => None,
+        }
+    }
+
     /// Whether it would bind a file of the node's host: who may do that can read all that the node's user may.
     pub fn binds_host_file(&self) -> bool {
         let bound = |inode: &NewInode| matches!(inode.kind, NewKind::Bound(_));

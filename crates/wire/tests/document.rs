@@ -60,6 +60,7 @@ fn enums() -> BTreeMap<&'static str, &'static [&'static str]> {
         variants::<wire::Kind>(),
         variants::<Lent>(),
         variants::<wire::LockKind>(),
+        variants::<wire::LockOwner>(),
         variants::<wire::LockStyle>(),
         variants::<wire::Looked>(),
         variants::<wire::NewKind>(),

@@ -6,7 +6,7 @@ use kernel::{Operation, Reply};
 use placement::FileId;
 use rustix::{fs::OFlags, io::Errno};
 use vfs::Handle;
-use wire::{LockStyle, OpenFlags, WritePlace};
+use wire::{LockOwner, LockStyle, OpenFlags, WritePlace};
 
 use super::{Caller, Face, names::new_mode};
 use crate::{known::can_map, translate};
@@ -58,7 +58,11 @@ impl Face {
             }
             // Nothing is held back; but a process that closes any descriptor of a file loses its locks there.
             Operation::Flush { lock_owner, .. } if self.manners.pool_locks => {
-                self.complete("flush", vfs.unlock_all(file, lock_owner, LockStyle::EVERYWHERE), reply);
+                self.complete(
+                    "flush",
+                    vfs.unlock_all(file, LockOwner::Session(lock_owner), LockStyle::EVERYWHERE),
+                    reply,
+                );
             }
             Operation::Flush { .. } => reply.error(Errno::NOSYS.raw_os_error()),
             _ => unreachable!("only operations on open files come here"),

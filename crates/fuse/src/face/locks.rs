@@ -3,7 +3,7 @@
 use kernel::{Operation, Reply};
 use rustix::io::Errno;
 use vfs::Handle;
-use wire::{Lock, LockKind, LockStyle};
+use wire::{Lock, LockKind, LockOwner, LockStyle};
 
 use super::{Caller, Face};
 use crate::park::{Call, OnSignal, Queue};
@@ -42,7 +42,7 @@ fn wanted((handle, owner): (u64, u64), lock: kernel::Lock, flock: bool) -> Lock 
     };
     let style = if flock { LockStyle::Whole } else { LockStyle::Range { start: lock.start, end: lock.end } };
     let owner = if flock { handle } else { owner };
-    Lock { owner, kind, style, pid: lock.pid }
+    Lock { owner: LockOwner::Session(owner), kind, style, pid: lock.pid }
 }
 
 fn told(found: Lock) -> kernel::Lock {

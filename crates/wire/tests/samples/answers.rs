@@ -6,7 +6,8 @@ use placement::{Epoch, Layout, NodeId, PartitionId, PartitionMap, Placing, Polic
 use std::{sync::Arc, time::Duration};
 use wire::{
     Answer, Attributes, Content, Decision, DirEntry, Extent, Failure, Gone, Head, Leftovers, Lent, Lock, LockKind,
-    LockStyle, Looked, Marked, Object, OpenFlags, Refusal, Shortage, StripeRuns, Trim, Usage, Version, Welcome,
+    LockOwner, LockStyle, Looked, Marked, Object, OpenFlags, Refusal, Shortage, StripeRuns, Trim, Usage, Version,
+    Welcome,
 };
 
 pub fn replies() -> Vec<Result<Answer, Failure>> {
@@ -76,7 +77,8 @@ fn told() -> Vec<Answer> {
 }
 
 fn of_files() -> Vec<Answer> {
-    let (file, lock) = (FILE, Lock { owner: 1, kind: LockKind::Write, style: LockStyle::Whole, pid: 77 });
+    let (file, lock) =
+        (FILE, Lock { owner: LockOwner::Session(1), kind: LockKind::Write, style: LockStyle::Whole, pid: 77 });
     let entry = |(at, kind)| DirEntry { name: name(&format!("entry {at}")), file, kind, cookie: (1 << 62) + at as u64 };
     let found = |kind| Answer::Found { file, kind, attributes: None };
     let mut answers: Vec<_> = KINDS.into_iter().map(found).collect();

@@ -7,9 +7,9 @@ use super::{
 use bytes::Bytes;
 use placement::{Epoch, PartitionId, Policy, StripeNo};
 use wire::{
-    AllocateMode, Body, Changes, Command, Condition, Contents, DirEntry, ExtentAction, Kind, Lock, LockKind, LockStyle,
-    Mode, NewInode, NewKind, OpenFlags, Part, RenameFrom, RenameMode, RenameTo, Request, SeekTo, Stamp, StripeAction,
-    Then, TimeChange, Version, Wish, WritePlace, XattrMode,
+    AllocateMode, Body, Changes, Command, Condition, Contents, DirEntry, ExtentAction, Kind, Lock, LockKind, LockOwner,
+    LockStyle, Mode, NewInode, NewKind, OpenFlags, Part, RenameFrom, RenameMode, RenameTo, Request, SeekTo, Stamp,
+    StripeAction, Then, TimeChange, Version, Wish, WritePlace, XattrMode,
 };
 
 const LONG: &[u8] = &[0xa5; 3000];
@@ -79,10 +79,13 @@ fn asked() -> Vec<Command> {
 
 fn about_locks() -> Vec<Command> {
     let (file, session) = (FILE, SESSION);
-    let lock = |kind, style| Lock { owner: u64::MAX, kind, style, pid: 1 };
+    let lock = |kind, style| Lock { owner: LockOwner::Session(u64::MAX), kind, style, pid: 1 };
+    let of = |owner| Lock { owner, ..lock(LockKind::Read, LockStyle::Whole) };
     vec![
         Command::TestLock { file, session, lock: lock(LockKind::Read, LockStyle::EVERYWHERE) },
         Command::Lock { file, lock: lock(LockKind::Write, LockStyle::Whole), wait: true },
+        Command::Lock { file, lock: of(LockOwner::Process(0)), wait: false },
+        Command::Lock { file, lock: of(LockOwner::Open(MARK)), wait: false },
         Command::Lock { file, lock: lock(LockKind::Unlock, LockStyle::Range { start: 9, end: 9 }), wait: false },
     ]
 }

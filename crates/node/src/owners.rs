@@ -1,0 +1,127 @@
+//! Who has locks and outlives sessions: processes of this host, and opens with marks. Their locks end with them, also without a word.
+
+use crate::{Node, locks::Asked};
+use parking_lot::Mutex;
+use partition::{Asker, Holder};
+use placement::FileId;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, PidfdFlags, pidfd_open},
+};
+use std::{collections::HashMap, os::fd::OwnedFd};
+use wire::{Command, Lock, LockKind, LockOwner, LockStyle, Mark, Object, Outcome, Refusal, Session, Stamp};
+
+/// Processes that may have locks, by their ids, as the system tells of their ends.
+#[derive(Debug, Default)]
+pub struct Processes(Mutex<HashMap<u32, OwnedFd>>);
+
+impl Processes {
+    /// None of one that is not known.
+    fn is_dead(&self, process: u32) -> Option<bool> {
+        self.0.lock().get(&process).map(has_ended)
+    }
+}
+
+fn watched(process: u32) -> Option<OwnedFd> {
+    let pid = i32::try_from(process).ok().and_then(Pid::from_raw)?;
+    pidfd_open(pid, PidfdFlags::empty()).ok()
+}
+
+fn has_ended(process: &OwnedFd) -> bool {
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&at_once)).is_ok_and(|ready| ready > 0)
+}
+
+impl Node {
+    /// From now on it is known when the owner of a lock ends. Refused for a process that is not seen from here.
+    pub(crate) fn know_owner(&self, asked: &Asked) -> Outcome<()> {
+        let LockOwner::Process(process) = asked.lock.owner else { return Ok(()) };
+        if asked.lock.kind == LockKind::Unlock || self.processes.is_dead(process) == Some(false) {
+            return Ok(());
+        }
+        // Another process may have had the number before.
+        self.end_process(process);
+        let unseen = || Refusal::Unsupported {
+            object: Object::File(asked.file),
+            what: "locks of a process that the node does not see, as in another namespace of processes,".into(),
+        };
+        self.processes.0.lock().insert(process, watched(process).ok_or_else(unseen)?);
+        Ok(())
+    }
+
+    /// Ends locks in the way of one that is asked for, whose owners are no more. Whether there were any.
+    pub(crate) fn end_dead(&self, asked: &Asked) -> bool {
+        let dead = |holder: &Holder| self.is_dead(holder.owner());
+        let dead: Vec<Holder> = self.blockers(asked).into_iter().filter(dead).collect();
+        for holder in &dead {
+            self.unlock(holder.owner(), asked.file);
+        }
+        !dead.is_empty()
+    }
+
+    fn is_dead(&self, owner: LockOwner) -> bool {
+        match owner {
+            LockOwner::Session(_) => false,
+            LockOwner::Process(process) => self.processes.is_dead(process) != Some(false),
+            LockOwner::Open(mark) => !self.is_open(mark),
+        }
+    }
+
+    /// The open has ended: so do its locks.
+    pub(crate) fn unlock_open(&self, mark: Mark, file: FileId) {
+        let owner = LockOwner::Open(mark);
+        if !self.locks.held_by(Holder::of(Session::NONE, owner)).is_empty() {
+            self.unlock(owner, file);
+        }
+    }
+
+    /// A process has closed a descriptor of an open: as the system has it, so end its own locks of the file, through whatever it had them.
+    pub fn closed_by(&self, process: u32, mark: Mark) {
+        let owner = LockOwner::Process(process);
+        if self.processes.is_dead(process).is_some()
+            && let Some(file) = self.file_of(mark)
+            && self.locks.held_by(Holder::of(Session::NONE, owner)).contains(&file)
+        {
+            self.unlock(owner, file);
+        }
+    }
+
+    /// Ends what processes have that have ended.
+    pub(crate) fn look_at_processes(&self) {
+        let known: Vec<u32> = self.processes.0.lock().keys().copied().collect();
+        for process in known {
+            if self.processes.is_dead(process) == Some(true) {
+                self.end_process(process);
+            }
+        }
+    }
+
+    fn end_process(&self, process: u32) {
+        let owner = LockOwner::Process(process);
+        for file in self.locks.held_by(Holder::of(Session::NONE, owner)) {
+            self.unlock(owner, file);
+        }
+        self.processes.0.lock().remove(&process);
+    }
+
+    /// Ends all locks of an owner that outlives sessions, on one file.
+    fn unlock(&self, owner: LockOwner, file: FileId) {
+        let Some(held) = self.partitions.get(file.partition()) else { return };
+        let mut partition = held.lock();
+        for style in [LockStyle::EVERYWHERE, LockStyle::Whole] {
+            let number = self.folds.next_number();
+            let stamp = Stamp { session: Session::NONE, number, settled: number };
+            let lock = Lock { owner, kind: LockKind::Unlock, style, pid: 0 };
+            let (answer, unneeded) =
+                self.apply(&mut partition, Asker::default(), Some(stamp), Command::Lock { file, lock, wait: false }, 0);
+            if let Err(refusal) = answer {
+                tracing::debug!(%refusal, "a lock of who is no more went with its file");
+            }
+            if unneeded > 0 {
+                self.engine.release(unneeded);
+            }
+        }
+        drop(partition);
+        self.locks.forget(Holder::of(Session::NONE, owner), file);
+    }
+}
