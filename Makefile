@@ -12,7 +12,7 @@ TESTED_WITH := fuse3 acl attr sqlite3 rsync git build-essential iproute2 redis-s
 # The tests run on real inputs where this folder exists; see examples/*/README.md.
 DATA      ?= ../shared/data
 
-.PHONY: help demo build wheel package suites test test-rust test-python test-web soak sim fuzz check fix bench bench-storage bench-filecopy clean
+.PHONY: help demo build wheel package suites test test-rust test-python test-web soak sim fuzz check fix bench bench-storage bench-filecopy bench-python clean
 
 help:
 	@echo "make demo    build, set up what is missing, run the classification workflow, say where the report is"
@@ -23,7 +23,7 @@ help:
 	@echo "make fuzz    damaged frames of the wire protocol, as many as FUZZ_SECONDS (600) allow"
 	@echo "make check   formatting, lints, layers, documents; writes nothing"
 	@echo "make fix     formats, and mends what the linters can mend"
-	@echo "make bench   the numbers of bench/RESULTS.md, as JSON; make bench-storage those of the mount, make bench-filecopy those of pools"
+	@echo "make bench   the numbers of bench/RESULTS.md, as JSON; make bench-storage those of the mount, make bench-filecopy those of pools, make bench-python those of the Python package"
 
 build: $(BIN)
 
@@ -125,5 +125,16 @@ bench-filecopy: $(BIN)
 	examples/packages.sh redis-server memcached iproute2
 	$(PYTHON) bench/filecopy.py --binary $(abspath $(BIN)) --out build/filecopy
 
+# ray alone is 79 MB: an environment of its own.
+bench/.venv/.ready: bench/requirements.txt
+	$(PYTHON) -m venv bench/.venv
+	bench/.venv/bin/python -m pip install --quiet --disable-pip-version-check --requirement bench/requirements.txt
+	touch $@
+
+bench-python: $(BIN) wheel bench/.venv/.ready
+	examples/packages.sh redis-server
+	bench/.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall build/wheels/tidemill-*.whl
+	bench/.venv/bin/python bench/from_python.py --binary $(abspath $(BIN))
+
 clean:
-	rm -rf target build $(VENV) examples/.venv web/node_modules
+	rm -rf target build $(VENV) examples/.venv bench/.venv web/node_modules

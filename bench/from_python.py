@@ -1,0 +1,219 @@
+"""The Python package against what a user has otherwise: ray, redis, and files of a tmpfs. JSON to standard output.
+
+    python3 bench/from_python.py --binary target/release/tidemill [--rounds 5] [--rows put get small parquet zarr]
+
+Each row measures both sides in turn and tells the median of the ratios round by round (ours to the peer; of times, so that less is better, but for
+`put`, where more is). What is measured against is in bench/requirements.txt, in an environment of its own: `make bench-python` sets it up.
+The pool has one node, in a process of its own, as ray and redis have theirs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import numpy as np
+import tidemill
+
+ARRAY_BYTES = 64 << 20
+SMALL_BYTES = 1024
+SMALL_CALLS = 10_000
+# So many arrays are put for the first time, into memory that nobody touched before, and again after that was given back.
+FRESH_PUTS = 16
+FRAME_ROWS = 8 << 20
+ZARR_SHAPE = (8192, 4096)
+ZARR_CHUNKS = (512, 1024)
+PARTS = ("put", "get", "small", "parquet", "zarr")
+
+Side = Callable[[], float]
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """How long a call takes."""
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began
+
+
+def median_of(call: Callable[[], object], calls: int) -> float:
+    """The median of so many calls, seconds."""
+    return statistics.median(seconds(call) for _ in range(calls))
+
+
+@contextmanager
+def pool(binary: Path, work: Path, memory: str) -> Iterator[tidemill.Pool]:
+    """A pool of one node in a process of its own."""
+    file = work / "pool"
+    environment = os.environ | {"TIDEMILL_POOL": str(file)}
+    subprocess.run([binary, "pool", "start", "--memory", memory], env=environment, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        with tidemill.connect(file) as opened:
+            yield opened
+    finally:
+        subprocess.run([binary, "pool", "stop"], env=environment, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+@contextmanager
+def ray_of_one(memory: int) -> Iterator[object]:
+    """Ray with an object store of so many bytes."""
+    import ray  # noqa: PLC0415 - takes seconds
+
+    ray.init(num_cpus=1, object_store_memory=memory, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+@contextmanager
+def redis_of_one(work: Path) -> Iterator[object]:
+    """A client of redis over a Unix socket."""
+    import redis  # noqa: PLC0415
+
+    path = work / "redis.sock"
+    process = subprocess.Popen(
+        ["redis-server", "--port", "0", "--unixsocket", path, "--save", "", "--appendonly", "no"],
+        cwd=work,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        client = redis.Redis(unix_socket_path=str(path))
+        for _ in range(1000):
+            try:
+                client.ping()
+                break
+            except redis.exceptions.ConnectionError:
+                time.sleep(0.01)
+        yield client
+    finally:
+        process.terminate()
+        process.wait()
+
+
+class Rows:
+    """What was measured."""
+
+    def __init__(self, rounds: int) -> None:
+        self.rounds = rounds
+        self.measured: dict[str, dict[str, object]] = {}
+
+    def turns(self, row: str, ours: Side, peer: Side, against: str) -> None:
+        """Measures both sides in turn, after one round that does not count."""
+        ours(), peer()
+        pairs = [(ours(), peer()) for _ in range(self.rounds)]
+        self.add(row, pairs, against)
+
+    def add(self, row: str, pairs: list[tuple[float, float]], against: str) -> None:
+        """Keeps what was measured, seconds."""
+        ratios = sorted(one / other for one, other in pairs)
+        shown = {"ours_us": [one * 1e6 for one, _ in pairs], "peer_us": [other * 1e6 for _, other in pairs]}
+        medians = {side: statistics.median(times) for side, times in shown.items()}
+        told = medians | {"against": against, "ratio": statistics.median(ratios), "least": ratios[0], "most": ratios[-1]}
+        self.measured[row] = told
+        print(f"{row}: {medians['ours_us']:.1f} us, {against} {medians['peer_us']:.1f} us: {told['ratio']:.2f}", file=sys.stderr)
+
+
+def arrays(rows: Rows, opened: tidemill.Pool, ray: object, parts: set[str]) -> None:
+    """Arrays of 64 MiB against ray's: fresh, warm, got."""
+    data = np.ones(ARRAY_BYTES, "u1")
+    if "put" in parts:
+        ours = [seconds(lambda number=number: opened.put(f"fresh/{number}", data)) for number in range(FRESH_PUTS)]
+        kept, peer = [], []
+        for _ in range(FRESH_PUTS):
+            peer.append(seconds(lambda: kept.append(ray.put(data))))
+        rows.add("put 64 MiB, fresh", list(zip(ours, peer, strict=True)), "ray.put")
+        opened.delete_tree("fresh")
+        kept.clear()
+        time.sleep(1)  # ray frees later
+        rows.turns("put 64 MiB, warm", lambda: median_of(lambda: opened.put("warm", data), 5), lambda: median_of(lambda: ray.put(data), 5), "ray.put")
+    if "get" in parts:
+        opened.put("got", data)
+        there = ray.put(data)
+        rows.turns("get 64 MiB", lambda: median_of(lambda: opened.get("got").numpy(), 50), lambda: median_of(lambda: ray.get(there), 50), "ray.get")
+        looked = lambda get: lambda: median_of(lambda: get().sum(dtype="u8"), 5)  # noqa: E731
+        rows.turns("get 64 MiB and read it", looked(lambda: opened.get("got").numpy()), looked(lambda: ray.get(there)), "ray.get")
+
+
+def small(rows: Rows, opened: tidemill.Pool, redis: object) -> None:
+    """Values of 1 KiB against redis."""
+    data = b"x" * SMALL_BYTES
+    opened.put("small", data)
+    redis.set("small", data)
+    rows.turns("get 1 KiB", lambda: median_of(lambda: opened.get("small"), SMALL_CALLS), lambda: median_of(lambda: redis.get("small"), SMALL_CALLS), "redis-py")
+    rows.turns(
+        "put 1 KiB",
+        lambda: median_of(lambda: opened.put("small", data), SMALL_CALLS),
+        lambda: median_of(lambda: redis.set("small", data), SMALL_CALLS),
+        "redis-py",
+    )
+
+
+def parquet(rows: Rows, opened: tidemill.Pool, tmpfs: Path) -> None:
+    """A data frame of 256 MiB from the pool and from a tmpfs."""
+    import pandas as pd  # noqa: PLC0415
+
+    chance = np.random.default_rng(1)
+    frame = pd.DataFrame({name: chance.normal(size=FRAME_ROWS) for name in "abcd"})
+    here, options = tmpfs / "frame.parquet", {"pool": opened}
+    frame.to_parquet(here, compression=None)
+    frame.to_parquet("tidemill://frame.parquet", compression=None, storage_options=options)
+    rows.turns(
+        "pandas read_parquet",
+        lambda: seconds(lambda: pd.read_parquet("tidemill://frame.parquet", storage_options=options)),
+        lambda: seconds(lambda: pd.read_parquet(here)),
+        "tmpfs",
+    )
+
+
+def zarr(rows: Rows, opened: tidemill.Pool, tmpfs: Path) -> None:
+    """An array of 256 MiB in chunks of 4 MiB, from the pool and from a tmpfs."""
+    import zarr as z  # noqa: PLC0415
+
+    data, options = np.random.default_rng(1).normal(size=ZARR_SHAPE), {"pool": opened}
+    there = z.create_array("tidemill://array.zarr", shape=ZARR_SHAPE, chunks=ZARR_CHUNKS, dtype="f8", compressors=None, storage_options=options)
+    here = z.create_array(tmpfs / "array.zarr", shape=ZARR_SHAPE, chunks=ZARR_CHUNKS, dtype="f8", compressors=None)
+    there[:], here[:] = data, data
+    rows.turns("zarr read", lambda: seconds(lambda: there[:]), lambda: seconds(lambda: here[:]), "tmpfs")
+
+
+def main() -> None:
+    """The rows that were asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binary", type=Path, required=True)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--memory", default="4GiB")
+    parser.add_argument("--rows", nargs="+", choices=PARTS, default=PARTS)
+    asked = parser.parse_args()
+    parts, rows = set(asked.rows), Rows(asked.rounds)
+    with ExitStack() as stack:
+        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
+        tmpfs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-", dir="/dev/shm")))
+        opened = stack.enter_context(pool(asked.binary.resolve(), work, asked.memory))
+        if parts & {"put", "get"}:
+            with ray_of_one(3 << 30) as ray:
+                arrays(rows, opened, ray, parts)
+        if "small" in parts:
+            small(rows, opened, stack.enter_context(redis_of_one(work)))
+        if "parquet" in parts:
+            parquet(rows, opened, tmpfs)
+        if "zarr" in parts:
+            zarr(rows, opened, tmpfs)
+        shutil.rmtree(tmpfs, ignore_errors=True)
+        tmpfs.mkdir()
+    json.dump({"processors": os.cpu_count(), "rows": rows.measured}, sys.stdout, indent=2)
+    print()
+
+
+if __name__ == "__main__":
+    main()
