@@ -38,7 +38,7 @@ pub use backing::{Backing, Loan};
 pub use node::{Node, StopHook, embedded, member};
 pub use reply::Reply;
 pub use settings::Settings;
-pub use timer::{SimulatedTime, Sleep, now, sleep_until};
+pub use timer::{Entered, LocalTime, SimulatedTime, Sleep, now, sleep_until};
 pub use watch::Hear;
 
 #[cfg(test)]

@@ -1,17 +1,16 @@
-//! Sleeping without a runtime: one thread for all sleepers, there only while there are some.
+//! Waiting for a moment: for space in a full pool, and between tries at a node that does not answer.
 //!
-//! Futures of this crate and of `client` are first polled on whatever thread asks (a FUSE thread, a test), so they cannot
-//! count on a runtime's timer. They sleep seldom: for space in a full pool, and between tries at a node that does not answer.
-//!
-//! What runs on a thread that has [`SimulatedTime`] sleeps by that instead: time passes there when the simulation says so.
+//! Sleepers are woken by one thread for all, which is there while somebody sleeps. A thread that has a [`LocalTime`] starts none: who waits
+//! there with it wakes them. Where time is simulated, moments pass when the simulation says so.
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::{
     cell::RefCell,
-    collections::BTreeMap,
+    collections::{BTreeMap, btree_map::OccupiedEntry},
     future::Future,
     marker::PhantomData,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, Waker},
     thread,
     time::Instant,
@@ -19,91 +18,171 @@ use std::{
 
 static TIMER: Timer = Timer { state: Mutex::new(State::new()), changed: Condvar::new() };
 
+/// The time of all threads that have none of their own.
 struct Timer {
     state: Mutex<State>,
     changed: Condvar,
 }
 
 struct State {
-    sleepers: BTreeMap<(Instant, u64), Waker>,
-    made: u64,
+    sleepers: Sleepers,
     running: bool,
 }
 
 impl State {
     const fn new() -> Self {
-        Self { sleepers: BTreeMap::new(), made: 0, running: false }
+        Self { sleepers: Sleepers::new(), running: false }
+    }
+}
+
+/// Who sleeps, in the order of the ends.
+#[derive(Debug)]
+struct Sleepers {
+    by_end: BTreeMap<(Instant, u64), Waker>,
+    made: u64,
+}
+
+impl Sleepers {
+    const fn new() -> Self {
+        Self { by_end: BTreeMap::new(), made: 0 }
+    }
+
+    /// Enters one: its number, and the waker that it had.
+    fn enter(&mut self, end: Instant, number: Option<u64>, waker: Waker) -> (u64, Option<Waker>) {
+        let number = number.unwrap_or(self.made);
+        self.made = self.made.max(number + 1);
+        (number, self.by_end.insert((end, number), waker))
+    }
+
+    fn next(&self) -> Option<Instant> {
+        self.by_end.first_key_value().map(|((end, _), _)| *end)
+    }
+
+    /// Takes one that has slept until then.
+    fn take_due(&mut self, now: Instant) -> Option<Waker> {
+        self.by_end.first_entry().filter(|first| first.key().0 <= now).map(OccupiedEntry::remove)
     }
 }
 
 thread_local! {
-    static SIMULATED: RefCell<Option<Simulated>> = const { RefCell::new(None) };
+    static LOCAL: RefCell<Option<LocalTime>> = const { RefCell::new(None) };
 }
 
-/// Moment and sleepers of a thread whose time is simulated.
-struct Simulated {
-    now: Instant,
-    sleepers: BTreeMap<(Instant, u64), Waker>,
-    made: u64,
+/// A time whose sleepers are woken by who waits with it.
+#[derive(Clone, Debug, Default)]
+pub struct LocalTime(Arc<Local>);
+
+#[derive(Debug)]
+struct Local {
+    sleepers: Mutex<Sleepers>,
+    /// The moment that it is, where that is simulated.
+    simulated: Option<Mutex<Instant>>,
+}
+
+impl Default for Local {
+    fn default() -> Self {
+        Self { sleepers: Mutex::new(Sleepers::new()), simulated: None }
+    }
+}
+
+impl LocalTime {
+    /// With nobody who sleeps.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Until that is dropped, this is the time of this thread.
+    pub fn enter(&self) -> Entered {
+        Entered { before: LOCAL.replace(Some(self.clone())), thread: PhantomData }
+    }
+
+    /// When the first sleeper is to be woken.
+    pub fn next(&self) -> Option<Instant> {
+        self.0.sleepers.lock().next()
+    }
+
+    /// Wakes all whose moment has come.
+    pub fn wake_due(&self) {
+        let mut sleepers = self.0.sleepers.lock();
+        while let Some(waker) = sleepers.take_due(self.now()) {
+            MutexGuard::unlocked(&mut sleepers, || waker.wake());
+        }
+    }
+
+    fn now(&self) -> Instant {
+        self.0.simulated.as_ref().map_or_else(Instant::now, |now| *now.lock())
+    }
+
+    fn of_this_thread() -> Option<Self> {
+        LOCAL.with_borrow(Clone::clone)
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// A thread that has a [`LocalTime`]; when this is dropped it has the one that it had before.
+#[derive(Debug)]
+pub struct Entered {
+    before: Option<LocalTime>,
+    /// It is this thread's.
+    thread: PhantomData<*const ()>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let left = LOCAL.replace(self.before.take());
+        drop(left); // not while it is borrowed: a waker may own a sleeper
+    }
 }
 
 /// While this is there, time stands still for this thread but for [`Self::advance`]. There is one at a time.
 #[derive(Debug)]
-pub struct SimulatedTime(PhantomData<*const ()>);
+pub struct SimulatedTime {
+    time: LocalTime,
+    _entered: Entered,
+}
 
 impl SimulatedTime {
     /// Time stops.
     pub fn begin() -> Self {
-        let began = Simulated { now: Instant::now(), sleepers: BTreeMap::new(), made: 0 };
-        let before = SIMULATED.replace(Some(began));
-        assert!(before.is_none(), "a thread has one time");
-        Self(PhantomData)
+        let simulated = Some(Mutex::new(Instant::now()));
+        let time = LocalTime(Arc::new(Local { simulated, ..Local::default() }));
+        let entered = time.enter();
+        assert!(entered.before.is_none(), "a thread has one time");
+        Self { time, _entered: entered }
     }
 
     /// Goes on to the moment at which the next sleeper ends, and wakes it; false if there is none.
     pub fn advance(&self) -> bool {
-        let woken = SIMULATED.with_borrow_mut(|simulated| {
-            let simulated = simulated.as_mut()?;
-            let ((end, _), waker) = simulated.sleepers.pop_first()?;
-            simulated.now = simulated.now.max(end);
-            Some(waker)
-        });
-        woken.map(Waker::wake).is_some()
-    }
-}
-
-impl Drop for SimulatedTime {
-    fn drop(&mut self) {
-        let ended = SIMULATED.take();
-        drop(ended); // not while it is borrowed: a waker may own a sleeper
+        let first = self.time.0.sleepers.lock().by_end.pop_first();
+        let Some(((end, _), waker)) = first else { return false };
+        if let Some(now) = &self.time.0.simulated {
+            let mut now = now.lock();
+            *now = end.max(*now);
+        }
+        waker.wake();
+        true
     }
 }
 
 /// The moment that it is, for this thread.
 pub fn now() -> Instant {
-    SIMULATED.with_borrow(|simulated| simulated.as_ref().map(|simulated| simulated.now)).unwrap_or_else(Instant::now)
-}
-
-/// Enters a sleeper where time is simulated: its number, and what it replaced; else gives the waker back.
-fn enter_simulated(end: Instant, number: Option<u64>, waker: Waker) -> Result<(u64, Option<Waker>), Waker> {
-    SIMULATED.with_borrow_mut(|simulated| {
-        let Some(simulated) = simulated else { return Err(waker) };
-        let number = number.unwrap_or(simulated.made);
-        simulated.made = simulated.made.max(number + 1);
-        Ok((number, simulated.sleepers.insert((end, number), waker)))
-    })
+    LOCAL.with_borrow(|local| local.as_ref().map_or_else(Instant::now, LocalTime::now))
 }
 
 /// Ends at its moment. Dropped earlier, it leaves nothing behind.
 #[derive(Debug)]
 pub struct Sleep {
     end: Instant,
-    number: Option<u64>,
+    /// In whose time it is entered, none being everybody's, and under which number.
+    entered: Option<(Option<LocalTime>, u64)>,
 }
 
 /// Sleeps until `end`.
 pub fn sleep_until(end: Instant) -> Sleep {
-    Sleep { end, number: None }
+    Sleep { end, entered: None }
 }
 
 impl Future for Sleep {
@@ -113,41 +192,59 @@ impl Future for Sleep {
         if now() >= self.end {
             return Poll::Ready(());
         }
-        let waker = match enter_simulated(self.end, self.number, context.waker().clone()) {
-            Ok((number, replaced)) => {
-                self.number = Some(number);
-                drop(replaced);
-                return Poll::Pending;
+        let local = LocalTime::of_this_thread();
+        let number = match &self.entered {
+            Some((of, number)) if is_same(of.as_ref(), local.as_ref()) => Some(*number),
+            Some(_) => {
+                self.leave();
+                None
             }
-            Err(waker) => waker,
+            None => None,
         };
-        let mut state = TIMER.state.lock();
-        let number = self.number.unwrap_or(state.made);
-        state.made += u64::from(self.number.is_none());
-        let replaced = state.sleepers.insert((self.end, number), waker);
-        self.number = Some(number);
-        start(&mut state);
-        drop(state);
-        TIMER.changed.notify_one();
+        let waker = context.waker().clone();
+        let (number, replaced) = match &local {
+            Some(local) => local.0.sleepers.lock().enter(self.end, number, waker),
+            None => enter_everybodys(self.end, number, waker),
+        };
+        self.entered = Some((local, number));
         drop(replaced); // not under the lock: a waker may own a task, and that may own a sleeper
         Poll::Pending
     }
 }
 
+impl Sleep {
+    fn leave(&mut self) {
+        let Some((of, number)) = self.entered.take() else { return };
+        let key = (self.end, number);
+        let waker = match of {
+            Some(local) => local.0.sleepers.lock().by_end.remove(&key),
+            None => TIMER.state.lock().sleepers.by_end.remove(&key),
+        };
+        drop(waker); // the lock is free again: see above
+    }
+}
+
 impl Drop for Sleep {
     fn drop(&mut self) {
-        if let Some(number) = self.number {
-            let key = (self.end, number);
-            let simulated =
-                SIMULATED.with_borrow_mut(|simulated| simulated.as_mut().map(|time| time.sleepers.remove(&key)));
-            if let Some(waker) = simulated {
-                drop(waker);
-                return;
-            }
-            let waker = TIMER.state.lock().sleepers.remove(&key);
-            drop(waker); // the lock is free again: see above
-        }
+        self.leave();
     }
+}
+
+fn is_same(one: Option<&LocalTime>, other: Option<&LocalTime>) -> bool {
+    match (one, other) {
+        (None, None) => true,
+        (Some(one), Some(other)) => one.is(other),
+        _ => false,
+    }
+}
+
+fn enter_everybodys(end: Instant, number: Option<u64>, waker: Waker) -> (u64, Option<Waker>) {
+    let mut state = TIMER.state.lock();
+    let entered = state.sleepers.enter(end, number, waker);
+    start(&mut state);
+    drop(state);
+    TIMER.changed.notify_one();
+    entered
 }
 
 /// Starts the thread when it does not run.
@@ -161,13 +258,13 @@ fn start(state: &mut State) {
 /// Wakes sleepers in order until there are none.
 fn run() {
     let mut state = TIMER.state.lock();
-    while let Some((&(end, number), _)) = state.sleepers.first_key_value() {
-        if Instant::now() < end {
-            TIMER.changed.wait_until(&mut state, end);
-            continue;
+    while let Some(end) = state.sleepers.next() {
+        match state.sleepers.take_due(Instant::now()) {
+            Some(waker) => MutexGuard::unlocked(&mut state, || waker.wake()),
+            None => {
+                TIMER.changed.wait_until(&mut state, end);
+            }
         }
-        let waker = state.sleepers.remove(&(end, number));
-        parking_lot::MutexGuard::unlocked(&mut state, || waker.into_iter().for_each(Waker::wake));
     }
     state.running = false;
 }
@@ -175,7 +272,11 @@ fn run() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+    use std::{
+        sync::atomic::{AtomicU32, Ordering::SeqCst},
+        task::Wake,
+        time::Duration,
+    };
 
     #[tokio::test]
     async fn sleepers_wake_in_the_order_of_their_ends() {
@@ -218,9 +319,48 @@ mod tests {
         let end = Instant::now() + Duration::from_hours(1);
         let mut sleep = sleep_until(end);
         assert!(Pin::new(&mut sleep).poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        let key = (end, sleep.number.unwrap());
-        assert!(TIMER.state.lock().sleepers.contains_key(&key));
+        let key = (end, sleep.entered.as_ref().unwrap().1);
+        assert!(TIMER.state.lock().sleepers.by_end.contains_key(&key));
         drop(sleep);
-        assert!(!TIMER.state.lock().sleepers.contains_key(&key));
+        assert!(!TIMER.state.lock().sleepers.by_end.contains_key(&key));
+    }
+
+    #[test]
+    fn who_waits_with_a_time_of_its_own_wakes_its_sleepers_itself() {
+        let (time, end) = (LocalTime::new(), Instant::now() + Duration::from_millis(5));
+        let (counting, mut sleep) = (Arc::new(Counting::default()), sleep_until(end));
+        let waker = Waker::from(counting.clone());
+        let entered = time.enter();
+        assert!(Pin::new(&mut sleep).poll(&mut Context::from_waker(&waker)).is_pending());
+        assert_eq!(time.next(), Some(end));
+        while time.next().is_some() {
+            time.wake_due();
+        }
+        assert!(Instant::now() >= end && counting.0.load(SeqCst) == 1);
+        assert!(Pin::new(&mut sleep).poll(&mut Context::from_waker(&waker)).is_ready());
+        drop(entered);
+        assert!(LocalTime::of_this_thread().is_none());
+    }
+
+    #[test]
+    fn a_sleeper_that_goes_to_a_thread_with_another_time_is_woken_there() {
+        let (one, other, waker) = (LocalTime::new(), LocalTime::new(), Waker::noop());
+        let mut sleep = sleep_until(Instant::now() + Duration::from_hours(1));
+        for time in [&one, &other] {
+            let _entered = time.enter();
+            assert!(Pin::new(&mut sleep).poll(&mut Context::from_waker(waker)).is_pending());
+        }
+        assert!(one.next().is_none() && other.next().is_some());
+        drop(sleep);
+        assert!(other.next().is_none());
+    }
+
+    #[derive(Default)]
+    struct Counting(AtomicU32);
+
+    impl Wake for Counting {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, SeqCst);
+        }
     }
 }
