@@ -2,6 +2,7 @@
 
 use crate::{
     Limits,
+    brisk::Brisk,
     janitor::Janitor,
     loans::Loans,
     payload::payload_bytes,
@@ -23,6 +24,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker, ready},
+    time::Instant,
 };
 use store::{Place, Segments};
 use tokio::{
@@ -54,6 +56,8 @@ pub struct House {
     pub limits: Limits,
     /// For so many connections more.
     pub room: Arc<Semaphore>,
+    /// So many connections more may look for their next request.
+    pub looking: Arc<Semaphore>,
     pub stopping: watch::Receiver<bool>,
 }
 
@@ -103,6 +107,7 @@ struct Guest {
     loans: Option<Loans>,
     /// What of our memory it was shown; none where it is not.
     shown: Option<Shown>,
+    brisk: Brisk,
 }
 
 /// One connection from its first byte to its last.
@@ -186,6 +191,7 @@ impl Guest {
             binds,
             loans,
             shown,
+            brisk: Brisk::default(),
         }
     }
 
@@ -208,8 +214,11 @@ impl Guest {
             End::Left | End::Died | End::Goodbye(_) | End::Stopped => tracing::debug!(%end, "a connection has ended"),
             _ => tracing::warn!(%end, "a connection has ended"),
         }
-        let Self { house, pipe, sessions, watching, mut waiting, told, loans, .. } = self;
+        let Self { house, mut pipe, sessions, watching, mut waiting, told, loans, .. } = self;
         told.end();
+        if let Err(error) = pipe.stream_mut().rest() {
+            tracing::debug!(%error, "a connection has ended without its last words");
+        }
         loans.map(|loans| tokio::spawn(loans.outlive()));
         waiting.shutdown().await;
         for session in watching {
@@ -230,14 +239,24 @@ impl Guest {
             self.take_batches(context);
             let written = self.pipe.poll_flush(context).map_err(End::Broken)?;
             if !all_taken {
-                // What is not written stops the reading; the socket wakes us.
-                ready!(written);
+                if written.is_pending() {
+                    ready!(self.poll_looking(context, true))?; // it stops the reading; the socket wakes us
+                }
                 continue;
             }
-            if ready!(self.pipe.poll_fill(context)).map_err(End::Broken)? == 0 {
-                return Poll::Ready(Ok(End::Left));
+            match self.pipe.poll_fill(context).map_err(End::Broken)? {
+                Poll::Ready(0) => return Poll::Ready(Ok(End::Left)),
+                Poll::Ready(_) => self.brisk.on_come(Instant::now()),
+                Poll::Pending => ready!(self.poll_looking(context, written.is_pending()))?,
             }
         }
+    }
+
+    /// Nothing has come: looks again, or waits. `is_stuck`: something is not written.
+    fn poll_looking(&mut self, context: &mut Context<'_>, is_stuck: bool) -> Poll<io::Result<()>> {
+        // What waits has tasks of its own, which may be behind this one.
+        let may = !is_stuck && self.waits.is_empty() && self.shown.is_some();
+        self.brisk.poll(self.pipe.stream_mut(), may.then_some(&self.house.looking), context)
     }
 
     fn take_answers(&mut self, context: &mut Context<'_>) -> Result<(), End> {

@@ -22,6 +22,7 @@
 
 mod address;
 mod bay;
+mod brisk;
 mod dial;
 mod ears;
 mod guest;
@@ -32,6 +33,7 @@ mod line;
 mod listener;
 mod loan;
 mod loans;
+mod near;
 mod payload;
 mod pipe;
 mod remote;

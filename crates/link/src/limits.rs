@@ -1,6 +1,6 @@
 //! What connections may take of a server.
 
-use std::time::Duration;
+use std::{thread, time::Duration};
 use wire::handshake::HANDSHAKE_WAIT;
 
 /// What connections may take of a server.
@@ -32,6 +32,9 @@ pub struct Limits {
     pub host_files: bool,
     /// So many sessions may one connection have.
     pub sessions: usize,
+    /// So many connections of this host may look for their next request a while before they wait for it, at one time: each takes a
+    /// processor while it is busy.
+    pub looking: usize,
     /// Threads of the runtime that [`serve`](crate::serve) makes.
     pub threads: usize,
 }
@@ -60,6 +63,8 @@ impl Default for Limits {
             offers: 16,
             host_files: false,
             sessions: 1024,
+            // Half of the processors: the others are for who asks. None where there is one.
+            looking: thread::available_parallelism().map_or(0, |processors| processors.get() / 2),
             threads: 2,
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::{
     Address, Identity,
+    near::Near,
     stream::{Stream, kept_alive},
     tls::Arrived,
 };
@@ -133,7 +134,7 @@ impl Entered {
         Ok(match self {
             Self::Tcp(listener, None) => Arrived::Open(Stream::Tcp(kept_alive(listener.accept().await?.0)?)),
             Self::Tcp(listener, Some(tls)) => Arrived::Tls(kept_alive(listener.accept().await?.0)?, tls.clone()),
-            Self::Unix { listener, .. } => Arrived::Open(Stream::Unix(listener.accept().await?.0)),
+            Self::Unix { listener, .. } => Arrived::Open(Stream::Unix(Near::new(listener.accept().await?.0))),
         })
     }
 }

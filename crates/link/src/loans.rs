@@ -3,12 +3,12 @@
 //! The client gets one end of a pipe to **hold**: as long as it has that open, or rather its process lives, it may use what it was
 //! lent, also when the connection has ended. So a broken socket never makes the bytes that somebody looks at another file's.
 
-use crate::{Limits, pipe::Pipe, stream::Stream};
+use crate::{Limits, near::Near, pipe::Pipe, stream::Stream};
 use bytes::Bytes;
 use node::Backing;
 use rustix::{
     pipe::{PipeFlags, pipe_with},
-    process::{Pid, PidfdFlags, pidfd_open},
+    process::{PidfdFlags, pidfd_open},
 };
 use std::{
     collections::HashMap,
@@ -20,7 +20,7 @@ use std::{
 use store::{Bay, Segments};
 use tokio::{
     io::{AsyncReadExt, unix::AsyncFd},
-    net::{UnixStream, unix::pipe},
+    net::unix::pipe,
 };
 use wire::codec::{self, Filled, encode_bay};
 
@@ -159,9 +159,9 @@ impl Drop for Loans {
 }
 
 impl Process {
-    fn behind(stream: &UnixStream) -> io::Result<Self> {
-        // 0: of a namespace that is not seen from here. There the hold alone tells.
-        let pid = stream.peer_cred()?.pid().filter(|pid| *pid > 0).and_then(Pid::from_raw);
+    fn behind(stream: &Near) -> io::Result<Self> {
+        // Where it is not seen the hold alone tells.
+        let (pid, _) = stream.peer()?;
         let id = pid.and_then(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok());
         let process = pid.map(|pid| pidfd_open(pid, PidfdFlags::NONBLOCK)).transpose()?;
         #[expect(deprecated, reason = "its successor is unsafe, for descriptors that may change; an owned one stays")]

@@ -1,6 +1,6 @@
 //! A socket with the frames that come and those that go. Both sides have one.
 
-use crate::stream::Stream;
+use crate::stream::{Socket, Stream};
 use bytes::{Buf, BufMut};
 use std::{
     collections::VecDeque,
@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf},
+    io::{AsyncWriteExt, ReadBuf},
     time::timeout,
 };
 use tokio_util::io::{poll_read_buf, poll_write_buf};
@@ -38,8 +38,8 @@ const PIECES_MAX: usize = 16;
 
 /// A socket with its frames.
 #[derive(Debug)]
-pub struct Pipe {
-    stream: Stream,
+pub struct Pipe<S = Stream> {
+    stream: S,
     /// What comes.
     pub frames: Frames,
     /// What goes.
@@ -52,10 +52,10 @@ pub struct Pipe {
     scratch: Box<[u8]>,
 }
 
-impl Pipe {
+impl<S: Socket> Pipe<S> {
     /// Before the handshake.
-    pub fn new(stream: Stream, side: Side) -> Self {
-        let takes = side == Side::Client && stream.unix().is_some();
+    pub fn new(stream: S, side: Side) -> Self {
+        let takes = side == Side::Client && stream.takes_descriptors();
         let scratch = vec![0; if takes { READ_BYTES } else { 0 }].into();
         let (frames, out) = (Frames::new(side), Outgoing::new());
         Self { stream, frames, out, going: VecDeque::new(), came: VecDeque::new(), scratch }
@@ -82,8 +82,13 @@ impl Pipe {
     }
 
     /// The other end, when descriptors can go there.
-    pub fn stream(&self) -> &Stream {
+    pub fn stream(&self) -> &S {
         &self.stream
+    }
+
+    /// The same, for a change of how it is waited for.
+    pub fn stream_mut(&mut self) -> &mut S {
+        &mut self.stream
     }
 
     /// Adds a frame with a descriptor; only over a Unix socket.

@@ -81,7 +81,8 @@ pub fn serve_on(
     let janitor = Janitor::new(&node, others);
     let (segments, carried, token) = (node.segments(), Mutex::default(), token.clone());
     let room = Arc::new(Semaphore::new(limits.connections));
-    let house = Arc::new(House { node, segments, janitor, carried, token, limits, room, stopping });
+    let looking = Arc::new(Semaphore::new(limits.looking));
+    let house = Arc::new(House { node, segments, janitor, carried, token, limits, room, looking, stopping });
     let (handle, addresses, taking) = (runtime.clone(), Vec::new(), Vec::new());
     let mut server = Server { house, addresses, stop, taking, handle, runtime: None };
     server.taking.push(runtime.spawn(look_around(server.house.clone())));

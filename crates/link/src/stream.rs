@@ -1,20 +1,17 @@
 //! A socket of any kind, as one type.
 
-use crate::{
-    Address,
-    rights::{self, Received},
-};
-use rustix::{net::sockopt, process::geteuid};
+use crate::{Address, near::Near, rights::Received};
+use rustix::net::sockopt;
 use std::{
     io::{self, IoSlice},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
     time::Duration,
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
-    net::{TcpStream, UnixStream},
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
 };
 use tokio_rustls::TlsStream;
 
@@ -27,12 +24,29 @@ const QUESTIONS: u32 = 3;
 /// What was sent and is not acknowledged by then ends the connection, milliseconds: as long as the questions take.
 const UNACKNOWLEDGED_MS: u32 = 25_000;
 
-/// A connected socket.
+/// What a connection needs of a connected socket, whoever waits for it.
+pub trait Socket: AsyncRead + AsyncWrite + Unpin {
+    /// Whether descriptors can travel over it.
+    fn takes_descriptors(&self) -> bool;
+
+    /// Writes some, and a descriptor with the first byte.
+    fn poll_send_with(
+        &self,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+        descriptor: BorrowedFd<'_>,
+    ) -> Poll<io::Result<usize>>;
+
+    /// Reads some, and what came with it.
+    fn poll_receive(&self, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<Received>>;
+}
+
+/// A connected socket of any kind; those of the runtime, if nothing else is said.
 #[derive(Debug)]
-pub enum Stream {
-    Tcp(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
-    Unix(UnixStream),
+pub enum Stream<T = TcpStream, U = Near> {
+    Tcp(T),
+    Tls(Box<TlsStream<T>>),
+    Unix(U),
 }
 
 impl Stream {
@@ -42,12 +56,12 @@ impl Stream {
             Address::Tcp { host, port } | Address::Tls { host, port } => {
                 Self::Tcp(kept_alive(TcpStream::connect((host.as_str(), *port)).await?)?)
             }
-            Address::Unix(path) => Self::Unix(UnixStream::connect(path).await?),
+            Address::Unix(path) => Self::Unix(Near::connect(path).await?),
         })
     }
 
     /// The socket, when descriptors can travel over it.
-    pub fn unix(&self) -> Option<&UnixStream> {
+    pub fn unix(&self) -> Option<&Near> {
         match self {
             Self::Tcp(_) | Self::Tls(_) => None,
             Self::Unix(stream) => Some(stream),
@@ -58,50 +72,51 @@ impl Stream {
     pub fn beside(&self) -> Option<OwnedFd> {
         match self {
             Self::Tcp(stream) => stream.as_fd().try_clone_to_owned().ok(),
-            Self::Unix(stream) => stream.as_fd().try_clone_to_owned().ok(),
+            Self::Unix(stream) => stream.socket().ok()?.try_clone_to_owned().ok(),
             Self::Tls(_) => None,
         }
     }
 
-    /// Whether it is the socket of a process of this host that has our user.
-    pub fn is_of_our_user(&self) -> bool {
-        let other = self.unix().and_then(|stream| stream.peer_cred().ok());
-        other.is_some_and(|other| other.uid() == geteuid().as_raw())
+    /// From now on a Unix socket is looked at: what is pending wakes nobody.
+    pub fn look(&mut self) -> io::Result<()> {
+        if let Self::Unix(stream) = self { stream.look() } else { Ok(()) }
     }
 
-    /// Writes some, and a descriptor with the first byte.
-    pub fn poll_send_with(
+    /// From now on it is waited for again; whether it was not.
+    pub fn rest(&mut self) -> io::Result<bool> {
+        if let Self::Unix(stream) = self { stream.rest() } else { Ok(false) }
+    }
+
+    /// Whether it is the socket of a process of this host that has our user.
+    pub fn is_of_our_user(&self) -> bool {
+        self.unix().is_some_and(|stream| stream.peer().is_ok_and(|(_, is_ours)| is_ours))
+    }
+}
+
+impl Socket for Stream {
+    fn takes_descriptors(&self) -> bool {
+        self.unix().is_some()
+    }
+
+    fn poll_send_with(
         &self,
         context: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
         descriptor: BorrowedFd<'_>,
     ) -> Poll<io::Result<usize>> {
         let Some(stream) = self.unix() else { return Poll::Ready(Err(io::ErrorKind::Unsupported.into())) };
-        loop {
-            ready!(stream.poll_write_ready(context))?;
-            let sent = stream.try_io(Interest::WRITABLE, || rights::send(stream.as_fd(), pieces, descriptor));
-            if !would_block(&sent) {
-                return Poll::Ready(sent);
-            }
-        }
+        stream.poll_send_with(context, pieces, descriptor)
     }
 
-    /// Reads some, and what came with it.
-    pub fn poll_receive(&self, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<Received>> {
+    fn poll_receive(&self, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<Received>> {
         let Some(stream) = self.unix() else { return Poll::Ready(Err(io::ErrorKind::Unsupported.into())) };
-        loop {
-            ready!(stream.poll_read_ready(context))?;
-            let received = stream.try_io(Interest::READABLE, || rights::receive(stream, into));
-            if !would_block(&received) {
-                return Poll::Ready(received);
-            }
-        }
+        stream.poll_receive(context, into)
     }
 }
 
 /// Small frames go at once; a host that is gone is noticed.
-pub fn kept_alive(stream: TcpStream) -> io::Result<TcpStream> {
-    stream.set_nodelay(true)?;
+pub fn kept_alive<S: AsFd>(stream: S) -> io::Result<S> {
+    sockopt::set_tcp_nodelay(&stream, true)?;
     sockopt::set_tcp_keepidle(&stream, SILENCE)?;
     sockopt::set_tcp_keepintvl(&stream, ASK_AGAIN)?;
     sockopt::set_tcp_keepcnt(&stream, QUESTIONS)?;
@@ -110,11 +125,11 @@ pub fn kept_alive(stream: TcpStream) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-fn would_block<T>(done: &io::Result<T>) -> bool {
-    matches!(done, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
-}
-
-impl AsyncRead for Stream {
+impl<T, U> AsyncRead for Stream<T, U>
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+    U: AsyncRead + Unpin,
+{
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_read(context, into),
@@ -124,7 +139,11 @@ impl AsyncRead for Stream {
     }
 }
 
-impl AsyncWrite for Stream {
+impl<T, U> AsyncWrite for Stream<T, U>
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+    U: AsyncWrite + Unpin,
+{
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_write_vectored(context, &[IoSlice::new(bytes)])
     }

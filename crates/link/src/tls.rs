@@ -3,7 +3,11 @@
 use crate::{identity::NAME, stream::Stream};
 use rustls::{ClientConfig, Error, pki_types::ServerName};
 use std::{io, sync::Arc, time::Duration};
-use tokio::{io::AsyncWriteExt, net::TcpStream, time::timeout};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 use wire::handshake::{HandshakeFailed, refusal};
 
@@ -42,7 +46,10 @@ impl Arrived {
 }
 
 /// Does the client's part of TLS. An error says what is wrong with the other side.
-pub async fn connect(stream: TcpStream, config: Arc<ClientConfig>) -> Result<Stream, Failed> {
+pub async fn connect<T, U>(stream: T, config: Arc<ClientConfig>) -> Result<Stream<T, U>, Failed>
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+{
     let name = ServerName::try_from(NAME).expect("it is a name");
     match TlsConnector::from(config).connect(name, stream).await {
         Ok(stream) => Ok(Stream::Tls(Box::new(TlsStream::Client(stream)))),
@@ -98,7 +105,7 @@ mod tests {
                 plain.write_all(&[&[record], &*garbage].concat()).await.unwrap();
                 drop(plain.read_to_end(&mut Vec::new()).await);
             } else {
-                let mut within = connect(plain, identity.certificate().config().unwrap()).await.unwrap();
+                let mut within: Stream = connect(plain, identity.certificate().config().unwrap()).await.unwrap();
                 within.write_all(&garbage).await.unwrap();
                 within.flush().await.unwrap();
                 drop(within.read_to_end(&mut Vec::new()).await);
