@@ -1,7 +1,8 @@
 //! What names cost a program of the node's host that uses the library: one process, one node in another, over a Unix socket.
 //!
-//! `cargo run --release -p link --example names [SECONDS]`: each line for so long (1). Files are made and looked at one at a time, and 256 under
-//! way; objects of 64 B are put new and looked at in bulk. The connection is driven by the asker's own runtime, and by threads of the crate.
+//! `cargo run --release -p link --example names [SECONDS] [--by-hand]`: each line for so long (1). Files are made and looked at, and objects of
+//! 64 B fetched, one at a time; files and objects also 256 under way. The connection is driven by the asker's own runtime, by threads of the
+//! crate, and by the hand of the asker, who looks for its answer a while before it sleeps (or sleeps at once); `--by-hand`: so alone.
 //! Percentiles are of rounds; CPU is that of both processes.
 #![allow(clippy::print_stdout, clippy::cast_precision_loss, reason = "an example that shows numbers")]
 
@@ -9,7 +10,7 @@ use arena::{Arena, Options};
 use bytes::Bytes;
 use client::{Client, Objects, Patience, objects::Condition};
 use futures_util::future::join_all;
-use link::{Address, Limits, Listener, Remote};
+use link::{Address, Hand, Limits, Listener, Remote};
 use node::Settings;
 use placement::FileId;
 use std::{
@@ -27,35 +28,54 @@ const TOKEN: &[u8] = b"an example's token, not a secret";
 /// Calls of one round where there are many.
 const MANY: usize = 256;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Verb {
     Create,
     Stat,
     Put,
     Head,
+    Get,
 }
 
 fn main() -> Done<()> {
     if let Ok(address) = env::var("NAMES_NODE") {
         return serve(&address.parse()?);
     }
-    let time = Duration::from_secs_f64(env::args().nth(1).map_or(Ok(1.0), |text| text.parse())?);
-    let socket = Address::Unix(env::temp_dir().join(format!("tidemill-names-{}", std::process::id())));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    println!("{:<28}{:>10}{:>12}{:>9}{:>9}{:>13}", "what", "at once", "a second", "p50 us", "p99 us", "CPU us each");
-    for (how, own) in [("own runtime", true), ("threads of the crate", false)] {
-        let mut node =
-            Command::new(env::current_exe()?).env("NAMES_NODE", socket.to_string()).stdin(Stdio::piped()).spawn()?;
-        let token = Token::new(TOKEN)?;
-        let remote = || {
-            if own { Remote::on(runtime.handle(), socket.clone(), &token) } else { Remote::new(socket.clone(), &token) }
-        };
-        let measured = runtime.block_on(measure(remote(), how, node.id(), time));
-        drop(node.stdin.take()); // it ends with this
-        node.wait()?;
-        measured?;
+    let mut arguments: Vec<String> = env::args().skip(1).collect();
+    let count = arguments.len();
+    arguments.retain(|argument| argument != "--by-hand");
+    let by_hand_alone = arguments.len() < count;
+    let time = Duration::from_secs_f64(arguments.first().map_or(Ok(1.0), |text| text.parse())?);
+    println!("{:<30}{:>10}{:>12}{:>9}{:>9}{:>13}", "what", "at once", "a second", "p50 us", "p99 us", "CPU us each");
+    if !by_hand_alone {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let own = |address, token: &Token| Remote::on(runtime.handle(), address, token);
+        with_node("own runtime", own, |remote, how, node| runtime.block_on(measure(remote, how, node, time)))?;
+        let threads = |address, token: &Token| Remote::new(address, token);
+        with_node("threads of the crate", threads, |remote, how, node| {
+            runtime.block_on(measure(remote, how, node, time))
+        })?;
+    }
+    for (how, hand) in [("hand", Hand::new()?), ("hand, no spin", Hand::spinning(Duration::ZERO)?)] {
+        let by_hand = |address, token: &Token| Remote::by_hand(&hand, address, token, None).expect("no TLS");
+        with_node(how, by_hand, |remote, how, node| hand.block_on(measure(remote, how, node, time)))?;
     }
     Ok(())
+}
+
+/// Does something with a way to a node of its own, in another process.
+fn with_node(
+    how: &str,
+    way: impl FnOnce(Address, &Token) -> Remote,
+    measure: impl FnOnce(Remote, &str, u32) -> Done<()>,
+) -> Done<()> {
+    let socket = Address::Unix(env::temp_dir().join(format!("tidemill-names-{}", std::process::id())));
+    let mut node =
+        Command::new(env::current_exe()?).env("NAMES_NODE", socket.to_string()).stdin(Stdio::piped()).spawn()?;
+    let measured = measure(way(socket, &Token::new(TOKEN)?), how, node.id());
+    drop(node.stdin.take()); // it ends with this
+    node.wait()?;
+    measured
 }
 
 /// A node until its input ends.
@@ -84,6 +104,7 @@ async fn measure(remote: Remote, how: &str, node: u32, time: Duration) -> Done<(
         (Verb::Stat, MANY),
         (Verb::Put, MANY),
         (Verb::Head, MANY),
+        (Verb::Get, 1),
     ] {
         let (mut waits, mut made) = (Vec::new(), 0);
         let (begun, before) = (Instant::now(), cpu_seconds(node)?);
@@ -92,8 +113,8 @@ async fn measure(remote: Remote, how: &str, node: u32, time: Duration) -> Done<(
             round(&objects, folder, verb, made..made + at_once).await?;
             waits.push(start.elapsed());
             // What is looked at was made before: the first of them again and again.
-            made =
-                if matches!(verb, Verb::Create | Verb::Put) { made + at_once } else { (made + at_once) % (16 * MANY) };
+            let again = if verb == Verb::Get { MANY } else { 16 * MANY };
+            made = if matches!(verb, Verb::Create | Verb::Put) { made + at_once } else { (made + at_once) % again };
         }
         let (took, used) = (begun.elapsed().as_secs_f64(), cpu_seconds(node)? - before);
         let count = (waits.len() * at_once) as f64;
@@ -101,7 +122,7 @@ async fn measure(remote: Remote, how: &str, node: u32, time: Duration) -> Done<(
         let percentile = |percent: usize| waits[(waits.len() - 1) * percent / 100].as_micros();
         let what = format!("{verb:?}, {how}").to_lowercase();
         println!(
-            "{what:<28}{at_once:>10}{:>12.0}{:>9}{:>9}{:>13.1}",
+            "{what:<30}{at_once:>10}{:>12.0}{:>9}{:>9}{:>13.1}",
             count / took,
             percentile(50),
             percentile(99),
@@ -118,7 +139,9 @@ const OWNER: Owner = Owner { uid: 0, gid: 0 };
 async fn round(objects: &Objects, folder: FileId, verb: Verb, numbers: std::ops::Range<usize>) -> Done<()> {
     let client = objects.client();
     // Files that are made alone and by many at once have names of their own.
-    let names: Vec<String> = numbers.clone().map(|number| format!("{}{number:08}", numbers.len())).collect();
+    // Objects are put by many at once.
+    let made_by = if verb == Verb::Get { MANY } else { numbers.len() };
+    let names: Vec<String> = numbers.clone().map(|number| format!("{made_by}{number:08}")).collect();
     let keys: Vec<String> = names.iter().map(|name| format!("o/{name}")).collect();
     match verb {
         Verb::Create => {
@@ -136,6 +159,11 @@ async fn round(objects: &Objects, folder: FileId, verb: Verb, numbers: std::ops:
             let all: Vec<_> =
                 keys.iter().map(|key| (key.as_bytes(), Bytes::from_static(&[7; 64]), Condition::Always)).collect();
             objects.put_many(&all).await.into_iter().try_for_each(|put| put.map(drop))?;
+        }
+        Verb::Get => {
+            for key in &keys {
+                objects.get(key.as_bytes()).await?;
+            }
         }
         Verb::Head => {
             let all: Vec<_> = keys.iter().map(String::as_bytes).collect();

@@ -6,7 +6,7 @@
 use crate::{
     bay::{Bay, Begun},
     ears::Ears,
-    loan::{Lent, Used},
+    loan::{Hold, Lent, Used},
 };
 use bytes::{Buf, Bytes};
 use client::Hear;
@@ -52,7 +52,7 @@ pub struct Line {
     /// There may be room for another call.
     room: Notify,
     /// What is to be held as long as anything is used that was lent; none where nothing is.
-    hold: OnceLock<Arc<OwnedFd>>,
+    hold: OnceLock<Arc<Hold>>,
     /// Where bytes can be put down in place of being sent; none where they cannot.
     bay: OnceLock<Bay>,
 }
@@ -181,6 +181,11 @@ impl Line {
             encode_watch(session, id, out.short());
             Ok(())
         })
+    }
+
+    /// Whether somebody waits for what comes.
+    pub fn is_asked(&self) -> bool {
+        !self.state.lock().asked.is_empty()
     }
 
     /// Whether the node lends here.
@@ -337,7 +342,14 @@ impl Line {
 
     /// The node lends: this is to be held.
     pub fn near(&self, hold: OwnedFd) {
-        drop(self.hold.set(Arc::new(hold)));
+        drop(self.hold.set(Arc::new(Hold::new(hold))));
+    }
+
+    /// In a child of the process in which it was made: the hold is its parent's alone.
+    pub fn let_go_of_hold(&self) {
+        if let Some(hold) = self.hold.get() {
+            hold.let_go();
+        }
     }
 
     /// What was lent under an id; none where nothing can be.
@@ -394,10 +406,11 @@ impl Line {
         let (asked, ears, sent) = (mem::take(&mut state.asked), mem::take(&mut state.ears), state.sent);
         let unsent = mem::take(&mut state.out);
         state.socket = None;
+        let driver = state.driver.take(); // it may be what has this line
         state.ended = Some(Ended { at: Instant::now(), opened: state.opened, why: why.clone() });
         drop(state);
         // What was to be written may be a view that came over this line: it gives itself back here.
-        drop(unsent);
+        drop((unsent, driver));
         ears.into_values().for_each(Ears::end);
         for (id, asked) in asked {
             let failure = if id <= sent { &lost } else { why };

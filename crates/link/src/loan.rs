@@ -2,7 +2,24 @@
 
 use crate::line::Line;
 use node::{Backing, Loan};
+use parking_lot::Mutex;
 use std::{os::fd::OwnedFd, sync::Arc};
+
+/// The end of a pipe of which the node has the other: while it is open, something of what was lent may be used.
+#[derive(Debug)]
+pub struct Hold(Mutex<Option<OwnedFd>>);
+
+impl Hold {
+    /// What came as one.
+    pub fn new(end: OwnedFd) -> Self {
+        Self(Mutex::new(Some(end)))
+    }
+
+    /// Nothing of it is used by this process.
+    pub fn let_go(&self) {
+        self.0.lock().take();
+    }
+}
 
 /// A descriptor that came.
 #[derive(Debug)]
@@ -18,7 +35,7 @@ pub struct Used {
     line: Arc<Line>,
     id: u64,
     /// Also when the line has ended, the node sees that something is used.
-    _hold: Arc<OwnedFd>,
+    _hold: Arc<Hold>,
 }
 
 impl Lent {
@@ -36,7 +53,7 @@ impl Lent {
 
 impl Used {
     /// Under the id of what asked for it.
-    pub fn new(line: &Arc<Line>, id: u64, hold: &Arc<OwnedFd>) -> Self {
+    pub fn new(line: &Arc<Line>, id: u64, hold: &Arc<Hold>) -> Self {
         Self { line: line.clone(), id, _hold: hold.clone() }
     }
 }

@@ -1,15 +1,15 @@
 //! The way to a node in another process.
 
 use crate::{
-    Address, Certificate, IdentityRefused,
-    dial::{self, Target},
+    Address, Certificate, Hand, IdentityRefused,
+    dial::{self, By, Target},
     line::{Line, NotSent},
 };
 use client::{Borrowing, Connection, Hear, Obtaining};
 use node::{Reply, sleep_until};
 use parking_lot::Mutex;
 use std::{
-    io,
+    io, mem,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -49,23 +49,48 @@ struct State {
     failed: u32,
     /// Until then it is not tried, for this reason.
     pause: Option<(Instant, Failure)>,
+    /// In how many processes, each forked by the one before, this has been.
+    generation: u64,
+}
+
+impl State {
+    /// What a process has had of which this is a child is not ours: nothing is said there any more.
+    fn forget_before(&mut self, generation: u64) {
+        if self.generation != generation {
+            // Another thread of that process may have been at it, so it is not even dropped.
+            mem::forget(self.line.take());
+            *self = Self { generation, ..Self::default() };
+        }
+    }
 }
 
 impl Remote {
     /// Connects with the first call. A `tls:` address needs [`Self::trusting`].
     pub fn new(address: Address, token: &Token) -> Self {
-        Self::to(Target { address, token: token.clone(), tls: None, runtime: None })
+        Self::to(Target { address, token: token.clone(), tls: None, by: By::Threads })
     }
 
     /// The same, driven by a runtime that has I/O and time, not by threads of this crate: a task there that asks is not woken over other
     /// threads. It must go on, and its threads not be blocked, as long as this is used: calls wait meanwhile.
     pub fn on(runtime: &Handle, address: Address, token: &Token) -> Self {
-        Self::to(Target { address, token: token.clone(), tls: None, runtime: Some(runtime.clone()) })
+        Self::to(Target { address, token: token.clone(), tls: None, by: By::Runtime(runtime.clone()) })
     }
 
     /// The same, where only who has this certificate counts as the node, when the address is a `tls:` one.
     pub fn trusting(address: Address, token: &Token, certificate: &Certificate) -> Result<Self, IdentityRefused> {
-        Ok(Self::to(Target { address, token: token.clone(), tls: Some(certificate.config()?), runtime: None }))
+        Ok(Self::to(Target { address, token: token.clone(), tls: Some(certificate.config()?), by: By::Threads }))
+    }
+
+    /// The same, driven by whoever waits with this hand: no thread is started. A `tls:` address needs the certificate that only the node has.
+    /// Nobody can watch there: [`Connection::watch`] is refused.
+    pub fn by_hand(
+        hand: &Hand,
+        address: Address,
+        token: &Token,
+        certificate: Option<&Certificate>,
+    ) -> Result<Self, IdentityRefused> {
+        let tls = certificate.map(Certificate::config).transpose()?;
+        Ok(Self::to(Target { address, token: token.clone(), tls, by: By::Hand(hand.clone()) }))
     }
 
     fn to(target: Target) -> Self {
@@ -75,6 +100,9 @@ impl Remote {
     /// The connection that there is, or a new one.
     fn line(&self) -> Result<Arc<Line>, Failure> {
         let mut state = self.state.lock();
+        if let By::Hand(hand) = &self.target.by {
+            state.forget_before(hand.generation());
+        }
         if let Some(line) = &state.line {
             match line.ended() {
                 None => return Ok(line.clone()),
@@ -135,6 +163,10 @@ impl Connection for Remote {
     }
 
     fn watch(&self, session: Session, hear: &Hear) -> Reply {
+        if matches!(self.target.by, By::Hand(_)) {
+            let what = "watching over a connection that is turned by hand".into();
+            return Reply::ready(Err(Refusal::Unsupported { object: Object::Pool, what }.into()));
+        }
         let line = match self.line() {
             Ok(line) => line,
             Err(failure) => return Reply::ready(Err(failure)),
@@ -175,7 +207,11 @@ impl Connection for Remote {
 
 impl Drop for Remote {
     fn drop(&mut self) {
-        if let Some(line) = self.state.get_mut().line.take() {
+        let state = self.state.get_mut();
+        if let By::Hand(hand) = &self.target.by {
+            state.forget_before(hand.generation());
+        }
+        if let Some(line) = state.line.take() {
             line.close();
         }
     }

@@ -75,6 +75,9 @@ async fn a_node_that_is_served_again_at_its_address_is_found_again() {
 
 #[tokio::test]
 async fn a_face_forgets_all_when_its_connection_broke_and_is_told_again_in_the_next_session() {
+    if BY_HAND {
+        return; // there is no such face
+    }
     let node = node();
     let server = serve(&node, &any_port());
     let way = Way::to(&server);
@@ -148,7 +151,7 @@ async fn a_connection_that_is_cut_at_any_message_loses_no_change_that_was_answer
         let server = serve(&node, &any_port());
         let way = Arc::new(Way::to(&server));
         let (left, before) = (Arc::new(AtomicU64::new(u64::MAX)), at % 2 == 0);
-        let remote = Remote::new(way.address.clone(), &token());
+        let remote = remote(&way.address);
         let cutting = Cutting { remote, way: way.clone(), left: left.clone(), before };
         let vfs = Vfs::new(Client::connect(Arc::new(cutting), Patience::default()).await.unwrap());
         let truth = Vfs::new(Client::embedded(node.clone()));
@@ -196,7 +199,7 @@ impl Served {
 
     async fn client(&self) -> Vfs {
         let way = |(node, way): (&Arc<Node>, &Way)| {
-            let remote = Remote::new(way.address.clone(), &token());
+            let remote = remote(&way.address);
             (node.id(), Arc::new(remote) as Arc<dyn Connection>)
         };
         let nodes: Nodes = self.nodes.iter().zip(&self.ways).map(way).collect();
@@ -216,7 +219,9 @@ async fn of_several_nodes_one_whose_connection_broke_ends_the_session_everywhere
         let pool = Served::of(4);
         let (vfs, other) = (pool.client().await, pool.client().await);
         let (hear, heard) = ears();
-        vfs.watch(hear).await.unwrap();
+        if !BY_HAND {
+            vfs.watch(hear).await.unwrap();
+        }
         let mut files = Vec::new();
         for number in 0..16 {
             let path = format!("d{number}/f");
@@ -231,10 +236,10 @@ async fn of_several_nodes_one_whose_connection_broke_ends_the_session_everywhere
         pool.ways[broken].cut();
         for (path, file, handle) in &files {
             assert_eq!(vfs.read_file(path.as_bytes()).await.unwrap(), &b"bytes"[..]);
-            assert!(vfs.stat(*file).await.unwrap().lasting, "it watches again, everywhere");
+            assert_eq!(vfs.stat(*file).await.unwrap().lasting, !BY_HAND, "it watches again, everywhere");
             let _ = vfs.read(*handle, 0, 9).await;
         }
-        until(|| heard.lock().unwrap().contains(&Recall::All)).await;
+        until(|| BY_HAND || heard.lock().unwrap().contains(&Recall::All)).await;
         for (_, file, handle) in &files {
             assert_eq!(vfs.read(*handle, 0, 9).await, Err(Refusal::Ended), "also where nothing broke");
             let theirs = other.open(*file, OpenFlags::READ_WRITE).await;

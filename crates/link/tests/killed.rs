@@ -95,9 +95,8 @@ impl Pool {
         let handle = tokio::runtime::Handle::current();
         let serve = |(at, listener): (usize, Listener)| {
             let others = ids.iter().zip(&addresses).filter(|(id, _)| **id != ids[at]);
-            let others: Vec<_> = others
-                .map(|(id, address)| (*id, Arc::new(Remote::new(address.clone(), &token())) as Arc<dyn Connection>))
-                .collect();
+            let others: Vec<_> =
+                others.map(|(id, address)| (*id, Arc::new(remote(address)) as Arc<dyn Connection>)).collect();
             link::serve_on(&handle, nodes[at].clone(), listener, &token(), Limits::default(), &others).unwrap()
         };
         let servers = listeners.into_iter().enumerate().map(serve).collect();
@@ -112,7 +111,7 @@ impl Pool {
 
     async fn client(&self) -> Objects {
         let way = |(node, server): (&Arc<Node>, &Server)| {
-            (node.id(), Arc::new(Remote::new(server.address().clone(), &token())) as Arc<dyn Connection>)
+            (node.id(), Arc::new(remote(server.address())) as Arc<dyn Connection>)
         };
         let nodes = self.nodes.iter().zip(&self.servers).map(way).collect();
         Objects::new(Client::connect_all(nodes, Patience::default()).await.unwrap())
@@ -123,7 +122,7 @@ impl Pool {
         let addresses: Vec<_> = ways.iter().map(|way| way.address.clone()).collect();
         let death = Arc::new(Death { left: AtomicU32::new(u32::MAX), first, ways, died: Notify::new() });
         let way = |(node, address): (&Arc<Node>, link::Address)| {
-            let (inner, death) = (Remote::new(address, &token()), death.clone());
+            let (inner, death) = (remote(&address), death.clone());
             (node.id(), Arc::new(Mortal { inner, death }) as Arc<dyn Connection>)
         };
         let nodes = self.nodes.iter().zip(addresses).map(way).collect();
@@ -201,7 +200,7 @@ async fn hello(node: &Remote, session: Session) -> Welcome {
 async fn what_a_dead_client_had_on_its_way_to_another_node_is_not_done_after_it_was_removed_there() {
     let pool = Pool::start();
     let before = pool.held();
-    let [one, other] = [0, 1].map(|at| Remote::new(pool.servers[at].address().clone(), &token()));
+    let [one, other] = [0, 1].map(|at| remote(pool.servers[at].address()));
     let welcome = hello(&one, Session::NONE).await;
     hello(&other, welcome.session).await;
     let at = |node: u32| {

@@ -7,7 +7,7 @@ use arena::{Arena, Options};
 use bytes::Bytes;
 use client::{Client, Objects, Patience, objects::Condition};
 use common::*;
-use link::{Remote, Server};
+use link::Server;
 use node::Settings;
 use placement::{Epoch, FileId, PartitionId, StripeNo};
 use std::{io::Write, net::Shutdown, sync::Arc};
@@ -39,7 +39,7 @@ fn fill(engine: &Arena) -> u64 {
 }
 
 async fn objects(server: &Server) -> Objects {
-    let remote = Arc::new(Remote::new(server.address().clone(), &token()));
+    let remote = Arc::new(remote(server.address()));
     Objects::new(Client::connect(remote, Patience::default()).await.unwrap())
 }
 

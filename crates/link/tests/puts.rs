@@ -12,9 +12,9 @@ use bytes::Bytes;
 use client::{Client, Objects, Patience, objects::Condition};
 use common::{
     host::{Host, Process, child_orders},
-    token, until,
+    remote, until,
 };
-use link::{Address, Limits, Remote};
+use link::{Address, Limits};
 use placement::{FileId, StripeNo};
 use rustix::process::Signal;
 use std::{io::BufRead, sync::Arc};
@@ -29,7 +29,7 @@ fn host() -> Host {
 }
 
 async fn objects(address: &Address) -> Objects {
-    let remote = Arc::new(Remote::new(address.clone(), &token()));
+    let remote = Arc::new(remote(address));
     Objects::new(Client::connect(remote, Patience::default()).await.unwrap())
 }
 

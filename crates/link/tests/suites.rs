@@ -21,6 +21,6 @@ mod pool_test;
 /// A node served, and the way to it.
 fn way(node: &Arc<Node>) -> (Server, Remote) {
     let server = common::serve(node, &common::any_port());
-    let remote = Remote::new(server.address().clone(), &common::token());
+    let remote = common::remote(server.address());
     (server, remote)
 }

@@ -24,6 +24,6 @@ static IDENTITY: LazyLock<Identity> = LazyLock::new(|| Identity::generate().unwr
 fn way(node: &Arc<Node>) -> (Server, Remote) {
     let listener = Listener::bind_tls(&"tls:127.0.0.1:0".parse().unwrap(), &IDENTITY).unwrap();
     let server = link::serve(node.clone(), listener, &common::token(), Limits::default()).unwrap();
-    let remote = Remote::trusting(server.address().clone(), &common::token(), IDENTITY.certificate()).unwrap();
+    let remote = common::remote_of(server.address(), Some(IDENTITY.certificate()));
     (server, remote)
 }

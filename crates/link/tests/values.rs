@@ -57,7 +57,7 @@ struct Hostile {
 
 impl Hostile {
     async fn new(address: &Address, seed: u64, files: Vec<FileId>) -> Self {
-        let remote = Remote::new(address.clone(), &token());
+        let remote = remote(address);
         let (epoch, session, partition) = (Epoch::FIRST, Session::NONE, PartitionId(0));
         let hello = Request { epoch, session, hurried: false, partition, body: Body::Hello };
         let Ok(Answer::Welcome(welcome)) = remote.call(hello).await else { panic!("no welcome") };
@@ -280,7 +280,7 @@ async fn no_value_in_a_request_ends_the_node_or_shows_to_another_client() {
 
 /// A file of the host, bound by somebody at this address.
 async fn bound(address: &Address) -> Result<(), Refusal> {
-    let remote = Arc::new(Remote::new(address.clone(), &token()));
+    let remote = Arc::new(remote(address));
     let client = Client::connect(remote, Patience::default()).await.unwrap();
     let modified = Timestamp { secs: 0, nanos: 0 };
     let host = HostFile { path: "/etc/hostname".into(), size: 1, modified, executable: false };
@@ -309,11 +309,11 @@ async fn a_node_is_reached_at_each_of_its_addresses_and_a_session_over_one_conne
     let (one, other) = (vfs(server.address()).await, vfs(&near).await);
     one.write_file(b"f", b"bytes").await.unwrap();
     assert_eq!(other.read_file(b"f").await.unwrap(), &b"bytes"[..]);
-    let remote = Arc::new(Remote::new(server.address().clone(), &token()));
-    let client = Client::connect(remote, Patience::default()).await.unwrap();
+    let far = Arc::new(remote(server.address()));
+    let client = Client::connect(far, Patience::default()).await.unwrap();
     let (epoch, session, partition) = (Epoch::FIRST, client.session(), PartitionId(0));
     let hello = Request { epoch, session, hurried: false, partition, body: Body::Hello };
-    let taken = Remote::new(near.clone(), &token()).call(hello).await;
+    let taken = remote(&near).call(hello).await;
     assert!(matches!(taken, Err(Failure::Unreachable(_))), "{taken:?}");
     server.stop().await;
     assert!(!near.to_string().is_empty() && !directory.path().join("pool").exists());

@@ -1,9 +1,9 @@
 //! A node of this host, and clients in processes of their own: the test binary again, with `CHILD` saying what to do.
 
-use super::{LONG, OWNER, token};
+use super::{LONG, OWNER, remote, token};
 use arena::{Arena, Options};
 use client::{Client, Patience};
-use link::{Address, Limits, Listener, Remote, Server};
+use link::{Address, Limits, Listener, Server};
 use node::{Node, Settings};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -74,7 +74,10 @@ impl Host {
 
     pub fn child(&self, what: &str) -> Process {
         let mut command = Command::new(env::current_exe().unwrap());
-        command.args(["--exact", "a_client_in_a_process_of_its_own", "--nocapture"]);
+        // Where this file is a part of another, its tests are below its name.
+        let within = module_path!().split("::").skip(1).take_while(|part| *part != "common");
+        let test: Vec<&str> = within.chain(["a_client_in_a_process_of_its_own"]).collect();
+        command.args(["--exact", &test.join("::"), "--nocapture"]);
         command.envs([("CHILD", what), ("ADDRESS", &self.server.address().to_string())]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (orders, told) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
@@ -123,7 +126,7 @@ impl Drop for Process {
 }
 
 pub async fn connect(address: &Address) -> Vfs {
-    let remote = Arc::new(Remote::new(address.clone(), &token()));
+    let remote = Arc::new(remote(address));
     Vfs::new(Client::connect(remote, Patience::default()).await.unwrap())
 }
 

@@ -9,12 +9,12 @@
 pub mod host;
 
 use client::{Client, Patience};
-use link::{Address, Limits, Listener, Remote, Server};
+use link::{Address, Certificate, Hand, Limits, Listener, Remote, Server};
 use node::{Node, Settings};
 use std::{
     io::{Read, Write},
     net::{Shutdown, TcpListener, TcpStream},
-    sync::{Arc, Mutex},
+    sync::{Arc, LazyLock, Mutex},
     thread,
     time::Duration,
 };
@@ -59,9 +59,42 @@ pub fn serve_with(node: &Arc<Node>, address: &Address, limits: Limits) -> Server
     link::serve(node.clone(), Listener::bind(address).unwrap(), &token(), limits).unwrap()
 }
 
+/// Whether connections are turned by hand, and not by a runtime: then nobody can watch.
+pub const BY_HAND: bool = is_same(env!("CARGO_CRATE_NAME"), "by_hand");
+
+/// A hand that is always at it, so that futures over its connections may be polled by whoever.
+static HAND: LazyLock<Hand> = LazyLock::new(|| {
+    let hand = Hand::new().unwrap();
+    let turned = hand.clone();
+    thread::spawn(move || turned.block_on(std::future::pending::<()>()));
+    hand
+});
+
+const fn is_same(one: &str, other: &str) -> bool {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let mut at = 0;
+    while at < one.len() && at < other.len() && one[at] == other[at] {
+        at += 1;
+    }
+    at == one.len() && at == other.len()
+}
+
+/// The way to a node.
+pub fn remote(address: &Address) -> Remote {
+    remote_of(address, None)
+}
+
+/// The same, which may be within TLS.
+pub fn remote_of(address: &Address, certificate: Option<&Certificate>) -> Remote {
+    match certificate {
+        certificate if BY_HAND => Remote::by_hand(&HAND, address.clone(), &token(), certificate).unwrap(),
+        Some(certificate) => Remote::trusting(address.clone(), &token(), certificate).unwrap(),
+        None => Remote::new(address.clone(), &token()),
+    }
+}
+
 pub async fn vfs(address: &Address) -> Vfs {
-    let remote = Arc::new(Remote::new(address.clone(), &token()));
-    Vfs::new(Client::connect(remote, Patience::default()).await.unwrap())
+    Vfs::new(Client::connect(Arc::new(remote(address)), Patience::default()).await.unwrap())
 }
 
 /// Lets others go on until it is so.

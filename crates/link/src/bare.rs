@@ -1,0 +1,276 @@
+//! A socket that nobody waits for but who turns its connection: what cannot be done now is pending, and no waker is kept.
+
+use crate::{
+    Address,
+    near::{self, at_once, poll_read},
+    rights::{self, Received},
+    stream::{Socket, Stream, kept_alive},
+};
+use node::sleep_until;
+use rustix::{
+    event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll},
+    io::{Errno, read, write},
+    net::{AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt},
+};
+use std::{
+    future::poll_fn,
+    io::{self, IoSlice},
+    net::{SocketAddr, ToSocketAddrs},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::Path,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// A node that takes connections more slowly than they come is tried again after so long.
+const QUEUE_PAUSE: Duration = Duration::from_millis(1);
+/// So much is read at once at most, bytes: the room for it is cleared first, and should stay in the processor's cache.
+const READ_BYTES: usize = 64 << 10;
+/// The number of the bell; sockets count from 1.
+const BELL: u64 = 0;
+
+/// What all sockets of a hand are watched by.
+#[derive(Debug)]
+pub struct Gear {
+    epoll: OwnedFd,
+    bell: OwnedFd,
+    /// It is that of the process of which this is a child: what is changed in it changes there.
+    left: AtomicBool,
+}
+
+impl Gear {
+    /// With a bell, and no socket.
+    pub fn new() -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        epoll::add(&epoll, &bell, epoll::EventData::new_u64(BELL), epoll::EventFlags::IN)?;
+        Ok(Self { epoll, bell, left: AtomicBool::new(false) })
+    }
+
+    /// Wakes who waits here.
+    pub fn ring(&self) {
+        // One that cannot take it is ringing.
+        let _ = write(&self.bell, &1_u64.to_ne_bytes());
+    }
+
+    /// Waits until something has come, or until then; tells the numbers of the sockets where it is.
+    pub fn wait(&self, until: Option<Instant>, came: &mut Vec<u64>) -> io::Result<()> {
+        // Rounded up: who is woken before the moment would only wait again.
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()).as_millis() + 1);
+        let most = left.map(|ms| Timespec {
+            tv_sec: i64::try_from(ms / 1000).unwrap_or(i64::MAX),
+            tv_nsec: (ms % 1000) as i64 * 1_000_000,
+        });
+        let mut events = Vec::with_capacity(16);
+        epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), most.as_ref())?;
+        for event in events {
+            match event.data.u64() {
+                BELL => drop(read(&self.bell, &mut [0; 8])),
+                number => came.push(number),
+            }
+        }
+        Ok(())
+    }
+
+    /// In a child of the process that made it.
+    pub fn leave(&self) {
+        self.left.store(true, Relaxed);
+    }
+}
+
+impl AsFd for Gear {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
+/// How a socket is watched.
+#[derive(Debug)]
+pub struct Watched {
+    gear: Arc<Gear>,
+    /// What the gear calls it.
+    number: u64,
+    /// It is watched for room to write.
+    for_room: AtomicBool,
+}
+
+impl Watched {
+    /// A socket that is still to come.
+    pub fn new(gear: Arc<Gear>, number: u64) -> Arc<Self> {
+        Arc::new(Self { gear, number, for_room: AtomicBool::new(false) })
+    }
+
+    fn add(&self, socket: &OwnedFd) -> io::Result<()> {
+        Ok(epoll::add(&self.gear.epoll, socket, epoll::EventData::new_u64(self.number), epoll::EventFlags::IN)?)
+    }
+
+    fn remove(&self, socket: &OwnedFd) {
+        if !self.gear.left.load(Relaxed) {
+            let _ = epoll::delete(&self.gear.epoll, socket); // it may never have been added
+        }
+    }
+
+    fn stuck<T>(&self, socket: &OwnedFd) -> Poll<io::Result<T>> {
+        self.watch_for_room(socket, true)?;
+        Poll::Pending
+    }
+
+    fn watch_for_room(&self, socket: &OwnedFd, wanted: bool) -> io::Result<()> {
+        if self.for_room.load(Relaxed) == wanted {
+            return Ok(());
+        }
+        self.for_room.store(wanted, Relaxed);
+        let flags = if wanted { epoll::EventFlags::IN | epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
+        Ok(epoll::modify(&self.gear.epoll, socket, epoll::EventData::new_u64(self.number), flags)?)
+    }
+}
+
+/// A connected socket that does not block.
+#[derive(Debug)]
+pub struct Bare {
+    socket: OwnedFd,
+    watched: Arc<Watched>,
+}
+
+impl Bare {
+    /// Connects to an address; the TLS of one that has it is still to come. A host's name is looked up by who turns this.
+    pub async fn connect(address: &Address, watched: &Arc<Watched>) -> io::Result<Stream<Self, Self>> {
+        let (host, port) = match address {
+            Address::Unix(path) => return Ok(Stream::Unix(Self::connect_unix(path, watched).await?)),
+            Address::Tcp { host, port } | Address::Tls { host, port } => (host, port),
+        };
+        let mut failed = io::Error::other("the host has no address");
+        for address in (host.as_str(), *port).to_socket_addrs()? {
+            match Self::connect_tcp(address, watched).await {
+                Ok(socket) => return Ok(Stream::Tcp(kept_alive(socket)?)),
+                Err(error) => failed = error,
+            }
+        }
+        Err(failed)
+    }
+
+    async fn connect_unix(path: &Path, watched: &Arc<Watched>) -> io::Result<Self> {
+        let (socket, address) = (Self::new(AddressFamily::UNIX, watched)?, SocketAddrUnix::new(path)?);
+        loop {
+            match connect(&socket.socket, &address) {
+                // Its queue is full.
+                Err(Errno::AGAIN) => sleep_until(Instant::now() + QUEUE_PAUSE).await,
+                connected => return Ok(connected.map(|()| socket)?),
+            }
+        }
+    }
+
+    async fn connect_tcp(address: SocketAddr, watched: &Arc<Watched>) -> io::Result<Self> {
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let socket = Self::new(family, watched)?;
+        match connect(&socket.socket, &SocketAddrAny::from(address)) {
+            Err(Errno::INPROGRESS) => poll_fn(|_| socket.poll_connected()).await?,
+            connected => connected?,
+        }
+        Ok(socket)
+    }
+
+    fn new(family: AddressFamily, watched: &Arc<Watched>) -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+        watched.add(&socket)?;
+        watched.for_room.store(false, Relaxed);
+        Ok(Self { socket, watched: watched.clone() })
+    }
+
+    fn poll_connected(&self) -> Poll<io::Result<()>> {
+        let mut ready = [PollFd::new(&self.socket, PollFlags::OUT)];
+        if poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? == 0 {
+            return self.watched.stuck(&self.socket);
+        }
+        self.written()?;
+        Poll::Ready(Ok(sockopt::socket_error(&self.socket)??))
+    }
+
+    /// There was room.
+    fn written(&self) -> io::Result<()> {
+        self.watched.watch_for_room(&self.socket, false)
+    }
+
+    fn poll_written(&self, write: impl FnMut() -> io::Result<usize>) -> Poll<io::Result<usize>> {
+        match at_once(write) {
+            Poll::Pending => self.watched.stuck(&self.socket),
+            Poll::Ready(written) => {
+                self.written()?;
+                Poll::Ready(written)
+            }
+        }
+    }
+}
+
+impl AsFd for Bare {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for Bare {
+    fn drop(&mut self) {
+        // Not left to its being closed: a child of this process may have it too.
+        self.watched.remove(&self.socket);
+    }
+}
+
+impl AsyncRead for Bare {
+    fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        poll_read(self.as_fd(), into, READ_BYTES).map_ok(drop)
+    }
+}
+
+impl AsyncWrite for Bare {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(context, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_written(|| near::write(self.as_fd(), pieces))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(())) // nothing is kept here
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write)?))
+    }
+}
+
+impl Socket for Stream<Bare, Bare> {
+    fn takes_descriptors(&self) -> bool {
+        matches!(self, Self::Unix(_))
+    }
+
+    fn poll_send_with(
+        &self,
+        _: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+        descriptor: BorrowedFd<'_>,
+    ) -> Poll<io::Result<usize>> {
+        let Self::Unix(bare) = self else { return Poll::Ready(Err(io::ErrorKind::Unsupported.into())) };
+        bare.poll_written(|| rights::send(bare.as_fd(), pieces, descriptor))
+    }
+
+    fn poll_receive(&self, _: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<Received>> {
+        let Self::Unix(bare) = self else { return Poll::Ready(Err(io::ErrorKind::Unsupported.into())) };
+        at_once(|| rights::receive(bare, into))
+    }
+}

@@ -1,0 +1,220 @@
+//! What drives a connection at a client, whoever turns it: between its line and its socket.
+
+use crate::{
+    Address,
+    bay::Bay,
+    line::{Brought, Line, Orders},
+    pipe::{Pipe, nonce},
+    segment::Segment,
+    stream::Socket,
+};
+use bytes::{Buf, Bytes};
+use std::{
+    collections::HashMap,
+    io,
+    os::fd::OwnedFd,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+use wire::{
+    Answer, Failure, Object, Refusal,
+    codec::{self, Placed, ToClient},
+    frame::Garbled,
+    handshake::{ClientHandshake, HandshakeFailed, Step, Token, VERSIONS},
+};
+
+/// An address that does not answer by then is not reachable: the system has asked it three times (after 1 s and 3 s again).
+pub const CONNECT_WAIT: Duration = Duration::from_secs(5);
+
+/// Why a connection ended, or was never there.
+#[derive(Debug, thiserror::Error)]
+pub enum End {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("it did not answer within {} s", CONNECT_WAIT.as_secs())]
+    Silent,
+    #[error("{0}")]
+    Tls(&'static str),
+    #[error(transparent)]
+    Handshake(#[from] HandshakeFailed),
+    #[error(transparent)]
+    Garbled(#[from] Garbled),
+    #[error("the node has ended the connection: {0}")]
+    Goodbye(String),
+    #[error("the node has placed bytes where none are: {0:?}")]
+    Misplaced(Placed),
+    #[error("the node has closed the connection")]
+    Left,
+    #[error("this side has closed the connection")]
+    Closed,
+}
+
+/// For those who were not sent. What the node says to all who come is no better at the next try.
+pub fn failure(address: &Address, end: &End) -> Failure {
+    let why = format!("{address}: {end}");
+    match end {
+        End::Handshake(HandshakeFailed::Full(_) | HandshakeFailed::TimedOut) => Failure::Unreachable(why),
+        End::Handshake(_) | End::Tls(_) => Failure::Refused(Refusal::Io { object: Object::Pool, why: why.into() }),
+        _ => Failure::Unreachable(why),
+    }
+}
+
+/// The client's part of the handshake.
+pub async fn greet<S: Socket>(pipe: &mut Pipe<S>, token: Token) -> Result<(), End> {
+    let about = concat!("Tidemill ", env!("CARGO_PKG_VERSION"));
+    let mut handshake = ClientHandshake::new(token, VERSIONS, nonce()?, about);
+    loop {
+        let step = pipe.frames.next()?.map(|frame| handshake.on(&frame));
+        match step {
+            Some(Step::Send(send)) => pipe.out.short().extend(send),
+            Some(Step::Done { send, .. }) => {
+                pipe.out.short().extend(send);
+                pipe.frames.open();
+                return Ok(());
+            }
+            Some(Step::Close { why, .. }) => return Err(why.into()),
+            None => {
+                pipe.flush().await?;
+                if pipe.fill().await? == 0 {
+                    return Err(End::Left);
+                }
+            }
+        }
+    }
+}
+
+/// A connection that is open, at its client.
+pub struct Driver<S> {
+    line: Arc<Line>,
+    pipe: Pipe<S>,
+    /// The node's memory, as far as it was shown and can be mapped, by numbers.
+    segments: HashMap<u32, Arc<Segment>>,
+    /// Answers that came together, on their way to who waits for them.
+    brought: Vec<Brought>,
+}
+
+impl<S: Socket> Driver<S> {
+    /// Behind the handshake.
+    pub fn new(line: Arc<Line>, pipe: Pipe<S>) -> Self {
+        Self { line, pipe, segments: HashMap::new(), brought: Vec::new() }
+    }
+
+    /// Does all that can be done now, until it ends.
+    pub fn try_poll(&mut self, context: &mut Context<'_>) -> Poll<Result<End, End>> {
+        loop {
+            if self.line.take(&mut self.pipe.out, context) == Orders::Close {
+                return Poll::Ready(Ok(End::Closed));
+            }
+            // A read goes on whether all is written or not: the node may be waiting for that.
+            let writes = self.pipe.out.has_remaining();
+            if self.pipe.poll_flush(context).map_err(End::Io)?.is_ready() && writes {
+                self.line.flushed();
+            }
+            if let Some(end) = ready!(self.poll_some(context))? {
+                return Poll::Ready(Ok(end));
+            }
+        }
+    }
+
+    /// Takes what has come, and nothing to be written.
+    pub fn poll_come(&mut self, context: &mut Context<'_>) -> Poll<Result<End, End>> {
+        loop {
+            if let Some(end) = ready!(self.poll_some(context))? {
+                return Poll::Ready(Ok(end));
+            }
+        }
+    }
+
+    /// In a child of the process in which it was made: it closes the socket, and says nothing.
+    pub fn abandon(self) {
+        // Their memory is not mapped in a child; whatever is there now is somebody else's, and not to be unmapped.
+        std::mem::forget(self.segments);
+    }
+
+    /// For the last words.
+    pub fn into_pipe(self) -> Pipe<S> {
+        self.pipe
+    }
+
+    /// Takes the frames that are whole, and reads some more.
+    fn poll_some(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<End>, End>> {
+        let taken = self.take_frames();
+        self.line.answered(&mut self.brought);
+        taken?;
+        let count = ready!(self.pipe.poll_fill(context)).map_err(End::Io)?;
+        Poll::Ready(Ok((count == 0).then_some(End::Left)))
+    }
+
+    fn take_frames(&mut self) -> Result<(), End> {
+        while let Some(frame) = self.pipe.frames.next()? {
+            let message = ToClient::decode(frame)?;
+            self.on(message)?;
+        }
+        Ok(())
+    }
+
+    fn on(&mut self, message: ToClient) -> Result<(), End> {
+        match message {
+            ToClient::Reply { id, reply } => self.brought.push(Brought::new(id, reply)),
+            ToClient::Recall { batch, session, recalls } => {
+                self.line.answered(&mut self.brought); // in the order in which they came
+                self.line.recalled(batch, session, recalls);
+            }
+            ToClient::Ping(id) => self.line.pong(id),
+            ToClient::Pong(_) => {}
+            ToClient::Goodbye(why) => return Err(End::Goodbye(why)),
+            ToClient::Near => {
+                if let Some(hold) = self.pipe.descriptor()? {
+                    self.line.near(hold);
+                }
+            }
+            ToClient::Lent { id } => {
+                let file = self.pipe.descriptor()?;
+                self.line.lent(id, file);
+            }
+            ToClient::Given { id, mark } => {
+                let file = self.pipe.descriptor()?;
+                self.line.given(id, mark, file);
+            }
+            ToClient::Segment { number, segment } => {
+                let file = self.pipe.descriptor()?;
+                self.shown(number, segment, file);
+            }
+            ToClient::Hidden { number } => {
+                u32::try_from(number).ok().and_then(|number| self.segments.remove(&number));
+            }
+            ToClient::Bay(shape) => {
+                let bay = self.pipe.descriptor()?.map(|file| Bay::new(file, shape));
+                match bay {
+                    Some(Ok(bay)) => self.line.bay(bay),
+                    other => tracing::debug!(?other, "nothing can be put into a node's memory"),
+                }
+            }
+            ToClient::Placed { id, placed } => {
+                let view = self.view(id, placed).ok_or(End::Misplaced(placed))?;
+                self.brought.push(Brought::new(id, Ok(Answer::Bytes(view))));
+            }
+        }
+        Ok(())
+    }
+
+    /// Maps a part of the node's memory. Of one that cannot be, nothing is looked at: answers are sent.
+    fn shown(&mut self, number: u64, segment: codec::Segment, file: Option<OwnedFd>) {
+        let mapped =
+            u32::try_from(number).ok().zip(file).map(|(number, file)| (number, Segment::map(file, segment.length)));
+        match mapped {
+            Some((number, Ok(mapped))) => {
+                self.segments.insert(number, mapped);
+                self.line.mapped(number);
+            }
+            Some((_, Err(error))) => tracing::debug!(%error, "a node's memory cannot be mapped"),
+            None => tracing::debug!(number, "a part of a node's memory did not come"),
+        }
+    }
+
+    fn view(&self, id: u64, Placed { segment, offset, length }: Placed) -> Option<Bytes> {
+        let loan = self.line.loan(id)?;
+        self.segments.get(&segment)?.view(offset, length, loan)
+    }
+}

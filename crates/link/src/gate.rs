@@ -1,0 +1,131 @@
+//! Keeps threads out of the middle of something while their process forks: a child has none of them, and what they have locked stays so.
+//!
+//! Made of two words, for a lock that is shared with others' (as all of `parking_lot` are by their queues) might be held in the child.
+
+use rustix::thread::futex::{self, Flags};
+use std::{
+    io,
+    sync::atomic::{
+        AtomicU32,
+        Ordering::{Relaxed, SeqCst},
+    },
+};
+
+/// Who is inside is at something. It is closed by one at a time, who waits until nobody is inside.
+#[derive(Debug, Default)]
+pub struct Gate {
+    inside: AtomicU32,
+    closed: AtomicU32,
+}
+
+/// Somebody inside.
+#[derive(Debug)]
+pub struct Inside<'a>(&'a Gate);
+
+impl Gate {
+    /// Goes in, once it is open. Who is inside does not go in again.
+    pub fn enter(&self) -> Inside<'_> {
+        loop {
+            self.inside.fetch_add(1, SeqCst);
+            let inside = Inside(self);
+            if self.closed.load(SeqCst) == 0 {
+                return inside;
+            }
+            drop(inside);
+            wait(&self.closed, 1);
+        }
+    }
+
+    /// Closes it: from then on nobody is inside.
+    pub fn close(&self) {
+        while self.closed.compare_exchange(0, 1, SeqCst, Relaxed).is_err() {
+            wait(&self.closed, 1);
+        }
+        loop {
+            match self.inside.load(SeqCst) {
+                0 => return,
+                some => wait(&self.inside, some),
+            }
+        }
+    }
+
+    /// Opens it for all.
+    pub fn open(&self) {
+        self.closed.store(0, SeqCst);
+        wake_all(&self.closed);
+    }
+
+    /// In a child of the process in which it was closed: nobody else is there.
+    pub fn open_in_child(&self) {
+        self.inside.store(0, SeqCst);
+        self.open();
+    }
+}
+
+impl Inside<'_> {
+    /// Does something from which nobody needs to be kept: sleeps.
+    pub fn outside<T>(&mut self, sleep: impl FnOnce() -> T) -> T {
+        let gate = self.0;
+        gate.leave();
+        let slept = sleep();
+        std::mem::forget(gate.enter());
+        slept
+    }
+}
+
+impl Gate {
+    fn leave(&self) {
+        if self.inside.fetch_sub(1, SeqCst) == 1 && self.closed.load(SeqCst) != 0 {
+            wake_all(&self.inside);
+        }
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+/// Until the word is no longer this, or for no reason.
+fn wait(word: &AtomicU32, is: u32) {
+    let _ = futex::wait(word, Flags::PRIVATE, is, None);
+}
+
+fn wake_all(word: &AtomicU32) {
+    let woken = futex::wake(word, Flags::PRIVATE, i32::MAX.unsigned_abs());
+    debug_assert!(woken.map_err(io::Error::from).is_ok(), "a word of ours");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{sync::atomic::AtomicBool, thread};
+
+    #[test]
+    fn nobody_is_inside_while_it_is_closed_and_all_go_on_when_it_is_open() {
+        let (gate, ends, closed) = (Gate::default(), AtomicBool::new(false), AtomicBool::new(false));
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let mut inside = gate.enter();
+                    while !ends.load(SeqCst) {
+                        assert!(!closed.load(SeqCst), "inside a closed gate");
+                        inside.outside(thread::yield_now);
+                    }
+                });
+            }
+            for _ in 0..2000 {
+                gate.close();
+                closed.store(true, SeqCst);
+                thread::yield_now();
+                closed.store(false, SeqCst);
+                gate.open();
+            }
+            ends.store(true, SeqCst);
+        });
+        gate.close();
+        gate.open_in_child();
+        drop(gate.enter());
+    }
+}

@@ -1,0 +1,51 @@
+//! The tests of other files, over connections that are turned by hand.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::duplicate_mod,
+    reason = "in a test a panic is the failure; processes talk by their output; each file brings what the tests share"
+)]
+
+mod common;
+
+use client::{Client, Patience};
+use common::*;
+use link::{Identity, Limits, Listener, Remote};
+use std::sync::Arc;
+use vfs::Vfs;
+
+#[path = "again.rs"]
+mod again;
+#[path = "ends.rs"]
+mod ends;
+#[path = "killed.rs"]
+mod killed;
+#[path = "landings.rs"]
+mod landings;
+#[path = "near.rs"]
+mod near;
+#[path = "programs.rs"]
+mod programs;
+#[path = "puts.rs"]
+mod puts;
+#[path = "values.rs"]
+mod values;
+#[path = "views.rs"]
+mod views;
+
+#[tokio::test]
+async fn within_tls_a_node_is_known_by_its_certificate() {
+    let (identity, other) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+    let listener = Listener::bind_tls(&"tls:127.0.0.1:0".parse().unwrap(), &identity).unwrap();
+    let server = link::serve(node(), listener, &token(), Limits::default()).unwrap();
+    let vfs = |remote: Remote| async { Client::connect(Arc::new(remote), Patience::default()).await.map(Vfs::new) };
+    let known = vfs(remote_of(server.address(), Some(identity.certificate()))).await.unwrap();
+    let bytes: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
+    known.write_file(b"f", &bytes).await.unwrap();
+    assert!(known.read_file(b"f").await.unwrap() == bytes);
+    let refused = vfs(remote_of(server.address(), Some(other.certificate()))).await.unwrap_err();
+    assert!(refused.to_string().contains("certificate"), "{refused}");
+    let refused = vfs(remote(server.address())).await.unwrap_err();
+    assert!(refused.to_string().contains("certificate"), "{refused}");
+    server.stop().await;
+}
