@@ -3,7 +3,7 @@
 use crate::{NodeEntry, PoolFile};
 use base::Problem;
 use client::{Client, Connection, Nodes, Patience};
-use link::{Address, Certificate, IdentityRefused, Remote};
+use link::{Address, Certificate, Hand, IdentityRefused, Remote};
 use placement::NodeId;
 use std::{num::NonZeroUsize, path::Path, sync::Arc, thread};
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -22,19 +22,33 @@ pub struct Key {
 impl Key {
     /// The way to a node.
     pub fn remote(&self, node: &NodeEntry) -> Result<Remote, Problem> {
-        let no_way = || Problem::new(format!("the pool file has no address of node {}", node.id));
-        let address = way(node).ok_or_else(no_way)?.clone();
+        let address = address(node)?;
         match &self.certificate {
             None => Ok(Remote::new(address, &self.token)),
-            Some(certificate) => Remote::trusting(address, &self.token, certificate)
-                .map_err(|error: IdentityRefused| Problem::new(format!("the pool file: {error}"))),
+            Some(certificate) => Remote::trusting(address, &self.token, certificate).map_err(of_file),
         }
+    }
+
+    /// The same, turned by who waits with a hand.
+    fn by_hand(&self, hand: &Hand, node: &NodeEntry) -> Result<(NodeId, Arc<dyn Connection>), Problem> {
+        let remote = Remote::by_hand(hand, address(node)?, &self.token, self.certificate.as_ref()).map_err(of_file)?;
+        Ok((NodeId(node.id), Arc::new(remote)))
     }
 
     /// The same as a connection, with the node's id.
     pub fn connection(&self, node: &NodeEntry) -> Result<(NodeId, Arc<dyn Connection>), Problem> {
         Ok((NodeId(node.id), Arc::new(self.remote(node)?)))
     }
+}
+
+fn address(node: &NodeEntry) -> Result<Address, Problem> {
+    let no_way = || Problem::new(format!("the pool file has no address of node {}", node.id));
+    way(node).ok_or_else(no_way).cloned()
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "where errors are mapped")]
+fn of_file(refused: IdentityRefused) -> Problem {
+    Problem::new(format!("the pool file: {refused}"))
 }
 
 /// What a thread waits with for nodes.
@@ -57,6 +71,17 @@ pub async fn connect(path: &Path, patience: Patience) -> Result<Client, Problem>
     let key = file.key(path)?;
     let nodes = file.nodes.iter().map(|node| key.connection(node)).collect::<Result<Nodes, Problem>>()?;
     Client::connect_all(nodes, patience).await.map_err(|refusal| no_way(path, &refusal))
+}
+
+/// The same, with what its calls are waited with: whoever waits turns its connections, so that no thread is started and a process may fork;
+/// see [`Hand`].
+pub fn connect_by_hand(path: &Path, patience: Patience) -> Result<(Client, Hand), Problem> {
+    let file = PoolFile::read(path)?;
+    let key = file.key(path)?;
+    let hand = Hand::new().map_err(|error| Problem::new(format!("nothing to wait for nodes with: {error}")))?;
+    let nodes = file.nodes.iter().map(|node| key.by_hand(&hand, node)).collect::<Result<Nodes, Problem>>()?;
+    let connected = hand.block_on(Client::connect_all(nodes, patience));
+    Ok((connected.map_err(|refusal| no_way(path, &refusal))?, hand))
 }
 
 fn no_way(path: &Path, refusal: &Refusal) -> Problem {

@@ -6,7 +6,7 @@
 //!     v                                  v
 //!   PoolFile (who is where, token)     Member: node, its sockets, until it is asked to end
 //!     |
-//!   connect (a client)   roll (who answers)   stop (all end)
+//!   connect, connect_by_hand (a client)   roll (who answers)   stop (all end)
 //! ```
 //!
 //! Invariants:
@@ -27,10 +27,11 @@ mod serve;
 mod start;
 mod stop;
 
-pub use connect::{carrier, connect, runtime, way};
+pub use connect::{carrier, connect, connect_by_hand, runtime, way};
 pub use embedded::{embedded, embedded_client};
 pub use file::{NodeEntry, PoolFile};
 pub use launch::Places;
+pub use link::Hand;
 pub use order::Memory;
 pub use roll::{Present, State, roll};
 pub use serve::{Ground, Member, Pick, Unseated, attend};
