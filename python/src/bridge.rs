@@ -2,10 +2,12 @@
 //!
 //! ```text
 //!   begin -> polled once: done at once, or kept under a number
-//!   whoever answers wakes it -> its number noted, the event counted -> the loop reads the event -> turn: polled; what is done is given back
+//!   an answer comes -> the loop sees the hand's descriptor -> turn: the connections are turned, what was woken is polled, what is done given back
+//!   another thread wakes it -> its number noted, the event counted -> the loop reads the event -> turn
 //! ```
 
 use crate::{
+    buffer::release,
     done::{Done, Finished},
     driver,
     errors::Failed,
@@ -34,6 +36,8 @@ type Ended = (u64, Option<Py<PyAny>>, Option<Py<PyAny>>);
 pub struct Bridge {
     bell: Arc<Bell>,
     calls: Mutex<Calls>,
+    /// What can be read from when connections are to be turned.
+    turns: OwnedFd,
 }
 
 #[derive(Default)]
@@ -88,9 +92,9 @@ impl Bell {
 }
 
 impl Bridge {
-    fn poll(&self, number: u64, call: &mut Call) -> Poll<Finished> {
+    fn poll(&self, number: u64, call: &mut Call) -> std::io::Result<Poll<Finished>> {
         let waker = Waker::from(Arc::new(Ringer { call: number, bell: self.bell.clone() }));
-        call.as_mut().poll(&mut Context::from_waker(&waker))
+        driver::poll(call.as_mut(), &mut Context::from_waker(&waker))
     }
 
     /// Begins a call: (0, what it brought) where that is there at once, else (its number, None).
@@ -100,7 +104,7 @@ impl Bridge {
             calls.given += 1;
             calls.given
         };
-        match py.detach(|| self.poll(number, &mut call)) {
+        match py.detach(|| self.poll(number, &mut call))? {
             Poll::Ready(done) => (0, shown(py, done)?).into_py_any(py),
             Poll::Pending => {
                 self.calls.lock().under_way.insert(number, call);
@@ -109,14 +113,14 @@ impl Bridge {
         }
     }
 
-    fn turn_one(&self, py: Python<'_>, number: u64) -> Option<Finished> {
+    fn turn_one(&self, py: Python<'_>, number: u64) -> PyResult<Option<Finished>> {
         // It may be done, or dropped.
-        let mut call = self.calls.lock().under_way.remove(&number)?;
-        match py.detach(|| self.poll(number, &mut call)) {
-            Poll::Ready(done) => Some(done),
+        let Some(mut call) = self.calls.lock().under_way.remove(&number) else { return Ok(None) };
+        match py.detach(|| self.poll(number, &mut call))? {
+            Poll::Ready(done) => Ok(Some(done)),
             Poll::Pending => {
                 self.calls.lock().under_way.insert(number, call);
-                None
+                Ok(None)
             }
         }
     }
@@ -131,26 +135,30 @@ impl Bridge {
     #[new]
     fn new() -> PyResult<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(std::io::Error::from)?;
-        Ok(Self { bell: Arc::new(Bell { event, woken: Mutex::default() }), calls: Mutex::default() })
+        let (bell, turns) = (Arc::new(Bell { event, woken: Mutex::default() }), driver::descriptor()?);
+        Ok(Self { bell, calls: Mutex::default(), turns })
     }
 
-    /// The descriptor that can be read when there is something to turn.
-    fn fileno(&self) -> i32 {
-        self.bell.event.as_raw_fd()
+    /// The descriptors of which one can be read when there is something to turn.
+    fn filenos(&self) -> (i32, i32) {
+        (self.bell.event.as_raw_fd(), self.turns.as_raw_fd())
     }
 
-    /// Goes on with what can: (number, what it brought, the exception) of each that is done.
-    fn turn(&self, py: Python<'_>) -> Vec<Ended> {
+    /// Goes on with what can: (number, what it brought, the exception) of each that is done, and in how many seconds it is to be turned again,
+    /// though no descriptor can be read.
+    fn turn(&self, py: Python<'_>) -> PyResult<(Vec<Ended>, Option<f64>)> {
+        let next = py.detach(driver::turn)?;
+        release(py);
         let mut done = Vec::new();
         for number in self.bell.heard() {
-            if let Some(finished) = self.turn_one(py, number) {
+            if let Some(finished) = self.turn_one(py, number)? {
                 done.push(match shown(py, finished) {
                     Ok(brought) => (number, Some(brought), None),
                     Err(raised) => (number, None, Some(raised.into_value(py).into_any())),
                 });
             }
         }
-        done
+        Ok((done, next.map(|next| next.as_secs_f64())))
     }
 
     /// Nobody waits for it any more.
@@ -167,7 +175,11 @@ pub fn go(
     call: impl Future<Output = Finished> + Send + 'static,
 ) -> PyResult<Py<PyAny>> {
     match via {
-        None => shown(py, driver::wait(py, call)?),
+        None => {
+            let done = driver::wait(py, call);
+            release(py);
+            shown(py, done?)
+        }
         Some(bridge) => bridge.begin(py, Box::pin(call)),
     }
 }

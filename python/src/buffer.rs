@@ -2,63 +2,89 @@
 #![allow(unsafe_code)] // what an object's buffer points to is known by its interpreter alone
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use pyo3::{buffer::PyUntypedBuffer, exceptions::PyBufferError, prelude::*};
-use std::{ptr, slice};
+use std::{mem, ptr, slice};
 
 /// Less is copied: that is sooner done than to have the object keep it, and small files live as what was sent.
 const BORROWED_MIN: usize = 32 << 10;
 
-/// Memory that an object keeps where it is.
-struct Lent(PyUntypedBuffer);
+/// Memory that was given back where nobody may wait for the interpreter: in the middle of turning a connection. Released with the next call.
+static GIVEN_BACK: Mutex<Vec<PyUntypedBuffer>> = Mutex::new(Vec::new());
 
-impl AsRef<[u8]> for Lent {
-    fn as_ref(&self) -> &[u8] {
-        let length = self.0.len_bytes();
-        if length == 0 {
-            return &[];
+/// Releases what was given back.
+pub fn release(_: Python<'_>) {
+    let given_back = mem::take(&mut *GIVEN_BACK.lock());
+    drop(given_back); // not under the lock: the objects may do anything
+}
+
+/// Memory that an object keeps where it is; none only while this is dropped.
+struct Lent(Option<PyUntypedBuffer>);
+
+impl Lent {
+    /// Takes hold of an object's memory, which must be in one piece.
+    fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let buffer = PyUntypedBuffer::get(object)?;
+        if !buffer.is_c_contiguous() {
+            return Err(PyBufferError::new_err(
+                "its bytes do not lie one after the other; give a copy that does, as numpy.ascontiguousarray makes one",
+            ));
         }
-        // SAFETY: the buffer is contiguous (`take` asked) and the object neither frees nor moves it before it is released, which is when this is
-        // dropped. That another thread of the program may write to it meanwhile is the program's affair, as with `write(2)`: what is put then
-        // is some mixture, and nothing here takes two looks at a byte to be one.
-        unsafe { slice::from_raw_parts(self.0.buf_ptr().cast(), length) }
+        Ok(Self(Some(buffer)))
     }
 }
 
-/// Takes hold of an object's memory, which must be in one piece.
-fn take(object: &Bound<'_, PyAny>) -> PyResult<PyUntypedBuffer> {
-    let buffer = PyUntypedBuffer::get(object)?;
-    if !buffer.is_c_contiguous() {
-        return Err(PyBufferError::new_err(
-            "its bytes do not lie one after the other; give a copy that does, as numpy.ascontiguousarray makes one",
-        ));
+impl Drop for Lent {
+    fn drop(&mut self) {
+        GIVEN_BACK.lock().extend(self.0.take());
     }
-    Ok(buffer)
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        let Some(buffer) = self.0.as_ref().filter(|buffer| buffer.len_bytes() > 0) else { return &[] };
+        // SAFETY: the buffer is contiguous (`of` asked) and the object neither frees nor moves it before it is released, which is when this is
+        // dropped. That another thread of the program may write to it meanwhile is the program's affair, as with `write(2)`: what is put then
+        // is some mixture, and nothing here takes two looks at a byte to be one.
+        unsafe { slice::from_raw_parts(buffer.buf_ptr().cast(), buffer.len_bytes()) }
+    }
 }
 
 /// The bytes of an object. Long ones stay where they are: the object keeps them until the call that takes them has ended.
 pub fn bytes_of(object: &Bound<'_, PyAny>) -> PyResult<Bytes> {
-    let lent = Lent(take(object)?);
-    if lent.0.len_bytes() < BORROWED_MIN {
-        return Ok(Bytes::copy_from_slice(lent.as_ref()));
+    let lent = Lent::of(object)?;
+    if lent.as_ref().len() >= BORROWED_MIN {
+        return Ok(Bytes::from_owner(lent));
     }
-    Ok(Bytes::from_owner(lent))
+    let copied = Bytes::copy_from_slice(lent.as_ref());
+    drop(lent);
+    release(object.py());
+    Ok(copied)
 }
 
 /// Room to read into.
-pub struct Room(PyUntypedBuffer);
+pub struct Room {
+    lent: Lent,
+    at: *mut u8,
+}
+
+// SAFETY: the object keeps its memory for whoever has this, in whatever thread; only `fill` writes to it.
+unsafe impl Send for Room {}
+// SAFETY: as above; `fill` is called by the one call that this was made for.
+unsafe impl Sync for Room {}
 
 impl Room {
     /// Of an object that may be written to.
     pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let buffer = take(object)?;
-        if buffer.readonly() {
-            return Err(PyBufferError::new_err("it cannot be written to"));
+        let lent = Lent::of(object)?;
+        match lent.0.as_ref().filter(|buffer| !buffer.readonly()) {
+            Some(buffer) => Ok(Self { at: buffer.buf_ptr().cast(), lent }),
+            None => Err(PyBufferError::new_err("it cannot be written to")),
         }
-        Ok(Self(buffer))
     }
 
     pub fn len(&self) -> usize {
-        self.0.len_bytes()
+        self.lent.as_ref().len()
     }
 
     /// Fills it in from its beginning, as far as it goes; how many bytes.
@@ -68,7 +94,7 @@ impl Room {
             let length = piece.len().min(self.len() - filled);
             // SAFETY: the room is contiguous, may be written to, and stays where it is until this is dropped; `filled + length` is within it.
             // A piece is the pool's memory, or was received: no object that may be written to shows it.
-            unsafe { ptr::copy_nonoverlapping(piece.as_ptr(), self.0.buf_ptr().cast::<u8>().add(filled), length) };
+            unsafe { ptr::copy_nonoverlapping(piece.as_ptr(), self.at.add(filled), length) };
             filled += length;
         }
         filled

@@ -1,69 +1,78 @@
-//! What waits for calls: the one place that knows who carries the connections.
-//!
-//! Today they are carried by threads of `link`; the thread that waits is parked, and looks for signals now and then.
+//! What waits for calls: one hand for all pools of the process. Whoever waits turns the connections, so there is no thread, and a process may fork.
 
 use base::Problem;
 use client::{Client, Patience};
+use pool::Hand;
 use pyo3::prelude::*;
 use std::{
+    io,
+    os::fd::OwnedFd,
     path::Path,
-    pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    task::{Context, Poll, Wake, Waker},
-    thread::{self, Thread},
-    time::Duration,
+    pin::Pin,
+    sync::OnceLock,
+    task::{Context, Poll},
+    time::{Duration, Instant},
 };
 
-/// So often a thread that waits looks whether Ctrl-C was pressed: at once, to a person.
-const SIGNALS_EVERY: Duration = Duration::from_millis(100);
+static HAND: OnceLock<Hand> = OnceLock::new();
+
+fn hand() -> io::Result<&'static Hand> {
+    if let Some(hand) = HAND.get() {
+        return Ok(hand);
+    }
+    let made = Hand::new()?;
+    Ok(HAND.get_or_init(|| made))
+}
 
 /// The way into the pool that a file tells of.
-pub async fn connect(path: &Path) -> Result<Client, Problem> {
-    pool::carrier()?;
-    pool::connect(path, Patience::default()).await
-}
-
-/// A thread that waits.
-struct Parked {
-    thread: Thread,
-    woken: AtomicBool,
-}
-
-impl Wake for Parked {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.woken.store(true, Ordering::Release);
-        self.thread.unpark();
-    }
-}
-
-/// What the handler of a signal raised.
-fn raised(py: Python<'_>) -> PyResult<()> {
-    py.check_signals()
+pub fn connect(py: Python<'_>, path: &Path) -> PyResult<Result<Client, Problem>> {
+    let hand = hand()?;
+    Ok(py.detach(|| pool::connect_with(hand, path, Patience::default())))
 }
 
 /// Waits without the interpreter's lock. A signal whose handler raises ends the wait; what was not done then is not done later.
 pub fn wait<T: Send>(py: Python<'_>, call: impl Future<Output = T> + Send) -> PyResult<T> {
-    py.detach(|| {
-        let parked = Arc::new(Parked { thread: thread::current(), woken: AtomicBool::new(false) });
-        let waker = Waker::from(parked.clone());
-        let (mut context, mut call) = (Context::from_waker(&waker), pin!(call));
-        loop {
-            if let Poll::Ready(done) = call.as_mut().poll(&mut context) {
-                return Ok(done);
-            }
-            while !parked.woken.swap(false, Ordering::Acquire) {
-                thread::park_timeout(SIGNALS_EVERY);
-                if !parked.woken.load(Ordering::Acquire) {
-                    Python::attach(raised)?;
-                }
-            }
+    let (hand, mut raised) = (hand()?, None);
+    let gives_up = || match Python::attach(signals) {
+        Ok(()) => false,
+        Err(error) => {
+            raised = Some(error);
+            true
         }
-    })
+    };
+    let done = py.detach(|| hand.block_on_unless(call, gives_up));
+    done.ok_or_else(|| raised.expect("that is why it was given up"))
+}
+
+/// Has the handlers of signals run that came.
+fn signals(py: Python<'_>) -> PyResult<()> {
+    py.check_signals()
+}
+
+/// Polls a call that nobody waits for here; its waker is woken when it can go on.
+pub fn poll<F: Future + ?Sized>(call: Pin<&mut F>, context: &mut Context<'_>) -> io::Result<Poll<F::Output>> {
+    Ok(hand()?.poll(call, context))
+}
+
+/// Turns the connections: in how long it is to be done again, though [`descriptor`] shows nothing.
+pub fn turn() -> io::Result<Option<Duration>> {
+    Ok(hand()?.turn().map(|next| next.saturating_duration_since(Instant::now())))
+}
+
+/// Can be read from when there is something to turn.
+pub fn descriptor() -> io::Result<OwnedFd> {
+    hand()?.descriptor()
+}
+
+/// Before this process forks: nothing is in the middle of anything until [`after_fork`]. With the interpreter's lock, which nobody in the middle of
+/// something waits for, and without which nobody comes to wait for us.
+#[pyfunction]
+pub fn before_fork() {
+    HAND.get().into_iter().for_each(Hand::before_fork);
+}
+
+/// The process has forked: in it, or in its child.
+#[pyfunction]
+pub fn after_fork(is_child: bool) -> PyResult<()> {
+    Ok(HAND.get().map_or(Ok(()), |hand| hand.after_fork(is_child))?)
 }

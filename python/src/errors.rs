@@ -115,8 +115,8 @@ pub fn closed() -> PyErr {
 /// It is another process's.
 pub fn of_another_process() -> PyErr {
     Python::attach(|py| {
-        let message = "the pool was opened by the process that this one was forked from".into();
-        let hint = Some("open it in each process; multiprocessing does so with the start method \"spawn\"");
+        let message = "the pool was started inside the process that this one was forked from".into();
+        let hint = Some("connect to one of `tidemill pool start`: that goes on in a forked process");
         make(py, "PoolClosed", (Errno::NOTCONN, message), (None, hint, None))
     })
 }

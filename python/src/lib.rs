@@ -10,7 +10,8 @@
 //! Invariants:
 //! - Nobody waits, and nothing long is copied, with the interpreter's lock.
 //! - What a view shows stays as it is as long as the view, or an array over it, is there; also after its pool was closed.
-//! - A call on a pool that was closed, or made by the process that this one was forked from, raises.
+//! - A call on a pool that was closed, or started inside the process that this one was forked from, raises. A forked child goes on in pools of
+//!   other processes with connections and a session of its own.
 #![deny(unsafe_code)]
 
 mod bridge;
@@ -33,6 +34,7 @@ mod _native {
     #[pymodule_export]
     use crate::{
         bridge::Bridge,
+        driver::{after_fork, before_fork},
         file::File,
         pool::{Pool, connect, start, usual_pool},
         view::View,

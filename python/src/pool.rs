@@ -60,7 +60,7 @@ pub fn usual_pool() -> PyResult<PathBuf> {
 #[pyfunction]
 pub fn connect(py: Python<'_>, path: PathBuf) -> PyResult<Pool> {
     let path = std::path::absolute(path)?;
-    match driver::wait(py, driver::connect(&path))? {
+    match driver::connect(py, &path)? {
         Ok(client) => Ok(Pool(Arc::new(State::new(client, Some(path))))),
         Err(problem) => {
             let opened = fs::File::open(&path).map(drop);

@@ -26,19 +26,20 @@ impl Way {
 pub struct State {
     /// The pool file; none where the pool is in this process.
     pub file: Option<PathBuf>,
-    /// The process that may use it: threads that carry connections, and memory, are not there in one that is forked from it.
-    process: u32,
+    /// The process that may use it, where the pool is in that; none where it is in others.
+    process: Option<u32>,
     way: RwLock<Option<Way>>,
 }
 
 impl State {
     pub fn new(client: Client, file: Option<PathBuf>) -> Self {
-        Self { file, process: process::id(), way: RwLock::new(Some(Way::new(client))) }
+        let process = file.is_none().then(process::id);
+        Self { file, process, way: RwLock::new(Some(Way::new(client))) }
     }
 
     /// The way in; raises `PoolClosed` where there is none any more.
     pub fn way(&self) -> PyResult<Way> {
-        if self.process != process::id() {
+        if self.is_of_another() {
             return Err(errors::of_another_process());
         }
         self.way.read().clone().ok_or_else(errors::closed)
@@ -46,10 +47,14 @@ impl State {
 
     /// The way in for the last time; none when it was closed before, or is another process's to close.
     pub fn end(&self) -> Option<Way> {
-        if self.process == process::id() { self.way.write().take() } else { None }
+        if self.is_of_another() { None } else { self.way.write().take() }
     }
 
     pub fn is_closed(&self) -> bool {
-        self.process != process::id() || self.way.read().is_none()
+        self.is_of_another() || self.way.read().is_none()
+    }
+
+    fn is_of_another(&self) -> bool {
+        self.process.is_some_and(|process| process != process::id())
     }
 }

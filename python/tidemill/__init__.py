@@ -12,7 +12,10 @@
 An *object* is bytes under a *key*, and the file at that path: whatever mounts the pool sees it too. docs/PYTHON.md is a tour of ten minutes.
 """
 
-from tidemill import errors
+import functools
+import os
+
+from tidemill import _native, errors
 from tidemill._files import PoolFile
 from tidemill._native import View
 from tidemill._pool import Pool, connect, start
@@ -29,6 +32,13 @@ from tidemill.errors import (
     TidemillError,
     Unavailable,
     VersionDiffers,
+)
+
+# What other threads are in the middle of is done before the process forks; the child makes connections of its own.
+os.register_at_fork(
+    before=_native.before_fork,
+    after_in_parent=functools.partial(_native.after_fork, is_child=False),
+    after_in_child=functools.partial(_native.after_fork, is_child=True),
 )
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Calls that a loop of asyncio goes on with meanwhile. No thread: the loop watches one descriptor."""
+"""Calls that a loop of asyncio goes on with meanwhile. No thread: the loop watches two descriptors."""
 
 from __future__ import annotations
 
@@ -20,11 +20,17 @@ class _Loop:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.bridge = _native.Bridge()
         self.waiting: dict[int, asyncio.Future[object]] = {}
-        loop.add_reader(self.bridge.fileno(), self.turn)
+        self.later: asyncio.TimerHandle | None = None
+        for descriptor in self.bridge.filenos():
+            loop.add_reader(descriptor, self.turn)
 
     def turn(self) -> None:
         """Goes on with what can."""
-        for number, brought, error in self.bridge.turn():
+        ended, seconds = self.bridge.turn()
+        if self.later is not None:
+            self.later.cancel()
+            self.later = None
+        for number, brought, error in ended:
             future = self.waiting.pop(number, None)
             if future is None or future.done():
                 continue
@@ -32,6 +38,8 @@ class _Loop:
                 future.set_result(brought)
             else:
                 future.set_exception(error)
+        if seconds is not None and self.waiting:
+            self.later = asyncio.get_running_loop().call_later(seconds, self.turn)
 
     async def run(self, begin: Callable[..., object]) -> object:
         number, brought = cast("tuple[int, object]", begin(via=self.bridge))
@@ -39,6 +47,7 @@ class _Loop:
             return brought
         future = asyncio.get_running_loop().create_future()
         self.waiting[number] = future
+        self.turn()
         try:
             return await future
         finally:

@@ -90,7 +90,7 @@ class Pool:
     arrays, Arrow buffers) whose memory is in one piece.
 
     Several threads may use one pool. The methods that begin with ``a`` are the same for ``asyncio``: they leave the loop free, and one that is
-    cancelled is done or not. A process that is forked from this one opens a pool of its own.
+    cancelled is done or not. A process that is forked from this one goes on with a connection of its own, but for a pool of this process.
 
     After `close` all raise `PoolClosed`; what views and arrays show stays.
     """
@@ -269,7 +269,7 @@ class Pool:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed, or belongs to the process that this one was forked from."""
+        """Whether it was closed, or was started inside the process that this one was forked from."""
         return self._native.closed
 
     @property

@@ -1,8 +1,8 @@
 """What is raised, as a tree below :class:`TidemillError`, which is an ``OSError``.
 
-=================  =====================  ==========================================================================
+=================  =====================  ==================================================================================================
 class              also a                 when
-=================  =====================  ==========================================================================
+=================  =====================  ==================================================================================================
 `NotFound`         `FileNotFoundError`    there is no such object, file or pool file
 `Exists`           `FileExistsError`      there is one, and should not be
 `IsAFolder`        `IsADirectoryError`    a folder where bytes are needed
@@ -12,8 +12,8 @@ class              also a                 when
 `VersionDiffers`                          the object is not in the version that was asked for; nothing was changed
 `Invalid`          `ValueError`           an argument makes no sense; the message says the rule
 `Unavailable`      `ConnectionError`      a node, or the whole pool, does not answer
-`PoolClosed`       `ValueError`           the pool was closed before, or belongs to the process that this one was forked from
-=================  =====================  ==========================================================================
+`PoolClosed`       `ValueError`           the pool was closed before, or was started inside the process that this one was forked from
+=================  =====================  ==================================================================================================
 
 Whatever else a pool refuses is a plain `TidemillError` with the errno that fits. All have ``errno``, ``strerror``, ``path`` and ``hint``.
 """
@@ -105,7 +105,7 @@ class Unavailable(TidemillError, ConnectionError):
 
 
 class PoolClosed(TidemillError, ValueError):
-    """The pool was closed before, or belongs to the process that this one was forked from."""
+    """The pool was closed before, or was started inside the process that this one was forked from."""
 
 
 def _make(kind: str, errno: int, message: str, path: str | None, hint: str | None, version: str | None) -> TidemillError:

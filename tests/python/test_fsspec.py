@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import pickle
 import posixpath
 import subprocess
@@ -204,12 +205,15 @@ def test_the_forms_for_asyncio_need_no_thread_of_fsspec(pool: tidemill.Pool, tmp
     asyncio.run(all_of_them())
 
 
-def test_no_thread_is_started() -> None:
+def test_no_thread_is_started(nodes: Nodes) -> None:
     program = """
 import threading, fsspec, tidemill
-fs = tidemill.start("64MiB").fs
-fs.pipe_file("a", b"b")
-assert fs.cat_file("a") == b"b" and fs.find("") == ["a"]
-assert [thread.name for thread in threading.enumerate()] == ["MainThread"], threading.enumerate()
+import os
+for fs in tidemill.start("64MiB").fs, tidemill.connect().fs:
+    fs.pipe_file("thread/a", b"b")
+    assert fs.cat_file("thread/a") == b"b" and fs.find("thread") == ["thread/a"]
+    fs.rm("thread", recursive=True)
+# Neither one of Python nor any other.
+assert len(os.listdir("/proc/self/task")) == 1, [open(f"/proc/self/task/{task}/comm").read() for task in os.listdir("/proc/self/task")]
 """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], env=os.environ | {"TIDEMILL_POOL": str(nodes.file)}, check=True, timeout=60)

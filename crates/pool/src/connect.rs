@@ -76,12 +76,17 @@ pub async fn connect(path: &Path, patience: Patience) -> Result<Client, Problem>
 /// The same, with what its calls are waited with: whoever waits turns its connections, so that no thread is started and a process may fork;
 /// see [`Hand`].
 pub fn connect_by_hand(path: &Path, patience: Patience) -> Result<(Client, Hand), Problem> {
+    let hand = Hand::new().map_err(|error| Problem::new(format!("nothing to wait for nodes with: {error}")))?;
+    Ok((connect_with(&hand, path, patience)?, hand))
+}
+
+/// The same with a hand that there is, for a process that goes into several pools.
+pub fn connect_with(hand: &Hand, path: &Path, patience: Patience) -> Result<Client, Problem> {
     let file = PoolFile::read(path)?;
     let key = file.key(path)?;
-    let hand = Hand::new().map_err(|error| Problem::new(format!("nothing to wait for nodes with: {error}")))?;
-    let nodes = file.nodes.iter().map(|node| key.by_hand(&hand, node)).collect::<Result<Nodes, Problem>>()?;
+    let nodes = file.nodes.iter().map(|node| key.by_hand(hand, node)).collect::<Result<Nodes, Problem>>()?;
     let connected = hand.block_on(Client::connect_all(nodes, patience));
-    Ok((connected.map_err(|refusal| no_way(path, &refusal))?, hand))
+    connected.map_err(|refusal| no_way(path, &refusal))
 }
 
 fn no_way(path: &Path, refusal: &Refusal) -> Problem {

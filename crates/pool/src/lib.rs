@@ -27,7 +27,7 @@ mod serve;
 mod start;
 mod stop;
 
-pub use connect::{carrier, connect, connect_by_hand, runtime, way};
+pub use connect::{carrier, connect, connect_by_hand, connect_with, runtime, way};
 pub use embedded::{embedded, embedded_client};
 pub use file::{NodeEntry, PoolFile};
 pub use launch::Places;
