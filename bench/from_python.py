@@ -2,8 +2,8 @@
 
     python3 bench/from_python.py --binary target/release/tidemill [--rounds 5] [--rows put get small parquet zarr]
 
-Each row measures both sides in turn and tells the median of the ratios round by round (ours to the peer; of times, so that less is better, but for
-`put`, where more is). What is measured against is in bench/requirements.txt, in an environment of its own: `make bench-python` sets it up.
+Each row measures both sides in turn and tells the median of the ratios round by round: our time to the peer's, so that less is better. What is
+measured against is in bench/requirements.txt, in an environment of its own: `make bench-python` sets it up.
 The pool has one node, in a process of its own, as ray and redis have theirs.
 """
 
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
+import servers
 import tidemill
 
 ARRAY_BYTES = 64 << 20
@@ -80,25 +80,8 @@ def redis_of_one(work: Path) -> Iterator[object]:
     """A client of redis over a Unix socket."""
     import redis  # noqa: PLC0415
 
-    path = work / "redis.sock"
-    process = subprocess.Popen(
-        ["redis-server", "--port", "0", "--unixsocket", path, "--save", "", "--appendonly", "no"],
-        cwd=work,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        client = redis.Redis(unix_socket_path=str(path))
-        for _ in range(1000):
-            try:
-                client.ping()
-                break
-            except redis.exceptions.ConnectionError:
-                time.sleep(0.01)
-        yield client
-    finally:
-        process.terminate()
-        process.wait()
+    with servers.redis_at_socket(work) as path:
+        yield redis.Redis(unix_socket_path=path)
 
 
 class Rows:
@@ -209,8 +192,6 @@ def main() -> None:
             parquet(rows, opened, tmpfs)
         if "zarr" in parts:
             zarr(rows, opened, tmpfs)
-        shutil.rmtree(tmpfs, ignore_errors=True)
-        tmpfs.mkdir()
     json.dump({"processors": os.cpu_count(), "rows": rows.measured}, sys.stdout, indent=2)
     print()
 

@@ -1,4 +1,4 @@
-"""Key-value servers to measure against: redis and memcached, on loopback, in memory only, ended with their context."""
+"""Key-value servers to measure against: redis and memcached, of this host, in memory only, ended with their context."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from waiting import WAIT_SECONDS_MAX, wait_for
 
 # One value is a chunk of a file.
 ITEM_MIB = 128
+# What redis is told, so that it keeps nothing on disk.
+IN_MEMORY = ("--save", "", "--appendonly", "no")
 
 
 def free_port() -> int:
@@ -21,23 +23,24 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def answers(port: int) -> bool:
-    """Whether somebody does."""
-    with socket.socket() as probe:
+def answers(at: int | Path) -> bool:
+    """Whether somebody listens at a port of loopback, or at a Unix socket."""
+    family, address = (socket.AF_INET, ("127.0.0.1", at)) if isinstance(at, int) else (socket.AF_UNIX, str(at))
+    with socket.socket(family) as probe:
         probe.settimeout(1)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+        return probe.connect_ex(address) == 0
 
 
 @contextmanager
-def served(command: list[str], port: int, folder: Path) -> Iterator[str]:
+def served(command: list[str], at: int | Path, folder: Path) -> Iterator[str]:
     """The address of a server that runs."""
     process = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     try:
         failed = f"{' '.join(command)} does not listen"
-        wait_for(lambda: answers(port) or process.poll() is not None, failed)
+        wait_for(lambda: answers(at) or process.poll() is not None, failed)
         if process.poll() is not None:
             raise RuntimeError(failed)
-        yield f"127.0.0.1:{port}"
+        yield f"127.0.0.1:{at}" if isinstance(at, int) else str(at)
     finally:
         process.terminate()
         process.wait(WAIT_SECONDS_MAX)
@@ -47,7 +50,15 @@ def served(command: list[str], port: int, folder: Path) -> Iterator[str]:
 def redis(folder: Path) -> Iterator[str]:
     """The address of a redis that keeps nothing on disk."""
     port = free_port()
-    with served(["redis-server", "--bind", "127.0.0.1", "--port", str(port), "--save", "", "--appendonly", "no"], port, folder) as address:
+    with served(["redis-server", "--bind", "127.0.0.1", "--port", str(port), *IN_MEMORY], port, folder) as address:
+        yield address
+
+
+@contextmanager
+def redis_at_socket(folder: Path) -> Iterator[str]:
+    """The Unix socket of such a redis."""
+    path = folder / "redis.sock"
+    with served(["redis-server", "--port", "0", "--unixsocket", str(path), *IN_MEMORY], path, folder) as address:
         yield address
 
 
