@@ -1,4 +1,4 @@
-//! What is raised: the one table from refusals to the exceptions of `tidemill.errors`.
+//! What is raised: the one table from refusals to the exceptions of `tidemill.errors`; errno are those of every face.
 
 use base::Problem;
 use pyo3::{prelude::*, sync::PyOnceLock};
@@ -15,47 +15,26 @@ pub struct Failed {
 
 const ANSWERS: &str = "`tidemill pool status` shows which nodes answer; what the others hold is there";
 
-/// One line for each, so that a test sees that none is missing: the class, its errno, and what to do where the message does not say it.
-#[expect(clippy::match_same_arms, reason = "what is told of an engine, and what is told of what is not known yet")]
+/// The class, its errno, and what to do where the message does not say it: of those that have a class of their own, or that a file system has no
+/// errno for. All others are what a file system says.
 fn meaning(refusal: &Refusal) -> (&'static str, Errno, Option<&'static str>) {
-    let plain = |errno| ("TidemillError", errno, None);
+    let errno = vfs::errno(refusal);
     match refusal {
         Refusal::NotFound(_) => ("NotFound", Errno::NOENT, None),
-        Refusal::Exists(_) => ("Exists", Errno::EXIST, None),
-        Refusal::NotDirectory(_) => ("NotAFolder", Errno::NOTDIR, None),
-        Refusal::IsDirectory(_) => ("IsAFolder", Errno::ISDIR, None),
-        Refusal::NotEmpty(_) => {
-            ("TidemillError", Errno::NOTEMPTY, Some("delete_tree removes a folder with what is in it"))
-        }
-        Refusal::NameTooLong(_) => ("Invalid", Errno::NAMETOOLONG, None),
-        Refusal::Invalid { .. } => ("Invalid", Errno::INVAL, None),
-        Refusal::NotPermitted(_) => ("Denied", Errno::PERM, None),
-        Refusal::ReadOnly(_) => ("Denied", Errno::ROFS, None),
-        Refusal::NoSpace(_) => ("NoSpace", Errno::NOSPC, None),
+        Refusal::Exists(_) => ("Exists", errno, None),
+        Refusal::NotDirectory(_) => ("NotAFolder", errno, None),
+        Refusal::IsDirectory(_) => ("IsAFolder", errno, None),
+        Refusal::NameTooLong(_) | Refusal::Invalid { .. } => ("Invalid", errno, None),
+        Refusal::NotPermitted(_) | Refusal::ReadOnly(_) => ("Denied", errno, None),
+        Refusal::NoSpace(_) => ("NoSpace", errno, None),
         Refusal::Changed { .. } => ("VersionDiffers", Errno::CANCELED, None),
         Refusal::Unavailable { .. } => ("Unavailable", Errno::NOTCONN, Some(ANSWERS)),
         Refusal::MaybeDone(_) => ("Unavailable", Errno::CONNRESET, Some(ANSWERS)),
-        Refusal::Ended => ("Unavailable", Errno::STALE, Some("open the file again")),
-        Refusal::TimedOut(_) => ("Unavailable", Errno::TIMEDOUT, Some(ANSWERS)),
-        Refusal::TooLarge { .. } => plain(Errno::FBIG),
-        Refusal::BadHandle(_) => plain(Errno::BADF),
-        Refusal::TooManyOpen { .. } => plain(Errno::NFILE),
-        Refusal::TooManyLinks { .. } => plain(Errno::MLINK),
-        Refusal::Busy(_) | Refusal::Placed(_) | Refusal::Held { .. } | Refusal::Split { .. } => plain(Errno::BUSY),
-        Refusal::Stale(_) => plain(Errno::STALE),
-        Refusal::CrossesPools => plain(Errno::XDEV),
-        Refusal::NoAttribute(_) => plain(Errno::NODATA),
-        Refusal::AttributeTooLong { .. } => plain(Errno::TOOBIG),
-        Refusal::TooManyAttributes(_) => plain(Errno::NOSPC),
-        Refusal::Locked(_) => plain(Errno::AGAIN),
-        Refusal::Deadlock(_) => plain(Errno::DEADLK),
-        Refusal::TooManyLocks { .. } => plain(Errno::NOLCK),
-        Refusal::BeyondEnd(_) => plain(Errno::NXIO),
-        Refusal::Interrupted(_) => plain(Errno::INTR),
-        Refusal::Unsupported { .. } => plain(Errno::OPNOTSUPP),
-        Refusal::Io { .. } => plain(Errno::IO),
-        // What a later version adds.
-        _ => plain(Errno::IO),
+        Refusal::TimedOut(_) => ("Unavailable", errno, Some(ANSWERS)),
+        Refusal::Ended => ("Unavailable", errno, Some("open the file again")),
+        Refusal::NotEmpty(_) => ("TidemillError", errno, Some("delete_tree removes a folder with what is in it")),
+        Refusal::Held { .. } | Refusal::Split { .. } => ("TidemillError", Errno::BUSY, None),
+        _ => ("TidemillError", errno, None),
     }
 }
 
