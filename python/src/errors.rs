@@ -66,10 +66,11 @@ impl Failed {
     }
 }
 
-/// What is wrong with a pool file, or with the way to its nodes.
-pub fn no_pool(py: Python<'_>, path: &str, problem: &Problem, opened: &io::Result<()>) -> PyErr {
-    let (class, errno) = match opened.as_ref().map_err(io::Error::kind) {
-        Ok(()) => ("Unavailable", Errno::NOTCONN),
+/// What is wrong with a pool file, or, where that can be read and stands, with the way to its nodes.
+pub fn no_pool(py: Python<'_>, path: &str, problem: &Problem, stands: &io::Result<bool>) -> PyErr {
+    let (class, errno) = match stands.as_ref().map_err(io::Error::kind) {
+        Ok(true) => ("Unavailable", Errno::NOTCONN),
+        Ok(false) => ("Invalid", Errno::INVAL),
         Err(io::ErrorKind::NotFound) => ("NotFound", Errno::NOENT),
         Err(io::ErrorKind::PermissionDenied) => ("Denied", Errno::ACCESS),
         Err(_) => ("TidemillError", Errno::IO),

@@ -63,8 +63,9 @@ pub fn connect(py: Python<'_>, path: PathBuf) -> PyResult<Pool> {
     match driver::connect(py, &path)? {
         Ok(client) => Ok(Pool(Arc::new(State::new(client, Some(path))))),
         Err(problem) => {
-            let opened = fs::File::open(&path).map(drop);
-            Err(errors::no_pool(py, &path.to_string_lossy(), &problem, &opened))
+            // One that is empty is of a pool that just starts.
+            let stands = fs::read(&path).map(|text| text.is_empty() || PoolFile::read(&path).is_ok());
+            Err(errors::no_pool(py, &path.to_string_lossy(), &problem, &stands))
         }
     }
 }

@@ -145,15 +145,32 @@ def test_a_closed_pool_raises_whatever_is_asked_of_it(own_pool: tidemill.Pool) -
     assert "closed" in repr(own_pool)
 
 
-def test_a_pool_that_is_not_there_may_not_be_read_or_is_none_says_so(tmp_path: Path) -> None:
+def test_a_pool_file_that_is_not_there_or_is_none_says_so(tmp_path: Path) -> None:
     with pytest.raises(tidemill.NotFound, match=r"there is no pool file .*pool start") as missing:
         tidemill.connect(tmp_path / "none")
     assert missing.value.errno == errno.ENOENT
     with pytest.raises(tidemill.NotFound):
         tidemill.connect()
     (tmp_path / "garbage").write_text("no json")
-    with pytest.raises(tidemill.TidemillError, match="is no pool file"):
+    with pytest.raises(tidemill.Invalid, match="is no pool file") as none:
         tidemill.connect(tmp_path / "garbage")
+    assert none.value.path == str(tmp_path / "garbage")
+    with pytest.raises(tidemill.TidemillError, match="cannot be read") as folder:
+        tidemill.connect(tmp_path)
+    assert folder.value.errno == errno.EIO
+
+
+def test_a_pool_file_of_somebody_else_is_denied(tmp_path: Path) -> None:
+    (tmp_path / "pool").touch(mode=0)
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65_534)
+    try:
+        with pytest.raises(tidemill.Denied, match=r"may not be read.*its owner's alone") as denied:
+            tidemill.connect(tmp_path / "pool")
+    finally:
+        os.seteuid(user)
+    assert denied.value.errno == errno.EACCES
 
 
 def test_a_pool_is_found_by_the_environment(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
