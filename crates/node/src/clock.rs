@@ -5,11 +5,22 @@
 //! from the coarse clock, which is also the cheapest to read. They never go back, even when the machine's clock is set back: the
 //! order of changes stays what it was, and stamps stand still until the clock has caught up.
 //!
+//! From Linux 6.13 on the kernel has a finer stamp for a change after one that somebody saw (multigrain timestamps): such a stamp
+//! is ahead of the coarse clock. A stamp of ours that comes after it is then taken from the kernel in the same way, by changing a
+//! file of our own: so it is later than what was shown, and what the kernel stamps afterwards is not before it.
+//!
 //! An inode is stamped by its own node alone, so its stamps never go back in a pool of several hosts either. Nothing is promised
 //! of stamps from two hosts but what these hosts' clocks promise.
 
-use rustix::time::{ClockId, clock_gettime};
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use rustix::{
+    fd::OwnedFd,
+    fs::{MemfdFlags, Mode, fchmod, fstat, memfd_create},
+    time::{ClockId, clock_gettime},
+};
+use std::sync::{
+    LazyLock,
+    atomic::{AtomicI64, Ordering::Relaxed},
+};
 use wire::Timestamp;
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
@@ -17,9 +28,33 @@ const NANOS_PER_SECOND: i64 = 1_000_000_000;
 /// Nanoseconds since 1970 that were stamped last. All nodes of a process share it, as they share the clock.
 static LAST: AtomicI64 = AtomicI64::new(0);
 
-/// The moment to stamp a change with: never before one that was given.
+/// The latest stamp that the kernel gave to a file and that was shown to anybody, likewise.
+static SHOWN: AtomicI64 = AtomicI64::new(0);
+
+/// A file that nobody else sees, for what its stamps tell.
+static STAMPED: LazyLock<Option<OwnedFd>> = LazyLock::new(|| memfd_create("tidemill-clock", MemfdFlags::CLOEXEC).ok());
+
+/// Enough changes of a file that was looked at to be given a later stamp, where the kernel has such.
+const STAMPS_TRIED: usize = 2;
+
+/// The moment to stamp a change with: never before one that was given, and after all that were shown, where a tick lies between.
 pub fn now() -> Timestamp {
-    later_of(&LAST, coarse())
+    let read = coarse();
+    let shown = SHOWN.load(Relaxed);
+    if read >= shown {
+        return later_of(&LAST, read);
+    }
+    let stamp = kernels(shown).unwrap_or(read);
+    SHOWN.fetch_max(stamp, Relaxed);
+    later_of(&LAST, stamp)
+}
+
+/// A stamp that the kernel gave to a file is about to be shown: stamps from now on are after it.
+pub fn shown(stamp: Timestamp) {
+    let nanos = nanos_of(stamp.secs, stamp.nanos.into());
+    if SHOWN.load(Relaxed) < nanos {
+        SHOWN.fetch_max(nanos, Relaxed);
+    }
 }
 
 fn later_of(last: &AtomicI64, read: i64) -> Timestamp {
@@ -32,9 +67,28 @@ fn later_of(last: &AtomicI64, read: i64) -> Timestamp {
     }
 }
 
+/// The kernel's stamp of a change made now; after `shown` unless the clock was set back.
+fn kernels(shown: i64) -> Option<i64> {
+    let file = STAMPED.as_ref()?;
+    let mut stamp = None;
+    for _ in 0..STAMPS_TRIED {
+        fchmod(file, Mode::RUSR).ok()?;
+        let told = fstat(file).ok()?;
+        stamp = Some(nanos_of(told.st_ctime, i64::try_from(told.st_ctime_nsec).ok()?));
+        if stamp > Some(shown) {
+            break;
+        }
+    }
+    stamp
+}
+
+fn nanos_of(secs: i64, nanos: i64) -> i64 {
+    secs.saturating_mul(NANOS_PER_SECOND).saturating_add(nanos)
+}
+
 fn coarse() -> i64 {
     let time = clock_gettime(ClockId::RealtimeCoarse);
-    time.tv_sec.saturating_mul(NANOS_PER_SECOND).saturating_add(time.tv_nsec)
+    nanos_of(time.tv_sec, time.tv_nsec)
 }
 
 #[cfg(test)]
@@ -47,6 +101,27 @@ mod tests {
         let stamps = [5, 1_500_000_000, 7, 1_500_000_001].map(|read| later_of(&last, read));
         assert!(stamps.is_sorted(), "{stamps:?}");
         assert_eq!(stamps[2], Timestamp { secs: 1, nanos: 500_000_000 }, "it stood still");
+    }
+
+    /// A file that the kernel stamps, and when it was changed last.
+    fn stamped(file: &std::fs::File) -> Timestamp {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt};
+        file.set_permissions(std::fs::Permissions::from_mode(0o600)).unwrap();
+        let told = file.metadata().unwrap();
+        Timestamp { secs: told.ctime(), nanos: u32::try_from(told.ctime_nsec()).unwrap() }
+    }
+
+    #[test]
+    fn a_change_is_after_what_the_kernel_stamped_and_showed_and_not_after_what_it_stamps_next() {
+        let file = tempfile::tempfile_in("/dev/shm").or_else(|_| tempfile::tempfile()).unwrap();
+        let finer = (0..50).any(|_| stamped(&file) > later_of(&AtomicI64::new(0), coarse()));
+        for _ in 0..2000 {
+            let before = stamped(&file);
+            shown(before);
+            let change = now();
+            assert!(if finer { change > before } else { change >= before }, "{change:?} after {before:?}");
+            assert!(stamped(&file) >= change);
+        }
     }
 
     #[test]

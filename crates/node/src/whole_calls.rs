@@ -5,7 +5,7 @@
 //! the order of the commands; what reads and large writes copy is done without it, under a pin.
 
 use crate::{
-    Node,
+    Node, clock,
     meta::refusal_of,
     object::version_of,
     space::Full,
@@ -243,6 +243,7 @@ impl Node {
         attributes.modified = attributes.modified.max(state.modified.into());
         if state.modified > UNTOUCHED {
             attributes.changed = attributes.changed.max(state.changed.into());
+            clock::shown(attributes.changed);
         }
         Ok(())
     }
@@ -318,7 +319,7 @@ fn how(mode: AllocateMode) -> Allocate {
 
 fn moment(change: TimeChange) -> SystemTime {
     match change {
-        TimeChange::Now => crate::clock::now().into(),
+        TimeChange::Now => clock::now().into(),
         TimeChange::At(time) => Timestamp::into(time),
     }
 }
