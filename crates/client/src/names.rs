@@ -9,8 +9,8 @@ use crate::{
 };
 use placement::{FileId, PartitionId, Placing};
 use wire::{
-    Answer, Attributes, Command, DirEntry, Kind, LIST_ENTRIES_MAX, Mode, Name, NewInode, NewKind, Object, Outcome,
-    Owner, Part, Refusal, Target, Timestamp, Wish,
+    Answer, Attributes, Body, Command, DirEntry, Kind, LIST_ENTRIES_MAX, Mode, Name, NewInode, NewKind, Object,
+    Outcome, Owner, Part, Refusal, Target, Timestamp, Wish,
 };
 
 impl Client {
@@ -38,6 +38,16 @@ impl Client {
             }
         }
         Err(Refusal::Busy(Object::entry(parent, name)))
+    }
+
+    /// Walks down from a directory through others, in one message, as far as one node has them; where that led, and how many names are left. At most 256
+    /// names. Refused as `NotDirectory` where one is anything else, also a link.
+    pub async fn walk_down(&self, top: FileId, folders: &[Name]) -> Outcome<(FileId, u32)> {
+        let (partition, folders) = (top.partition(), folders.to_vec());
+        match self.send(partition, &Body::Walk { top, folders, then: None }).await? {
+            Answer::Walked { reached, left } => Ok((reached, left)),
+            other => Err(unexpected(&other)),
+        }
     }
 
     /// What an entry refers to, with its attributes when they are in the same partition.

@@ -8,12 +8,12 @@
 //! Each folder was under its name at some moment of the call, as with any path.
 
 use super::{Key, Objects, TRIES, key::names};
-use crate::{call::Via, client::unexpected};
+use crate::call::Via;
 use futures_util::future::Either;
 use parking_lot::Mutex;
 use placement::FileId;
 use std::{collections::HashMap, sync::Arc};
-use wire::{Answer, Attributes, Body, Command, Kind, Name, Object, Outcome, Refusal};
+use wire::{Answer, Attributes, Command, Kind, Name, Object, Outcome, Refusal};
 
 /// More folders are not remembered; then all are forgotten.
 const FOLDERS_MAX: usize = 65_536;
@@ -133,7 +133,7 @@ impl Objects {
         let (last, before) = way.stretches.split_last().expect("a folder has a name");
         let ends = way.stretches.iter().skip(1);
         for ((top, from), (end, to)) in before.iter().zip(ends) {
-            if self.walk(*top, &way.names[*from..*to]).await? != (*end, 0) {
+            if self.client.walk_down(*top, &way.names[*from..*to]).await? != (*end, 0) {
                 return Ok(None);
             }
         }
@@ -143,7 +143,7 @@ impl Objects {
             if together {
                 return self.run(Via::Walk { top, folders, directory }, command(slot), slot).await;
             }
-            match self.walk(top, folders).await? {
+            match self.client.walk_down(top, folders).await? {
                 (end, 0) if end == directory => self.run(Via::Plain, command(slot), slot).await,
                 (reached, left) => Ok(Answer::Walked { reached, left }),
             }
@@ -159,22 +159,13 @@ impl Objects {
         self.shared.folders.get(folder)
     }
 
-    /// Walks down as far as one node has it, and says how many names are left.
-    async fn walk(&self, top: FileId, folders: &[Name]) -> Outcome<(FileId, u32)> {
-        let (partition, folders) = (top.partition(), folders.to_vec());
-        match self.client.send(partition, &Body::Walk { top, folders, then: None }).await? {
-            Answer::Walked { reached, left } => Ok((reached, left)),
-            other => Err(unexpected(&other)),
-        }
-    }
-
     /// Where a folder is, remembered if there is a way that nodes can walk.
     pub(super) async fn find_way(&self, folder: &[u8], missing: Missing) -> Outcome<Arc<Way>> {
         let names = names(folder)?;
         let (mut at, mut done, mut stretches, mut walkable) = (FileId::ROOT, 0, Vec::new(), true);
         while done < names.len() {
             let end = names.len().min(done + WALK_MAX);
-            let walked = self.walk(at, &names[done..end]).await;
+            let walked = self.client.walk_down(at, &names[done..end]).await;
             let (reached, left) = match walked {
                 Err(Refusal::NotFound(_)) if missing == Missing::Made => {
                     at = self.make_folders(&names).await?;
