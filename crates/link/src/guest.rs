@@ -172,7 +172,7 @@ impl Guest {
     fn new(house: Arc<House>, mut pipe: Pipe) -> Self {
         let (told, batches) = Told::new();
         let loans = lends(&house, &mut pipe);
-        let shown = house.segments.as_ref().filter(|_| loans.is_some()).map(|segments| Shown::new(segments, &mut pipe));
+        let shown = house.segments.as_ref().filter(|_| loans.is_some()).map(Shown::new);
         if let Some(segments) = &house.segments {
             pipe.frames.land_in(segments.clone());
         }

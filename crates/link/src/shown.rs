@@ -15,16 +15,22 @@ pub struct Shown {
     known: BTreeMap<u32, bool>,
     /// As many had gone when this was last looked at.
     gone: u64,
+    /// What is always there was shown.
+    all: bool,
 }
 
 impl Shown {
-    /// All that is always there.
-    pub fn new(segments: &Arc<dyn Segments>, pipe: &mut Pipe) -> Self {
-        let mut shown = Self { segments: segments.clone(), known: BTreeMap::new(), gone: segments.gone() };
-        for (number, _) in (0..).zip(segments.lengths()) {
-            shown.show(number, pipe);
+    /// Nothing yet: a program that is over in a millisecond, and has asked for names alone, maps no memory of ours.
+    pub fn new(segments: &Arc<dyn Segments>) -> Self {
+        Self { segments: segments.clone(), known: BTreeMap::new(), gone: segments.gone(), all: false }
+    }
+
+    /// Shows all that is always there, for who has asked for bytes.
+    fn show_all(&mut self, pipe: &mut Pipe) {
+        self.all = true;
+        for (number, _) in (0..).zip(self.segments.clone().lengths()) {
+            self.show(number, pipe);
         }
-        shown
     }
 
     /// The memory itself.
@@ -43,6 +49,9 @@ impl Shown {
     pub fn place(&mut self, bytes: &[u8], pipe: &mut Pipe) -> Option<Place> {
         self.hide_gone(pipe);
         let place = self.segments.place(bytes)?;
+        if !self.all {
+            self.show_all(pipe);
+        }
         if let Some(mapped) = self.known.get(&place.segment) {
             return mapped.then_some(place);
         }
