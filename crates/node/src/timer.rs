@@ -9,6 +9,7 @@ use std::{
     collections::{BTreeMap, btree_map::OccupiedEntry},
     future::Future,
     marker::PhantomData,
+    mem::ManuallyDrop,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
@@ -65,7 +66,9 @@ impl Sleepers {
 }
 
 thread_local! {
-    static LOCAL: RefCell<Option<LocalTime>> = const { RefCell::new(None) };
+    /// It has no destructor: who ends waits for nodes, too, when the thread's other values are gone. It is empty then, for it is what
+    /// [`Entered`] found.
+    static LOCAL: RefCell<ManuallyDrop<Option<LocalTime>>> = const { RefCell::new(ManuallyDrop::new(None)) };
 }
 
 /// A time whose sleepers are woken by who waits with it.
@@ -93,7 +96,7 @@ impl LocalTime {
 
     /// Until that is dropped, this is the time of this thread.
     pub fn enter(&self) -> Entered {
-        Entered { before: LOCAL.replace(Some(self.clone())), thread: PhantomData }
+        Entered { before: replaced(Some(self.clone())), thread: PhantomData }
     }
 
     /// When the first sleeper is to be woken.
@@ -114,12 +117,17 @@ impl LocalTime {
     }
 
     fn of_this_thread() -> Option<Self> {
-        LOCAL.with_borrow(Clone::clone)
+        LOCAL.with_borrow(|local| (**local).clone())
     }
 
     fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
+}
+
+/// Sets the time of this thread; tells which it was.
+fn replaced(local: Option<LocalTime>) -> Option<LocalTime> {
+    ManuallyDrop::into_inner(LOCAL.replace(ManuallyDrop::new(local)))
 }
 
 /// A thread that has a [`LocalTime`]; when this is dropped it has the one that it had before.
@@ -132,7 +140,7 @@ pub struct Entered {
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        let left = LOCAL.replace(self.before.take());
+        let left = replaced(self.before.take());
         drop(left); // not while it is borrowed: a waker may own a sleeper
     }
 }
