@@ -1,0 +1,331 @@
+//! What is asked about files, and changed about them.
+
+use crate::access::{self, WRITE};
+use crate::table::Open;
+use crate::walk::{End, Place};
+use crate::{Base, Errno, Process, Said, Who};
+use placement::FileId;
+use rustix::fs::{Access, AtFlags, FileType, OFlags, Timespec, UTIME_NOW, UTIME_OMIT};
+use rustix::thread::CapabilitySet;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use wire::{Attributes, Changes, Kind, TimeChange, Timestamp};
+
+/// What stands for the pool as a device: of those without one (major 0), a number that the kernel gives to nobody soon.
+const DEVICE: (u32, u32) = (0, 0x7_d1de);
+/// What programs size their buffers by, as a mount of the pool tells it.
+const PREFERRED_BYTES: u32 = 128 << 10;
+/// `st_blocks` counts in these, whatever the file system.
+const BLOCK_BYTES: u64 = 512;
+
+/// What stat(2) and statx(2) show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stat {
+    /// Device: major and minor.
+    pub device: (u32, u32),
+    /// Inode number: the file's id.
+    pub inode: u64,
+    /// Type and permissions.
+    pub mode: u32,
+    /// Names.
+    pub links: u32,
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+    /// Of a device, its number.
+    pub special: (u32, u32),
+    /// Bytes.
+    pub size: i64,
+    /// Bytes that are best read and written at once.
+    pub block_bytes: u32,
+    /// Blocks of 512 bytes.
+    pub blocks: i64,
+    /// Last read: seconds and nanoseconds.
+    pub accessed: (i64, i64),
+    /// Last change of the bytes.
+    pub modified: (i64, i64),
+    /// Last change of anything.
+    pub changed: (i64, i64),
+    /// When it was made; none of a host's file system that does not say.
+    pub born: (i64, i64),
+}
+
+impl From<&Attributes> for Stat {
+    fn from(found: &Attributes) -> Self {
+        let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let time = |time: Timestamp| (time.secs, i64::from(time.nanos));
+        let special = match found.kind {
+            Kind::CharDevice(number) | Kind::BlockDevice(number) => {
+                (rustix::fs::major(number.into()), rustix::fs::minor(number.into()))
+            }
+            _ => (0, 0),
+        };
+        Self {
+            device: DEVICE,
+            inode: found.file.0,
+            mode: file_type(found.kind).as_raw_mode() | (found.mode & 0o7777),
+            links: found.links,
+            uid: found.owner.uid,
+            gid: found.owner.gid,
+            special,
+            size: signed(found.size),
+            block_bytes: PREFERRED_BYTES,
+            blocks: signed(found.allocated.div_ceil(BLOCK_BYTES)),
+            accessed: time(found.accessed),
+            modified: time(found.modified),
+            changed: time(found.changed),
+            born: time(found.created),
+        }
+    }
+}
+
+impl From<&rustix::fs::Stat> for Stat {
+    fn from(found: &rustix::fs::Stat) -> Self {
+        let nanos = |nanos: u64| i64::try_from(nanos).unwrap_or(0);
+        Self {
+            device: (rustix::fs::major(found.st_dev), rustix::fs::minor(found.st_dev)),
+            inode: found.st_ino,
+            mode: found.st_mode,
+            links: u32::try_from(found.st_nlink).unwrap_or(u32::MAX),
+            uid: found.st_uid,
+            gid: found.st_gid,
+            special: (rustix::fs::major(found.st_rdev), rustix::fs::minor(found.st_rdev)),
+            size: found.st_size,
+            block_bytes: u32::try_from(found.st_blksize).unwrap_or(PREFERRED_BYTES),
+            blocks: found.st_blocks,
+            accessed: (found.st_atime, nanos(found.st_atime_nsec)),
+            modified: (found.st_mtime, nanos(found.st_mtime_nsec)),
+            changed: (found.st_ctime, nanos(found.st_ctime_nsec)),
+            born: (0, 0),
+        }
+    }
+}
+
+/// What a later version of the pool adds shows as a file.
+pub(crate) fn file_type(kind: Kind) -> FileType {
+    match kind {
+        Kind::Directory => FileType::Directory,
+        Kind::Symlink => FileType::Symlink,
+        Kind::Fifo => FileType::Fifo,
+        Kind::Socket => FileType::Socket,
+        Kind::CharDevice(_) => FileType::CharacterDevice,
+        Kind::BlockDevice(_) => FileType::BlockDevice,
+        _ => FileType::RegularFile,
+    }
+}
+
+/// Times as utimensat(2) sets them: seconds, and nanoseconds that may say now or never.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Times {
+    /// Last read.
+    pub accessed: (i64, i64),
+    /// Last change of the bytes.
+    pub modified: (i64, i64),
+}
+
+const MARKS: (i64, i64) = (UTIME_NOW, UTIME_OMIT);
+
+impl Times {
+    /// Both now.
+    pub const NOW: Self = Self { accessed: (0, MARKS.0), modified: (0, MARKS.0) };
+
+    fn changes(self) -> Result<(Option<TimeChange>, Option<TimeChange>), Errno> {
+        Ok((change(self.accessed)?, change(self.modified)?))
+    }
+
+    fn host(self) -> rustix::fs::Timestamps {
+        let time = |(tv_sec, tv_nsec)| Timespec { tv_sec, tv_nsec };
+        rustix::fs::Timestamps { last_access: time(self.accessed), last_modification: time(self.modified) }
+    }
+}
+
+fn change((secs, nanos): (i64, i64)) -> Result<Option<TimeChange>, Errno> {
+    match nanos {
+        _ if nanos == MARKS.0 => Ok(Some(TimeChange::Now)),
+        _ if nanos == MARKS.1 => Ok(None),
+        0..=999_999_999 => Ok(Some(TimeChange::At(Timestamp { secs, nanos: u32::try_from(nanos).unwrap_or(0) }))),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+/// What a call of attributes means.
+enum Meant {
+    Pool(Attributes),
+    Host(std::ffi::CString),
+}
+
+impl Process {
+    /// stat(2), lstat(2), fstat(2): `SYMLINK_NOFOLLOW`, and `EMPTY_PATH` for what is open.
+    ///
+    /// # Errors
+    /// As those.
+    pub fn stat(&self, said: Said<'_>, flags: AtFlags) -> Result<Stat, Errno> {
+        let who = Who::now();
+        self.wait(async {
+            match self.meant(&who, said, flags).await? {
+                Meant::Pool(found) => Ok(Stat::from(&found)),
+                Meant::Host(path) => rustix::fs::statat(rustix::fs::CWD, path, flags).map(|found| Stat::from(&found)),
+            }
+        })
+    }
+
+    /// access(2) by the real user, or by the effective one with `EACCESS`.
+    ///
+    /// # Errors
+    /// As faccessat(2).
+    pub fn access(&self, said: Said<'_>, wanted: Access, flags: AtFlags) -> Result<(), Errno> {
+        let who = if flags.contains(AtFlags::EACCESS) { Who::now() } else { Who::real() };
+        self.wait(async {
+            match self.meant(&who, said, flags).await? {
+                Meant::Pool(found) => self.walker(&who).may(&found, wanted.bits() & 7).await,
+                Meant::Host(path) => rustix::fs::accessat(rustix::fs::CWD, path, wanted, flags),
+            }
+        })
+    }
+
+    /// chmod(2), fchmod(2).
+    ///
+    /// # Errors
+    /// As fchmodat(2).
+    pub fn chmod(&self, said: Said<'_>, mode: u32, flags: AtFlags) -> Result<(), Errno> {
+        let who = Who::now();
+        self.wait(async {
+            if let Some(open) = self.trusted(&who, said, flags, CapabilitySet::FOWNER | CapabilitySet::FSETID)? {
+                return self.set(open.file, Changes { mode: Some(mode & 0o7777), ..Changes::default() }).await;
+            }
+            let found = match self.meant(&who, said, flags).await? {
+                Meant::Pool(found) => found,
+                Meant::Host(path) => return rustix::fs::chmodat(rustix::fs::CWD, path, mode.into(), AtFlags::empty()),
+            };
+            if found.kind == Kind::Symlink {
+                return Err(Errno::OPNOTSUPP);
+            }
+            let mode = access::new_mode(&found, &who, mode)?;
+            self.set(found.file, Changes { mode: Some(mode), ..Changes::default() }).await
+        })
+    }
+
+    /// chown(2), lchown(2), fchown(2). An id of all ones stays.
+    ///
+    /// # Errors
+    /// As fchownat(2).
+    pub fn chown(&self, said: Said<'_>, uid: u32, gid: u32, flags: AtFlags) -> Result<(), Errno> {
+        let who = Who::now();
+        let (uid, gid) = (Some(uid).filter(|uid| *uid != u32::MAX), Some(gid).filter(|gid| *gid != u32::MAX));
+        self.wait(async {
+            if let Some(open) = self.trusted(&who, said, flags, CapabilitySet::CHOWN)? {
+                let kill_set_id = open.kind != crate::Kind::Folder;
+                return self.set(open.file, Changes { uid, gid, kill_set_id, ..Changes::default() }).await;
+            }
+            let found = match self.meant(&who, said, flags).await? {
+                Meant::Pool(found) => found,
+                Meant::Host(path) => {
+                    let (uid, gid) = (uid.map(rustix::fs::Uid::from_raw), gid.map(rustix::fs::Gid::from_raw));
+                    return rustix::fs::chownat(rustix::fs::CWD, path, uid, gid, flags);
+                }
+            };
+            access::may_give(&found, &who, uid, gid)?;
+            let kill_set_id = found.kind != Kind::Directory;
+            self.set(found.file, Changes { uid, gid, kill_set_id, ..Changes::default() }).await
+        })
+    }
+
+    /// utimensat(2), futimens(3).
+    ///
+    /// # Errors
+    /// As those.
+    pub fn set_times(&self, said: Said<'_>, times: Times, flags: AtFlags) -> Result<(), Errno> {
+        let who = Who::now();
+        let (accessed, modified) = times.changes()?;
+        self.wait(async {
+            if let Some(open) = self.trusted(&who, said, flags, CapabilitySet::FOWNER)? {
+                return self.set(open.file, Changes { accessed, modified, ..Changes::default() }).await;
+            }
+            let found = match self.meant(&who, said, flags).await? {
+                Meant::Pool(found) => found,
+                Meant::Host(path) => return rustix::fs::utimensat(rustix::fs::CWD, path, &times.host(), flags),
+            };
+            if accessed.is_none() && modified.is_none() {
+                return Ok(());
+            }
+            if !access::owns(&found, &who) {
+                let both_now = accessed == Some(TimeChange::Now) && modified == Some(TimeChange::Now);
+                if !both_now {
+                    return Err(Errno::PERM);
+                }
+                self.walker(&who).may(&found, WRITE).await?;
+            }
+            self.set(found.file, Changes { accessed, modified, ..Changes::default() }).await
+        })
+    }
+
+    /// truncate(2).
+    ///
+    /// # Errors
+    /// As truncate(2).
+    pub fn truncate(&self, said: Said<'_>, bytes: i64) -> Result<(), Errno> {
+        let who = Who::now();
+        let size = u64::try_from(bytes).map_err(|_| Errno::INVAL)?;
+        self.wait(async {
+            let found = match self.meant(&who, said, AtFlags::empty()).await? {
+                Meant::Pool(found) => found,
+                Meant::Host(path) => {
+                    let file = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, 0.into())?;
+                    return rustix::fs::ftruncate(file, size);
+                }
+            };
+            match found.kind {
+                Kind::File => {}
+                Kind::Directory => return Err(Errno::ISDIR),
+                _ => return Err(Errno::INVAL),
+            }
+            self.walker(&who).may(&found, WRITE).await?;
+            self.set_length(&who, &found, size).await
+        })
+    }
+
+    /// Sets a length that somebody may set.
+    pub(crate) async fn set_length(&self, who: &Who, found: &Attributes, size: u64) -> Result<(), Errno> {
+        let kill_set_id = !who.can(CapabilitySet::FSETID);
+        self.set(found.file, Changes { size: Some(size), kill_set_id, ..Changes::default() }).await
+    }
+
+    async fn set(&self, file: FileId, changes: Changes) -> Result<(), Errno> {
+        let changed = self.client.change_attributes(file, changes).await;
+        changed.map(drop).map_err(|refusal| crate::errno(&refusal))
+    }
+
+    /// What is open, where a call means that and its user may do it to any file: then nothing of the file needs to be asked before.
+    fn trusted(&self, who: &Who, said: Said<'_>, flags: AtFlags, may: CapabilitySet) -> Result<Option<Arc<Open>>, Errno> {
+        match said.base {
+            Base::Descriptor(descriptor) if said.path.is_empty() && flags.contains(AtFlags::EMPTY_PATH) && who.can(may) => {
+                self.table.get(descriptor).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    async fn meant(&self, who: &Who, said: Said<'_>, flags: AtFlags) -> Result<Meant, Errno> {
+        if said.path.is_empty() && flags.contains(AtFlags::EMPTY_PATH) {
+            let found = match said.base {
+                Base::Descriptor(descriptor) => self.stat_open(descriptor).await?,
+                base => self.walker(who).folder(&self.start(base)?).await?,
+            };
+            return Ok(Meant::Pool(found));
+        }
+        match self.walk(who, said, if flags.contains(AtFlags::SYMLINK_NOFOLLOW) { End::Look } else { End::Follow }).await? {
+            Place::Pool(spot) => spot.there().map(|found| Meant::Pool(*found)),
+            Place::Host(path) => Ok(Meant::Host(path)),
+        }
+    }
+
+    /// The attributes of what is open, with or without a name.
+    pub(crate) async fn stat_open(&self, descriptor: BorrowedFd<'_>) -> Result<Attributes, Errno> {
+        self.stat_of(&*self.table.get(descriptor)?).await
+    }
+
+    pub(crate) async fn stat_of(&self, open: &Open) -> Result<Attributes, Errno> {
+        self.client.stat(open.file).await.map_err(|refusal| crate::errno(&refusal))
+    }
+}

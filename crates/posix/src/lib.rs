@@ -1,0 +1,56 @@
+//! Layer 4: a pool as a program of the system sees it: paths, descriptors, permissions.
+//!
+//! [`Process`] is one program's view of one pool: its working directory, what it has open, and the verbs of the system's calls on both, with the
+//! system's own errors. Who calls it gives no thread and no runtime: it waits with a [`link::Hand`], which the threads of the
+//! program turn themselves, so a program may fork, and be in a signal handler's way at no other time than in a call.
+//!
+//! A descriptor is a real one of the kernel, given by a node of this host: of the file's own extent where its bytes are there, so that
+//! reading, writing and mapping it is the kernel's business; else one that stands in for it, and keeps the offset. What we know of a
+//! number is looked up by it, and believed only while the kernel's descriptor is the same.
+//!
+//! What it does not do: change the program (`preload` does), guard the pool against it (who has the token may do all).
+#![forbid(unsafe_code)]
+
+mod access;
+mod attributes;
+mod listing;
+mod locks;
+mod names;
+mod open;
+mod prefix;
+mod process;
+mod remote;
+mod said;
+mod special;
+mod table;
+mod usage;
+mod walk;
+mod who;
+mod xattrs;
+
+pub use access::{READ, RUN, Verdict, WRITE, judge, judge_by};
+pub use attributes::{Stat, Times};
+pub use listing::{Entry, Listing};
+pub use locks::{From, Range, Wanted};
+pub use open::{Kind, Opening};
+pub use prefix::{below, below_from, may_enter};
+pub use process::{Paused, Process};
+pub use rustix::io::Errno;
+pub use said::{Base, Said};
+pub use special::Meeting;
+pub use table::Held;
+pub use usage::Room;
+pub use who::Who;
+pub use xattrs::Whose;
+
+pub use wire::LockKind;
+use wire::{Object, Refusal};
+
+/// The system's error for a refusal. What is gone by its number was removed while we looked, so its name is not there.
+pub(crate) fn errno(refusal: &Refusal) -> Errno {
+    match refusal {
+        Refusal::NotFound(Object::File(_)) => Errno::NOENT,
+        Refusal::Unavailable { .. } => Errno::NOTCONN,
+        other => vfs::errno(other),
+    }
+}

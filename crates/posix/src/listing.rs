@@ -1,0 +1,99 @@
+//! Folders that are read: `.` and `..` first, then the pool's entries by their cookies.
+
+use crate::attributes::file_type;
+use crate::table::Open;
+use crate::{Errno, Process};
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use wire::{COOKIE_FIRST, DirEntry, Kind};
+
+/// Entries that are fetched at a time.
+const PAGE: usize = 512;
+/// Places of the two entries that the pool does not keep; every cookie of the pool is far above.
+const DOTS: [(i64, &[u8]); 2] = [(1, b"."), (2, b"..")];
+
+/// One entry, as readdir(3) tells it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Inode number.
+    pub inode: u64,
+    /// Where the next one is.
+    pub next: i64,
+    /// What it is (`DT_REG` and the like).
+    pub kind: u8,
+    /// Its name.
+    pub name: Vec<u8>,
+}
+
+/// A folder that is read, entry by entry.
+#[derive(Debug)]
+pub struct Listing {
+    open: Arc<Open>,
+    place: i64,
+    fetched: VecDeque<DirEntry>,
+    ended: bool,
+}
+
+impl Process {
+    /// Reads the folder of a descriptor.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENOTDIR`.
+    pub fn listing(&self, descriptor: BorrowedFd<'_>) -> Result<Listing, Errno> {
+        let open = self.table.get(descriptor)?;
+        open.folder()?;
+        Ok(Listing { open, place: 0, fetched: VecDeque::new(), ended: false })
+    }
+
+    /// The next entry; none at the end.
+    ///
+    /// # Errors
+    /// As readdir(3).
+    pub fn next_entry(&self, listing: &mut Listing) -> Result<Option<Entry>, Errno> {
+        let at = usize::try_from(listing.place).unwrap_or(usize::MAX);
+        if let Some((next, name)) = DOTS.get(at) {
+            listing.place = *next;
+            let inode = if at == 0 { listing.open.file } else { self.above(listing)? };
+            return Ok(Some(Entry { inode: inode.0, next: *next, kind: type_of(Kind::Directory), name: name.to_vec() }));
+        }
+        if listing.fetched.is_empty() && !listing.ended {
+            let after = u64::try_from(listing.place).unwrap_or(0);
+            let after = if after < COOKIE_FIRST { 0 } else { after };
+            let entries = self.wait(async {
+                self.client.list(listing.open.file, after, PAGE).await.map_err(|refusal| crate::errno(&refusal))
+            })?;
+            listing.ended = entries.is_empty();
+            listing.fetched = entries.into();
+        }
+        let Some(entry) = listing.fetched.pop_front() else { return Ok(None) };
+        listing.place = i64::try_from(entry.cookie).unwrap_or(i64::MAX);
+        let (inode, kind) = (entry.file.0, type_of(entry.kind));
+        Ok(Some(Entry { inode, next: listing.place, kind, name: entry.name.as_bytes().to_vec() }))
+    }
+
+    /// The folder above; of one that was removed, itself.
+    fn above(&self, listing: &Listing) -> Result<placement::FileId, Errno> {
+        let above = self.wait(async { Ok(self.client.parent(listing.open.file).await) })?;
+        Ok(above.unwrap_or(listing.open.file))
+    }
+}
+
+impl Listing {
+    /// Goes on from a place that [`Listing::place`] told; 0 is the start, where what came since is seen.
+    pub fn seek(&mut self, place: i64) {
+        self.place = place;
+        self.fetched.clear();
+        self.ended = false;
+    }
+
+    /// Where the next entry is.
+    pub fn place(&self) -> i64 {
+        self.place
+    }
+}
+
+/// `d_type`, which is the type's part of a mode (readdir(3), `IFTODT`).
+fn type_of(kind: Kind) -> u8 {
+    u8::try_from(file_type(kind).as_raw_mode() >> 12).unwrap_or(0)
+}

@@ -1,0 +1,245 @@
+//! Names: made, moved, linked, read, removed.
+
+use crate::access;
+use crate::open::owner;
+use crate::walk::{End, Last, Place, Spot};
+use crate::{Base, Errno, Process, Said, Who};
+use bytes::Bytes;
+use rustix::fs::{AtFlags, FileType, RenameFlags};
+use rustix::thread::CapabilitySet;
+use wire::{Kind, Name, NewInode, NewKind, RenameFrom, RenameMode, RenameTo, TARGET_BYTES_MAX, Wish};
+
+/// Links have no permissions of their own.
+const LINK_MODE: u32 = 0o777;
+
+impl Process {
+    /// mkdir(2).
+    ///
+    /// # Errors
+    /// As mkdir(2).
+    pub fn mkdir(&self, said: Said<'_>, mode: u32) -> Result<(), Errno> {
+        let who = Who::now();
+        self.wait(async {
+            let spot = match self.walk(&who, said, self.to_name(&who)).await? {
+                Place::Pool(spot) => spot,
+                Place::Host(path) => return rustix::fs::mkdir(path, mode.into()),
+            };
+            let name = self.new_name(&who, &spot).await?;
+            // Whether it takes the folder's set-group-id bit, the folder says.
+            let mode = self.mode(mode & 0o1777);
+            let made = self.client.make_directory(spot.folder.file, name, mode, owner(&who)).await;
+            made.map(drop).map_err(|refusal| crate::errno(&refusal))
+        })
+    }
+
+    /// mknod(2) and mkfifo(3).
+    ///
+    /// # Errors
+    /// As mknod(2).
+    pub fn mknod(&self, said: Said<'_>, mode: u32, device: u32) -> Result<(), Errno> {
+        let who = Who::now();
+        let (kind, special) = match FileType::from_raw_mode(mode) {
+            _ if mode & 0o170_000 == 0 => (NewKind::File, false),
+            FileType::RegularFile => (NewKind::File, false),
+            FileType::Fifo => (NewKind::Node(Kind::Fifo), false),
+            FileType::Socket => (NewKind::Node(Kind::Socket), false),
+            FileType::CharacterDevice => (NewKind::Node(Kind::CharDevice(device)), true),
+            FileType::BlockDevice => (NewKind::Node(Kind::BlockDevice(device)), true),
+            FileType::Directory => return Err(Errno::PERM),
+            _ => return Err(Errno::INVAL),
+        };
+        if special && !who.can(CapabilitySet::MKNOD) {
+            return Err(Errno::PERM);
+        }
+        self.wait(async {
+            let spot = match self.walk(&who, said, self.to_name(&who)).await? {
+                Place::Pool(spot) => spot,
+                Place::Host(path) => {
+                    let kind = FileType::from_raw_mode(mode);
+                    return rustix::fs::mknodat(rustix::fs::CWD, path, kind, (mode & 0o7777).into(), device.into());
+                }
+            };
+            let name = self.new_file_name(&who, &spot).await?;
+            let inode = NewInode::new(kind, self.mode(mode), owner(&who));
+            let made = self.client.create(spot.folder.file, name, inode, false, Wish::No).await;
+            made.map(drop).map_err(|refusal| crate::errno(&refusal))
+        })
+    }
+
+    /// symlink(2).
+    ///
+    /// # Errors
+    /// As symlink(2).
+    pub fn symlink(&self, text: &[u8], said: Said<'_>) -> Result<(), Errno> {
+        match text.len() {
+            0 => return Err(Errno::NOENT),
+            1..=TARGET_BYTES_MAX => {}
+            _ => return Err(Errno::NAMETOOLONG),
+        }
+        let who = Who::now();
+        self.wait(async {
+            let spot = match self.walk(&who, said, self.to_name(&who)).await? {
+                Place::Pool(spot) => spot,
+                Place::Host(path) => return rustix::fs::symlink(text, path),
+            };
+            let name = self.new_file_name(&who, &spot).await?;
+            let inode = NewInode::new(NewKind::Symlink(Bytes::copy_from_slice(text)), LINK_MODE, owner(&who));
+            let made = self.client.create(spot.folder.file, name, inode, false, Wish::No).await;
+            made.map(drop).map_err(|refusal| crate::errno(&refusal))
+        })
+    }
+
+    /// readlink(2).
+    ///
+    /// # Errors
+    /// As readlink(2).
+    pub fn read_link(&self, said: Said<'_>) -> Result<Vec<u8>, Errno> {
+        let who = Who::now();
+        self.wait(async {
+            let found = match (said.base, said.path.is_empty()) {
+                (Base::Magic(descriptor), true) => return Ok(self.text(&self.table.get(descriptor)?.names)),
+                (Base::Descriptor(descriptor), true) => self.stat_open(descriptor).await?,
+                _ => match self.walk(&who, said, End::Look).await? {
+                    Place::Pool(spot) => *spot.there()?,
+                    Place::Host(path) => return rustix::fs::readlink(path, Vec::<u8>::new()).map(std::ffi::CString::into_bytes),
+                },
+            };
+            if found.kind != Kind::Symlink {
+                return Err(Errno::INVAL);
+            }
+            self.client.read_link(found.file).await.map_err(|refusal| crate::errno(&refusal))
+        })
+    }
+
+    /// unlink(2), and rmdir(2) by `REMOVEDIR`.
+    ///
+    /// # Errors
+    /// As those.
+    pub fn unlink(&self, said: Said<'_>, flags: AtFlags) -> Result<(), Errno> {
+        let who = Who::now();
+        let folder = flags.contains(AtFlags::REMOVEDIR);
+        self.wait(async {
+            let spot = match self.walk(&who, said, self.to_name(&who)).await? {
+                Place::Pool(spot) => spot,
+                Place::Host(path) => return rustix::fs::unlinkat(rustix::fs::CWD, path, flags),
+            };
+            let name = match (folder, &spot.last) {
+                (_, Last::Name(name)) => name,
+                (true, Last::Dot) if spot.folder.names.is_empty() && spot.folder.file == placement::FileId::ROOT => {
+                    return Err(Errno::BUSY);
+                }
+                (true, Last::Dot) => return Err(Errno::INVAL),
+                (true, Last::DotDot) => return Err(Errno::NOTEMPTY),
+                (false, _) => return Err(Errno::ISDIR),
+            };
+            let above = self.walker(&who).may_change(&spot.folder).await?;
+            if above.is_some() || spot.slash {
+                let found = spot.there()?;
+                access::may_remove(above.as_ref(), Some(found), &who)?;
+            }
+            let removed = if folder {
+                self.client.remove_directory(spot.folder.file, name).await
+            } else {
+                self.client.unlink(spot.folder.file, name).await
+            };
+            removed.map_err(|refusal| crate::errno(&refusal))
+        })
+    }
+
+    /// link(2): `SYMLINK_FOLLOW` follows a link at the end of the old path, `EMPTY_PATH` names an open file.
+    ///
+    /// # Errors
+    /// As linkat(2).
+    pub fn link(&self, old: Said<'_>, new: Said<'_>, flags: AtFlags) -> Result<(), Errno> {
+        let who = Who::now();
+        self.wait(async {
+            let linked = match (old.base, old.path.is_empty() && flags.contains(AtFlags::EMPTY_PATH)) {
+                (Base::Descriptor(descriptor), true) => self.stat_open(descriptor).await?,
+                _ => match self.walk(&who, old, if flags.contains(AtFlags::SYMLINK_FOLLOW) { End::Follow } else { End::Look }).await? {
+                    Place::Pool(spot) => *spot.there()?,
+                    Place::Host(_) => return Err(Errno::XDEV),
+                },
+            };
+            let spot = self.in_pool(&who, new).await?;
+            let name = self.new_file_name(&who, &spot).await?;
+            if linked.kind == Kind::Directory {
+                return Err(Errno::PERM);
+            }
+            let made = self.client.link(linked.file, spot.folder.file, name).await;
+            made.map(drop).map_err(|refusal| crate::errno(&refusal))
+        })
+    }
+
+    /// rename(2) and renameat2(2).
+    ///
+    /// # Errors
+    /// As those.
+    pub fn rename(&self, old: Said<'_>, new: Said<'_>, flags: RenameFlags) -> Result<(), Errno> {
+        let who = Who::now();
+        let mode = match flags {
+            _ if flags.is_empty() => RenameMode::Replace,
+            RenameFlags::NOREPLACE => RenameMode::NoReplace,
+            RenameFlags::EXCHANGE => RenameMode::Exchange,
+            _ => return Err(Errno::INVAL),
+        };
+        self.wait(async {
+            let (from, to) = (self.in_pool(&who, old).await?, self.in_pool(&who, new).await?);
+            let (old_name, new_name) = (from.name(Errno::BUSY, Errno::BUSY)?.clone(), to.name(Errno::BUSY, Errno::BUSY)?.clone());
+            if from.slash || to.slash || !self.walker(&who).changes_any() {
+                self.may_move(&who, &from, &to, mode).await?;
+            }
+            let from = RenameFrom { parent: from.folder.file, name: old_name };
+            let to = RenameTo { parent: to.folder.file, name: new_name };
+            self.client.rename(from, to, mode).await.map_err(|refusal| crate::errno(&refusal))
+        })
+    }
+
+    /// What rename(2) checks of folders, and of what changes its name.
+    async fn may_move(&self, who: &Who, from: &Spot, to: &Spot, mode: RenameMode) -> Result<(), Errno> {
+        let walker = self.walker(who);
+        let moved = match from.found {
+            Some(_) => *from.there()?,
+            None => walker.look_up(from).await?,
+        };
+        if to.slash && moved.kind != Kind::Directory {
+            return Err(Errno::NOTDIR);
+        }
+        let old_above = walker.may_change(&from.folder).await?;
+        access::may_remove(old_above.as_ref(), Some(&moved), who)?;
+        let new_above = walker.may_change(&to.folder).await?;
+        access::may_remove(new_above.as_ref(), to.found.as_ref(), who)?;
+        // A folder that goes elsewhere gets another one above it.
+        if from.folder.file != to.folder.file {
+            let exchanged = to.found.filter(|_| mode == RenameMode::Exchange);
+            for folder in [Some(moved), exchanged].into_iter().flatten().filter(|found| found.kind == Kind::Directory) {
+                walker.may(&folder, access::WRITE).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn in_pool(&self, who: &Who, said: Said<'_>) -> Result<Spot, Errno> {
+        match self.walk(who, said, self.to_name(who)).await? {
+            Place::Pool(spot) => Ok(spot),
+            Place::Host(_) => Err(Errno::XDEV),
+        }
+    }
+
+    /// The name of something new that may have a slash behind it.
+    async fn new_name<'a>(&self, who: &Who, spot: &'a Spot) -> Result<&'a Name, Errno> {
+        let name = spot.name(Errno::EXIST, Errno::EXIST)?;
+        if spot.found.is_some() {
+            return Err(Errno::EXIST);
+        }
+        self.walker(who).may_change(&spot.folder).await?;
+        Ok(name)
+    }
+
+    /// The name of something new that is no folder.
+    pub(crate) async fn new_file_name<'a>(&self, who: &Who, spot: &'a Spot) -> Result<&'a Name, Errno> {
+        if spot.slash && spot.found.is_none() {
+            return Err(Errno::NOENT);
+        }
+        self.new_name(who, spot).await
+    }
+}

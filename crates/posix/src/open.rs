@@ -1,0 +1,247 @@
+//! Files that are opened: by name, made, or without a name.
+
+use crate::access::{READ, WRITE};
+use crate::table::{Open, inode_of};
+use crate::walk::{End, Last, Place, Spot};
+use crate::{Errno, Process, Said, Who};
+use client::{Client, Opened};
+use placement::FileId;
+use rustix::fs::OFlags;
+use rustix::thread::CapabilitySet;
+use std::ffi::CString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use wire::{Attributes, Kind as Node, Mode, NewInode, NewKind, OpenFlags, Owner, Refusal, Wish};
+
+/// A name that comes and goes while it is opened is tried so often.
+const TRIES: u32 = 16;
+/// The permissions among a mode's bits.
+const PERMISSIONS: u32 = 0o7777;
+
+/// What a descriptor is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Of the file's extent: its bytes are the kernel's business.
+    Local,
+    /// It stands in for a file: its bytes are asked for, its offset is the kernel's.
+    Remote,
+    /// It stands in for a folder.
+    Folder,
+}
+
+/// What open(2) brought.
+#[derive(Debug)]
+pub enum Opening {
+    /// Something of the pool.
+    Pool(OwnedFd, Kind),
+    /// A path of the host, where a link led, or of a fifo: the system opens it, and may wait.
+    Host(CString),
+}
+
+/// What to do with a name that was looked up.
+enum Found {
+    Opened(Opened),
+    /// A fifo, which the system has at this path.
+    Fifo(CString),
+    /// It came or went meanwhile.
+    Again,
+}
+
+impl Process {
+    /// open(2).
+    ///
+    /// # Errors
+    /// As open(2); `ENXIO` for sockets and devices, and for fifos where no node is on this host.
+    pub fn open(&self, said: Said<'_>, flags: OFlags, mode: u32) -> Result<Opening, Errno> {
+        let who = Who::now();
+        if flags.contains(OFlags::PATH) {
+            return self.open_path(&who, said, flags);
+        }
+        if flags.contains(OFlags::TMPFILE) {
+            return self.open_unnamed(&who, said, flags, mode);
+        }
+        self.wait(async {
+            for _ in 0..TRIES {
+                let end = match flags {
+                    _ if flags.contains(OFlags::CREATE | OFlags::EXCL) => self.to_name(&who),
+                    _ if flags.contains(OFlags::NOFOLLOW) => End::Look,
+                    _ => End::Follow,
+                };
+                let spot = match self.walk(&who, said, end).await? {
+                    Place::Pool(spot) => spot,
+                    Place::Host(path) => return Ok(Opening::Host(path)),
+                };
+                let names = spot.names();
+                match self.open_spot(&who, spot, flags, mode).await? {
+                    Found::Opened(opened) => {
+                        let (open, descriptor) = self.given(&opened, pool_flags(&who, flags), names).await?;
+                        return self.keep(open, descriptor, flags);
+                    }
+                    Found::Fifo(path) => return Ok(Opening::Host(path)),
+                    Found::Again => {}
+                }
+            }
+            Err(Errno::AGAIN)
+        })
+    }
+
+    /// Opens what is at a spot, or makes it.
+    async fn open_spot(&self, who: &Who, spot: Spot, flags: OFlags, mode: u32) -> Result<Found, Errno> {
+        let making = flags.contains(OFlags::CREATE);
+        let Some(found) = spot.found else {
+            if making && flags.contains(OFlags::EXCL) && !matches!(spot.last, Last::Name(_)) {
+                return Err(Errno::EXIST);
+            }
+            if !making {
+                return Err(Errno::NOENT);
+            }
+            if spot.slash {
+                return Err(Errno::ISDIR);
+            }
+            return self.make(who, &spot, flags, mode).await;
+        };
+        if making && flags.contains(OFlags::EXCL) {
+            return Err(Errno::EXIST);
+        }
+        if making && (spot.slash || found.kind == Node::Directory) {
+            return Err(Errno::ISDIR);
+        }
+        spot.there()?;
+        self.may_open(who, &found, flags).await?;
+        if found.kind == Node::Fifo {
+            return self.fifo(found.file).map(Found::Fifo);
+        }
+        match self.client.open(found.file, pool_flags(who, flags)).await {
+            Ok(opened) => Ok(Found::Opened(opened)),
+            Err(Refusal::NotFound(_)) => Ok(Found::Again),
+            Err(refusal) => Err(crate::errno(&refusal)),
+        }
+    }
+
+    /// What open(2) checks of what is there.
+    async fn may_open(&self, who: &Who, found: &Attributes, flags: OFlags) -> Result<(), Errno> {
+        let pool_flags = pool_flags(who, flags);
+        match found.kind {
+            Node::Symlink => return Err(Errno::LOOP),
+            Node::Directory if pool_flags.write || pool_flags.truncate => return Err(Errno::ISDIR),
+            Node::Directory => {}
+            _ if flags.contains(OFlags::DIRECTORY) => return Err(Errno::NOTDIR),
+            Node::File | Node::Fifo => {}
+            _ => return Err(Errno::NXIO),
+        }
+        let wants = if pool_flags.read { READ } else { 0 } | if pool_flags.write || pool_flags.truncate { WRITE } else { 0 };
+        self.walker(who).may(found, wants).await?;
+        if flags.contains(OFlags::NOATIME) && !crate::access::owns(found, who) {
+            return Err(Errno::PERM);
+        }
+        Ok(())
+    }
+
+    async fn make(&self, who: &Who, spot: &Spot, flags: OFlags, mode: u32) -> Result<Found, Errno> {
+        if flags.contains(OFlags::DIRECTORY) {
+            return Err(Errno::INVAL);
+        }
+        self.walker(who).may_change(&spot.folder).await?;
+        let name = spot.name(Errno::ISDIR, Errno::ISDIR)?;
+        let inode = NewInode::new(NewKind::File, self.mode(mode), owner(who));
+        match self.client.create(spot.folder.file, name, inode, true, Wish::Wanted).await {
+            Ok(opened) => Ok(Found::Opened(opened)),
+            Err(Refusal::Exists(_)) if !flags.contains(OFlags::EXCL) => Ok(Found::Again),
+            Err(refusal) => Err(crate::errno(&refusal)),
+        }
+    }
+
+    /// A file without a name, in the folder that is said (`O_TMPFILE`).
+    fn open_unnamed(&self, who: &Who, said: Said<'_>, flags: OFlags, mode: u32) -> Result<Opening, Errno> {
+        let pool_flags = pool_flags(who, flags);
+        if !pool_flags.write {
+            return Err(Errno::INVAL);
+        }
+        self.wait(async {
+            let spot = match self.walk(who, said, End::Follow).await? {
+                Place::Pool(spot) => spot,
+                Place::Host(path) => return Ok(Opening::Host(path)),
+            };
+            let found = *spot.there()?;
+            if found.kind != Node::Directory {
+                return Err(Errno::NOTDIR);
+            }
+            self.walker(who).may(&found, WRITE | crate::RUN).await?;
+            let inode = NewInode::new(NewKind::File, self.mode(mode), owner(who));
+            let linkable = !flags.contains(OFlags::EXCL);
+            let made = self.client.create_unnamed(found.file, None, inode, linkable).await;
+            let made = made.map_err(|refusal| crate::errno(&refusal))?;
+            let (open, descriptor) = self.given(&made, pool_flags, spot.names()).await?;
+            self.keep(open, descriptor, flags)
+        })
+    }
+
+    /// `O_PATH`: a place, of whatever kind, whose bytes nobody gets by it.
+    fn open_path(&self, who: &Who, said: Said<'_>, flags: OFlags) -> Result<Opening, Errno> {
+        self.wait(async {
+            let spot = match self.walk(who, said, if flags.contains(OFlags::NOFOLLOW) { End::Look } else { End::Follow }).await? {
+                Place::Pool(spot) => spot,
+                Place::Host(path) => return Ok(Opening::Host(path)),
+            };
+            let found = *spot.there()?;
+            if flags.contains(OFlags::DIRECTORY) && found.kind != Node::Directory {
+                return Err(Errno::NOTDIR);
+            }
+            let (open, descriptor) = self.obtained(found.file, OpenFlags::default(), spot.names()).await?;
+            self.keep(open, descriptor, flags)
+        })
+    }
+
+    /// Opens a file by its number, and gets a descriptor for it.
+    pub(crate) async fn obtained(&self, file: FileId, flags: OpenFlags, names: Vec<Vec<u8>>) -> Result<(Arc<Open>, OwnedFd), Errno> {
+        let opened = self.client.open(file, flags).await.map_err(|refusal| crate::errno(&refusal))?;
+        self.given(&opened, flags, names).await
+    }
+
+    /// A descriptor for what was opened.
+    async fn given(&self, opened: &Opened, flags: OpenFlags, names: Vec<Vec<u8>>) -> Result<(Arc<Open>, OwnedFd), Errno> {
+        let client: &Client = &self.client;
+        let (descriptor, marked) = match client.obtain(opened, flags).await {
+            Ok(given) => given,
+            Err(refusal) => {
+                let _ = client.close_file(opened.attributes.file).await;
+                return Err(crate::errno(&refusal));
+            }
+        };
+        let inode = inode_of(descriptor.as_fd()).ok_or(Errno::BADF)?;
+        let open = Open::new(&marked, names, inode);
+        Ok((Arc::new(open), descriptor))
+    }
+
+    /// Notes what was opened, under its descriptor's number.
+    fn keep(&self, open: Arc<Open>, descriptor: OwnedFd, flags: OFlags) -> Result<Opening, Errno> {
+        use rustix::io::{FdFlags, fcntl_setfd};
+        fcntl_setfd(&descriptor, if flags.contains(OFlags::CLOEXEC) { FdFlags::CLOEXEC } else { FdFlags::empty() })?;
+        let kind = open.kind;
+        self.table.add(crate::process::number(&descriptor), open);
+        Ok(Opening::Pool(descriptor, kind))
+    }
+
+    pub(crate) fn mode(&self, mode: u32) -> Mode {
+        Mode { bits: mode & PERMISSIONS, umask: self.umask() }
+    }
+}
+
+/// Whose something new is.
+pub(crate) fn owner(who: &Who) -> Owner {
+    Owner { uid: who.uid, gid: who.gid }
+}
+
+/// The flags of open(2) that matter to the pool.
+fn pool_flags(who: &Who, flags: OFlags) -> OpenFlags {
+    let way = flags & OFlags::RWMODE;
+    OpenFlags {
+        read: way != OFlags::WRONLY,
+        write: way == OFlags::WRONLY || way == OFlags::RDWR,
+        append: flags.contains(OFlags::APPEND),
+        truncate: flags.contains(OFlags::TRUNC),
+        exclusive: flags.contains(OFlags::EXCL),
+        whole: true,
+        kill_set_id: flags.contains(OFlags::TRUNC) && !who.can(CapabilitySet::FSETID),
+    }
+}

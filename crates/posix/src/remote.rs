@@ -1,0 +1,274 @@
+//! Bytes of files whose descriptor only stands in for them: they are asked for. The descriptor's offset is the kernel's, so copies of it share it, also those
+//! of other processes.
+
+use crate::open::Kind;
+use crate::table::Open;
+use crate::{Errno, Process, Who};
+use bytes::Bytes;
+use rustix::fs::{OFlags, SeekFrom, seek};
+use rustix::thread::CapabilitySet;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use wire::{AllocateMode, FILE_BYTES_MAX, Kind as Node, SeekTo, WritePlace};
+
+/// What is asked for at once, bytes.
+const READ_BYTES: u32 = 8 << 20;
+/// What is sent at once, bytes.
+const WRITE_BYTES: usize = 8 << 20;
+/// `FALLOC_FL_KEEP_SIZE`, `FALLOC_FL_PUNCH_HOLE` (which needs the first) and `FALLOC_FL_ZERO_RANGE`.
+const KEEP_SIZE: u32 = 0x01;
+const PUNCH_HOLE: u32 = 0x02;
+const ZERO_RANGE: u32 = 0x10;
+
+impl Process {
+    /// read(2) and pread(2): from `at`, or from where the descriptor is, which moves on.
+    ///
+    /// # Errors
+    /// As those.
+    pub fn read(&self, descriptor: BorrowedFd<'_>, into: &mut [u8], at: Option<i64>) -> Result<usize, Errno> {
+        let open = self.table.get(descriptor)?;
+        if !open.flags.read {
+            return Err(Errno::BADF);
+        }
+        if open.kind == Kind::Folder {
+            return Err(Errno::ISDIR);
+        }
+        let offset = match at {
+            Some(at) => u64::try_from(at).map_err(|_| Errno::INVAL)?,
+            None => reserve(descriptor, into.len())?,
+        };
+        let read = self.read_at(&open, offset, into);
+        if at.is_none() {
+            give_back(descriptor, into.len() - *read.as_ref().unwrap_or(&0))?;
+        }
+        read
+    }
+
+    fn read_at(&self, open: &Open, offset: u64, into: &mut [u8]) -> Result<usize, Errno> {
+        self.wait(async {
+            let mut done = 0;
+            while done < into.len() {
+                let wanted = u32::try_from(into.len() - done).unwrap_or(READ_BYTES).min(READ_BYTES);
+                let bytes = match self.client.read(open.file, offset + done as u64, wanted).await {
+                    Ok(bytes) => bytes,
+                    Err(_) if done > 0 => break,
+                    Err(refusal) => return Err(crate::errno(&refusal)),
+                };
+                into[done..done + bytes.len()].copy_from_slice(&bytes);
+                done += bytes.len();
+                if bytes.len() < wanted as usize {
+                    break;
+                }
+            }
+            Ok(done)
+        })
+    }
+
+    /// write(2) and pwrite(2): to `at`, or to where the descriptor is, which moves on; to the end, where it was opened for appending.
+    ///
+    /// # Errors
+    /// As those.
+    pub fn write(&self, descriptor: BorrowedFd<'_>, from: &[u8], at: Option<i64>) -> Result<usize, Errno> {
+        let open = self.table.get(descriptor)?;
+        if !open.flags.write {
+            return Err(Errno::BADF);
+        }
+        if from.is_empty() {
+            return Ok(0);
+        }
+        let kill_set_id = !Who::now().can(CapabilitySet::FSETID);
+        if open.append.load(Relaxed) {
+            let (written, end) = self.write_at(&open, WritePlace::End, from, kill_set_id)?;
+            if at.is_none() {
+                seek(descriptor, SeekFrom::Start(end))?;
+            }
+            return Ok(written);
+        }
+        let offset = match at {
+            Some(at) => u64::try_from(at).map_err(|_| Errno::INVAL)?,
+            None => reserve(descriptor, from.len())?,
+        };
+        let written = self.write_at(&open, WritePlace::At(offset), from, kill_set_id);
+        if at.is_none() {
+            give_back(descriptor, from.len() - written.as_ref().map_or(0, |(written, _)| *written))?;
+        }
+        written.map(|(written, _)| written)
+    }
+
+    /// How many bytes were written, and where the next one would be.
+    fn write_at(&self, open: &Open, place: WritePlace, from: &[u8], kill: bool) -> Result<(usize, u64), Errno> {
+        self.wait(async {
+            let (mut done, mut place, mut end) = (0, place, 0);
+            for piece in from.chunks(WRITE_BYTES) {
+                let written = match self.client.write(open.file, place, Bytes::copy_from_slice(piece), kill).await {
+                    Ok(written) => written,
+                    Err(_) if done > 0 => break,
+                    Err(refusal) => return Err(crate::errno(&refusal)),
+                };
+                done += written.length as usize;
+                end = written.offset + u64::from(written.length);
+                if let WritePlace::At(_) = place {
+                    place = WritePlace::At(end);
+                }
+                if (written.length as usize) < piece.len() {
+                    break;
+                }
+            }
+            Ok((done, end))
+        })
+    }
+
+    /// Reads from any descriptor, ours or the system's.
+    ///
+    /// # Errors
+    /// As read(2) and pread(2).
+    pub fn read_any(&self, descriptor: BorrowedFd<'_>, into: &mut [u8], at: Option<i64>) -> Result<usize, Errno> {
+        match (self.is_remote(descriptor), at) {
+            (true, at) => self.read(descriptor, into, at),
+            (false, None) => rustix::io::read(descriptor, into),
+            (false, Some(at)) => rustix::io::pread(descriptor, into, u64::try_from(at).map_err(|_| Errno::INVAL)?),
+        }
+    }
+
+    /// Writes to any descriptor, ours or the system's.
+    ///
+    /// # Errors
+    /// As write(2) and pwrite(2).
+    pub fn write_any(&self, descriptor: BorrowedFd<'_>, from: &[u8], at: Option<i64>) -> Result<usize, Errno> {
+        match (self.is_remote(descriptor), at) {
+            (true, at) => self.write(descriptor, from, at),
+            (false, None) => rustix::io::write(descriptor, from),
+            (false, Some(at)) => rustix::io::pwrite(descriptor, from, u64::try_from(at).map_err(|_| Errno::INVAL)?),
+        }
+    }
+
+    fn is_remote(&self, descriptor: BorrowedFd<'_>) -> bool {
+        self.table.get(descriptor).is_ok_and(|open| open.kind == Kind::Remote)
+    }
+
+    /// Moves a descriptor's place by so much.
+    ///
+    /// # Errors
+    /// As lseek(2).
+    pub fn seek_any(&self, descriptor: BorrowedFd<'_>, by: i64) -> Result<(), Errno> {
+        seek(descriptor, SeekFrom::Current(by)).map(drop)
+    }
+
+    /// lseek(2).
+    ///
+    /// # Errors
+    /// As lseek(2).
+    pub fn seek(&self, descriptor: BorrowedFd<'_>, to: SeekFrom) -> Result<u64, Errno> {
+        let open = self.table.get(descriptor)?;
+        let target = match to {
+            SeekFrom::End(by) => {
+                let size = self.wait(self.stat_of(&open))?.size;
+                size.checked_add_signed(by).filter(|at| *at <= FILE_BYTES_MAX).ok_or(Errno::INVAL)?
+            }
+            SeekFrom::Data(at) => self.look_for(&open, at, SeekTo::Data)?,
+            SeekFrom::Hole(at) => self.look_for(&open, at, SeekTo::Hole)?,
+            other => return seek(descriptor, other),
+        };
+        seek(descriptor, SeekFrom::Start(target))
+    }
+
+    fn look_for(&self, open: &Open, at: u64, what: SeekTo) -> Result<u64, Errno> {
+        self.wait(async { self.client.seek(open.file, at, what).await.map_err(|refusal| crate::errno(&refusal)) })
+    }
+
+    /// ftruncate(2).
+    ///
+    /// # Errors
+    /// As ftruncate(2).
+    pub fn set_size(&self, descriptor: BorrowedFd<'_>, bytes: i64) -> Result<(), Errno> {
+        let open = self.table.get(descriptor)?;
+        let size = u64::try_from(bytes).map_err(|_| Errno::INVAL)?;
+        if !open.flags.write {
+            return Err(Errno::INVAL);
+        }
+        let who = Who::now();
+        self.wait(async {
+            let found = self.stat_of(&open).await?;
+            if found.kind != Node::File {
+                return Err(Errno::INVAL);
+            }
+            self.set_length(&who, &found, size).await
+        })
+    }
+
+    /// fallocate(2): takes space, gives it back, or makes zeros.
+    ///
+    /// # Errors
+    /// As fallocate(2); `EOPNOTSUPP` for what collapses, inserts or unshares.
+    pub fn allocate(&self, descriptor: BorrowedFd<'_>, mode: u32, at: i64, bytes: i64) -> Result<(), Errno> {
+        const PUNCH_AND_KEEP: u32 = PUNCH_HOLE | KEEP_SIZE;
+        const ZERO_AND_KEEP: u32 = ZERO_RANGE | KEEP_SIZE;
+        let open = self.table.get(descriptor)?;
+        if !open.flags.write {
+            return Err(Errno::BADF);
+        }
+        let mode = match mode {
+            0 => AllocateMode::Extend,
+            KEEP_SIZE => AllocateMode::KeepSize,
+            PUNCH_AND_KEEP => AllocateMode::PunchHole,
+            ZERO_RANGE => AllocateMode::ZeroRange,
+            ZERO_AND_KEEP => AllocateMode::ZeroRangeKeepSize,
+            _ => return Err(Errno::OPNOTSUPP),
+        };
+        let (at, bytes) = (u64::try_from(at).map_err(|_| Errno::INVAL)?, u64::try_from(bytes).map_err(|_| Errno::INVAL)?);
+        if bytes == 0 {
+            return Err(Errno::INVAL);
+        }
+        self.wait(async { self.client.allocate(open.file, at, bytes, mode).await.map_err(|refusal| crate::errno(&refusal)) })
+    }
+
+    /// `F_GETFL`.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn flags(&self, descriptor: BorrowedFd<'_>) -> Result<OFlags, Errno> {
+        let open = self.table.get(descriptor)?;
+        let way = match (open.flags.read, open.flags.write) {
+            (true, true) => OFlags::RDWR,
+            (false, true) => OFlags::WRONLY,
+            _ => OFlags::RDONLY,
+        };
+        let append = if open.append.load(Relaxed) { OFlags::APPEND } else { OFlags::empty() };
+        Ok(way | append | OFlags::from_bits_retain(0o100_000))
+    }
+
+    /// `F_SETFL`: of files, whether writes go to the end.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn set_flags(&self, descriptor: BorrowedFd<'_>, flags: OFlags) -> Result<(), Errno> {
+        self.table.get(descriptor)?.append.store(flags.contains(OFlags::APPEND), Relaxed);
+        Ok(())
+    }
+
+    /// `FIONREAD`: how many bytes are left to the end, as far as an `int` can say.
+    ///
+    /// # Errors
+    /// `EBADF`, and those of the way to the pool.
+    pub fn left_to_read(&self, descriptor: BorrowedFd<'_>) -> Result<i32, Errno> {
+        let open: Arc<Open> = self.table.get(descriptor)?;
+        let size = self.wait(self.stat_of(&open))?.size;
+        let left = size.saturating_sub(seek(descriptor, SeekFrom::Current(0))?);
+        Ok(i32::try_from(left).unwrap_or(i32::MAX))
+    }
+}
+
+/// Takes the next bytes of a descriptor's place: the kernel moves it at once, so nobody else who shares it gets the same.
+fn reserve(descriptor: BorrowedFd<'_>, bytes: usize) -> Result<u64, Errno> {
+    let by = i64::try_from(bytes).map_err(|_| Errno::INVAL)?;
+    Ok(seek(descriptor, SeekFrom::Current(by))? - by.unsigned_abs())
+}
+
+/// Moves a place back by what was not there after all.
+fn give_back(descriptor: BorrowedFd<'_>, bytes: usize) -> Result<(), Errno> {
+    match i64::try_from(bytes).map_err(|_| Errno::INVAL)? {
+        0 => Ok(()),
+        by => seek(descriptor, SeekFrom::Current(-by)).map(drop),
+    }
+}

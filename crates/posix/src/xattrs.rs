@@ -1,0 +1,134 @@
+//! Extended attributes, ACLs among them, and who may see and set them (xattr(7)).
+
+use crate::access::{READ, WRITE, owns};
+use crate::walk::{End, Place};
+use crate::{Errno, Process, Said, Who};
+use bytes::Bytes;
+use rustix::fs::XattrFlags;
+use rustix::thread::CapabilitySet;
+use std::os::fd::BorrowedFd;
+use wire::{Attributes, Kind, XattrMode};
+
+const NAME_BYTES_MAX: usize = 255;
+
+/// Whom a call means.
+#[derive(Debug, Clone, Copy)]
+pub enum Whose<'a> {
+    /// What a path leads to.
+    Path {
+        /// The path.
+        said: Said<'a>,
+        /// Whether a link at its end is followed.
+        follow: bool,
+    },
+    /// What is open.
+    Descriptor(BorrowedFd<'a>),
+}
+
+impl Process {
+    /// getxattr(2).
+    ///
+    /// # Errors
+    /// As getxattr(2), but for room: the whole value comes.
+    pub fn xattr(&self, whose: Whose<'_>, name: &[u8]) -> Result<Vec<u8>, Errno> {
+        check(name)?;
+        let who = Who::now();
+        self.wait(async {
+            let found = self.meant_by(&who, whose).await?;
+            if name.starts_with(b"user.") {
+                if !matches!(found.kind, Kind::File | Kind::Directory) {
+                    return Err(Errno::NODATA);
+                }
+                self.walker(&who).may(&found, READ).await?;
+            } else if name.starts_with(b"trusted.") && !who.can(CapabilitySet::SYS_ADMIN) {
+                return Err(Errno::NODATA);
+            }
+            let value = self.client.xattr(found.file, Bytes::copy_from_slice(name)).await;
+            value.map(Into::into).map_err(|refusal| crate::errno(&refusal))
+        })
+    }
+
+    /// listxattr(2): names, each with its nul.
+    ///
+    /// # Errors
+    /// As listxattr(2), but for room.
+    pub fn xattrs(&self, whose: Whose<'_>) -> Result<Vec<u8>, Errno> {
+        let who = Who::now();
+        self.wait(async {
+            let found = self.meant_by(&who, whose).await?;
+            let names = self.client.xattrs(found.file).await.map_err(|refusal| crate::errno(&refusal))?;
+            let trusted = who.can(CapabilitySet::SYS_ADMIN);
+            let shown = names.iter().filter(|name| trusted || !name.starts_with(b"trusted."));
+            Ok(shown.flat_map(|name| name.iter().copied().chain([0])).collect())
+        })
+    }
+
+    /// setxattr(2).
+    ///
+    /// # Errors
+    /// As setxattr(2).
+    pub fn set_xattr(&self, whose: Whose<'_>, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<(), Errno> {
+        check(name)?;
+        let mode = match flags {
+            XattrFlags::CREATE => XattrMode::Create,
+            XattrFlags::REPLACE => XattrMode::Replace,
+            _ if flags.is_empty() => XattrMode::Set,
+            _ => return Err(Errno::INVAL),
+        };
+        let who = Who::now();
+        self.wait(async {
+            let found = self.meant_by(&who, whose).await?;
+            self.may_set(&who, &found, name).await?;
+            let kill = !who.is_in(found.owner.gid) && !who.can(CapabilitySet::FSETID);
+            let (name, value) = (Bytes::copy_from_slice(name), Bytes::copy_from_slice(value));
+            self.client.set_xattr(found.file, name, value, mode, kill).await.map_err(|refusal| crate::errno(&refusal))
+        })
+    }
+
+    /// removexattr(2).
+    ///
+    /// # Errors
+    /// As removexattr(2).
+    pub fn remove_xattr(&self, whose: Whose<'_>, name: &[u8]) -> Result<(), Errno> {
+        check(name)?;
+        let who = Who::now();
+        self.wait(async {
+            let found = self.meant_by(&who, whose).await?;
+            self.may_set(&who, &found, name).await?;
+            let removed = self.client.remove_xattr(found.file, Bytes::copy_from_slice(name)).await;
+            removed.map_err(|refusal| crate::errno(&refusal))
+        })
+    }
+
+    async fn may_set(&self, who: &Who, found: &Attributes, name: &[u8]) -> Result<(), Errno> {
+        const STICKY: u32 = 0o1000;
+        if name.starts_with(b"trusted.") || name.starts_with(b"security.") {
+            return if who.can(CapabilitySet::SYS_ADMIN) { Ok(()) } else { Err(Errno::PERM) };
+        }
+        if name.starts_with(b"system.posix_acl_") {
+            return if owns(found, who) { Ok(()) } else { Err(Errno::PERM) };
+        }
+        if !matches!(found.kind, Kind::File | Kind::Directory) {
+            return Err(Errno::PERM);
+        }
+        if found.kind == Kind::Directory && found.mode & STICKY != 0 && !owns(found, who) {
+            return Err(Errno::PERM);
+        }
+        self.walker(who).may(found, WRITE).await
+    }
+
+    async fn meant_by(&self, who: &Who, whose: Whose<'_>) -> Result<Attributes, Errno> {
+        match whose {
+            Whose::Descriptor(descriptor) => self.stat_open(descriptor).await,
+            Whose::Path { said, follow } => match self.walk(who, said, if follow { End::Follow } else { End::Look }).await? {
+                Place::Pool(spot) => spot.there().copied(),
+                // What a link leads to outside has what the host says, and it is not asked through us.
+                Place::Host(_) => Err(Errno::OPNOTSUPP),
+            },
+        }
+    }
+}
+
+fn check(name: &[u8]) -> Result<(), Errno> {
+    if name.is_empty() || name.len() > NAME_BYTES_MAX { Err(Errno::RANGE) } else { Ok(()) }
+}
