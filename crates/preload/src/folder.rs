@@ -1,0 +1,130 @@
+//! A folder of the pool that a program reads: what stands behind a `DIR` of ours.
+//!
+//! Programs keep a pointer and nothing else, so all of ours are in one list, and a pointer that is not in it is the C library's.
+
+use crate::shared::{List, Listed, Shared};
+use crate::guard::{done, open};
+use crate::ours::{self, Kind, Said, borrowed};
+use libc::{DIR, c_int, c_long, dirent};
+use posix::Listing;
+use rustix::io::Errno;
+use std::mem::offset_of;
+use std::ptr::null_mut;
+
+/// All that are open, by address.
+static OPEN: List<usize> = List::new();
+
+/// A folder that is read by one thread at a time, as readdir(3) has it, and yet locked, for what programs do.
+#[derive(Debug)]
+pub struct Folder {
+    descriptor: c_int,
+    at: Shared<At>,
+}
+
+#[derive(Debug)]
+struct At {
+    listing: Listing,
+    /// The entry that was given last: readdir(3) gives it again and again in one place.
+    entry: Box<dirent>,
+}
+
+/// One that was just opened, not yet a program's.
+#[derive(Debug)]
+pub struct Opened(Box<Folder>);
+
+impl Opened {
+    /// As C programs hold it.
+    pub fn into_dir(self) -> *mut DIR {
+        let folder = Box::into_raw(self.0);
+        all().push(folder.expose_provenance());
+        folder.cast()
+    }
+}
+
+/// Opens a folder by name.
+///
+/// # Errors
+/// As opendir(3).
+pub fn opened(said: Said<'_>) -> Result<Opened, Errno> {
+    let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
+    adopted(open(said, flags, 0)?)
+}
+
+/// Reads the folder of a descriptor from now on, and closes it in the end.
+///
+/// # Errors
+/// As fdopendir(3).
+pub fn adopted(descriptor: c_int) -> Result<Opened, Errno> {
+    ours::note(descriptor, Some(Kind::Folder));
+    // SAFETY: a structure of numbers and letters, for which zero is a value.
+    let entry = Box::new(unsafe { std::mem::zeroed::<dirent>() });
+    let listing = done(|process| process.listing(borrowed(descriptor)))?;
+    Ok(Opened(Box::new(Folder { descriptor, at: Shared::new(At { listing, entry }) })))
+}
+
+/// The folder behind a `DIR`, if it is ours.
+///
+/// # Safety
+/// The program has it open, and closes it in no other thread meanwhile.
+pub unsafe fn of<'a>(dir: *mut DIR) -> Option<&'a Folder> {
+    let is_ours = !OPEN.is_empty() && all().contains(&dir.addr());
+    // SAFETY: in the list, so it is ours and not closed.
+    is_ours.then(|| unsafe { &*dir.cast::<Folder>() })
+}
+
+/// Ends a folder of ours; what is left is its descriptor.
+///
+/// # Safety
+/// The program gives it up.
+pub unsafe fn taken(dir: *mut DIR) -> Option<c_int> {
+    if OPEN.is_empty() {
+        return None;
+    }
+    let mut all = all();
+    let at = all.iter().position(|known| *known == dir.addr())?;
+    all.swap_remove(at);
+    // SAFETY: it was in the list, so it is a box of ours that nobody else has.
+    Some(unsafe { Box::from_raw(dir.cast::<Folder>()) }.descriptor)
+}
+
+/// The list itself: held over a fork.
+pub fn all() -> Listed<'static, usize> {
+    OPEN.hold()
+}
+
+impl Folder {
+    /// The next entry, which lasts until the next call; null at the end.
+    ///
+    /// # Errors
+    /// As readdir(3).
+    pub fn next(&self) -> Result<*mut dirent, Errno> {
+        let mut at = self.at.hold();
+        let At { listing, entry } = &mut *at;
+        let Some(found) = done(|process| process.next_entry(listing))? else { return Ok(null_mut()) };
+        entry.d_ino = found.inode;
+        entry.d_off = found.next;
+        entry.d_type = found.kind;
+        let room = entry.d_name.len() - 1;
+        for (letter, byte) in entry.d_name.iter_mut().zip(found.name.iter().take(room).chain(&[0])) {
+            *letter = byte.cast_signed();
+        }
+        let length = offset_of!(dirent, d_name) + found.name.len().min(room) + 1;
+        entry.d_reclen = u16::try_from(length.next_multiple_of(8)).unwrap_or(u16::MAX);
+        Ok(&raw mut **entry)
+    }
+
+    /// Goes on from a place that [`Folder::place`] told.
+    pub fn seek(&self, place: c_long) {
+        self.at.hold().listing.seek(place);
+    }
+
+    /// Where the next entry is.
+    pub fn place(&self) -> c_long {
+        self.at.hold().listing.place()
+    }
+
+    /// Its descriptor.
+    pub fn descriptor(&self) -> c_int {
+        self.descriptor
+    }
+}

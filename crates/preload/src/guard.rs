@@ -1,0 +1,117 @@
+//! What is around each verb that we do in a program's place: no signal interrupts it half done, a panic of ours is an error of the
+//! call and not the program's end, and errors become `errno`.
+
+use crate::ours::Said;
+use libc::mode_t;
+use posix::{Opening, Process};
+use rustix::fs::{AtFlags, OFlags};
+use rustix::io::Errno;
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Does a verb. A signal handler that calls one itself waits until the program's own call has ended, for signals come after it.
+///
+/// # Errors
+/// Those of the verb, and of the way to the pool.
+pub fn done<T>(verb: impl FnOnce(&Process) -> Result<T, Errno>) -> Result<T, Errno> {
+    let _quiet = Quiet::begin();
+    catch_unwind(AssertUnwindSafe(|| verb(crate::start::process()?))).unwrap_or(Err(Errno::IO))
+}
+
+/// Opens what is ours; the number is the program's from now on. What the system opens, a fifo or where a link led out of the pool, may make it wait.
+///
+/// # Errors
+/// As open(2).
+pub fn open(said: Said<'_>, flags: c_int, mode: mode_t) -> Result<c_int, Errno> {
+    let opening = done(|process| process.open(said.into(), OFlags::from_bits_retain(flags.cast_unsigned()), mode))?;
+    match opening {
+        Opening::Pool(descriptor, kind) => {
+            crate::inherited::tell_device(descriptor.as_fd());
+            crate::ours::note(descriptor.as_raw_fd(), Some(kind));
+            Ok(descriptor.into_raw_fd())
+        }
+        Opening::Host(path) => {
+            // SAFETY: a text with its nul, which is not of the pool.
+            let opened = unsafe { crate::symbols::open(path.as_ptr(), flags, mode) };
+            if opened < 0 { Err(errno().unwrap_or(Errno::IO)) } else { Ok(opened) }
+        }
+    }
+}
+
+/// Flags of calls that take a folder.
+pub fn at(flags: c_int) -> AtFlags {
+    AtFlags::from_bits_retain(flags.cast_unsigned())
+}
+
+/// What C's functions return for it: 0, or -1 and `errno`.
+pub fn zero(outcome: Result<(), Errno>) -> c_int {
+    number(outcome.map(|()| 0))
+}
+
+/// What C's functions return for it: the number, or -1 and `errno`.
+pub fn number<N: From<i8>>(outcome: Result<N, Errno>) -> N {
+    outcome.unwrap_or_else(|errno| {
+        set_errno(errno);
+        N::from(-1)
+    })
+}
+
+/// What C's functions return for it: where it is, or null and `errno`.
+pub fn pointer<T>(outcome: Result<*mut T, Errno>) -> *mut T {
+    outcome.unwrap_or_else(|errno| {
+        set_errno(errno);
+        std::ptr::null_mut()
+    })
+}
+
+/// Sets the thread's `errno`.
+pub fn set_errno(errno: Errno) {
+    // SAFETY: the C library's own place for it, of this thread.
+    unsafe { *libc::__errno_location() = errno.raw_os_error() };
+}
+
+/// Sets the thread's `errno` to what no error is.
+pub fn clear_errno() {
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = 0 };
+}
+
+/// The thread's `errno`, if it is one.
+pub fn errno() -> Option<Errno> {
+    // SAFETY: as above.
+    let number = unsafe { *libc::__errno_location() };
+    (number > 0).then(|| Errno::from_raw_os_error(number))
+}
+
+/// All signals of this thread wait while it lives: a handler that comes to us would find what its own thread holds.
+pub struct Quiet {
+    before: MaybeUninit<libc::sigset_t>,
+}
+
+impl std::fmt::Debug for Quiet {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Quiet").finish_non_exhaustive()
+    }
+}
+
+impl Quiet {
+    /// From now on.
+    pub fn begin() -> Self {
+        let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+        // SAFETY: both sets are ours; `sigfillset` makes the first one whole before it is read.
+        unsafe {
+            libc::sigfillset(all.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+        }
+        Self { before }
+    }
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        // SAFETY: `begin` had it filled.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, self.before.as_ptr(), std::ptr::null_mut()) };
+    }
+}

@@ -1,0 +1,86 @@
+//! Descriptors that a program was started with: which of them are of the pool.
+//!
+//! A program that opened something tells those that it starts, by a variable, on which devices of the system its descriptors lie. So who was started
+//! by nobody of ours looks at nothing; the others look at what they have, once, and ask a node what it is when they need to know.
+
+use crate::shared::{List, Listed};
+use crate::guard::done;
+use crate::ours::{self, borrowed};
+use posix::Kind;
+use rustix::fs::{OFlags, fcntl_get_seals, fcntl_getfl, fstat};
+use std::ffi::c_int;
+use std::os::fd::BorrowedFd;
+
+/// Those that descriptors of this process lie on.
+static KNOWN: List<u64> = List::new();
+
+/// Notes on which device a descriptor lies, for programs that are started from here.
+pub fn tell_device(descriptor: BorrowedFd<'_>) {
+    let Ok(found) = fstat(descriptor) else { return };
+    let mut known = known();
+    if known.contains(&found.st_dev) {
+        return;
+    }
+    known.push(found.st_dev);
+    let text = known.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
+    crate::settings::set_devices(text.as_bytes());
+}
+
+/// Looks at what the process began with.
+pub fn look(given: &[u8]) {
+    let devices: Vec<u64> = given.split(|byte| *byte == b',').filter_map(number).collect();
+    known().clone_from(&devices);
+    crate::settings::inherit_devices(given);
+    let Ok(mut listed) =
+        rustix::fs::open(c"/proc/self/fd", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, 0.into())
+            .and_then(|folder| rustix::fs::Dir::read_from(&folder))
+    else {
+        return;
+    };
+    while let Some(Ok(entry)) = listed.read() {
+        let Some(descriptor) = number(entry.file_name().to_bytes()).and_then(|found| c_int::try_from(found).ok())
+        else {
+            continue;
+        };
+        let found = fstat(borrowed(descriptor)).map(|found| found.st_dev);
+        if found.is_ok_and(|device| devices.contains(&device)) {
+            let remote = stands_in(borrowed(descriptor));
+            ours::note_inherited(descriptor, remote);
+            if remote {
+                crate::stream::follow(descriptor);
+            }
+        }
+    }
+}
+
+/// The list itself: held over a fork.
+pub fn known() -> Listed<'static, u64> {
+    KNOWN.hold()
+}
+
+/// What stands in for a file's bytes can be sought in and nothing else: it is sealed, and open for writing alone.
+fn stands_in(descriptor: BorrowedFd<'_>) -> bool {
+    let sealed = fcntl_get_seals(descriptor).is_ok_and(|seals| seals.contains(rustix::fs::SealFlags::WRITE));
+    sealed && fcntl_getfl(descriptor).is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::WRONLY)
+}
+
+/// What it is; none where it is nothing of the pool, or no node can be asked.
+pub fn adopted(descriptor: c_int) -> Option<Kind> {
+    done(|process| process.adopt(borrowed(descriptor), |byte| is_own(descriptor, byte))).ok()
+}
+
+/// Whether no other open than the descriptor's own has locked a byte.
+fn is_own(descriptor: c_int, byte: u64) -> bool {
+    // SAFETY: a structure of numbers, for which zero is a value.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = i16::try_from(libc::F_WRLCK).unwrap_or(0);
+    lock.l_start = i64::try_from(byte).unwrap_or(i64::MAX);
+    lock.l_len = 1;
+    // SAFETY: the kernel's own call, past the function of ours that knows locks of the pool only; the structure is ours.
+    let asked = unsafe { libc::syscall(libc::SYS_fcntl, descriptor, libc::F_OFD_GETLK, &raw mut lock) };
+    asked == 0 && c_int::from(lock.l_type) == libc::F_UNLCK
+}
+
+fn number(text: &[u8]) -> Option<u64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}

@@ -1,0 +1,99 @@
+//! Memory maps. Those of local files are the kernel's. Of a file whose bytes are elsewhere a private or read-only map is a copy, made when it
+//! is mapped; a shared one that may be written is refused (`ENODEV`), since nobody would see what is stored.
+
+use crate::guard::{done, set_errno};
+use libc::{
+    MAP_ANONYMOUS, MAP_FAILED, MAP_FIXED, MAP_PRIVATE, MAP_SHARED, MAP_SHARED_VALIDATE, MAP_TYPE, PROT_READ, PROT_WRITE,
+};
+use libc::{c_int, c_void, off_t, size_t};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous};
+use std::os::fd::BorrowedFd;
+
+/// mmap(2) itself: the C library's function does the same, and may not be known yet when memory is first wanted.
+///
+/// # Safety
+/// As mmap(2).
+pub unsafe fn by_kernel(
+    place: *mut c_void,
+    bytes: size_t,
+    may: c_int,
+    flags: c_int,
+    descriptor: c_int,
+    at: off_t,
+) -> *mut c_void {
+    let (may, flags) =
+        (ProtFlags::from_bits_retain(may.cast_unsigned()), MapFlags::from_bits_retain(flags.cast_unsigned()));
+    let mapped = if flags.bits() & MAP_ANONYMOUS.cast_unsigned() != 0 {
+        // SAFETY: the caller's.
+        unsafe { mmap_anonymous(place, bytes, may, flags) }
+    } else if descriptor < 0 {
+        Err(Errno::BADF)
+    } else {
+        // SAFETY: the caller's.
+        unsafe { mmap(place, bytes, may, flags, BorrowedFd::borrow_raw(descriptor), at.cast_unsigned()) }
+    };
+    mapped.unwrap_or_else(|errno| {
+        set_errno(errno);
+        MAP_FAILED
+    })
+}
+
+/// A map of a file whose bytes are asked for.
+///
+/// # Safety
+/// As mmap(2).
+pub unsafe fn filled(
+    place: *mut c_void,
+    bytes: size_t,
+    may: c_int,
+    flags: c_int,
+    descriptor: c_int,
+    at: off_t,
+) -> *mut c_void {
+    let shared = matches!(flags & MAP_TYPE, MAP_SHARED | MAP_SHARED_VALIDATE);
+    let refused = if shared && may & PROT_WRITE != 0 {
+        Some(Errno::NODEV)
+    } else if at < 0 || at % 4096 != 0 || bytes == 0 {
+        Some(Errno::INVAL)
+    } else {
+        None
+    };
+    if let Some(errno) = refused {
+        set_errno(errno);
+        return MAP_FAILED;
+    }
+    let flags = flags & MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS;
+    // SAFETY: the caller's; what is behind the file's end stays zero.
+    let mapped = unsafe { by_kernel(place, bytes, PROT_READ | PROT_WRITE, flags, -1, 0) };
+    if mapped == MAP_FAILED {
+        return MAP_FAILED;
+    }
+    // SAFETY: just mapped, for us alone until it is returned.
+    let room = unsafe { std::slice::from_raw_parts_mut(mapped.cast::<u8>(), bytes) };
+    let outcome = done(|process| {
+        let mut filled = 0;
+        while filled < room.len() {
+            match process.read(
+                crate::ours::borrowed(descriptor),
+                &mut room[filled..],
+                Some(at + off_t::try_from(filled).unwrap_or(0)),
+            )? {
+                0 => break,
+                more => filled += more,
+            }
+        }
+        Ok(())
+    });
+    if let Err(errno) = outcome {
+        // SAFETY: ours, and nobody has it.
+        unsafe { libc::munmap(mapped, bytes) };
+        set_errno(errno);
+        return MAP_FAILED;
+    }
+    if may != PROT_READ | PROT_WRITE {
+        // SAFETY: ours.
+        unsafe { libc::mprotect(mapped, bytes, may) };
+    }
+    mapped
+}

@@ -1,0 +1,158 @@
+//! What stands in the environment for us, for this program and for those that it starts.
+//!
+//! The values that the program began with are kept apart: it may change its variables, or write over them.
+
+use crate::ours;
+use crate::shared::{Holding, Shared};
+use std::ffi::{CStr, CString};
+use std::sync::OnceLock;
+
+/// Libraries that the loader puts before others, ours among them.
+const LIBRARIES: &[u8] = b"LD_PRELOAD";
+/// Where the pool is: the path of its file.
+const POOL: &[u8] = b"TIDEMILL_POOL";
+/// What paths stand for it.
+const PREFIX: &[u8] = b"TIDEMILL_PREFIX";
+/// The working directory, where it is in the pool.
+const DIRECTORY: &[u8] = b"TIDEMILL_CWD";
+/// On which devices of the system descriptors of the pool lie, as numbers with a comma between them.
+const DEVICES: &[u8] = b"TIDEMILL_DEVICES";
+
+/// What holds for the whole life of a program.
+#[derive(Debug, Default)]
+struct Begun {
+    library: Vec<u8>,
+    pool: Vec<u8>,
+    prefix: Vec<u8>,
+}
+
+static BEGUN: OnceLock<Begun> = OnceLock::new();
+
+/// What changes.
+#[derive(Debug)]
+pub struct Now {
+    directory: Option<Vec<u8>>,
+    devices: Vec<u8>,
+}
+
+static NOW: Shared<Now> = Shared::new(Now { directory: None, devices: Vec::new() });
+
+/// Keeps what the program began with, from the first touch of the pool on: programs that never do hand on what they have.
+pub fn keep(pool: &[u8]) {
+    let library = library().unwrap_or_default();
+    // Set twice it would be the same.
+    let _ = BEGUN.set(Begun { library, pool: pool.to_vec(), prefix: ours::prefix().to_vec() });
+}
+
+/// Our own file: that of the library which this function is in.
+fn library() -> Option<Vec<u8>> {
+    let mut found = std::mem::MaybeUninit::<libc::Dl_info>::uninit();
+    // SAFETY: an address within us; the structure is filled where the answer is not 0, by texts that last as long as we are loaded.
+    unsafe {
+        let known = libc::dladdr((library as *const ()).cast(), found.as_mut_ptr()) != 0;
+        known.then(|| CStr::from_ptr(found.assume_init().dli_fname).to_bytes().to_vec())
+    }
+}
+
+/// Tells where the working directory is in the pool, a path below the prefix; none where it is not.
+pub fn set_directory(path: Option<&[u8]>) {
+    now().directory = path.map(<[u8]>::to_vec);
+    tell(DIRECTORY, path);
+}
+
+/// Tells on which devices descriptors lie.
+pub fn set_devices(devices: &[u8]) {
+    now().devices = devices.to_vec();
+    tell(DEVICES, Some(devices));
+}
+
+/// Notes the devices that the program was told when it began.
+pub fn inherit_devices(devices: &[u8]) {
+    now().devices = devices.to_vec();
+}
+
+/// Notes the working directory that the program was told when it began.
+pub fn inherit_directory(path: &[u8]) {
+    now().directory = Some(path.to_vec());
+}
+
+/// For what the C library itself starts, which comes to nobody: `system`, `popen`.
+fn tell(name: &[u8], value: Option<&[u8]>) {
+    let Ok(name) = CString::new(name) else { return };
+    let value = value.and_then(|value| CString::new(value).ok());
+    // SAFETY: texts with their nul. A program that changes its variables in two threads at once has chosen so.
+    unsafe {
+        match value {
+            Some(value) => libc::setenv(name.as_ptr(), value.as_ptr(), 1),
+            None => libc::unsetenv(name.as_ptr()),
+        };
+    }
+}
+
+/// What a variable of a new program is to be.
+#[derive(Debug)]
+pub struct Wanted {
+    /// Its name.
+    pub name: &'static [u8],
+    value: Value,
+}
+
+#[derive(Debug)]
+enum Value {
+    /// This, whatever was given.
+    Is(Vec<u8>),
+    /// Nothing.
+    IsNot,
+    /// This, if nothing was given.
+    Unless(Vec<u8>),
+    /// A list that has this in it.
+    Has(Vec<u8>),
+}
+
+/// What new programs are to have; nothing of a program that has not touched the pool.
+pub fn wanted() -> Vec<Wanted> {
+    let Some(begun) = BEGUN.get() else { return Vec::new() };
+    let now = now();
+    let directory = now.directory.clone().map_or(Value::IsNot, Value::Is);
+    let devices = if now.devices.is_empty() { Value::IsNot } else { Value::Is(now.devices.clone()) };
+    vec![
+        Wanted { name: LIBRARIES, value: Value::Has(begun.library.clone()) },
+        Wanted { name: POOL, value: Value::Unless(begun.pool.clone()) },
+        Wanted { name: PREFIX, value: Value::Unless(begun.prefix.clone()) },
+        Wanted { name: DIRECTORY, value: directory },
+        Wanted { name: DEVICES, value: devices },
+    ]
+}
+
+impl Wanted {
+    /// Whether what was given is that.
+    pub fn fits(&self, given: Option<&[u8]>) -> bool {
+        match (&self.value, given) {
+            (Value::Is(value), Some(given)) => value == given,
+            (Value::Unless(_), Some(_)) | (Value::IsNot, None) => true,
+            (Value::Has(value), Some(given)) => parts(given).any(|part| part == value.as_slice()),
+            _ => false,
+        }
+    }
+
+    /// The entry that it is to be; none where there is to be none.
+    pub fn entry(&self, given: Option<&[u8]>) -> Option<CString> {
+        let value = match (&self.value, given) {
+            (Value::IsNot, _) => return None,
+            (Value::Unless(_) | Value::Has(_), Some(given)) if self.fits(Some(given)) => given.to_vec(),
+            (Value::Has(value), Some(given)) if !given.is_empty() => [value.as_slice(), b":", given].concat(),
+            (Value::Is(value) | Value::Unless(value) | Value::Has(value), _) => value.clone(),
+        };
+        CString::new([self.name, b"=", &value].concat()).ok()
+    }
+}
+
+/// `LD_PRELOAD` is parted by colons and blanks.
+fn parts(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    list.split(|byte| b": ".contains(byte))
+}
+
+/// The list itself: held over a fork.
+pub fn now() -> Holding<'static, Now> {
+    NOW.hold()
+}

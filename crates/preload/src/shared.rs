@@ -1,0 +1,134 @@
+//! What every thread of a program may ask, and its signal handlers too.
+//!
+//! A handler that comes while something is held would wait for its own thread, or jump out and leave it held. So none comes: signals
+//! wait until it is let go. An empty list, as most programs have, is seen to be so without all that.
+
+use crate::guard::Quiet;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Something of the process.
+#[derive(Debug, Default)]
+pub struct Shared<T>(Mutex<T>);
+
+impl<T> Shared<T> {
+    /// Holding this at first.
+    pub const fn new(value: T) -> Self {
+        Self(Mutex::new(value))
+    }
+
+    /// Holds it until what is returned is dropped.
+    pub fn hold(&self) -> Holding<'_, T> {
+        let quiet = Quiet::begin();
+        Holding { value: self.0.lock().unwrap_or_else(PoisonError::into_inner), _quiet: quiet }
+    }
+}
+
+/// Something that nobody else looks at; signals come when this is dropped.
+#[derive(Debug)]
+pub struct Holding<'a, T> {
+    value: MutexGuard<'a, T>,
+    _quiet: Quiet,
+}
+
+impl<T> Deref for Holding<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> DerefMut for Holding<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+}
+
+/// A list of the process.
+#[derive(Debug)]
+pub struct List<T> {
+    filled: AtomicBool,
+    all: Shared<Vec<T>>,
+}
+
+impl<T> List<T> {
+    /// Without anything.
+    pub const fn new() -> Self {
+        Self { filled: AtomicBool::new(false), all: Shared::new(Vec::new()) }
+    }
+
+    /// Whether nothing is in it. What this thread has put there, it sees.
+    pub fn is_empty(&self) -> bool {
+        !self.filled.load(Ordering::Acquire)
+    }
+
+    /// The list itself, held until it is dropped.
+    pub fn hold(&self) -> Listed<'_, T> {
+        Listed { all: self.all.hold(), filled: &self.filled }
+    }
+}
+
+/// A list that is held.
+#[derive(Debug)]
+pub struct Listed<'a, T> {
+    all: Holding<'a, Vec<T>>,
+    filled: &'a AtomicBool,
+}
+
+impl<T> Deref for Listed<'_, T> {
+    type Target = Vec<T>;
+
+    fn deref(&self) -> &Vec<T> {
+        &self.all
+    }
+}
+
+impl<T> DerefMut for Listed<'_, T> {
+    fn deref_mut(&mut self) -> &mut Vec<T> {
+        &mut self.all
+    }
+}
+
+impl<T> Drop for Listed<'_, T> {
+    fn drop(&mut self) {
+        self.filled.store(!self.all.is_empty(), Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_empty_until_something_is_in_it_and_again_when_nothing_is() {
+        let list = List::new();
+        assert!(list.is_empty());
+        list.hold().push(1);
+        assert!(!list.is_empty());
+        list.hold().retain(|known| *known != 1);
+        assert!(list.is_empty());
+    }
+
+    #[test]
+    fn a_signal_waits_until_the_list_is_let_go() {
+        use std::sync::atomic::AtomicU32;
+        static LIST: List<u32> = List::new();
+        static SEEN: AtomicU32 = AtomicU32::new(0);
+        extern "C" fn handler(_: libc::c_int) {
+            SEEN.store(u32::try_from(LIST.hold().len()).unwrap_or(0), Ordering::Relaxed);
+        }
+        // SAFETY: the handler does what this test is about; the signal is this thread's own.
+        unsafe {
+            libc::signal(libc::SIGUSR1, handler as extern "C" fn(libc::c_int) as libc::sighandler_t);
+            let mut held = LIST.hold();
+            held.push(1);
+            libc::pthread_kill(libc::pthread_self(), libc::SIGUSR1);
+            assert_eq!(SEEN.load(Ordering::Relaxed), 0, "it came while the list was held");
+            held.push(2);
+            drop(held);
+        }
+        assert_eq!(SEEN.load(Ordering::Relaxed), 2);
+    }
+}

@@ -1,0 +1,137 @@
+//! How the library begins in a program: it notes what the environment says, and does nothing else until the program touches the pool.
+
+use crate::guard::Quiet;
+use crate::shared::{Holding, Shared};
+use crate::{fork, inherited, ours, settings};
+use posix::Process;
+use rustix::io::Errno;
+use std::ffi::{CStr, c_char};
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// Where the pool is: the path of its file.
+const POOL: &CStr = c"TIDEMILL_POOL";
+/// What paths stand for it.
+const PREFIX_VARIABLE: &CStr = c"TIDEMILL_PREFIX";
+/// The working directory, where it is in the pool.
+const DIRECTORY: &CStr = c"TIDEMILL_CWD";
+
+/// The process, once it touched the pool.
+static CONNECTED: OnceLock<Process> = OnceLock::new();
+
+/// On which devices of the system descriptors of the pool lie.
+const DEVICES: &CStr = c"TIDEMILL_DEVICES";
+
+/// Run by the loader before the program's own code.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEGIN: extern "C" fn() = begin;
+
+extern "C" fn begin() {
+    fork::prepare();
+    if let Some(prefix) = variable(PREFIX_VARIABLE).filter(|prefix| prefix.starts_with(b"/") && prefix.len() > 1) {
+        ours::set_prefix(prefix);
+    }
+    if let Some(directory) = variable(DIRECTORY) {
+        ours::set_inside(true);
+        settings::inherit_directory(directory);
+    }
+    if let Some(devices) = variable(DEVICES) {
+        inherited::look(devices);
+    }
+    // Nobody else runs yet, so nobody misses it meanwhile.
+    let umask = rustix::process::umask(rustix::fs::Mode::empty());
+    rustix::process::umask(umask);
+    UMASK.store(umask.bits(), Ordering::Relaxed);
+}
+
+/// A variable of the environment that the process began with, which nobody changes in place.
+fn variable(name: &CStr) -> Option<&'static [u8]> {
+    // SAFETY: a name with its nul; before the program's code and, later, as any program asks.
+    let value: *const c_char = unsafe { libc::getenv(name.as_ptr()) };
+    // SAFETY: it ends with a nul.
+    (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) }.to_bytes()).filter(|value| !value.is_empty())
+}
+
+/// The process as the pool knows it, connected at first use.
+///
+/// # Errors
+/// Those of the way to the pool, said on standard error the first time: `ENODEV` where no pool is named or none is there, `EACCES` where its token
+/// may not be read, `ENOTCONN` where none of its nodes answers.
+pub fn process() -> Result<&'static Process, Errno> {
+    if let Some(process) = CONNECTED.get() {
+        return Ok(process);
+    }
+    let mut failed = connecting();
+    if let Some(process) = CONNECTED.get() {
+        return Ok(process);
+    }
+    if let Some((at, errno)) = *failed
+        && at.elapsed() < TRIED_AGAIN_AFTER
+    {
+        return Err(errno);
+    }
+    match connected() {
+        Ok(process) => Ok(CONNECTED.get_or_init(|| process)),
+        Err((errno, why)) => {
+            if failed.is_none() {
+                say(&why);
+            }
+            *failed = Some((Instant::now(), errno));
+            Err(errno)
+        }
+    }
+}
+
+/// When the pool could not be reached, and why; held by who connects.
+static CONNECTING: Shared<Option<(Instant, Errno)>> = Shared::new(None);
+
+/// What it is, held: over a fork, so that no copy finds somebody connecting who is not there.
+pub fn connecting() -> Holding<'static, Option<(Instant, Errno)>> {
+    CONNECTING.hold()
+}
+
+/// Whether a descriptor is still what we know of it.
+pub fn knows(descriptor: BorrowedFd<'_>) -> bool {
+    let _quiet = Quiet::begin();
+    CONNECTED.get().is_some_and(|process| process.knows(descriptor))
+}
+
+/// The process, if it has touched the pool.
+pub fn touched() -> Option<&'static Process> {
+    CONNECTED.get()
+}
+
+fn connected() -> Result<Process, (Errno, String)> {
+    let Some(pool) = variable(POOL) else {
+        return Err((Errno::NODEV, "no pool is named: set TIDEMILL_POOL to its file, or use `tidemill exec`".into()));
+    };
+    settings::keep(pool);
+    let process = Process::connect(pool, ours::prefix(), variable(DIRECTORY));
+    let process = process.map_err(|(errno, problem)| (errno, problem.to_string()))?;
+    process.set_umask(UMASK.load(Ordering::Relaxed));
+    Ok(process)
+}
+
+/// One line on standard error, past all that a program may have buffered.
+fn say(why: &str) {
+    let line = format!("tidemill: {}: {}\n", String::from_utf8_lossy(ours::prefix()), why.replace('\n', "; "));
+    // Nothing is done if nobody reads.
+    let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
+}
+
+/// After a failure nothing is tried for so long: a program that asks for many files is told at once.
+const TRIED_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// What umask(2) is now: the system tells it only by changing it.
+pub static UMASK: AtomicU32 = AtomicU32::new(0o022);
+
+/// Notes it, also for the pool.
+pub fn set_umask(umask: u32) {
+    UMASK.store(umask & 0o777, Ordering::Relaxed);
+    if let Some(process) = CONNECTED.get() {
+        process.set_umask(umask);
+    }
+}

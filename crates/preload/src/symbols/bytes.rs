@@ -1,0 +1,233 @@
+//! Bytes of descriptors. Those of local files are the kernel's business and go straight on to it; here is what is done for the others.
+
+use super::{held, moved, symbols};
+use crate::guard::{done, number, zero};
+use crate::ours::{borrowed, is_remote};
+use crate::text::{room, value};
+use libc::{c_int, c_uint, c_void, iovec, off_t, size_t, ssize_t};
+use posix::Process;
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+
+/// Of one step of a copy between descriptors, bytes.
+const STEP_BYTES: usize = 1 << 20;
+/// Of one read or write, as the kernel bounds it (`MAX_RW_COUNT`).
+const ONCE_BYTES: usize = 0x7fff_f000;
+
+fn length(outcome: Result<usize, Errno>) -> ssize_t {
+    number(outcome.and_then(|bytes| ssize_t::try_from(bytes).map_err(|_| Errno::INVAL)))
+}
+
+/// # Safety
+/// `into` has room for `bytes`.
+unsafe fn read_into(descriptor: c_int, into: *mut c_void, bytes: size_t, at: Option<off_t>) -> ssize_t {
+    // SAFETY: the caller says so.
+    let into = unsafe { room(into, bytes.min(ONCE_BYTES)) };
+    length(done(|process| process.read(borrowed(descriptor), into, at)))
+}
+
+/// # Safety
+/// `from` has `bytes`.
+unsafe fn write_from(descriptor: c_int, from: *const c_void, bytes: size_t, at: Option<off_t>) -> ssize_t {
+    // SAFETY: the caller says so.
+    let from = unsafe { value(from, bytes.min(ONCE_BYTES)) };
+    length(done(|process| process.write(borrowed(descriptor), from, at)))
+}
+
+/// # Safety
+/// `pieces` are so many, each of its length.
+unsafe fn pieces<'a>(pieces: *const iovec, count: c_int) -> Result<&'a [iovec], Errno> {
+    let count = usize::try_from(count).map_err(|_| Errno::INVAL)?;
+    if count > 1024 {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: the caller says so; none need no place.
+    Ok(if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(pieces, count) } })
+}
+
+/// Reads what all pieces have room for at once, as one read is one look at the file, and deals it out.
+///
+/// # Safety
+/// `into` are so many pieces, each with its room.
+unsafe fn read_pieces(descriptor: c_int, into: *const iovec, count: c_int, at: Option<off_t>) -> ssize_t {
+    length(done(|process| {
+        // SAFETY: the caller says so.
+        let into = unsafe { pieces(into, count)? };
+        let mut together = vec![0; total(into)];
+        let read = process.read(borrowed(descriptor), &mut together, at)?;
+        let mut rest = &together[..read];
+        for piece in into {
+            // SAFETY: the caller says so.
+            let copied = unsafe { crate::text::copy_out(rest, piece.iov_base.cast(), piece.iov_len) };
+            rest = &rest[copied..];
+        }
+        Ok(read)
+    }))
+}
+
+/// Writes all pieces at once, as one write that appends is one piece of the file.
+///
+/// # Safety
+/// `from` are so many pieces, each of its length.
+unsafe fn write_pieces(descriptor: c_int, from: *const iovec, count: c_int, at: Option<off_t>) -> ssize_t {
+    length(done(|process| {
+        // SAFETY: the caller says so.
+        let from = unsafe { pieces(from, count)? };
+        let mut together = Vec::with_capacity(total(from));
+        for piece in from {
+            let left = piece.iov_len.min(ONCE_BYTES - together.len());
+            // SAFETY: the caller says so.
+            together.extend_from_slice(unsafe { value(piece.iov_base, left) });
+        }
+        process.write(borrowed(descriptor), &together, at)
+    }))
+}
+
+fn total(pieces: &[iovec]) -> usize {
+    pieces.iter().fold(0, |sum, piece| piece.iov_len.saturating_add(sum)).min(ONCE_BYTES)
+}
+
+/// Copies from one descriptor to another of which we move the bytes of one at least, until all is copied or the file ends.
+fn copied(
+    process: &Process,
+    from: (c_int, Option<&mut off_t>),
+    to: (c_int, Option<&mut off_t>),
+    bytes: usize,
+) -> Result<usize, Errno> {
+    let (mut from_at, mut to_at) = (from.1, to.1);
+    let (mut step, mut done) = (vec![0; STEP_BYTES.min(bytes)], 0);
+    while done < bytes {
+        let wanted = step.len().min(bytes - done);
+        let read = process.read_any(borrowed(from.0), &mut step[..wanted], from_at.as_deref().copied())?;
+        let mut written = 0;
+        while written < read {
+            match process.write_any(
+                borrowed(to.0),
+                &step[written..read],
+                to_at.as_deref().copied().map(|at| at + offset(written)),
+            ) {
+                Ok(more) => written += more,
+                // What was copied counts; the next call says why it went no further.
+                Err(_) if done + written > 0 => break,
+                Err(errno) => return Err(errno),
+            }
+        }
+        done += written;
+        advance(&mut from_at, written);
+        advance(&mut to_at, written);
+        if written < wanted {
+            // The source's own position is behind what arrived.
+            if from_at.is_none() && written < read {
+                process.seek_any(borrowed(from.0), -offset(read - written))?;
+            }
+            break;
+        }
+    }
+    Ok(done)
+}
+
+/// What lseek(2) is asked for.
+fn sought(from: c_int, at: off_t) -> Result<SeekFrom, Errno> {
+    let unsigned = || u64::try_from(at);
+    match from {
+        libc::SEEK_SET => unsigned().map(SeekFrom::Start).map_err(|_| Errno::INVAL),
+        libc::SEEK_CUR => Ok(SeekFrom::Current(at)),
+        libc::SEEK_END => Ok(SeekFrom::End(at)),
+        libc::SEEK_DATA => unsigned().map(SeekFrom::Data).map_err(|_| Errno::NXIO),
+        libc::SEEK_HOLE => unsigned().map(SeekFrom::Hole).map_err(|_| Errno::NXIO),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+fn offset(bytes: usize) -> off_t {
+    off_t::try_from(bytes).unwrap_or(off_t::MAX)
+}
+
+fn advance(at: &mut Option<&mut off_t>, bytes: usize) {
+    if let Some(at) = at {
+        **at += offset(bytes);
+    }
+}
+
+moved! {
+    /// read(2).
+    fn read(descriptor: c_int, into: *mut c_void, bytes: size_t) -> ssize_t, descriptor => read_into(descriptor, into, bytes, None);
+    /// read(2) of programs that are compiled with checks; `most` is how large their buffer is.
+    fn __read_chk(descriptor: c_int, into: *mut c_void, bytes: size_t, most: size_t) -> ssize_t, descriptor =>
+        read_into(descriptor, into, bytes.min(most), None);
+    /// write(2).
+    fn write(descriptor: c_int, from: *const c_void, bytes: size_t) -> ssize_t, descriptor => write_from(descriptor, from, bytes, None);
+    /// pread(2).
+    fn pread(descriptor: c_int, into: *mut c_void, bytes: size_t, at: off_t) -> ssize_t | pread64, descriptor =>
+        read_into(descriptor, into, bytes, Some(at));
+    /// pread(2) of programs that are compiled with checks.
+    fn __pread_chk(descriptor: c_int, into: *mut c_void, bytes: size_t, at: off_t, most: size_t) -> ssize_t | __pread64_chk, descriptor =>
+        read_into(descriptor, into, bytes.min(most), Some(at));
+    /// pwrite(2).
+    fn pwrite(descriptor: c_int, from: *const c_void, bytes: size_t, at: off_t) -> ssize_t | pwrite64, descriptor =>
+        write_from(descriptor, from, bytes, Some(at));
+    /// readv(2).
+    fn readv(descriptor: c_int, into: *const iovec, count: c_int) -> ssize_t, descriptor => read_pieces(descriptor, into, count, None);
+    /// writev(2).
+    fn writev(descriptor: c_int, from: *const iovec, count: c_int) -> ssize_t, descriptor => write_pieces(descriptor, from, count, None);
+    /// preadv(2).
+    fn preadv(descriptor: c_int, into: *const iovec, count: c_int, at: off_t) -> ssize_t | preadv64, descriptor =>
+        read_pieces(descriptor, into, count, Some(at));
+    /// pwritev(2).
+    fn pwritev(descriptor: c_int, from: *const iovec, count: c_int, at: off_t) -> ssize_t | pwritev64, descriptor =>
+        write_pieces(descriptor, from, count, Some(at));
+    /// preadv2(2): an offset of -1 is the descriptor's own; the flags are hints.
+    fn preadv2(descriptor: c_int, into: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t | preadv64v2, descriptor =>
+        read_pieces(descriptor, into, count, (at != -1).then_some(at));
+    /// pwritev2(2), likewise.
+    fn pwritev2(descriptor: c_int, from: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t | pwritev64v2, descriptor =>
+        write_pieces(descriptor, from, count, (at != -1).then_some(at));
+    /// lseek(2).
+    fn lseek(descriptor: c_int, at: off_t, from: c_int) -> off_t | lseek64, descriptor =>
+        number(sought(from, at).and_then(|to| done(|process| process.seek(borrowed(descriptor), to))).and_then(|at| off_t::try_from(at).map_err(|_| Errno::OVERFLOW)));
+    /// ftruncate(2).
+    fn ftruncate(descriptor: c_int, bytes: off_t) -> c_int | ftruncate64, descriptor =>
+        zero(done(|process| process.set_size(borrowed(descriptor), bytes)));
+    /// fallocate(2).
+    fn fallocate(descriptor: c_int, mode: c_int, at: off_t, bytes: off_t) -> c_int | fallocate64, descriptor =>
+        zero(done(|process| process.allocate(borrowed(descriptor), mode.cast_unsigned(), at, bytes)));
+    /// `posix_fallocate(3)`, which returns its error.
+    fn posix_fallocate(descriptor: c_int, at: off_t, bytes: off_t) -> c_int | posix_fallocate64, descriptor =>
+        done(|process| process.allocate(borrowed(descriptor), 0, at, bytes)).map_or_else(Errno::raw_os_error, |()| 0);
+    /// `posix_fadvise(2)`: advice that nobody needs.
+    fn posix_fadvise(descriptor: c_int, at: off_t, bytes: off_t, advice: c_int) -> c_int | posix_fadvise64, descriptor => 0;
+    /// readahead(2), likewise.
+    fn readahead(descriptor: c_int, at: off_t, bytes: size_t) -> ssize_t, descriptor => 0;
+    /// `sync_file_range(2)`: memory is where they stay.
+    fn sync_file_range(descriptor: c_int, at: off_t, bytes: off_t, flags: c_uint) -> c_int, descriptor => 0;
+    /// sendfile(2).
+    fn sendfile(to: c_int, from: c_int, from_at: *mut off_t, bytes: size_t) -> ssize_t | sendfile64, to, from =>
+        length(done(|process| copied(process, (from, from_at.as_mut()), (to, None), bytes.min(ONCE_BYTES))));
+    /// `copy_file_range(2)`.
+    fn copy_file_range(from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, bytes: size_t, flags: c_uint) -> ssize_t, from, to =>
+        length(done(|process| copied(process, (from, from_at.as_mut()), (to, to_at.as_mut()), bytes.min(ONCE_BYTES))));
+    /// splice(2), of which one side is a pipe.
+    fn splice(from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, bytes: size_t, flags: c_uint) -> ssize_t, from, to =>
+        length(done(|process| copied(process, (from, from_at.as_mut()), (to, to_at.as_mut()), bytes.min(STEP_BYTES))));
+}
+
+held! {
+    /// fsync(2): what was written is there for all when the write returned.
+    fn fsync(descriptor: c_int) -> c_int, descriptor => 0;
+    /// fdatasync(2), likewise.
+    fn fdatasync(descriptor: c_int) -> c_int, descriptor => 0;
+    /// syncfs(2), likewise.
+    fn syncfs(descriptor: c_int) -> c_int, descriptor => 0;
+}
+
+symbols! {
+    /// mmap(2). Nothing is looked up and no memory taken for what is not ours: memory itself is taken by this call.
+    fn mmap(place: *mut c_void, bytes: size_t, may: c_int, flags: c_int, descriptor: c_int, at: off_t) -> *mut c_void | mmap64 {
+        if flags & libc::MAP_ANONYMOUS == 0 && is_remote(descriptor) {
+            // SAFETY: as the program called us.
+            return unsafe { crate::map::filled(place, bytes, may, flags, descriptor, at) };
+        }
+        // SAFETY: as the program called us.
+        unsafe { crate::map::by_kernel(place, bytes, may, flags, descriptor, at) }
+    }
+}

@@ -1,0 +1,210 @@
+//! Folders that are read: `DIR` and what goes with it. Ours are our own structures, told from the C library's by their address.
+
+use super::symbols;
+use crate::folder::{self, Folder, Opened};
+use crate::guard::{pointer, set_errno};
+use crate::ours::{self, kind};
+use libc::{DIR, c_char, c_int, c_long, dirent};
+use rustix::io::Errno;
+use std::ptr::null_mut;
+
+type Chosen = Option<unsafe extern "C" fn(*const dirent) -> c_int>;
+type Order = Option<unsafe extern "C" fn(*mut *const dirent, *mut *const dirent) -> c_int>;
+
+symbols! {
+    /// opendir(3).
+    fn opendir(path: *const c_char) -> *mut DIR {
+        // SAFETY: the program's path.
+        match unsafe { ours::path(path) } {
+            Some(said) => pointer(folder::opened(said).map(Opened::into_dir)),
+            // SAFETY: as the program called us.
+            None => unsafe { next(path) },
+        }
+    }
+
+    /// fdopendir(3): the descriptor is the folder's from now on.
+    fn fdopendir(descriptor: c_int) -> *mut DIR {
+        match kind(descriptor) {
+            Some(ours::Kind::Folder) => pointer(folder::adopted(descriptor).map(Opened::into_dir)),
+            Some(_) => pointer(Err(Errno::NOTDIR)),
+            // SAFETY: as the program called us.
+            None => unsafe { next(descriptor) },
+        }
+    }
+
+    /// readdir(3). Null is the end, where `errno` stays as it is.
+    fn readdir(dir: *mut DIR) -> *mut dirent | readdir64 {
+        // SAFETY: the program's folder, or one of ours that it got from us.
+        match unsafe { folder::of(dir) } {
+            Some(folder) => match folder.next() {
+                Ok(entry) => entry,
+                Err(errno) => pointer(Err(errno)),
+            },
+            // SAFETY: as the program called us.
+            None => unsafe { next(dir) },
+        }
+    }
+
+    /// `readdir_r(3)`.
+    fn readdir_r(dir: *mut DIR, into: *mut dirent, result: *mut *mut dirent) -> c_int | readdir64_r {
+        // SAFETY: the program's folder and room.
+        unsafe {
+            let Some(folder) = folder::of(dir) else { return next(dir, into, result) };
+            match folder.next() {
+                Ok(entry) if entry.is_null() => result.write(null_mut()),
+                Ok(entry) => {
+                    entry.cast::<u8>().copy_to(into.cast(), usize::from((*entry).d_reclen));
+                    result.write(into);
+                }
+                Err(errno) => return errno.raw_os_error(),
+            }
+            0
+        }
+    }
+
+    /// closedir(3).
+    fn closedir(dir: *mut DIR) -> c_int {
+        // SAFETY: the program's folder, which it gives up.
+        match unsafe { folder::taken(dir) } {
+            // SAFETY: the folder's own descriptor.
+            Some(descriptor) => unsafe { super::descriptors::close(descriptor) },
+            // SAFETY: as the program called us.
+            None => unsafe { next(dir) },
+        }
+    }
+
+    /// rewinddir(3).
+    fn rewinddir(dir: *mut DIR) -> () {
+        // SAFETY: the program's folder.
+        match unsafe { folder::of(dir) } {
+            Some(folder) => folder.seek(0),
+            // SAFETY: as the program called us.
+            None => unsafe { next(dir) },
+        }
+    }
+
+    /// seekdir(3).
+    fn seekdir(dir: *mut DIR, place: c_long) -> () {
+        // SAFETY: the program's folder.
+        match unsafe { folder::of(dir) } {
+            Some(folder) => folder.seek(place),
+            // SAFETY: as the program called us.
+            None => unsafe { next(dir, place) },
+        }
+    }
+
+    /// telldir(3).
+    fn telldir(dir: *mut DIR) -> c_long {
+        // SAFETY: the program's folder.
+        match unsafe { folder::of(dir) } {
+            Some(folder) => folder.place(),
+            // SAFETY: as the program called us.
+            None => unsafe { next(dir) },
+        }
+    }
+
+    /// dirfd(3).
+    fn dirfd(dir: *mut DIR) -> c_int {
+        // SAFETY: the program's folder.
+        match unsafe { folder::of(dir) } {
+            Some(folder) => folder.descriptor(),
+            // SAFETY: as the program called us.
+            None => unsafe { next(dir) },
+        }
+    }
+
+    /// scandir(3): the entries that are chosen, in an order, in the C library's memory.
+    fn scandir(path: *const c_char, into: *mut *mut *mut dirent, chosen: Chosen, order: Order) -> c_int | scandir64 {
+        // SAFETY: the program's path.
+        match unsafe { ours::path(path) } {
+            // SAFETY: the program's place and functions.
+            Some(said) => unsafe { scanned(folder::opened(said), into, chosen, order) },
+            // SAFETY: as the program called us.
+            None => unsafe { next(path, into, chosen, order) },
+        }
+    }
+
+    /// scandirat(3).
+    fn scandirat(at: c_int, path: *const c_char, into: *mut *mut *mut dirent, chosen: Chosen, order: Order) -> c_int | scandirat64 {
+        // SAFETY: the program's path.
+        match unsafe { ours::path_at(at, path) } {
+            // SAFETY: the program's place and functions.
+            Some(said) => unsafe { scanned(folder::opened(said), into, chosen, order) },
+            // SAFETY: as the program called us.
+            None => unsafe { next(at, path, into, chosen, order) },
+        }
+    }
+}
+
+/// # Safety
+/// `into` may be written; the functions take entries.
+unsafe fn scanned(opened: Result<Opened, Errno>, into: *mut *mut *mut dirent, chosen: Chosen, order: Order) -> c_int {
+    // SAFETY: the caller's functions.
+    let listed = opened.and_then(|opened| unsafe { entries(opened, chosen) });
+    let entries = match listed {
+        Ok(entries) => entries,
+        Err(errno) => {
+            set_errno(errno);
+            return -1;
+        }
+    };
+    // SAFETY: room for that many pointers, which the program frees.
+    unsafe {
+        let list = libc::malloc((entries.len().max(1)) * size_of::<*mut dirent>()).cast::<*mut dirent>();
+        if list.is_null() {
+            for entry in entries {
+                libc::free(entry.cast());
+            }
+            set_errno(Errno::NOMEM);
+            return -1;
+        }
+        entries.as_ptr().copy_to(list, entries.len());
+        if let Some(order) = order {
+            let order: unsafe extern "C" fn(*const libc::c_void, *const libc::c_void) -> c_int =
+                std::mem::transmute(order);
+            libc::qsort(list.cast(), entries.len(), size_of::<*mut dirent>(), Some(order));
+        }
+        into.write(list);
+    }
+    c_int::try_from(entries.len()).unwrap_or(c_int::MAX)
+}
+
+/// Copies of the entries that are chosen, in memory that the program frees.
+///
+/// # Safety
+/// The function takes entries.
+unsafe fn entries(opened: Opened, chosen: Chosen) -> Result<Vec<*mut dirent>, Errno> {
+    let dir = opened.into_dir();
+    let mut entries = Vec::new();
+    // SAFETY: ours, from the line before.
+    let outcome = unsafe { folder::of(dir) }.ok_or(Errno::BADF).and_then(|folder: &Folder| {
+        loop {
+            let entry = folder.next()?;
+            if entry.is_null() {
+                return Ok(());
+            }
+            // SAFETY: an entry of ours, which lasts until the next; the caller's function; new memory that is as long as it.
+            unsafe {
+                if chosen.is_none_or(|chosen| chosen(entry) != 0) {
+                    let length = usize::from((*entry).d_reclen);
+                    let copy = libc::malloc(length);
+                    if copy.is_null() {
+                        return Err(Errno::NOMEM);
+                    }
+                    entry.cast::<u8>().copy_to(copy.cast(), length);
+                    entries.push(copy.cast());
+                }
+            }
+        }
+    });
+    // SAFETY: ours, and nobody else has it.
+    unsafe { closedir(dir) };
+    outcome.inspect_err(|_| {
+        for entry in &entries {
+            let entry: *mut dirent = *entry;
+            // SAFETY: our copies.
+            unsafe { libc::free(entry.cast()) };
+        }
+    })?;
+    Ok(entries)
+}

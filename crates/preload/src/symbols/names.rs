@@ -1,0 +1,262 @@
+//! Names: made, moved, linked, read and removed, and the working directory.
+
+use super::{held, named, symbols};
+use crate::guard::{at, done, number, pointer, zero};
+use crate::ours::{self, Said};
+use crate::text::{bytes, copy_out, given_or_new};
+use libc::{AT_FDCWD, c_char, c_int, c_uint, dev_t, mode_t, size_t, ssize_t};
+use rustix::fs::{AtFlags, RenameFlags};
+use rustix::io::Errno;
+use std::ptr::null_mut;
+
+/// Which side of a call with two names is ours.
+enum Sides<'a> {
+    Neither,
+    Both(Said<'a>, Said<'a>),
+    /// What leads from the pool to elsewhere, or back.
+    Across,
+}
+
+/// # Safety
+/// Paths are null or end with a nul, and outlive what is returned.
+unsafe fn sides<'a>(old_folder: c_int, old: *const c_char, new_folder: c_int, new: *const c_char) -> Sides<'a> {
+    // SAFETY: as here.
+    match unsafe { (ours::path_at(old_folder, old), ours::path_at(new_folder, new)) } {
+        (None, None) => Sides::Neither,
+        (Some(old), Some(new)) => Sides::Both(old, new),
+        _ => Sides::Across,
+    }
+}
+
+/// As between two file systems, which programs expect and then copy.
+fn across() -> c_int {
+    zero(Err(Errno::XDEV))
+}
+
+/// Fills a buffer with as much of a link's text as fits, which is how readlink(2) has it.
+///
+/// # Safety
+/// `into` has room for `room` bytes.
+unsafe fn read_into(said: Said<'_>, into: *mut c_char, room: size_t) -> ssize_t {
+    number(done(|process| {
+        let text = process.read_link(said.into())?;
+        // SAFETY: the caller says so.
+        ssize_t::try_from(unsafe { copy_out(&text, into, room) }).map_err(|_| Errno::NAMETOOLONG)
+    }))
+}
+
+named! {
+    /// mkdir(2).
+    fn mkdir(path: *const c_char, mode: mode_t) -> c_int, said = path(path): zero(done(|process| process.mkdir(said.into(), mode)));
+    /// mkdirat(2).
+    fn mkdirat(folder: c_int, path: *const c_char, mode: mode_t) -> c_int, said = path_at(folder, path):
+        zero(done(|process| process.mkdir(said.into(), mode)));
+    /// mknod(2).
+    fn mknod(path: *const c_char, mode: mode_t, device: dev_t) -> c_int, said = path(path):
+        zero(done(|process| process.mknod(said.into(), mode, device_number(device))));
+    /// mknodat(2).
+    fn mknodat(folder: c_int, path: *const c_char, mode: mode_t, device: dev_t) -> c_int, said = path_at(folder, path):
+        zero(done(|process| process.mknod(said.into(), mode, device_number(device))));
+    /// mknod(2) of programs made with a C library before 2.33.
+    fn __xmknod(version: c_int, path: *const c_char, mode: mode_t, device: *mut dev_t) -> c_int, said = path(path):
+        zero(done(|process| process.mknod(said.into(), mode, device_number(*device))));
+    /// mknodat(2), likewise.
+    fn __xmknodat(version: c_int, folder: c_int, path: *const c_char, mode: mode_t, device: *mut dev_t) -> c_int, said = path_at(folder, path):
+        zero(done(|process| process.mknod(said.into(), mode, device_number(*device))));
+    /// mkfifo(3).
+    fn mkfifo(path: *const c_char, mode: mode_t) -> c_int, said = path(path):
+        zero(done(|process| process.mknod(said.into(), mode | libc::S_IFIFO, device_number(0))));
+    /// mkfifoat(3).
+    fn mkfifoat(folder: c_int, path: *const c_char, mode: mode_t) -> c_int, said = path_at(folder, path):
+        zero(done(|process| process.mknod(said.into(), mode | libc::S_IFIFO, device_number(0))));
+    /// symlink(2): the text is the program's own, wherever it leads.
+    fn symlink(text: *const c_char, path: *const c_char) -> c_int, said = path(path):
+        zero(done(|process| process.symlink(bytes(text), said.into())));
+    /// symlinkat(2).
+    fn symlinkat(text: *const c_char, folder: c_int, path: *const c_char) -> c_int, said = path_at(folder, path):
+        zero(done(|process| process.symlink(bytes(text), said.into())));
+    /// readlink(2).
+    fn readlink(path: *const c_char, into: *mut c_char, room: size_t) -> ssize_t, said = path(path): read_into(said, into, room);
+    /// readlinkat(2).
+    fn readlinkat(folder: c_int, path: *const c_char, into: *mut c_char, room: size_t) -> ssize_t, said = path_at(folder, path):
+        read_into(said, into, room);
+    /// readlink(2) of programs that are compiled with checks; `most` is how large their buffer is.
+    fn __readlink_chk(path: *const c_char, into: *mut c_char, room: size_t, most: size_t) -> ssize_t, said = path(path):
+        read_into(said, into, room.min(most));
+    /// readlinkat(2), likewise.
+    fn __readlinkat_chk(folder: c_int, path: *const c_char, into: *mut c_char, room: size_t, most: size_t) -> ssize_t, said = path_at(folder, path):
+        read_into(said, into, room.min(most));
+    /// unlink(2).
+    fn unlink(path: *const c_char) -> c_int, said = path(path): zero(done(|process| process.unlink(said.into(), AtFlags::empty())));
+    /// unlinkat(2).
+    fn unlinkat(folder: c_int, path: *const c_char, flags: c_int) -> c_int, said = path_at(folder, path):
+        zero(done(|process| process.unlink(said.into(), at(flags))));
+    /// rmdir(2).
+    fn rmdir(path: *const c_char) -> c_int, said = path(path): zero(done(|process| process.unlink(said.into(), AtFlags::REMOVEDIR)));
+    /// remove(3): a file, or an empty directory.
+    fn remove(path: *const c_char) -> c_int, said = path(path): zero(done(|process| match process.unlink(said.into(), AtFlags::empty()) {
+        Err(Errno::ISDIR) => process.unlink(said.into(), AtFlags::REMOVEDIR),
+        done => done,
+    }));
+    /// chroot(2): programs that the system would start there are not there.
+    fn chroot(path: *const c_char) -> c_int, said = path(path): zero(done(|process| process.stat(said.into(), AtFlags::empty()).and(Err(Errno::PERM))));
+}
+
+symbols! {
+    /// rename(2).
+    fn rename(old: *const c_char, new: *const c_char) -> c_int {
+        // SAFETY: the program's paths.
+        match unsafe { sides(AT_FDCWD, old, AT_FDCWD, new) } {
+            Sides::Both(old, new) => zero(done(|process| process.rename(old.into(), new.into(), RenameFlags::empty()))),
+            Sides::Across => across(),
+            // SAFETY: as the program called us.
+            Sides::Neither => unsafe { next(old, new) },
+        }
+    }
+
+    /// renameat(2).
+    fn renameat(old_folder: c_int, old: *const c_char, new_folder: c_int, new: *const c_char) -> c_int {
+        // SAFETY: the program's paths.
+        match unsafe { sides(old_folder, old, new_folder, new) } {
+            Sides::Both(old, new) => zero(done(|process| process.rename(old.into(), new.into(), RenameFlags::empty()))),
+            Sides::Across => across(),
+            // SAFETY: as the program called us.
+            Sides::Neither => unsafe { next(old_folder, old, new_folder, new) },
+        }
+    }
+
+    /// renameat2(2).
+    fn renameat2(old_folder: c_int, old: *const c_char, new_folder: c_int, new: *const c_char, flags: c_uint) -> c_int {
+        // SAFETY: the program's paths.
+        match unsafe { sides(old_folder, old, new_folder, new) } {
+            Sides::Both(old, new) => zero(done(|process| process.rename(old.into(), new.into(), RenameFlags::from_bits_retain(flags)))),
+            Sides::Across => across(),
+            // SAFETY: as the program called us.
+            Sides::Neither => unsafe { next(old_folder, old, new_folder, new, flags) },
+        }
+    }
+
+    /// link(2).
+    fn link(old: *const c_char, new: *const c_char) -> c_int {
+        // SAFETY: the program's paths.
+        match unsafe { sides(AT_FDCWD, old, AT_FDCWD, new) } {
+            Sides::Both(old, new) => zero(done(|process| process.link(old.into(), new.into(), AtFlags::empty()))),
+            Sides::Across => across(),
+            // SAFETY: as the program called us.
+            Sides::Neither => unsafe { next(old, new) },
+        }
+    }
+
+    /// linkat(2).
+    fn linkat(old_folder: c_int, old: *const c_char, new_folder: c_int, new: *const c_char, flags: c_int) -> c_int {
+        // SAFETY: the program's paths.
+        match unsafe { sides(old_folder, old, new_folder, new) } {
+            Sides::Both(old, new) => zero(done(|process| process.link(old.into(), new.into(), at(flags)))),
+            Sides::Across => across(),
+            // SAFETY: as the program called us.
+            Sides::Neither => unsafe { next(old_folder, old, new_folder, new, flags) },
+        }
+    }
+
+    /// chdir(2). Whoever goes elsewhere leaves the pool.
+    fn chdir(path: *const c_char) -> c_int {
+        // SAFETY: the program's path.
+        match unsafe { ours::path(path) } {
+            Some(said) => gone_to(done(|process| process.chdir(said.into()).map(|()| process.getcwd()))),
+            // SAFETY: as the program called us.
+            None => left(unsafe { next(path) }),
+        }
+    }
+
+    /// fchdir(2).
+    fn fchdir(descriptor: c_int) -> c_int {
+        match ours::kind(descriptor) {
+            Some(_) => gone_to(done(|process| process.chdir(Said::From(descriptor, b"").into()).map(|()| process.getcwd()))),
+            // SAFETY: as the program called us.
+            None => left(unsafe { next(descriptor) }),
+        }
+    }
+
+    /// getcwd(3).
+    fn getcwd(into: *mut c_char, room: size_t) -> *mut c_char {
+        if !ours::is_inside() {
+            // SAFETY: as the program called us.
+            return unsafe { next(into, room) };
+        }
+        pointer(done(|process| process.getcwd().ok_or(Errno::NOENT)).and_then(|text| {
+            // SAFETY: the program's room, or none.
+            unsafe { given_or_new(&text, into, room) }
+        }))
+    }
+
+    /// getcwd(3) of programs that are compiled with checks.
+    fn __getcwd_chk(into: *mut c_char, room: size_t, most: size_t) -> *mut c_char {
+        // SAFETY: as the program called us.
+        unsafe { getcwd(into, room.min(most)) }
+    }
+
+    /// getwd(3): into a buffer of `PATH_MAX` bytes.
+    fn getwd(into: *mut c_char) -> *mut c_char {
+        // SAFETY: as the program called us.
+        unsafe { getcwd(into, size_t::try_from(libc::PATH_MAX).unwrap_or(4096)) }
+    }
+
+    /// `get_current_dir_name(3)`: into new memory.
+    fn get_current_dir_name() -> *mut c_char {
+        // SAFETY: it asks for new memory.
+        if ours::is_inside() { unsafe { getcwd(null_mut(), 0) } } else { unsafe { next() } }
+    }
+}
+
+named! {
+    /// realpath(3).
+    fn realpath(path: *const c_char, into: *mut c_char) -> *mut c_char, said = path(path): resolved(said, into);
+    /// realpath(3) of programs that are compiled with checks; their buffer has `PATH_MAX` bytes at least.
+    fn __realpath_chk(path: *const c_char, into: *mut c_char, most: size_t) -> *mut c_char, said = path(path): resolved(said, into);
+    /// `canonicalize_file_name(3)`.
+    fn canonicalize_file_name(path: *const c_char) -> *mut c_char, said = path(path): resolved(said, null_mut());
+}
+
+held! {
+    /// fpathconf(3): of the pool what tmpfs says.
+    fn fpathconf(descriptor: c_int, name: c_int) -> libc::c_long, descriptor => {
+        libc::pathconf(c"/dev/shm".as_ptr(), name)
+    };
+}
+
+/// # Safety
+/// `into` is null or has `PATH_MAX` bytes.
+unsafe fn resolved(said: Said<'_>, into: *mut c_char) -> *mut c_char {
+    let room = if into.is_null() { 0 } else { size_t::try_from(libc::PATH_MAX).unwrap_or(4096) };
+    pointer(done(|process| process.real_path(said.into())).and_then(|text| {
+        // SAFETY: the caller says so.
+        unsafe { given_or_new(&text, into, room) }
+    }))
+}
+
+/// A device's number as inodes keep it.
+fn device_number(device: dev_t) -> u32 {
+    u32::try_from(device).unwrap_or(u32::MAX)
+}
+
+/// Notes where the working directory is now: in the pool, or out of it where a link led. New programs are told by a variable.
+fn gone_to(outcome: Result<Option<Vec<u8>>, Errno>) -> c_int {
+    zero(outcome.map(|path| {
+        ours::set_inside(path.is_some());
+        crate::settings::set_directory(path.as_deref());
+    }))
+}
+
+/// Notes that the working directory is elsewhere now, if going there went well.
+fn left(outcome: c_int) -> c_int {
+    if outcome == 0 && ours::is_inside() {
+        ours::set_inside(false);
+        crate::settings::set_directory(None);
+        // Whoever is told of it: the pool forgets the folder.
+        let _ = done(|process| {
+            process.left();
+            Ok(())
+        });
+    }
+    outcome
+}

@@ -1,0 +1,61 @@
+//! syscall(2), the function: programs that name a call by its number mean the same files.
+
+use super::{attributes, bytes, descriptors, names, opens, processes, symbols};
+use crate::guard::set_errno;
+use libc::{c_int, c_long, c_uint};
+use rustix::io::Errno;
+use std::ptr::{with_exposed_provenance as read, with_exposed_provenance_mut as write};
+
+/// A register as a pointer's address.
+#[expect(clippy::cast_possible_truncation, reason = "both have the width of a register")]
+fn at(register: c_long) -> usize {
+    register.cast_unsigned() as usize
+}
+
+/// A register as a number of 32 bits.
+#[expect(clippy::cast_possible_truncation, reason = "the system takes the lower half, too")]
+fn int(register: c_long) -> c_int {
+    register as c_int
+}
+
+fn uint(register: c_long) -> c_uint {
+    int(register).cast_unsigned()
+}
+
+symbols! {
+    /// syscall(2). Calls that can name something of ours go to the functions that do them; all others to the system.
+    fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long {
+        // SAFETY: the registers are what the call of this number takes, as the program says.
+        unsafe {
+            c_long::from(match number {
+                libc::SYS_openat => opens::openat(int(a), read(at(b)), int(c), uint(d)),
+                libc::SYS_statx => attributes::statx(int(a), read(at(b)), int(c), uint(d), write(at(e))),
+                libc::SYS_newfstatat => attributes::fstatat(int(a), read(at(b)), write(at(c)), int(d)),
+                libc::SYS_faccessat => attributes::faccessat(int(a), read(at(b)), int(c), 0),
+                libc::SYS_faccessat2 => attributes::faccessat(int(a), read(at(b)), int(c), int(d)),
+                libc::SYS_renameat2 => names::renameat2(int(a), read(at(b)), int(c), read(at(d)), uint(e)),
+                libc::SYS_unlinkat => names::unlinkat(int(a), read(at(b)), int(c)),
+                libc::SYS_mkdirat => names::mkdirat(int(a), read(at(b)), uint(c)),
+                libc::SYS_linkat => names::linkat(int(a), read(at(b)), int(c), read(at(d)), int(e)),
+                libc::SYS_symlinkat => names::symlinkat(read(at(a)), int(b), read(at(c))),
+                libc::SYS_fchmodat => attributes::fchmodat(int(a), read(at(b)), uint(c), 0),
+                libc::SYS_fchownat => attributes::fchownat(int(a), read(at(b)), uint(c), uint(d), int(e)),
+                libc::SYS_execveat => processes::execveat(int(a), read(at(b)), read(at(c)), read(at(d)), int(e)),
+                libc::SYS_close => descriptors::close(int(a)),
+                libc::SYS_close_range => descriptors::close_range(uint(a), uint(b), int(c)),
+                libc::SYS_dup3 => descriptors::dup3(int(a), int(b), int(c)),
+                libc::SYS_read => return bytes::read(int(a), write(at(b)), at(c)) as c_long,
+                libc::SYS_write => return bytes::write(int(a), read(at(b)), at(c)) as c_long,
+                libc::SYS_copy_file_range => {
+                    return bytes::copy_file_range(int(a), write(at(b)), int(c), write(at(d)), at(e), uint(f)) as c_long;
+                }
+                // There is no function of the C library that does it, and programs do without where it is not there.
+                libc::SYS_openat2 if crate::ours::path_at(int(a), read(at(b))).is_some() => {
+                    set_errno(Errno::NOSYS);
+                    -1
+                }
+                _ => return next(number, a, b, c, d, e, f),
+            })
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Walks over trees that the C library does by itself, past us: glob(3), nftw(3), ftw(3).
+
+use super::attributes::{lstat, stat};
+use super::folders::{closedir, opendir, readdir};
+use super::{named, symbols};
+use crate::guard::pointer;
+use crate::ours;
+use crate::tree::{self, Told};
+use libc::{c_char, c_int, c_void, dirent, size_t};
+use rustix::io::Errno;
+
+/// `glob_t` with the functions that it may call in place of its own (`GLOB_ALTDIRFUNC`).
+#[repr(C)]
+#[derive(Debug)]
+pub struct Glob {
+    count: size_t,
+    paths: *mut *mut c_char,
+    offset: size_t,
+    flags: c_int,
+    close: Option<unsafe extern "C" fn(*mut c_void)>,
+    read: Option<unsafe extern "C" fn(*mut c_void) -> *mut dirent>,
+    open: Option<unsafe extern "C" fn(*const c_char) -> *mut c_void>,
+    lstat: Option<unsafe extern "C" fn(*const c_char, *mut libc::stat) -> c_int>,
+    stat: Option<unsafe extern "C" fn(*const c_char, *mut libc::stat) -> c_int>,
+}
+
+type Failed = Option<unsafe extern "C" fn(*const c_char, c_int) -> c_int>;
+
+/// `GLOB_ALTDIRFUNC`.
+const BY_FUNCTIONS: c_int = 1 << 6;
+
+symbols! {
+    /// glob(3).
+    fn glob(pattern: *const c_char, flags: c_int, failed: Failed, found: *mut Glob) -> c_int | glob64 {
+        // SAFETY: the program's pattern.
+        if flags & BY_FUNCTIONS != 0 || unsafe { ours::path(pattern) }.is_none() {
+            // SAFETY: as the program called us.
+            return unsafe { next(pattern, flags, failed, found) };
+        }
+        // SAFETY: the program's structure; these functions do for all paths what those do that they stand for.
+        unsafe {
+            (*found).close = Some(closes);
+            (*found).read = Some(reads);
+            (*found).open = Some(opens);
+            (*found).lstat = Some(lstat);
+            (*found).stat = Some(stat);
+            let outcome = next(pattern, flags | BY_FUNCTIONS, failed, found);
+            (*found).flags &= !BY_FUNCTIONS;
+            outcome
+        }
+    }
+}
+
+symbols! {
+    /// `fts_open(3)`: the C library would walk past us, so it is refused where a path is ours, and not silently empty.
+    fn fts_open(paths: *const *mut c_char, options: c_int, order: *mut c_void) -> *mut c_void | fts64_open {
+        // SAFETY: the program's paths, with a null behind them.
+        unsafe {
+            let mut at = paths;
+            while !at.is_null() && !(*at).is_null() {
+                if ours::path(*at).is_some() {
+                    return pointer(Err(Errno::OPNOTSUPP));
+                }
+                at = at.add(1);
+            }
+            next(paths, options, order)
+        }
+    }
+}
+
+unsafe extern "C" fn opens(path: *const c_char) -> *mut c_void {
+    // SAFETY: as glob(3) calls it.
+    unsafe { opendir(path) }.cast()
+}
+
+unsafe extern "C" fn reads(dir: *mut c_void) -> *mut dirent {
+    // SAFETY: as glob(3) calls it.
+    unsafe { readdir(dir.cast()) }
+}
+
+unsafe extern "C" fn closes(dir: *mut c_void) {
+    // SAFETY: as glob(3) calls it.
+    unsafe { closedir(dir.cast()) };
+}
+
+/// What nftw(3) calls.
+type Tell = unsafe extern "C" fn(*const c_char, *const libc::stat, c_int, *mut Told) -> c_int;
+/// What ftw(3) calls.
+type TellShortly = unsafe extern "C" fn(*const c_char, *const libc::stat, c_int) -> c_int;
+
+named! {
+    /// nftw(3).
+    fn nftw(path: *const c_char, tell: Tell, open: c_int, flags: c_int) -> c_int | nftw64, _said = path(path):
+        tree::walk(path, flags, &mut |path, found, kind, told| tell(path, found, kind, told));
+    /// ftw(3).
+    fn ftw(path: *const c_char, tell: TellShortly, open: c_int) -> c_int | ftw64, _said = path(path):
+        tree::walk(path, 0, &mut |path, found, kind, _| tell(path, found, if kind == tree::DANGLING { tree::UNKNOWN } else { kind }));
+}
