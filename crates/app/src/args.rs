@@ -3,6 +3,7 @@
 use base::ByteSize;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use placement::{Policy, StripeSize};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use wire::Version;
 
@@ -28,6 +29,8 @@ pub enum Command {
     Mount(MountArgs),
     /// Unmount a pool that `tidemill mount` mounted
     Umount(UmountArgs),
+    /// Run a program that sees a pool below a prefix, without a mount
+    Exec(ExecArgs),
     /// Start, end or look at a pool of several nodes
     #[command(subcommand)]
     Pool(PoolCommand),
@@ -66,6 +69,23 @@ pub struct WhichPool {
     /// The pool file [default: that of this user's pool]
     #[arg(long, value_name = "FILE", env = "TIDEMILL_POOL")]
     pub pool: Option<PathBuf>,
+}
+
+/// `tidemill exec`.
+#[derive(Debug, Args)]
+pub struct ExecArgs {
+    /// Which pool.
+    #[command(flatten)]
+    pub which: WhichPool,
+    /// What paths stand for the pool
+    #[arg(long, value_name = "DIR", env = "TIDEMILL_PREFIX", default_value = "/tidemill")]
+    pub prefix: PathBuf,
+    /// Do not start a program that would not see the pool: a static one, one with rights of its own
+    #[arg(long)]
+    pub strict: bool,
+    /// The program, and what it is given
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    pub command: Vec<OsString>,
 }
 
 /// `tidemill pool`.

@@ -6,6 +6,7 @@
 
 mod args;
 mod bench_command;
+mod exec_command;
 mod flow_command;
 mod key_command;
 mod mount_command;
@@ -30,13 +31,17 @@ fn main() -> ExitCode {
     // clap ends the process with code 2 when flags are wrong, and with 0 for --help and --version.
     let cli = Cli::parse();
     start_log();
-    if let Err(error) = exec::raise_open_files() {
+    // What `exec` starts has the limits that it would have without us.
+    if !matches!(cli.command, Command::Exec(_))
+        && let Err(error) = exec::raise_open_files()
+    {
         tracing::warn!(%error, "the limit of open files stays as it is; see `ulimit -n`");
     }
     let outcome = match cli.command {
         Command::Run(args) => run_command::run(&args),
         Command::Mount(args) => mount_command::mount(&args),
         Command::Umount(args) => mount_command::umount(&args),
+        Command::Exec(args) => exec_command::exec(&args),
         Command::Flow(command) => flow_command::flow(&command),
         Command::Pool(command) => pool_command::pool(command),
         Command::Node(args) => pool_command::node(&args),

@@ -1,0 +1,110 @@
+"""Programs that see a pool by the preload library: `tidemill exec`, no mount.
+
+The scripts of `programs/` print what they print on a tmpfs; what cannot be had is refused with one line and the errno that fits.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from test_pool import Home
+from test_real_programs import PROGRAMS, SECONDS_MAX, SCRIPTS, printed
+from waiting import wait_for
+
+PREFIX = "/tidemill"
+# Libraries that a program needs at its start are opened by the loader, before any library of ours is there.
+MOUNTS_ONLY = {"loader"}
+
+
+@pytest.fixture
+def pool(binary: Path, tmp_path: Path) -> Iterator[Home]:
+    """A pool of one node."""
+    home = Home(binary, tmp_path)
+    home.ok("pool", "start", "--memory", "512MiB")
+    yield home
+    home.ok("pool", "stop")
+    wait_for(lambda: not home.node_processes(), "a node was left")
+    shutil.rmtree(home.runtime)
+
+
+def run(home: Home, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """A program by `exec`, to its end."""
+    environment = home.environment | more
+    command = [str(home.binary), "exec", "--", *words]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+
+
+def shell(home: Home, script: str, **more: str) -> str:
+    """What a script prints, which must go well."""
+    done = run(home, "bash", "-euc", script, **more)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("script", sorted(set(SCRIPTS) - MOUNTS_ONLY))
+def test_programs_print_what_they_print_on_tmpfs(pool: Home, tmpfs: Path, script: str) -> None:
+    wanted = printed(script, tmpfs)
+    work = f"{PREFIX}/work"
+    shell(pool, f"mkdir -m 755 {work}")
+    environment = {"PYTHON": sys.executable, "LC_ALL": "C", "TZ": "UTC", "HOME": work, "TMPDIR": work}
+    done = run(pool, "bash", "-c", f"cd {work} && exec bash -eu {PROGRAMS / script}.sh", **environment)
+    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+    got = (done.stdout + done.stderr).replace(PREFIX, "").splitlines()
+    differ = list(difflib.unified_diff(wanted, got, "tmpfs", "preload", lineterm="", n=1))
+    assert not differ, "\n".join(differ[:60])
+
+
+def test_offsets_are_shared_over_fork_and_exec(pool: Home) -> None:
+    said = shell(
+        pool,
+        f"cd {PREFIX}; printf 'one\\ntwo\\nthree\\n' > lines; exec < lines; read first; (read second; echo $second); head -c 5; echo $first"
+        "; (echo a; echo b; sh -c 'echo c') > out; cat out",
+    )
+    assert said.split() == ["two", "three", "one", "a", "b", "c"]
+
+
+def test_a_child_keeps_what_its_killed_parent_opened(pool: Home) -> None:
+    said = shell(pool, f"cd {PREFIX}; echo kept > f; (exec 5< f; (sleep 0.3; cat <&5 > g) & kill -9 $BASHPID) || true; rm f; wait; until [ -s g ]; do sleep 0.05; done; cat g")
+    assert said == "kept\n"
+
+
+def test_a_pool_that_is_not_there_is_refused_in_one_line(binary: Path, tmp_path: Path) -> None:
+    home = Home(binary, tmp_path)
+    said = home.fails("exec", "--", "true")
+    assert "pool" in said and "hint:" in said
+    shutil.rmtree(home.runtime)
+
+
+@pytest.mark.parametrize("prefix", ["relative", "/", "/a/../b"])
+def test_a_prefix_that_stands_for_nothing_is_refused(pool: Home, prefix: str) -> None:
+    assert "cannot stand for a pool" in pool.fails("exec", "--prefix", prefix, "--", "true")
+
+
+def test_what_the_library_does_not_reach_is_said(pool: Home, tmp_path: Path) -> None:
+    source, static = tmp_path / "static.c", tmp_path / "static"
+    source.write_text("int main(void) { return 7; }\n")
+    subprocess.run(["cc", "-static", "-o", str(static), str(source)], check=True)
+    done = run(pool, str(static))
+    assert done.returncode == 7
+    assert done.stderr == f"warning: {PREFIX} is not seen: `{static}` is statically linked\n"
+    assert "statically linked" in pool.fails("exec", "--strict", "--", str(static))
+
+
+def test_a_program_that_is_not_there_ends_as_shells_end(pool: Home) -> None:
+    assert run(pool, "no-such-program").returncode == 127
+    assert run(pool, os.devnull).returncode in (126, 127)
+    assert run(pool, "sh", "-c", "exit 3").returncode == 3
+
+
+def test_a_pool_that_ends_meanwhile_is_an_error_and_no_hang(pool: Home) -> None:
+    done = run(pool, "bash", "-c", f"echo > {PREFIX}/a; {pool.binary} pool stop; cat {PREFIX}/a; echo $?", **pool.environment)
+    assert done.stdout.strip().endswith("1")
+    assert "not connected" in done.stderr
+    pool.ok("pool", "start")
