@@ -575,12 +575,12 @@ impl House {
         }
     }
 
-    /// In the partitions of this node. Whether something of it is left that others may have a part of: most clients leave nothing.
+    /// In those partitions of this node that it touched. Whether something of it is left that others may have a part of: most clients leave
+    /// nothing.
     async fn end_here(&self, session: Session) -> Result<bool, Failure> {
         let map = self.welcome(session)?.map;
-        let last = u16::try_from(map.partitions() - 1).unwrap_or(u16::MAX);
         let mut left = false;
-        for partition in (0..=last).map(PartitionId).filter(|id| map.node(*id) == Some(self.node.id())) {
+        for partition in self.node.end_session(session) {
             // No change of a client has this number.
             let stamp = Some(Stamp { session, number: u64::MAX, settled: u64::MAX });
             let ask = |stamp, command| request(map.epoch(), session, partition, Body::Meta { stamp, command });

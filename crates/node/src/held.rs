@@ -2,7 +2,7 @@
 
 use crate::{Settings, clock};
 use parking_lot::Mutex;
-use partition::Partition;
+use partition::{Endings, Partition};
 use placement::{FileId, NodeId, PartitionId, PartitionMap};
 
 /// A place for each partition of the pool; empty where another node holds it.
@@ -10,8 +10,8 @@ use placement::{FileId, NodeId, PartitionId, PartitionMap};
 pub struct Held(Box<[Option<Mutex<Partition>>]>);
 
 impl Held {
-    /// What the map gives a node, all empty but for the root directory.
-    pub fn share(node: NodeId, map: &PartitionMap, settings: &Settings) -> Self {
+    /// What the map gives a node, all empty but for the root directory. All know which sessions have ended.
+    pub fn share(node: NodeId, map: &PartitionMap, settings: &Settings, endings: &Endings) -> Self {
         let shared = partition::Settings {
             split_entries: settings.split_entries,
             partitions: map.partitions(),
@@ -25,7 +25,10 @@ impl Held {
         };
         let last = u16::try_from(map.partitions() - 1).expect("a map has at most 2^16 partitions");
         let ids = (0..=last).map(PartitionId);
-        Self(ids.map(|id| (map.node(id) == Some(node)).then(|| Mutex::new(fresh(id)))).collect())
+        Self(
+            ids.map(|id| (map.node(id) == Some(node)).then(|| Mutex::new(fresh(id).sharing(endings.clone()))))
+                .collect(),
+        )
     }
 
     /// A partition, if it is here.

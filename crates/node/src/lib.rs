@@ -30,6 +30,7 @@ mod settings;
 mod space;
 mod sync;
 mod timer;
+mod touched;
 mod watch;
 mod whole;
 mod whole_calls;

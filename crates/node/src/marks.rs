@@ -238,12 +238,12 @@ impl Node {
         })
     }
 
-    /// A session is about to end in a partition: what somebody still has of it goes on.
-    pub(crate) fn outlive(&self, session: Session, partition: PartitionId) {
+    /// A session is about to end in a partition, if one is named: what somebody still has of it goes on. So does what is of files at other nodes.
+    pub(crate) fn outlive(&self, session: Session, partition: Option<PartitionId>) {
         let Some(orphans) = Session::of(self.id(), 0).filter(|orphans| *orphans != session) else { return };
         let here = |file: FileId| self.partitions.get(file.partition()).is_some();
         for (mark, file) in self.marks.of(session) {
-            if file.partition() != partition && here(file) {
+            if Some(file.partition()) != partition && here(file) {
                 continue; // when it ends there
             }
             if self.is_open(mark) && (!here(file) || self.release_open(file, session, Some(orphans)).is_ok()) {

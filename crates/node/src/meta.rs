@@ -56,6 +56,7 @@ impl Node {
             return self.settle(&mut partition, call, Some(todo), Ok(answer));
         }
         let asker = self.watches.asker(call.session);
+        self.note_sessions(call, asker);
         if let Some(answer) = call.stamp.and_then(|stamp| partition.recall(stamp)) {
             // What it recalled when it was done may not have been heard yet.
             call.hearing = self.watches.pending(asker).filter(|_| !call.hurried);

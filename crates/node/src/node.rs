@@ -11,11 +11,11 @@ use crate::{
     meta::{MetaCall, refusal_of},
     owners::Processes,
     space::{Full, Space},
+    touched::Touched,
     whole::Wholes,
     whole_calls::{Appends, ExtentCall},
 };
 use parking_lot::RwLock;
-use partition::Ended;
 use placement::{Epoch, FileId, NodeId, PartitionId, PartitionMap};
 use std::{
     fmt,
@@ -54,8 +54,7 @@ pub struct Node {
     pub(crate) locks: Locks,
     pub(crate) marks: Marks,
     pub(crate) processes: Processes,
-    /// Sessions of which no stripe is written any more.
-    ended: RwLock<Ended>,
+    pub(crate) touched: Touched,
     /// The count of the last session that was given, and of the first less one.
     sessions: AtomicU64,
     sessions_before: u64,
@@ -87,7 +86,8 @@ pub fn member(id: NodeId, map: PartitionMap, settings: Settings, engine: Arc<dyn
     let space = Arc::new(Space::new(settings.space_wait));
     let hook = space.clone();
     engine.on_freed(Arc::new(move || hook.freed()));
-    let partitions = Held::share(id, &map, &settings);
+    let touched = Touched::new(map.partitions());
+    let partitions = Held::share(id, &map, &settings, touched.endings());
     let whole = Wholes::new(id, engine.extents());
     let sessions_before = clock::now().secs.unsigned_abs() << SESSIONS_BITS;
     let files = u64::from(partitions.get(FileId::ROOT.partition()).is_some());
@@ -106,7 +106,7 @@ pub fn member(id: NodeId, map: PartitionMap, settings: Settings, engine: Arc<dyn
         locks: Locks::default(),
         marks: Marks::default(),
         processes: Processes::default(),
-        ended: RwLock::default(),
+        touched,
         space,
         sessions: AtomicU64::new(sessions_before),
         sessions_before,
@@ -267,8 +267,8 @@ impl Node {
         match call.command {
             Some(Command::Lock { .. }) => self.lock(&call),
             Some(Command::CloseSession { session }) => {
-                self.ended.write().add(session);
-                self.outlive(session, call.partition);
+                self.touched.endings().add(session);
+                self.outlive(session, Some(call.partition));
                 self.locks.end_session(session);
                 let reply = self.meta_at_once(call);
                 self.locks.wake_all();
@@ -345,7 +345,7 @@ impl Node {
 
     fn try_stripe(&self, change: &StripeChange) -> Result<Outcome<Answer>, Full> {
         let StripeChange { session, key, generation, what } = change;
-        let has_ended = || self.ended.read().has(*session);
+        let has_ended = || self.touched.endings().has(*session);
         if has_ended() {
             return Ok(Err(Refusal::Ended));
         }

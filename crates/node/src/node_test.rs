@@ -11,8 +11,8 @@ use std::{
 };
 use store::Model;
 use wire::{
-    Answer, Body, Command, Extent, ExtentAction, Failure, Name, NewInode, NewKind, OpenFlags, Owner, Refusal, Request,
-    Session, Stamp, StripeAction, Wish, WritePlace,
+    Answer, Body, Command, Extent, ExtentAction, Failure, Intent, Lock, LockKind, LockOwner, LockStyle, Name, NewInode,
+    NewKind, OpenFlags, Owner, Part, Refusal, Request, Session, Stamp, StripeAction, Then, Wish, WritePlace,
 };
 
 const STRIPE: u32 = 4096;
@@ -149,6 +149,66 @@ fn a_reserved_file_is_filled_no_more_once_its_session_has_ended_in_any_partition
     assert_eq!(ask(&node, Epoch::FIRST, 0, stripe(StripeAction::Remove)), Ok(Answer::Done));
     assert_eq!(fill(), Err(Failure::Refused(Refusal::Ended)));
     assert_eq!(node.usage().stripes, 0);
+}
+
+/// Which partitions have anything of a session.
+fn with_some_of(node: &Arc<Node>, session: Session) -> Vec<u16> {
+    let text = format!("{session:?}");
+    let has = |(_, partition): &(u16, &parking_lot::Mutex<partition::Partition>)| {
+        format!("{:?}", partition.lock()).contains(&text)
+    };
+    (0..).zip(&node.partitions).filter(has).map(|(id, _)| id).collect()
+}
+
+fn meta(session: Session, number: u64, command: Command) -> Body {
+    Body::Meta { stamp: Some(Stamp { session, number, settled: 1 }), command }
+}
+
+/// Has a session leave an open, a lock and an append in partition 0, an intent in 9, a walk that did not get there in 20; in 30 another asks what
+/// became of the intent. What is only looked at, in 40, leaves nothing.
+fn leave_much(session: Session) -> (Arc<Node>, Intent) {
+    let (node, file, extent) = whole_file();
+    let say = |partition, body| ask(&node, Epoch::FIRST, partition, body);
+    say(0, meta(session, 1, Command::Open { file, flags: OpenFlags::WRITE, whole: Wish::No })).unwrap();
+    let lock = Lock { owner: LockOwner::Session(5), kind: LockKind::Write, style: LockStyle::Whole, pid: 0 };
+    say(0, meta(session, 2, Command::Lock { file, lock, wait: false })).unwrap();
+    let stamp = |number| Some(Stamp { session, number, settled: 1 });
+    let action = ExtentAction::Append { data: Bytes::from_static(b"x") };
+    say(0, Body::Extent { stamp: stamp(3), file, extent, action }).unwrap();
+    let intent = Intent { number: 1, session, coordinator: PartitionId(30) };
+    let inode = NewInode::new(NewKind::Directory, 0o700, Owner::default());
+    let parts = vec![Part::Make { parent: FileId::ROOT, inode, heritage: wire::Heritage::default() }];
+    say(9, meta(session, 4, Command::Prepare { intent, parts })).unwrap();
+    let (elsewhere, name) = (FileId::new(PartitionId(40), 9), Name::new(b"f").unwrap());
+    let command = Command::Unlink { parent: elsewhere, name: name.clone() };
+    let then = Box::new(Then { directory: elsewhere, partition: PartitionId(20), stamp: stamp(5), command });
+    let walked = say(0, Body::Walk { top: FileId::ROOT, folders: Vec::new(), then: Some(then) });
+    assert!(matches!(walked, Ok(Answer::Walked { .. })), "{walked:?}");
+    say(30, meta(Session(1), 9, Command::Decide { intent })).unwrap();
+    say(40, Body::Meta { stamp: None, command: Command::Lookup { parent: elsewhere, name } }).unwrap_err();
+    (node, intent)
+}
+
+#[test]
+fn a_session_ends_where_it_left_something_and_nowhere_else() {
+    let session = Session(77);
+    let (node, intent) = leave_much(session);
+    assert_eq!(with_some_of(&node, session), [0, 9, 20, 30]);
+    let touched = node.end_session(session);
+    assert_eq!(touched, [0, 9, 20, 30].map(PartitionId), "no other is visited");
+    for PartitionId(partition) in touched {
+        ask(&node, Epoch::FIRST, partition, meta(session, u64::MAX, Command::CloseSession { session })).unwrap();
+    }
+    assert_eq!(with_some_of(&node, session), [9], "an intent waits for who finishes it");
+    ask(&node, Epoch::FIRST, 9, meta(Session(1), 10, Command::Settle { intent, commit: false })).unwrap();
+    let inode = NewInode::new(NewKind::File, 0o600, Owner::default());
+    let late = Command::CreateUnnamed { parent: FileId::ROOT, name: None, inode, linkable: false };
+    for partition in 0..64 {
+        let refused = ask(&node, Epoch::FIRST, partition, meta(session, 6, late.clone()));
+        assert_eq!(refused, Err(Failure::Refused(Refusal::Ended)), "what was on its way to partition {partition}");
+    }
+    assert_eq!(with_some_of(&node, session), [0_u16; 0]);
+    assert_eq!(node.end_session(session), [], "it has left nothing since");
 }
 
 #[test]

@@ -42,10 +42,12 @@ impl Node {
                     Answer::Walked { reached, left }
                 });
                 // Should it come twice, it must not be done the second time.
-                if let Some(Then { partition, stamp: Some(stamp), .. }) = then
-                    && let Some(partition) = self.partitions.get(partition)
+                if let Some(Then { partition: id, stamp: Some(stamp), .. }) = then
+                    && let Some(partition) = self.partitions.get(id)
                 {
-                    partition.lock().keep(stamp, answer.clone());
+                    let mut held = partition.lock();
+                    self.touched.note(stamp.session, id);
+                    held.keep(stamp, answer.clone());
                 }
                 Reply::ready(answer.map_err(Failure::Refused))
             }

@@ -291,7 +291,9 @@ impl Node {
         match self.whole.extents().append(pin.slot(), data) {
             Ok(Put { offset, length }) => {
                 let answer = Answer::Put { offset, length };
-                partition.lock().keep(stamp, Ok(answer.clone()));
+                let mut held = partition.lock();
+                self.touched.note(stamp.session, call.partition);
+                held.keep(stamp, Ok(answer.clone()));
                 Ok(Ok(answer))
             }
             Err(error) => refusal_of(error, Object::File(call.file)).map(Err),

@@ -1,6 +1,6 @@
 //! Answers kept for changes that may be sent again.
 
-use crate::Ended;
+use crate::Endings;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use wire::{Answer, Object, Outcome, Refusal, Session, Stamp};
@@ -15,7 +15,7 @@ const SESSIONS_MAX: usize = 65_536;
 pub struct Answered {
     sessions: BTreeMap<Session, Kept>,
     /// Late requests of theirs are refused.
-    ended: Ended,
+    pub ended: Endings,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]

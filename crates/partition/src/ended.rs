@@ -1,10 +1,11 @@
 //! Sessions that have ended.
 
 use serde::{Deserialize, Serialize};
+use std::sync::{Arc, PoisonError, RwLock};
 use wire::Session;
 
 /// Which sessions have ended: few runs, as most that a node has given end some time.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Ended {
     /// From the first of a run to the one after its last.
     runs: Vec<(u64, u64)>,
@@ -36,6 +37,36 @@ impl Ended {
             run.1 = if touch { next.1 } else { run.1 };
             touch
         });
+    }
+}
+
+/// The same, as all partitions of a node know it at once: a session that has ended in one of them has in all, so those where it left
+/// nothing need not be told. Clones are the same; a snapshot is one by itself.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(from = "Ended", into = "Ended")]
+pub struct Endings(Arc<RwLock<Ended>>);
+
+impl Endings {
+    /// One more.
+    pub fn add(&self, session: Session) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).add(session);
+    }
+
+    /// Whether it is one of them.
+    pub fn has(&self, session: Session) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).has(session)
+    }
+}
+
+impl From<Ended> for Endings {
+    fn from(ended: Ended) -> Self {
+        Self(Arc::new(RwLock::new(ended)))
+    }
+}
+
+impl From<Endings> for Ended {
+    fn from(Endings(shared): Endings) -> Self {
+        shared.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

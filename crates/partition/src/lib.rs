@@ -46,7 +46,7 @@ mod weight;
 mod whole;
 mod xattr;
 
-pub use ended::Ended;
+pub use ended::{Ended, Endings};
 pub use grants::{Asker, Note, Watcher, Watchers};
 pub use locks::{Holder, LOCKS_MAX};
 pub use partition::{Partition, SPLIT_ENTRIES, Settings};

@@ -1,6 +1,7 @@
 //! The state of one partition, and how its inodes are reached.
 
 use crate::{
+    Endings,
     answered::Answered,
     directory::{Directory, HASH_BITS, NameHash},
     grants::Grants,
@@ -78,6 +79,13 @@ impl Partition {
         let file = first.add(Inode::new(root, FileId::ROOT, None, now));
         assert_eq!(file, FileId::ROOT, "the root is the first inode of partition 0");
         first
+    }
+
+    /// One that knows which sessions have ended from the others of its node.
+    #[must_use]
+    pub fn sharing(mut self, endings: Endings) -> Self {
+        self.answered.ended = endings;
+        self
     }
 
     /// What inodes and entries count for in the pool, bytes.

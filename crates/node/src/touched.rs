@@ -1,0 +1,95 @@
+//! Where sessions have left something: an end goes there alone, and not to the thousands of other partitions.
+
+use crate::{Node, meta::MetaCall};
+use parking_lot::RwLock;
+use partition::{Asker, Endings};
+use placement::PartitionId;
+use std::{
+    collections::HashMap,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
+use wire::{Command, Session};
+
+/// Of each session that has not ended, the partitions of a node that may know it: by its answers, opens, locks, intents, or by what its
+/// kernel keeps.
+#[derive(Debug)]
+pub struct Touched {
+    /// Shared with the partitions: what comes late is refused everywhere.
+    endings: Endings,
+    /// A bit for each partition of the pool. At most one entry for each session that somebody here goes on with.
+    sessions: RwLock<HashMap<Session, Box<[AtomicU64]>>>,
+    words: usize,
+}
+
+impl Touched {
+    /// None yet, in a pool of so many partitions.
+    pub fn new(partitions: u32) -> Self {
+        let words = partitions.div_ceil(u64::BITS) as usize;
+        Self { endings: Endings::default(), sessions: RwLock::default(), words }
+    }
+
+    pub fn endings(&self) -> &Endings {
+        &self.endings
+    }
+
+    /// A session is about to leave something in a partition, whose lock is held: so who ends it either sees this and comes there when the
+    /// lock is free, or has ended it before the partition looks.
+    pub fn note(&self, session: Session, partition: PartitionId) {
+        if session == Session::NONE {
+            return;
+        }
+        let (word, bit) = place(partition);
+        if let Some(words) = self.sessions.read().get(&session) {
+            if words[word].load(Relaxed) & bit == 0 {
+                words[word].fetch_or(bit, Relaxed);
+            }
+            return;
+        }
+        let mut sessions = self.sessions.write();
+        if !self.endings.has(session) {
+            let none = || (0..self.words).map(|_| AtomicU64::new(0)).collect();
+            sessions.entry(session).or_insert_with(none)[word].fetch_or(bit, Relaxed);
+        }
+    }
+
+    /// A session has ended; where it had left something.
+    pub fn end(&self, session: Session) -> Vec<PartitionId> {
+        self.endings.add(session);
+        let words = self.sessions.write().remove(&session).unwrap_or_default();
+        let bits = words.iter().zip(0..).flat_map(|(word, at)| {
+            let word = word.load(Relaxed);
+            (0..u64::BITS).filter(move |bit| word & 1 << bit != 0).map(move |bit| at * u64::BITS + bit)
+        });
+        bits.map(|bit| PartitionId(u16::try_from(bit).expect("a map has at most 2^16 partitions"))).collect()
+    }
+}
+
+fn place(PartitionId(number): PartitionId) -> (usize, u64) {
+    let number = u32::from(number);
+    ((number / u64::BITS) as usize, 1 << (number % u64::BITS))
+}
+
+impl Node {
+    /// Ends a session at this node: from now on nothing of it is done here. Gives the partitions where it may have left something, for
+    /// whoever ends it there ([`Command::CloseSession`]); nothing of it is in the others.
+    pub fn end_session(&self, session: Session) -> Vec<PartitionId> {
+        let touched = self.touched.end(session);
+        self.outlive(session, None);
+        self.locks.end_session(session);
+        self.locks.wake_all();
+        touched
+    }
+
+    /// What a command may leave of sessions in its partition, whose lock is held.
+    pub(crate) fn note_sessions(&self, call: &MetaCall, asker: Asker) {
+        if let Some(stamp) = call.stamp {
+            self.touched.note(stamp.session, call.partition);
+        }
+        if asker.watcher.is_some() && call.stamp.is_none_or(|stamp| stamp.session != asker.session) {
+            self.touched.note(asker.session, call.partition);
+        }
+        if let Some(Command::Decide { intent }) = &call.command {
+            self.touched.note(intent.session, call.partition);
+        }
+    }
+}
