@@ -10,7 +10,7 @@ use crate::{
 };
 use node::LocalTime;
 use parking_lot::Mutex;
-use rustix::fs::Timespec;
+use rustix::{fs::Timespec, thread::sched_getaffinity};
 use std::{
     cell::Cell,
     fmt,
@@ -23,7 +23,6 @@ use std::{
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     task::{Context, Poll, Waker},
-    thread,
     time::{Duration, Instant},
 };
 
@@ -74,8 +73,9 @@ pub struct Inner {
 impl Hand {
     /// With no connection. Fails where this process may have no more descriptors.
     pub fn new() -> io::Result<Self> {
-        // A single processor is what the node needs to answer.
-        let alone = thread::available_parallelism().is_ok_and(|processors| processors.get() == 1);
+        // A single processor is what the node needs to answer. Asked of the system at once: what the standard library has for it reads the
+        // files of control groups first, a dozen calls in each process that touches a pool.
+        let alone = sched_getaffinity(None).is_ok_and(|processors| processors.count() == 1);
         Self::spinning(if alone { Duration::ZERO } else { SPIN })
     }
 
