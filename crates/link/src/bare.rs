@@ -3,6 +3,7 @@
 use crate::{
     Address,
     near::{self, at_once, poll_read},
+    own::Own,
     rights::{self, Received},
     stream::{Socket, Stream, kept_alive},
 };
@@ -16,7 +17,7 @@ use std::{
     future::poll_fn,
     io::{self, IoSlice},
     net::{SocketAddr, ToSocketAddrs},
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd},
     path::Path,
     pin::Pin,
     sync::{
@@ -38,8 +39,8 @@ const BELL: u64 = 0;
 /// What all sockets of a hand are watched by.
 #[derive(Debug)]
 pub struct Gear {
-    epoll: OwnedFd,
-    bell: OwnedFd,
+    epoll: Own,
+    bell: Own,
     /// It is that of the process of which this is a child: what is changed in it changes there.
     left: AtomicBool,
 }
@@ -47,8 +48,8 @@ pub struct Gear {
 impl Gear {
     /// With a bell, and no socket.
     pub fn new() -> io::Result<Self> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let epoll = Own::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
+        let bell = Own::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         epoll::add(&epoll, &bell, epoll::EventData::new_u64(BELL), epoll::EventFlags::IN)?;
         Ok(Self { epoll, bell, left: AtomicBool::new(false) })
     }
@@ -106,22 +107,22 @@ impl Watched {
         Arc::new(Self { gear, number, for_room: AtomicBool::new(false) })
     }
 
-    fn add(&self, socket: &OwnedFd) -> io::Result<()> {
+    fn add(&self, socket: &Own) -> io::Result<()> {
         Ok(epoll::add(&self.gear.epoll, socket, epoll::EventData::new_u64(self.number), epoll::EventFlags::IN)?)
     }
 
-    fn remove(&self, socket: &OwnedFd) {
+    fn remove(&self, socket: &Own) {
         if !self.gear.left.load(Relaxed) {
             let _ = epoll::delete(&self.gear.epoll, socket); // it may never have been added
         }
     }
 
-    fn stuck<T>(&self, socket: &OwnedFd) -> Poll<io::Result<T>> {
+    fn stuck<T>(&self, socket: &Own) -> Poll<io::Result<T>> {
         self.watch_for_room(socket, true)?;
         Poll::Pending
     }
 
-    fn watch_for_room(&self, socket: &OwnedFd, wanted: bool) -> io::Result<()> {
+    fn watch_for_room(&self, socket: &Own, wanted: bool) -> io::Result<()> {
         if self.for_room.load(Relaxed) == wanted {
             return Ok(());
         }
@@ -134,7 +135,7 @@ impl Watched {
 /// A connected socket that does not block.
 #[derive(Debug)]
 pub struct Bare {
-    socket: OwnedFd,
+    socket: Own,
     watched: Arc<Watched>,
 }
 
@@ -178,7 +179,7 @@ impl Bare {
 
     fn new(family: AddressFamily, watched: &Arc<Watched>) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+        let socket = Own::new(socket_with(family, SocketType::STREAM, flags, None)?);
         watched.add(&socket)?;
         watched.for_room.store(false, Relaxed);
         Ok(Self { socket, watched: watched.clone() })

@@ -3,6 +3,7 @@
 //! Bytes go in by `pwrite`, which fills fresh pages without clearing them first, and fails where the system has no memory left: a store
 //! through a mapping would end this process.
 
+use crate::own::moved;
 use std::{fs::File, io, mem, os::fd::OwnedFd, os::unix::fs::FileExt};
 use store::{SLOTS, Table};
 use wire::codec::{self, Filled};
@@ -26,7 +27,7 @@ pub struct Begun<'a> {
 impl Bay {
     /// What came as one.
     pub fn new(file: OwnedFd, shape: codec::Bay) -> io::Result<Self> {
-        let file = File::from(file);
+        let file = File::from(moved(file));
         Ok(Self { table: Table::map(&file, shape.length)?, file, shape })
     }
 

@@ -1,18 +1,18 @@
 //! What a node of this host has lent, at the client: given back when it is dropped.
 
-use crate::line::Line;
+use crate::{line::Line, own::Own};
 use node::{Backing, Loan};
 use parking_lot::Mutex;
 use std::{os::fd::OwnedFd, sync::Arc};
 
 /// The end of a pipe of which the node has the other: while it is open, something of what was lent may be used.
 #[derive(Debug)]
-pub struct Hold(Mutex<Option<OwnedFd>>);
+pub struct Hold(Mutex<Option<Own>>);
 
 impl Hold {
     /// What came as one.
     pub fn new(end: OwnedFd) -> Self {
-        Self(Mutex::new(Some(end)))
+        Self(Mutex::new(Some(Own::new(end))))
     }
 
     /// Nothing of it is used by this process.

@@ -30,6 +30,7 @@ mod xattrs;
 
 pub use access::{READ, RUN, Verdict, WRITE, judge, judge_by};
 pub use attributes::{Stat, Times};
+pub use link::{OWN_NUMBERS, is_own};
 pub use listing::{Entry, Listing};
 pub use locks::{From, Range, Wanted};
 pub use open::{Kind, Opening};

@@ -2,11 +2,11 @@
 
 use crate::open::Kind;
 use crate::table::{Held, Open, Table, TableGuard, inode_of};
-use crate::walk::{End, Folder, Last, Place, Spot, Walker};
+use crate::walk::{End, Folder, PATH_BYTES_MAX, Last, Place, Spot, Walker};
 use crate::{Base, Errno, Said, Who};
 use base::Problem;
 use client::{Client, Patience};
-use link::Hand;
+use link::{Hand, Own};
 use placement::FileId;
 use std::ffi::OsStr;
 use std::io::ErrorKind;
@@ -35,7 +35,7 @@ pub struct Process {
 struct Here {
     folder: Folder,
     /// What keeps it open while it is that: the kernel's own working directory is the folder that stands in for it.
-    open: Option<(Arc<Open>, OwnedFd)>,
+    open: Option<(Arc<Open>, Own)>,
 }
 
 impl Process {
@@ -91,6 +91,10 @@ impl Process {
 
     /// Walks a path. An empty one leads nowhere.
     pub(crate) async fn walk(&self, who: &Who, said: Said<'_>, end: End) -> Result<Place, Errno> {
+        // The program has said the prefix, too.
+        if matches!(said.base, Base::Root) && self.prefix.len() + said.path.len() > PATH_BYTES_MAX {
+            return Err(Errno::NAMETOOLONG);
+        }
         match said.base {
             Base::Magic(descriptor) if crate::prefix::names(said.path).next().is_none() => {
                 let open = self.table.get(descriptor)?;
@@ -106,7 +110,7 @@ impl Process {
 
     /// How the name of something new is walked to, or of something that goes: it is looked up where something is to be checked.
     pub(crate) fn to_name(&self, who: &Who) -> End {
-        if self.walker(who).changes_any() { End::Name } else { End::Look }
+        if self.walker(who).changes_any() { End::Name } else { End::NameThere }
     }
 
     pub(crate) fn walker<'a>(&'a self, who: &'a Who) -> Walker<'a> {
@@ -209,15 +213,13 @@ impl Process {
         Ok(())
     }
 
-    /// Opens a folder for ourselves, behind the numbers that programs count with.
-    async fn open_folder(&self, folder: &Folder) -> Result<(Arc<Open>, OwnedFd), Errno> {
-        const OURS_FROM: RawFd = 400;
+    /// Opens a folder for ourselves.
+    async fn open_folder(&self, folder: &Folder) -> Result<(Arc<Open>, Own), Errno> {
         let (open, descriptor) = self.obtained(folder.file, OpenFlags::READ, folder.names.clone()).await?;
-        let descriptor = rustix::io::fcntl_dupfd_cloexec(&descriptor, OURS_FROM).unwrap_or(descriptor);
-        Ok((open, descriptor))
+        Ok((open, Own::new(descriptor)))
     }
 
-    fn set_here(&self, folder: Folder, open: Option<(Arc<Open>, OwnedFd)>) {
+    fn set_here(&self, folder: Folder, open: Option<(Arc<Open>, Own)>) {
         let before = self.here().replace(Here { folder, open });
         self.forget(before);
     }

@@ -28,6 +28,13 @@ pub fn closed(descriptor: c_int, close: impl FnOnce() -> c_int) -> c_int {
     outcome
 }
 
+/// The first of these descriptors that is our own.
+fn first_own(first: c_uint, last: c_uint) -> Option<c_uint> {
+    let known = posix::OWN_NUMBERS;
+    let range = known.start.cast_unsigned().max(first)..known.end.cast_unsigned().min(last.saturating_add(1));
+    range.into_iter().find(|&descriptor| posix::is_own(descriptor.cast_signed()))
+}
+
 /// What is noted when the kernel has copied a descriptor.
 fn copied(from: c_int, to: c_int) -> c_int {
     if to >= 0
@@ -49,12 +56,22 @@ fn copied(from: c_int, to: c_int) -> c_int {
 symbols! {
     /// close(2).
     fn close(descriptor: c_int) -> c_int {
+        if posix::is_own(descriptor) {
+            return number(Err(Errno::BADF));
+        }
         // SAFETY: as the program called us.
         closed(descriptor, || unsafe { next(descriptor) })
     }
 
     /// `close_range(2)`.
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+        // Around what is ours, which nobody but us may close; it is not handed on anyway.
+        if let Some(own) = first_own(first, last) {
+            // SAFETY: as the program called us, but for what is ours.
+            let before = if own > first { unsafe { close_range(first, own - 1, flags) } } else { 0 };
+            // SAFETY: likewise.
+            return if before == 0 && own < last { unsafe { close_range(own + 1, last, flags) } } else { before };
+        }
         if flags == 0 {
             ours::each(first, last, |descriptor| { closed(descriptor, || 0); });
         }
@@ -64,6 +81,11 @@ symbols! {
 
     /// closefrom(3).
     fn closefrom(first: c_int) -> () {
+        if first_own(first.max(0).cast_unsigned(), c_uint::MAX).is_some() {
+            // SAFETY: as the program called us.
+            unsafe { close_range(first.max(0).cast_unsigned(), c_uint::MAX, 0) };
+            return;
+        }
         ours::each(first.max(0).cast_unsigned(), c_uint::MAX, |descriptor| { closed(descriptor, || 0); });
         // SAFETY: as the program called us.
         unsafe { next(first) }
@@ -77,12 +99,18 @@ symbols! {
 
     /// dup2(2).
     fn dup2(from: c_int, to: c_int) -> c_int {
+        if posix::is_own(to) {
+            return number(Err(Errno::BUSY));
+        }
         // SAFETY: as the program called us.
         if from == to { unsafe { next(from, to) } } else { copied(from, closed(to, || unsafe { next(from, to) })) }
     }
 
     /// dup3(2).
     fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
+        if posix::is_own(to) {
+            return number(Err(Errno::BUSY));
+        }
         // SAFETY: as the program called us.
         if from == to { unsafe { next(from, to, flags) } } else { copied(from, closed(to, || unsafe { next(from, to, flags) })) }
     }
@@ -181,7 +209,7 @@ fn lockf_of(descriptor: c_int, command: c_int, bytes: off_t) -> Result<(), Errno
     };
     let asked = Range { kind, from: From::Here, start: 0, bytes, process: 0 };
     match done(|process| process.lock(borrowed(descriptor), wanted, false, asked))? {
-        Some(held) if held.kind != LockKind::Unlock => Err(Errno::AGAIN),
+        Some(held) if held.kind != LockKind::Unlock => Err(Errno::ACCESS),
         _ => Ok(()),
     }
 }

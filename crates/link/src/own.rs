@@ -1,0 +1,77 @@
+//! Descriptors of our own in a program that does not know of them: behind the numbers that it counts with, and told apart from its own.
+
+use std::{
+    ops::Range,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+/// They begin here: `exec 5< FILE` of a shell replaces what is at 5, and bash keeps its own from 255 down. A process may have 1,024 unless told
+/// otherwise.
+const FIRST: RawFd = 400;
+/// So many numbers are told apart, in words of 64.
+const WORDS: usize = 16;
+
+/// The numbers that [`is_own`] may say it of.
+pub const OWN_NUMBERS: Range<RawFd> = FIRST..FIRST + 64 * WORDS as RawFd;
+
+static TAKEN: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
+
+/// A descriptor of ours.
+#[derive(Debug)]
+pub struct Own(OwnedFd);
+
+impl Own {
+    /// Moves it behind the numbers of the program; it stays where it is if the process may not have so many. It is not handed on to other programs.
+    pub fn new(descriptor: OwnedFd) -> Self {
+        let moved = moved(descriptor);
+        if let Some((word, bit)) = place(moved.as_raw_fd()) {
+            word.fetch_or(bit, Relaxed);
+        }
+        Self(moved)
+    }
+}
+
+/// Only moves it, for what can do without when a program closes it.
+pub fn moved(descriptor: OwnedFd) -> OwnedFd {
+    rustix::io::fcntl_dupfd_cloexec(&descriptor, FIRST).unwrap_or(descriptor)
+}
+
+impl AsFd for Own {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        if let Some((word, bit)) = place(self.0.as_raw_fd()) {
+            word.fetch_and(!bit, Relaxed);
+        }
+    }
+}
+
+/// Whether a descriptor is ours: a program that closes all that it does not know must leave it alone.
+pub fn is_own(descriptor: RawFd) -> bool {
+    place(descriptor).is_some_and(|(word, bit)| word.load(Relaxed) & bit != 0)
+}
+
+fn place(descriptor: RawFd) -> Option<(&'static AtomicU64, u64)> {
+    let at = usize::try_from(descriptor.checked_sub(FIRST)?).ok()?;
+    TAKEN.get(at / 64).map(|word| (word, 1 << (at % 64)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_descriptor_is_ours_while_it_lives_and_lies_behind_those_of_programs() {
+        let own = Own::new(rustix::event::eventfd(0, rustix::event::EventfdFlags::empty()).expect("one more"));
+        let number = own.as_fd().as_raw_fd();
+        assert!(number >= FIRST && is_own(number));
+        assert!(!is_own(0) && !is_own(-1) && !is_own(RawFd::MAX));
+        drop(own);
+        assert!(!is_own(number));
+    }
+}
