@@ -7,7 +7,7 @@ use crate::{Base, Errno, Process, Said, Who};
 use bytes::Bytes;
 use rustix::fs::{AtFlags, FileType, RenameFlags};
 use rustix::thread::CapabilitySet;
-use wire::{Kind, Name, NewInode, NewKind, RenameFrom, RenameMode, RenameTo, TARGET_BYTES_MAX, Wish};
+use wire::{Attributes, Kind, Name, NewInode, NewKind, RenameFrom, RenameMode, RenameTo, TARGET_BYTES_MAX, Wish};
 
 /// Links have no permissions of their own.
 const LINK_MODE: u32 = 0o777;
@@ -182,9 +182,10 @@ impl Process {
             RenameFlags::EXCHANGE => RenameMode::Exchange,
             _ => return Err(Errno::INVAL),
         };
+        let taken = if mode == RenameMode::NoReplace { Errno::EXIST } else { Errno::BUSY };
         self.wait(async {
             let (from, to) = (self.in_pool(&who, old).await?, self.in_pool(&who, new).await?);
-            let (old_name, new_name) = (from.name(Errno::BUSY, Errno::BUSY)?.clone(), to.name(Errno::BUSY, Errno::BUSY)?.clone());
+            let (old_name, new_name) = (from.name(Errno::BUSY, Errno::BUSY)?.clone(), to.name(taken, taken)?.clone());
             if from.slash || to.slash || !self.walker(&who).changes_any() {
                 self.may_move(&who, &from, &to, mode).await?;
             }
@@ -198,19 +199,30 @@ impl Process {
     async fn may_move(&self, who: &Who, from: &Spot, to: &Spot, mode: RenameMode) -> Result<(), Errno> {
         let walker = self.walker(who);
         let moved = match from.found {
-            Some(_) => *from.there()?,
+            Some(found) => found,
             None => walker.look_up(from).await?,
         };
-        if to.slash && moved.kind != Kind::Directory {
+        let replaced = match to.found {
+            Some(_) if mode == RenameMode::NoReplace => return Err(Errno::EXIST),
+            None if mode == RenameMode::Exchange => Some(walker.look_up(to).await?),
+            found => found,
+        };
+        let is_folder = |of: &Attributes| of.kind == Kind::Directory;
+        // A slash may be behind a folder, or behind the new name of one.
+        let wrong = match mode {
+            RenameMode::Exchange => to.slash && !replaced.as_ref().is_some_and(is_folder),
+            _ => to.slash && !is_folder(&moved),
+        };
+        if wrong || from.slash && !is_folder(&moved) {
             return Err(Errno::NOTDIR);
         }
         let old_above = walker.may_change(&from.folder).await?;
         access::may_remove(old_above.as_ref(), Some(&moved), who)?;
         let new_above = walker.may_change(&to.folder).await?;
-        access::may_remove(new_above.as_ref(), to.found.as_ref(), who)?;
+        access::may_remove(new_above.as_ref(), replaced.as_ref(), who)?;
         // A folder that goes elsewhere gets another one above it.
         if from.folder.file != to.folder.file {
-            let exchanged = to.found.filter(|_| mode == RenameMode::Exchange);
+            let exchanged = replaced.filter(|_| mode == RenameMode::Exchange);
             for folder in [Some(moved), exchanged].into_iter().flatten().filter(|found| found.kind == Kind::Directory) {
                 walker.may(&folder, access::WRITE).await?;
             }

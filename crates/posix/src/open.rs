@@ -60,6 +60,9 @@ impl Process {
         if flags.contains(OFlags::TMPFILE) {
             return self.open_unnamed(&who, said, flags, mode);
         }
+        if flags.contains(OFlags::CREATE | OFlags::DIRECTORY) {
+            return Err(Errno::INVAL);
+        }
         self.wait(async {
             for _ in 0..TRIES {
                 let end = match flags {
@@ -88,6 +91,9 @@ impl Process {
     /// Opens what is at a spot, or makes it.
     async fn open_spot(&self, who: &Who, spot: Spot, flags: OFlags, mode: u32) -> Result<Found, Errno> {
         let making = flags.contains(OFlags::CREATE);
+        if making && spot.slash && matches!(spot.last, Last::Name(_)) {
+            return Err(Errno::ISDIR);
+        }
         let Some(found) = spot.found else {
             if making && flags.contains(OFlags::EXCL) && !matches!(spot.last, Last::Name(_)) {
                 return Err(Errno::EXIST);
@@ -95,15 +101,12 @@ impl Process {
             if !making {
                 return Err(Errno::NOENT);
             }
-            if spot.slash {
-                return Err(Errno::ISDIR);
-            }
             return self.make(who, &spot, flags, mode).await;
         };
         if making && flags.contains(OFlags::EXCL) {
             return Err(Errno::EXIST);
         }
-        if making && (spot.slash || found.kind == Node::Directory) {
+        if making && found.kind == Node::Directory {
             return Err(Errno::ISDIR);
         }
         spot.there()?;
@@ -138,9 +141,6 @@ impl Process {
     }
 
     async fn make(&self, who: &Who, spot: &Spot, flags: OFlags, mode: u32) -> Result<Found, Errno> {
-        if flags.contains(OFlags::DIRECTORY) {
-            return Err(Errno::INVAL);
-        }
         self.walker(who).may_change(&spot.folder).await?;
         let name = spot.name(Errno::ISDIR, Errno::ISDIR)?;
         let inode = NewInode::new(NewKind::File, self.mode(mode), owner(who));

@@ -11,7 +11,7 @@ use wire::{Attributes, Kind, Name, Refusal};
 /// Links that are followed in one path, as Linux bounds it.
 const LINKS_MAX: usize = 40;
 /// The longest path, bytes (`PATH_MAX`, without its nul).
-const PATH_BYTES_MAX: usize = 4095;
+pub const PATH_BYTES_MAX: usize = 4095;
 
 /// Fewer folders are as soon looked up.
 const WALK_MIN: usize = 2;
@@ -109,8 +109,10 @@ pub enum End {
     Follow,
     /// It is looked up; a link is what is meant.
     Look,
-    /// Nothing: who makes or removes it is told by that whether it is there. With a slash behind it, it is looked up.
+    /// Nothing: who makes or removes it is told by that whether it is there. With a slash behind it, it is looked up, and a link is what is meant.
     Name,
+    /// The same, looked up in any case.
+    NameThere,
 }
 
 /// Who walks, and what for.
@@ -212,7 +214,7 @@ impl Walker<'_> {
             Ok(found) => Some(found),
         };
         match found {
-            Some(link) if link.kind == Kind::Symlink && (!last || end == End::Follow || way.slash) => {
+            Some(link) if link.kind == Kind::Symlink && (!last || end == End::Follow || end == End::Look && way.slash) => {
                 return self.follow(way, &link).await;
             }
             Some(folder) if folder.kind == Kind::Directory && !last => {

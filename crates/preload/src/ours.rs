@@ -4,6 +4,7 @@
 //! it, or found it when the process began; the kernel has the descriptor itself, so a wrong answer here costs a look, and never
 //! leads to other bytes.
 
+use crate::text::is_text;
 pub use posix::Kind;
 use std::ffi::{CStr, c_char, c_int};
 use std::os::fd::BorrowedFd;
@@ -164,7 +165,7 @@ pub unsafe fn path<'a>(path: *const c_char) -> Option<Said<'a>> {
 /// # Safety
 /// The path is null or ends with a nul, and outlives what is returned.
 pub unsafe fn path_at<'a>(folder: c_int, path: *const c_char) -> Option<Said<'a>> {
-    if path.is_null() {
+    if !is_text(path) {
         return None;
     }
     // SAFETY: not null, and the caller says the rest.

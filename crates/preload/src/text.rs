@@ -12,6 +12,23 @@ pub unsafe fn bytes<'a>(text: *const c_char) -> &'a [u8] {
     if text.is_null() { b"" } else { unsafe { CStr::from_ptr(text) }.to_bytes() }
 }
 
+/// Whether a text can be there: not at null, nor in the kernel's half of the addresses, for which programs get `EFAULT`.
+pub fn is_text(text: *const c_char) -> bool {
+    text.addr().cast_signed() > 0
+}
+
+/// A text without its nul.
+///
+/// # Errors
+/// `EFAULT` where none can be.
+///
+/// # Safety
+/// Where one can be, it ends with a nul, and outlives what is returned.
+pub unsafe fn told<'a>(text: *const c_char) -> Result<&'a [u8], Errno> {
+    // SAFETY: as here.
+    if is_text(text) { Ok(unsafe { bytes(text) }) } else { Err(Errno::FAULT) }
+}
+
 /// A value of so many bytes; empty for null.
 ///
 /// # Safety

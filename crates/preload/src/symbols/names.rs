@@ -3,7 +3,7 @@
 use super::{held, named, symbols};
 use crate::guard::{at, done, number, pointer, zero};
 use crate::ours::{self, Said};
-use crate::text::{bytes, copy_out, given_or_new};
+use crate::text::{copy_out, given_or_new, is_text, told};
 use libc::{AT_FDCWD, c_char, c_int, c_uint, dev_t, mode_t, size_t, ssize_t};
 use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
@@ -13,24 +13,23 @@ use std::ptr::null_mut;
 enum Sides<'a> {
     Neither,
     Both(Said<'a>, Said<'a>),
-    /// What leads from the pool to elsewhere, or back.
-    Across,
+    /// What leads from the pool to elsewhere or back, or is no text.
+    Wrong(Errno),
 }
 
 /// # Safety
 /// Paths are null or end with a nul, and outlive what is returned.
 unsafe fn sides<'a>(old_folder: c_int, old: *const c_char, new_folder: c_int, new: *const c_char) -> Sides<'a> {
+    if !is_text(old) || !is_text(new) {
+        return Sides::Wrong(Errno::FAULT);
+    }
     // SAFETY: as here.
     match unsafe { (ours::path_at(old_folder, old), ours::path_at(new_folder, new)) } {
         (None, None) => Sides::Neither,
         (Some(old), Some(new)) => Sides::Both(old, new),
-        _ => Sides::Across,
+        // As between two file systems, which programs expect and then copy.
+        _ => Sides::Wrong(Errno::XDEV),
     }
-}
-
-/// As between two file systems, which programs expect and then copy.
-fn across() -> c_int {
-    zero(Err(Errno::XDEV))
 }
 
 /// Fills a buffer with as much of a link's text as fits, which is how readlink(2) has it.
@@ -71,10 +70,10 @@ named! {
         zero(done(|process| process.mknod(said.into(), mode | libc::S_IFIFO, device_number(0))));
     /// symlink(2): the text is the program's own, wherever it leads.
     fn symlink(text: *const c_char, path: *const c_char) -> c_int, said = path(path):
-        zero(done(|process| process.symlink(bytes(text), said.into())));
+        zero(done(|process| process.symlink(told(text)?, said.into())));
     /// symlinkat(2).
     fn symlinkat(text: *const c_char, folder: c_int, path: *const c_char) -> c_int, said = path_at(folder, path):
-        zero(done(|process| process.symlink(bytes(text), said.into())));
+        zero(done(|process| process.symlink(told(text)?, said.into())));
     /// readlink(2).
     fn readlink(path: *const c_char, into: *mut c_char, room: size_t) -> ssize_t, said = path(path): read_into(said, into, room);
     /// readlinkat(2).
@@ -108,7 +107,7 @@ symbols! {
         // SAFETY: the program's paths.
         match unsafe { sides(AT_FDCWD, old, AT_FDCWD, new) } {
             Sides::Both(old, new) => zero(done(|process| process.rename(old.into(), new.into(), RenameFlags::empty()))),
-            Sides::Across => across(),
+            Sides::Wrong(errno) => zero(Err(errno)),
             // SAFETY: as the program called us.
             Sides::Neither => unsafe { next(old, new) },
         }
@@ -119,7 +118,7 @@ symbols! {
         // SAFETY: the program's paths.
         match unsafe { sides(old_folder, old, new_folder, new) } {
             Sides::Both(old, new) => zero(done(|process| process.rename(old.into(), new.into(), RenameFlags::empty()))),
-            Sides::Across => across(),
+            Sides::Wrong(errno) => zero(Err(errno)),
             // SAFETY: as the program called us.
             Sides::Neither => unsafe { next(old_folder, old, new_folder, new) },
         }
@@ -130,7 +129,7 @@ symbols! {
         // SAFETY: the program's paths.
         match unsafe { sides(old_folder, old, new_folder, new) } {
             Sides::Both(old, new) => zero(done(|process| process.rename(old.into(), new.into(), RenameFlags::from_bits_retain(flags)))),
-            Sides::Across => across(),
+            Sides::Wrong(errno) => zero(Err(errno)),
             // SAFETY: as the program called us.
             Sides::Neither => unsafe { next(old_folder, old, new_folder, new, flags) },
         }
@@ -141,7 +140,7 @@ symbols! {
         // SAFETY: the program's paths.
         match unsafe { sides(AT_FDCWD, old, AT_FDCWD, new) } {
             Sides::Both(old, new) => zero(done(|process| process.link(old.into(), new.into(), AtFlags::empty()))),
-            Sides::Across => across(),
+            Sides::Wrong(errno) => zero(Err(errno)),
             // SAFETY: as the program called us.
             Sides::Neither => unsafe { next(old, new) },
         }
@@ -152,7 +151,7 @@ symbols! {
         // SAFETY: the program's paths.
         match unsafe { sides(old_folder, old, new_folder, new) } {
             Sides::Both(old, new) => zero(done(|process| process.link(old.into(), new.into(), at(flags)))),
-            Sides::Across => across(),
+            Sides::Wrong(errno) => zero(Err(errno)),
             // SAFETY: as the program called us.
             Sides::Neither => unsafe { next(old_folder, old, new_folder, new, flags) },
         }
