@@ -12,7 +12,7 @@ TESTED_WITH := fuse3 acl attr sqlite3 rsync git build-essential iproute2 redis-s
 # The tests run on real inputs where this folder exists; see examples/*/README.md.
 DATA      ?= ../shared/data
 
-.PHONY: help demo build wheel package suites test test-rust test-python test-web soak sim fuzz check fix bench bench-storage bench-filecopy bench-python clean
+.PHONY: help demo build wheel package suites test test-rust test-python test-web soak sim fuzz check fix bench bench-storage bench-filecopy bench-python bench-preload clean
 
 help:
 	@echo "make demo    build, set up what is missing, run the classification workflow, say where the report is"
@@ -23,14 +23,14 @@ help:
 	@echo "make fuzz    damaged frames of the wire protocol, as many as FUZZ_SECONDS (600) allow"
 	@echo "make check   formatting, lints, layers, documents; writes nothing"
 	@echo "make fix     formats, and mends what the linters can mend"
-	@echo "make bench   the numbers of bench/RESULTS.md, as JSON; make bench-storage those of the mount, make bench-filecopy those of pools, make bench-python those of the Python package"
+	@echo "make bench   the numbers of bench/RESULTS.md, as JSON; make bench-storage those of the mount, make bench-filecopy those of pools, make bench-python those of the Python package, make bench-preload those of the preload library"
 
 build: $(BIN)
 
 # cargo itself knows what is out of date.
 .PHONY: $(BIN) $(NOTHING)
 $(BIN):
-	cargo build --release --locked --package app
+	cargo build --release --locked --package app --package preload
 
 $(NOTHING):
 	cargo build --release --locked --package kernel --example nothing
@@ -135,6 +135,10 @@ bench-python: $(BIN) wheel bench/.venv/.ready
 	examples/packages.sh redis-server
 	bench/.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall build/wheels/tidemill-*.whl
 	bench/.venv/bin/python bench/from_python.py --binary $(abspath $(BIN))
+
+bench-preload: $(BIN)
+	examples/packages.sh build-essential git
+	$(PYTHON) bench/preload.py --binary $(abspath $(BIN))
 
 clean:
 	rm -rf target build $(VENV) examples/.venv bench/.venv web/node_modules

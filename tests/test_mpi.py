@@ -1,7 +1,7 @@
 """An MPI program whose ranks are on two hosts writes and reads one file through MPI-IO, as it does on a tmpfs.
 
 The hosts are network namespaces with host names of their own, so MPICH's ranks speak over the network; each has a node of the pool and a
-mount, which its ranks see at one path.
+mount, which its ranks see at one path, or ranks that see the pool by the preload library.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ import hashlib
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import hosts
 import pytest
 from hosts import Network
 from pools import Mount
+from preloaded import PREFIX
 from test_pool import Home
 from waiting import wait_for
 
@@ -47,14 +49,15 @@ def net(tmp_path: Path) -> Iterator[Network]:
         yield net
 
 
-def launcher(net: Network, at: Path, common: Path) -> Path:
-    """What MPICH starts processes with on other hosts: LAUNCHER ADDRESS COMMAND. A host's own folder, `at`/NUMBER, is at `common` there."""
+def launcher(net: Network, at: Path, common: Path | None = None) -> Path:
+    """What MPICH starts processes with on other hosts: LAUNCHER ADDRESS COMMAND. A host's own folder, `at`/NUMBER, is at `common` there, if named."""
+    bind = "" if common is None else f"mount --bind {at}/$number {common}; "
     script = at / "launcher"
     script.write_text(
         "#!/bin/sh\n"
         "address=$1; shift; number=${address##*.}\n"
         f'exec ip netns exec {net.mark}h"$number" unshare --uts sh -ec "\n'
-        f'    hostname host$number; mount --bind {at}/$number {common}; exec $*"\n'
+        f'    hostname host$number; {bind}exec $*"\n'
     )
     script.chmod(0o755)
     return script
@@ -75,7 +78,22 @@ def sums(folder: Path) -> dict[str, str]:
     return {way: hashlib.sha256((folder / way).read_bytes()).hexdigest() for way in WAYS}
 
 
-def test_ranks_on_two_hosts_share_a_file_of_their_mounts_as_they_do_on_tmpfs(binary: Path, ranks: Path, net: Network, tmp_path: Path, tmpfs: Path) -> None:
+@contextmanager
+def pool(net: Network, home: Home) -> Iterator[Path]:
+    """The file of a pool with a node on each of the workers' hosts."""
+    start = ["pool", "start", "--hosts", net.names(*WORKERS), "--ssh", str(net.ssh), "--memory", "64MiB"]
+    subprocess.run(net.inside(USER, home.binary, *start), env=home.environment, cwd=home.folder, check=True, capture_output=True)
+    try:
+        yield home.runtime / "tidemill/pool"
+    finally:
+        subprocess.run(net.inside(USER, home.binary, "pool", "stop"), env=home.environment, cwd=home.folder, check=True, capture_output=True)
+        wait_for(lambda: not home.node_processes(), "nodes were left")
+        shutil.rmtree(home.runtime)
+
+
+def test_ranks_on_two_hosts_share_a_file_of_their_mounts_and_of_the_preload_library_as_they_do_on_tmpfs(
+    binary: Path, ranks: Path, net: Network, tmp_path: Path, tmpfs: Path
+) -> None:
     home = Home(binary, tmp_path)
     common = tmp_path / "common"
     common.mkdir()
@@ -85,17 +103,17 @@ def test_ranks_on_two_hosts_share_a_file_of_their_mounts_as_they_do_on_tmpfs(bin
     wanted = run(net, launcher(net, tmp_path / "same", common), ranks, common)
     expected = sums(tmpfs)
 
-    start = ["pool", "start", "--hosts", net.names(*WORKERS), "--ssh", str(net.ssh), "--memory", "64MiB"]
-    subprocess.run(net.inside(USER, binary, *start), env=home.environment, cwd=tmp_path, check=True, capture_output=True)
-    file = home.runtime / "tidemill/pool"
-    mounts = [Mount(binary, tmp_path, [tmp_path / str(host + 1)], "--pool", str(file), network=net.name(host)) for host in WORKERS]
-    try:
-        assert run(net, launcher(net, tmp_path, common), ranks, common) == wanted
-        assert [sums(mount.dir) for mount in mounts] == [expected, expected]
-    finally:
-        for mount in mounts:
-            mount.close()
-        subprocess.run(net.inside(USER, binary, "pool", "stop"), env=home.environment, cwd=tmp_path, check=True, capture_output=True)
-    wait_for(lambda: not home.node_processes(), "nodes were left")
-    shutil.rmtree(home.runtime)
+    with pool(net, home) as file:
+        mounts = [Mount(binary, tmp_path, [tmp_path / str(host + 1)], "--pool", str(file), network=net.name(host)) for host in WORKERS]
+        try:
+            assert run(net, launcher(net, tmp_path, common), ranks, common) == wanted
+            assert [sums(mount.dir) for mount in mounts] == [expected, expected]
+            # The same by the preload library, in another folder of the pool, where the mounts see what came of it.
+            (mounts[0].dir / "preload").mkdir()
+            program = [binary, "exec", "--pool", file, "--", ranks, f"{PREFIX}/preload"]
+            assert run(net, launcher(net, tmp_path / "same"), *program) == wanted
+            assert [sums(mount.dir / "preload") for mount in mounts] == [expected, expected]
+        finally:
+            for mount in mounts:
+                mount.close()
     assert {line.split()[-1] for line in wanted[-RANKS:]} == {"host1", "host2"}

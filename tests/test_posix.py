@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,13 +38,13 @@ def program(name: str) -> str:
     return str(path)
 
 
-def pjdfstest(ground: Path, folder: Path) -> dict[str, str]:
-    """The verdict on each test, with what a failed one said."""
+def pjdfstest(ground: Path, folder: Path, before: Sequence[str] = (), env: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The verdict on each test, with what a failed one said; by the words before its command line, if there are any."""
     secondary = ground / f"beside-{folder.name}"
     with pools.tmpfs(secondary):
-        command = [program("pjdfstest"), "-c", str(SUITES / "pjdfstest.toml"), "-p", str(folder), "-s", str(secondary)]
+        command = [*before, program("pjdfstest"), "-c", str(SUITES / "pjdfstest.toml"), "-p", str(folder), "-s", str(secondary)]
         # Some tests try to leave files in the current folder.
-        environment = os.environ | {"NO_COLOR": "1", "RUST_BACKTRACE": "0"}
+        environment = {**env, "NO_COLOR": "1", "RUST_BACKTRACE": "0"}
         done = subprocess.run(command, cwd=ground, env=environment, capture_output=True, text=True, errors="replace", timeout=200, check=False)
     assert "Summary" in done.stdout, done.stdout[-2000:] + done.stderr[-2000:]
     verdicts = re.findall(r"^(\S+::\S+) +(ok|skipped|FAILED)\n((?:\t.*\n)*)", done.stdout, re.MULTILINE)
@@ -68,18 +69,18 @@ class Fsx:
     operations: int
     processes: int = 1
 
-    def run(self, ground: Path, file: Path) -> None:
+    def run(self, ground: Path, file: Path, before: Sequence[str] = (), env: Mapping[str, str] = os.environ) -> None:
         """Runs it on a file; its last words are in the message if it finds a fault. A process that ended itself does not count."""
         seeds = (self.seed + 1000 * turn for turn in range(3 * self.processes))
-        whole = (seed for seed in seeds if self.run_once(ground, file, seed))
+        whole = (seed for seed in seeds if self.run_once(ground, file, seed, before, env))
         assert len(list(itertools.islice(whole, self.processes))) == self.processes, "most processes of fsx ended themselves"
 
-    def run_once(self, ground: Path, file: Path, seed: int) -> bool:
+    def run_once(self, ground: Path, file: Path, seed: int, before: Sequence[str], env: Mapping[str, str]) -> bool:
         """The same, in one process. False if it has asked for a range of no bytes, by which every file system ends it (EINVAL)."""
         numbers = ["-N", str(self.operations), "-S", str(seed)]
-        command = [program("fsx"), *numbers, "-P", str(ground), "-f", str(SUITES / f"{self.mix}.toml"), str(file)]
+        command = [*before, program("fsx"), *numbers, "-P", str(ground), "-f", str(SUITES / f"{self.mix}.toml"), str(file)]
         limit = FSX_SECONDS_MAX * max(1, self.operations // FSX_OPERATIONS)
-        environment = os.environ | {"RUST_BACKTRACE": "0"}
+        environment = {**env, "RUST_BACKTRACE": "0"}
         done = subprocess.run(command, cwd=ground, env=environment, capture_output=True, text=True, timeout=limit, check=False)
         if FSX_ENDED_ITSELF.search(done.stdout + done.stderr):
             return False

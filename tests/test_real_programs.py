@@ -1,4 +1,4 @@
-"""Programs that people use, on the mount as on tmpfs: every line that they print must be the same.
+"""Programs that people use, on the mount and by the preload library as on tmpfs: every line that they print must be the same.
 
 Their scripts are in `programs/`; each begins in an empty folder, and does its worst there.
 """
@@ -12,28 +12,61 @@ import sys
 from pathlib import Path
 
 import pools
+import preloaded
 import pytest
+from example_runs import need_program, real_data
 
 PROGRAMS = Path(__file__).parent / "programs"
 SCRIPTS = sorted(path.stem for path in PROGRAMS.glob("*.sh"))
+# Libraries that a program needs at its start are opened by the loader, before ours is there.
+MOUNTS_ONLY = {"loader"}
+# Scripts that need a program with real inputs, and what they are.
+INPUTS = {"blast": ("blastn", "ncbi-blast+", "blast"), "montage": ("mProjectPP", "montage", "m17")}
 SECONDS_MAX = 120
+
+
+def environment(script: str, inside: Path | str) -> dict[str, str]:
+    """What a script finds in its environment, more than others, that runs in this folder."""
+    more = {}
+    if script in INPUTS:
+        program, package, data = INPUTS[script]
+        need_program(program, package)
+        more["DATA"] = str(real_data(data).parent)
+    return {"PYTHON": sys.executable, "LC_ALL": "C", "TZ": "UTC", "HOME": str(inside), "TMPDIR": str(inside)} | more
+
+
+def told(script: str, folder: Path | str, done: subprocess.CompletedProcess[str]) -> list[str]:
+    """The lines of a script that ran below a folder, which they do not name."""
+    assert done.returncode == 0, f"{script} at {folder} ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+    return (done.stdout + done.stderr).replace(str(folder), "").splitlines()
 
 
 def printed(script: str, folder: Path) -> list[str]:
     """What a script prints in a folder."""
     inside = folder / "work"
     inside.mkdir(mode=0o755)
-    environment = os.environ | {"PYTHON": sys.executable, "LC_ALL": "C", "TZ": "UTC", "HOME": str(inside), "TMPDIR": str(inside)}
     command = ["bash", "-eu", str(PROGRAMS / f"{script}.sh")]
-    done = subprocess.run(command, cwd=inside, env=environment, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
-    assert done.returncode == 0, f"{script} at {folder} ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
-    return (done.stdout + done.stderr).replace(str(folder), "").splitlines()
+    done = subprocess.run(command, cwd=inside, env=os.environ | environment(script, inside), capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+    return told(script, folder, done)
+
+
+def same(wanted: list[str], got: list[str]) -> None:
+    """Fails with the lines that differ."""
+    differ = list(difflib.unified_diff(wanted, got, "tmpfs", "pool", lineterm="", n=1))
+    assert not differ, "\n".join(differ[:60])
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_programs_print_what_they_print_on_tmpfs(binary: Path, ground: Path, tmpfs: Path, way: list[str], script: str) -> None:
     wanted = printed(script, tmpfs)
     with pools.pool(binary, ground, "--shared", *way) as pool:
-        got = printed(script, pool.dir)
-    differ = list(difflib.unified_diff(wanted, got, "tmpfs", "mount", lineterm="", n=1))
-    assert not differ, "\n".join(differ[:60])
+        same(wanted, printed(script, pool.dir))
+
+
+@pytest.mark.parametrize("script", sorted(set(SCRIPTS) - MOUNTS_ONLY))
+def test_programs_print_by_the_preload_library_what_they_print_on_tmpfs(binary: Path, ground: Path, tmpfs: Path, script: str) -> None:
+    wanted = printed(script, tmpfs)
+    with preloaded.pool(binary, ground) as pool:
+        inside = f"{preloaded.PREFIX}/work"
+        begin = f"mkdir -m 755 {inside} && cd {inside} && exec bash -eu {PROGRAMS / script}.sh"
+        same(wanted, told(script, preloaded.PREFIX, pool.run("bash", "-c", begin, env=environment(script, inside))))

@@ -18,4 +18,4 @@ make | tail -1
 sleep 0.02; touch f7.c; make -n | wc -l; make -j2 | sort; make -q && echo up to date
 sleep 0.02; touch all.h; make -n | grep -c 'gcc -O1'; make -s -j2; ./program
 nm -g program | grep -c ' T f[0-9]'; cp program stripped; strip stripped; ./stripped; ar t libpart.a; objdump -d f3.o | tail -n +4 | sha256sum
-gcc -shared -fPIC -o libshared.so f*.c; gcc -o dynamic main.c -L. -lshared -Wl,-rpath,"$PWD"; ./dynamic; gcc -flto -O2 -save-temps=obj -o lto f*.c main.c && ./lto
+gcc -shared -fPIC -o libshared.so f*.c; gcc -o dynamic main.c -L. -lshared; gcc -flto -O2 -save-temps=obj -o lto f*.c main.c && ./lto

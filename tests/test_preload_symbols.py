@@ -1,0 +1,72 @@
+"""What the preload library catches, against what the C library of this machine exports that takes a path or a descriptor.
+
+A C library that is newer than the one that was looked through may bring functions that nobody decided on: then this fails, and names them.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+# Functions of the C library that mean files and are not caught: NAME, and why.
+NOT_CAUGHT = Path(__file__).parent / "suites/preload-not-caught.txt"
+# All versions up to this were looked through.
+LOOKED_THROUGH = (2, 36)
+# Of C libraries after that one.
+LATER = {"pidfd_spawn", "pidfd_spawnp"}
+
+
+def exported(library: Path | str) -> dict[str, str]:
+    """The functions that a library gives to others, and the version of each."""
+    listed = subprocess.run(["nm", "-D", "--defined-only", "--with-symbol-versions", str(library)], check=True, capture_output=True, text=True).stdout
+    words = [line.split()[-2:] for line in listed.splitlines()]
+    return {name.split("@")[0]: name.rpartition("@")[2] for kind, name in words if kind in "TWi"}
+
+
+def version(said: str) -> tuple[int, ...]:
+    """Of `GLIBC_2.36`; none of what is private to the C library."""
+    number = said.removeprefix("GLIBC_")
+    return tuple(map(int, number.split("."))) if number[0].isdigit() else ()
+
+
+@pytest.fixture(scope="module")
+def theirs() -> dict[str, str]:
+    """The C library's."""
+    linked = subprocess.run(["ldd", "/bin/sh"], check=True, capture_output=True, text=True).stdout
+    return exported(next(line.split()[2] for line in linked.splitlines() if "libc.so" in line))
+
+
+@pytest.fixture(scope="module")
+def ours(binary: Path) -> set[str]:
+    """The library's."""
+    return set(exported(binary.parent / "libtidemill_preload.so"))
+
+
+def decided() -> dict[str, str]:
+    """Why each of them is not caught."""
+    lines = [line for line in NOT_CAUGHT.read_text().splitlines() if line and not line.startswith("#")]
+    return {name: why for names, why in (line.split("  ", 1) for line in lines) for name in names.split()}
+
+
+def test_every_function_is_one_of_the_c_library_or_of_a_later_one(ours: set[str], theirs: dict[str, str]) -> None:
+    strange = sorted(ours - set(theirs) - LATER)
+    assert not strange, strange
+
+
+def test_what_is_not_caught_is_not_caught_and_there(ours: set[str], theirs: dict[str, str]) -> None:
+    listed = set(decided())
+    assert not listed & ours, "caught by now"
+    assert not listed - set(theirs), "not of this C library"
+
+
+def test_nobody_forgot_a_function_with_another_spelling(ours: set[str], theirs: dict[str, str]) -> None:
+    spellings = {spelt for name in ours for spelt in (name + "64", "__" + name, name.removesuffix("64"), "__" + name + "_chk", name + "at")}
+    forgotten = sorted((spellings & {name for name in theirs if version(theirs[name])}) - ours - set(decided()))
+    assert not forgotten, f"neither caught nor listed: {forgotten}"
+
+
+def test_a_newer_c_library_brings_nothing_that_nobody_decided_on(ours: set[str], theirs: dict[str, str]) -> None:
+    new = sorted(name for name, said in theirs.items() if version(said) > LOOKED_THROUGH and name not in ours and name not in decided())
+    assert not new, f"{new}: look whether they take a path or a descriptor; then catch or list them, and raise LOOKED_THROUGH"
