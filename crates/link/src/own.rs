@@ -12,8 +12,8 @@ const FIRST: RawFd = 400;
 /// So many numbers are told apart, in words of 64.
 const WORDS: usize = 16;
 
-/// The numbers that [`is_own`] may say it of.
-pub const OWN_NUMBERS: Range<RawFd> = FIRST..FIRST + 64 * WORDS as RawFd;
+/// The numbers that [`is_own`] may say it of: a bit for each.
+pub const OWN_NUMBERS: Range<RawFd> = FIRST..FIRST + 1024;
 
 static TAKEN: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 
