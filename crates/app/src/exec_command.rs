@@ -6,16 +6,13 @@ use base::Problem;
 use client::Patience;
 use exec::{NotFound, Unreached, search_dirs, unreached, which};
 use std::env;
-use std::ffi::{OsStr, OsString};
-use std::io::Write;
+use std::ffi::OsStr;
+use std::fmt::Display;
+use std::io::{ErrorKind, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
-/// The library's file.
-const LIBRARY: &str = "libtidemill_preload.so";
-/// Where it is, if it is not beside the binary or where packages put it.
-const LIBRARY_VARIABLE: &str = "TIDEMILL_PRELOAD";
 /// As shells tell it: the program is not there, or cannot be run.
 const NOT_THERE: u8 = 127;
 const NOT_RUN: u8 = 126;
@@ -24,7 +21,7 @@ const NOT_RUN: u8 = 126;
 pub fn exec(args: &ExecArgs) -> Result<u8, Vec<Problem>> {
     let one = |problem| vec![problem];
     let prefix = checked(&args.prefix).map_err(one)?;
-    let library = library().map_err(one)?;
+    let library = exec::library().map_err(|none| one(Problem::new(none.to_string()).hint(none.hint())))?;
     let pool = answering(args).map_err(one)?;
     let (program, words) = args.command.split_first().expect("clap asks for one");
     let mut command = match place(program, prefix) {
@@ -34,7 +31,7 @@ pub fn exec(args: &ExecArgs) -> Result<u8, Vec<Problem>> {
             shell.args([OsStr::new("-c"), OsStr::new("exec \"$0\" \"$@\""), program]);
             shell
         }
-        Place::Host(Err(missing)) => return Ok(told(&missing)),
+        Place::Host(Err(missing)) => return Ok(said(&missing, !matches!(missing, NotFound::NotExecutable { .. }))),
         Place::Host(Ok((path, dirs))) => {
             if let Some(code) = judged(&path, &dirs, args) {
                 return Ok(code);
@@ -46,11 +43,11 @@ pub fn exec(args: &ExecArgs) -> Result<u8, Vec<Problem>> {
     };
     command
         .args(words)
-        .env("LD_PRELOAD", with_first(&library))
+        .envs([exec::preloading(&library, env::var_os("LD_PRELOAD").as_deref())])
         .env("TIDEMILL_POOL", pool)
         .env("TIDEMILL_PREFIX", prefix);
     let error = command.exec();
-    Err(one(Problem::new(format!("`{}` cannot be started: {error}", program.display()))))
+    Ok(said(&format_args!("`{}` cannot be started: {error}", program.display()), error.kind() == ErrorKind::NotFound))
 }
 
 /// Where a program is.
@@ -87,33 +84,6 @@ fn answering(args: &ExecArgs) -> Result<PathBuf, Problem> {
     std::path::absolute(&file).map_err(|error| Problem::new(format!("{}: {error}", file.display())))
 }
 
-/// Where the library is.
-fn library() -> Result<PathBuf, Problem> {
-    if let Some(named) = env::var_os(LIBRARY_VARIABLE).map(PathBuf::from) {
-        let there = std::path::absolute(&named).ok().filter(|path| path.is_file());
-        let missing = || Problem::new(format!("{LIBRARY_VARIABLE} names {}, which is no file", named.display()));
-        return there.ok_or_else(missing);
-    }
-    let binary = env::current_exe().and_then(|path| path.canonicalize()).unwrap_or_default();
-    let beside = binary.parent().unwrap_or(Path::new("."));
-    let places =
-        [beside.join(LIBRARY), beside.join("../lib").join(LIBRARY), beside.join("../lib/tidemill").join(LIBRARY)];
-    places.into_iter().find(|place| place.is_file()).ok_or_else(|| {
-        let why = format!("{LIBRARY} is neither beside {} nor in ../lib or ../lib/tidemill", binary.display());
-        Problem::new(why).hint(format!("`make build` makes it; {LIBRARY_VARIABLE}=FILE says where else it is"))
-    })
-}
-
-/// The library, then those that are there already.
-fn with_first(library: &Path) -> OsString {
-    let mut all = library.as_os_str().to_owned();
-    if let Some(others) = env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
-        all.push(":");
-        all.push(others);
-    }
-    all
-}
-
 /// Says what the library would not reach; a code where the program is not to be started then.
 fn judged(program: &Path, dirs: &[PathBuf], args: &ExecArgs) -> Option<u8> {
     // One that cannot be read can perhaps be run; the loader will see.
@@ -129,9 +99,10 @@ fn judged(program: &Path, dirs: &[PathBuf], args: &ExecArgs) -> Option<u8> {
     }
 }
 
-fn told(missing: &NotFound) -> u8 {
-    let _ = writeln!(std::io::stderr().lock(), "error: {missing}");
-    if matches!(missing, NotFound::NotExecutable { .. }) { NOT_RUN } else { NOT_THERE }
+/// Says why a program does not run; the code that shells end with then.
+fn said(why: &dyn Display, is_missing: bool) -> u8 {
+    let _ = writeln!(std::io::stderr().lock(), "error: {why}");
+    if is_missing { NOT_THERE } else { NOT_RUN }
 }
 
 #[cfg(test)]

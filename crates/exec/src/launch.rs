@@ -1,7 +1,7 @@
 //! What is started, and what is told when it has ended.
 
 use crate::capture::Captured;
-use crate::tool_path::ToolPath;
+use crate::tool_path::ToolFile;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 pub const GRACE: Duration = Duration::from_secs(2);
 
 /// A command with everything that it depends on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Launch {
     /// The program, absolute; see `which`.
     pub program: PathBuf,
@@ -21,11 +21,11 @@ pub struct Launch {
     /// Its whole environment: nothing is inherited.
     pub env: Vec<(OsString, OsString)>,
     /// Its working directory.
-    pub cwd: ToolPath,
+    pub cwd: ToolFile,
     /// The file on its standard input; None: empty.
-    pub stdin: Option<ToolPath>,
-    /// The file that its standard output is written to, made or emptied first; None: captured.
-    pub stdout: Option<ToolPath>,
+    pub stdin: Option<ToolFile>,
+    /// The file that its standard output is written to, made or emptied first where it is a path; None: captured.
+    pub stdout: Option<ToolFile>,
     /// How long it may run.
     pub timeout: Option<Duration>,
     /// How long it may take to end after SIGTERM.
@@ -34,7 +34,7 @@ pub struct Launch {
 
 impl Launch {
     /// The program alone: no arguments, an empty environment, no time-out.
-    pub fn new(program: impl Into<PathBuf>, cwd: impl Into<ToolPath>) -> Self {
+    pub fn new(program: impl Into<PathBuf>, cwd: impl Into<ToolFile>) -> Self {
         Self {
             program: program.into(),
             args: Vec::new(),

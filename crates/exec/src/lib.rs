@@ -2,7 +2,8 @@
 //!
 //! [`run`] starts a [`Launch`] in a process group of its own, captures what it says within a bound, ends it on time-out or
 //! cancel, and tells how it went in a [`Report`]. [`which`] finds a tool's program. [`protect`] makes the tools die with us
-//! even when we are killed by SIGKILL, and [`sweep`] finds those that left their group.
+//! even when we are killed by SIGKILL, and [`sweep`] finds those that left their group. [`library`] finds the preload library, and
+//! [`unreached`] says which programs it does not reach.
 //!
 //! Invariants: when `run` returns, nothing of the process group is alive; no wait is without a bound once a process was
 //! asked to end; output beyond the bound is counted, not kept; this process itself never touches a [`ToolPath`]. What it
@@ -18,6 +19,7 @@ mod group;
 mod image;
 mod keeper;
 mod launch;
+mod library;
 mod process;
 mod runaway;
 mod stage;
@@ -31,7 +33,8 @@ pub use files::raise_open_files;
 pub use image::{Unreached, unreached};
 pub use keeper::protect;
 pub use launch::{Ending, GRACE, Launch, Report, Usage};
+pub use library::{NoLibrary, library, preloading};
 pub use process::run;
 pub use runaway::sweep;
-pub use tool_path::ToolPath;
+pub use tool_path::{ToolFile, ToolPath};
 pub use which::{NotFound, search_dirs, which};

@@ -1,7 +1,7 @@
 //! The child between its birth and its program: what it must do itself, since it is not ours to do.
 //!
 //! ```text
-//! we  --clone(VM, VFORK)--> child: own group, entry in the keeper's list, pipes to 0 1 2, all else closed,
+//! we  --clone(VM, VFORK)--> child: own group, entry in the keeper's list, what it is given to 0 1 2, all else closed,
 //! (the calling thread                limits, standard files opened, working directory entered --execve--> the tool
 //!  waits; so nothing is copied)         \-- a step fails: which and why, left in our memory; it ends
 //! ```
@@ -18,6 +18,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
+use std::sync::Arc;
 
 /// The child's stack until `execve`: its frames are small, and glibc's own spawn takes as little.
 const STACK_BYTES: usize = 64 << 10;
@@ -35,11 +36,11 @@ pub struct Plan<'a> {
     /// Its environment, `NAME=VALUE`.
     pub env: Vec<CString>,
     /// Its working directory.
-    pub cwd: CString,
-    /// The file to read as standard input.
-    pub stdin: CString,
-    /// Where standard output goes.
-    pub stdout: Output,
+    pub cwd: Place,
+    /// What it reads as standard input.
+    pub stdin: Place,
+    /// Where standard output goes; a file at a path is made or emptied first.
+    pub stdout: Place,
     /// Where standard error goes.
     pub stderr: OwnedFd,
     /// The limits of open descriptors that it gets; None: those of this process.
@@ -48,13 +49,23 @@ pub struct Plan<'a> {
     pub register: Option<Register<'a>>,
 }
 
-/// Where a child's standard output goes.
+/// A file or folder of a child.
 #[derive(Debug)]
-pub enum Output {
-    /// Into a pipe.
-    Pipe(OwnedFd),
-    /// Into this file, made or emptied first.
-    File(CString),
+pub enum Place {
+    /// It opens this itself, once it has let go of what is ours.
+    Path(CString),
+    /// It is given this.
+    Open(Arc<OwnedFd>),
+}
+
+impl Place {
+    /// The path, and the descriptor where that is null.
+    fn plain(&self) -> (*const c_char, c_int) {
+        match self {
+            Self::Path(path) => (path.as_ptr(), -1),
+            Self::Open(open) => (ptr::null(), open.as_raw_fd()),
+        }
+    }
 }
 
 /// A line of the keeper's list.
@@ -95,11 +106,10 @@ struct Orders {
     program: *const c_char,
     args: *const *const c_char,
     env: *const *const c_char,
-    cwd: *const c_char,
-    stdin: *const c_char,
-    /// Null: `stdout_pipe` instead.
-    stdout: *const c_char,
-    stdout_pipe: c_int,
+    /// A path, or null and a descriptor; so the next two.
+    cwd: (*const c_char, c_int),
+    stdin: (*const c_char, c_int),
+    stdout: (*const c_char, c_int),
     stderr_pipe: c_int,
     files_max: Option<libc::rlimit>,
     /// The list and the offset of the line.
@@ -113,18 +123,13 @@ struct Orders {
 /// Starts the child and returns when its program runs, or tells which step failed. It leads a process group of its own.
 pub fn spawn(plan: &Plan<'_>) -> Result<Pid, Failed> {
     let (args, env) = (pointers(&plan.args), pointers(&plan.env));
-    let (stdout, stdout_pipe) = match &plan.stdout {
-        Output::File(path) => (path.as_ptr(), -1),
-        Output::Pipe(pipe) => (ptr::null(), pipe.as_raw_fd()),
-    };
     let mut orders = Orders {
         program: plan.program.as_ptr(),
         args: args.as_ptr(),
         env: env.as_ptr(),
-        cwd: plan.cwd.as_ptr(),
-        stdin: plan.stdin.as_ptr(),
-        stdout,
-        stdout_pipe,
+        cwd: plan.cwd.plain(),
+        stdin: plan.stdin.plain(),
+        stdout: plan.stdout.plain(),
         stderr_pipe: plan.stderr.as_raw_fd(),
         files_max: plan.files_max,
         register: plan.register.map(|register| (register.list.as_raw_fd(), register.offset)),
@@ -197,7 +202,11 @@ unsafe fn act(orders: &mut Orders) -> c_int {
             // A list that takes no more leaves this one unprotected, which is no reason to fail it.
             libc::pwrite(list, line.as_ptr().cast(), line.len(), offset);
         }
-        if libc::dup2(orders.stderr_pipe, 2) < 0 || orders.stdout.is_null() && libc::dup2(orders.stdout_pipe, 1) < 0 {
+        if libc::dup2(orders.stderr_pipe, 2) < 0 || take(orders.stdin, 0) < 0 || take(orders.stdout, 1) < 0 {
+            return -1;
+        }
+        orders.step = Step::Directory;
+        if orders.cwd.0.is_null() && libc::fchdir(orders.cwd.1) < 0 {
             return -1;
         }
         // Before Linux 5.9 there is no such call, and they are closed by `execve`.
@@ -206,15 +215,15 @@ unsafe fn act(orders: &mut Orders) -> c_int {
             libc::setrlimit(libc::RLIMIT_NOFILE, limit);
         }
         orders.step = Step::Input;
-        if put(orders.stdin, libc::O_RDONLY, 0) < 0 {
+        if put(orders.stdin.0, libc::O_RDONLY, 0) < 0 {
             return -1;
         }
         orders.step = Step::Output;
-        if !orders.stdout.is_null() && put(orders.stdout, libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC, 1) < 0 {
+        if put(orders.stdout.0, libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC, 1) < 0 {
             return -1;
         }
         orders.step = Step::Directory;
-        if libc::chdir(orders.cwd) < 0 {
+        if !orders.cwd.0.is_null() && libc::chdir(orders.cwd.0) < 0 {
             return -1;
         }
         orders.step = Step::Program;
@@ -225,9 +234,18 @@ unsafe fn act(orders: &mut Orders) -> c_int {
     }
 }
 
-/// Opens a file as descriptor `place`.
+/// Takes over what was opened for it as descriptor `place`; nothing where it has a path.
+unsafe fn take((path, open): (*const c_char, c_int), place: c_int) -> c_int {
+    // SAFETY: the descriptors are this child's own.
+    if path.is_null() { unsafe { libc::dup2(open, place) } } else { place }
+}
+
+/// Opens a file as descriptor `place`; nothing where it has no path.
 unsafe fn put(path: *const c_char, flags: c_int, place: c_int) -> c_int {
     const MODE: libc::mode_t = 0o666;
+    if path.is_null() {
+        return place;
+    }
     // SAFETY: `path` is a C string; the descriptors are this child's own.
     unsafe {
         let file = libc::open(path, flags, MODE);

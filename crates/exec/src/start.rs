@@ -4,9 +4,9 @@ use crate::files;
 use crate::group::Group;
 use crate::keeper::Record;
 use crate::launch::{Ending, Launch};
-use crate::stage::{self, Failed, NOTHING, Output, Plan, Step};
+use crate::stage::{self, Failed, NOTHING, Place, Plan, Step};
 use crate::sys;
-use crate::tool_path::ToolPath;
+use crate::tool_path::{ToolFile, ToolPath};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, PipeReader, Read};
@@ -38,7 +38,7 @@ struct Born {
 /// Starts it; the error is an `Ending::NotStarted`.
 pub async fn start(launch: &Launch) -> Result<Started, Ending> {
     // The thread waits until the program runs. Opening files may take long (a file in a full pool), so another waits for that.
-    let born = if launch.stdin.is_none() && launch.stdout.is_none() {
+    let born = if [&launch.stdin, &launch.stdout].iter().all(|file| !matches!(file, Some(ToolFile::Path(_)))) {
         bear(launch)
     } else {
         let launch = launch.clone();
@@ -56,11 +56,11 @@ fn birth(error: io::Error) -> Failed {
 /// Gives life to the process; its program runs when this returns.
 fn bear(launch: &Launch) -> Result<Born, Failed> {
     let (stderr, stderr_writer) = io::pipe().map_err(birth)?;
-    let (stdout, output) = if let Some(path) = &launch.stdout {
-        (None, Output::File(for_child(path)?))
+    let (stdout, output) = if let Some(file) = &launch.stdout {
+        (None, place(file)?)
     } else {
         let (reader, writer) = io::pipe().map_err(birth)?;
-        (Some(reader), Output::Pipe(writer.into()))
+        (Some(reader), Place::Open(OwnedFd::from(writer).into()))
     };
     let record = Record::new();
     let plan = Plan {
@@ -70,8 +70,8 @@ fn bear(launch: &Launch) -> Result<Born, Failed> {
             .map(c_string)
             .collect::<Result<_, _>>()?,
         env: launch.env.iter().map(|(name, value)| variable(name, value)).collect::<Result<_, _>>()?,
-        cwd: for_child(&launch.cwd)?,
-        stdin: launch.stdin.as_ref().map_or_else(|| Ok(NOTHING.to_owned()), for_child)?,
+        cwd: place(&launch.cwd)?,
+        stdin: launch.stdin.as_ref().map_or_else(|| Ok(Place::Path(NOTHING.to_owned())), place)?,
         stdout: output,
         stderr: stderr_writer.into(),
         files_max: files::of_tools(),
@@ -96,8 +96,12 @@ fn c_string(text: &OsStr) -> Result<CString, Failed> {
     CString::new(text.as_bytes()).map_err(|error| birth(error.into()))
 }
 
-fn for_child(path: &ToolPath) -> Result<CString, Failed> {
-    path.for_child().map_err(|error| birth(error.into()))
+fn place(file: &ToolFile) -> Result<Place, Failed> {
+    let for_child = |path: &ToolPath| path.for_child().map_err(|error| birth(error.into()));
+    Ok(match file {
+        ToolFile::Path(path) => Place::Path(for_child(path)?),
+        ToolFile::Open(open) => Place::Open(open.clone()),
+    })
 }
 
 fn receiver(pipe: PipeReader) -> io::Result<Receiver> {
@@ -107,7 +111,7 @@ fn receiver(pipe: PipeReader) -> io::Result<Receiver> {
 fn not_started(launch: &Launch, failed: Failed) -> Ending {
     let hint = hint(launch, &failed);
     let Failed { step, error } = failed;
-    let named = |stream: &str, path: &ToolPath| io::Error::new(error.kind(), format!("{stream} `{path}`: {error}"));
+    let named = |stream: &str, path: &ToolFile| io::Error::new(error.kind(), format!("{stream} `{path}`: {error}"));
     let error = match (step, &launch.stdin, &launch.stdout) {
         (Step::Input, Some(path), _) => named("standard input", path),
         (Step::Output, _, Some(path)) => named("standard output", path),

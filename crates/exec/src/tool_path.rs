@@ -6,8 +6,10 @@
 
 use std::ffi::{CString, NulError, OsStr};
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A path for tools to open, enter or print. We join and show it, and hand it to the child process.
 ///
@@ -55,6 +57,30 @@ impl fmt::Display for ToolPath {
 impl fmt::Debug for ToolPath {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(out)
+    }
+}
+
+/// A file or folder of a tool: where its process finds it itself, or what was opened for it before.
+#[derive(Debug, Clone)]
+pub enum ToolFile {
+    /// The child opens it, or enters it.
+    Path(ToolPath),
+    /// The child gets it.
+    Open(Arc<OwnedFd>),
+}
+
+impl<P: Into<ToolPath>> From<P> for ToolFile {
+    fn from(path: P) -> Self {
+        Self::Path(path.into())
+    }
+}
+
+impl fmt::Display for ToolFile {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path(path) => path.fmt(out),
+            Self::Open(_) => out.write_str("what was opened for it"),
+        }
     }
 }
 

@@ -1,10 +1,11 @@
 //! What `run` promises, on real processes. Scripts say that they are ready through a named pipe, so nothing waits by time.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use exec::{Ending, KEPT_BYTES_MAX, Launch, Report, run};
-use std::fs;
+use exec::{Ending, KEPT_BYTES_MAX, Launch, Report, ToolFile, run};
+use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -81,6 +82,24 @@ async fn the_environment_is_exactly_the_given_one() {
     let mut launch = Launch::new("/usr/bin/env", "/");
     launch.env = vec![("ONLY".into(), "this one".into())];
     assert_eq!(ran(launch).await.stdout.to_string(), "ONLY=this one\n");
+}
+
+#[tokio::test]
+async fn a_child_works_with_what_was_opened_for_it() {
+    let dir = dir();
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("in"), "one two").unwrap();
+    fs::create_dir(at("gone")).unwrap();
+    let open = |file: File| ToolFile::Open(Arc::new(file.into()));
+    let mut launch = shell(&dir, "cat; echo > beside || echo nowhere; ls -A /proc/self/fd | wc -l >&2");
+    launch.stdin = Some(open(File::open(at("in")).unwrap()));
+    launch.stdout = Some(open(File::create(at("out")).unwrap()));
+    launch.cwd = open(File::open(at("gone")).unwrap());
+    fs::remove_dir(at("gone")).unwrap();
+    let report = ran(launch).await;
+    assert_eq!(fs::read_to_string(at("out")).unwrap(), "one twonowhere\n", "{report:?}");
+    assert!(report.stderr.to_string().ends_with("4\n"), "three, and that of the listing: {report:?}");
+    assert_eq!(report.stdout.to_string(), "");
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use crate::checked::Checked;
 use crate::record::{Failure, Tried};
 use crate::workspace::{Collected, Made, Missing, Trouble, Workspace};
 use base::ByteSize;
-use exec::{Ending, Launch, ToolPath};
+use exec::{Ending, Launch, ToolFile, ToolPath};
 use flow::{Command, DataId, TaskId, ToolId};
 use report::{Captured, ReasonKind};
 use std::collections::HashMap;
@@ -136,14 +136,14 @@ impl Context {
     ) -> Result<(), Failure> {
         let tool = self.flow.tool_of(tried.task);
         let has_dir = self.workspace.is_some() && tool.needs_workdir();
-        let cwd = if has_dir { self.workspace.as_ref().map(|space| space.dir_of(tried.task)) } else { None };
+        let cwd: Option<ToolPath> = if has_dir { self.workspace.as_ref().map(|space| space.dir_of(tried.task)) } else { None };
         let launch = Launch {
             program: self.program(tried.task),
             args: command.args.iter().map(OsString::from).collect(),
             env: self.environment_of(tool, command, tried.task, attempt),
-            cwd: cwd.unwrap_or_else(|| self.elsewhere.clone().into()),
-            stdin: command.stdin.as_ref().map(ToolPath::from),
-            stdout: command.stdout.as_ref().map(ToolPath::from),
+            cwd: cwd.unwrap_or_else(|| self.elsewhere.clone().into()).into(),
+            stdin: command.stdin.as_ref().map(ToolFile::from),
+            stdout: command.stdout.as_ref().map(ToolFile::from),
             timeout: tool.timeout_ms.map(Duration::from_millis),
             grace: self.grace,
         };

@@ -1,0 +1,111 @@
+//! Where the library is that the system's loader puts before a program, so that it sees a pool without a mount.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// Its file.
+const LIBRARY: &str = "libtidemill_preload.so";
+/// Where it is, if it is not beside the binary or where packages put it.
+const VARIABLE: &str = "TIDEMILL_PRELOAD";
+/// What the loader puts before programs (ld.so(8)).
+const LIST: &str = "LD_PRELOAD";
+
+/// Why there is no library.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum NoLibrary {
+    /// The user says where it is, and it is not.
+    #[error("{VARIABLE} names {}, which is no file", .0.display())]
+    Named(PathBuf),
+    /// It is nowhere.
+    #[error("{LIBRARY} is neither in {} nor in ../lib or ../lib/tidemill", .0.display())]
+    Nowhere(PathBuf),
+    /// The loader parts its list there.
+    #[error("{} has a blank or a colon in its path, where the system's loader parts it", .0.display())]
+    Parted(PathBuf),
+}
+
+impl NoLibrary {
+    /// What to do about it.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Named(_) => format!("leave {VARIABLE} out where the library is beside the binary"),
+            Self::Nowhere(_) => format!("`make build` makes it; {VARIABLE}=FILE says where else it is"),
+            Self::Parted(_) => format!("put it elsewhere; {VARIABLE}=FILE says where"),
+        }
+    }
+}
+
+/// Where the library is: what `TIDEMILL_PRELOAD` names, else beside this program, in `../lib` or in `../lib/tidemill`.
+///
+/// # Errors
+/// It is not there, or where the loader cannot be told of it.
+pub fn library() -> Result<PathBuf, NoLibrary> {
+    let binary = env::current_exe().and_then(|path| path.canonicalize()).unwrap_or_default();
+    find(env::var_os(VARIABLE).map(PathBuf::from), binary.parent().unwrap_or(Path::new("/")))
+}
+
+fn find(named: Option<PathBuf>, beside: &Path) -> Result<PathBuf, NoLibrary> {
+    let found = match named {
+        Some(named) => std::path::absolute(&named).ok().filter(|path| path.is_file()).ok_or(NoLibrary::Named(named)),
+        None => ["", "../lib", "../lib/tidemill"]
+            .map(|folder| beside.join(folder).join(LIBRARY))
+            .into_iter()
+            .find(|path| path.is_file())
+            .ok_or_else(|| NoLibrary::Nowhere(beside.to_owned())),
+    }?;
+    let parted = found.as_os_str().as_encoded_bytes().iter().any(|byte| b" \t\n:".contains(byte));
+    if parted { Err(NoLibrary::Parted(found)) } else { Ok(found) }
+}
+
+/// The variable with which the loader puts the library before a program, and before those that were to be there already.
+pub fn preloading(library: &Path, others: Option<&OsStr>) -> (OsString, OsString) {
+    let mut all = library.as_os_str().to_owned();
+    if let Some(others) = others.filter(|others| !others.is_empty()) {
+        all.push(":");
+        all.push(others);
+    }
+    (LIST.into(), all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn the_library_is_found_beside_the_binary_or_where_packages_put_it() {
+        let root = tempfile::tempdir().unwrap();
+        let bin = root.path().join("bin");
+        fs::create_dir_all(root.path().join("lib/tidemill")).unwrap();
+        fs::create_dir(&bin).unwrap();
+        assert!(matches!(find(None, &bin), Err(NoLibrary::Nowhere(_))));
+        for folder in ["lib/tidemill", "lib", "bin"] {
+            let file = root.path().join(folder).join(LIBRARY);
+            fs::write(&file, "").unwrap();
+            assert_eq!(find(None, &bin).unwrap().canonicalize().unwrap(), file);
+        }
+    }
+
+    #[test]
+    fn what_the_user_names_counts_alone() {
+        let root = tempfile::tempdir().unwrap();
+        let (named, odd) = (root.path().join("mine.so"), root.path().join("a b.so"));
+        fs::write(root.path().join(LIBRARY), "").unwrap();
+        assert_eq!(find(Some(named.clone()), root.path()), Err(NoLibrary::Named(named.clone())));
+        fs::write(&named, "").unwrap();
+        assert_eq!(find(Some(named.clone()), root.path()), Ok(named));
+        fs::write(&odd, "").unwrap();
+        assert_eq!(find(Some(odd.clone()), root.path()), Err(NoLibrary::Parted(odd)));
+    }
+
+    #[test]
+    fn others_come_behind_it() {
+        let list = |others: Option<&str>| preloading(Path::new("/l.so"), others.map(OsStr::new)).1;
+        assert_eq!(list(None), "/l.so");
+        assert_eq!(list(Some("")), "/l.so");
+        assert_eq!(list(Some("/a.so:/b.so")), "/l.so:/a.so:/b.so");
+    }
+}
