@@ -3,7 +3,7 @@
 use arena::Arena;
 use base::{ByteSize, Problem};
 use client::Client;
-use node::Settings;
+use node::{Node, Settings};
 use std::{sync::Arc, time::Duration};
 use vfs::Vfs;
 
@@ -14,9 +14,14 @@ pub fn embedded(memory: ByteSize, space_wait: Duration) -> Result<Vfs, Problem> 
 
 /// A node in this process that holds a whole pool, and a client of it.
 pub fn embedded_client(memory: ByteSize, space_wait: Duration) -> Result<Client, Problem> {
+    embedded_node(memory, space_wait).map(Client::embedded)
+}
+
+/// A node in this process that holds a whole pool.
+pub fn embedded_node(memory: ByteSize, space_wait: Duration) -> Result<Arc<Node>, Problem> {
     let settings = Settings { space_wait, ..Settings::new(memory) };
     let engine = engine(&settings)?;
-    Ok(Client::embedded(node::embedded(settings, engine)))
+    Ok(node::embedded(settings, engine))
 }
 
 /// The engine that settings ask for.

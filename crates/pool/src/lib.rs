@@ -7,6 +7,8 @@
 //!   PoolFile (who is where, token)     Member: node, its sockets, until it is asked to end
 //!     |
 //!   connect, connect_by_hand (a client)   roll (who answers)   stop (all end)
+//!     ^
+//!   Door (an embedded pool lets programs of this host in)
 //! ```
 //!
 //! Invariants:
@@ -17,6 +19,7 @@
 
 mod begin;
 mod connect;
+mod door;
 mod embedded;
 mod file;
 mod launch;
@@ -28,7 +31,8 @@ mod start;
 mod stop;
 
 pub use connect::{carrier, connect, connect_by_hand, connect_with, runtime, way};
-pub use embedded::{embedded, embedded_client};
+pub use door::Door;
+pub use embedded::{embedded, embedded_client, embedded_node};
 pub use file::{NodeEntry, PoolFile};
 pub use launch::Places;
 pub use link::Hand;

@@ -209,7 +209,7 @@ fn stands(path: &Path) -> Result<(), Problem> {
 }
 
 /// From the system's random source, as text.
-fn token() -> Result<String, Problem> {
+pub(crate) fn token() -> Result<String, Problem> {
     let mut bytes = [0; TOKEN_BYTES];
     let got = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty());
     if got != Ok(TOKEN_BYTES) {

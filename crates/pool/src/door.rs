@@ -1,0 +1,122 @@
+//! A door to an embedded pool: a socket and a pool file, by which programs of this host come in as into any other pool.
+
+use crate::{NodeEntry, PoolFile, process::Process, start::token};
+use base::Problem;
+use link::{Address, Limits, Listener, Server, serve};
+use node::Node;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::SystemTime,
+};
+use wire::handshake::Token;
+
+/// An open door. Dropped, it closes as [`Door::close`] does, without waiting for those who are within.
+#[derive(Debug)]
+pub struct Door {
+    /// Only ever none while it is closed.
+    server: Option<Server>,
+    file: PathBuf,
+}
+
+impl Door {
+    /// Serves a node that holds a whole pool at a socket in `folder`, which must be there, and writes the pool file beside it. Both are their
+    /// owner's alone.
+    ///
+    /// # Errors
+    /// The folder's path is too long for a socket ([`Door::fits`]), nothing can be made in it, or there is no thread to serve with.
+    pub fn open(node: &Arc<Node>, folder: &Path) -> Result<Self, Problem> {
+        let cannot =
+            |error: &dyn std::fmt::Display| Problem::new(format!("the pool cannot be shown to programs: {error}"));
+        let address = address(folder).map_err(|error| cannot(&error))?;
+        let token = token()?;
+        let key = Token::new(token.as_bytes()).map_err(|error| cannot(&error))?;
+        let listener = Listener::bind(&address).map_err(|error| cannot(&error))?;
+        let server = serve(node.clone(), listener, &key, Limits::default()).map_err(|error| cannot(&error))?;
+        let door = Self { server: Some(server), file: folder.join("pool") };
+        let process = Process::this().map_err(|error| cannot(&error))?;
+        let settings = node.settings();
+        let entry = NodeEntry {
+            id: node.id().0,
+            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            process,
+            addresses: vec![address],
+            memory: settings.memory.0,
+            slots: 0,
+            log: PathBuf::new(),
+        };
+        let started = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
+        let file = PoolFile::new(started, (token, None), settings.partitions, 1, vec![entry]);
+        file.write(&door.file).map_err(|error| cannot(&format_args!("{}: {error}", door.file.display())))?;
+        Ok(door)
+    }
+
+    /// Whether a folder's path leaves room for a socket's name: the system bounds it.
+    pub fn fits(folder: &Path) -> bool {
+        address(folder).is_ok()
+    }
+
+    /// The pool file.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Ends all who are within, and what they have open. Then neither socket nor file is there.
+    pub async fn close(mut self) {
+        self.remove_file();
+        if let Some(server) = self.server.take() {
+            server.stop().await;
+        }
+    }
+
+    fn remove_file(&self) {
+        // Its folder goes too.
+        let _ = fs::remove_file(&self.file);
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.remove_file();
+    }
+}
+
+fn address(folder: &Path) -> Result<Address, link::AddressRefused> {
+    format!("unix:{}", folder.join("socket").display()).parse()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{connect, embedded_node};
+    use base::ByteSize;
+    use client::{Client, Patience};
+    use std::{os::unix::fs::PermissionsExt, time::Duration};
+    use vfs::Vfs;
+
+    #[tokio::test]
+    async fn who_has_the_file_sees_the_same_pool_until_the_door_is_closed() {
+        let folder = tempfile::tempdir().unwrap();
+        let node = embedded_node(ByteSize::mib(32), Duration::ZERO).unwrap();
+        let inside = Vfs::new(Client::embedded(node.clone()));
+        let door = Door::open(&node, folder.path()).unwrap();
+        for name in ["pool", "socket"] {
+            let mode = fs::metadata(folder.path().join(name)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{name}");
+        }
+        let outside = Vfs::new(connect(door.file(), Patience::default()).await.unwrap());
+        outside.write_file(b"tide", b"high").await.unwrap();
+        assert_eq!(inside.read_file(b"tide").await.unwrap(), b"high");
+        door.close().await;
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        assert!(outside.read_file(b"tide").await.is_err());
+        assert_eq!(inside.read_file(b"tide").await.unwrap(), b"high");
+    }
+
+    #[test]
+    fn a_folder_whose_path_is_too_long_for_a_socket_is_told_before() {
+        assert!(Door::fits(Path::new("/run/user/1000/tidemill/run")));
+        assert!(!Door::fits(Path::new(&format!("/{}", "x".repeat(101)))));
+    }
+}
