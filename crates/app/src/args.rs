@@ -334,11 +334,13 @@ pub struct RunArgs {
 /// `--storage`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum StorageArg {
-    /// The mount where FUSE is allowed, else staging
+    /// The mount where FUSE is allowed, else the preload library, else staging
     #[default]
     Auto,
     /// The mount, or a refusal
     Mount,
+    /// The preload library, with staging for tools that it does not reach, or a refusal
+    Preload,
     /// RAM-disk staging
     Staging,
 }

@@ -81,6 +81,7 @@ fn order(args: &RunArgs, loaded: source::Loaded) -> Result<Order, Vec<Problem>> 
         storage: match args.storage {
             StorageArg::Auto => Storage::Auto,
             StorageArg::Mount => Storage::Mount,
+            StorageArg::Preload => Storage::Preload,
             StorageArg::Staging => Storage::Staging,
         },
         passthrough: !args.no_passthrough,

@@ -139,6 +139,8 @@ pub struct Settings {
 pub enum Mode {
     /// As a mounted directory.
     Mount,
+    /// By the preload library; tools that it does not reach as with staging.
+    Preload,
     /// As copies on a RAM disk around each task.
     Staging,
     /// Not at all: no task touched a file.

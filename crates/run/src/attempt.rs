@@ -8,9 +8,9 @@
 
 use crate::checked::Checked;
 use crate::record::{Failure, Tried};
-use crate::workspace::{Collected, Made, Missing, Trouble, Workspace};
+use crate::workspace::{Collected, Given, Made, Missing, Trouble, Workspace};
 use base::ByteSize;
-use exec::{Ending, Launch, ToolFile, ToolPath};
+use exec::{Ending, Launch};
 use flow::{Command, DataId, TaskId, ToolId};
 use report::{Captured, ReasonKind};
 use std::collections::HashMap;
@@ -97,7 +97,7 @@ impl Context {
         }
         tried.refused = (self.refusals(), self.filled.load(Relaxed)) != refused_before;
         // Before the folder goes: how full the pool was is part of the story.
-        let outcome = outcome.map_err(|failure| self.blame_space(failure, tried.refused));
+        let outcome = outcome.map_err(|failure| self.blame_space(failure, task, tried.refused));
         if let (Err(_), Some(workspace)) = (&outcome, workspace) {
             // What cannot be removed is told by the log; the failure that came first is what the user needs.
             if let Err(trouble) = workspace.discard(task).await {
@@ -111,7 +111,7 @@ impl Context {
         match &self.workspace {
             None => self.flow.command(task, "", &|_: DataId| String::new()),
             Some(workspace) => {
-                let path_of = |id| workspace.path_of(id).text();
+                let path_of = |id| workspace.path_of(task, id).text();
                 self.flow.command(task, &workspace.dir_of(task).text(), &path_of)
             }
         }
@@ -135,20 +135,27 @@ impl Context {
         tried: &mut Tried,
     ) -> Result<(), Failure> {
         let tool = self.flow.tool_of(tried.task);
-        let has_dir = self.workspace.is_some() && tool.needs_workdir();
-        let cwd: Option<ToolPath> = if has_dir { self.workspace.as_ref().map(|space| space.dir_of(tried.task)) } else { None };
+        let workspace = self.workspace.as_ref().filter(|_| tool.needs_workdir());
+        let given = match workspace {
+            Some(workspace) => workspace.give(tried.task, command).await,
+            None => Ok(Given::paths(self.elsewhere.clone().into(), command)),
+        };
+        let given = given.map_err(|trouble| around(&trouble, "its standard files could not be opened"))?;
         let launch = Launch {
             program: self.program(tried.task),
             args: command.args.iter().map(OsString::from).collect(),
-            env: self.environment_of(tool, command, tried.task, attempt),
-            cwd: cwd.unwrap_or_else(|| self.elsewhere.clone().into()).into(),
-            stdin: command.stdin.as_ref().map(ToolFile::from),
-            stdout: command.stdout.as_ref().map(ToolFile::from),
+            env: self.environment_of(command, (tried.task, attempt), &given),
+            cwd: given.cwd,
+            stdin: given.stdin,
+            stdout: given.stdout,
             timeout: tool.timeout_ms.map(Duration::from_millis),
             grace: self.grace,
         };
         tried.started = Instant::now();
         let ended = exec::run(launch, cancel).await;
+        if let Some(workspace) = workspace {
+            workspace.take_back(&given.opened).await;
+        }
         tried.stdout = kept(&ended.stdout);
         tried.stderr = kept(&ended.stderr);
         tried.cpu_s = Some((ended.usage.user + ended.usage.system).as_secs_f64());
@@ -159,10 +166,9 @@ impl Context {
 
     fn environment_of(
         &self,
-        tool: &flow::Tool,
         command: &Command,
-        task: TaskId,
-        attempt: u32,
+        (task, attempt): (TaskId, u32),
+        given: &Given,
     ) -> Vec<(OsString, OsString)> {
         let mut environment = self.environment.clone();
         if !command.path.is_empty() {
@@ -170,11 +176,17 @@ impl Context {
         }
         let own: [(&str, String); 3] = [
             ("TIDEMILL_TASK", task.0.to_string()),
-            ("TIDEMILL_TOOL", tool.name.clone()),
+            ("TIDEMILL_TOOL", self.flow.tool_of(task).name.clone()),
             ("TIDEMILL_ATTEMPT", attempt.to_string()),
         ];
-        environment.extend(own.map(|(name, value)| (name.into(), value.into())));
-        environment.extend(command.env.iter().map(|(name, value)| (name.into(), value.into())));
+        own.into_iter().for_each(|(name, value)| set(&mut environment, name.into(), value.into()));
+        command.env.iter().for_each(|(name, value)| set(&mut environment, name.into(), value.into()));
+        given.variables.iter().for_each(|(name, value)| set(&mut environment, name.clone(), value.clone()));
+        if let Some(library) = &given.library {
+            let others = environment.iter().find(|(name, _)| name == "LD_PRELOAD").map(|(_, value)| value.clone());
+            let (name, list) = exec::preloading(library, others.as_deref());
+            set(&mut environment, name, list);
+        }
         environment
     }
 
@@ -207,15 +219,15 @@ impl Context {
     }
 
     /// If there was no space while the task ran, that is why it failed, and what to do about it is said.
-    fn blame_space(&self, failure: Failure, refused: bool) -> Failure {
+    fn blame_space(&self, failure: Failure, task: TaskId, refused: bool) -> Failure {
         let own = matches!(failure.kind, ReasonKind::Exit | ReasonKind::Signal | ReasonKind::MissingOutput);
-        let Some(full) = self.what_is_full(refused).filter(|_| own) else { return failure };
+        let Some(full) = self.what_is_full(task, refused).filter(|_| own) else { return failure };
         let text = format!("{}; {full}", failure.text);
         Failure { kind: ReasonKind::NoSpace, text, ..failure }
     }
 
     /// The pool if it refused space, or the RAM disk if it is full now.
-    fn what_is_full(&self, refused: bool) -> Option<String> {
+    fn what_is_full(&self, task: TaskId, refused: bool) -> Option<String> {
         let workspace = self.workspace.as_ref()?;
         let told = |what: String, space: wire::Usage, hint: &str| {
             format!("{what} was full ({} of {} used): {hint}", ByteSize(space.used), ByteSize(space.capacity))
@@ -223,7 +235,7 @@ impl Context {
         if refused {
             return Some(told("the pool".into(), workspace.usage(), ROOM_HINT));
         }
-        let (place, space) = workspace.full_ram_disk()?;
+        let (place, space) = workspace.full_ram_disk(task)?;
         Some(told(format!("the RAM disk of {}", place.display()), space, RAM_DISK_HINT))
     }
 }
@@ -280,7 +292,12 @@ fn put_path_first(environment: &mut Vec<(OsString, OsString)>, own: &[String]) {
     let old = environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone()).unwrap_or_default();
     let folders: Vec<PathBuf> = own.iter().map(PathBuf::from).chain(std::env::split_paths(&old)).collect();
     if let Ok(joined) = std::env::join_paths(folders) {
-        environment.retain(|(name, _)| name != "PATH");
-        environment.push(("PATH".into(), joined));
+        set(environment, "PATH".into(), joined);
     }
+}
+
+/// Of two with one name, programs take whichever they look at first.
+fn set(environment: &mut Vec<(OsString, OsString)>, name: OsString, value: OsString) {
+    environment.retain(|(known, _)| *known != name);
+    environment.push((name, value));
 }

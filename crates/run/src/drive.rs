@@ -150,7 +150,7 @@ impl<'a> Driver<'a> {
             }
             Command::Retry { task, .. } => self.retry(task),
             Command::Failed { task, because } => self.failed(task, because),
-            Command::Drop { data } => self.drop_member(data).await,
+            Command::Drop { data } => self.drop_member(data),
             Command::Refused { task, why } => {
                 self.record.never_ran(task, Reason { text: why.to_string(), ..Reason::default() });
             }
@@ -372,27 +372,25 @@ impl<'a> Driver<'a> {
             }
         }
         if drop_now {
-            self.remove(data).await;
+            self.remove(data);
         }
     }
 
     /// The last reader has ended. What is on its way out goes when it is out.
-    async fn drop_member(&mut self, data: DataId) {
+    fn drop_member(&mut self, data: DataId) {
         match self.leaving.get_mut(&data) {
             Some(drop_after) => *drop_after = !self.context.keep,
-            None => self.remove(data).await,
+            None => self.remove(data),
         }
     }
 
-    async fn remove(&mut self, data: DataId) {
+    fn remove(&mut self, data: DataId) {
         // Inputs stay to the end of the run (docs/SEMANTICS.md): bound ones take no memory.
         let Some(workspace) = self.context.workspace.as_ref().filter(|_| self.context.flow.writer_of(data).is_some())
         else {
             return;
         };
-        if let Err(trouble) = workspace.drop_member(data).await {
-            tracing::warn!(%trouble, "a temporary stays in the pool");
-        }
+        workspace.drop_member(data);
         self.record.dropped(data);
     }
 

@@ -15,7 +15,7 @@ pub enum Event {
         tasks: usize,
         /// Slots.
         slots: u32,
-        /// How tasks see the pool: `mount`, `staging` or `none`.
+        /// How tasks see the pool: `mount`, `preload`, `staging` or `none`.
         storage: &'static str,
         /// One line that says it, and why.
         storage_line: String,

@@ -4,12 +4,13 @@
 //! back the report. What is refused before anything starts is a list of problems. It prints nothing and knows no flags.
 //!
 //! ```text
-//! Order -> preflight -> ground (pool, mount or RAM disk) -> drive (the loop) -> report::Run
+//! Order -> preflight, choice -> ground (pool, and the ways to it) -> drive (the loop) -> report::Run
 //! ```
 #![forbid(unsafe_code)]
 
 mod attempt;
 mod checked;
+mod choice;
 mod crowded;
 mod drive;
 mod event;
@@ -30,7 +31,6 @@ mod workspace;
 
 pub use checked::Checked;
 pub use event::{Event, Progress};
-pub use ground::{Choice, choose};
 pub use last_resort::LastResort;
 pub use memory::{Limits, POOL_BYTES_MIN, PoolSize};
 pub use order::{Asked, Order, Storage};

@@ -11,11 +11,13 @@ use std::time::Duration;
 /// How tasks see the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Storage {
-    /// The mount where it is allowed, else staging.
+    /// The mount where it is allowed, else the preload library, else staging.
     #[default]
     Auto,
     /// The mount, or a refusal that says why not.
     Mount,
+    /// The preload library, with staging for tools that it does not reach; or a refusal that says why not.
+    Preload,
     /// RAM-disk staging: inputs copied from the pool before a task, outputs back after it (paper 001, section 4.2.3).
     Staging,
 }

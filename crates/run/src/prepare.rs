@@ -1,7 +1,7 @@
 //! What is found out before anything starts, or all the problems that stand in the way.
 
 use crate::checked::Checked;
-use crate::ground::{Choice, choose};
+use crate::choice::{Choice, Tools, choose};
 use crate::memory::{Limits, PoolSize};
 use crate::order::Order;
 use crate::preflight;
@@ -23,6 +23,8 @@ pub struct Prepared {
     pub scheduler: Scheduler,
     /// How tasks see the pool.
     pub choice: Choice,
+    /// What that may be changed by.
+    pub tools: Tools,
     /// The pool's size; 0 without one.
     pub memory: ByteSize,
     /// What the user should know.
@@ -44,7 +46,8 @@ pub fn prepare(order: &Order) -> Result<Prepared, Vec<Problem>> {
     let mut problems = preflight::inputs(&order.flow, &order.data_dir);
     problems.extend(preflight::folder("--out", &order.out_dir));
     let programs = preflight::programs(&order.flow).map_err(|missing| problems.extend(missing)).ok();
-    let choice = choose(order.storage, needs_pool(&order.flow)).map_err(|problem| problems.push(problem)).ok();
+    let tools = Tools::look(&order.flow, programs.as_ref().unwrap_or(&HashMap::new()));
+    let choice = choose(order.storage, &tools).map_err(|problem| problems.push(problem)).ok();
     let limits = Limits::read();
     let pool = pool_size(order, &limits, choice.as_ref()).map_err(|problem| problems.push(problem)).ok();
     let size = pool.as_ref().map_or(ByteSize(0), |pool| pool.size);
@@ -54,6 +57,7 @@ pub fn prepare(order: &Order) -> Result<Prepared, Vec<Problem>> {
             programs,
             scheduler,
             choice,
+            tools,
             memory: pool.size,
             warnings: pool.lowered.into_iter().collect(),
         }),
@@ -61,15 +65,10 @@ pub fn prepare(order: &Order) -> Result<Prepared, Vec<Problem>> {
     }
 }
 
-fn needs_pool(flow: &Checked) -> bool {
-    let workflow = flow.workflow();
-    workflow.tasks.iter().any(|task| workflow.tool_of(task).needs_workdir())
-}
-
 fn pool_size(order: &Order, limits: &Limits, choice: Option<&Choice>) -> Result<PoolSize, Problem> {
     match choice {
         Some(Choice { mode: Mode::None, .. }) => Ok(PoolSize { size: ByteSize(0), lowered: None }),
-        Some(Choice { mode: Mode::Staging, .. }) => limits.beside_copies().pool(order.memory),
+        Some(choice) if choice.has_copies() => limits.beside_copies().pool(order.memory),
         _ => limits.pool(order.memory),
     }
 }

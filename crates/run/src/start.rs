@@ -41,7 +41,8 @@ pub async fn run(
     let ground =
         if prepared.choice.mode == Mode::None { None } else { Some(stand(&order, &mut prepared, last_resort)?) };
     let flow = order.flow.clone();
-    let workspace = ground.as_ref().map(|ground| ground.workspace(flow.clone(), cancel.clone()));
+    let workspace = ground.as_ref().map(|ground| ground.workspace(&prepared.choice, flow.clone(), cancel.clone()));
+    let workspace = workspace.transpose().map_err(|problem| vec![problem])?;
     if let Some(workspace) = &workspace {
         let brought = workspace.bring_inputs(&order.data_dir, order.stage_in).await;
         brought.map_err(|trouble| vec![Problem::new(format!("an input cannot be shown to tasks: {trouble}"))])?;
@@ -66,7 +67,7 @@ pub async fn run(
     if left > 0 {
         record.run.warnings.push(format!("{left} processes that tools left behind were ended"));
     }
-    close(context, ground, &mut record);
+    close(context, ground, &mut record).await;
     last_resort.arm(None);
     record.seal(cancel.is_cancelled());
     tell(&ended(&record.run));
@@ -75,7 +76,7 @@ pub async fn run(
 
 /// The pool, and the way to it.
 fn stand(order: &Order, prepared: &mut Prepared, last_resort: &LastResort) -> Result<Ground, Vec<Problem>> {
-    let ground = Ground::prepare(order, &mut prepared.choice, prepared.memory, last_resort);
+    let ground = Ground::prepare(order, (&mut prepared.choice, &prepared.tools), prepared.memory, last_resort);
     ground.map_err(|problem| vec![problem])
 }
 
@@ -184,12 +185,13 @@ fn hash_in_background(order: &Order, prepared: &Prepared, cancel: &CancellationT
 }
 
 /// Takes everything down. The context is ours alone by now: all attempts have ended.
-fn close(context: Arc<Context>, ground: Option<Ground>, record: &mut Record) {
+async fn close(context: Arc<Context>, ground: Option<Ground>, record: &mut Record) {
     if let Some(workspace) = Arc::into_inner(context).and_then(|context| context.workspace) {
         let mut workspace = workspace;
         workspace.close();
     }
-    if let Some(Err(error)) = ground.map(Ground::close) {
+    let Some(ground) = ground else { return };
+    if let Err(error) = ground.close().await {
         record.run.warnings.push(format!("the mount could not be taken down cleanly: {error}"));
     }
 }
@@ -210,6 +212,7 @@ fn ended(run: &Run) -> Event {
 fn mode_name(mode: Mode) -> &'static str {
     match mode {
         Mode::Mount => "mount",
+        Mode::Preload => "preload",
         Mode::Staging => "staging",
         Mode::None => "none",
     }

@@ -1,45 +1,72 @@
 //! Where tasks run: the pool as they see it.
 //!
-//! A workspace has a root folder, and below it every member lies where `layout` says, in both forms:
+//! A workspace has a root folder for each form, and below it every member lies where `layout` says:
 //!
 //! ```text
-//!              mounted                                staged
-//! root         the mount of the pool                  a folder on a RAM disk
-//! enter        folder made in the pool                folder made; inputs copied from the pool, once for all who read
-//! collect      outputs looked up, leftovers removed   outputs copied into the pool, the folder removed
-//! drop         removed in the pool, soon              removed in the pool
+//!              direct                               staged
+//! root         a mount of the pool, or what         a folder on a RAM disk
+//!              the preload library takes for one
+//! enter        folder made in the pool              folder made; inputs copied from the pool, once for all who read
+//! give         files opened, where there is         paths
+//!              no mount that a child can open
+//! collect      outputs looked up, leftovers go      outputs copied into the pool, the folder removed
+//! drop         removed in the pool, soon            likewise
 //! ```
 //!
-//! The pool is the truth in both: exports and checks read it. In the mounted form nothing here touches the mount: this process
-//! serves it, and would wait for itself ([`exec::ToolPath`] keeps that so).
+//! The pool is the truth in both, so tasks of one run may work in either: those of tools that the library does not reach are staged. Exports and
+//! checks read the pool. In the direct form nothing here touches a mount: this process serves it, and would wait for itself ([`exec::ToolPath`]
+//! keeps that so).
 
 mod copies;
+mod direct;
 mod host;
 mod janitor;
-mod mounted;
+mod preloaded;
 mod staged;
 mod transfer;
 mod trouble;
 
+pub use direct::Direct;
+pub use preloaded::{Given, Preloaded};
+pub use staged::Staged;
 pub use transfer::PoolFile;
 pub use trouble::Trouble;
 
 use crate::checked::Checked;
 use crate::layout;
 use exec::ToolPath;
-use flow::{Command, DataId, TaskId};
-use mounted::Mounted;
-use staged::Staged;
-use std::path::{Path, PathBuf};
+use flow::{Command, DataId, TaskId, ToolId};
+use janitor::Janitor;
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use vfs::Vfs;
+use wire::Mark;
 
 /// The pool as the tasks of one run see it.
 #[derive(Debug)]
 pub struct Workspace {
     base: Base,
-    form: Form,
+    forms: Forms,
+    janitor: Janitor,
+}
+
+/// In which forms; one at least.
+#[derive(Debug, Default)]
+pub struct Forms {
+    /// Tasks work in the pool.
+    pub direct: Option<Direct>,
+    /// They work on copies.
+    pub staged: Option<Staged>,
+    /// The tools whose tasks do, where there are both.
+    pub copied: BTreeSet<ToolId>,
+}
+
+/// That of one task.
+enum Form<'a> {
+    Direct(&'a Direct),
+    Staged(&'a Staged),
 }
 
 /// A writer that was refused leaves less than it wanted, which is rarely more.
@@ -53,12 +80,6 @@ pub(crate) struct Base {
     owner: wire::Owner,
     /// Fires when the run is ended: copies that wait for space give up.
     cancel: CancellationToken,
-}
-
-#[derive(Debug)]
-enum Form {
-    Mounted(Mounted),
-    Staged(Staged),
 }
 
 /// A member that a task wrote.
@@ -91,31 +112,35 @@ pub struct Missing {
 }
 
 impl Workspace {
-    /// The form in which the mount at `root` shows the pool. Must be called within a tokio runtime.
-    pub fn mounted(pool: Vfs, root: ToolPath, flow: Arc<Checked>, cancel: CancellationToken) -> Self {
-        let form = Form::Mounted(Mounted::new(pool.clone(), root));
-        Self { base: Base { pool, flow, owner: current_owner(), cancel }, form }
+    /// The pool in these forms. Must be called within a tokio runtime.
+    pub fn new(pool: Vfs, forms: Forms, flow: Arc<Checked>, cancel: CancellationToken) -> Self {
+        let janitor = Janitor::new(pool.clone());
+        Self { base: Base { pool, flow, owner: current_owner(), cancel }, forms, janitor }
     }
 
-    /// The form with copies in `root`, a folder on a RAM disk.
-    pub fn staged(pool: Vfs, root: PathBuf, flow: Arc<Checked>, cancel: CancellationToken) -> Self {
-        let form = Form::Staged(Staged::new(root));
-        Self { base: Base { pool, flow, owner: current_owner(), cancel }, form }
+    fn form(&self, task: TaskId) -> Form<'_> {
+        let is_copied = || self.forms.copied.contains(&self.base.flow.task(task).tool);
+        match (&self.forms.direct, &self.forms.staged) {
+            (Some(_), Some(staged)) if is_copied() => Form::Staged(staged),
+            (Some(direct), _) => Form::Direct(direct),
+            (None, Some(staged)) => Form::Staged(staged),
+            (None, None) => panic!("a workspace has one form at least"),
+        }
     }
 
-    /// The absolute path by which tasks know member `id`.
-    pub fn path_of(&self, id: DataId) -> ToolPath {
-        self.below_root(layout::member(&self.base.flow, id))
+    /// The absolute path by which a task knows member `id`.
+    pub fn path_of(&self, task: TaskId, id: DataId) -> ToolPath {
+        self.below_root(task, layout::member(&self.base.flow, id))
     }
 
     /// The absolute path of a task's folder.
     pub fn dir_of(&self, task: TaskId) -> ToolPath {
-        self.below_root(layout::task_dir(&self.base.flow, task))
+        self.below_root(task, layout::task_dir(&self.base.flow, task))
     }
 
-    fn below_root(&self, place: impl AsRef<Path>) -> ToolPath {
-        match &self.form {
-            Form::Mounted(mounted) => mounted.root.join(place),
+    fn below_root(&self, task: TaskId, place: impl AsRef<Path>) -> ToolPath {
+        match self.form(task) {
+            Form::Direct(direct) => direct.root.join(place),
             Form::Staged(staged) => staged.root.join(place).into(),
         }
     }
@@ -131,10 +156,15 @@ impl Workspace {
             if !seen.insert(place.clone()) {
                 continue;
             }
-            match &self.form {
-                _ if stage_in => transfer::into_pool(&self.base, host, &place).await.map(drop)?,
-                Form::Mounted(_) => self.base.bind(&host, &place).await?,
-                Form::Staged(staged) => staged.link_input(&host, &place)?,
+            if stage_in {
+                transfer::into_pool(&self.base, host, &place).await?;
+                continue;
+            }
+            if self.forms.direct.is_some() {
+                self.base.bind(&host, &place).await?;
+            }
+            if let Some(staged) = &self.forms.staged {
+                staged.link_input(&host, &place)?;
             }
         }
         Ok(())
@@ -142,36 +172,49 @@ impl Workspace {
 
     /// Makes the task's folder with its lists and links, and brings its inputs where they are looked for.
     pub async fn enter(&self, task: TaskId, command: &Command) -> Result<(), Trouble> {
-        match &self.form {
-            Form::Mounted(mounted) => mounted.enter(&self.base, task, command).await,
+        match self.form(task) {
+            Form::Direct(direct) => direct.enter(&self.base, task, command).await,
             Form::Staged(staged) => staged.enter(&self.base, task, command).await,
+        }
+    }
+
+    /// What the process of a task that has entered is started with; to be [taken back](Self::take_back) when it has ended.
+    pub async fn give(&self, task: TaskId, command: &Command) -> Result<Given, Trouble> {
+        match self.form(task) {
+            Form::Direct(Direct { root, preloaded: Some(preloaded) }) => {
+                preloaded.give(&self.base, root, &self.dir_of(task), command).await
+            }
+            _ => Ok(Given::paths(self.dir_of(task), command)),
+        }
+    }
+
+    /// Closes in the pool what was opened for a process, unless somebody has it still.
+    pub async fn take_back(&self, opened: &[Mark]) {
+        for mark in opened {
+            // Nothing is lost: it is looked at each second.
+            let _ = self.base.pool.look(*mark).await;
         }
     }
 
     /// Takes over what the task wrote, and removes what else it left in its folder unless `keep`.
     pub async fn collect(&self, task: TaskId, keep: bool) -> Result<Collected, Trouble> {
-        match &self.form {
-            Form::Mounted(mounted) => mounted.collect(&self.base, task, keep).await,
+        match self.form(task) {
+            Form::Direct(direct) => direct.collect(&self.base, &self.janitor, task, keep).await,
             Form::Staged(staged) => staged.collect(&self.base, task).await,
         }
     }
 
     /// Removes everything of a failed attempt, so that the next one starts as the first did.
     pub async fn discard(&self, task: TaskId) -> Result<(), Trouble> {
-        match &self.form {
-            Form::Mounted(_) => mounted::discard(&self.base, task).await,
+        match self.form(task) {
+            Form::Direct(_) => direct::discard(&self.base, task).await,
             Form::Staged(staged) => staged.discard(&self.base, task).await,
         }
     }
 
-    /// Removes a member that nobody reads any more. Inputs stay: they cost nothing while they are bound.
-    pub async fn drop_member(&self, id: DataId) -> Result<(), Trouble> {
-        let place = layout::member(&self.base.flow, id);
-        match &self.form {
-            Form::Mounted(mounted) => mounted.remove(place),
-            Form::Staged(_) => self.base.remove(&place).await?,
-        }
-        Ok(())
+    /// Removes a member that nobody reads any more, soon. Inputs stay: they cost nothing while they are bound.
+    pub fn drop_member(&self, id: DataId) {
+        self.janitor.remove(layout::member(&self.base.flow, id));
     }
 
     /// A member's bytes, for its export.
@@ -179,19 +222,20 @@ impl Workspace {
         PoolFile::open(&self.base.pool, &layout::member(&self.base.flow, id)).await
     }
 
-    /// What all copies on the RAM disk take, in bytes; 0 with the mount, where everything is in the pool.
+    /// What all copies on the RAM disk take, in bytes; 0 without staging, where everything is in the pool.
     pub fn copies_bytes(&self) -> u64 {
-        match &self.form {
-            Form::Mounted(_) => 0,
-            Form::Staged(staged) => copies::bytes_below(&staged.root),
-        }
+        self.forms.staged.as_ref().map_or(0, |staged| copies::bytes_below(&staged.root))
     }
 
     /// Who of `running` has the largest folder on the RAM disk.
     pub fn largest(&self, running: impl Iterator<Item = TaskId>) -> Option<TaskId> {
-        let Form::Staged(staged) = &self.form else { return None };
-        let folder = |task| staged.root.join(layout::task_dir(&self.base.flow, task));
-        running.max_by_key(|task| copies::bytes_below(&folder(*task)))
+        let bytes = |task: &TaskId| match self.form(*task) {
+            Form::Direct(_) => None,
+            Form::Staged(staged) => {
+                Some(copies::bytes_below(&staged.root.join(layout::task_dir(&self.base.flow, *task))))
+            }
+        };
+        running.filter_map(|task| Some((bytes(&task)?, task))).max().map(|(_, task)| task)
     }
 
     /// How full the pool is.
@@ -204,12 +248,12 @@ impl Workspace {
     pub fn is_filled(&self) -> bool {
         let usage = self.usage();
         let left = usage.capacity.saturating_sub(usage.used).min(usage.own_room.unwrap_or(u64::MAX));
-        matches!(self.form, Form::Mounted(_)) && left < LEFT_BYTES_MAX
+        self.forms.direct.is_some() && left < LEFT_BYTES_MAX
     }
 
-    /// The RAM disk's folder and how full it is, if staging has filled it up.
-    pub fn full_ram_disk(&self) -> Option<(&Path, wire::Usage)> {
-        let Form::Staged(staged) = &self.form else { return None };
+    /// The RAM disk's folder and how full it is, if staging has filled it up around this task.
+    pub fn full_ram_disk(&self, task: TaskId) -> Option<(&Path, wire::Usage)> {
+        let Form::Staged(staged) = self.form(task) else { return None };
         let disk = rustix::fs::statvfs(&staged.root).ok()?;
         let (left, capacity) = (disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize);
         let usage = wire::Usage { used: capacity.saturating_sub(left), capacity, ..wire::Usage::default() };
@@ -218,9 +262,7 @@ impl Workspace {
 
     /// Waits for what is still being removed.
     pub fn close(&mut self) {
-        if let Form::Mounted(mounted) = &mut self.form {
-            mounted.close();
-        }
+        self.janitor.close();
     }
 }
 

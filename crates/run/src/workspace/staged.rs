@@ -1,7 +1,7 @@
 //! The staged form: copies on a RAM disk around each task (paper 001, section 4.2.3, "RAM disk as generic storage buffer").
 
 use super::host::remove_any;
-use super::{Base, Collected, Made, Missing, Trouble, mounted, transfer};
+use super::{Base, Collected, Made, Missing, Trouble, direct, transfer};
 use crate::layout;
 use flow::{Command, DataId, TaskId};
 use std::collections::HashMap;
@@ -21,6 +21,7 @@ pub struct Staged {
 }
 
 impl Staged {
+    /// In a folder on a RAM disk.
     pub fn new(root: PathBuf) -> Self {
         Self { root, resident: tokio::sync::Mutex::default() }
     }
@@ -58,7 +59,7 @@ impl Staged {
     /// Removes what the attempt left on the RAM disk, and what it already had brought into the pool.
     pub async fn discard(&self, base: &Base, task: TaskId) -> Result<(), Trouble> {
         let left = self.leave(base, task).await;
-        left.and(mounted::discard(base, task).await)
+        left.and(direct::discard(base, task).await)
     }
 
     /// Gives back the inputs and removes the task's folder.

@@ -2,7 +2,7 @@
 
 use crate::checked::Checked;
 use crate::layout;
-use crate::workspace::{Collected, Workspace};
+use crate::workspace::{Collected, Direct, Forms, Staged, Workspace};
 use flow::{DataId, TaskId};
 use std::fs;
 use std::path::PathBuf;
@@ -40,7 +40,8 @@ impl Bench {
         let engine = store::Model::new(32 << 20, settings.stripe_bytes);
         let pool = vfs::Vfs::new(client::Client::embedded(node::embedded(settings, Arc::new(engine))));
         let disk = tempfile::tempdir().unwrap();
-        let space = Workspace::staged(pool, disk.path().to_path_buf(), flow.clone(), CancellationToken::new());
+        let forms = Forms { staged: Some(Staged::new(disk.path().to_path_buf())), ..Forms::default() };
+        let space = Workspace::new(pool, forms, flow.clone(), CancellationToken::new());
         let bench = Self { space, flow, disk };
         bench.enter(MAKE).await;
         fs::write(bench.path_of(A), "tide").unwrap();
@@ -49,7 +50,7 @@ impl Bench {
     }
 
     async fn enter(&self, task: TaskId) {
-        let path_of = |id| self.space.path_of(id).text();
+        let path_of = |id| self.space.path_of(task, id).text();
         let command = self.flow.command(task, &self.space.dir_of(task).text(), &path_of);
         self.space.enter(task, &command).await.unwrap();
     }
@@ -109,10 +110,33 @@ async fn a_failed_attempt_leaves_nothing_in_the_pool() {
 
 #[tokio::test]
 async fn a_task_that_cannot_have_its_input_holds_nothing() {
-    let bench = Bench::new().await;
-    bench.space.drop_member(A).await.unwrap();
+    let mut bench = Bench::new().await;
+    bench.space.drop_member(A);
+    bench.space.close();
     let command = bench.flow.command(FIRST, &bench.space.dir_of(FIRST).text(), &|_| String::new());
     let trouble = bench.space.enter(FIRST, &command).await.unwrap_err();
     assert!(!trouble.is_no_space());
     assert!(!bench.copy_of_a() && !bench.dir_of(FIRST).exists());
+}
+
+#[tokio::test]
+async fn tasks_of_one_run_may_work_in_the_pool_and_on_copies() {
+    let bench = Bench::new().await;
+    let pool = bench.space.base.pool.clone();
+    let forms = Forms {
+        direct: Some(Direct { root: "/pool".into(), preloaded: None }),
+        staged: Some(Staged::new(bench.disk.path().to_path_buf())),
+        copied: [bench.flow.task(MAKE).tool].into(),
+    };
+    let both = Workspace::new(pool.clone(), forms, bench.flow.clone(), CancellationToken::new());
+    assert!(both.path_of(MAKE, A).text().starts_with(bench.disk.path().to_str().unwrap()));
+    assert_eq!(both.path_of(FIRST, A).text(), format!("/pool/{}", layout::member(&bench.flow, A).display()));
+    let command = bench.flow.command(FIRST, &both.dir_of(FIRST).text(), &|id| both.path_of(FIRST, id).text());
+    both.enter(FIRST, &command).await.unwrap();
+    assert!(!bench.copy_of_a(), "its reader sees it in the pool");
+    pool.write_file(layout::member(&bench.flow, B).as_os_str().as_encoded_bytes(), b"tide").await.unwrap();
+    assert!(matches!(both.collect(FIRST, false).await.unwrap(), Collected::All(made) if made[0].bytes == 4));
+    both.enter(MAKE, &command).await.unwrap();
+    assert!(bench.dir_of(MAKE).exists());
+    assert_eq!(both.largest([MAKE, FIRST].into_iter()), Some(MAKE), "what works in the pool has no copies");
 }

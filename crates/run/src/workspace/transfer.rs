@@ -185,7 +185,7 @@ impl Base {
     }
 
     /// The folder of `place`, made where it is not there, and the last name.
-    async fn parent(&self, place: &Path) -> Result<(placement::FileId, Vec<u8>), Trouble> {
+    pub(super) async fn parent(&self, place: &Path) -> Result<(placement::FileId, Vec<u8>), Trouble> {
         let folder = place.parent().unwrap_or(Path::new(""));
         let parent = self.pool.make_directories(bytes_of(folder)).await.map_err(Trouble::pool(folder))?;
         Ok((parent.file, place.file_name().unwrap_or_default().as_bytes().to_vec()))

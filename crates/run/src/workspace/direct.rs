@@ -1,9 +1,10 @@
-//! The mounted form: tasks work in the pool itself.
+//! The direct form: tasks work in the pool itself, through a mount or by the preload library.
 //!
 //! Tasks come through the mount; we ourselves never do. What is made and removed for them is made and removed in the pool, by a
 //! session of our own, and the kernel is told.
 
 use super::janitor::Janitor;
+use super::preloaded::Preloaded;
 use super::{Base, Collected, Made, Missing, Trouble};
 use crate::layout;
 use exec::ToolPath;
@@ -11,50 +12,30 @@ use flow::{Command, DataId, TaskId};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use vfs::Vfs;
 use wire::Kind;
 
-/// What the mounted form keeps.
+/// Where tasks see the pool.
 #[derive(Debug)]
-pub struct Mounted {
-    /// Where tasks see the pool.
+pub struct Direct {
+    /// What its root is called.
     pub root: ToolPath,
-    janitor: Janitor,
+    /// How, if there is no mount there.
+    pub preloaded: Option<Preloaded>,
 }
 
-impl Mounted {
-    pub fn new(pool: Vfs, root: ToolPath) -> Self {
-        Self { root, janitor: Janitor::new(pool) }
-    }
-
-    /// Removes what lies at `place` of the pool, soon.
-    pub fn remove(&self, place: PathBuf) {
-        self.janitor.remove(place);
-    }
-
-    pub fn close(&mut self) {
-        self.janitor.close();
-    }
-
-    pub async fn collect(&self, base: &Base, task: TaskId, keep: bool) -> Result<Collected, Trouble> {
+impl Direct {
+    pub async fn collect(
+        &self,
+        base: &Base,
+        janitor: &Janitor,
+        task: TaskId,
+        keep: bool,
+    ) -> Result<Collected, Trouble> {
         let collected = self.look_up(base, task).await?;
         if let (Collected::All(_), false) = (&collected, keep) {
-            self.sweep(base, task).await?;
+            sweep(base, janitor, task).await?;
         }
         Ok(collected)
-    }
-
-    /// Removes what the task left beside its outputs.
-    async fn sweep(&self, base: &Base, task: TaskId) -> Result<(), Trouble> {
-        let dir = PathBuf::from(layout::task_dir(&base.flow, task));
-        let places = base.outputs(task).map(|id| base.flow.place_in_task(id));
-        let kept: HashSet<OsString> = places.filter_map(|place| first_part(Path::new(&place))).collect();
-        for name in base.names_in(&dir).await? {
-            if !kept.contains(&name) {
-                self.janitor.remove(dir.join(name));
-            }
-        }
-        Ok(())
     }
 
     /// Sizes of the task's outputs, or what is wrong with them.
@@ -98,6 +79,19 @@ impl Mounted {
     fn place_of<'a>(&self, path: &'a str) -> &'a Path {
         self.root.below(OsStr::new(path)).unwrap_or(Path::new(path))
     }
+}
+
+/// Removes what the task left beside its outputs.
+async fn sweep(base: &Base, janitor: &Janitor, task: TaskId) -> Result<(), Trouble> {
+    let dir = PathBuf::from(layout::task_dir(&base.flow, task));
+    let places = base.outputs(task).map(|id| base.flow.place_in_task(id));
+    let kept: HashSet<OsString> = places.filter_map(|place| first_part(Path::new(&place))).collect();
+    for name in base.names_in(&dir).await? {
+        if !kept.contains(&name) {
+            janitor.remove(dir.join(name));
+        }
+    }
+    Ok(())
 }
 
 fn first_part(path: &Path) -> Option<OsString> {

@@ -1,0 +1,195 @@
+//! How tasks will see the pool: the first way that is open of the mount, the preload library and RAM-disk staging, and why.
+//!
+//! ```text
+//! a mount where FUSE is allowed --else--> the library, for tools that it reaches --else--> copies on a RAM disk
+//!                                            \-- the others: copies on a RAM disk
+//! ```
+
+use crate::checked::Checked;
+use crate::order::Storage;
+use base::Problem;
+use exec::{NoLibrary, unreached};
+use flow::ToolId;
+use report::Mode;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+
+/// More tools that the library does not reach are counted, not named.
+const NAMED_MAX: usize = 3;
+
+/// How tasks will see the pool, and the line that says why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// The form; with the library, that of all tools but `staged`.
+    pub mode: Mode,
+    /// The library, if tasks see the pool by it.
+    pub library: Option<PathBuf>,
+    /// Tools that the library does not reach: their tasks see copies.
+    pub staged: BTreeSet<ToolId>,
+    /// One line for the user.
+    pub line: String,
+}
+
+impl Choice {
+    fn of(mode: Mode, line: impl Into<String>) -> Self {
+        Self { mode, library: None, staged: BTreeSet::new(), line: line.into() }
+    }
+
+    /// Whether copies of files will lie on a RAM disk.
+    pub fn has_copies(&self) -> bool {
+        self.mode == Mode::Staging || !self.staged.is_empty()
+    }
+}
+
+/// What the choice depends on, beside what this machine allows.
+#[derive(Debug)]
+pub struct Tools {
+    /// Those whose tasks have data.
+    names: BTreeMap<ToolId, String>,
+    /// Those of them that the library does not reach, and why.
+    unreached: BTreeMap<ToolId, String>,
+    library: Result<PathBuf, NoLibrary>,
+}
+
+impl Tools {
+    /// Looks at the programs of the workflow's tools.
+    pub fn look(flow: &Checked, programs: &HashMap<ToolId, PathBuf>) -> Self {
+        let workflow = flow.workflow();
+        let path = std::env::var_os("PATH");
+        let (mut names, mut without) = (BTreeMap::new(), BTreeMap::new());
+        for task in &workflow.tasks {
+            let tool = workflow.tool_of(task);
+            if !tool.needs_workdir() || names.insert(task.tool, tool.name.clone()).is_some() {
+                continue;
+            }
+            let Some(program) = programs.get(&task.tool) else { continue };
+            let dirs = exec::search_dirs(&tool.path, Path::new(&tool.here), path.as_deref());
+            let why = match unreached(program, &dirs) {
+                Ok(why) => why.map(|why| why.to_string()),
+                Err(error) => Some(format!("`{}` cannot be looked at: {error}", program.display())),
+            };
+            without.extend(why.map(|why| (task.tool, why)));
+        }
+        Self { names, unreached: without, library: exec::library() }
+    }
+
+    /// The way without a mount, and the reason for that.
+    pub fn without_mount(&self, why: &str) -> Choice {
+        self.preloaded(why).unwrap_or_else(|why_not| self.staged(&format!("{why}, and {why_not}")))
+    }
+
+    /// RAM-disk staging of all, and the reason for it.
+    pub fn staged(&self, why: &str) -> Choice {
+        Choice::of(Mode::Staging, format!("RAM-disk staging, since {why}"))
+    }
+
+    /// The library, for tools that it reaches; the error says why that is none.
+    fn preloaded(&self, why: &str) -> Result<Choice, String> {
+        let library = self.library.clone().map_err(|none| none.to_string())?;
+        if self.unreached.len() == self.names.len() {
+            return Err(format!("the preload library reaches no tool: {}", self.named(false)));
+        }
+        let mut choice = Choice::of(Mode::Preload, format!("the pool is reached by the preload library, since {why}"));
+        if !self.unreached.is_empty() {
+            choice.line += &format!("; by RAM-disk staging: {}", self.named(true));
+        }
+        (choice.library, choice.staged) = (Some(library), self.unreached.keys().copied().collect());
+        Ok(choice)
+    }
+
+    /// Those that it does not reach, with the reasons.
+    fn named(&self, with_tools: bool) -> String {
+        let one = |(id, why): (&ToolId, &String)| {
+            if with_tools { format!("{}, since {why}", self.names[id]) } else { why.clone() }
+        };
+        let named: Vec<String> = self.unreached.iter().take(NAMED_MAX).map(one).collect();
+        let more = self.unreached.len().saturating_sub(NAMED_MAX);
+        if more > 0 { format!("{} and {more} more", named.join("; ")) } else { named.join("; ") }
+    }
+}
+
+/// Chooses the form. Staging needs no permission at all, so only a demand for another form can be refused.
+pub fn choose(wanted: Storage, tools: &Tools) -> Result<Choice, Problem> {
+    if tools.names.is_empty() {
+        return Ok(Choice::of(Mode::None, "no pool, since no task reads or writes data"));
+    }
+    let asked = |form: &str| format!("--storage {form} was asked for");
+    let refused = |what: String, form: &str| {
+        Problem::new(what).hint(format!("leave --storage {form} out to use what this machine allows"))
+    };
+    match wanted {
+        Storage::Staging => Ok(tools.staged(&asked("staging"))),
+        Storage::Preload => tools.preloaded(&asked("preload")).map_err(|why| {
+            let problem = refused(format!("the pool cannot be reached by the preload library: {why}"), "preload");
+            match &tools.library {
+                Err(none) => problem.hint(none.hint()),
+                Ok(_) => problem,
+            }
+        }),
+        Storage::Mount | Storage::Auto => match fuse::availability() {
+            Ok(_) => Ok(Choice::of(Mode::Mount, "the pool is mounted")),
+            Err(why) if wanted == Storage::Auto => Ok(tools.without_mount(&why.to_string())),
+            Err(why) => Err(refused(format!("the pool cannot be mounted: {why}"), "mount")),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two tools with data, of which the library does not reach so many.
+    fn tools(unreached: u32, library: Result<PathBuf, NoLibrary>) -> Tools {
+        let names = (0..2).map(|id| (ToolId(id), format!("tool{id}"))).collect();
+        let unreached = (0..unreached).map(|id| (ToolId(id), format!("`/bin/{id}` is statically linked"))).collect();
+        Tools { names, unreached, library }
+    }
+
+    fn there() -> Result<PathBuf, NoLibrary> {
+        Ok("/lib/preload.so".into())
+    }
+
+    #[test]
+    fn without_a_mount_the_library_is_next_and_its_reason_is_said() {
+        let choice = tools(0, there()).without_mount("there is no /dev/fuse");
+        assert_eq!((choice.mode, choice.staged.len(), choice.has_copies()), (Mode::Preload, 0, false));
+        assert_eq!(choice.line, "the pool is reached by the preload library, since there is no /dev/fuse");
+        assert_eq!(choice.library, there().ok());
+    }
+
+    #[test]
+    fn tools_that_the_library_does_not_reach_are_staged_and_named() {
+        let choice = tools(1, there()).without_mount("x");
+        assert_eq!((choice.mode, choice.has_copies()), (Mode::Preload, true));
+        assert_eq!(choice.staged, BTreeSet::from([ToolId(0)]));
+        assert!(
+            choice.line.ends_with("; by RAM-disk staging: tool0, since `/bin/0` is statically linked"),
+            "{choice:?}"
+        );
+    }
+
+    #[test]
+    fn all_are_staged_where_the_library_reaches_none_or_is_not_there() {
+        let none = tools(2, there()).without_mount("x");
+        assert_eq!((none.mode, none.staged.len(), none.has_copies()), (Mode::Staging, 0, true));
+        assert!(none.line.contains("since x, and the preload library reaches no tool: `/bin/0` is"), "{none:?}");
+        let missing = tools(0, Err(NoLibrary::Named("/no".into()))).without_mount("x");
+        assert_eq!(missing.mode, Mode::Staging);
+        assert!(missing.line.contains("/no, which is no file"), "{missing:?}");
+    }
+
+    #[test]
+    fn a_demand_for_the_library_is_refused_with_what_to_do() {
+        let refused = choose(Storage::Preload, &tools(0, Err(NoLibrary::Nowhere("/bin".into())))).unwrap_err();
+        assert!(refused.to_string().contains("make build"), "{refused}");
+        let refused = choose(Storage::Preload, &tools(2, there())).unwrap_err();
+        assert!(refused.to_string().contains("leave --storage preload out"), "{refused}");
+        assert_eq!(choose(Storage::Preload, &tools(1, there())).unwrap().mode, Mode::Preload);
+    }
+
+    #[test]
+    fn a_workflow_without_data_has_no_pool() {
+        let none = Tools { names: BTreeMap::new(), unreached: BTreeMap::new(), library: there() };
+        assert_eq!(choose(Storage::Mount, &none).unwrap().mode, Mode::None);
+    }
+}
