@@ -1,6 +1,6 @@
 """Fixtures of the suite that drives the real binary.
 
-The binary is $TIDEMILL, or target/release/tidemill. Whatever runs a workflow runs twice, once for each way in which tasks
+The binary is $TIDEMILL, or target/release/tidemill. Whatever runs a workflow runs three times, once for each way in which tasks
 may see the pool (`storage`); TIDEMILL_STORAGE restricts the suite to one.
 """
 
@@ -21,7 +21,7 @@ import pytest
 from example_runs import ROOT, Tidemill
 from workbench import Workbench
 
-STORAGES = ("mount", "staging")
+STORAGES = ("mount", "preload", "staging")
 
 # At the limit of a test (pytest.ini) the whole run ends. Before that its mounts are aborted, which should fail this test only.
 HANG_SHARE = 0.8
@@ -48,7 +48,7 @@ def binary() -> Path:
 
 @pytest.fixture(scope="module", params=STORAGES)
 def storage(request: pytest.FixtureRequest) -> str:
-    """How tasks see the pool: through a mount, or by staging."""
+    """How tasks see the pool: through a mount, by the preload library, or by staging."""
     wanted = os.environ.get("TIDEMILL_STORAGE", "auto")
     if wanted not in ("auto", request.param):
         pytest.skip(f"TIDEMILL_STORAGE={wanted} asks for that one only")

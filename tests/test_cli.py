@@ -13,6 +13,7 @@ COMMANDS = {
     "run": "## tidemill run",
     "mount": "## tidemill mount",
     "umount": "## tidemill umount",
+    "exec": "## tidemill exec",
     "pool start": "## tidemill pool start",
     "pool stop": "## tidemill pool stop",
     "pool status": "## tidemill pool status",

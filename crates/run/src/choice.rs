@@ -120,7 +120,7 @@ pub fn choose(wanted: Storage, tools: &Tools) -> Result<Choice, Problem> {
     match wanted {
         Storage::Staging => Ok(tools.staged(&asked("staging"))),
         Storage::Preload => tools.preloaded(&asked("preload")).map_err(|why| {
-            let problem = refused(format!("the pool cannot be reached by the preload library: {why}"), "preload");
+            let problem = refused(format!("--storage preload: {why}"), "preload");
             match &tools.library {
                 Err(none) => problem.hint(none.hint()),
                 Ok(_) => problem,
