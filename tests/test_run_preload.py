@@ -182,7 +182,7 @@ def test_the_pool_file_is_of_this_user_alone_and_gone_with_the_run(bench: Workbe
 def test_the_runs_own_folder_has_the_door_where_a_socket_has_room(bench: Workbench, ground: Path) -> None:
     runtime = ground / "r"
     runtime.mkdir(mode=0o700)
-    bench.script("var d = Data.define(\"D\"); shell({script: 'echo $TIDEMILL_POOL > \"$1\"', to: d});")
+    bench.script('var d = Data.define("D"); shell({script: \'echo $TIDEMILL_POOL > "$1"\', to: d});')
     run = bench.run(env={"XDG_RUNTIME_DIR": str(runtime)})
     assert run.code == 0, run.err
     assert (bench.out / "D.txt").read_text().startswith(f"{runtime}/tidemill/")
@@ -192,8 +192,10 @@ def test_the_runs_own_folder_has_the_door_where_a_socket_has_room(bench: Workben
 def test_a_killed_task_holds_no_space(bench: Workbench) -> None:
     """Each attempt has half of the pool open when it is killed."""
     with bench.tools.open("a") as tools:
-        tools.write('\n[tools.dies]\nretries = 4\noutputs.to = {}\n')
-        tools.write('command = ["sh", "-c", "exec 5> gone; rm gone; head -c 9000000 /dev/zero >&5; test $TIDEMILL_ATTEMPT -eq 5 || kill -9 $$; echo > $1", "sh", "{to}"]\n')
+        tools.write("\n[tools.dies]\nretries = 4\noutputs.to = {}\n")
+        tools.write(
+            'command = ["sh", "-c", "exec 5> gone; rm gone; head -c 9m /dev/zero >&5; [ $TIDEMILL_ATTEMPT = 5 ] || kill -9 $$; echo > $1", "sh", "{to}"]\n'
+        )
     bench.script('var d = Data.define("D"); dies({to: d});')
     run = bench.run("--memory", "16MiB")
     assert run.code == 0, run.err

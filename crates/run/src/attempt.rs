@@ -179,9 +179,11 @@ impl Context {
             ("TIDEMILL_TOOL", self.flow.tool_of(task).name.clone()),
             ("TIDEMILL_ATTEMPT", attempt.to_string()),
         ];
-        own.into_iter().for_each(|(name, value)| set(&mut environment, name.into(), value.into()));
-        command.env.iter().for_each(|(name, value)| set(&mut environment, name.into(), value.into()));
-        given.variables.iter().for_each(|(name, value)| set(&mut environment, name.clone(), value.clone()));
+        let own = own.map(|(name, value)| (name.into(), value.into())).into_iter();
+        let of_tool = command.env.iter().map(|(name, value)| (name.into(), value.into()));
+        for (name, value) in own.chain(of_tool).chain(given.variables.iter().cloned()) {
+            set(&mut environment, name, value);
+        }
         if let Some(library) = &given.library {
             let others = environment.iter().find(|(name, _)| name == "LD_PRELOAD").map(|(_, value)| value.clone());
             let (name, list) = exec::preloading(library, others.as_deref());

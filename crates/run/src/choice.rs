@@ -75,11 +75,11 @@ impl Tools {
 
     /// The way without a mount, and the reason for that.
     pub fn without_mount(&self, why: &str) -> Choice {
-        self.preloaded(why).unwrap_or_else(|why_not| self.staged(&format!("{why}, and {why_not}")))
+        self.preloaded(why).unwrap_or_else(|why_not| Self::staged(&format!("{why}, and {why_not}")))
     }
 
     /// RAM-disk staging of all, and the reason for it.
-    pub fn staged(&self, why: &str) -> Choice {
+    pub fn staged(why: &str) -> Choice {
         Choice::of(Mode::Staging, format!("RAM-disk staging, since {why}"))
     }
 
@@ -91,7 +91,7 @@ impl Tools {
         }
         let mut choice = Choice::of(Mode::Preload, format!("the pool is reached by the preload library, since {why}"));
         if !self.unreached.is_empty() {
-            choice.line += &format!("; by RAM-disk staging: {}", self.named(true));
+            choice.line = format!("{}; by RAM-disk staging: {}", choice.line, self.named(true));
         }
         (choice.library, choice.staged) = (Some(library), self.unreached.keys().copied().collect());
         Ok(choice)
@@ -118,7 +118,7 @@ pub fn choose(wanted: Storage, tools: &Tools) -> Result<Choice, Problem> {
         Problem::new(what).hint(format!("leave --storage {form} out to use what this machine allows"))
     };
     match wanted {
-        Storage::Staging => Ok(tools.staged(&asked("staging"))),
+        Storage::Staging => Ok(Tools::staged(&asked("staging"))),
         Storage::Preload => tools.preloaded(&asked("preload")).map_err(|why| {
             let problem = refused(format!("--storage preload: {why}"), "preload");
             match &tools.library {
@@ -145,21 +145,21 @@ mod tests {
         Tools { names, unreached, library }
     }
 
-    fn there() -> Result<PathBuf, NoLibrary> {
-        Ok("/lib/preload.so".into())
+    fn there() -> PathBuf {
+        "/lib/preload.so".into()
     }
 
     #[test]
     fn without_a_mount_the_library_is_next_and_its_reason_is_said() {
-        let choice = tools(0, there()).without_mount("there is no /dev/fuse");
+        let choice = tools(0, Ok(there())).without_mount("there is no /dev/fuse");
         assert_eq!((choice.mode, choice.staged.len(), choice.has_copies()), (Mode::Preload, 0, false));
         assert_eq!(choice.line, "the pool is reached by the preload library, since there is no /dev/fuse");
-        assert_eq!(choice.library, there().ok());
+        assert_eq!(choice.library, Some(there()));
     }
 
     #[test]
     fn tools_that_the_library_does_not_reach_are_staged_and_named() {
-        let choice = tools(1, there()).without_mount("x");
+        let choice = tools(1, Ok(there())).without_mount("x");
         assert_eq!((choice.mode, choice.has_copies()), (Mode::Preload, true));
         assert_eq!(choice.staged, BTreeSet::from([ToolId(0)]));
         assert!(
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn all_are_staged_where_the_library_reaches_none_or_is_not_there() {
-        let none = tools(2, there()).without_mount("x");
+        let none = tools(2, Ok(there())).without_mount("x");
         assert_eq!((none.mode, none.staged.len(), none.has_copies()), (Mode::Staging, 0, true));
         assert!(none.line.contains("since x, and the preload library reaches no tool: `/bin/0` is"), "{none:?}");
         let missing = tools(0, Err(NoLibrary::Named("/no".into()))).without_mount("x");
@@ -182,14 +182,14 @@ mod tests {
     fn a_demand_for_the_library_is_refused_with_what_to_do() {
         let refused = choose(Storage::Preload, &tools(0, Err(NoLibrary::Nowhere("/bin".into())))).unwrap_err();
         assert!(refused.to_string().contains("make build"), "{refused}");
-        let refused = choose(Storage::Preload, &tools(2, there())).unwrap_err();
+        let refused = choose(Storage::Preload, &tools(2, Ok(there()))).unwrap_err();
         assert!(refused.to_string().contains("leave --storage preload out"), "{refused}");
-        assert_eq!(choose(Storage::Preload, &tools(1, there())).unwrap().mode, Mode::Preload);
+        assert_eq!(choose(Storage::Preload, &tools(1, Ok(there()))).unwrap().mode, Mode::Preload);
     }
 
     #[test]
     fn a_workflow_without_data_has_no_pool() {
-        let none = Tools { names: BTreeMap::new(), unreached: BTreeMap::new(), library: there() };
+        let none = Tools { names: BTreeMap::new(), unreached: BTreeMap::new(), library: Ok(there()) };
         assert_eq!(choose(Storage::Mount, &none).unwrap().mode, Mode::None);
     }
 }

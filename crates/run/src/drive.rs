@@ -112,17 +112,17 @@ impl<'a> Driver<'a> {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         let mut cancelled = false;
-        self.feed(sched::Event::Begin).await;
+        self.feed(sched::Event::Begin);
         while !self.ended || !self.exporting.is_empty() {
             tokio::select! {
                 biased;
                 () = self.cancel.cancelled(), if !cancelled => {
                     cancelled = true;
-                    self.feed(sched::Event::Cancel).await;
-                    self.give_up_crowded().await;
+                    self.feed(sched::Event::Cancel);
+                    self.give_up_crowded();
                 }
-                Some(ended) = self.attempts.join_next() => self.attempt_ended(joined(ended)).await,
-                Some(ended) = self.exporting.join_next() => self.export_ended(joined(ended)).await,
+                Some(ended) = self.attempts.join_next() => self.attempt_ended(joined(ended)),
+                Some(ended) = self.exporting.join_next() => self.export_ended(joined(ended)),
                 _ = tick.tick() => self.look(),
             }
         }
@@ -130,17 +130,17 @@ impl<'a> Driver<'a> {
     }
 
     /// Gives the scheduler an event and does what it says, in order.
-    async fn feed(&mut self, event: sched::Event) {
+    fn feed(&mut self, event: sched::Event) {
         let now_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         let mut commands = std::mem::take(&mut self.commands);
         self.scheduler.on(event, now_ms, &mut commands);
         for command in commands.drain(..) {
-            self.obey(command).await;
+            self.obey(command);
         }
         self.commands = commands;
     }
 
-    async fn obey(&mut self, command: Command) {
+    fn obey(&mut self, command: Command) {
         match command {
             Command::Start { task, slot, attempt } => self.start(task, slot.0, attempt),
             Command::Stop { task } => {
@@ -172,7 +172,7 @@ impl<'a> Driver<'a> {
         self.attempts.spawn(attempt::run(self.context.clone(), task, attempt, stop));
     }
 
-    async fn attempt_ended(&mut self, tried: Tried) {
+    fn attempt_ended(&mut self, tried: Tried) {
         let task = tried.task;
         self.stops.remove(&task);
         let evicted = self.evicted.take_if(|(stopped, _)| *stopped == task);
@@ -189,14 +189,14 @@ impl<'a> Driver<'a> {
                 for made in &made {
                     self.export(made.data);
                 }
-                self.feed(sched::Event::Done(task)).await;
+                self.feed(sched::Event::Done(task));
             }
             Err(failure) => {
                 let failure = match evicted {
                     Some((_, taken)) => self.eviction(task, failure, taken),
                     None => failure,
                 };
-                self.attempt_failed(task, failure).await;
+                self.attempt_failed(task, failure);
             }
         }
         self.start_crowded();
@@ -231,12 +231,12 @@ impl<'a> Driver<'a> {
         }
     }
 
-    async fn attempt_failed(&mut self, task: TaskId, failure: Failure) {
+    fn attempt_failed(&mut self, task: TaskId, failure: Failure) {
         let crowded = failure.kind == ReasonKind::NoSpace && self.others_run() && !self.cancel.is_cancelled();
         let retry = failure.retry;
         self.failures.insert(task, failure);
         if !(crowded && self.crowded.admit(task)) {
-            self.feed(sched::Event::Failed { task, retry }).await;
+            self.feed(sched::Event::Failed { task, retry });
         }
     }
 
@@ -258,9 +258,9 @@ impl<'a> Driver<'a> {
     }
 
     /// The run is ended: what waits for its other chance keeps its failure.
-    async fn give_up_crowded(&mut self) {
+    fn give_up_crowded(&mut self) {
         for task in std::mem::take(&mut self.crowded.waiting) {
-            self.feed(sched::Event::Failed { task, retry: false }).await;
+            self.feed(sched::Event::Failed { task, retry: false });
         }
     }
 
@@ -354,7 +354,7 @@ impl<'a> Driver<'a> {
         });
     }
 
-    async fn export_ended(&mut self, exported: Exported) {
+    fn export_ended(&mut self, exported: Exported) {
         let Exported { data, place, result } = exported;
         let drop_now = self.leaving.remove(&data).unwrap_or(false);
         match result {

@@ -139,7 +139,7 @@ impl Way<'_> {
         }
         match self.open_door(node) {
             Err(problem) if self.is_free() => {
-                *self.choice = self.tools.staged(&problem.message);
+                *self.choice = Tools::staged(&problem.message);
                 Ok(None)
             }
             door => door.map(Some),
