@@ -97,7 +97,11 @@ fn acl_bits(acl: &[u8], of: &Attributes, who: &Who, wants: u32) -> Option<u32> {
     match first {
         None => of_tag(0x20),
         // One group must allow it all.
-        Some(first) => std::iter::once(first).chain(groups).map(|(_, bits, _)| bits & mask).find(|bits| bits & wants == wants).or(Some(0)),
+        Some(first) => std::iter::once(first)
+            .chain(groups)
+            .map(|(_, bits, _)| bits & mask)
+            .find(|bits| bits & wants == wants)
+            .or(Some(0)),
     }
 }
 

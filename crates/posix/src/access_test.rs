@@ -31,7 +31,8 @@ fn file(kind: Kind, mode: u32) -> Attributes {
 /// The owner, a member of the group by its first or another group, and a stranger; each without rights and with each that matters.
 fn users() -> Vec<Who> {
     let ids = [(10, 1, vec![]), (11, 100, vec![]), (11, 1, vec![5, 100]), (11, 1, vec![5])];
-    let rights = [CapabilitySet::empty(), CapabilitySet::DAC_READ_SEARCH, CapabilitySet::DAC_OVERRIDE, CapabilitySet::all()];
+    let rights =
+        [CapabilitySet::empty(), CapabilitySet::DAC_READ_SEARCH, CapabilitySet::DAC_OVERRIDE, CapabilitySet::all()];
     ids.iter().flat_map(|(uid, gid, groups)| rights.map(|capable| Who::of(*uid, *gid, groups, capable))).collect()
 }
 
@@ -67,15 +68,16 @@ fn allowed(of: &Attributes, acl: Option<&[u8]>, who: &Who, wants: u32) -> bool {
 
 #[test]
 fn every_mode_gives_every_user_the_bits_of_its_class_and_what_its_rights_add() {
-    for (kind, mode) in [Kind::File, Kind::Directory].into_iter().flat_map(|kind| (0..0o1000).map(move |mode| (kind, mode))) {
+    for (kind, mode) in
+        [Kind::File, Kind::Directory].into_iter().flat_map(|kind| (0..0o1000).map(move |mode| (kind, mode)))
+    {
         let of = file(kind, mode);
         for who in users() {
             for wants in 0..8 {
                 let by_mode = (mode >> class(&who)) & wants == wants;
                 let is_directory = kind == Kind::Directory;
-                let searches = who.can(CapabilitySet::DAC_READ_SEARCH)
-                    && wants & WRITE == 0
-                    && (is_directory || wants & RUN == 0);
+                let searches =
+                    who.can(CapabilitySet::DAC_READ_SEARCH) && wants & WRITE == 0 && (is_directory || wants & RUN == 0);
                 let runs = wants & RUN == 0 || is_directory || mode & 0o111 != 0;
                 let expected = by_mode || searches || (who.can(CapabilitySet::DAC_OVERRIDE) && runs);
                 assert_eq!(allowed(&of, None, &who, wants), expected, "{kind:?} {mode:o} {who:?} wants {wants}");

@@ -297,9 +297,17 @@ impl Process {
     }
 
     /// What is open, where a call means that and its user may do it to any file: then nothing of the file needs to be asked before.
-    fn trusted(&self, who: &Who, said: Said<'_>, flags: AtFlags, may: CapabilitySet) -> Result<Option<Arc<Open>>, Errno> {
+    fn trusted(
+        &self,
+        who: &Who,
+        said: Said<'_>,
+        flags: AtFlags,
+        may: CapabilitySet,
+    ) -> Result<Option<Arc<Open>>, Errno> {
         match said.base {
-            Base::Descriptor(descriptor) if said.path.is_empty() && flags.contains(AtFlags::EMPTY_PATH) && who.can(may) => {
+            Base::Descriptor(descriptor)
+                if said.path.is_empty() && flags.contains(AtFlags::EMPTY_PATH) && who.can(may) =>
+            {
                 self.table.get(descriptor).map(Some)
             }
             _ => Ok(None),
@@ -314,7 +322,10 @@ impl Process {
             };
             return Ok(Meant::Pool(found));
         }
-        match self.walk(who, said, if flags.contains(AtFlags::SYMLINK_NOFOLLOW) { End::Look } else { End::Follow }).await? {
+        match self
+            .walk(who, said, if flags.contains(AtFlags::SYMLINK_NOFOLLOW) { End::Look } else { End::Follow })
+            .await?
+        {
             Place::Pool(spot) => spot.there().map(|found| Meant::Pool(*found)),
             Place::Host(path) => Ok(Meant::Host(path)),
         }

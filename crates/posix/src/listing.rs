@@ -55,7 +55,12 @@ impl Process {
         if let Some((next, name)) = DOTS.get(at) {
             listing.place = *next;
             let inode = if at == 0 { listing.open.file } else { self.above(listing)? };
-            return Ok(Some(Entry { inode: inode.0, next: *next, kind: type_of(Kind::Directory), name: name.to_vec() }));
+            return Ok(Some(Entry {
+                inode: inode.0,
+                next: *next,
+                kind: type_of(Kind::Directory),
+                name: name.to_vec(),
+            }));
         }
         if listing.fetched.is_empty() && !listing.ended {
             let after = u64::try_from(listing.place).unwrap_or(0);

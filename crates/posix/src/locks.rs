@@ -51,11 +51,19 @@ pub enum From {
 }
 
 impl Process {
-    /// fcntl(2) with a lock: of the process, or of the open (`of_open`). A test tells what is in the way.
+    /// fcntl(2) with a lock: of the process, or of the open (`of_open`). A test tells what is in the way. Who waits asks ten times a second
+    /// whether a signal wants to be seen to.
     ///
     /// # Errors
     /// As fcntl(2).
-    pub fn lock(&self, descriptor: BorrowedFd<'_>, wanted: Wanted, of_open: bool, range: Range) -> Result<Option<Range>, Errno> {
+    pub fn lock(
+        &self,
+        descriptor: BorrowedFd<'_>,
+        wanted: Wanted,
+        of_open: bool,
+        range: Range,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Option<Range>, Errno> {
         let open = self.table.get(descriptor)?;
         if wanted != Wanted::Test {
             may_hold(&open, range.kind)?;
@@ -76,15 +84,20 @@ impl Process {
         if !of_open {
             open.locked.store(true, Relaxed);
         }
-        self.hold(&open, lock, wanted == Wanted::Wait)?;
+        self.hold(&open, lock, (wanted == Wanted::Wait).then_some(interrupted))?;
         Ok(None)
     }
 
-    /// flock(2).
+    /// flock(2), whose wait is interrupted likewise.
     ///
     /// # Errors
     /// As flock(2).
-    pub fn flock(&self, descriptor: BorrowedFd<'_>, operation: FlockOperation) -> Result<(), Errno> {
+    pub fn flock(
+        &self,
+        descriptor: BorrowedFd<'_>,
+        operation: FlockOperation,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(), Errno> {
         let open = self.table.get(descriptor)?;
         let (kind, wait) = match operation {
             FlockOperation::LockShared => (LockKind::Read, true),
@@ -93,11 +106,17 @@ impl Process {
             FlockOperation::NonBlockingLockExclusive => (LockKind::Write, false),
             FlockOperation::Unlock | FlockOperation::NonBlockingUnlock => (LockKind::Unlock, false),
         };
-        self.hold(&open, Lock { owner: LockOwner::Open(open.mark), kind, style: LockStyle::Whole, pid: 0 }, wait)
+        self.hold(
+            &open,
+            Lock { owner: LockOwner::Open(open.mark), kind, style: LockStyle::Whole, pid: 0 },
+            wait.then_some(interrupted),
+        )
     }
 
-    fn hold(&self, open: &Open, lock: Lock, wait: bool) -> Result<(), Errno> {
-        self.wait(async {
+    /// Locks, waiting until it can unless `waits` says that it is interrupted; at once or not without.
+    fn hold(&self, open: &Open, lock: Lock, waits: Option<&dyn Fn() -> bool>) -> Result<(), Errno> {
+        let wait = waits.is_some();
+        let held = async {
             let held = match self.client.lock(open.file, lock, wait).await {
                 Err(Refusal::Unsupported { .. }) => self.client.lock(open.file, of_session(lock), wait).await,
                 held => held,
@@ -106,7 +125,11 @@ impl Process {
                 Err(Refusal::Locked(_)) => Err(Errno::AGAIN),
                 held => held.map_err(|refusal| crate::errno(&refusal)),
             }
-        })
+        };
+        match waits {
+            Some(interrupted) => self.hand().block_on_unless(held, interrupted).unwrap_or(Err(Errno::INTR)),
+            None => self.wait(held),
+        }
     }
 
     /// Ends all locks that this process has on a file: closing any descriptor of it does that (fcntl(2)).

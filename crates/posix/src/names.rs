@@ -101,7 +101,9 @@ impl Process {
                 (Base::Descriptor(descriptor), true) => self.stat_open(descriptor).await?,
                 _ => match self.walk(&who, said, End::Look).await? {
                     Place::Pool(spot) => *spot.there()?,
-                    Place::Host(path) => return rustix::fs::readlink(path, Vec::<u8>::new()).map(std::ffi::CString::into_bytes),
+                    Place::Host(path) => {
+                        return rustix::fs::readlink(path, Vec::<u8>::new()).map(std::ffi::CString::into_bytes);
+                    }
                 },
             };
             if found.kind != Kind::Symlink {
@@ -155,7 +157,10 @@ impl Process {
         self.wait(async {
             let linked = match (old.base, old.path.is_empty() && flags.contains(AtFlags::EMPTY_PATH)) {
                 (Base::Descriptor(descriptor), true) => self.stat_open(descriptor).await?,
-                _ => match self.walk(&who, old, if flags.contains(AtFlags::SYMLINK_FOLLOW) { End::Follow } else { End::Look }).await? {
+                _ => match self
+                    .walk(&who, old, if flags.contains(AtFlags::SYMLINK_FOLLOW) { End::Follow } else { End::Look })
+                    .await?
+                {
                     Place::Pool(spot) => *spot.there()?,
                     Place::Host(_) => return Err(Errno::XDEV),
                 },

@@ -132,7 +132,8 @@ impl Process {
             Node::File | Node::Fifo => {}
             _ => return Err(Errno::NXIO),
         }
-        let wants = if pool_flags.read { READ } else { 0 } | if pool_flags.write || pool_flags.truncate { WRITE } else { 0 };
+        let wants =
+            if pool_flags.read { READ } else { 0 } | if pool_flags.write || pool_flags.truncate { WRITE } else { 0 };
         self.walker(who).may(found, wants).await?;
         if flags.contains(OFlags::NOATIME) && !crate::access::owns(found, who) {
             return Err(Errno::PERM);
@@ -179,7 +180,10 @@ impl Process {
     /// `O_PATH`: a place, of whatever kind, whose bytes nobody gets by it.
     fn open_path(&self, who: &Who, said: Said<'_>, flags: OFlags) -> Result<Opening, Errno> {
         self.wait(async {
-            let spot = match self.walk(who, said, if flags.contains(OFlags::NOFOLLOW) { End::Look } else { End::Follow }).await? {
+            let spot = match self
+                .walk(who, said, if flags.contains(OFlags::NOFOLLOW) { End::Look } else { End::Follow })
+                .await?
+            {
                 Place::Pool(spot) => spot,
                 Place::Host(path) => return Ok(Opening::Host(path)),
             };
@@ -193,13 +197,23 @@ impl Process {
     }
 
     /// Opens a file by its number, and gets a descriptor for it.
-    pub(crate) async fn obtained(&self, file: FileId, flags: OpenFlags, names: Vec<Vec<u8>>) -> Result<(Arc<Open>, OwnedFd), Errno> {
+    pub(crate) async fn obtained(
+        &self,
+        file: FileId,
+        flags: OpenFlags,
+        names: Vec<Vec<u8>>,
+    ) -> Result<(Arc<Open>, OwnedFd), Errno> {
         let opened = self.client.open(file, flags).await.map_err(|refusal| crate::errno(&refusal))?;
         self.given(&opened, flags, names).await
     }
 
     /// A descriptor for what was opened.
-    async fn given(&self, opened: &Opened, flags: OpenFlags, names: Vec<Vec<u8>>) -> Result<(Arc<Open>, OwnedFd), Errno> {
+    async fn given(
+        &self,
+        opened: &Opened,
+        flags: OpenFlags,
+        names: Vec<Vec<u8>>,
+    ) -> Result<(Arc<Open>, OwnedFd), Errno> {
         let client: &Client = &self.client;
         let (descriptor, marked) = match client.obtain(opened, flags).await {
             Ok(given) => given,

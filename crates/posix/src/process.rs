@@ -2,7 +2,7 @@
 
 use crate::open::Kind;
 use crate::table::{Held, Open, Table, TableGuard, inode_of};
-use crate::walk::{End, Folder, PATH_BYTES_MAX, Last, Place, Spot, Walker};
+use crate::walk::{End, Folder, Last, PATH_BYTES_MAX, Place, Spot, Walker};
 use crate::{Base, Errno, Said, Who};
 use base::Problem;
 use client::{Client, Patience};
@@ -51,12 +51,15 @@ impl Process {
     /// In words, with what to do: the file is not there or not one, the token may not be read, no node answers.
     pub fn connect(pool: &[u8], prefix: &[u8], here: Option<&[u8]>) -> Result<Self, (Errno, Problem)> {
         let path = Path::new(OsStr::from_bytes(pool));
-        let (client, hand) = pool::connect_by_hand(path, Patience::default()).map_err(|problem| (why(path), problem))?;
+        let (client, hand) =
+            pool::connect_by_hand(path, Patience::default()).map_err(|problem| (why(path), problem))?;
         let process = Self::new(client, hand, pool, prefix);
         if let Some(rest) = here.and_then(|here| crate::below(prefix, here)) {
             // Removed meanwhile, it is a folder that is not there.
             let found = process.chdir(Said { base: Base::Root, path: rest });
-            found.unwrap_or_else(|_| process.set_here(Folder { file: FileId(u64::MAX), attributes: None, names: Vec::new() }, None));
+            found.unwrap_or_else(|_| {
+                process.set_here(Folder { file: FileId(u64::MAX), attributes: None, names: Vec::new() }, None);
+            });
         }
         Ok(process)
     }
@@ -238,9 +241,28 @@ impl Process {
         }
     }
 
-    /// getcwd(3): the path, with the prefix; none where the working directory is not in the pool.
-    pub fn getcwd(&self) -> Option<Vec<u8>> {
+    /// The working directory's path, with the prefix, as it was when it was entered; none where it is not in the pool.
+    pub fn directory(&self) -> Option<Vec<u8>> {
         self.here().as_ref().map(|here| self.text(&here.folder.names))
+    }
+
+    /// getcwd(3): its path, if it is still there.
+    ///
+    /// # Errors
+    /// As getcwd(3): `ENOENT` where it was removed, or is not in the pool.
+    pub fn getcwd(&self) -> Result<Vec<u8>, Errno> {
+        let file = self.here().as_ref().map(|here| here.folder.file).ok_or(Errno::NOENT)?;
+        let found = self.wait(async { self.client.stat(file).await.map_err(|refusal| crate::errno(&refusal)) })?;
+        if found.links == 0 { Err(Errno::NOENT) } else { self.directory().ok_or(Errno::NOENT) }
+    }
+
+    /// Whether a descriptor reaches what it is of: one that was opened as a place alone (`O_PATH`) does not.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn reaches(&self, descriptor: BorrowedFd<'_>) -> Result<(), Errno> {
+        let flags = self.table.get(descriptor)?.flags;
+        if flags.read || flags.write { Ok(()) } else { Err(Errno::BADF) }
     }
 
     /// realpath(3): the path without links and dots, of what must be there.
@@ -253,7 +275,8 @@ impl Process {
             match self.walk(&who, said, End::Follow).await? {
                 Place::Host(path) => {
                     let path = std::fs::canonicalize(OsStr::from_bytes(path.as_bytes()));
-                    path.map(|path| path.as_os_str().as_bytes().to_vec()).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+                    path.map(|path| path.as_os_str().as_bytes().to_vec())
+                        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
                 }
                 Place::Pool(spot) => {
                     spot.there()?;
@@ -287,7 +310,8 @@ impl Process {
             let memory = memfd_create("program", MemfdFlags::CLOEXEC)?;
             let mut at = 0;
             loop {
-                let bytes = self.client.read(found.file, at, PIECE_BYTES).await.map_err(|refusal| crate::errno(&refusal))?;
+                let bytes =
+                    self.client.read(found.file, at, PIECE_BYTES).await.map_err(|refusal| crate::errno(&refusal))?;
                 if bytes.is_empty() {
                     return Ok(memory);
                 }

@@ -183,6 +183,7 @@ impl Process {
     /// As ftruncate(2).
     pub fn set_size(&self, descriptor: BorrowedFd<'_>, bytes: i64) -> Result<(), Errno> {
         let open = self.table.get(descriptor)?;
+        self.reaches(descriptor)?;
         let size = u64::try_from(bytes).map_err(|_| Errno::INVAL)?;
         if !open.flags.write {
             return Err(Errno::INVAL);
@@ -216,11 +217,14 @@ impl Process {
             ZERO_AND_KEEP => AllocateMode::ZeroRangeKeepSize,
             _ => return Err(Errno::OPNOTSUPP),
         };
-        let (at, bytes) = (u64::try_from(at).map_err(|_| Errno::INVAL)?, u64::try_from(bytes).map_err(|_| Errno::INVAL)?);
+        let (at, bytes) =
+            (u64::try_from(at).map_err(|_| Errno::INVAL)?, u64::try_from(bytes).map_err(|_| Errno::INVAL)?);
         if bytes == 0 {
             return Err(Errno::INVAL);
         }
-        self.wait(async { self.client.allocate(open.file, at, bytes, mode).await.map_err(|refusal| crate::errno(&refusal)) })
+        self.wait(async {
+            self.client.allocate(open.file, at, bytes, mode).await.map_err(|refusal| crate::errno(&refusal))
+        })
     }
 
     /// `F_GETFL`.

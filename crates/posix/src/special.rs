@@ -87,7 +87,8 @@ impl Process {
             Ok(file) => file,
             Err(path) => return Ok(Meeting { path, folder: None }),
         };
-        let folder = rustix::fs::open(self.meetings()?, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let folder =
+            rustix::fs::open(self.meetings()?, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         let path = format!("/proc/self/fd/{}/{}", folder.as_raw_fd(), name(file));
         Ok(Meeting { path: CString::new(path).map_err(|_| Errno::INVAL)?, folder: Some(folder) })
     }

@@ -114,7 +114,6 @@ pub fn inode_of(descriptor: BorrowedFd<'_>) -> Option<(u64, u64)> {
     Some((found.st_dev, found.st_ino))
 }
 
-
 /// A table that nobody changes.
 #[derive(Debug)]
 #[expect(dead_code, reason = "held, not looked at")]

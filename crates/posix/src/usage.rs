@@ -32,13 +32,15 @@ impl Process {
         self.wait(async {
             match self.walk(&who, said, End::Follow).await? {
                 Place::Pool(spot) => spot.there().map(drop)?,
-                Place::Host(path) => return rustix::fs::statvfs(path).map(|found| Room {
-                    block_bytes: found.f_frsize,
-                    blocks: found.f_blocks,
-                    free_blocks: found.f_bavail,
-                    files: found.f_files,
-                    free_files: found.f_favail,
-                }),
+                Place::Host(path) => {
+                    return rustix::fs::statvfs(path).map(|found| Room {
+                        block_bytes: found.f_frsize,
+                        blocks: found.f_blocks,
+                        free_blocks: found.f_bavail,
+                        files: found.f_files,
+                        free_files: found.f_favail,
+                    });
+                }
             }
             self.ask_usage().await
         })
@@ -58,6 +60,12 @@ impl Process {
         let free = usage.capacity.saturating_sub(usage.used) / BLOCK_BYTES;
         // Inodes take their room from the same memory: as many are free as fit if each took a block.
         let files = usage.files.saturating_add(free);
-        Ok(Room { block_bytes: BLOCK_BYTES, blocks: usage.capacity / BLOCK_BYTES, free_blocks: free, files, free_files: free })
+        Ok(Room {
+            block_bytes: BLOCK_BYTES,
+            blocks: usage.capacity / BLOCK_BYTES,
+            free_blocks: free,
+            files,
+            free_files: free,
+        })
     }
 }

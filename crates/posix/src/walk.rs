@@ -214,7 +214,9 @@ impl Walker<'_> {
             Ok(found) => Some(found),
         };
         match found {
-            Some(link) if link.kind == Kind::Symlink && (!last || end == End::Follow || end == End::Look && way.slash) => {
+            Some(link)
+                if link.kind == Kind::Symlink && (!last || end == End::Follow || end == End::Look && way.slash) =>
+            {
                 return self.follow(way, &link).await;
             }
             Some(folder) if folder.kind == Kind::Directory && !last => {

@@ -18,12 +18,7 @@ pub struct Who {
 impl Who {
     /// As file operations see the thread: its effective ids.
     pub fn now() -> Self {
-        Self {
-            uid: geteuid().as_raw(),
-            gid: getegid().as_raw(),
-            groups: OnceCell::new(),
-            capable: OnceCell::new(),
-        }
+        Self { uid: geteuid().as_raw(), gid: getegid().as_raw(), groups: OnceCell::new(), capable: OnceCell::new() }
     }
 
     /// As access(2) sees it: its real ids, and the capabilities that a user of those would have.

@@ -120,11 +120,13 @@ impl Process {
     async fn meant_by(&self, who: &Who, whose: Whose<'_>) -> Result<Attributes, Errno> {
         match whose {
             Whose::Descriptor(descriptor) => self.stat_open(descriptor).await,
-            Whose::Path { said, follow } => match self.walk(who, said, if follow { End::Follow } else { End::Look }).await? {
-                Place::Pool(spot) => spot.there().copied(),
-                // What a link leads to outside has what the host says, and it is not asked through us.
-                Place::Host(_) => Err(Errno::OPNOTSUPP),
-            },
+            Whose::Path { said, follow } => {
+                match self.walk(who, said, if follow { End::Follow } else { End::Look }).await? {
+                    Place::Pool(spot) => spot.there().copied(),
+                    // What a link leads to outside has what the host says, and it is not asked through us.
+                    Place::Host(_) => Err(Errno::OPNOTSUPP),
+                }
+            }
         }
     }
 }
