@@ -2,9 +2,9 @@
 //!
 //! Programs keep a pointer and nothing else, so all of ours are in one list, and a pointer that is not in it is the C library's.
 
-use crate::shared::{List, Listed, Shared};
 use crate::guard::{done, open};
 use crate::ours::{self, Kind, Said, borrowed};
+use crate::shared::{List, Listed, Shared};
 use libc::{DIR, c_int, c_long, dirent};
 use posix::Listing;
 use rustix::io::Errno;

@@ -20,6 +20,34 @@ pub fn done<T>(verb: impl FnOnce(&Process) -> Result<T, Errno>) -> Result<T, Err
     catch_unwind(AssertUnwindSafe(|| verb(crate::start::process()?))).unwrap_or(Err(Errno::IO))
 }
 
+/// Does a verb that may wait for long, and is told by what it is given whether a signal wants to be seen to. That is seen to when the verb has given up with
+/// `EINTR`; where the program wants calls to go on after it (`SA_RESTART`), the verb is done again.
+///
+/// # Errors
+/// Those of the verb, and of the way to the pool.
+pub fn waited<T>(verb: impl Fn(&Process, &dyn Fn() -> bool) -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        let quiet = Quiet::begin();
+        let interrupted = || quiet.waiting().is_some();
+        let outcome = catch_unwind(AssertUnwindSafe(|| verb(crate::start::process()?, &interrupted)));
+        let outcome = outcome.unwrap_or(Err(Errno::IO));
+        let goes_on = matches!(outcome, Err(Errno::INTR)) && quiet.waiting() == Some(After::GoesOn);
+        drop(quiet);
+        if !goes_on {
+            return outcome;
+        }
+    }
+}
+
+/// What becomes of a call that a signal has come into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum After {
+    /// It goes on.
+    GoesOn,
+    /// It ends, with `EINTR`, or with the process.
+    Ends,
+}
+
 /// Opens what is ours; the number is the program's from now on. What the system opens, a fifo or where a link led out of the pool, may make it wait.
 ///
 /// # Errors
@@ -106,6 +134,47 @@ impl Quiet {
             libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
         }
         Self { before }
+    }
+
+    /// What becomes of the call when the signals come that wait; none where none does that anybody would notice.
+    fn waiting(&self) -> Option<After> {
+        let mut pending = MaybeUninit::uninit();
+        // SAFETY: the set is ours, and filled where the call succeeds.
+        if unsafe { libc::sigpending(pending.as_mut_ptr()) } != 0 {
+            return None;
+        }
+        let mut found = None;
+        for signal in 1..=libc::SIGRTMAX() {
+            // SAFETY: both sets are filled.
+            let waits = unsafe {
+                libc::sigismember(pending.as_ptr(), signal) == 1 && libc::sigismember(self.before.as_ptr(), signal) == 0
+            };
+            match if waits { after(signal) } else { None } {
+                Some(After::Ends) => return Some(After::Ends),
+                Some(After::GoesOn) => found = Some(After::GoesOn),
+                None => {}
+            }
+        }
+        found
+    }
+}
+
+/// What a signal does to a call (signal(7)); none where it does nothing.
+fn after(signal: c_int) -> Option<After> {
+    let mut action = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: only asked; the structure is filled where the call succeeds.
+    let action = unsafe {
+        if libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) != 0 {
+            return None;
+        }
+        action.assume_init()
+    };
+    match action.sa_sigaction {
+        libc::SIG_IGN => None,
+        libc::SIG_DFL if [libc::SIGCHLD, libc::SIGCONT, libc::SIGURG, libc::SIGWINCH].contains(&signal) => None,
+        libc::SIG_DFL => Some(After::Ends),
+        _ if action.sa_flags & libc::SA_RESTART != 0 => Some(After::GoesOn),
+        _ => Some(After::Ends),
     }
 }
 

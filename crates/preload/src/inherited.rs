@@ -3,9 +3,9 @@
 //! A program that opened something tells those that it starts, by a variable, on which devices of the system its descriptors lie. So who was started
 //! by nobody of ours looks at nothing; the others look at what they have, once, and ask a node what it is when they need to know.
 
-use crate::shared::{List, Listed};
 use crate::guard::done;
 use crate::ours::{self, borrowed};
+use crate::shared::{List, Listed};
 use posix::Kind;
 use rustix::fs::{OFlags, fcntl_get_seals, fcntl_getfl, fstat};
 use std::ffi::c_int;

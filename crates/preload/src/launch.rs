@@ -3,10 +3,10 @@
 //! The system cannot start a file that its node has open for writing. So a program of the pool is copied into memory without a name, and that is
 //! what runs; a script's interpreter gets the script's path, which it opens through us.
 
-use crate::shared::{List, Listed};
 use crate::guard::{clear_errno, done, errno, open as open_in, set_errno};
 use crate::ours::{self, Said};
 use crate::settings;
+use crate::shared::{List, Listed};
 use crate::text::bytes;
 use libc::{c_char, c_int, mode_t, posix_spawn_file_actions_t};
 use rustix::fd::{AsRawFd, OwnedFd};
@@ -258,6 +258,25 @@ pub fn library(said: Said<'_>, open: impl FnOnce(*const c_char) -> *mut c_void) 
         Some(library)
     });
     opened.unwrap_or(std::ptr::null_mut())
+}
+
+/// Watches a local file by a name that the system knows (inotify(7)).
+pub fn watched(said: Said<'_>, watch: impl FnOnce(*const c_char) -> c_int) -> c_int {
+    let opened = match open_in(said, libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC, 0) {
+        Ok(opened) => opened,
+        Err(errno) => return crate::guard::zero(Err(errno)),
+    };
+    let outcome = match (ours::kind(opened), CString::new(format!("/proc/self/fd/{opened}"))) {
+        (Some(ours::Kind::Local), Ok(path)) => watch(path.as_ptr()),
+        _ => crate::guard::zero(Err(Errno::OPNOTSUPP)),
+    };
+    let why = errno();
+    // SAFETY: ours.
+    unsafe { crate::symbols::close(opened) };
+    if let Some(why) = why {
+        set_errno(why);
+    }
+    outcome
 }
 
 /// Descriptors that were opened for programs to be started, by the list of actions that they are in.

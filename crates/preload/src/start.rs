@@ -7,8 +7,8 @@ use posix::Process;
 use rustix::io::Errno;
 use std::ffi::{CStr, c_char};
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Where the pool is: the path of its file.

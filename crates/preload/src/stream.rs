@@ -1,7 +1,7 @@
 //! Streams whose bytes are not the kernel's: the C library keeps the buffer, and asks these functions for the rest.
 
-use crate::shared::{List, Listed};
 use crate::guard::pointer;
+use crate::shared::{List, Listed};
 use crate::symbols::{close, lseek, read, write};
 use libc::{FILE, c_char, c_int, c_void, off_t, size_t, ssize_t};
 use rustix::io::Errno;

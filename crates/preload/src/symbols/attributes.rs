@@ -205,7 +205,7 @@ named! {
 
 held! {
     /// fchmod(2).
-    fn fchmod(descriptor: c_int, mode: mode_t) -> c_int, descriptor => zero(done(|process| process.chmod(Said::From(descriptor, b"").into(), mode, at(libc::AT_EMPTY_PATH))));
+    fn fchmod(descriptor: c_int, mode: mode_t) -> c_int, descriptor => zero(done(|process| process.reaches(borrowed(descriptor)).and_then(|()| process.chmod(Said::From(descriptor, b"").into(), mode, at(libc::AT_EMPTY_PATH)))));
 }
 
 named! {
@@ -219,7 +219,7 @@ named! {
 
 held! {
     /// fchown(2).
-    fn fchown(descriptor: c_int, uid: uid_t, gid: gid_t) -> c_int, descriptor => zero(done(|process| process.chown(Said::From(descriptor, b"").into(), uid, gid, at(libc::AT_EMPTY_PATH))));
+    fn fchown(descriptor: c_int, uid: uid_t, gid: gid_t) -> c_int, descriptor => zero(done(|process| process.reaches(borrowed(descriptor)).and_then(|()| process.chown(Said::From(descriptor, b"").into(), uid, gid, at(libc::AT_EMPTY_PATH)))));
 }
 
 named! {

@@ -182,6 +182,9 @@ moved! {
     /// pwritev2(2), likewise.
     fn pwritev2(descriptor: c_int, from: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t | pwritev64v2, descriptor =>
         write_pieces(descriptor, from, count, (at != -1).then_some(at));
+}
+
+moved! {
     /// lseek(2).
     fn lseek(descriptor: c_int, at: off_t, from: c_int) -> off_t | lseek64, descriptor =>
         number(sought(from, at).and_then(|to| done(|process| process.seek(borrowed(descriptor), to))).and_then(|at| off_t::try_from(at).map_err(|_| Errno::OVERFLOW)));
@@ -213,9 +216,9 @@ moved! {
 
 held! {
     /// fsync(2): what was written is there for all when the write returned.
-    fn fsync(descriptor: c_int) -> c_int, descriptor => 0;
+    fn fsync(descriptor: c_int) -> c_int, descriptor => zero(done(|process| process.reaches(borrowed(descriptor))));
     /// fdatasync(2), likewise.
-    fn fdatasync(descriptor: c_int) -> c_int, descriptor => 0;
+    fn fdatasync(descriptor: c_int) -> c_int, descriptor => zero(done(|process| process.reaches(borrowed(descriptor))));
     /// syncfs(2), likewise.
     fn syncfs(descriptor: c_int) -> c_int, descriptor => 0;
 }

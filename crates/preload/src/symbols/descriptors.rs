@@ -1,7 +1,7 @@
 //! Descriptors themselves: closed, copied, locked. The kernel has the table; what we know of a number is noted beside what it does.
 
 use super::{held, symbols};
-use crate::guard::{done, number, zero};
+use crate::guard::{done, number, waited, zero};
 use crate::ours::{self, borrowed, kind, note};
 use libc::{F_DUPFD, F_DUPFD_CLOEXEC, c_int, c_uint, c_ulong, off_t};
 use posix::{From, LockKind, Range, Wanted};
@@ -156,7 +156,7 @@ symbols! {
 
 held! {
     /// flock(2).
-    fn flock(descriptor: c_int, operation: c_int) -> c_int, descriptor => zero(flocking(operation).and_then(|operation| done(|process| process.flock(borrowed(descriptor), operation))));
+    fn flock(descriptor: c_int, operation: c_int) -> c_int, descriptor => zero(flocking(operation).and_then(|operation| waited(|process, interrupted| process.flock(borrowed(descriptor), operation, interrupted))));
     /// lockf(3), of the bytes from the descriptor's place on.
     fn lockf(descriptor: c_int, command: c_int, bytes: off_t) -> c_int | lockf64, descriptor =>
         zero(lockf_of(descriptor, command, bytes));
@@ -185,7 +185,11 @@ fn locked(descriptor: c_int, command: c_int, lock: &mut libc::flock) -> Result<(
         _ => return Err(Errno::INVAL),
     };
     let asked = Range { kind, from, start: lock.l_start, bytes: lock.l_len, process: lock.l_pid };
-    let Some(held) = done(|process| process.lock(borrowed(descriptor), wanted, of_open, asked))? else { return Ok(()) };
+    let Some(held) =
+        waited(|process, interrupted| process.lock(borrowed(descriptor), wanted, of_open, asked, interrupted))?
+    else {
+        return Ok(());
+    };
     let short = |number: c_int| i16::try_from(number).unwrap_or(0);
     if held.kind == LockKind::Unlock {
         // Nobody is in the way: the rest stays as it was asked.
@@ -208,7 +212,7 @@ fn lockf_of(descriptor: c_int, command: c_int, bytes: off_t) -> Result<(), Errno
         _ => return Err(Errno::INVAL),
     };
     let asked = Range { kind, from: From::Here, start: 0, bytes, process: 0 };
-    match done(|process| process.lock(borrowed(descriptor), wanted, false, asked))? {
+    match waited(|process, interrupted| process.lock(borrowed(descriptor), wanted, false, asked, interrupted))? {
         Some(held) if held.kind != LockKind::Unlock => Err(Errno::ACCESS),
         _ => Ok(()),
     }

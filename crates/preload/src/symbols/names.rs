@@ -5,6 +5,7 @@ use crate::guard::{at, done, number, pointer, zero};
 use crate::ours::{self, Said};
 use crate::text::{copy_out, given_or_new, is_text, told};
 use libc::{AT_FDCWD, c_char, c_int, c_uint, dev_t, mode_t, size_t, ssize_t};
+use posix::Process;
 use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
 use std::ptr::null_mut;
@@ -161,7 +162,7 @@ symbols! {
     fn chdir(path: *const c_char) -> c_int {
         // SAFETY: the program's path.
         match unsafe { ours::path(path) } {
-            Some(said) => gone_to(done(|process| process.chdir(said.into()).map(|()| process.getcwd()))),
+            Some(said) => gone_to(done(|process| process.chdir(said.into()).map(|()| process.directory()))),
             // SAFETY: as the program called us.
             None => left(unsafe { next(path) }),
         }
@@ -170,10 +171,17 @@ symbols! {
     /// fchdir(2).
     fn fchdir(descriptor: c_int) -> c_int {
         match ours::kind(descriptor) {
-            Some(_) => gone_to(done(|process| process.chdir(Said::From(descriptor, b"").into()).map(|()| process.getcwd()))),
+            Some(_) => gone_to(done(|process| process.chdir(Said::From(descriptor, b"").into()).map(|()| process.directory()))),
             // SAFETY: as the program called us.
             None => left(unsafe { next(descriptor) }),
         }
+    }
+
+    /// daemon(3), which goes to the root of the system, where it is asked to.
+    fn daemon(stays: c_int, keeps: c_int) -> c_int {
+        // SAFETY: as the program called us.
+        let outcome = unsafe { next(stays, keeps) };
+        if stays == 0 { left(outcome) } else { outcome }
     }
 
     /// getcwd(3).
@@ -182,7 +190,7 @@ symbols! {
             // SAFETY: as the program called us.
             return unsafe { next(into, room) };
         }
-        pointer(done(|process| process.getcwd().ok_or(Errno::NOENT)).and_then(|text| {
+        pointer(done(Process::getcwd).and_then(|text| {
             // SAFETY: the program's room, or none.
             unsafe { given_or_new(&text, into, room) }
         }))

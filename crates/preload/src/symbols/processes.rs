@@ -19,7 +19,7 @@ symbols! {
 
     /// vfork(2), as a fork: what a child does to descriptors and to its working directory until it runs a program would be noted in memory
     /// that is its parent's, who has others.
-    fn vfork() -> pid_t {
+    fn vfork() -> pid_t | __vfork {
         // SAFETY: a fork is all that callers of vfork(2) may count on.
         unsafe { libc::fork() }
     }
@@ -162,8 +162,8 @@ symbols! {
 named! {
     /// dlopen(3): the loader maps a file by its descriptor's name.
     fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void, said = path(path): launch::library(said, |path| next(path, flags));
-    /// `inotify_add_watch(2)`: nobody tells the kernel of changes in the pool.
-    fn inotify_add_watch(queue: c_int, path: *const c_char, mask: u32) -> c_int, said = path(path): refused(said, Errno::OPNOTSUPP);
+    /// `inotify_add_watch(2)`: the kernel knows when a local file's bytes are read and written, and of nothing else in the pool.
+    fn inotify_add_watch(queue: c_int, path: *const c_char, mask: u32) -> c_int, said = path(path): launch::watched(said, |path| next(queue, path, mask));
     /// `name_to_handle_at(2)`, as on file systems without handles.
     fn name_to_handle_at(folder: c_int, path: *const c_char, handle: *mut c_void, mount: *mut c_int, flags: c_int) -> c_int,
         said = path_at(folder, path): refused(said, Errno::OPNOTSUPP);

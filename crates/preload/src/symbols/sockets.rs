@@ -17,7 +17,10 @@ unsafe fn named(address: *const sockaddr, length: socklen_t) -> Option<CString> 
     let length = length as usize;
     // SAFETY: the caller's address; a path ends with it, or with a nul before.
     unsafe {
-        if address.is_null() || length <= offset_of!(sockaddr_un, sun_path) || c_int::from((*address).sa_family) != AF_UNIX {
+        if address.is_null()
+            || length <= offset_of!(sockaddr_un, sun_path)
+            || c_int::from((*address).sa_family) != AF_UNIX
+        {
             return None;
         }
         let length = length.min(size_of::<sockaddr_un>()) - offset_of!(sockaddr_un, sun_path);
@@ -72,7 +75,7 @@ symbols! {
     }
 
     /// connect(2).
-    fn connect(socket: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
+    fn connect(socket: c_int, address: *const sockaddr, length: socklen_t) -> c_int | __connect {
         // SAFETY: the program's address.
         unsafe {
             let Some(path) = named(address, length) else { return next(socket, address, length) };
