@@ -37,11 +37,12 @@ static STAMPED: LazyLock<Option<OwnedFd>> = LazyLock::new(|| memfd_create("tidem
 /// Enough changes of a file that was looked at to be given a later stamp, where the kernel has such.
 const STAMPS_TRIED: usize = 2;
 
-/// The moment to stamp a change with: never before one that was given, and after all that were shown, where a tick lies between.
+/// The moment to stamp a change with: never before one that was given, and after all that were shown, where the kernel has a finer stamp or a tick lies
+/// between.
 pub fn now() -> Timestamp {
     let read = coarse();
     let shown = SHOWN.load(Relaxed);
-    if read >= shown {
+    if read > shown {
         return later_of(&LAST, read);
     }
     let stamp = kernels(shown).unwrap_or(read);
