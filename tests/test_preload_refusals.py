@@ -107,18 +107,18 @@ def changed(pool: Pool, change: Callable[[dict[str, object]], object]) -> Path:
 
 def test_a_token_that_is_not_the_pools(binary: Path, ground: Path) -> None:
     with preloaded.pool(binary, ground) as pool:
-        refused(binary, changed(pool, lambda said: said.update(token="ab" * 32)), "ENOTCONN", "token is wrong")
+        refused(binary, changed(pool, lambda said: said.update(token="ab" * 32)), "EACCES", "token is wrong")
 
 
 def test_a_pool_file_of_another_version(binary: Path, ground: Path) -> None:
     with preloaded.pool(binary, ground) as pool:
-        refused(binary, changed(pool, lambda said: said.update(tidemill_pool=99)), "ENOTCONN", "version 99")
+        refused(binary, changed(pool, lambda said: said.update(tidemill_pool=99)), "EPROTO", "version 99")
 
 
 def test_a_file_that_is_no_pool_file(binary: Path, tmp_path: Path) -> None:
     other = tmp_path / "pool"
     other.write_text("nothing of the kind\n")
-    refused(binary, other, "ENOTCONN", "is no pool file")
+    refused(binary, other, "EINVAL", "is no pool file")
 
 
 @pytest.mark.usefixtures("root")

@@ -1,8 +1,7 @@
 //! What waits for calls: one hand for all pools of the process. Whoever waits turns the connections, so there is no thread, and a process may fork.
 
-use base::Problem;
 use client::{Client, Patience};
-use pool::Hand;
+use pool::{Hand, NoWay};
 use pyo3::prelude::*;
 use std::{
     io,
@@ -25,7 +24,7 @@ fn hand() -> io::Result<&'static Hand> {
 }
 
 /// The way into the pool that a file tells of.
-pub fn connect(py: Python<'_>, path: &Path) -> PyResult<Result<Client, Problem>> {
+pub fn connect(py: Python<'_>, path: &Path) -> PyResult<Result<Client, NoWay>> {
     let hand = hand()?;
     Ok(py.detach(|| pool::connect_with(hand, path, Patience::default())))
 }

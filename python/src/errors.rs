@@ -1,9 +1,9 @@
 //! What is raised: the one table from refusals to the exceptions of `tidemill.errors`; errno are those of every face.
 
 use base::Problem;
+use pool::NoWay;
 use pyo3::{prelude::*, sync::PyOnceLock};
 use rustix::io::Errno;
-use std::io;
 use wire::{Object, Refusal, Version};
 
 /// What was asked for did not come about, and of which path.
@@ -66,16 +66,17 @@ impl Failed {
     }
 }
 
-/// What is wrong with a pool file, or, where that can be read and stands, with the way to its nodes.
-pub fn no_pool(py: Python<'_>, path: &str, problem: &Problem, stands: &io::Result<bool>) -> PyErr {
-    let (class, errno) = match stands.as_ref().map_err(io::Error::kind) {
-        Ok(true) => ("Unavailable", Errno::NOTCONN),
-        Ok(false) => ("Invalid", Errno::INVAL),
-        Err(io::ErrorKind::NotFound) => ("NotFound", Errno::NOENT),
-        Err(io::ErrorKind::PermissionDenied) => ("Denied", Errno::ACCESS),
-        Err(_) => ("TidemillError", Errno::IO),
+/// What is wrong with a pool file, or with the way to its nodes.
+pub fn no_pool(py: Python<'_>, path: &str, no_way: &NoWay) -> PyErr {
+    let class = match no_way.errno {
+        Errno::NOTCONN => "Unavailable",
+        Errno::INVAL => "Invalid",
+        Errno::NOENT => "NotFound",
+        Errno::ACCESS => "Denied",
+        _ => "TidemillError",
     };
-    make(py, class, (errno, problem.message.clone()), (Some(path.to_owned()), problem.hint.as_deref(), None))
+    let NoWay { problem, errno } = no_way;
+    make(py, class, (*errno, problem.message.clone()), (Some(path.to_owned()), problem.hint.as_deref(), None))
 }
 
 /// A problem with arguments.

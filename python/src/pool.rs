@@ -19,7 +19,7 @@ use pyo3::{
     prelude::*,
     types::{PyBytes, PyString},
 };
-use std::{ffi::OsString, fs, os::unix::ffi::OsStringExt, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
+use std::{ffi::OsString, os::unix::ffi::OsStringExt, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
 use wire::OpenFlags;
 
 /// The pool file's name in the user's folder of what runs.
@@ -62,11 +62,7 @@ pub fn connect(py: Python<'_>, path: PathBuf) -> PyResult<Pool> {
     let path = std::path::absolute(path)?;
     match driver::connect(py, &path)? {
         Ok(client) => Ok(Pool(Arc::new(State::new(client, Some(path))))),
-        Err(problem) => {
-            // One that is empty is of a pool that just starts.
-            let stands = fs::read(&path).map(|text| text.is_empty() || PoolFile::read(&path).is_ok());
-            Err(errors::no_pool(py, &path.to_string_lossy(), &problem, &stands))
-        }
+        Err(no_way) => Err(errors::no_pool(py, &path.to_string_lossy(), &no_way)),
     }
 }
 

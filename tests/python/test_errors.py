@@ -157,7 +157,7 @@ def test_a_pool_file_that_is_not_there_or_is_none_says_so(tmp_path: Path) -> Non
     assert none.value.path == str(tmp_path / "garbage")
     with pytest.raises(tidemill.TidemillError, match="cannot be read") as folder:
         tidemill.connect(tmp_path)
-    assert folder.value.errno == errno.EIO
+    assert folder.value.errno == errno.EISDIR
 
 
 def test_a_pool_file_of_somebody_else_is_denied(tmp_path: Path) -> None:
@@ -182,8 +182,17 @@ def test_a_pool_is_found_by_the_environment(nodes: Nodes, monkeypatch: pytest.Mo
 def test_a_wrong_token_is_not_let_in(nodes: Nodes, tmp_path: Path) -> None:
     file = json.loads(nodes.file.read_text())
     (tmp_path / "pool").write_text(json.dumps(file | {"token": "0" * len(file["token"])}))
-    with pytest.raises(tidemill.Unavailable, match="token"):
+    with pytest.raises(tidemill.Denied, match="token is wrong") as denied:
         tidemill.connect(tmp_path / "pool")
+    assert denied.value.errno == errno.EACCES
+
+
+def test_a_pool_file_of_another_version_is_not_read(nodes: Nodes, tmp_path: Path) -> None:
+    file = json.loads(nodes.file.read_text())
+    (tmp_path / "pool").write_text(json.dumps(file | {"tidemill_pool": 99}))
+    with pytest.raises(tidemill.TidemillError, match="version 99") as other:
+        tidemill.connect(tmp_path / "pool")
+    assert other.value.errno == errno.EPROTO
 
 
 def test_a_dead_pool_is_unavailable_within_seconds(binary: Path, tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ async fn open(target: Arc<Target>, watched: Arc<Watched>) -> Result<Way, End> {
     let stream = within(CONNECT_WAIT, Bare::connect(&target.address, &watched)).await.ok_or(End::Silent)??;
     let greeted = within(HANDSHAKE_WAIT, async {
         let mut pipe = Pipe::new(target.cover(stream).await?, Side::Client);
-        greet(&mut pipe, target.token.clone()).await?;
+        greet(&mut pipe, &target).await?;
         Ok(pipe)
     });
     greeted.await.ok_or(HandshakeFailed::TimedOut)?

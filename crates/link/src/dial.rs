@@ -85,7 +85,7 @@ async fn open(target: &Target) -> Result<Pipe, End> {
     let stream = timeout(CONNECT_WAIT, Stream::connect(&target.address)).await.map_err(|_| End::Silent)??;
     let greeted = timeout(HANDSHAKE_WAIT, async {
         let mut pipe = Pipe::new(target.cover(stream).await?, Side::Client);
-        greet(&mut pipe, target.token.clone()).await?;
+        greet(&mut pipe, target).await?;
         Ok(pipe)
     });
     greeted.await.map_err(|_| HandshakeFailed::TimedOut)?
@@ -99,6 +99,8 @@ pub struct Target {
     /// How to speak TLS there, when the address wants it.
     pub tls: Option<Arc<ClientConfig>>,
     pub by: By,
+    /// Who connects may be over soon, and is shown no memory until it asks for bytes.
+    pub brief: bool,
 }
 
 /// Who drives connections.

@@ -3,6 +3,7 @@
 use crate::{
     Address,
     bay::Bay,
+    dial::Target,
     line::{Brought, Line, Orders},
     pipe::{Pipe, nonce},
     segment::Segment,
@@ -21,7 +22,7 @@ use wire::{
     Answer, Failure, Object, Refusal,
     codec::{self, Placed, ToClient},
     frame::Garbled,
-    handshake::{ClientHandshake, HandshakeFailed, Step, Token, VERSIONS},
+    handshake::{ClientHandshake, HandshakeFailed, Reason, Step, VERSIONS},
 };
 
 /// An address that does not answer by then is not reachable: the system has asked it three times (after 1 s and 3 s again).
@@ -50,20 +51,28 @@ pub enum End {
     Closed,
 }
 
-/// For those who were not sent. What the node says to all who come is no better at the next try.
+/// For those who were not sent. What the node, or the system, says to all who come is no better at the next try.
 pub fn failure(address: &Address, end: &End) -> Failure {
     let why = format!("{address}: {end}");
-    match end {
-        End::Handshake(HandshakeFailed::Full(_) | HandshakeFailed::TimedOut) => Failure::Unreachable(why),
-        End::Handshake(_) | End::Tls(_) => Failure::Refused(Refusal::Io { object: Object::Pool, why: why.into() }),
-        _ => Failure::Unreachable(why),
+    let reason = match end {
+        End::Handshake(failed) => failed.reason(),
+        End::Io(error) if error.kind() == io::ErrorKind::PermissionDenied => Reason::Token,
+        End::Tls(_) => Reason::Other,
+        _ => Reason::Busy,
+    };
+    match reason {
+        Reason::Busy => Failure::Unreachable(why),
+        Reason::Token => Failure::Refused(Refusal::NotAdmitted { why: why.into() }),
+        Reason::Version => Failure::Refused(Refusal::Incompatible { why: why.into() }),
+        Reason::Other => Failure::Refused(Refusal::Io { object: Object::Pool, why: why.into() }),
     }
 }
 
 /// The client's part of the handshake.
-pub async fn greet<S: Socket>(pipe: &mut Pipe<S>, token: Token) -> Result<(), End> {
+pub async fn greet<S: Socket>(pipe: &mut Pipe<S>, target: &Target) -> Result<(), End> {
     let about = concat!("Tidemill ", env!("CARGO_PKG_VERSION"));
-    let mut handshake = ClientHandshake::new(token, VERSIONS, nonce()?, about);
+    let handshake = ClientHandshake::new(target.token.clone(), VERSIONS, nonce()?, about);
+    let mut handshake = if target.brief { handshake.brief() } else { handshake };
     loop {
         let step = pipe.frames.next()?.map(|frame| handshake.on(&frame));
         match step {

@@ -127,8 +127,8 @@ pub async fn receive(arrived: Arrived, house: Arc<House>) {
         greeted = timeout(house.limits.handshake, greet(&mut pipe, &house.token)) => greeted,
     };
     match greeted {
-        Ok(Ok(None)) => Guest::new(house, pipe).stay().await,
-        Ok(Ok(Some(why))) => {
+        Ok(Ok(Ok(brief))) => Guest::new(house, pipe, brief).stay().await,
+        Ok(Ok(Err(why))) => {
             tracing::warn!(%why, "a connection was refused");
             pipe.close().await;
         }
@@ -140,8 +140,8 @@ pub async fn receive(arrived: Arrived, house: Arc<House>) {
     }
 }
 
-/// The handshake; the reason if it was refused, whose words are still to be written then.
-async fn greet(pipe: &mut Pipe, token: &Token) -> io::Result<Option<HandshakeFailed>> {
+/// The handshake: whether the client may be over soon, or the reason why it was refused, whose words are still to be written then.
+async fn greet(pipe: &mut Pipe, token: &Token) -> io::Result<Result<bool, HandshakeFailed>> {
     let handshake = NodeHandshake::new(token.clone(), VERSIONS, nonce()?);
     pipe.out.short().extend(handshake.challenge(concat!("Tidemill ", env!("CARGO_PKG_VERSION"))));
     pipe.flush().await?;
@@ -155,24 +155,27 @@ async fn greet(pipe: &mut Pipe, token: &Token) -> io::Result<Option<HandshakeFai
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     };
-    let (send, why) = match step {
-        Step::Done { send, version, what } => {
+    let (send, greeted) = match step {
+        Step::Done { send, version, brief, what } => {
             tracing::debug!(%version, what, "a client has come");
             pipe.frames.open();
-            (send, None)
+            (send, Ok(brief))
         }
-        Step::Close { send, why } => (send, Some(why)),
-        Step::Send(send) => (send, Some(HandshakeFailed::TimedOut)),
+        Step::Close { send, why } => (send, Err(why)),
+        Step::Send(send) => (send, Err(HandshakeFailed::TimedOut)),
     };
     pipe.out.short().extend(send);
-    Ok(why)
+    Ok(greeted)
 }
 
 impl Guest {
-    fn new(house: Arc<House>, mut pipe: Pipe) -> Self {
+    fn new(house: Arc<House>, mut pipe: Pipe, brief: bool) -> Self {
         let (told, batches) = Told::new();
         let loans = lends(&house, &mut pipe);
-        let shown = house.segments.as_ref().filter(|_| loans.is_some()).map(Shown::new);
+        let mut shown = house.segments.as_ref().filter(|_| loans.is_some()).map(Shown::new);
+        if let Some(shown) = shown.as_mut().filter(|_| !brief) {
+            shown.show_all(&mut pipe);
+        }
         if let Some(segments) = &house.segments {
             pipe.frames.land_in(segments.clone());
         }

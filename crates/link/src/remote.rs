@@ -31,7 +31,8 @@ const WATCH_WAIT: Duration = Duration::from_secs(20);
 ///
 /// It connects with its first call, and again with the first after a connection has broken; while a node is not reached, pauses
 /// grow, and calls in them fail at once. What was sent when a connection broke is `Lost`, what was not is `Unreachable`; so are
-/// calls to a node that is not there. One who refuses us (the token is wrong, versions do not meet) is an `Io` refusal.
+/// calls to a node that is not there. One who refuses us says why: `NotAdmitted` (the token is wrong, this
+/// user may not reach its socket), `Incompatible` (versions do not meet), `Io`.
 ///
 /// What a session holds ends with the connection: after that has broken, what it asks is refused as `Ended`.
 #[derive(Debug)]
@@ -67,18 +68,19 @@ impl State {
 impl Remote {
     /// Connects with the first call. A `tls:` address needs [`Self::trusting`].
     pub fn new(address: Address, token: &Token) -> Self {
-        Self::to(Target { address, token: token.clone(), tls: None, by: By::Threads })
+        Self::to(Target { address, token: token.clone(), tls: None, by: By::Threads, brief: false })
     }
 
     /// The same, driven by a runtime that has I/O and time, not by threads of this crate: a task there that asks is not woken over other
     /// threads. It must go on, and its threads not be blocked, as long as this is used: calls wait meanwhile.
     pub fn on(runtime: &Handle, address: Address, token: &Token) -> Self {
-        Self::to(Target { address, token: token.clone(), tls: None, by: By::Runtime(runtime.clone()) })
+        Self::to(Target { address, token: token.clone(), tls: None, by: By::Runtime(runtime.clone()), brief: false })
     }
 
     /// The same, where only who has this certificate counts as the node, when the address is a `tls:` one.
     pub fn trusting(address: Address, token: &Token, certificate: &Certificate) -> Result<Self, IdentityRefused> {
-        Ok(Self::to(Target { address, token: token.clone(), tls: Some(certificate.config()?), by: By::Threads }))
+        let tls = Some(certificate.config()?);
+        Ok(Self::to(Target { address, token: token.clone(), tls, by: By::Threads, brief: false }))
     }
 
     /// The same, driven by whoever waits with this hand: no thread is started. A `tls:` address needs the certificate that only the node has.
@@ -90,7 +92,15 @@ impl Remote {
         certificate: Option<&Certificate>,
     ) -> Result<Self, IdentityRefused> {
         let tls = certificate.map(Certificate::config).transpose()?;
-        Ok(Self::to(Target { address, token: token.clone(), tls, by: By::Hand(hand.clone()) }))
+        Ok(Self::to(Target { address, token: token.clone(), tls, by: By::Hand(hand.clone()), brief: false }))
+    }
+
+    /// The same, for a process that may be over in a millisecond, having asked for names alone: a node of this host shows it no memory until it asks
+    /// for bytes, so the first of them are sent. To be said before the first call.
+    #[must_use]
+    pub fn brief(mut self) -> Self {
+        Arc::get_mut(&mut self.target).expect("nobody has called yet").brief = true;
+        self
     }
 
     fn to(target: Target) -> Self {

@@ -20,13 +20,13 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// Nothing yet: a program that is over in a millisecond, and has asked for names alone, maps no memory of ours.
+    /// Nothing yet.
     pub fn new(segments: &Arc<dyn Segments>) -> Self {
         Self { segments: segments.clone(), known: BTreeMap::new(), gone: segments.gone(), all: false }
     }
 
-    /// Shows all that is always there, for who has asked for bytes.
-    fn show_all(&mut self, pipe: &mut Pipe) {
+    /// Shows all that is always there: at once, or, to a client that may be over before it asks for bytes, when it does.
+    pub fn show_all(&mut self, pipe: &mut Pipe) {
         self.all = true;
         for (number, _) in (0..).zip(self.segments.clone().lengths()) {
             self.show(number, pipe);

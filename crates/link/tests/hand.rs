@@ -253,6 +253,21 @@ fn in_child(hand: &Hand, what: impl FnOnce()) -> bool {
 }
 
 #[test]
+fn a_brief_client_is_shown_memory_when_it_has_asked_for_bytes_and_others_at_once() {
+    let (host, hand) = (Host::start(64 << 20), Hand::new().unwrap());
+    for (brief, firsts_are_views) in [(false, true), (true, false)] {
+        let remote = Remote::by_hand(&hand, host.server.address().clone(), &token(), None).unwrap();
+        let remote = Arc::new(if brief { remote.brief() } else { remote });
+        let vfs = Vfs::new(hand.block_on(Client::connect(remote, Patience::default())).unwrap());
+        let file = hand.block_on(vfs.write_file(b"f", &vec![7; STRIPE as usize])).unwrap().file;
+        let handle = hand.block_on(vfs.open(file, OpenFlags::READ)).unwrap();
+        let get = || is_view(&hand.block_on(vfs.read(handle, 0, STRIPE)).unwrap());
+        assert_eq!((get(), get()), (firsts_are_views, true), "brief: {brief}");
+        hand.block_on(vfs.close(handle)).unwrap();
+    }
+}
+
+#[test]
 fn a_child_connects_anew_and_its_parents_connection_stays() {
     let (host, hand) = (Host::start(64 << 20), Hand::new().unwrap());
     let remote = Arc::new(Remote::by_hand(&hand, host.server.address().clone(), &token(), None).unwrap());

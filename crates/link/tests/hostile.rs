@@ -146,14 +146,14 @@ async fn who_does_not_know_the_token_or_speaks_no_common_version_is_told_so() {
     let server = serve(&node(), &any_port());
     let wrong = Token::new(b"another token, not of the pool").unwrap();
     let refused = Raw::connect(&server).greet(wrong.clone(), VERSIONS).unwrap_err();
-    assert!(matches!(&refused, HandshakeFailed::Refused(why) if why.contains("token is wrong")), "{refused}");
+    assert!(matches!(&refused, HandshakeFailed::Refused { why, .. } if why.contains("token is wrong")), "{refused}");
     let later = Versions::new(Version(7), Version(9)).unwrap();
     let refused = Raw::connect(&server).greet(token(), later).unwrap_err();
-    assert!(matches!(&refused, HandshakeFailed::Refused(why) if why.contains("versions")), "{refused}");
+    assert!(matches!(&refused, HandshakeFailed::Refused { why, .. } if why.contains("versions")), "{refused}");
     let remote = Remote::new(server.address().clone(), &wrong);
     let failure = remote.call(hello()).await.unwrap_err();
     assert!(
-        matches!(&failure, Failure::Refused(Refusal::Io { why, .. }) if why.contains("token is wrong")),
+        matches!(&failure, Failure::Refused(Refusal::NotAdmitted { why }) if why.contains("token is wrong")),
         "{failure}"
     );
     assert!(vfs(server.address()).await.list(Vfs::root(), 0, 10).await.unwrap().is_empty());
@@ -187,7 +187,12 @@ async fn too_many_connections_are_told_so_and_those_that_are_there_go_on() {
     let mut other = Raw::connect(&server);
     other.greet(token(), VERSIONS).unwrap();
     let refused = Raw::connect(&server).greet(token(), VERSIONS).unwrap_err();
-    assert!(matches!(&refused, HandshakeFailed::Refused(why) if why.contains("2 connections")), "{refused}");
+    assert!(matches!(&refused, HandshakeFailed::Refused { why, .. } if why.contains("2 connections")), "{refused}");
+    let full = Remote::new(server.address().clone(), &token()).call(hello()).await.unwrap_err();
+    assert!(
+        matches!(&full, Failure::Unreachable(why) if why.contains("2 connections")),
+        "later there may be room: {full}"
+    );
     one.write_file(b"f", b"on it goes").await.unwrap();
     drop(other);
     while Raw::connect(&server).greet(token(), VERSIONS).is_err() {}

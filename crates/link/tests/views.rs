@@ -11,11 +11,11 @@ use bytes::Bytes;
 use common::{
     OWNER,
     host::{Host, Process, child_orders, connect},
-    until,
+    is_view, until,
 };
 use link::Limits;
 use rustix::process::Signal;
-use std::{collections::VecDeque, fs};
+use std::collections::VecDeque;
 use store::Engine;
 use vfs::{Handle, Vfs};
 use wire::{Changes, OpenFlags, WritePlace};
@@ -44,19 +44,6 @@ fn stripe_of(number: u64) -> Bytes {
 /// Whether all of it is of one write.
 fn is_whole(bytes: &[u8]) -> bool {
     bytes.chunks(8).all(|word| word == &bytes[..word.len()])
-}
-
-/// Whether it is in memory that is mapped for reading, and another process's.
-fn is_view(bytes: &[u8]) -> bool {
-    let at = bytes.as_ptr().addr();
-    let maps = fs::read_to_string("/proc/self/maps").unwrap();
-    let holds = |line: &str| {
-        let (range, rest) = line.split_once(' ').unwrap();
-        let (start, end) = range.split_once('-').unwrap();
-        let [start, end] = [start, end].map(|text| usize::from_str_radix(text, 16).unwrap());
-        (start..end).contains(&at) && rest.starts_with("r--s")
-    };
-    maps.lines().any(holds)
 }
 
 /// A file that is overwritten, cut and removed under its readers.

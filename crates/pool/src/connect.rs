@@ -5,6 +5,7 @@ use base::Problem;
 use client::{Client, Connection, Nodes, Patience};
 use link::{Address, Certificate, Hand, IdentityRefused, Remote};
 use placement::NodeId;
+use rustix::io::Errno;
 use std::{num::NonZeroUsize, path::Path, sync::Arc, thread};
 use tokio::runtime::{Builder, Handle, Runtime};
 use wire::{Refusal, handshake::Token};
@@ -30,9 +31,8 @@ impl Key {
     }
 
     /// The same, turned by who waits with a hand.
-    fn by_hand(&self, hand: &Hand, node: &NodeEntry) -> Result<(NodeId, Arc<dyn Connection>), Problem> {
-        let remote = Remote::by_hand(hand, address(node)?, &self.token, self.certificate.as_ref()).map_err(of_file)?;
-        Ok((NodeId(node.id), Arc::new(remote)))
+    fn by_hand(&self, hand: &Hand, node: &NodeEntry) -> Result<Remote, Problem> {
+        Remote::by_hand(hand, address(node)?, &self.token, self.certificate.as_ref()).map_err(of_file)
     }
 
     /// The same as a connection, with the node's id.
@@ -74,19 +74,52 @@ pub async fn connect(path: &Path, patience: Patience) -> Result<Client, Problem>
 }
 
 /// The same, with what its calls are waited with: whoever waits turns its connections, so that no thread is started and a process may fork;
-/// see [`Hand`].
-pub fn connect_by_hand(path: &Path, patience: Patience) -> Result<(Client, Hand), Problem> {
-    let hand = Hand::new().map_err(|error| Problem::new(format!("nothing to wait for nodes with: {error}")))?;
-    Ok((connect_with(&hand, path, patience)?, hand))
+/// see [`Hand`]. For a process that may be over soon ([`Remote::brief`]).
+pub fn connect_by_hand(path: &Path, patience: Patience) -> Result<(Client, Hand), NoWay> {
+    let hand = Hand::new().map_err(|error| NoWay {
+        errno: Errno::from_io_error(&error).unwrap_or(Errno::MFILE),
+        problem: Problem::new(format!("nothing to wait for nodes with: {error}")),
+    })?;
+    Ok((connect_to(&hand, path, patience, Remote::brief)?, hand))
 }
 
-/// The same with a hand that there is, for a process that goes into several pools.
-pub fn connect_with(hand: &Hand, path: &Path, patience: Patience) -> Result<Client, Problem> {
-    let file = PoolFile::read(path)?;
-    let key = file.key(path)?;
-    let nodes = file.nodes.iter().map(|node| key.by_hand(hand, node)).collect::<Result<Nodes, Problem>>()?;
-    let connected = hand.block_on(Client::connect_all(nodes, patience));
-    connected.map_err(|refusal| no_way(path, &refusal))
+/// The same with a hand that there is, for a process that stays, and goes into several pools.
+pub fn connect_with(hand: &Hand, path: &Path, patience: Patience) -> Result<Client, NoWay> {
+    connect_to(hand, path, patience, |remote| remote)
+}
+
+fn connect_to(hand: &Hand, path: &Path, patience: Patience, so: fn(Remote) -> Remote) -> Result<Client, NoWay> {
+    let file = PoolFile::find(path)?;
+    let nodes = || {
+        let key = file.key(path)?;
+        let way =
+            |node: &NodeEntry| Ok((NodeId(node.id), Arc::new(so(key.by_hand(hand, node)?)) as Arc<dyn Connection>));
+        file.nodes.iter().map(way).collect::<Result<Nodes, Problem>>()
+    };
+    let nodes = nodes().map_err(|problem| NoWay { errno: Errno::INVAL, problem })?;
+    hand.block_on(Client::connect_all(nodes, patience)).map_err(|refusal| {
+        let errno = match &refusal {
+            Refusal::Unavailable { .. } => Errno::NOTCONN,
+            other => vfs::errno(other),
+        };
+        NoWay { errno, problem: no_way(path, &refusal) }
+    })
+}
+
+/// Why there is no way into a pool.
+#[derive(Clone, Debug)]
+pub struct NoWay {
+    /// In words, with what to do.
+    pub problem: Problem,
+    /// What a program is told: `ENOENT` where no pool file is, `EACCES` where it may not be read or does not let one in, `EINVAL` where it is none,
+    /// `EPROTO` where it, or the pool, is of another version, `ENOTCONN` where no node answers.
+    pub errno: Errno,
+}
+
+impl From<NoWay> for Problem {
+    fn from(way: NoWay) -> Self {
+        way.problem
+    }
 }
 
 fn no_way(path: &Path, refusal: &Refusal) -> Problem {

@@ -1,8 +1,12 @@
 //! The pool file: where a pool is, and what lets one in. Format: docs/formats/pool.md.
 
-use crate::{connect::Key, process::Process};
+use crate::{
+    connect::{Key, NoWay},
+    process::Process,
+};
 use base::Problem;
 use link::{Address, Certificate, Identity};
+use rustix::io::Errno;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::{
     fs::{self, OpenOptions},
@@ -81,28 +85,37 @@ impl PoolFile {
 
     /// Reads one. Whoever may not read it may not use the pool.
     pub fn read(path: &Path) -> Result<Self, Problem> {
-        let text = read_text(path).map_err(|error| unreadable(path, &error))?;
-        Self::parse(path, &text)
+        Ok(Self::find(path)?)
     }
 
-    fn parse(path: &Path, text: &str) -> Result<Self, Problem> {
+    /// The same, with what a program is told.
+    pub(crate) fn find(path: &Path) -> Result<Self, NoWay> {
+        let text = read_text(path).map_err(|error| NoWay {
+            errno: Errno::from_io_error(&error).unwrap_or(Errno::INVAL),
+            problem: unreadable(path, &error),
+        })?;
+        Self::parse(path, &text).map_err(|(errno, problem)| NoWay { problem, errno })
+    }
+
+    fn parse(path: &Path, text: &str) -> Result<Self, (Errno, Problem)> {
         let shown = path.display();
         if text.trim().is_empty() {
-            return Err(Problem::new(format!("the pool of {shown} is just being started, or its start was cut off"))
-                .hint("try again; `tidemill pool start` takes over what was cut off"));
+            let problem = Problem::new(format!("the pool of {shown} is just being started, or its start was cut off"));
+            return Err((Errno::NOTCONN, problem.hint("try again; `tidemill pool start` takes over what was cut off")));
         }
-        let is_ours = |error: serde_json::Error| {
-            Problem::new(format!("{shown} is no pool file: {error}")).hint("give one that `tidemill pool start` wrote")
+        let none = |why: &dyn std::fmt::Display| {
+            let problem = Problem::new(format!("{shown} is no pool file: {why}"));
+            (Errno::INVAL, problem.hint("give one that `tidemill pool start` wrote"))
         };
+        let is_ours = |error: serde_json::Error| none(&error);
         let read: serde_json::Value = serde_json::from_str(text).map_err(is_ours)?;
         match read.get("tidemill_pool").and_then(serde_json::Value::as_u64) {
             Some(version) if version == u64::from(VERSION) => serde_json::from_value(read).map_err(is_ours),
             Some(other) => {
-                Err(Problem::new(format!("{shown} is a pool file of version {other}, this reads {VERSION}"))
-                    .hint("use the tidemill that started the pool"))
+                let problem = Problem::new(format!("{shown} is a pool file of version {other}, this reads {VERSION}"));
+                Err((Errno::PROTO, problem.hint("use the tidemill that started the pool")))
             }
-            None => Err(Problem::new(format!("{shown} is no pool file: it has no `tidemill_pool`"))
-                .hint("give one that `tidemill pool start` wrote")),
+            None => Err(none(&"it has no `tidemill_pool`")),
         }
     }
 

@@ -30,7 +30,7 @@ mod serve;
 mod start;
 mod stop;
 
-pub use connect::{carrier, connect, connect_by_hand, connect_with, runtime, way};
+pub use connect::{NoWay, carrier, connect, connect_by_hand, connect_with, runtime, way};
 pub use door::Door;
 pub use embedded::{embedded, embedded_client, embedded_node};
 pub use file::{NodeEntry, PoolFile};

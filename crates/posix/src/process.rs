@@ -8,8 +8,8 @@ use base::Problem;
 use client::{Client, Patience};
 use link::{Hand, Own};
 use placement::FileId;
+use pool::NoWay;
 use std::ffi::OsStr;
-use std::io::ErrorKind;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -52,7 +52,7 @@ impl Process {
     pub fn connect(pool: &[u8], prefix: &[u8], here: Option<&[u8]>) -> Result<Self, (Errno, Problem)> {
         let path = Path::new(OsStr::from_bytes(pool));
         let (client, hand) =
-            pool::connect_by_hand(path, Patience::default()).map_err(|problem| (why(path), problem))?;
+            pool::connect_by_hand(path, Patience::default()).map_err(|no_way| (errno(&no_way), no_way.problem))?;
         let process = Self::new(client, hand, pool, prefix);
         if let Some(rest) = here.and_then(|here| crate::below(prefix, here)) {
             // Removed meanwhile, it is a folder that is not there.
@@ -366,12 +366,9 @@ impl Paused<'_> {
 }
 
 /// The error that fits a pool that cannot be reached.
-fn why(path: &Path) -> Errno {
-    match std::fs::File::open(path).map_err(|error| error.kind()) {
-        Err(ErrorKind::PermissionDenied) => Errno::ACCESS,
-        Err(_) => Errno::NODEV,
-        Ok(_) => Errno::NOTCONN,
-    }
+fn errno(no_way: &NoWay) -> Errno {
+    // That a pool is not there is not that a file of it is not.
+    if no_way.errno == Errno::NOENT { Errno::NODEV } else { no_way.errno }
 }
 
 /// The number of a descriptor, as the table has it.

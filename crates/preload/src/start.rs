@@ -59,7 +59,7 @@ fn variable(name: &CStr) -> Option<&'static [u8]> {
 ///
 /// # Errors
 /// Those of the way to the pool, said on standard error the first time: `ENODEV` where no pool is named or none is there, `EACCES` where its token
-/// may not be read, `ENOTCONN` where none of its nodes answers.
+/// may not be read or is wrong, `EINVAL` where the file is none of a pool, `EPROTO` where versions do not meet, `ENOTCONN` where no node answers.
 pub fn process() -> Result<&'static Process, Errno> {
     if let Some(process) = CONNECTED.get() {
         return Ok(process);

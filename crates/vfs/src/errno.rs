@@ -46,6 +46,8 @@ pub fn meaning(refusal: &Refusal) -> (Errno, Level) {
         Refusal::Busy(_) => (Errno::BUSY, Level::WARN),
         Refusal::Stale(_) | Refusal::Ended => (Errno::STALE, Level::WARN),
         Refusal::TimedOut(_) => (Errno::TIMEDOUT, Level::ERROR),
+        Refusal::NotAdmitted { .. } => (Errno::ACCESS, Level::ERROR),
+        Refusal::Incompatible { .. } => (Errno::PROTO, Level::ERROR),
         // Also what a later version adds: a program must not go on as if it had worked.
         _ => (Errno::IO, Level::ERROR),
     }

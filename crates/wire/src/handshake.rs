@@ -3,9 +3,9 @@
 //! ```text
 //!   client                                            node
 //!     | <-- challenge { versions, nonce, what } ------ |    a nonce that no connection had before
-//!     | --- hello { versions, nonce, proof, what } --> |    proof = keyed hash of both nonces and all versions
+//!     | - hello { versions, nonce, proof, brief, what }|->  proof = keyed hash of both nonces and all versions
 //!     | <-- welcome { version, proof } --------------- |    the node's own: it knows the token too
-//!     | <-- refused { why }, and the connection ends - |    or this
+//!     | <- refused { reason, why }, and it ends ------ |    or this
 //! ```
 //!
 //! [`NodeHandshake`] and [`ClientHandshake`] decide: frame in, step out. Nonces are arguments, from the system's random source;
@@ -26,6 +26,7 @@ pub use token::{Nonce, TOKEN_BYTES_MAX, TOKEN_BYTES_MIN, Token, TokenRefused};
 pub use version::{VERSIONS, Version, Versions, VersionsRefused};
 
 use crate::frame::{Garbled, Kind};
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Who has not done its part of the handshake by then is cut off: far more than the slowest network takes.
@@ -44,6 +45,8 @@ pub enum Step {
         send: Vec<u8>,
         /// What is spoken from here on.
         version: Version,
+        /// Of a client: it may be over soon, and is shown no memory until it asks for bytes.
+        brief: bool,
         /// What the other side says that it is, for logs; empty when it says nothing. It is no proof of anything.
         what: String,
     },
@@ -58,7 +61,20 @@ pub enum Step {
 
 /// The frame by which a node refuses a connection for a reason that is the transport's to say; then it closes.
 pub fn refusal(why: &HandshakeFailed) -> Vec<u8> {
-    message::refused(&why.to_string())
+    message::refused(why.reason(), &why.to_string())
+}
+
+/// What kind of no a node says: what the client makes of it, whatever the words are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reason {
+    /// Any other.
+    Other,
+    /// The token is not the pool's.
+    Token,
+    /// No version of the protocol is spoken by both.
+    Version,
+    /// Not now, later perhaps.
+    Busy,
 }
 
 /// Why a connection was not made.
@@ -92,9 +108,14 @@ pub enum HandshakeFailed {
         /// What there was to choose from.
         offered: Versions,
     },
-    /// The node said no, for this reason.
-    #[error("the node refused the connection: {0}")]
-    Refused(String),
+    /// The node said no.
+    #[error("the node refused the connection: {why}")]
+    Refused {
+        /// What kind of no.
+        reason: Reason,
+        /// Its words.
+        why: String,
+    },
     /// What came is no frame of the handshake.
     #[error(transparent)]
     Garbled(#[from] Garbled),
@@ -110,4 +131,17 @@ pub enum HandshakeFailed {
     /// The other side did not do its part within [`HANDSHAKE_WAIT`]; the transport's to say.
     #[error("the other side did not finish the handshake in {} s", HANDSHAKE_WAIT.as_secs())]
     TimedOut,
+}
+
+impl HandshakeFailed {
+    /// What kind of no that is: of one that this side says, or that it was told.
+    pub const fn reason(&self) -> Reason {
+        match self {
+            Self::WrongToken | Self::NotProven => Reason::Token,
+            Self::NoVersion { .. } | Self::WrongVersion { .. } => Reason::Version,
+            Self::Full(_) | Self::TimedOut => Reason::Busy,
+            Self::Refused { reason, .. } => *reason,
+            Self::Garbled(_) | Self::Misplaced(_) | Self::OnlyTls => Reason::Other,
+        }
+    }
 }

@@ -249,6 +249,18 @@ pub enum Refusal {
         /// What was asked.
         what: Cow<'static, str>,
     },
+    /// A node does not let this client in: its token is not the pool's, or its user may not reach the node.
+    #[error("{why}")]
+    NotAdmitted {
+        /// Where, what was wrong and what to do.
+        why: Cow<'static, str>,
+    },
+    /// The node and this client speak no version of the protocol that is the same.
+    #[error("{why}")]
+    Incompatible {
+        /// Where, which versions and what to do.
+        why: Cow<'static, str>,
+    },
     /// The host's disk or the engine failed.
     #[error("{object}: {why}")]
     Io {

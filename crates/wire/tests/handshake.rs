@@ -3,7 +3,10 @@
 
 use wire::{
     frame::{Frame, Frames, Garbled, Kind, Side},
-    handshake::{ClientHandshake, HandshakeFailed, NodeHandshake, Nonce, Step, Token, VERSIONS, Version, Versions},
+    handshake::{
+        ClientHandshake, HandshakeFailed, NodeHandshake, Nonce, Reason, Step, Token, VERSIONS, Version, Versions,
+        refusal,
+    },
 };
 
 const NODE_NONCE: Nonce = [1; 32];
@@ -52,7 +55,7 @@ fn who_knows_the_token_comes_in_and_both_speak_the_highest_version_they_share() 
     let (nodes, clients) = shake(node(right(), versions(1, 4)), client(right(), versions(2, 7)));
     let Step::Done { version, what, .. } = nodes else { panic!("{nodes:?}") };
     assert_eq!((version, what.as_str()), (Version(4), "a test"));
-    let Step::Done { send, version, what } = clients else { panic!("{clients:?}") };
+    let Step::Done { send, version, what, .. } = clients else { panic!("{clients:?}") };
     assert_eq!((send.len(), version, what.as_str()), (0, Version(4), "a node"));
 }
 
@@ -60,8 +63,24 @@ fn who_knows_the_token_comes_in_and_both_speak_the_highest_version_they_share() 
 fn who_has_another_token_is_refused_and_told_what_to_do() {
     let (nodes, clients) = shake(node(right(), VERSIONS), client(token("the token of another"), VERSIONS));
     assert!(matches!(nodes, Step::Close { why: HandshakeFailed::WrongToken, .. }), "{nodes:?}");
-    let Step::Close { why: HandshakeFailed::Refused(why), .. } = clients else { panic!("{clients:?}") };
-    assert!(why.contains("use the token file of the pool"), "{why}");
+    let Step::Close { why: HandshakeFailed::Refused { reason, why }, .. } = clients else { panic!("{clients:?}") };
+    assert!(reason == Reason::Token && why.contains("use the token file of the pool"), "{why}");
+}
+
+#[test]
+fn a_client_that_may_be_over_soon_says_so() {
+    for brief in [false, true] {
+        let client = client(right(), VERSIONS);
+        let (nodes, _) = shake(node(right(), VERSIONS), if brief { client.brief() } else { client });
+        assert!(matches!(nodes, Step::Done { brief: said, .. } if said == brief), "{nodes:?}");
+    }
+}
+
+#[test]
+fn a_node_that_has_no_room_says_so() {
+    let told = framed(Side::Client, &refusal(&HandshakeFailed::Full(2)), |came| client(right(), VERSIONS).on(came));
+    let Step::Close { why: HandshakeFailed::Refused { reason, why }, .. } = told else { panic!("{told:?}") };
+    assert!(reason == Reason::Busy && why.contains("2 connections"), "{why}");
 }
 
 #[test]
@@ -69,7 +88,8 @@ fn versions_that_do_not_meet_are_named_on_both_sides() {
     let (nodes, clients) = shake(node(right(), versions(1, 2)), client(right(), versions(3, 5)));
     let Step::Close { why, .. } = nodes else { panic!("{nodes:?}") };
     assert_eq!(why, HandshakeFailed::NoVersion { node: versions(1, 2), client: versions(3, 5) });
-    let Step::Close { why: HandshakeFailed::Refused(why), .. } = clients else { panic!("{clients:?}") };
+    let Step::Close { why: HandshakeFailed::Refused { reason, why }, .. } = clients else { panic!("{clients:?}") };
+    assert_eq!(reason, Reason::Version);
     assert!(why.contains("1 to 2") && why.contains("3 to 5") && why.contains("same release"), "{why}");
 }
 
@@ -136,7 +156,7 @@ fn who_speaks_something_else_is_told_so_and_gets_no_memory() {
     let Step::Close { send, why } = node(right(), VERSIONS).on_garbled(garbled.clone()) else { panic!("it closes") };
     assert_eq!(why, HandshakeFailed::Garbled(garbled));
     let told = framed(Side::Client, &send, |came| client(right(), VERSIONS).on(came));
-    let Step::Close { why: HandshakeFailed::Refused(why), .. } = told else { panic!("{told:?}") };
+    let Step::Close { why: HandshakeFailed::Refused { why, .. }, .. } = told else { panic!("{told:?}") };
     assert!(why.contains("does not start with `tide`"), "{why}");
 }
 

@@ -12,6 +12,7 @@ use client::{Client, Patience};
 use link::{Address, Certificate, Hand, Limits, Listener, Remote, Server};
 use node::{Node, Settings};
 use std::{
+    fs,
     io::{Read, Write},
     net::{Shutdown, TcpListener, TcpStream},
     sync::{Arc, LazyLock, Mutex},
@@ -201,4 +202,17 @@ impl Raw {
         }
         true
     }
+}
+
+/// Whether it is in memory that is mapped for reading, and another process's.
+pub fn is_view(bytes: &[u8]) -> bool {
+    let at = bytes.as_ptr().addr();
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let holds = |line: &str| {
+        let (range, rest) = line.split_once(' ').unwrap();
+        let (start, end) = range.split_once('-').unwrap();
+        let [start, end] = [start, end].map(|text| usize::from_str_radix(text, 16).unwrap());
+        (start..end).contains(&at) && rest.starts_with("r--s")
+    };
+    maps.lines().any(holds)
 }

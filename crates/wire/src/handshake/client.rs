@@ -17,6 +17,7 @@ pub struct ClientHandshake {
     versions: Versions,
     nonce: Nonce,
     about: String,
+    brief: bool,
     /// The node's challenge, once it was answered.
     challenged: Option<Challenged>,
 }
@@ -31,7 +32,13 @@ struct Challenged {
 impl ClientHandshake {
     /// For one connection, with a nonce that no other had; `about` says what the client is, for the node's log.
     pub fn new(token: Token, versions: Versions, nonce: Nonce, about: &str) -> Self {
-        Self { token, versions, nonce, about: what(about).into_owned(), challenged: None }
+        Self { token, versions, nonce, about: what(about).into_owned(), brief: false, challenged: None }
+    }
+
+    /// The same, which says that it may be over soon: a node of its host shows it no memory until it asks for bytes.
+    #[must_use]
+    pub fn brief(self) -> Self {
+        Self { brief: true, ..self }
     }
 
     /// What to do about the next frame that came. After `Done` or `Close` there is none.
@@ -51,7 +58,13 @@ impl ClientHandshake {
         let challenged = Challenged { nonce, versions, what: what(&node).into_owned() };
         let proof = self.token.client_proof(&self.said(&challenged));
         self.challenged = Some(challenged);
-        let hello = Hello { versions: self.versions, nonce: self.nonce, proof, what: self.about.as_str().into() };
+        let hello = Hello {
+            versions: self.versions,
+            nonce: self.nonce,
+            proof,
+            brief: self.brief,
+            what: self.about.as_str().into(),
+        };
         Ok(Step::Send(frame(Kind::Hello, &hello)))
     }
 
@@ -63,7 +76,7 @@ impl ClientHandshake {
         if self.versions.agree(challenged.versions) != Some(version) {
             return Err(HandshakeFailed::WrongVersion { chosen: version, offered: self.versions });
         }
-        Ok(Step::Done { send: Vec::new(), version, what: challenged.what })
+        Ok(Step::Done { send: Vec::new(), version, brief: false, what: challenged.what })
     }
 
     fn said(&self, challenged: &Challenged) -> Said {
@@ -79,7 +92,7 @@ impl ClientHandshake {
 /// What the node says.
 fn refusal(came: &Frame<'_>) -> HandshakeFailed {
     match parse_short::<Refused<'_>>(Kind::Refused, came.meta) {
-        Ok(Refused { why }) => HandshakeFailed::Refused(why.into_owned()),
+        Ok(Refused { reason, why }) => HandshakeFailed::Refused { reason, why: why.into_owned() },
         Err(garbled) => garbled.into(),
     }
 }

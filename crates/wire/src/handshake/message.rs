@@ -1,6 +1,6 @@
 //! The frames of the handshake. They are the same in every version, so that even versions that do not meet can say so.
 
-use super::{Nonce, Version, Versions, WHAT_BYTES_MAX, token::Proof};
+use super::{Nonce, Reason, Version, Versions, WHAT_BYTES_MAX, token::Proof};
 use crate::{
     codec::{cut, short},
     frame::Kind,
@@ -25,6 +25,7 @@ pub struct Hello<'a> {
     pub versions: Versions,
     pub nonce: Nonce,
     pub proof: Proof,
+    pub brief: bool,
     pub what: Cow<'a, str>,
 }
 
@@ -38,6 +39,7 @@ pub struct Welcome {
 /// The node does not.
 #[derive(Serialize, Deserialize)]
 pub struct Refused<'a> {
+    pub reason: Reason,
     pub why: Cow<'a, str>,
 }
 
@@ -49,8 +51,8 @@ pub fn frame<T: Serialize>(kind: Kind, meta: &T) -> Vec<u8> {
 }
 
 /// No, and why.
-pub fn refused(why: &str) -> Vec<u8> {
-    frame(Kind::Refused, &Refused { why: cut(why, WHY_BYTES_MAX).into() })
+pub fn refused(reason: Reason, why: &str) -> Vec<u8> {
+    frame(Kind::Refused, &Refused { reason, why: cut(why, WHY_BYTES_MAX).into() })
 }
 
 /// What a side says about itself, as long as it may be.

@@ -60,10 +60,11 @@ impl NodeHandshake {
         let (node, client) = (self.versions, hello.versions);
         let version = node.agree(client).ok_or(HandshakeFailed::NoVersion { node, client })?;
         let welcome = Welcome { version, proof: self.token.node_proof(&said, version) };
-        Ok(Step::Done { send: frame(Kind::Welcome, &welcome), version, what: what(&hello.what).into_owned() })
+        let (brief, what) = (hello.brief, what(&hello.what).into_owned());
+        Ok(Step::Done { send: frame(Kind::Welcome, &welcome), version, brief, what })
     }
 }
 
 fn close(why: HandshakeFailed) -> Step {
-    Step::Close { send: refused(&why.to_string()), why }
+    Step::Close { send: refused(why.reason(), &why.to_string()), why }
 }

@@ -216,6 +216,8 @@ fn refusals() -> Vec<Refusal> {
         Refusal::TimedOut(object()),
         Refusal::Interrupted(object()),
         Refusal::Unsupported { object: object(), what: "this".into() },
+        Refusal::NotAdmitted { why: "who".into() },
+        Refusal::Incompatible { why: "old".into() },
         Refusal::Io { object: object(), why: "that".into() },
     ]
 }
