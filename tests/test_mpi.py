@@ -64,13 +64,13 @@ def launcher(net: Network, at: Path, common: Path | None = None) -> Path:
 
 
 def run(net: Network, script: Path, *program: str | Path) -> list[str]:
-    """What the ranks say, half of them on each host."""
+    """What the ranks say, half of them on each host, sorted: lines of two hosts come as their launchers hand them on."""
     layout = ["-n", str(RANKS), "-ppn", str(RANKS // len(WORKERS)), "-hosts", net.names(*WORKERS)]
     launch = ["-launcher", "rsh", "-launcher-exec", str(script), "-iface", "eth0"]
     command = net.inside(USER, "mpiexec.mpich", *launch, *layout, *program)
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.splitlines()
+    return sorted(done.stdout.splitlines())
 
 
 def sums(folder: Path) -> dict[str, str]:
@@ -116,4 +116,4 @@ def test_ranks_on_two_hosts_share_a_file_of_their_mounts_and_of_the_preload_libr
         finally:
             for mount in mounts:
                 mount.close()
-    assert {line.split()[-1] for line in wanted[-RANKS:]} == {"host1", "host2"}
+    assert {line.split()[-1] for line in wanted if line.startswith("rank")} == {"host1", "host2"}
