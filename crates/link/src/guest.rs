@@ -172,13 +172,9 @@ impl Guest {
     fn new(house: Arc<House>, mut pipe: Pipe, brief: bool) -> Self {
         let (told, batches) = Told::new();
         let loans = lends(&house, &mut pipe);
-        let mut shown = house.segments.as_ref().filter(|_| loans.is_some()).map(Shown::new);
-        if let Some(shown) = shown.as_mut().filter(|_| !brief) {
-            shown.show_all(&mut pipe);
-        }
-        if let Some(segments) = &house.segments {
-            pipe.frames.land_in(segments.clone());
-        }
+        let segments = house.segments.as_ref().filter(|_| loans.is_some());
+        let shown = segments.map(|segments| Shown::new(segments, brief, &mut pipe));
+        house.segments.iter().for_each(|segments| pipe.frames.land_in(segments.clone()));
         let binds = house.limits.host_files || pipe.stream().is_of_our_user();
         Self {
             house,

@@ -20,13 +20,17 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// Nothing yet.
-    pub fn new(segments: &Arc<dyn Segments>) -> Self {
-        Self { segments: segments.clone(), known: BTreeMap::new(), gone: segments.gone(), all: false }
+    /// All that is always there; to a client that may be over soon nothing yet.
+    pub fn new(segments: &Arc<dyn Segments>, brief: bool, pipe: &mut Pipe) -> Self {
+        let mut shown = Self { segments: segments.clone(), known: BTreeMap::new(), gone: segments.gone(), all: false };
+        if !brief {
+            shown.show_all(pipe);
+        }
+        shown
     }
 
     /// Shows all that is always there: at once, or, to a client that may be over before it asks for bytes, when it does.
-    pub fn show_all(&mut self, pipe: &mut Pipe) {
+    fn show_all(&mut self, pipe: &mut Pipe) {
         self.all = true;
         for (number, _) in (0..).zip(self.segments.clone().lengths()) {
             self.show(number, pipe);
