@@ -34,7 +34,6 @@ ORDINARY: dict[str, object] = {}
 # Where programs differ that see the pool by the preload library, and why; the test fails when one of them does not.
 RUN_FROM_A_COPY = "a program of the pool is run from a copy in memory"
 OTHER_USER = "a process of another user than the pool's has no way to it once its connection is gone: a child after a fork"
-OWED = "not mended yet"
 PRELOADED = {
     "opens.a_program_that_runs_is_neither_written_nor_cut_and_goes_on": RUN_FROM_A_COPY,
     "opens.a_running_program_is_busy": RUN_FROM_A_COPY,
@@ -47,12 +46,9 @@ PRELOADED = {
     "attributes.access_lists_by_setfacl": OTHER_USER,
     "attributes.default_access_lists_are_inherited": OTHER_USER,
     "opens.a_file_made_read_only_can_be_written_by_its_maker_as_another_user": OTHER_USER,
-    # Flags of open files, and what has no other name than the kernel's.
-    "moves.an_open_folder_is_moved": OWED,
-    "attributes.a_set_group_id_folder_hands_down_its_group": OWED,
-    "attributes.attributes_are_created_and_replaced": OWED,
-    "attributes.access_lists_as_the_kernel_encodes_them": OWED,
-    "attributes.set_group_id_is_lost_with_a_new_list_of_another_group": OWED,
+    "attributes.a_set_group_id_folder_hands_down_its_group": OTHER_USER,
+    "attributes.set_group_id_is_lost_with_a_new_list_of_another_group": OTHER_USER,
+    "moves.an_open_folder_is_moved": "what /proc/self/fd says of a folder is where it was opened",
 }
 SECONDS_MAX = 200
 SHOWN = 30

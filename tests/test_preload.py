@@ -5,6 +5,7 @@ The scripts of `programs/` print what they print on a tmpfs; what cannot be had 
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -20,6 +21,26 @@ from waiting import wait_for
 PREFIX = "/tidemill"
 # Libraries that a program needs at its start are opened by the loader, before any library of ours is there.
 MOUNTS_ONLY = {"loader"}
+# Starts `say` by one of the functions whose words are their arguments, more than there are registers; `x` in the first word: what is not there.
+LISTED = """
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+#define WORDS "say", "1", "2", "3", "4", "5", "6", "7", "8", "9", (char *)0
+int main(int count, char **words)
+{
+    char *given[] = {"GIVEN=given", 0};
+    const char *name = words[count - 1][1] ? "/tidemill/none" : "/tidemill/say";
+    int returned = 0;
+    switch (words[1][0]) {
+    case 'l': returned = execl(name, WORDS); break;
+    case 'p': returned = execlp(words[1][1] ? "none-such" : "say", WORDS); break;
+    case 'e': returned = execle(name, WORDS, given); break;
+    }
+    printf("%d %d\\n", returned, errno);
+    return 0;
+}
+"""
 
 
 @pytest.fixture
@@ -76,6 +97,28 @@ def test_a_program_of_the_pool_is_started_by_who_closes_all_descriptors_for_it(p
     shell(pool, f"cp /bin/echo {PREFIX}/echo")
     said = run(pool, sys.executable, "-c", f"import subprocess; subprocess.run(['{PREFIX}/echo', 'said'], check=True, close_fds=True)")
     assert said.stdout == "said\n", said.stderr
+
+
+def test_words_as_arguments_start_programs_of_the_pool(pool: Home, tmp_path: Path) -> None:
+    source, program = tmp_path / "listed.c", tmp_path / "listed"
+    source.write_text(LISTED)
+    subprocess.run(["cc", "-Wall", "-Werror", "-o", str(program), str(source)], check=True)
+    shell(pool, f"printf '#!/bin/sh\\necho \"$GIVEN\" \"$@\"\\n' > {PREFIX}/say; chmod +x {PREFIX}/say")
+    words = " ".join(map(str, range(1, 10)))
+    for way, given in (("l", "inherited"), ("p", "inherited"), ("e", "given")):
+        done = run(pool, str(program), way, GIVEN="inherited", PATH=f"{PREFIX}:{os.environ['PATH']}")
+        assert done.stdout == f"{given} {words}\n", done.stderr
+        done = run(pool, str(program), way + "x")
+        assert done.stdout == "-1 2\n", "it comes back with ENOENT"
+
+
+def test_a_key_is_of_the_file(pool: Home) -> None:
+    code = f"import ctypes; c = ctypes.CDLL(None); open('{PREFIX}/a', 'w'); open('{PREFIX}/b', 'w'); k = c.ftok; print([k(p, 7) for p in (b'{PREFIX}/a', b'{PREFIX}/a', b'{PREFIX}/b', b'{PREFIX}/none')])"
+    done = run(pool, sys.executable, "-c", code)
+    one, again, other, none = json.loads(done.stdout)
+    assert one == again != other
+    assert one >> 24 == 7
+    assert none == -1
 
 
 def test_a_pool_that_is_not_there_is_refused_in_one_line(binary: Path, tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ use std::os::fd::BorrowedFd;
 use wire::{Attributes, Kind, XattrMode};
 
 const NAME_BYTES_MAX: usize = 255;
+/// What an ACL's encoding begins with.
+const ACL_VERSION: [u8; 4] = 2_u32.to_le_bytes();
 
 /// Whom a call means.
 #[derive(Debug, Clone, Copy)]
@@ -69,10 +71,18 @@ impl Process {
     /// As setxattr(2).
     pub fn set_xattr(&self, whose: Whose<'_>, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<(), Errno> {
         check(name)?;
+        if is_acl(name) && removes(value) {
+            let removed = self.remove_xattr(whose, name);
+            return if removed == Err(Errno::NODATA) { Ok(()) } else { removed };
+        }
         let mode = match flags {
             XattrFlags::CREATE => XattrMode::Create,
             XattrFlags::REPLACE => XattrMode::Replace,
             _ if flags.is_empty() => XattrMode::Set,
+            _ if flags == XattrFlags::CREATE | XattrFlags::REPLACE => {
+                // It is to be there, and not to be there.
+                return self.xattr(whose, name).and(Err(Errno::EXIST));
+            }
             _ => return Err(Errno::INVAL),
         };
         let who = Who::now();
@@ -105,7 +115,7 @@ impl Process {
         if name.starts_with(b"trusted.") || name.starts_with(b"security.") {
             return if who.can(CapabilitySet::SYS_ADMIN) { Ok(()) } else { Err(Errno::PERM) };
         }
-        if name.starts_with(b"system.posix_acl_") {
+        if is_acl(name) {
             return if owns(found, who) { Ok(()) } else { Err(Errno::PERM) };
         }
         if !matches!(found.kind, Kind::File | Kind::Directory) {
@@ -129,6 +139,15 @@ impl Process {
             }
         }
     }
+}
+
+fn is_acl(name: &[u8]) -> bool {
+    name.starts_with(b"system.posix_acl_")
+}
+
+/// Whether an ACL is set that has no entry: the kernel removes it then (acl(5) has none that is empty).
+fn removes(value: &[u8]) -> bool {
+    value.is_empty() || value == ACL_VERSION
 }
 
 fn check(name: &[u8]) -> Result<(), Errno> {

@@ -7,6 +7,7 @@ mod attributes;
 mod bytes;
 mod descriptors;
 mod folders;
+mod listed;
 mod names;
 mod opens;
 mod processes;

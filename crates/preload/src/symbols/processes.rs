@@ -1,10 +1,11 @@
 //! Programs that are started: what stands in the environment for them, and programs that are themselves in the pool.
 
 use super::{named, symbols};
-use crate::guard::{set_errno, zero};
+use crate::guard::{done, set_errno, zero};
 use crate::launch;
 use crate::ours::{self, Said, kind};
-use libc::{c_char, c_int, c_void, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
+use libc::{c_char, c_int, c_long, c_void, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
+use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
 type Words = *const *const c_char;
@@ -162,6 +163,10 @@ symbols! {
 named! {
     /// dlopen(3): the loader maps a file by its descriptor's name.
     fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void, said = path(path): launch::library(said, |path| next(path, flags));
+    /// `dlmopen(3)`, likewise.
+    fn dlmopen(space: c_long, path: *const c_char, flags: c_int) -> *mut c_void, said = path(path): launch::library(said, |path| next(space, path, flags));
+    /// ftok(3).
+    fn ftok(path: *const c_char, project: c_int) -> libc::key_t, said = path(path): key_of(said, project);
     /// `inotify_add_watch(2)`: the kernel knows when a local file's bytes are read and written, and of nothing else in the pool.
     fn inotify_add_watch(queue: c_int, path: *const c_char, mask: u32) -> c_int, said = path(path): launch::watched(said, |path| next(queue, path, mask));
     /// `name_to_handle_at(2)`, as on file systems without handles.
@@ -176,4 +181,18 @@ named! {
 /// What we do not do, and say.
 fn refused(_: Said<'_>, errno: Errno) -> c_int {
     zero(Err(errno))
+}
+
+/// A key of the System V calls: of the lowest bits of the inode, its device and the project's number, as the C library makes it.
+fn key_of(said: Said<'_>, project: c_int) -> libc::key_t {
+    match done(|process| process.stat(said.into(), AtFlags::empty())) {
+        Ok(found) => {
+            let (inode, device) = ((found.inode & 0xffff).to_le_bytes(), found.device.1.to_le_bytes());
+            libc::key_t::from_le_bytes([inode[0], inode[1], device[0], project.to_le_bytes()[0]])
+        }
+        Err(errno) => {
+            set_errno(errno);
+            -1
+        }
+    }
 }
