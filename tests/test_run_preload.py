@@ -103,6 +103,20 @@ def test_the_form_is_said_and_reported(bench: Workbench) -> None:
     nothing_is_left(bench)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone can be kept from what it may")
+def test_where_no_mount_is_allowed_the_library_is_chosen_and_that_is_said_in_one_line(bench: Workbench) -> None:
+    bench.script(COPY)
+    # As in a container without the capability: helpers with a set-id bit have it no more than we.
+    without = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]
+    environment = bench.environment({"TIDEMILL_STORAGE": "auto"})
+    done = subprocess.run([*without, *bench.arguments()], cwd=bench.root, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (bench.out / "B.txt").read_text() == "tide\n"
+    assert done.stderr.count("the pool is reached by the preload library, since ") == 1
+    assert json.loads((bench.report / "run.json").read_text())["settings"]["mode"] == "preload"
+    nothing_is_left(bench)
+
+
 def test_a_static_tool_is_staged_among_others_that_are_not(bench: Workbench, static: Path) -> None:
     bench.script(
         'var a = Data.get("in"); var b = Data.define("B"), c = Data.define("C"), d = Data.define("D"), e = Data.define("E");'
