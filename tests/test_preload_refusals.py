@@ -137,6 +137,25 @@ def test_a_token_that_the_user_may_not_read(binary: Path, ground: Path) -> None:
     assert "Permission denied" in done.stderr or "may not" in done.stderr
 
 
+@pytest.mark.usefixtures("root")
+def test_a_child_that_becomes_another_user_is_told_that_the_pool_is_not_its_own(binary: Path, ground: Path) -> None:
+    program = f"""
+import os, sys
+os.listdir("{PREFIX}")
+if os.fork() == 0:
+    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+    exec({ASKS!r})
+    sys.stdout.flush()
+    os._exit(0)
+os.wait()
+"""
+    with preloaded.pool(binary, ground) as pool:
+        done = pool.run(sys.executable, "-c", program)
+    assert done.stdout.split() == ["EACCES"] * 3, done.stdout + done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert "Permission denied" in done.stderr
+
+
 def killed(pool: Pool) -> None:
     """Ends the pool's nodes as a crash does."""
     for pid in pool.pids():
@@ -160,7 +179,8 @@ def test_a_pool_that_dies_under_an_open_file_leaves_its_bytes_and_refuses_the_re
         told, said = holder.communicate("on\n", timeout=SECONDS_MAX)
     assert holder.returncode == 0, said
     assert told.split() == ["100000", "ENOTCONN", "ENOTCONN", "None"]
-    assert len(said.splitlines()) <= 1, said
+    assert len(said.splitlines()) == 1, said
+    assert "does not answer" in said
 
 
 def test_programs_that_are_killed_leave_no_open_file_behind(binary: Path, ground: Path) -> None:

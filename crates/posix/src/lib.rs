@@ -44,11 +44,23 @@ pub use usage::Room;
 pub use who::Who;
 pub use xattrs::Whose;
 
+use std::sync::OnceLock;
 pub use wire::LockKind;
 use wire::{Object, Refusal};
 
+/// Who is told that there is no way to a node any more.
+static LOST: OnceLock<fn(&Refusal)> = OnceLock::new();
+
+/// Has it called whenever a node does not answer, or does not let this process in. The first to ask is told, for the life of the process.
+pub fn when_lost(told: fn(&Refusal)) {
+    LOST.get_or_init(|| told);
+}
+
 /// The system's error for a refusal. What is gone by its number was removed while we looked, so its name is not there.
 pub(crate) fn errno(refusal: &Refusal) -> Errno {
+    if matches!(refusal, Refusal::Unavailable { .. } | Refusal::NotAdmitted { .. } | Refusal::Incompatible { .. }) {
+        LOST.get().inspect(|told| told(refusal));
+    }
     match refusal {
         Refusal::NotFound(Object::File(_)) => Errno::NOENT,
         Refusal::Unavailable { .. } => Errno::NOTCONN,

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use std::ffi::{CStr, c_char};
 use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Where the pool is: the path of its file.
@@ -76,9 +76,7 @@ pub fn process() -> Result<&'static Process, Errno> {
     match connected() {
         Ok(process) => Ok(CONNECTED.get_or_init(|| process)),
         Err((errno, why)) => {
-            if failed.is_none() {
-                say(&why);
-            }
+            say(&why);
             *failed = Some((Instant::now(), errno));
             Err(errno)
         }
@@ -112,11 +110,18 @@ fn connected() -> Result<Process, (Errno, String)> {
     let process = Process::connect(pool, ours::prefix(), variable(DIRECTORY));
     let process = process.map_err(|(errno, problem)| (errno, problem.to_string()))?;
     process.set_umask(UMASK.load(Ordering::Relaxed));
+    posix::when_lost(|refusal| say(&refusal.to_string()));
     Ok(process)
 }
 
-/// One line on standard error, past all that a program may have buffered.
+/// It was said why the pool is not there.
+static SAID: AtomicBool = AtomicBool::new(false);
+
+/// One line on standard error, past all that a program may have buffered; once.
 fn say(why: &str) {
+    if SAID.swap(true, Ordering::Relaxed) {
+        return;
+    }
     let line = format!("tidemill: {}: {}\n", String::from_utf8_lossy(ours::prefix()), why.replace('\n', "; "));
     // Nothing is done if nobody reads.
     let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
