@@ -142,15 +142,17 @@ def script(home: Home, name: str, text: str) -> Path:
     return path
 
 
-def test_the_pool_of_the_readme_runs_as_it_stands_there(home: Home) -> None:
-    block = re.search(r"\*\*A pool of several nodes\.\*\*.*?```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+@pytest.mark.parametrize(("paragraph", "shown"), [("A pool of several nodes.", "# Tidemill"), ("Without a mount", "readme.gz")])
+def test_the_pools_of_the_readme_run_as_they_stand_there(home: Home, paragraph: str, shown: str) -> None:
+    start = re.escape(f"**{paragraph}**")
+    block = re.search(rf"{start}.*?```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert block
     shutil.copy(ROOT / "README.md", home.folder)
     environment = home.environment | {"PATH": f"{home.binary.parent}:{os.environ['PATH']}"}
     command = ["bash", "-e", "-c", block[1]]
     done = subprocess.run(command, env=environment, cwd=home.folder, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
     assert done.returncode == 0, done.stderr
-    assert "# Tidemill" in done.stdout
+    assert shown in done.stdout
     assert len(block[1].strip().splitlines()) <= 5
     assert home.is_clean()
 

@@ -103,7 +103,7 @@ def test_words_as_arguments_start_programs_of_the_pool(pool: Home, tmp_path: Pat
     source, program = tmp_path / "listed.c", tmp_path / "listed"
     source.write_text(LISTED)
     subprocess.run(["cc", "-Wall", "-Werror", "-o", str(program), str(source)], check=True)
-    shell(pool, f"printf '#!/bin/sh\\necho \"$GIVEN\" \"$@\"\\n' > {PREFIX}/say; chmod +x {PREFIX}/say")
+    shell(pool, f'printf \'#!/bin/sh\\necho "$GIVEN" "$@"\\n\' > {PREFIX}/say; chmod +x {PREFIX}/say')
     words = " ".join(map(str, range(1, 10)))
     for way, given in (("l", "inherited"), ("p", "inherited"), ("e", "given")):
         done = run(pool, str(program), way, GIVEN="inherited", PATH=f"{PREFIX}:{os.environ['PATH']}")
@@ -113,7 +113,8 @@ def test_words_as_arguments_start_programs_of_the_pool(pool: Home, tmp_path: Pat
 
 
 def test_a_key_is_of_the_file(pool: Home) -> None:
-    code = f"import ctypes; c = ctypes.CDLL(None); open('{PREFIX}/a', 'w'); open('{PREFIX}/b', 'w'); k = c.ftok; print([k(p, 7) for p in (b'{PREFIX}/a', b'{PREFIX}/a', b'{PREFIX}/b', b'{PREFIX}/none')])"
+    code = f"import ctypes; key = ctypes.CDLL(None).ftok; print([key(b'{PREFIX}/' + name, 7) for name in (b'a', b'a', b'b', b'none')])"
+    shell(pool, f"touch {PREFIX}/a {PREFIX}/b")
     done = run(pool, sys.executable, "-c", code)
     one, again, other, none = json.loads(done.stdout)
     assert one == again != other
