@@ -45,9 +45,12 @@ pub fn now() -> Timestamp {
     if read > shown {
         return later_of(&LAST, read);
     }
-    let stamp = kernels(shown).unwrap_or(read);
-    SHOWN.fetch_max(stamp, Relaxed);
-    later_of(&LAST, stamp)
+    let last = LAST.load(Relaxed);
+    if last > shown {
+        // It was taken from the kernel since.
+        return timestamp(last);
+    }
+    later_of(&LAST, kernels(shown).unwrap_or(read))
 }
 
 /// A stamp that the kernel gave to a file is about to be shown: stamps from now on are after it.
@@ -61,7 +64,10 @@ pub fn shown(stamp: Timestamp) {
 fn later_of(last: &AtomicI64, read: i64) -> Timestamp {
     // Most changes come within the same tick: a look spares them the exchange.
     let before = last.load(Relaxed);
-    let nanos = if read <= before { before } else { last.fetch_max(read, Relaxed).max(read) };
+    timestamp(if read <= before { before } else { last.fetch_max(read, Relaxed).max(read) })
+}
+
+fn timestamp(nanos: i64) -> Timestamp {
     Timestamp {
         secs: nanos.div_euclid(NANOS_PER_SECOND),
         nanos: u32::try_from(nanos.rem_euclid(NANOS_PER_SECOND)).expect("below a second"),
