@@ -4,7 +4,7 @@
 use run::{Asked, Checked, Event, LastResort, Order, Storage};
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 /// One task that would sleep for an hour.
@@ -69,7 +69,12 @@ fn check(storage: Storage, form: &str) {
     let order = order(&run_id, folder.path(), storage);
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run_and_panic(order))).is_err());
     assert!(!mentions("/proc/self/mountinfo", &run_id), "the mount is gone");
-    assert_eq!(processes_of(&run_id), 0, "its tools are gone");
+    // They were killed; the system may be at it still.
+    let late = Instant::now() + Duration::from_secs(30);
+    while processes_of(&run_id) > 0 {
+        assert!(Instant::now() < late, "its tools are there still");
+        std::thread::yield_now();
+    }
 }
 
 #[test]
