@@ -41,6 +41,7 @@ impl Process {
     /// # Errors
     /// `EBADF`, `ENOTDIR`.
     pub fn listing(&self, descriptor: BorrowedFd<'_>) -> Result<Listing, Errno> {
+        self.reaches(descriptor)?;
         let open = self.table.get(descriptor)?;
         open.folder()?;
         Ok(Listing { open, place: 0, fetched: VecDeque::new(), ended: false })

@@ -168,7 +168,9 @@ impl Process {
             let spot = self.in_pool(&who, new).await?;
             let name = self.new_file_name(&who, &spot).await?;
             if linked.kind == Kind::Directory {
-                return Err(Errno::PERM);
+                // A name that is taken comes first.
+                let taken = matches!(self.walk(&who, new, End::Look).await?, Place::Pool(spot) if spot.found.is_some());
+                return Err(if taken { Errno::EXIST } else { Errno::PERM });
             }
             let made = self.client.link(linked.file, spot.folder.file, name).await;
             made.map(drop).map_err(|refusal| crate::errno(&refusal))

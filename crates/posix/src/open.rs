@@ -68,6 +68,8 @@ impl Process {
                 let end = match flags {
                     _ if flags.contains(OFlags::CREATE | OFlags::EXCL) => self.to_name(&who),
                     _ if flags.contains(OFlags::NOFOLLOW) => End::Look,
+                    // Refused, wherever a link leads.
+                    _ if flags.contains(OFlags::CREATE) && said.path.ends_with(b"/") => self.to_name(&who),
                     _ => End::Follow,
                 };
                 let spot = match self.walk(&who, said, end).await? {

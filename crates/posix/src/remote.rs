@@ -5,7 +5,7 @@ use crate::open::Kind;
 use crate::table::Open;
 use crate::{Errno, Process, Who};
 use bytes::Bytes;
-use rustix::fs::{OFlags, SeekFrom, seek};
+use rustix::fs::{OFlags, SeekFrom, fcntl_getfl, fcntl_setfl, seek};
 use rustix::thread::CapabilitySet;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -20,6 +20,10 @@ const WRITE_BYTES: usize = 8 << 20;
 const KEEP_SIZE: u32 = 0x01;
 const PUNCH_HOLE: u32 = 0x02;
 const ZERO_RANGE: u32 = 0x10;
+/// What `F_GETFL` says of every file that is opened with 64 bits for sizes.
+const LARGE: OFlags = OFlags::from_bits_retain(0o100_000);
+/// Flags of a stand-in that the kernel keeps.
+const KERNELS: OFlags = OFlags::NONBLOCK;
 
 impl Process {
     /// read(2) and pread(2): from `at`, or from where the descriptor is, which moves on.
@@ -143,6 +147,70 @@ impl Process {
         }
     }
 
+    /// What sendfile(2) refuses before it sends.
+    ///
+    /// # Errors
+    /// `EBADF` for what is not open for that, `EINVAL` where writes go to the end.
+    pub fn may_send(&self, from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<(), Errno> {
+        let (source, target) = (self.flags_any(from)?, self.flags_any(to)?);
+        if source & OFlags::RWMODE == OFlags::WRONLY || target & OFlags::RWMODE == OFlags::RDONLY {
+            return Err(Errno::BADF);
+        }
+        let is_folder = self.table.get(from).is_ok_and(|open| open.kind == Kind::Folder);
+        if is_folder || target.contains(OFlags::APPEND) { Err(Errno::INVAL) } else { Ok(()) }
+    }
+
+    /// What `copy_file_range(2)` refuses before it copies so many bytes, from and to where it is said, or where the descriptors are.
+    ///
+    /// # Errors
+    /// As that.
+    pub fn may_copy(
+        &self,
+        from: (BorrowedFd<'_>, Option<i64>),
+        to: (BorrowedFd<'_>, Option<i64>),
+        bytes: usize,
+        flags: u32,
+    ) -> Result<(), Errno> {
+        if flags != 0 {
+            return Err(Errno::INVAL);
+        }
+        let is_folder = |descriptor| self.table.get(descriptor).is_ok_and(|open| open.kind == Kind::Folder);
+        if is_folder(from.0) || is_folder(to.0) {
+            return Err(Errno::ISDIR);
+        }
+        let (source, target) = (self.flags_any(from.0)?, self.flags_any(to.0)?);
+        let (reads, writes) = (source & OFlags::RWMODE != OFlags::WRONLY, target & OFlags::RWMODE != OFlags::RDONLY);
+        if !reads || !writes || target.contains(OFlags::APPEND) {
+            return Err(Errno::BADF);
+        }
+        let (Ok(source), Ok(target)) = (self.table.get(from.0), self.table.get(to.0)) else { return Ok(()) };
+        if source.file != target.file {
+            return Ok(());
+        }
+        let place = |(descriptor, at): (BorrowedFd<'_>, Option<i64>)| match at {
+            Some(at) => u64::try_from(at).map_err(|_| Errno::INVAL),
+            None => seek(descriptor, SeekFrom::Current(0)),
+        };
+        let (start, onto) = (place(from)?, place(to)?);
+        let left = self.wait(self.stat_of(&source))?.size.saturating_sub(start);
+        let bytes = left.min(bytes as u64);
+        if onto < start + bytes && start < onto.saturating_add(bytes) { Err(Errno::INVAL) } else { Ok(()) }
+    }
+
+    /// `F_GETFL` of any descriptor, ours or the system's.
+    fn flags_any(&self, descriptor: BorrowedFd<'_>) -> Result<OFlags, Errno> {
+        if self.is_remote(descriptor) { self.flags(descriptor) } else { fcntl_getfl(descriptor) }
+    }
+
+    /// What mmap(2) refuses of a descriptor for memory that may be written, and whose changes go to the file.
+    ///
+    /// # Errors
+    /// `EACCES` for what was not opened so.
+    pub fn may_map(&self, descriptor: BorrowedFd<'_>, shared_and_written: bool) -> Result<(), Errno> {
+        let flags = self.table.get(descriptor)?.flags;
+        if flags.read && (flags.write || !shared_and_written) { Ok(()) } else { Err(Errno::ACCESS) }
+    }
+
     fn is_remote(&self, descriptor: BorrowedFd<'_>) -> bool {
         self.table.get(descriptor).is_ok_and(|open| open.kind == Kind::Remote)
     }
@@ -239,16 +307,17 @@ impl Process {
             _ => OFlags::RDONLY,
         };
         let append = if open.append.load(Relaxed) { OFlags::APPEND } else { OFlags::empty() };
-        Ok(way | append | OFlags::from_bits_retain(0o100_000))
+        Ok(way | append | LARGE | (fcntl_getfl(descriptor)? & KERNELS))
     }
 
-    /// `F_SETFL`: of files, whether writes go to the end.
+    /// `F_SETFL`: of files, whether writes go to the end. What else there is changes nothing here, and the kernel keeps it.
     ///
     /// # Errors
     /// `EBADF`.
     pub fn set_flags(&self, descriptor: BorrowedFd<'_>, flags: OFlags) -> Result<(), Errno> {
+        self.reaches(descriptor)?;
         self.table.get(descriptor)?.append.store(flags.contains(OFlags::APPEND), Relaxed);
-        Ok(())
+        fcntl_setfl(descriptor, flags & KERNELS)
     }
 
     /// `FIONREAD`: how many bytes are left to the end, as far as an `int` can say.

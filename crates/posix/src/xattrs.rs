@@ -129,7 +129,10 @@ impl Process {
 
     async fn meant_by(&self, who: &Who, whose: Whose<'_>) -> Result<Attributes, Errno> {
         match whose {
-            Whose::Descriptor(descriptor) => self.stat_open(descriptor).await,
+            Whose::Descriptor(descriptor) => {
+                self.reaches(descriptor)?;
+                self.stat_open(descriptor).await
+            }
             Whose::Path { said, follow } => {
                 match self.walk(who, said, if follow { End::Follow } else { End::Look }).await? {
                     Place::Pool(spot) => spot.there().copied(),

@@ -51,13 +51,12 @@ pub unsafe fn filled(
     descriptor: c_int,
     at: off_t,
 ) -> *mut c_void {
-    let shared = matches!(flags & MAP_TYPE, MAP_SHARED | MAP_SHARED_VALIDATE);
-    let refused = if shared && may & PROT_WRITE != 0 {
-        Some(Errno::NODEV)
-    } else if at < 0 || at % 4096 != 0 || bytes == 0 {
+    let written = matches!(flags & MAP_TYPE, MAP_SHARED | MAP_SHARED_VALIDATE) && may & PROT_WRITE != 0;
+    let refused = if at < 0 || at % 4096 != 0 || bytes == 0 {
         Some(Errno::INVAL)
     } else {
-        None
+        let may = done(|process| process.may_map(crate::ours::borrowed(descriptor), written));
+        may.err().or(written.then_some(Errno::NODEV))
     };
     if let Some(errno) = refused {
         set_errno(errno);

@@ -205,10 +205,18 @@ moved! {
     fn sync_file_range(descriptor: c_int, at: off_t, bytes: off_t, flags: c_uint) -> c_int, descriptor => 0;
     /// sendfile(2).
     fn sendfile(to: c_int, from: c_int, from_at: *mut off_t, bytes: size_t) -> ssize_t | sendfile64, to, from =>
-        length(done(|process| copied(process, (from, from_at.as_mut()), (to, None), bytes.min(ONCE_BYTES))));
+        length(done(|process| {
+            process.may_send(borrowed(from), borrowed(to))?;
+            copied(process, (from, from_at.as_mut()), (to, None), bytes.min(ONCE_BYTES))
+        }));
     /// `copy_file_range(2)`.
     fn copy_file_range(from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, bytes: size_t, flags: c_uint) -> ssize_t, from, to =>
-        length(done(|process| copied(process, (from, from_at.as_mut()), (to, to_at.as_mut()), bytes.min(ONCE_BYTES))));
+        length(done(|process| {
+            let (from_at, to_at) = (from_at.as_mut(), to_at.as_mut());
+            let ends = [(borrowed(from), from_at.as_deref().copied()), (borrowed(to), to_at.as_deref().copied())];
+            process.may_copy(ends[0], ends[1], bytes, flags)?;
+            copied(process, (from, from_at), (to, to_at), bytes.min(ONCE_BYTES))
+        }));
     /// splice(2), of which one side is a pipe.
     fn splice(from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, bytes: size_t, flags: c_uint) -> ssize_t, from, to =>
         length(done(|process| copied(process, (from, from_at.as_mut()), (to, to_at.as_mut()), bytes.min(STEP_BYTES))));

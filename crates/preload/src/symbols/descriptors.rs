@@ -6,7 +6,7 @@ use crate::ours::{self, borrowed, kind, note};
 use libc::{F_DUPFD, F_DUPFD_CLOEXEC, c_int, c_uint, c_ulong, off_t};
 use posix::{From, LockKind, Range, Wanted};
 use rustix::fs::{FlockOperation, OFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, fcntl_getfd};
 
 /// What is noted when the kernel has closed a descriptor of ours: nobody may have found its number free before.
 pub fn closed(descriptor: c_int, close: impl FnOnce() -> c_int) -> c_int {
@@ -51,6 +51,18 @@ fn copied(from: c_int, to: c_int) -> c_int {
     }
     crate::stream::follow(to);
     to
+}
+
+/// What is noted when the kernel puts a copy of a descriptor in the place of another. A copy that it refuses closes nothing.
+fn put(from: c_int, to: c_int, flags: c_int, copy: impl FnOnce() -> c_int) -> c_int {
+    if posix::is_own(to) {
+        return number(Err(Errno::BUSY));
+    }
+    let is_open = from >= 0 && fcntl_getfd(borrowed(from)).is_ok();
+    if from == to || !is_open || flags & !libc::O_CLOEXEC != 0 {
+        return copy();
+    }
+    copied(from, closed(to, copy))
 }
 
 symbols! {
@@ -99,20 +111,14 @@ symbols! {
 
     /// dup2(2).
     fn dup2(from: c_int, to: c_int) -> c_int {
-        if posix::is_own(to) {
-            return number(Err(Errno::BUSY));
-        }
         // SAFETY: as the program called us.
-        if from == to { unsafe { next(from, to) } } else { copied(from, closed(to, || unsafe { next(from, to) })) }
+        put(from, to, 0, || unsafe { next(from, to) })
     }
 
     /// dup3(2).
     fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
-        if posix::is_own(to) {
-            return number(Err(Errno::BUSY));
-        }
         // SAFETY: as the program called us.
-        if from == to { unsafe { next(from, to, flags) } } else { copied(from, closed(to, || unsafe { next(from, to, flags) })) }
+        put(from, to, flags, || unsafe { next(from, to, flags) })
     }
 
     /// fcntl(2). The third argument is in a register, said or not.
