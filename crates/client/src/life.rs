@@ -41,6 +41,8 @@ type Rare<'a, T> = Pin<Box<dyn Future<Output = Outcome<T>> + Send + 'a>>;
 #[derive(Debug)]
 pub struct Life {
     pub session: Session,
+    /// The process that began it: it goes on there, when this is a child.
+    process: u32,
     pub numbers: Numbers,
     /// Which nodes have welcomed it, in the order of their ids; the others did not answer then.
     greeted: Box<[AtomicBool]>,
@@ -49,7 +51,7 @@ pub struct Life {
 impl Life {
     pub fn new(session: Session, partitions: u32, greeted: Vec<bool>) -> Self {
         let greeted = greeted.into_iter().map(AtomicBool::new).collect();
-        Self { session, numbers: Numbers::new(partitions), greeted }
+        Self { session, process: std::process::id(), numbers: Numbers::new(partitions), greeted }
     }
 
     /// Whether the node, by its place among all, has welcomed it.
@@ -164,7 +166,7 @@ impl Inner {
         self.parts.forget();
         self.follow(welcome.map);
         self.nodes.iter().for_each(|(_, node)| node.unwatch(ended.session));
-        if self.nodes.only().is_none() && ended.session != life.session {
+        if self.nodes.only().is_none() && ended.session != life.session && ended.process == life.process {
             // A node ends by itself what it held; the others do not know.
             self.earlier.lock().push(ended.session);
         }

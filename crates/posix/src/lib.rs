@@ -45,6 +45,7 @@ pub use who::Who;
 pub use xattrs::Whose;
 
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 pub use wire::LockKind;
 use wire::{Object, Refusal};
 
@@ -55,6 +56,23 @@ static LOST: OnceLock<fn(&Refusal)> = OnceLock::new();
 pub fn when_lost(told: fn(&Refusal)) {
     LOST.get_or_init(|| told);
 }
+
+/// Who knows whether a signal waits that ends what a thread does.
+static ENDED: OnceLock<fn() -> bool> = OnceLock::new();
+
+/// Has it asked, by a thread that has waited for a node for a second, ten times a second: if it says so, the call is given up with `EINTR`. The first
+/// to ask is asked, for the life of the process.
+pub fn ended_by(asked: fn() -> bool) {
+    ENDED.get_or_init(|| asked);
+}
+
+/// Whether what has waited since then is to be given up.
+pub(crate) fn is_ended(since: Instant) -> bool {
+    since.elapsed() >= PATIENT && ENDED.get().is_some_and(|asked| asked())
+}
+
+/// Nodes that answer do so long before.
+const PATIENT: Duration = Duration::from_secs(1);
 
 /// The system's error for a refusal. What is gone by its number was removed while we looked, so its name is not there.
 pub(crate) fn errno(refusal: &Refusal) -> Errno {

@@ -15,6 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 use wire::{Kind as Node, OpenFlags};
 
 /// A program's view of a pool: one for a process.
@@ -80,7 +81,8 @@ impl Process {
 
     /// Waits for what a verb asks of the pool.
     pub(crate) fn wait<T>(&self, verb: impl Future<Output = Result<T, Errno>>) -> Result<T, Errno> {
-        self.hand.block_on(verb)
+        let since = Instant::now();
+        self.hand.block_on_unless(verb, || crate::is_ended(since)).unwrap_or(Err(Errno::INTR))
     }
 
     /// Where a path starts.

@@ -41,13 +41,30 @@ impl Opened {
     }
 }
 
+/// What a name leads to.
+#[derive(Debug)]
+pub enum Found {
+    /// A folder of the pool.
+    Ours(Opened),
+    /// One of the host, where a link led: its descriptor.
+    Hosts(c_int),
+}
+
 /// Opens a folder by name.
 ///
 /// # Errors
 /// As opendir(3).
-pub fn opened(said: Said<'_>) -> Result<Opened, Errno> {
-    let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
-    adopted(open(said, flags, 0)?)
+pub fn found(said: Said<'_>) -> Result<Found, Errno> {
+    let descriptor = open(said, libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC, 0)?;
+    if ours::kind(descriptor).is_none() {
+        return Ok(Found::Hosts(descriptor));
+    }
+    let adopted = adopted(descriptor);
+    if adopted.is_err() {
+        // SAFETY: ours, and nobody has it.
+        unsafe { crate::symbols::close(descriptor) };
+    }
+    adopted.map(Found::Ours)
 }
 
 /// Reads the folder of a descriptor from now on, and closes it in the end.

@@ -29,6 +29,8 @@ static HELD: Place = Place(UnsafeCell::new(None));
 
 /// Asks the C library to tell us of forks. To be called once.
 pub fn prepare() {
+    // SAFETY: once, before there are threads. What is asked for first is done last before a fork, and first behind it: so our own part below may take memory.
+    unsafe { dlmalloc::enable_alloc_after_fork() };
     // SAFETY: the functions take nothing and are always there.
     unsafe { pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
 }

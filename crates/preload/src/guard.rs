@@ -6,6 +6,7 @@ use libc::mode_t;
 use posix::{Opening, Process};
 use rustix::fs::{AtFlags, OFlags};
 use rustix::io::Errno;
+use std::cell::Cell;
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd};
@@ -116,6 +117,17 @@ pub fn errno() -> Option<Errno> {
 /// All signals of this thread wait while it lives: a handler that comes to us would find what its own thread holds.
 pub struct Quiet {
     before: MaybeUninit<libc::sigset_t>,
+    outermost: bool,
+}
+
+thread_local! {
+    /// What this thread kept from itself when its outermost [`Quiet`] began; none outside of one. In no need of a destructor, so it is there as long as the thread.
+    static KEPT: Cell<Option<libc::sigset_t>> = const { Cell::new(None) };
+}
+
+/// Whether a signal waits, of those that this thread would see, that ends what it does: with `EINTR`, or with the process.
+pub fn ends() -> bool {
+    KEPT.get().is_some_and(|kept| pending(&kept) == Some(After::Ends))
 }
 
 impl std::fmt::Debug for Quiet {
@@ -133,30 +145,39 @@ impl Quiet {
             libc::sigfillset(all.as_mut_ptr());
             libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
         }
-        Self { before }
+        let outermost = KEPT.get().is_none();
+        if outermost {
+            // SAFETY: the call has filled it.
+            KEPT.set(Some(unsafe { before.assume_init() }));
+        }
+        Self { before, outermost }
     }
 
     /// What becomes of the call when the signals come that wait; none where none does that anybody would notice.
     fn waiting(&self) -> Option<After> {
-        let mut pending = MaybeUninit::uninit();
-        // SAFETY: the set is ours, and filled where the call succeeds.
-        if unsafe { libc::sigpending(pending.as_mut_ptr()) } != 0 {
-            return None;
-        }
-        let mut found = None;
-        for signal in 1..=libc::SIGRTMAX() {
-            // SAFETY: both sets are filled.
-            let waits = unsafe {
-                libc::sigismember(pending.as_ptr(), signal) == 1 && libc::sigismember(self.before.as_ptr(), signal) == 0
-            };
-            match if waits { after(signal) } else { None } {
-                Some(After::Ends) => return Some(After::Ends),
-                Some(After::GoesOn) => found = Some(After::GoesOn),
-                None => {}
-            }
-        }
-        found
+        // SAFETY: `begin` had it filled.
+        pending(unsafe { self.before.assume_init_ref() })
     }
+}
+
+/// What becomes of a call when the signals come that wait, but for those that the program keeps from itself.
+fn pending(kept: &libc::sigset_t) -> Option<After> {
+    let mut pending = MaybeUninit::uninit();
+    // SAFETY: the set is ours, and filled where the call succeeds.
+    if unsafe { libc::sigpending(pending.as_mut_ptr()) } != 0 {
+        return None;
+    }
+    let mut found = None;
+    for signal in 1..=libc::SIGRTMAX() {
+        // SAFETY: both sets are filled.
+        let waits = unsafe { libc::sigismember(pending.as_ptr(), signal) == 1 && libc::sigismember(kept, signal) == 0 };
+        match if waits { after(signal) } else { None } {
+            Some(After::Ends) => return Some(After::Ends),
+            Some(After::GoesOn) => found = Some(After::GoesOn),
+            None => {}
+        }
+    }
+    found
 }
 
 /// What a signal does to a call (signal(7)); none where it does nothing.
@@ -180,6 +201,9 @@ fn after(signal: c_int) -> Option<After> {
 
 impl Drop for Quiet {
     fn drop(&mut self) {
+        if self.outermost {
+            KEPT.set(None);
+        }
         // SAFETY: `begin` had it filled.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, self.before.as_ptr(), std::ptr::null_mut()) };
     }

@@ -170,6 +170,9 @@ pub unsafe fn path_at<'a>(folder: c_int, path: *const c_char) -> Option<Said<'a>
     }
     // SAFETY: not null, and the caller says the rest.
     let text = unsafe { CStr::from_ptr(path) }.to_bytes();
+    if crate::start::connects() {
+        return None;
+    }
     match text.first() {
         Some(b'/') => posix::below(prefix(), text).map(Said::Below).or_else(|| by_number(text)),
         _ if folder == libc::AT_FDCWD && INSIDE.load(Ordering::Relaxed) => Some(Said::Here(text)),

@@ -5,10 +5,11 @@ use crate::shared::{Holding, Shared};
 use crate::{fork, inherited, ours, settings};
 use posix::Process;
 use rustix::io::Errno;
+use rustix::thread::gettid;
 use std::ffi::{CStr, c_char};
 use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Where the pool is: the path of its file.
@@ -107,11 +108,38 @@ fn connected() -> Result<Process, (Errno, String)> {
         return Err((Errno::NODEV, "no pool is named: set TIDEMILL_POOL to its file, or use `tidemill exec`".into()));
     };
     settings::keep(pool);
+    let _here = Connecting::begin();
     let process = Process::connect(pool, ours::prefix(), variable(DIRECTORY));
     let process = process.map_err(|(errno, problem)| (errno, problem.to_string()))?;
     process.set_umask(UMASK.load(Ordering::Relaxed));
     posix::when_lost(|refusal| say(&refusal.to_string()));
+    posix::ended_by(crate::guard::ends);
     Ok(process)
+}
+
+/// The thread that connects, as the system numbers it; 0 is none.
+static CONNECTS: AtomicI32 = AtomicI32::new(0);
+
+/// While this lives, what its thread asks of the system is the system's: the pool's own file may lie below the prefix.
+struct Connecting;
+
+impl Connecting {
+    fn begin() -> Self {
+        CONNECTS.store(gettid().as_raw_nonzero().get(), Ordering::Relaxed);
+        Self
+    }
+}
+
+impl Drop for Connecting {
+    fn drop(&mut self) {
+        CONNECTS.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Whether this thread is about to find the pool.
+pub fn connects() -> bool {
+    let connects = CONNECTS.load(Ordering::Relaxed);
+    connects != 0 && connects == gettid().as_raw_nonzero().get()
 }
 
 /// It was said why the pool is not there.

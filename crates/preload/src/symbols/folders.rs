@@ -1,7 +1,7 @@
 //! Folders that are read: `DIR` and what goes with it. Ours are our own structures, told from the C library's by their address.
 
 use super::symbols;
-use crate::folder::{self, Folder, Opened};
+use crate::folder::{self, Folder, Found, Opened};
 use crate::guard::{pointer, set_errno};
 use crate::ours::{self, kind};
 use libc::{DIR, c_char, c_int, c_long, dirent};
@@ -16,7 +16,11 @@ symbols! {
     fn opendir(path: *const c_char) -> *mut DIR {
         // SAFETY: the program's path.
         match unsafe { ours::path(path) } {
-            Some(said) => pointer(folder::opened(said).map(Opened::into_dir)),
+            Some(said) => pointer(folder::found(said).map(|found| match found {
+                Found::Ours(opened) => opened.into_dir(),
+                // SAFETY: just opened, and the folder's from now on.
+                Found::Hosts(descriptor) => unsafe { fdopendir(descriptor) },
+            })),
             // SAFETY: as the program called us.
             None => unsafe { next(path) },
         }
@@ -118,7 +122,7 @@ symbols! {
         // SAFETY: the program's path.
         match unsafe { ours::path(path) } {
             // SAFETY: the program's place and functions.
-            Some(said) => unsafe { scanned(folder::opened(said), into, chosen, order) },
+            Some(said) => unsafe { scanned(folder::found(said), into, chosen, order) },
             // SAFETY: as the program called us.
             None => unsafe { next(path, into, chosen, order) },
         }
@@ -129,7 +133,7 @@ symbols! {
         // SAFETY: the program's path.
         match unsafe { ours::path_at(at, path) } {
             // SAFETY: the program's place and functions.
-            Some(said) => unsafe { scanned(folder::opened(said), into, chosen, order) },
+            Some(said) => unsafe { scanned(folder::found(said), into, chosen, order) },
             // SAFETY: as the program called us.
             None => unsafe { next(at, path, into, chosen, order) },
         }
@@ -138,9 +142,20 @@ symbols! {
 
 /// # Safety
 /// `into` may be written; the functions take entries.
-unsafe fn scanned(opened: Result<Opened, Errno>, into: *mut *mut *mut dirent, chosen: Chosen, order: Order) -> c_int {
-    // SAFETY: the caller's functions.
-    let listed = opened.and_then(|opened| unsafe { entries(opened, chosen) });
+unsafe fn scanned(found: Result<Found, Errno>, into: *mut *mut *mut dirent, chosen: Chosen, order: Order) -> c_int {
+    if let Ok(Found::Hosts(descriptor)) = found {
+        // SAFETY: as the caller says; the descriptor is ours.
+        return unsafe {
+            let count = scandirat(descriptor, c".".as_ptr(), into, chosen, order);
+            super::close(descriptor);
+            count
+        };
+    }
+    let listed = found.and_then(|found| match found {
+        // SAFETY: the caller's functions.
+        Found::Ours(opened) => unsafe { entries(opened, chosen) },
+        Found::Hosts(_) => Err(Errno::BADF),
+    });
     let entries = match listed {
         Ok(entries) => entries,
         Err(errno) => {
