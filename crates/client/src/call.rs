@@ -188,7 +188,12 @@ impl Client {
     ) -> Outcome<(NodeId, Reply)> {
         let (home, node, epoch) = self.0.way(partition)?;
         let (session, hurried) = (life.session, self.1);
-        Ok((home, node.call(Request { epoch, session, hurried, partition, body: stamped(body, number) })))
+        let request = Request { epoch, session, hurried, partition, body: stamped(body, number) };
+        let reply = match &self.3 {
+            Some(gift) if opens(body) => gift.call(node, request),
+            _ => node.call(request),
+        };
+        Ok((home, reply))
     }
 
     /// Goes on after a failure of a node.
@@ -241,6 +246,16 @@ fn stamped(body: &Body, number: Option<&Number<'_>>) -> Body {
         _ => {}
     }
     body
+}
+
+/// Whether something is open when it is done.
+fn opens(body: &Body) -> bool {
+    let command = match body {
+        Body::Meta { command, .. } => command,
+        Body::Walk { then: Some(then), .. } => &then.command,
+        _ => return false,
+    };
+    matches!(command, Command::Create { open: true, .. } | Command::CreateUnnamed { .. } | Command::Open { .. })
 }
 
 /// What [`Via::body`] made it of.

@@ -1,8 +1,8 @@
 //! A client: its session, the map it follows, and the ways to the nodes.
 
 use crate::{
-    Borrowing, Connection, InProcess, Nodes, Patience, greet::Greeted, life::Life, split::Splits, split_stat::Parts,
-    usage::Usages,
+    Borrowing, Connection, InProcess, Nodes, Patience, greet::Greeted, life::Life, marked::Gift, split::Splits,
+    split_stat::Parts, usage::Usages,
 };
 use node::{Backing, Hear, Node};
 use parking_lot::{Mutex, RwLock};
@@ -27,6 +27,8 @@ pub struct Client(
     pub(crate) bool,
     /// The session that it is bound to.
     pub(crate) Option<Arc<Life>>,
+    /// The descriptor that it asks for with what it opens.
+    pub(crate) Option<Arc<Gift>>,
 );
 
 pub(crate) struct Inner {
@@ -95,6 +97,7 @@ impl Client {
             }),
             false,
             None,
+            None,
         )
     }
 
@@ -102,7 +105,7 @@ impl Client {
     /// answered before others have heard of them.
     #[must_use]
     pub fn hurried(&self) -> Self {
-        Self(self.0.clone(), true, self.2.clone())
+        Self(self.0.clone(), true, self.2.clone(), self.3.clone())
     }
 
     /// This client, as nodes know it: after a connection broke, as another than before.

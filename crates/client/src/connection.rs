@@ -41,6 +41,13 @@ pub trait Connection: Send + Sync + fmt::Debug {
         None
     }
 
+    /// Sends a request that opens something, and asks for a descriptor of what it opens, a program's own, in one go; that is to be waited for when it has
+    /// been opened. None where [`Self::obtain`] is to be asked, and so it is when none comes.
+    fn call_attaching(&self, request: Request, flags: OpenFlags) -> (Reply, Option<Obtaining>) {
+        let _ = flags;
+        (self.call(request), None)
+    }
+
     /// Whether the node can hand out descriptors here: only then are new files wished whole.
     fn is_here(&self) -> bool {
         false

@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod allocate;
+mod below;
 mod call;
 mod client;
 mod connection;
@@ -43,10 +44,12 @@ mod usage;
 mod watch;
 mod whole;
 
+pub use below::Below;
 pub use client::{Client, at_once};
 pub use connection::{Borrowing, Connection, InProcess, Obtaining};
 pub use files::{Opened, Written};
 pub use locate::{Expected, Located};
+pub use marked::Given;
 pub use node::{Backing, Hear, Loan};
 pub use nodes::Nodes;
 pub use objects::Objects;

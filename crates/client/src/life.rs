@@ -74,7 +74,7 @@ impl Client {
     #[must_use]
     pub fn bound(&self) -> Self {
         let life = self.2.clone().unwrap_or_else(|| self.0.life());
-        Self(self.0.clone(), self.1, Some(life))
+        Self(self.0.clone(), self.1, Some(life), self.3.clone())
     }
 
     /// Has something done in one session, by a client that is bound to it; anew when that session ended before it was done.
@@ -84,7 +84,7 @@ impl Client {
     {
         for _ in 0..SESSIONS_MAX {
             let life = self.life()?;
-            match attempt(Self(self.0.clone(), self.1, Some(life.clone()))).await {
+            match attempt(Self(self.0.clone(), self.1, Some(life.clone()), self.3.clone())).await {
                 Err(Refusal::Ended) => self.next_life(&life).await?,
                 outcome => return outcome,
             }

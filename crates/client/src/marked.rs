@@ -1,21 +1,110 @@
 //! Opens of programs of this host, which have descriptors of their own: how those are had, and what they are of.
 
 use crate::{
-    Client, Connection, Opened,
+    Client, Connection, Obtaining, Opened,
     client::unexpected,
     retry::{Retry, Step},
 };
-use node::sleep_until;
-use placement::{NodeId, PartitionId};
-use std::os::fd::OwnedFd;
+use node::{Reply, sleep_until};
+use parking_lot::Mutex;
+use placement::{FileId, NodeId, PartitionId};
+use std::{fmt, os::fd::OwnedFd, sync::Arc};
 use wire::{
     Answer, Body, Kind, Lent, Looked, Mark, Marked, Object, OpenFlags, Outcome, Refusal, Request, codec::Obtain,
 };
 
-/// Who may write to such a file past us would not take these bits away.
-const SET_ID: u32 = 0o6000;
+/// What was opened for a program.
+#[derive(Debug)]
+pub struct Given {
+    /// The file, as it was then.
+    pub opened: Opened,
+    /// The program's.
+    pub descriptor: OwnedFd,
+    /// What it is of, and its number.
+    pub marked: Marked,
+}
+
+/// A descriptor that is asked for in one go with what opens it.
+pub struct Gift {
+    flags: OpenFlags,
+    /// Since the last time that this was sent.
+    asked: Mutex<Option<Obtaining>>,
+}
+
+impl Gift {
+    /// Sends what opens something.
+    pub(crate) fn call(&self, node: &dyn Connection, request: Request) -> Reply {
+        let (reply, asked) = node.call_attaching(request, self.flags);
+        let before = std::mem::replace(&mut *self.asked.lock(), asked);
+        drop(before); // it says so to its connection, which nothing may be held for
+        reply
+    }
+}
+
+impl fmt::Debug for Gift {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Gift").field("flags", &self.flags).finish_non_exhaustive()
+    }
+}
 
 impl Client {
+    /// Has something opened by a client that asks for the descriptor in one go with it, where that can be, and gets that. What gets none is closed, and
+    /// refused as `Unavailable`; none where the opening brought none.
+    pub async fn with_descriptor_if<F>(&self, flags: OpenFlags, open: impl Fn(Self) -> F) -> Outcome<Option<Given>>
+    where
+        F: Future<Output = Outcome<Option<Opened>>>,
+    {
+        let attempt = |mut client: Self| {
+            let gift = Arc::new(Gift { flags, asked: Mutex::new(None) });
+            let plain = client.clone();
+            client.3 = Some(gift.clone());
+            let opening = open(client);
+            async move {
+                let Some(opened) = opening.await? else { return Ok(None) };
+                let asked = gift.asked.lock().take();
+                let came = match asked {
+                    Some(asked) => asked.await,
+                    None => None,
+                };
+                let marked = |mark| Marked {
+                    mark,
+                    file: opened.attributes.file,
+                    flags,
+                    lent: Lent::of(&opened.attributes, flags),
+                };
+                let (descriptor, marked) = match came {
+                    Some((descriptor, mark)) => (descriptor, marked(mark)),
+                    None => plain.obtain_or_close(&opened, flags).await?,
+                };
+                Ok(Some(Given { opened, descriptor, marked }))
+            }
+        };
+        self.in_one_session(attempt).await
+    }
+
+    /// The same, where the opening brings something.
+    pub async fn with_descriptor<F>(&self, flags: OpenFlags, open: impl Fn(Self) -> F) -> Outcome<Given>
+    where
+        F: Future<Output = Outcome<Opened>>,
+    {
+        let opened = self.with_descriptor_if(flags, |client| {
+            let opening = open(client);
+            async move { opening.await.map(Some) }
+        });
+        Ok(opened.await?.expect("what was opened has a descriptor, or was refused"))
+    }
+
+    /// The same as [`Self::obtain`], where what gets no descriptor is closed.
+    async fn obtain_or_close(&self, opened: &Opened, flags: OpenFlags) -> Outcome<(OwnedFd, Marked)> {
+        let obtained = self.obtain(opened, flags).await;
+        if obtained.is_err()
+            && let Err(error) = self.close_file(opened.attributes.file).await
+        {
+            tracing::debug!(%error, "what got no descriptor is open until the session ends");
+        }
+        obtained
+    }
+
     /// A descriptor for what this client has opened in the session that it is bound to, and the mark of the open, which is the descriptor's from
     /// then on: it ends with its last copy. Of the file's extent where that can be had on this host, of a stand-in else.
     ///
@@ -23,11 +112,12 @@ impl Client {
     pub async fn obtain(&self, opened: &Opened, flags: OpenFlags) -> Outcome<(OwnedFd, Marked)> {
         let (file, session) = (opened.attributes.file, self.session());
         let stands = if opened.attributes.kind == Kind::Directory { Lent::Directory } else { Lent::Bytes };
-        let set_id = flags.write && opened.attributes.mode & SET_ID != 0;
-        let extent = opened.attributes.whole.filter(|_| !set_id);
         let home = self.0.home(file.partition());
         let ways = [
-            extent.map(|extent| (Some(extent.node), Lent::Extent(extent))),
+            match Lent::of(&opened.attributes, flags) {
+                Lent::Extent(extent) => Some((Some(extent.node), Lent::Extent(extent))),
+                _ => None,
+            },
             // Where the inode is, the open can be ended however its descriptor is closed.
             Some((home.filter(|home| self.is_near(*home)).or_else(|| self.own_node()), stands)),
         ];

@@ -24,7 +24,7 @@ impl Client {
 
     /// When the inode is gone, or is there for who has it open only, the name refers to another one by now, or to none: it is looked
     /// up again.
-    async fn lookup_elsewhere(&self, parent: FileId, name: &Name, file: FileId) -> Outcome<Attributes> {
+    pub(crate) async fn lookup_elsewhere(&self, parent: FileId, name: &Name, file: FileId) -> Outcome<Attributes> {
         let mut file = file;
         for _ in 0..PLANS_MAX {
             match self.stat(file).await {

@@ -24,10 +24,6 @@ macro_rules! descriptors_of {
             self.$inner.borrow(extent, flags)
         }
 
-        fn obtain(&self, obtain: Obtain) -> Option<Obtaining> {
-            self.$inner.obtain(obtain)
-        }
-
         fn is_here(&self) -> bool {
             self.$inner.is_here()
         }
@@ -136,11 +132,15 @@ impl<C: Connection + 'static> Connection for Lossy<C> {
         }
     }
 
+    fn obtain(&self, obtain: Obtain) -> Option<Obtaining> {
+        self.inner.obtain(obtain)
+    }
+
     descriptors_of!(inner);
     watching_of!(inner);
 }
 
-/// A connection that counts calls.
+/// A connection that counts calls, and descriptors that are asked for by themselves.
 #[derive(Debug)]
 pub struct Counting<C> {
     inner: C,
@@ -158,6 +158,16 @@ impl<C: Connection> Connection for Counting<C> {
     fn call(&self, request: Request) -> Reply {
         self.calls.fetch_add(1, Relaxed);
         self.inner.call(request)
+    }
+
+    fn call_attaching(&self, request: Request, flags: OpenFlags) -> (Reply, Option<Obtaining>) {
+        self.calls.fetch_add(1, Relaxed);
+        self.inner.call_attaching(request, flags)
+    }
+
+    fn obtain(&self, obtain: Obtain) -> Option<Obtaining> {
+        self.calls.fetch_add(1, Relaxed);
+        self.inner.obtain(obtain)
     }
 
     descriptors_of!(inner);

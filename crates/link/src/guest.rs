@@ -1,5 +1,7 @@
 //! The node's side of one connection: who came, what was asked, what waits, and what ends with it.
 
+mod giving;
+
 use crate::{
     Limits,
     brisk::Brisk,
@@ -13,6 +15,7 @@ use crate::{
 };
 use bytes::{Buf, Bytes};
 use client::at_once;
+use giving::Opened;
 use node::{Hear, Node, Reply};
 use parking_lot::Mutex;
 use placement::{Epoch, PartitionId};
@@ -35,8 +38,8 @@ use tokio::{
 use wire::{
     Answer, Body, Command, Failure, LockOwner, Object, Refusal, Request, Session, Stamp, Welcome,
     codec::{
-        Borrow, Filled, Obtain, Placed, Publish, ToNode, begins_stripe, encode_given, encode_lent, encode_near,
-        encode_placed, encode_pong, encode_recalls, encode_reply,
+        Filled, Placed, Publish, ToNode, begins_stripe, encode_near, encode_placed, encode_pong, encode_recalls,
+        encode_reply,
     },
     frame::{Garbled, Side},
     handshake::{HandshakeFailed, NodeHandshake, Step, Token, VERSIONS, refusal},
@@ -105,6 +108,8 @@ struct Guest {
     binds: bool,
     /// What it was lent; none where nothing may be.
     loans: Option<Loans>,
+    /// What its last request has opened.
+    opened: Option<Opened>,
     /// What of our memory it was shown; none where it is not.
     shown: Option<Shown>,
     brisk: Brisk,
@@ -189,6 +194,7 @@ impl Guest {
             batches,
             binds,
             loans,
+            opened: None,
             shown,
             brisk: Brisk::default(),
         }
@@ -328,6 +334,12 @@ impl Guest {
                     self.answer(id, &Ok(Answer::Done));
                 }
             }
+            ToNode::Attach { id, flags } => {
+                self.count(id)?;
+                if !self.attach(id, flags) {
+                    self.answer(id, &Ok(Answer::Done));
+                }
+            }
             ToNode::Publish { id, publish } => {
                 self.count(id)?;
                 self.publish(id, *publish)?;
@@ -359,7 +371,7 @@ impl Guest {
         if let (Body::Look { mark }, Some(process)) = (&request.body, self.process()) {
             self.house.node.closed_by(process, *mark);
         }
-        let bytes = payload_bytes(&request.body);
+        let (bytes, session) = (payload_bytes(&request.body), request.session);
         let of_stripe = begins_stripe(&request.body).map_or(0, Bytes::len);
         if let (Some(loans), Some(shown), 1..) = (&mut self.loans, &self.shown, of_stripe) {
             loans.invite(of_stripe, shown.segments(), &mut self.pipe);
@@ -373,6 +385,7 @@ impl Guest {
                 if let Ok(Answer::Welcome(welcome)) = &answered {
                     self.carry(welcome.session);
                 }
+                self.note_opened(id, session, &answered);
                 self.answer(id, &answered);
             }
             Poll::Pending => self.wait(id, reply, bytes),
@@ -396,30 +409,6 @@ impl Guest {
         let length = u32::try_from(bytes.len()).expect("at most a stripe");
         encode_placed(Placed { segment, offset, length }, id, self.pipe.out.short());
         loans.view(id, bytes.clone());
-        true
-    }
-
-    /// Whether there was something to lend.
-    fn lend(&mut self, id: u64, Borrow { extent, flags }: Borrow) -> bool {
-        let room = self.pipe.has_room();
-        let Some(loans) = self.loans.as_mut().filter(|loans| room && loans.has_room()) else { return false };
-        let Some(backing) = self.house.node.backing(extent, flags) else { return false };
-        match loans.lend(id, backing) {
-            Ok(descriptor) => self.pipe.push_with(descriptor, |out| encode_lent(id, out)),
-            Err(error) => {
-                tracing::warn!(%error, "a descriptor could not be lent");
-                return false;
-            }
-        }
-        true
-    }
-
-    /// Whether there was a descriptor to give, which is the program's own then: nothing of it ends with this connection.
-    fn give(&mut self, id: u64, Obtain { session, file, flags, lent }: Obtain) -> bool {
-        let may = self.loans.is_some() && self.sessions.contains(&session) && self.pipe.has_room();
-        let given = if may { self.house.node.give(session, file, flags, lent) } else { None };
-        let Some((descriptor, mark)) = given else { return false };
-        self.pipe.push_with(descriptor, |out| encode_given(mark, id, out));
         true
     }
 

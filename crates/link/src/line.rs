@@ -26,10 +26,11 @@ use std::{
 };
 use tokio::sync::{Notify, oneshot};
 use wire::{
-    Answer, Failure, Mark, Recall, Request, Session,
+    Answer, Failure, Mark, OpenFlags, Recall, Request, Session,
     codec::{
-        Borrow, Obtain, begins_stripe, encode_borrow, encode_cancel, encode_heard, encode_mapped, encode_obtain,
-        encode_pong, encode_prunes, encode_publish, encode_request, encode_returned, encode_unwatch, encode_watch,
+        Borrow, Obtain, begins_stripe, encode_attach, encode_borrow, encode_cancel, encode_heard, encode_mapped,
+        encode_obtain, encode_pong, encode_prunes, encode_publish, encode_request, encode_returned, encode_unwatch,
+        encode_watch,
     },
     frame::Outgoing,
 };
@@ -207,6 +208,32 @@ impl Line {
             encode_obtain(obtain, id, out.short());
             Ok(())
         })
+    }
+
+    /// Puts a request that opens something into the line, and right behind it that a descriptor of that is wanted, for a program's own.
+    pub fn send_attaching(
+        self: &Arc<Self>,
+        request: &Request,
+        flags: OpenFlags,
+    ) -> Result<(Call<Answered>, Call<Gift>), NotSent> {
+        let mut state = self.state.lock();
+        state.check()?;
+        let (id, behind) = (state.given + 1, state.given + 2);
+        let alone = state.is_quiet();
+        state.tell_returned();
+        let encoded = state.out.push(|out| encode_request(request, id, out));
+        encoded.map_err(|too_long| NotSent::Failed(too_long.into()))?;
+        encode_attach(flags, behind, state.out.short());
+        state.given = behind;
+        let (answer, answered) = oneshot::channel();
+        let (gift, given) = oneshot::channel();
+        state.asked.insert(id, Asked::Request(answer));
+        state.asked.insert(behind, Asked::Gift(gift));
+        let driver = if alone && state.write() { None } else { state.driver.take() };
+        drop(state);
+        wake(driver);
+        let given = Call { line: self.clone(), id: behind, answered: given };
+        Ok((Call { line: self.clone(), id, answered }, given))
     }
 
     /// A loan is used no more.

@@ -168,6 +168,15 @@ impl Connection for Remote {
         Some(Box::pin(given))
     }
 
+    fn call_attaching(&self, request: Request, flags: OpenFlags) -> (Reply, Option<Obtaining>) {
+        let near = self.line().ok().filter(|line| line.is_near());
+        match near.map(|line| line.send_attaching(&request, flags)) {
+            Some(Ok((call, given))) => (Reply::later(call), Some(Box::pin(given))),
+            Some(Err(NotSent::Failed(failure))) => (Reply::ready(Err(failure)), None),
+            Some(Err(NotSent::Full)) | None => (self.call(request), None),
+        }
+    }
+
     fn is_here(&self) -> bool {
         self.state.lock().line.as_ref().is_some_and(|line| line.is_near())
     }

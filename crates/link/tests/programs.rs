@@ -9,11 +9,14 @@
 
 mod common;
 
+use client::{Below, Client, Patience, twin::Counting};
 use common::{
     OWNER, any_port,
     host::{Host, child_orders, connect},
-    node, serve, until,
+    node, remote, serve, until,
 };
+use link::Address;
+use placement::FileId;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     env,
@@ -21,10 +24,17 @@ use std::{
     io::{BufRead, Read, Seek, Write},
     os::{fd::OwnedFd, unix::fs::FileExt},
     process::{Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 use vfs::{Program, Vfs};
-use wire::{Lent, Lock, LockKind, LockOwner, LockStyle, Mark, Object, OpenFlags, Refusal};
+use wire::{
+    Lent, Lock, LockKind, LockOwner, LockStyle, Mark, Name, NewInode, NewKind, Object, OpenFlags, Refusal, RenameFrom,
+    RenameMode, RenameTo, Wish,
+};
 
 /// Processes that are killed, unless `KILLS` says otherwise.
 const KILLS: u64 = 12;
@@ -139,6 +149,86 @@ async fn a_process_that_closes_a_descriptor_of_a_file_loses_its_locks_of_that_an
     assert_eq!(host.truth.lock_for_program(files[1], mine, false).await, Err(Refusal::Locked(Object::File(files[1]))));
 }
 
+/// A client, and how many requests it has sent.
+async fn counted(address: &Address) -> (Client, Arc<AtomicU64>) {
+    let calls = Arc::new(AtomicU64::new(0));
+    let way = Arc::new(Counting::new(remote(address), calls.clone()));
+    (Client::connect(way, Patience::default()).await.unwrap(), calls)
+}
+
+fn new_file() -> NewInode {
+    NewInode::new(NewKind::File, 0o644, OWNER)
+}
+
+#[tokio::test]
+async fn a_descriptor_comes_with_what_opens_it_in_one_go() {
+    let Some(host) = Host::with_whole_files(64 << 20) else { return };
+    let (client, calls) = counted(host.server.address()).await;
+    let (name, before) = (Name::new(b"f").unwrap(), calls.load(Relaxed));
+    let create = |client: Client| {
+        let name = name.clone();
+        async move { client.create(FileId::ROOT, &name, new_file(), true, Wish::Wanted).await }
+    };
+    let made = client.with_descriptor(OpenFlags::READ_WRITE, create).await.unwrap();
+    assert_eq!(calls.load(Relaxed) - before, 1, "requests and asked descriptors");
+    File::from(made.descriptor.try_clone().unwrap()).write_all(b"its own").unwrap();
+    let file = made.marked.file;
+    let open = |client: Client| async move { client.open(file, OpenFlags::READ).await };
+    let opened = client.with_descriptor(OpenFlags::READ, open).await.unwrap();
+    assert_eq!(calls.load(Relaxed) - before, 2);
+    assert!(
+        matches!((made.marked.lent, opened.marked.lent), (Lent::Extent(made), Lent::Extent(opened)) if made == opened)
+    );
+    let (mut reads, mut text) = (File::from(opened.descriptor), String::new());
+    reads.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "its own");
+    let refused = client.with_descriptor(OpenFlags::READ_WRITE, create).await.unwrap_err();
+    assert!(matches!(refused, Refusal::Exists(_)), "{refused}");
+    assert_eq!(host.node.look_around(), (2, 0));
+    drop((made.descriptor, reads));
+    assert_eq!(host.node.look_around(), (0, 0));
+    assert_eq!(host.used(), 0, "nothing is open");
+}
+
+#[tokio::test]
+async fn a_command_goes_with_its_way_in_one_message_and_is_not_done_when_that_leads_elsewhere() {
+    let host = Host::start(64 << 20);
+    let (client, calls) = counted(host.server.address()).await;
+    let folders = [Name::new(b"a").unwrap(), Name::new(b"b").unwrap()];
+    let mut directory = FileId::ROOT;
+    for name in &folders {
+        directory = client.make_directory(directory, name, 0o755.into(), OWNER).await.unwrap().file;
+    }
+    let (below, name) = (Below { top: FileId::ROOT, folders: &folders, directory }, Name::new(b"f").unwrap());
+    let before = calls.load(Relaxed);
+    let missing = client.lookup_below(below, &name).await.unwrap_err();
+    assert!(matches!(missing, Refusal::NotFound(_)), "{missing}");
+    let made = client.create_below(below, &name, new_file()).await.unwrap().unwrap().attributes;
+    assert_eq!(client.lookup_below(below, &name).await.unwrap().unwrap().file, made.file);
+    assert_eq!(calls.load(Relaxed) - before, 3);
+    client.close_file(made.file).await.unwrap();
+    let refused = client.create_below(below, &name, new_file()).await.unwrap_err();
+    assert!(matches!(refused, Refusal::Exists(_)), "{refused}");
+    // The same names lead elsewhere now, then nowhere, then through a file.
+    let truth = &host.truth;
+    let root = Vfs::root();
+    let from = RenameFrom { parent: root, name: folders[0].clone() };
+    let to = RenameTo { parent: root, name: Name::new(b"c").unwrap() };
+    truth.rename(from, to, RenameMode::Replace).await.unwrap();
+    let again = truth.make_directory(root, b"a", 0o755, OWNER).await.unwrap().file;
+    truth.make_directory(again, b"b", 0o755, OWNER).await.unwrap();
+    let other = Name::new(b"g").unwrap();
+    assert_eq!(client.lookup_below(below, &name).await.unwrap(), None);
+    assert!(client.create_below(below, &other, new_file()).await.unwrap().is_none());
+    truth.remove_directory(again, b"b").await.unwrap();
+    assert_eq!(client.lookup_below(below, &name).await.unwrap(), None);
+    truth.write_file(b"a/b", b"a file").await.unwrap();
+    assert!(client.create_below(below, &other, new_file()).await.unwrap().is_none());
+    let kept = Below { folders: &[Name::new(b"c").unwrap(), folders[1].clone()], ..below };
+    let missing = client.lookup_below(kept, &other).await.unwrap_err();
+    assert!(matches!(missing, Refusal::NotFound(_)), "nothing was made: {missing}");
+}
+
 #[tokio::test]
 async fn who_is_not_on_the_nodes_host_gets_no_descriptor_and_leaves_nothing_open() {
     let node = node();
@@ -211,9 +301,9 @@ async fn work(vfs: &Vfs, name: &str) {
         let program = create(vfs, &one, OpenFlags::READ_WRITE).await;
         let file = File::from(program.descriptor);
         file.write_at(&vec![7; 1 << (turn % 17)], 0).unwrap();
-        let from = wire::RenameFrom { parent: Vfs::root(), name: wire::Name::new(one.as_bytes()).unwrap() };
-        let to = wire::RenameTo { parent: Vfs::root(), name: wire::Name::new(other.as_bytes()).unwrap() };
-        vfs.rename(from, to, wire::RenameMode::Replace).await.unwrap();
+        let from = RenameFrom { parent: Vfs::root(), name: Name::new(one.as_bytes()).unwrap() };
+        let to = RenameTo { parent: Vfs::root(), name: Name::new(other.as_bytes()).unwrap() };
+        vfs.rename(from, to, RenameMode::Replace).await.unwrap();
         match turn % 4 {
             0 => kept.push(file),
             1 => drop(file),

@@ -25,6 +25,7 @@ mod special;
 mod table;
 mod usage;
 mod walk;
+mod ways;
 mod who;
 mod xattrs;
 

@@ -3,8 +3,9 @@
 use crate::access::{READ, WRITE};
 use crate::table::{Open, inode_of};
 use crate::walk::{End, Last, Place, Spot};
-use crate::{Errno, Process, Said, Who};
-use client::{Client, Opened};
+use crate::ways::Way;
+use crate::{Base, Errno, Process, Said, Who};
+use client::Given;
 use placement::FileId;
 use rustix::fs::OFlags;
 use rustix::thread::CapabilitySet;
@@ -40,7 +41,7 @@ pub enum Opening {
 
 /// What to do with a name that was looked up.
 enum Found {
-    Opened(Opened),
+    Opened(Given),
     /// A fifo, which the system has at this path.
     Fifo(CString),
     /// It came or went meanwhile.
@@ -64,6 +65,11 @@ impl Process {
             return Err(Errno::INVAL);
         }
         self.wait(async {
+            if flags.contains(OFlags::CREATE | OFlags::EXCL)
+                && let Some((given, names)) = self.make_there(&who, said, flags, mode).await?
+            {
+                return self.keep(given, names, flags);
+            }
             for _ in 0..TRIES {
                 let end = match flags {
                     _ if flags.contains(OFlags::CREATE | OFlags::EXCL) => self.to_name(&who),
@@ -78,10 +84,7 @@ impl Process {
                 };
                 let names = spot.names();
                 match self.open_spot(&who, spot, flags, mode).await? {
-                    Found::Opened(opened) => {
-                        let (open, descriptor) = self.given(&opened, pool_flags(&who, flags), names).await?;
-                        return self.keep(open, descriptor, flags);
-                    }
+                    Found::Opened(given) => return self.keep(given, names, flags),
                     Found::Fifo(path) => return Ok(Opening::Host(path)),
                     Found::Again => {}
                 }
@@ -116,8 +119,8 @@ impl Process {
         if found.kind == Node::Fifo {
             return self.fifo(found.file).map(Found::Fifo);
         }
-        match self.client.open(found.file, pool_flags(who, flags)).await {
-            Ok(opened) => Ok(Found::Opened(opened)),
+        match self.opened(found.file, pool_flags(who, flags)).await {
+            Ok(given) => Ok(Found::Opened(given)),
             Err(Refusal::NotFound(_)) => Ok(Found::Again),
             Err(refusal) => Err(crate::errno(&refusal)),
         }
@@ -146,12 +149,46 @@ impl Process {
     async fn make(&self, who: &Who, spot: &Spot, flags: OFlags, mode: u32) -> Result<Found, Errno> {
         self.walker(who).may_change(&spot.folder).await?;
         let name = spot.name(Errno::ISDIR, Errno::ISDIR)?;
-        let inode = NewInode::new(NewKind::File, self.mode(mode), owner(who));
-        match self.client.create(spot.folder.file, name, inode, true, Wish::Wanted).await {
-            Ok(opened) => Ok(Found::Opened(opened)),
+        let (inode, folder) = (NewInode::new(NewKind::File, self.mode(mode), owner(who)), spot.folder.file);
+        let made = self.client.with_descriptor(pool_flags(who, flags), |client| {
+            let inode = inode.clone();
+            async move { client.create(folder, name, inode, true, Wish::Wanted).await }
+        });
+        match made.await {
+            Ok(given) => Ok(Found::Opened(given)),
             Err(Refusal::Exists(_)) if !flags.contains(OFlags::EXCL) => Ok(Found::Again),
             Err(refusal) => Err(crate::errno(&refusal)),
         }
+    }
+
+    /// Makes a file that must not be there, in a folder that was walked to before, in one message; none where that is not known, or not so any more.
+    /// With it go its names.
+    async fn make_there(
+        &self,
+        who: &Who,
+        said: Said<'_>,
+        flags: OFlags,
+        mode: u32,
+    ) -> Result<Option<(Given, Vec<Vec<u8>>)>, Errno> {
+        let is_free = who.can(CapabilitySet::DAC_READ_SEARCH) && self.walker(who).changes_any();
+        if !is_free || matches!(said.base, Base::Magic(_)) {
+            return Ok(None);
+        }
+        let start = self.start(said.base)?;
+        let Some(way) = Way::of(start.file, said.path).filter(|way| !way.slash) else { return Ok(None) };
+        let Some(directory) = self.ways.known(&way) else { return Ok(None) };
+        let inode = NewInode::new(NewKind::File, self.mode(mode), owner(who));
+        let way = &way;
+        let made = self.client.with_descriptor_if(pool_flags(who, flags), |client| {
+            let inode = inode.clone();
+            async move { client.create_below(way.below(directory), &way.last, inode).await }
+        });
+        let made = made.await.map_err(|refusal| crate::errno(&refusal))?;
+        if made.is_none() {
+            self.ways.forget(way);
+        }
+        let last = way.last.as_bytes().to_vec();
+        Ok(made.map(|given| (given, start.names.into_iter().chain(way.folders()).chain([last]).collect())))
     }
 
     /// A file without a name, in the folder that is said (`O_TMPFILE`).
@@ -172,10 +209,12 @@ impl Process {
             self.walker(who).may(&found, WRITE | crate::RUN).await?;
             let inode = NewInode::new(NewKind::File, self.mode(mode), owner(who));
             let linkable = !flags.contains(OFlags::EXCL);
-            let made = self.client.create_unnamed(found.file, None, inode, linkable).await;
-            let made = made.map_err(|refusal| crate::errno(&refusal))?;
-            let (open, descriptor) = self.given(&made, pool_flags, spot.names()).await?;
-            self.keep(open, descriptor, flags)
+            let made = self.client.with_descriptor(pool_flags, |client| {
+                let inode = inode.clone();
+                async move { client.create_unnamed(found.file, None, inode, linkable).await }
+            });
+            let given = made.await.map_err(|refusal| crate::errno(&refusal))?;
+            self.keep(given, spot.names(), flags)
         })
     }
 
@@ -193,9 +232,14 @@ impl Process {
             if flags.contains(OFlags::DIRECTORY) && found.kind != Node::Directory {
                 return Err(Errno::NOTDIR);
             }
-            let (open, descriptor) = self.obtained(found.file, OpenFlags::default(), spot.names()).await?;
-            self.keep(open, descriptor, flags)
+            let given = self.opened(found.file, OpenFlags::default()).await;
+            self.keep(given.map_err(|refusal| crate::errno(&refusal))?, spot.names(), flags)
         })
+    }
+
+    /// Opens a file or a folder, with its descriptor.
+    fn opened(&self, file: FileId, flags: OpenFlags) -> impl Future<Output = Result<Given, Refusal>> {
+        self.client.with_descriptor(flags, move |client| async move { client.open(file, flags).await })
     }
 
     /// Opens a file by its number, and gets a descriptor for it.
@@ -205,34 +249,18 @@ impl Process {
         flags: OpenFlags,
         names: Vec<Vec<u8>>,
     ) -> Result<(Arc<Open>, OwnedFd), Errno> {
-        let opened = self.client.open(file, flags).await.map_err(|refusal| crate::errno(&refusal))?;
-        self.given(&opened, flags, names).await
-    }
-
-    /// A descriptor for what was opened.
-    async fn given(
-        &self,
-        opened: &Opened,
-        flags: OpenFlags,
-        names: Vec<Vec<u8>>,
-    ) -> Result<(Arc<Open>, OwnedFd), Errno> {
-        let client: &Client = &self.client;
-        let (descriptor, marked) = match client.obtain(opened, flags).await {
-            Ok(given) => given,
-            Err(refusal) => {
-                let _ = client.close_file(opened.attributes.file).await;
-                return Err(crate::errno(&refusal));
-            }
-        };
-        let inode = inode_of(descriptor.as_fd()).ok_or(Errno::BADF)?;
-        let open = Open::new(&marked, names, inode);
-        Ok((Arc::new(open), descriptor))
+        let given = self.opened(file, flags).await;
+        noted(given.map_err(|refusal| crate::errno(&refusal))?, names)
     }
 
     /// Notes what was opened, under its descriptor's number.
-    fn keep(&self, open: Arc<Open>, descriptor: OwnedFd, flags: OFlags) -> Result<Opening, Errno> {
+    fn keep(&self, given: Given, names: Vec<Vec<u8>>, flags: OFlags) -> Result<Opening, Errno> {
         use rustix::io::{FdFlags, fcntl_setfd};
-        fcntl_setfd(&descriptor, if flags.contains(OFlags::CLOEXEC) { FdFlags::CLOEXEC } else { FdFlags::empty() })?;
+        let (open, descriptor) = noted(given, names)?;
+        // It has come closed on exec.
+        if !flags.contains(OFlags::CLOEXEC) {
+            fcntl_setfd(&descriptor, FdFlags::empty())?;
+        }
         let kind = open.kind;
         self.table.add(crate::process::number(&descriptor), open);
         Ok(Opening::Pool(descriptor, kind))
@@ -241,6 +269,12 @@ impl Process {
     pub(crate) fn mode(&self, mode: u32) -> Mode {
         Mode { bits: mode & PERMISSIONS, umask: self.umask() }
     }
+}
+
+/// What is to be known of a descriptor.
+fn noted(Given { descriptor, marked, .. }: Given, names: Vec<Vec<u8>>) -> Result<(Arc<Open>, OwnedFd), Errno> {
+    let inode = inode_of(descriptor.as_fd()).ok_or(Errno::BADF)?;
+    Ok((Arc::new(Open::new(&marked, names, inode)), descriptor))
 }
 
 /// Whose something new is.

@@ -3,6 +3,7 @@
 use crate::open::Kind;
 use crate::table::{Held, Open, Table, TableGuard, inode_of};
 use crate::walk::{End, Folder, Last, PATH_BYTES_MAX, Place, Spot, Walker};
+use crate::ways::{Ways, WaysGuard};
 use crate::{Base, Errno, Said, Who};
 use base::Problem;
 use client::{Client, Patience};
@@ -27,6 +28,7 @@ pub struct Process {
     /// The path of the pool file.
     pub(crate) pool: Vec<u8>,
     pub(crate) table: Table,
+    pub(crate) ways: Ways,
     here: Mutex<Option<Here>>,
     umask: AtomicU32,
 }
@@ -42,8 +44,8 @@ struct Here {
 impl Process {
     /// Over a client of the pool of a pool file, whose connections this hand turns.
     pub fn new(client: Client, hand: Hand, pool: &[u8], prefix: &[u8]) -> Self {
-        let (table, here, umask) = (Table::default(), Mutex::new(None), AtomicU32::new(0o022));
-        Self { client, hand, prefix: prefix.to_vec(), pool: pool.to_vec(), table, here, umask }
+        let (table, ways, here, umask) = (Table::default(), Ways::default(), Mutex::new(None), AtomicU32::new(0o022));
+        Self { client, hand, prefix: prefix.to_vec(), pool: pool.to_vec(), table, ways, here, umask }
     }
 
     /// Connects to the pool of a pool file. `here` is the working directory that the program was started in, a path below the prefix.
@@ -119,7 +121,7 @@ impl Process {
     }
 
     pub(crate) fn walker<'a>(&'a self, who: &'a Who) -> Walker<'a> {
-        Walker { client: &self.client, who, prefix: &self.prefix }
+        Walker { client: &self.client, who, prefix: &self.prefix, ways: &self.ways }
     }
 
     /// Notes that a descriptor is about to be closed; gives what it had open, for [`Process::let_go`] when the kernel has closed it.
@@ -347,6 +349,7 @@ impl Process {
 pub struct Paused<'a> {
     process: &'a Process,
     table: TableGuard<'a>,
+    ways: WaysGuard<'a>,
     here: MutexGuard<'a, Option<Here>>,
 }
 
@@ -354,14 +357,14 @@ impl Process {
     /// Waits until no thread is in the middle of something, and lets none go on until it [ends](Paused::end).
     pub fn pause(&self) -> Paused<'_> {
         self.hand.before_fork();
-        Paused { process: self, table: self.table.guard(), here: self.here() }
+        Paused { process: self, table: self.table.guard(), ways: self.ways.guard(), here: self.here() }
     }
 }
 
 impl Paused<'_> {
     /// Goes on, in the process that was copied or in its copy, which makes its own connections.
     pub fn end(self, is_child: bool) {
-        drop((self.table, self.here));
+        drop((self.table, self.ways, self.here));
         // A child without descriptors to spare cannot reach the pool, which its next call says.
         let _ = self.process.hand.after_fork(is_child);
     }

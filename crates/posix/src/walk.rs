@@ -1,6 +1,7 @@
 //! The walk along a path (`path_resolution(7)`): folder by folder, through links, until its last name.
 
 use crate::access::{self, RUN, Verdict};
+use crate::ways::{Way as Known, Ways};
 use crate::{Errno, Who, below};
 use client::Client;
 use placement::FileId;
@@ -13,8 +14,6 @@ const LINKS_MAX: usize = 40;
 /// The longest path, bytes (`PATH_MAX`, without its nul).
 pub const PATH_BYTES_MAX: usize = 4095;
 
-/// Fewer folders are as soon looked up.
-const WALK_MIN: usize = 2;
 /// As many folders are in one message at most.
 const WALK_MAX: usize = 256;
 
@@ -124,6 +123,8 @@ pub struct Walker<'a> {
     pub who: &'a Who,
     /// What stands for the pool in links.
     pub prefix: &'a [u8],
+    /// Where ways led before.
+    pub ways: &'a Ways,
 }
 
 /// What is still to be walked.
@@ -152,11 +153,50 @@ impl Walker<'_> {
         if path.len() > PATH_BYTES_MAX {
             return Err(Errno::NAMETOOLONG);
         }
+        let is_free = self.who.can(CapabilitySet::DAC_READ_SEARCH);
+        let known = if is_free { Known::of(start.file, path) } else { None };
+        if let Some(known) = &known
+            && let Some(spot) = self.go_there(known, &start, end).await?
+        {
+            return Ok(Place::Pool(spot));
+        }
         let mut way = Way { at: start, names: Vec::new(), slash: path.last() == Some(&b'/'), links: 0 };
         way.push(path);
-        if self.who.can(CapabilitySet::DAC_READ_SEARCH) {
+        if is_free {
             self.run_ahead(&mut way).await?;
         }
+        let place = self.step_by_step(&mut way, end).await?;
+        if let (Place::Pool(Spot { folder, last: Last::Name(_), .. }), Some(known), 0) = (&place, known, way.links) {
+            self.ways.learn(known, folder.file);
+        }
+        Ok(place)
+    }
+
+    /// What is where a way led the last time, in one message; none where it leads elsewhere by now, ends at a link, or is to be walked for other reasons.
+    async fn go_there(&self, known: &Known, start: &Folder, end: End) -> Result<Option<Spot>, Errno> {
+        let Some(directory) = self.ways.known(known).filter(|_| end != End::Name || known.slash) else {
+            return Ok(None);
+        };
+        let found = match self.client.lookup_below(known.below(directory), &known.last).await {
+            Ok(Some(found)) => Some(found),
+            Ok(None) => {
+                self.ways.forget(known);
+                return Ok(None);
+            }
+            Err(Refusal::NotFound(_)) => None,
+            Err(refusal) => return Err(crate::errno(&refusal)),
+        };
+        let follows = end == End::Follow || end == End::Look && known.slash;
+        if follows && found.is_some_and(|found| found.kind == Kind::Symlink) {
+            return Ok(None);
+        }
+        let names = start.names.iter().cloned().chain(known.folders()).collect();
+        let folder = Folder { file: directory, attributes: None, names };
+        Ok(Some(Spot { folder, last: Last::Name(known.last.clone()), found, slash: known.slash }))
+    }
+
+    /// The names that are left, one by one.
+    async fn step_by_step(&self, way: &mut Way, end: End) -> Result<Place, Errno> {
         loop {
             let Some(name) = way.names.pop() else { return self.arrived(way, Last::Dot).await };
             let last = way.names.is_empty();
@@ -165,13 +205,13 @@ impl Walker<'_> {
                 b"." => {}
                 b".." => {
                     self.may_pass(&mut way.at).await?;
-                    way.at = self.above(way.at).await?;
+                    way.at = self.above(std::mem::replace(&mut way.at, Folder::root())).await?;
                     if last {
                         return self.arrived(way, Last::DotDot).await;
                     }
                 }
                 _ => {
-                    if let Step::End(place) = self.step(&mut way, &name, last, end).await? {
+                    if let Step::End(place) = self.step(way, &name, last, end).await? {
                         return Ok(place);
                     }
                 }
@@ -184,7 +224,7 @@ impl Walker<'_> {
         let folders = way.names.get(1..).unwrap_or_default().iter().rev().take(WALK_MAX);
         let plain = folders.take_while(|name| name.as_slice() != b"." && name.as_slice() != b"..");
         let Ok(folders) = plain.map(|name| Name::new(name)).collect::<Result<Vec<_>, _>>() else { return Ok(()) };
-        if folders.len() < WALK_MIN {
+        if folders.is_empty() {
             return Ok(());
         }
         let walked = match self.client.walk_down(way.at.file, &folders).await {
@@ -252,12 +292,13 @@ impl Walker<'_> {
     }
 
     /// The end, where no name is left.
-    async fn arrived(&self, mut way: Way, last: Last) -> Result<Place, Errno> {
+    async fn arrived(&self, way: &mut Way, last: Last) -> Result<Place, Errno> {
         let found = match way.at.attributes {
             Some(found) => found,
             None => self.look(&mut way.at).await?,
         };
-        Ok(Place::Pool(Spot { folder: way.at, last, found: Some(found), slash: way.slash }))
+        let folder = std::mem::replace(&mut way.at, Folder::root());
+        Ok(Place::Pool(Spot { folder, last, found: Some(found), slash: way.slash }))
     }
 
     /// The folder above one; above the pool's root is nothing.

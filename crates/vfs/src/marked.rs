@@ -5,7 +5,7 @@
 
 use crate::{Vfs, open::create_or_open};
 use bytes::Bytes;
-use client::{Client, Opened};
+use client::{Client, Given, Opened};
 use placement::{FileId, NodeId};
 use std::{os::fd::OwnedFd, sync::Arc};
 use wire::{
@@ -41,14 +41,11 @@ impl Vfs {
         let (inode, flags) = (NewInode::new(NewKind::File, mode, owner), whole(flags));
         async move {
             let name = &name?;
-            let attempt = |client: Client| {
+            let open = |client: Client| {
                 let inode = inode.clone();
-                async move {
-                    let opened = create_or_open(&client, parent, name, inode, flags).await?;
-                    program(&client, opened, flags).await
-                }
+                async move { create_or_open(&client, parent, name, inode, flags).await }
             };
-            client.in_one_session(attempt).await
+            client.with_descriptor(flags, open).await.map(Program::from)
         }
     }
 
@@ -63,11 +60,8 @@ impl Vfs {
     ) -> impl Future<Output = Outcome<Program>> + Send + use<> {
         let (client, flags) = (self.client.clone(), whole(flags));
         async move {
-            let attempt = |client: Client| async move {
-                let opened = client.open_for_program(file, flags).await?;
-                program(&client, opened, flags).await
-            };
-            client.in_one_session(attempt).await
+            let open = |client: Client| async move { client.open_for_program(file, flags).await };
+            client.with_descriptor(flags, open).await.map(Program::from)
         }
     }
 
@@ -82,14 +76,11 @@ impl Vfs {
     ) -> impl Future<Output = Outcome<Program>> + Send + use<M> {
         let (client, inode, flags) = (self.client.clone(), NewInode::new(NewKind::File, mode, owner), whole(flags));
         async move {
-            let attempt = |client: Client| {
+            let open = |client: Client| {
                 let inode = inode.clone();
-                async move {
-                    let opened = client.create_unnamed(parent, None, inode, linkable).await?;
-                    program(&client, opened, flags).await
-                }
+                async move { client.create_unnamed(parent, None, inode, linkable).await }
             };
-            client.in_one_session(attempt).await
+            client.with_descriptor(flags, open).await.map(Program::from)
         }
     }
 
@@ -165,17 +156,8 @@ fn whole(flags: OpenFlags) -> OpenFlags {
     OpenFlags { whole: true, ..flags }
 }
 
-/// With its descriptor; closed again when there is none.
-async fn program(client: &Client, opened: Opened, flags: OpenFlags) -> Outcome<Program> {
-    let obtained = client.obtain(&opened, flags).await;
-    let Opened { attributes, host, shared } = opened;
-    match obtained {
-        Ok((descriptor, marked)) => Ok(Program { descriptor, marked, attributes, host, shared }),
-        Err(refusal) => {
-            if let Err(error) = client.close_file(attributes.file).await {
-                tracing::debug!(%error, "what got no descriptor is open until the session ends");
-            }
-            Err(refusal)
-        }
+impl From<Given> for Program {
+    fn from(Given { opened: Opened { attributes, host, shared }, descriptor, marked }: Given) -> Self {
+        Self { descriptor, marked, attributes, host, shared }
     }
 }

@@ -261,6 +261,11 @@ pub fn encode_obtain(obtain: Obtain, id: u64, out: &mut Vec<u8>) {
     short(Kind::Obtain, id, &obtain, out);
 }
 
+/// Appends that a program wants a descriptor of what the request right before this opens, in this way; to be answered under `id`.
+pub fn encode_attach(flags: OpenFlags, id: u64, out: &mut Vec<u8>) {
+    short(Kind::Attach, id, &flags, out);
+}
+
 /// Appends under which mark a descriptor is given, which is to go with it.
 pub fn encode_given(mark: Mark, id: u64, out: &mut Vec<u8>) {
     short(Kind::Given, id, &mark, out);

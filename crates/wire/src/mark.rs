@@ -3,7 +3,7 @@
 //! Such a descriptor lives as the system says: copied, inherited, passed on, closed by whoever has it last. The node that gave it asks the
 //! system whether it lives on; clients only tell it when to look. So an open with a mark may outlive the session that began it.
 
-use crate::{Extent, Gone, OpenFlags, Session};
+use crate::{Attributes, Extent, Gone, Kind, OpenFlags, Session};
 use placement::{FileId, NodeId};
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +43,20 @@ pub enum Lent {
     Bytes,
     /// A directory that is empty and has no name, to stand in and to look relative to.
     Directory,
+}
+
+impl Lent {
+    /// Set-user-id and set-group-id. Who writes takes them away, but not who writes past us.
+    const SET_ID: u32 = 0o6000;
+
+    /// What the best descriptor of something is that was opened so: of the extent where there is one, a stand-in else.
+    pub fn of(opened: &Attributes, flags: OpenFlags) -> Self {
+        match opened.whole {
+            _ if opened.kind == Kind::Directory => Self::Directory,
+            Some(extent) if !flags.write || opened.mode & Self::SET_ID == 0 => Self::Extent(extent),
+            _ => Self::Bytes,
+        }
+    }
 }
 
 /// An open that lives, as the node knows it that gave the descriptor.

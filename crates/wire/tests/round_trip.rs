@@ -85,6 +85,7 @@ fn the_other_frames_come_as_they_were_sent() {
     let (session, file, flags) = (SESSION, samples::FILE, OpenFlags::APPEND);
     let obtain = Obtain { session, file, flags, lent: Lent::Directory };
     assert_eq!(told(&|out| codec::encode_obtain(obtain, 9, out)), ToNode::Obtain { id: 9, obtain });
+    assert_eq!(told(&|out| codec::encode_attach(flags, 9, out)), ToNode::Attach { id: 9, flags });
     assert_eq!(told(&|out| codec::encode_returned(&[9, u64::MAX], out)), ToNode::Returned(vec![9, u64::MAX]));
     assert_eq!(told(&|out| codec::encode_mapped(5, out)), ToNode::Mapped { number: 5 });
     let mut told = |encode: &dyn Fn(&mut Vec<u8>)| {

@@ -5,7 +5,7 @@ use super::{
     decode_failure, decode_request, meta::parse,
 };
 use crate::{
-    Answer, Failure, Mark, Recall, Request, Session,
+    Answer, Failure, Mark, OpenFlags, Recall, Request, Session,
     frame::{Frame, Garbled, Kind, Phase, Side},
 };
 
@@ -65,6 +65,13 @@ pub enum ToNode {
         id: u64,
         /// For what.
         obtain: Obtain,
+    },
+    /// The same for what the request before it has opened.
+    Attach {
+        /// What the answer is sent under.
+        id: u64,
+        /// How it was to be opened.
+        flags: OpenFlags,
     },
     /// These loans are used no more.
     Returned(Vec<u64>),
@@ -169,6 +176,7 @@ impl ToNode {
             Kind::Goodbye => Self::Goodbye(goodbye(meta)?),
             Kind::Borrow => Self::Borrow { id, borrow: parse(kind, meta)? },
             Kind::Obtain => Self::Obtain { id, obtain: parse(kind, meta)? },
+            Kind::Attach => Self::Attach { id, flags: parse(kind, meta)? },
             Kind::Returned => {
                 let loans: Vec<u64> = parse(kind, meta)?;
                 if loans.len() > RETURNED_MAX {
@@ -227,6 +235,7 @@ impl ToClient {
             | Kind::Mapped
             | Kind::Borrow
             | Kind::Obtain
+            | Kind::Attach
             | Kind::Returned
             | Kind::Watch
             | Kind::Unwatch

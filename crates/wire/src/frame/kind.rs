@@ -72,10 +72,12 @@ pub enum Kind {
     Obtain = 27,
     /// The descriptor comes with this, under the id of its `obtain`; the meta is its mark.
     Given = 28,
+    /// The same as `obtain`, for what the request right before it opens; the meta says how.
+    Attach = 29,
 }
 
 /// Every kind.
-pub const KINDS: [Kind; 28] = [
+pub const KINDS: [Kind; 29] = [
     Kind::Challenge,
     Kind::Hello,
     Kind::Welcome,
@@ -104,6 +106,7 @@ pub const KINDS: [Kind; 28] = [
     Kind::Publish,
     Kind::Obtain,
     Kind::Given,
+    Kind::Attach,
 ];
 
 /// An end of a connection.
@@ -150,7 +153,8 @@ impl Kind {
             | Self::Placed
             | Self::Bay
             | Self::Obtain
-            | Self::Given => META_BYTES_MAX,
+            | Self::Given
+            | Self::Attach => META_BYTES_MAX,
             Self::Cancel
             | Self::Heard
             | Self::Ping
@@ -207,6 +211,7 @@ impl Kind {
                     | Self::Mapped
                     | Self::Publish
                     | Self::Obtain
+                    | Self::Attach
             ),
         }
     }
@@ -243,6 +248,7 @@ impl fmt::Display for Kind {
             Self::Publish => "publish",
             Self::Obtain => "obtain",
             Self::Given => "given",
+            Self::Attach => "attach",
         })
     }
 }
