@@ -48,6 +48,13 @@ pub trait Connection: Send + Sync + fmt::Debug {
         (self.call(request), None)
     }
 
+    /// A descriptor with this mark was closed: the node is told so with what it is told next, and nobody waits for that. False where it is not, and is to
+    /// be asked to look.
+    fn closed(&self, mark: Mark) -> bool {
+        let _ = mark;
+        false
+    }
+
     /// Whether the node can hand out descriptors here: only then are new files wished whole.
     fn is_here(&self) -> bool {
         false

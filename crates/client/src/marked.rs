@@ -156,6 +156,14 @@ impl Client {
         }
     }
 
+    /// The same of a file or directory without stripes, where its node needs nobody for the rest: then it is told so in front of what it is asked
+    /// next, and looks a second later if nothing is; nobody waits. False where it is to be asked by [`Self::look`].
+    pub fn closed(&self, mark: Mark, file: FileId) -> bool {
+        let node = mark.origin().0;
+        let alone = self.0.home(file.partition()) == Some(node);
+        alone && self.0.nodes.get(node).is_some_and(|way| way.closed(mark))
+    }
+
     /// The nodes of this host, which may have given descriptors.
     pub fn near_nodes(&self) -> Vec<NodeId> {
         self.0.nodes.iter().filter(|(_, way)| way.is_here()).map(|(node, _)| node).collect()

@@ -11,7 +11,7 @@ use std::{
     },
     time::Duration,
 };
-use wire::{Body, Extent, Failure, OpenFlags, Request, Session, codec::Obtain};
+use wire::{Body, Extent, Failure, Mark, OpenFlags, Request, Session, codec::Obtain};
 
 /// What a twin leaves as it is: descriptors of the connection in this field.
 macro_rules! descriptors_of {
@@ -168,6 +168,10 @@ impl<C: Connection> Connection for Counting<C> {
     fn obtain(&self, obtain: Obtain) -> Option<Obtaining> {
         self.calls.fetch_add(1, Relaxed);
         self.inner.obtain(obtain)
+    }
+
+    fn closed(&self, mark: Mark) -> bool {
+        self.inner.closed(mark)
     }
 
     descriptors_of!(inner);

@@ -36,7 +36,7 @@ use tokio::{
     time::timeout,
 };
 use wire::{
-    Answer, Body, Command, Failure, LockOwner, Object, Refusal, Request, Session, Stamp, Welcome,
+    Answer, Body, Command, Failure, LockOwner, Mark, Object, Refusal, Request, Session, Stamp, Welcome,
     codec::{
         Filled, Placed, Publish, ToNode, begins_stripe, encode_near, encode_placed, encode_pong, encode_recalls,
         encode_reply,
@@ -110,6 +110,8 @@ struct Guest {
     loans: Option<Loans>,
     /// What its last request has opened.
     opened: Option<Opened>,
+    /// Marks whose descriptors it has closed, at which nobody has looked yet.
+    closed: Vec<Mark>,
     /// What of our memory it was shown; none where it is not.
     shown: Option<Shown>,
     brisk: Brisk,
@@ -195,6 +197,7 @@ impl Guest {
             binds,
             loans,
             opened: None,
+            closed: Vec::new(),
             shown,
             brisk: Brisk::default(),
         }
@@ -243,6 +246,7 @@ impl Guest {
             self.take_answers(context)?;
             self.take_batches(context);
             let written = self.pipe.poll_flush(context).map_err(End::Broken)?;
+            self.look_at_closed();
             if !all_taken {
                 if written.is_pending() {
                     ready!(self.poll_looking(context, true))?; // it stops the reading; the socket wakes us
@@ -349,6 +353,7 @@ impl Guest {
                     shown.mapped(number);
                 }
             }
+            ToNode::Closed(marks) => self.closed(marks),
             ToNode::Returned(returned) => {
                 if let Some(loans) = &mut self.loans {
                     loans.returned(&returned);

@@ -28,9 +28,9 @@ use tokio::sync::{Notify, oneshot};
 use wire::{
     Answer, Failure, Mark, OpenFlags, Recall, Request, Session,
     codec::{
-        Borrow, Obtain, begins_stripe, encode_attach, encode_borrow, encode_cancel, encode_heard, encode_mapped,
-        encode_obtain, encode_pong, encode_prunes, encode_publish, encode_request, encode_returned, encode_unwatch,
-        encode_watch,
+        Borrow, Obtain, begins_stripe, encode_attach, encode_borrow, encode_cancel, encode_closed, encode_heard,
+        encode_mapped, encode_obtain, encode_pong, encode_prunes, encode_publish, encode_request, encode_returned,
+        encode_unwatch, encode_watch,
     },
     frame::Outgoing,
 };
@@ -41,6 +41,8 @@ const UNDER_WAY_MAX: usize = 8192;
 const QUEUED_BYTES_MAX: usize = 32 << 20;
 /// So much is written at most by who asks itself: others that ask wait for it.
 const OWN_BYTES_MAX: usize = 64 << 10;
+/// So many closed descriptors wait at most for what is said next.
+const CLOSED_MAX: usize = 64;
 /// In so many pieces at once.
 const PIECES_MAX: usize = 8;
 
@@ -69,6 +71,8 @@ struct State {
     asked: HashMap<u64, Asked, BuildNumberHasher>,
     /// Loans that are used no more, which the node was not told yet.
     returned: Vec<u64>,
+    /// Marks whose descriptors were closed, which the node was not told yet.
+    closed: Vec<Mark>,
     ears: HashMap<Session, Ears>,
     driver: Option<Waker>,
     /// The driver has nothing that is not written.
@@ -220,7 +224,7 @@ impl Line {
         state.check()?;
         let (id, behind) = (state.given + 1, state.given + 2);
         let alone = state.is_quiet();
-        state.tell_returned();
+        state.tell_done();
         let encoded = state.out.push(|out| encode_request(request, id, out));
         encoded.map_err(|too_long| NotSent::Failed(too_long.into()))?;
         encode_attach(flags, behind, state.out.short());
@@ -244,6 +248,19 @@ impl Line {
                 state.returned.push(loan);
             }
         });
+    }
+
+    /// A descriptor of a program was closed: the node is told in front of what is said next, and nobody is woken for that. False where it cannot be.
+    pub fn closed(&self, mark: Mark) -> bool {
+        let mut state = self.state.lock();
+        if state.ended.is_some() || !state.opened {
+            return false;
+        }
+        state.closed.push(mark);
+        let driver = if state.closed.len() >= CLOSED_MAX { state.driver.take() } else { None };
+        drop(state);
+        wake(driver);
+        true
     }
 
     /// The session is told nothing any more.
@@ -279,7 +296,7 @@ impl Line {
         state.check()?;
         let id = state.given + 1;
         let alone = state.is_quiet();
-        state.tell_returned();
+        state.tell_done();
         encode(id, &mut state.out).map_err(NotSent::Failed)?;
         state.given = id;
         let (answer, answered) = oneshot::channel();
@@ -337,7 +354,7 @@ impl Line {
             Some(known) => known.clone_from(driver.waker()),
             none => *none = Some(driver.waker().clone()),
         }
-        state.tell_returned();
+        state.tell_done();
         if !out.has_remaining() && state.out.has_remaining() {
             mem::swap(out, &mut state.out);
             state.sent = state.given;
@@ -479,10 +496,14 @@ impl State {
     }
 
     /// In front of what comes next: who closes a file has given it back before.
-    fn tell_returned(&mut self) {
+    fn tell_done(&mut self) {
         if !self.returned.is_empty() {
             encode_returned(&self.returned, self.out.short());
             self.returned.clear();
+        }
+        if !self.closed.is_empty() {
+            encode_closed(&self.closed, self.out.short());
+            self.closed.clear();
         }
     }
 }

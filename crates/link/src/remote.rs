@@ -15,7 +15,7 @@ use std::{
 };
 use tokio::runtime::Handle;
 use wire::{
-    Extent, Failure, Object, OpenFlags, Refusal, Request, Session,
+    Extent, Failure, Mark, Object, OpenFlags, Refusal, Request, Session,
     codec::{Borrow, Obtain},
     handshake::Token,
 };
@@ -175,6 +175,16 @@ impl Connection for Remote {
             Some(Err(NotSent::Failed(failure))) => (Reply::ready(Err(failure)), None),
             Some(Err(NotSent::Full)) | None => (self.call(request), None),
         }
+    }
+
+    fn closed(&self, mark: Mark) -> bool {
+        let mut state = self.state.lock();
+        if let By::Hand(hand) = &self.target.by {
+            state.forget_before(hand.generation());
+        }
+        let line = state.line.clone();
+        drop(state);
+        line.is_some_and(|line| line.closed(mark))
     }
 
     fn is_here(&self) -> bool {

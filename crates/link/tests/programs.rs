@@ -191,6 +191,53 @@ async fn a_descriptor_comes_with_what_opens_it_in_one_go() {
 }
 
 #[tokio::test]
+async fn what_is_closed_is_told_with_what_is_said_next_and_ends_when_the_last_copy_is_closed() {
+    let Some(host) = Host::with_whole_files(64 << 20) else { return };
+    let (client, calls) = counted(host.server.address()).await;
+    let create = |client: Client, name: &'static [u8]| async move {
+        client.create(FileId::ROOT, &Name::new(name).unwrap(), new_file(), true, Wish::Wanted).await
+    };
+    let one = client.with_descriptor(OpenFlags::READ_WRITE, |client| create(client, b"f")).await.unwrap();
+    let two = client.with_descriptor(OpenFlags::READ_WRITE, |client| create(client, b"g")).await.unwrap();
+    let (copy, before) = (two.descriptor.try_clone().unwrap(), calls.load(Relaxed));
+    drop((one.descriptor, two.descriptor));
+    for marked in [one.marked, two.marked] {
+        assert!(client.closed(marked.mark, marked.file));
+    }
+    assert_eq!((calls.load(Relaxed) - before, host.used()), (0, 2), "nobody was told");
+    client.stat(one.marked.file).await.unwrap();
+    until(|| host.used() == 1).await;
+    assert_eq!(host.node.look_around(), (1, 0), "its copy is open");
+    drop(copy);
+    assert!(client.closed(two.marked.mark, two.marked.file));
+    drop(client);
+    until(|| host.used() == 0).await;
+}
+
+#[tokio::test]
+async fn a_close_that_is_told_late_ends_no_lock_that_came_after_it() {
+    let Some(host) = Host::with_whole_files(64 << 20) else { return };
+    let (client, _) = counted(host.server.address()).await;
+    let create = |client: Client| async move {
+        client.create(FileId::ROOT, &Name::new(b"f").unwrap(), new_file(), true, Wish::Wanted).await
+    };
+    let one = client.with_descriptor(OpenFlags::READ_WRITE, create).await.unwrap();
+    let file = one.marked.file;
+    let open = |client: Client| async move { client.open(file, OpenFlags::READ_WRITE).await };
+    let two = client.with_descriptor(OpenFlags::READ_WRITE, open).await.unwrap();
+    client.lock(file, lock(LockOwner::Process(0), LockKind::Write), false).await.unwrap();
+    drop(one.descriptor);
+    assert!(client.closed(one.marked.mark, file));
+    // It goes in front of this, so the lock of before ends, and this one does not.
+    client.lock(file, lock(LockOwner::Process(0), LockKind::Read), false).await.unwrap();
+    until(|| host.node.look_around() == (1, 0)).await;
+    let mine = |kind| host.truth.lock_for_program(file, lock(LockOwner::Session(1), kind), false);
+    assert_eq!(mine(LockKind::Write).await, Err(Refusal::Locked(Object::File(file))));
+    mine(LockKind::Read).await.unwrap();
+    drop(two);
+}
+
+#[tokio::test]
 async fn a_command_goes_with_its_way_in_one_message_and_is_not_done_when_that_leads_elsewhere() {
     let host = Host::start(64 << 20);
     let (client, calls) = counted(host.server.address()).await;

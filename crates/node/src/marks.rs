@@ -183,6 +183,11 @@ impl Node {
         if self.lives(mark, &open) { Looked::Held } else { self.end_open(mark) }
     }
 
+    /// The same for who needs no answer.
+    pub fn look_for(&self, mark: Mark) {
+        self.look_at(mark);
+    }
+
     /// Whether an open lives.
     pub(crate) fn is_open(&self, mark: Mark) -> bool {
         self.marks.get(mark).is_some_and(|open| self.lives(mark, &open))

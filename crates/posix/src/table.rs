@@ -10,7 +10,7 @@ use placement::FileId;
 use rustix::fs::fstat;
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wire::{Lent, Mark, Marked, OpenFlags};
 
@@ -96,6 +96,11 @@ impl Table {
     /// Whether another descriptor has this open.
     pub fn has(&self, open: &Arc<Open>) -> bool {
         self.lock().values().any(|known| Arc::ptr_eq(known, open))
+    }
+
+    /// Whether the process may have locks of a file (fcntl(2)), which end when any descriptor of it is closed.
+    pub fn may_lock(&self, file: FileId) -> bool {
+        self.lock().values().any(|known| known.file == file && known.locked.load(Relaxed))
     }
 
     /// The table itself: held over a fork.

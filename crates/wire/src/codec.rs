@@ -30,7 +30,7 @@ pub use message::{ToClient, ToNode};
 pub const COPIED_BYTES_MAX: usize = 1024;
 /// The most that one recall may tell to forget: within the bound of its meta, however long the numbers.
 pub const RECALLS_MAX: usize = 4096;
-/// The most loans that one frame gives back: within the bound of its meta, however long the numbers.
+/// The most loans that one frame gives back, and the most marks that it says are closed: within the bound of its meta, however long the numbers.
 pub const RETURNED_MAX: usize = 4096;
 /// Longer reasons are cut in goodbyes, bytes.
 const REASON_BYTES_MAX: usize = 900;
@@ -280,6 +280,13 @@ pub fn encode_lent(id: u64, out: &mut Vec<u8>) {
 pub fn encode_returned(loans: &[u64], out: &mut Vec<u8>) {
     for loans in loans.chunks(RETURNED_MAX) {
         short(Kind::Returned, 0, &loans, out);
+    }
+}
+
+/// Appends that descriptors with these marks were closed, however many.
+pub fn encode_closed(marks: &[Mark], out: &mut Vec<u8>) {
+    for marks in marks.chunks(RETURNED_MAX) {
+        short(Kind::Closed, 0, &marks, out);
     }
 }
 

@@ -290,7 +290,7 @@ fn each_kind_has_its_number_and_bounds_that_are_among_those_documented() {
         assert!(bounds.contains(&kind.meta_bytes_max()), "{kind}");
         assert!([0, PAYLOAD_BYTES_MAX].contains(&kind.payload_bytes_max()), "{kind}");
     }
-    assert_eq!((Kind::of(0), Kind::of(30), Kind::of(255)), (None, None, None));
+    assert_eq!((Kind::of(0), Kind::of(31), Kind::of(255)), (None, None, None));
 }
 
 #[test]

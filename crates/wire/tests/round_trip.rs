@@ -7,7 +7,7 @@ use bytes::Bytes;
 use placement::Epoch;
 use samples::{SESSION, never_from_clients, recalls, replies, requests};
 use wire::{
-    Answer, Body, Content, Failure, Lent, OpenFlags, Refusal, Request, Stamp,
+    Answer, Body, Content, Failure, Lent, Mark, OpenFlags, Refusal, Request, Stamp,
     codec::{self, Bay, Borrow, Filled, NOT_FOR_CLIENTS, Obtain, Placed, Segment, ToClient, ToNode},
     frame::{Frames, Garbled, Kind, LARGE_META_BYTES_MAX, PAYLOAD_BYTES_MAX, Side},
 };
@@ -86,6 +86,8 @@ fn the_other_frames_come_as_they_were_sent() {
     let obtain = Obtain { session, file, flags, lent: Lent::Directory };
     assert_eq!(told(&|out| codec::encode_obtain(obtain, 9, out)), ToNode::Obtain { id: 9, obtain });
     assert_eq!(told(&|out| codec::encode_attach(flags, 9, out)), ToNode::Attach { id: 9, flags });
+    let marks = [samples::MARK, Mark(u64::MAX)];
+    assert_eq!(told(&|out| codec::encode_closed(&marks, out)), ToNode::Closed(marks.into()));
     assert_eq!(told(&|out| codec::encode_returned(&[9, u64::MAX], out)), ToNode::Returned(vec![9, u64::MAX]));
     assert_eq!(told(&|out| codec::encode_mapped(5, out)), ToNode::Mapped { number: 5 });
     let mut told = |encode: &dyn Fn(&mut Vec<u8>)| {

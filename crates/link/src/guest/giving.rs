@@ -2,7 +2,7 @@
 
 use super::{Answered, Guest};
 use wire::{
-    Answer, Attributes, Lent, OpenFlags, Session,
+    Answer, Attributes, Lent, Mark, OpenFlags, Session,
     codec::{Borrow, Obtain, encode_given, encode_lent},
 };
 
@@ -58,6 +58,23 @@ impl Guest {
                 self.give(id, Obtain { session, file, flags, lent })
             }
             _ => false,
+        }
+    }
+
+    /// Descriptors of a program were closed. Whatever somebody else still has of them goes on.
+    pub(super) fn closed(&mut self, marks: Vec<Mark>) {
+        if let Some(process) = self.process() {
+            for mark in &marks {
+                self.house.node.closed_by(process, *mark);
+            }
+        }
+        self.closed.extend(marks);
+    }
+
+    /// Looks at what was closed, when what came with it has its answer.
+    pub(super) fn look_at_closed(&mut self) {
+        for mark in self.closed.drain(..) {
+            self.house.node.look_for(mark);
         }
     }
 }

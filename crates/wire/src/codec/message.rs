@@ -75,6 +75,8 @@ pub enum ToNode {
     },
     /// These loans are used no more.
     Returned(Vec<u64>),
+    /// Descriptors with these marks were closed.
+    Closed(Vec<Mark>),
     /// Answers may be `placed` in this part from now on.
     Mapped {
         /// Which.
@@ -184,6 +186,13 @@ impl ToNode {
                 }
                 Self::Returned(loans)
             }
+            Kind::Closed => {
+                let marks: Vec<Mark> = parse(kind, meta)?;
+                if marks.len() > RETURNED_MAX {
+                    return Err(Garbled::Meta { kind, why: format!("more than {RETURNED_MAX} marks") });
+                }
+                Self::Closed(marks)
+            }
             Kind::Mapped => Self::Mapped { number: id },
             Kind::Publish => Self::Publish { id, publish: Box::new(parse(kind, meta)?) },
             Kind::Answer
@@ -236,6 +245,7 @@ impl ToClient {
             | Kind::Borrow
             | Kind::Obtain
             | Kind::Attach
+            | Kind::Closed
             | Kind::Returned
             | Kind::Watch
             | Kind::Unwatch

@@ -74,10 +74,12 @@ pub enum Kind {
     Given = 28,
     /// The same as `obtain`, for what the request right before it opens; the meta says how.
     Attach = 29,
+    /// The last copies in this process of descriptors with these marks are closed. It is not answered.
+    Closed = 30,
 }
 
 /// Every kind.
-pub const KINDS: [Kind; 29] = [
+pub const KINDS: [Kind; 30] = [
     Kind::Challenge,
     Kind::Hello,
     Kind::Welcome,
@@ -107,6 +109,7 @@ pub const KINDS: [Kind; 29] = [
     Kind::Obtain,
     Kind::Given,
     Kind::Attach,
+    Kind::Closed,
 ];
 
 /// An end of a connection.
@@ -154,7 +157,8 @@ impl Kind {
             | Self::Bay
             | Self::Obtain
             | Self::Given
-            | Self::Attach => META_BYTES_MAX,
+            | Self::Attach
+            | Self::Closed => META_BYTES_MAX,
             Self::Cancel
             | Self::Heard
             | Self::Ping
@@ -212,6 +216,7 @@ impl Kind {
                     | Self::Publish
                     | Self::Obtain
                     | Self::Attach
+                    | Self::Closed
             ),
         }
     }
@@ -249,6 +254,7 @@ impl fmt::Display for Kind {
             Self::Obtain => "obtain",
             Self::Given => "given",
             Self::Attach => "attach",
+            Self::Closed => "closed",
         })
     }
 }
