@@ -15,7 +15,6 @@ use crate::{
 };
 use bytes::{Buf, Bytes};
 use client::at_once;
-use giving::Opened;
 use node::{Hear, Node, Reply};
 use parking_lot::Mutex;
 use placement::{Epoch, PartitionId};
@@ -36,7 +35,7 @@ use tokio::{
     time::timeout,
 };
 use wire::{
-    Answer, Body, Command, Failure, LockOwner, Mark, Object, Refusal, Request, Session, Stamp, Welcome,
+    Answer, Body, Command, Failure, LockOwner, Mark, Object, OpenFlags, Refusal, Request, Session, Stamp, Welcome,
     codec::{
         Filled, Placed, Publish, ToNode, begins_stripe, encode_near, encode_placed, encode_pong, encode_recalls,
         encode_reply,
@@ -108,8 +107,8 @@ struct Guest {
     binds: bool,
     /// What it was lent; none where nothing may be.
     loans: Option<Loans>,
-    /// What its last request has opened.
-    opened: Option<Opened>,
+    /// A descriptor is wanted of what its next request opens, under this id.
+    attaching: Option<(u64, OpenFlags)>,
     /// Marks whose descriptors it has closed, at which nobody has looked yet.
     closed: Vec<Mark>,
     /// What of our memory it was shown; none where it is not.
@@ -196,7 +195,7 @@ impl Guest {
             batches,
             binds,
             loans,
-            opened: None,
+            attaching: None,
             closed: Vec::new(),
             shown,
             brisk: Brisk::default(),
@@ -340,9 +339,7 @@ impl Guest {
             }
             ToNode::Attach { id, flags } => {
                 self.count(id)?;
-                if !self.attach(id, flags) {
-                    self.answer(id, &Ok(Answer::Done));
-                }
+                self.attaching = Some((id, flags));
             }
             ToNode::Publish { id, publish } => {
                 self.count(id)?;
@@ -370,6 +367,7 @@ impl Guest {
 
     fn request(&mut self, id: u64, mut request: Request) -> Result<(), End> {
         if let Err(failure) = self.check(&request).and_then(|()| self.name_owner(&mut request.body)) {
+            self.attach_nothing();
             self.answer(id, &Err(failure));
             return Ok(());
         }
@@ -390,10 +388,13 @@ impl Guest {
                 if let Ok(Answer::Welcome(welcome)) = &answered {
                     self.carry(welcome.session);
                 }
-                self.note_opened(id, session, &answered);
+                self.attach(session, &answered);
                 self.answer(id, &answered);
             }
-            Poll::Pending => self.wait(id, reply, bytes),
+            Poll::Pending => {
+                self.attach_nothing();
+                self.wait(id, reply, bytes);
+            }
         }
         Ok(())
     }

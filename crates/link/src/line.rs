@@ -214,7 +214,7 @@ impl Line {
         })
     }
 
-    /// Puts a request that opens something into the line, and right behind it that a descriptor of that is wanted, for a program's own.
+    /// Puts a request that opens something into the line, and in front of it that a descriptor of that is wanted, for a program's own.
     pub fn send_attaching(
         self: &Arc<Self>,
         request: &Request,
@@ -222,21 +222,25 @@ impl Line {
     ) -> Result<(Call<Answered>, Call<Gift>), NotSent> {
         let mut state = self.state.lock();
         state.check()?;
-        let (id, behind) = (state.given + 1, state.given + 2);
+        let (before, id) = (state.given + 1, state.given + 2);
         let alone = state.is_quiet();
         state.tell_done();
-        let encoded = state.out.push(|out| encode_request(request, id, out));
+        let encoded = state.out.push(|out| {
+            let begun = out.len();
+            encode_attach(flags, before, out);
+            // Neither without the other.
+            encode_request(request, id, out).inspect_err(|_| out.truncate(begun))
+        });
         encoded.map_err(|too_long| NotSent::Failed(too_long.into()))?;
-        encode_attach(flags, behind, state.out.short());
-        state.given = behind;
+        state.given = id;
         let (answer, answered) = oneshot::channel();
         let (gift, given) = oneshot::channel();
         state.asked.insert(id, Asked::Request(answer));
-        state.asked.insert(behind, Asked::Gift(gift));
+        state.asked.insert(before, Asked::Gift(gift));
         let driver = if alone && state.write() { None } else { state.driver.take() };
         drop(state);
         wake(driver);
-        let given = Call { line: self.clone(), id: behind, answered: given };
+        let given = Call { line: self.clone(), id: before, answered: given };
         Ok((Call { line: self.clone(), id, answered }, given))
     }
 

@@ -261,7 +261,7 @@ pub fn encode_obtain(obtain: Obtain, id: u64, out: &mut Vec<u8>) {
     short(Kind::Obtain, id, &obtain, out);
 }
 
-/// Appends that a program wants a descriptor of what the request right before this opens, in this way; to be answered under `id`.
+/// Appends that a program wants a descriptor of what the request right behind this opens, in this way; to be answered under `id`.
 pub fn encode_attach(flags: OpenFlags, id: u64, out: &mut Vec<u8>) {
     short(Kind::Attach, id, &flags, out);
 }

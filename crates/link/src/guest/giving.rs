@@ -2,18 +2,9 @@
 
 use super::{Answered, Guest};
 use wire::{
-    Answer, Attributes, Lent, Mark, OpenFlags, Session,
+    Answer, Lent, Mark, Session,
     codec::{Borrow, Obtain, encode_given, encode_lent},
 };
-
-/// What a request has opened.
-#[derive(Debug)]
-pub struct Opened {
-    /// The request's.
-    id: u64,
-    session: Session,
-    attributes: Attributes,
-}
 
 impl Guest {
     /// Whether there was something to lend.
@@ -40,24 +31,25 @@ impl Guest {
         true
     }
 
-    /// Notes what a request has opened, for the frame behind it.
-    pub(super) fn note_opened(&mut self, id: u64, session: Session, answered: &Answered) {
-        self.opened = match answered {
-            Ok(Answer::Opened { attributes, .. }) if self.loans.is_some() => {
-                Some(Opened { id, session, attributes: *attributes })
-            }
-            _ => None,
-        };
-    }
-
-    /// Whether there was a descriptor to give of what the request before this one has opened.
-    pub(super) fn attach(&mut self, id: u64, flags: OpenFlags) -> bool {
-        match self.opened.take() {
-            Some(Opened { id: before, session, attributes }) if before + 1 == id => {
-                let (file, lent) = (attributes.file, Lent::of(&attributes, flags));
+    /// Gives a descriptor of what a request has opened, if one is wanted: in front of its answer, so that both go at once.
+    pub(super) fn attach(&mut self, session: Session, answered: &Answered) {
+        let Some((id, flags)) = self.attaching.take() else { return };
+        let given = match answered {
+            Ok(Answer::Opened { attributes, .. }) => {
+                let (file, lent) = (attributes.file, Lent::of(attributes, flags));
                 self.give(id, Obtain { session, file, flags, lent })
             }
             _ => false,
+        };
+        if !given {
+            self.answer(id, &Ok(Answer::Done));
+        }
+    }
+
+    /// Its request has opened nothing yet.
+    pub(super) fn attach_nothing(&mut self) {
+        if let Some((id, _)) = self.attaching.take() {
+            self.answer(id, &Ok(Answer::Done));
         }
     }
 

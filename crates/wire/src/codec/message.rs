@@ -66,7 +66,7 @@ pub enum ToNode {
         /// For what.
         obtain: Obtain,
     },
-    /// The same for what the request before it has opened.
+    /// The same for what the request behind it opens.
     Attach {
         /// What the answer is sent under.
         id: u64,

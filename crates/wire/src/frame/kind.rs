@@ -72,7 +72,7 @@ pub enum Kind {
     Obtain = 27,
     /// The descriptor comes with this, under the id of its `obtain`; the meta is its mark.
     Given = 28,
-    /// The same as `obtain`, for what the request right before it opens; the meta says how.
+    /// The same as `obtain`, for what the request right behind it opens; the meta says how.
     Attach = 29,
     /// The last copies in this process of descriptors with these marks are closed. It is not answered.
     Closed = 30,
