@@ -41,6 +41,37 @@ int main(int count, char **words)
     return 0;
 }
 """
+# A program that knows where a folder was, while others move it, remove it, and put a link in its place.
+MOVED = """
+import os, subprocess, sys
+def others(*words):
+    subprocess.run(words, check=True)
+def made(path):
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+def told(what, path):
+    try:
+        what(path)
+        return "done"
+    except OSError as error:
+        return error.strerror
+os.chdir(sys.argv[1])
+os.mkdir("a")
+for name in ("one", "two"):
+    made("a/" + name)
+print(told(made, "a/two"), os.stat("a/two").st_size, told(os.stat, "a/none"))
+others("mv", "a", "b")
+print(told(os.stat, "a/one"), told(made, "a/one"))
+others("mkdir", "a")
+made("a/three")
+print(sorted(os.listdir("a")), sorted(os.listdir("b")), told(os.stat, "a/one"))
+others("rm", "-r", "a")
+others("ln", "-s", "b", "a")
+made("a/four")
+print(sorted(os.listdir("b")), os.stat("a/one").st_size)
+others("rm", "a")
+others("touch", "a")
+print(told(made, "a/five"), told(os.stat, "a/one"))
+"""
 
 
 @pytest.fixture
@@ -110,6 +141,13 @@ def test_words_as_arguments_start_programs_of_the_pool(pool: Home, tmp_path: Pat
         assert done.stdout == f"{given} {words}\n", done.stderr
         done = run(pool, str(program), way + "x")
         assert done.stdout == "-1 2\n", "it comes back with ENOENT"
+
+
+def test_a_folder_that_others_move_is_not_mistaken_for_what_has_its_name_now(pool: Home, tmp_path: Path) -> None:
+    done = run(pool, sys.executable, "-c", MOVED, PREFIX)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == subprocess.run([sys.executable, "-c", MOVED, str(tmp_path)], capture_output=True, text=True, check=True).stdout
+    assert done.stdout.splitlines()[0] == "File exists 0 No such file or directory"
 
 
 def test_a_key_is_of_the_file(pool: Home) -> None:
