@@ -221,6 +221,8 @@ class Steps:
         length = os.fstat(descriptor).st_size
         if length == 0 or not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return "nothing to map"
+        if os.fstat(descriptor).st_nlink == 0:
+            return "by the preload library a file that never had a name is not local"
         with mmap.mmap(descriptor, length) as mapped:
             mapped[length // 2] = 77
         return "written"
@@ -239,7 +241,7 @@ class Steps:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
     def by_stream(self) -> object:
-        with open(self.name(), self.dice.choice(["r", "r+", "a+", "w", "x"]), encoding="latin-1") as file:  # noqa: PTH123
+        with open(self.name(), self.dice.choice(["r", "r+", "a+", "w", "x"]), encoding="latin-1") as file:
             file.seek(self.dice.choice([0, 3]))
             return shown(file.read(self.size()).encode("latin-1")) if file.readable() else file.write("stream\n" * 700)
 

@@ -150,6 +150,67 @@ def test_a_folder_that_others_move_is_not_mistaken_for_what_has_its_name_now(poo
     assert done.stdout.splitlines()[0] == "File exists 0 No such file or directory"
 
 
+def test_flags_that_a_call_does_not_know_are_refused_and_nothing_is_done(pool: Home) -> None:
+    code = f"""
+import ctypes, errno, os
+c = ctypes.CDLL(None, use_errno=True)
+calls = [
+    lambda: c.unlinkat(-100, b"{PREFIX}/f", 0x10),
+    lambda: c.fchmodat(-100, b"{PREFIX}/f", 0, 0x8000),
+    lambda: c.linkat(-100, b"{PREFIX}/f", -100, b"{PREFIX}/g", 1),
+]
+for call in calls:
+    print(call(), errno.errorcode[ctypes.get_errno()])
+print(os.listdir("{PREFIX}"))
+"""
+    shell(pool, f"touch {PREFIX}/f")
+    assert run(pool, sys.executable, "-c", code).stdout == "-1 EINVAL\n" * 3 + "['f']\n"
+
+
+def test_a_folder_of_the_host_is_listed_where_a_link_leads(pool: Home, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there/f").touch()
+    said = shell(pool, f"ln -s {tmp_path}/there {PREFIX}/l; ls {PREFIX}/l/; cd {PREFIX}; echo l/*; {sys.executable} -c 'import os; print(os.listdir(\"l\"))'")
+    assert said == "f\nl/f\n['f']\n"
+
+
+def test_a_prefix_above_the_pools_own_file_is_the_pool_and_no_hang(pool: Home) -> None:
+    assert run(pool, "ls", "-d", "/tmp", TIDEMILL_PREFIX="/tmp").stdout == "/tmp\n"
+
+
+def test_patterns_find_what_is_in_the_pool(pool: Home, tmp_path: Path) -> None:
+    source, program = tmp_path / "patterns.c", tmp_path / "patterns"
+    source.write_text(
+        f'#include <glob.h>\n#include <stdio.h>\nint main(void) {{ glob_t g; return glob("{PREFIX}/*.x", 0, 0, &g) ? 9 : puts(g.gl_pathv[0]) < 0; }}\n'
+    )
+    subprocess.run(["cc", "-o", str(program), str(source)], check=True)
+    shell(pool, f"touch {PREFIX}/a.x {PREFIX}/b.y")
+    assert run(pool, str(program)).stdout == f"{PREFIX}/a.x\n"
+
+
+def test_a_child_goes_on_while_other_threads_of_its_parent_take_memory(pool: Home) -> None:
+    code = f"""
+import os, threading
+os.mkdir("{PREFIX}/d")
+for number in range(50):
+    open(f"{PREFIX}/d/{{number}}", "w").close()
+done = False
+def lists():
+    while not done:
+        os.listdir("{PREFIX}/d")
+threads = [threading.Thread(target=lists) for _ in range(3)]
+[thread.start() for thread in threads]
+for _ in range(300):
+    child = os.fork()
+    if child == 0:
+        os._exit(len(os.listdir("{PREFIX}/d")))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 50
+done = True
+"""
+    done = run(pool, sys.executable, "-W", "ignore", "-c", code)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_key_is_of_the_file(pool: Home) -> None:
     code = f"import ctypes; key = ctypes.CDLL(None).ftok; print([key(b'{PREFIX}/' + name, 7) for name in (b'a', b'a', b'b', b'none')])"
     shell(pool, f"touch {PREFIX}/a {PREFIX}/b")

@@ -11,6 +11,8 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use wire::{Attributes, Changes, Kind, TimeChange, Timestamp};
 
+/// How a place is named.
+const PLACE: AtFlags = AtFlags::SYMLINK_NOFOLLOW.union(AtFlags::EMPTY_PATH);
 /// What stands for the pool as a device: of those without one (major 0), a number that the kernel gives to nobody soon.
 const DEVICE: (u32, u32) = (0, 0x7_d1de);
 /// What programs size their buffers by, as a mount of the pool tells it.
@@ -161,6 +163,7 @@ impl Process {
     /// # Errors
     /// As those.
     pub fn stat(&self, said: Said<'_>, flags: AtFlags) -> Result<Stat, Errno> {
+        crate::only(flags, PLACE | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_FORCE_SYNC | AtFlags::STATX_DONT_SYNC)?;
         let who = Who::now();
         self.wait(async {
             match self.meant(&who, said, flags).await? {
@@ -175,6 +178,7 @@ impl Process {
     /// # Errors
     /// As faccessat(2).
     pub fn access(&self, said: Said<'_>, wanted: Access, flags: AtFlags) -> Result<(), Errno> {
+        crate::only(flags, PLACE | AtFlags::EACCESS)?;
         let who = if flags.contains(AtFlags::EACCESS) { Who::now() } else { Who::real() };
         self.wait(async {
             match self.meant(&who, said, flags).await? {
@@ -189,6 +193,7 @@ impl Process {
     /// # Errors
     /// As fchmodat(2).
     pub fn chmod(&self, said: Said<'_>, mode: u32, flags: AtFlags) -> Result<(), Errno> {
+        crate::only(flags, PLACE)?;
         let who = Who::now();
         self.wait(async {
             if let Some(open) = self.trusted(&who, said, flags, CapabilitySet::FOWNER | CapabilitySet::FSETID)? {
@@ -211,6 +216,7 @@ impl Process {
     /// # Errors
     /// As fchownat(2).
     pub fn chown(&self, said: Said<'_>, uid: u32, gid: u32, flags: AtFlags) -> Result<(), Errno> {
+        crate::only(flags, PLACE)?;
         let who = Who::now();
         let (uid, gid) = (Some(uid).filter(|uid| *uid != u32::MAX), Some(gid).filter(|gid| *gid != u32::MAX));
         self.wait(async {
@@ -236,6 +242,7 @@ impl Process {
     /// # Errors
     /// As those.
     pub fn set_times(&self, said: Said<'_>, times: Times, flags: AtFlags) -> Result<(), Errno> {
+        crate::only(flags, PLACE)?;
         let who = Who::now();
         let (accessed, modified) = times.changes()?;
         self.wait(async {

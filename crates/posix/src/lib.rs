@@ -45,10 +45,16 @@ pub use usage::Room;
 pub use who::Who;
 pub use xattrs::Whose;
 
+use rustix::fs::AtFlags;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 pub use wire::LockKind;
 use wire::{Object, Refusal};
+
+/// Refuses (`EINVAL`) what a call knows nothing of.
+pub(crate) fn only(flags: AtFlags, known: AtFlags) -> Result<(), Errno> {
+    if known.contains(flags) { Ok(()) } else { Err(Errno::INVAL) }
+}
 
 /// Who is told that there is no way to a node any more.
 static LOST: OnceLock<fn(&Refusal)> = OnceLock::new();

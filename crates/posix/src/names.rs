@@ -118,6 +118,7 @@ impl Process {
     /// # Errors
     /// As those.
     pub fn unlink(&self, said: Said<'_>, flags: AtFlags) -> Result<(), Errno> {
+        crate::only(flags, AtFlags::REMOVEDIR)?;
         let who = Who::now();
         let folder = flags.contains(AtFlags::REMOVEDIR);
         self.wait(async {
@@ -153,6 +154,7 @@ impl Process {
     /// # Errors
     /// As linkat(2).
     pub fn link(&self, old: Said<'_>, new: Said<'_>, flags: AtFlags) -> Result<(), Errno> {
+        crate::only(flags, AtFlags::SYMLINK_FOLLOW | AtFlags::EMPTY_PATH)?;
         let who = Who::now();
         self.wait(async {
             let linked = match (old.base, old.path.is_empty() && flags.contains(AtFlags::EMPTY_PATH)) {

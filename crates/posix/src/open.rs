@@ -130,6 +130,7 @@ impl Process {
     async fn may_open(&self, who: &Who, found: &Attributes, flags: OFlags) -> Result<(), Errno> {
         let pool_flags = pool_flags(who, flags);
         match found.kind {
+            Node::Symlink if flags.contains(OFlags::DIRECTORY) => return Err(Errno::NOTDIR),
             Node::Symlink => return Err(Errno::LOOP),
             Node::Directory if pool_flags.write || pool_flags.truncate => return Err(Errno::ISDIR),
             Node::Directory => {}

@@ -27,7 +27,7 @@ pub struct Glob {
 type Failed = Option<unsafe extern "C" fn(*const c_char, c_int) -> c_int>;
 
 /// `GLOB_ALTDIRFUNC`.
-const BY_FUNCTIONS: c_int = 1 << 6;
+const BY_FUNCTIONS: c_int = 1 << 9;
 
 symbols! {
     /// glob(3).

@@ -1,0 +1,54 @@
+"""Random calls end on the mount, and by the preload library, as they do on tmpfs: `random_calls.py` prints the same there and here."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import preloaded
+import pytest
+from pools import Mount
+from preloaded import PREFIX
+
+PROGRAM = Path(__file__).parent / "random_calls.py"
+SEEDS = range(int(os.environ.get("RANDOM_SEED", "1")), int(os.environ.get("RANDOM_SEED", "1")) + int(os.environ.get("RANDOM_SEEDS", "20")))
+STEPS = 800
+SECONDS_MAX = 100
+
+
+def said(folder: Path | str, seed: int, *before: str, env: dict[str, str] | None = None) -> list[str]:
+    """What the program says in an empty folder."""
+    command = [*before, sys.executable, str(PROGRAM), str(folder), str(seed), str(STEPS)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+    assert done.returncode == 0, f"seed {seed}: {done.stderr[-2000:]}"
+    return done.stdout.splitlines()
+
+
+def compared(wanted: list[str], got: list[str], seed: int) -> None:
+    """The first step that came out otherwise is named."""
+    for want, came in zip(wanted, got, strict=True):
+        assert came == want, f"seed {seed}: `random_calls.py FOLDER {seed} {STEPS}`"
+
+
+@pytest.mark.usefixtures("root")
+def test_random_calls_end_by_the_preload_library_as_on_tmpfs(binary: Path, ground: Path, tmpfs: Path) -> None:
+    with preloaded.pool(binary, ground) as pool:
+        for seed in SEEDS:
+            (tmpfs / str(seed)).mkdir()
+            pool.ok("mkdir", f"{PREFIX}/{seed}")
+            got = said(f"{PREFIX}/{seed}", seed, *pool.command()[:3], env=pool.environment)
+            compared(said(tmpfs / str(seed), seed), got, seed)
+
+
+@pytest.mark.usefixtures("root")
+def test_random_calls_end_on_a_mount_as_on_tmpfs(binary: Path, ground: Path, tmpfs: Path, way: list[str]) -> None:
+    mount = Mount(binary, ground, [ground / "pool"], "--memory", "512MiB", *way)
+    try:
+        for seed in SEEDS:
+            (tmpfs / str(seed)).mkdir()
+            (mount.dir / str(seed)).mkdir()
+            compared(said(tmpfs / str(seed), seed), said(mount.dir / str(seed), seed), seed)
+    finally:
+        mount.close()
