@@ -66,7 +66,9 @@ class Steps:
         return self.keep(os.open(self.name(), self.dice.choice(ACCESS) | self.dice.choice(FLAGS), 0o644, dir_fd=self.slot()))
 
     def unnamed(self) -> object:
-        return self.keep(os.open(self.dice.choice([".", "d", "a"]), os.O_TMPFILE | self.dice.choice(ACCESS), 0o640))
+        folder, flags = self.dice.choice([".", "d", "a"]), os.O_TMPFILE | self.dice.choice(ACCESS)
+        # A tmpfs makes them in folders that are gone, too.
+        return os.stat(folder).st_nlink > 0 and self.keep(os.open(folder, flags, 0o640))
 
     def close(self) -> object:
         at = self.dice.randrange(SLOTS)

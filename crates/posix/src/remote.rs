@@ -147,16 +147,16 @@ impl Process {
         }
     }
 
-    /// What sendfile(2) refuses before it sends.
+    /// What sendfile(2) refuses before it sends so many bytes.
     ///
     /// # Errors
     /// `EBADF` for what is not open for that, `EINVAL` where writes go to the end.
-    pub fn may_send(&self, from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<(), Errno> {
+    pub fn may_send(&self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, bytes: usize) -> Result<(), Errno> {
         let (source, target) = (self.flags_any(from)?, self.flags_any(to)?);
         if source & OFlags::RWMODE == OFlags::WRONLY || target & OFlags::RWMODE == OFlags::RDONLY {
             return Err(Errno::BADF);
         }
-        let is_folder = self.table.get(from).is_ok_and(|open| open.kind == Kind::Folder);
+        let is_folder = bytes > 0 && self.table.get(from).is_ok_and(|open| open.kind == Kind::Folder);
         if is_folder || target.contains(OFlags::APPEND) { Err(Errno::INVAL) } else { Ok(()) }
     }
 

@@ -206,7 +206,7 @@ moved! {
     /// sendfile(2).
     fn sendfile(to: c_int, from: c_int, from_at: *mut off_t, bytes: size_t) -> ssize_t | sendfile64, to, from =>
         length(done(|process| {
-            process.may_send(borrowed(from), borrowed(to))?;
+            process.may_send(borrowed(from), borrowed(to), bytes)?;
             copied(process, (from, from_at.as_mut()), (to, None), bytes.min(ONCE_BYTES))
         }));
     /// `copy_file_range(2)`.
