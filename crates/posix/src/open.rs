@@ -240,7 +240,9 @@ impl Process {
 
     /// Opens a file or a folder, with its descriptor.
     fn opened(&self, file: FileId, flags: OpenFlags) -> impl Future<Output = Result<Given, Refusal>> {
-        self.client.with_descriptor(flags, move |client| async move { client.open(file, flags).await })
+        self.client.with_descriptor(flags, move |client| async move {
+            if flags.whole { client.open_for_program(file, flags).await } else { client.open(file, flags).await }
+        })
     }
 
     /// Opens a file by its number, and gets a descriptor for it.
