@@ -228,6 +228,7 @@ impl Node {
             }
             None => {}
         }
+        clock::told(attributes.changed);
         Ok(answer)
     }
 
