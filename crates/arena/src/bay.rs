@@ -20,7 +20,7 @@ use store::{Bay, Place, SLOTS, TABLE_BYTES, Table};
 
 use crate::backing::{FILES, Mapped};
 use crate::block::{Block, Pool, bytes_of};
-use crate::buddy::{Buddy, Span};
+use crate::buddy::{Buddy, Page, Span};
 use crate::grant::Room;
 use crate::landing::Counted;
 use crate::ledger::Ledger;
@@ -64,6 +64,8 @@ pub struct Offers {
 struct Offered {
     memory: Arc<Memory>,
     slots: [Option<Span>; SLOTS as usize],
+    /// Behind the block that was offered last.
+    next: Page,
 }
 
 impl Memory {
@@ -140,7 +142,7 @@ impl Offers {
 
     /// Takes one offer back; false when there is none that its writer has not begun.
     pub fn revoke_one(&mut self, ledger: &mut Ledger) -> bool {
-        let revoked = self.bays.iter_mut().find_map(|(number, Offered { memory, slots })| {
+        let revoked = self.bays.iter_mut().find_map(|(number, Offered { memory, slots, .. })| {
             let revoke = |(slot, span): &(u32, &mut Option<Span>)| {
                 span.is_some_and(|span| memory.table.revoke(*slot, Memory::block_of(span)))
             };
@@ -155,7 +157,7 @@ impl Offers {
 
     /// Takes all of a bay back, begun or not: its writer is gone.
     fn end(&mut self, ledger: &mut Ledger, number: u32) {
-        let Some(Offered { memory, slots }) = self.bays.get_mut(&number) else { return };
+        let Some(Offered { memory, slots, .. }) = self.bays.get_mut(&number) else { return };
         for (slot, span) in (0..).zip(slots) {
             if let Some(span) = span.take() {
                 memory.table.revoke(slot, Memory::block_of(span));
@@ -206,7 +208,7 @@ fn make(pool: &Arc<Pool>, top: u8) -> io::Result<Arc<Memory>> {
     pool.bays.by_start.write().insert(memory.mapped.start(), memory.clone());
     let mut books = pool.books();
     books.ledger.open_bay(number, Buddy::new(blocks, top));
-    books.offers.bays.insert(number, Offered { memory: memory.clone(), slots: [None; SLOTS as usize] });
+    books.offers.bays.insert(number, Offered { memory: memory.clone(), slots: [None; SLOTS as usize], next: 0 });
     Ok(memory)
 }
 
@@ -248,7 +250,7 @@ impl Bay for Berth {
     fn offer(&self, blocks: u32) {
         let mut guard = self.pool.books();
         let books = &mut *guard;
-        let Some(Offered { slots, .. }) = books.offers.bays.get_mut(&self.memory.number) else { return };
+        let Some(Offered { slots, next, .. }) = books.offers.bays.get_mut(&self.memory.number) else { return };
         let there = slots.iter().flatten().count();
         let missing = (blocks.min(SLOTS) as usize).saturating_sub(there);
         if missing == 0 {
@@ -260,8 +262,9 @@ impl Bay for Berth {
         let mut fresh = Vec::with_capacity(missing);
         for (slot, place) in (0..).zip(slots).filter(|(_, place)| place.is_none()).take(missing) {
             self.pool.make_room_beside_offers(&mut books.ledger, block_bytes);
-            let Ok(span) = books.ledger.take(self.memory.number, self.top) else { break };
+            let Ok(span) = books.ledger.take_in_row(self.memory.number, self.top, *next) else { break };
             *place = Some(span);
+            *next = span.first + (1 << self.top);
             books.offers.bytes += block_bytes;
             fresh.push((slot, span));
         }

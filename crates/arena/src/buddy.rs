@@ -17,6 +17,9 @@ const NOT_FREE: u8 = 0;
 /// In `heads`: added to the order (counted from 1) of a free block that is cold.
 const COLD: u8 = 0x80;
 
+/// So many blocks are looked back for the first of a row: as long a row as anybody asks for at once.
+const ROW_MAX: usize = 256;
+
 /// A block: its first page and its size as a power of two of pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
@@ -91,6 +94,27 @@ impl Buddy {
             self.push(upper, warmth);
             span = lower;
         }
+        Some(span)
+    }
+
+    /// The same, so that blocks that are taken one after the other lie so: the warm one at `next`, or else the first of a row of warm ones.
+    pub fn take_in_row(&mut self, order: u8, next: Page) -> Option<Span> {
+        let size = 1 << order;
+        let is_warm = |first: Page| self.heads.get(first as usize) == Some(&(order + 1));
+        let mut first = if is_warm(next) { next } else { self.warm[usize::from(order)] };
+        if first == NONE {
+            return self.take(order);
+        }
+        if first != next {
+            for _ in 0..ROW_MAX {
+                match first.checked_sub(size).filter(|before| is_warm(*before)) {
+                    Some(before) => first = before,
+                    None => break,
+                }
+            }
+        }
+        let span = Span { first, order };
+        self.unlink(span);
         Some(span)
     }
 
@@ -241,6 +265,30 @@ mod tests {
         buddy.give(spans[0]);
         assert_eq!(buddy.take(3), Some(spans[0]));
         assert_eq!(buddy.take(1).map(|span| span.first), Some(spans[2].first));
+    }
+
+    #[test]
+    fn blocks_are_taken_in_rows_whatever_order_they_were_given_back_in() {
+        let mut buddy = small();
+        let firsts = |buddy: &mut Buddy| {
+            let mut next = 0;
+            let mut take = || {
+                let span = buddy.take_in_row(3, next)?;
+                next = span.first + 8;
+                Some(span.first)
+            };
+            [(); 4].map(|()| take().unwrap())
+        };
+        assert_eq!(firsts(&mut buddy), [0, 8, 16, 24]);
+        for first in [16, 0, 24, 8] {
+            buddy.give(Span { first, order: 3 });
+        }
+        assert_eq!(firsts(&mut buddy), [0, 8, 16, 24]);
+        assert_eq!(buddy.take_in_row(3, 0), None);
+        for first in [24, 16] {
+            buddy.give(Span { first, order: 3 });
+        }
+        assert_eq!(buddy.take_in_row(3, 8).map(|span| span.first), Some(16), "a row begins at its first");
     }
 
     #[test]

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 
 use crate::PAGE_BYTES;
-use crate::buddy::{Buddy, Span};
+use crate::buddy::{Buddy, Page, Span};
 
 /// Which memory pages are of: a bay's number, or [`OWN`].
 pub type Home = u32;
@@ -101,6 +101,15 @@ impl Ledger {
         let pages = 1 << order;
         self.check_room(pages * u64::from(PAGE_BYTES))?;
         let span = self.at(home, |buddy| buddy.take(order)).ok_or(NoRoom { used: self.used() })?;
+        self.count(home, |held| *held += pages);
+        Ok(span)
+    }
+
+    /// The same, in a row; see [`Buddy::take_in_row`].
+    pub fn take_in_row(&mut self, home: Home, order: u8, next: Page) -> Result<Span, NoRoom> {
+        let pages = 1 << order;
+        self.check_room(pages * u64::from(PAGE_BYTES))?;
+        let span = self.at(home, |buddy| buddy.take_in_row(order, next)).ok_or(NoRoom { used: self.used() })?;
         self.count(home, |held| *held += pages);
         Ok(span)
     }

@@ -41,7 +41,7 @@ impl Writer {
     /// Puts bytes into a block that was offered; none when none was.
     fn put(&self, data: &[u8]) -> Option<Bytes> {
         self.bay.offer(4);
-        let (slot, block) = self.table.begin(0..SLOTS)?;
+        let (slot, block) = self.table.begin(0..SLOTS, 0)?;
         self.fill(block, data);
         Some(self.bay.take(slot, u32::try_from(data.len()).unwrap()).expect("it was begun"))
     }
@@ -220,15 +220,15 @@ fn what_is_offered_and_not_begun_is_free_and_what_is_begun_is_not() {
     let table = arena.usage().used;
     writer.bay.offer(SLOTS);
     assert_eq!(arena.usage().used, table);
-    let begun = writer.table.begin(0..SLOTS).unwrap();
+    let begun = writer.table.begin(0..SLOTS, 0).unwrap();
     let mut filled = 0;
     while arena.write(key(filled), FIRST, 0, &vec![1; STRIPE as usize]).is_ok() {
         filled += 1;
     }
     assert_eq!(filled, 62, "all but the table and what was begun");
-    assert_eq!(writer.table.begin(0..SLOTS), None, "all others were taken back");
+    assert_eq!(writer.table.begin(0..SLOTS, 0), None, "all others were taken back");
     writer.bay.offer(SLOTS);
-    assert_eq!(writer.table.begin(0..SLOTS), None, "and none is offered in a full arena");
+    assert_eq!(writer.table.begin(0..SLOTS, 0), None, "and none is offered in a full arena");
     let (slot, block) = begun;
     writer.fill(block, &vec![9; STRIPE as usize]);
     let down = writer.bay.take(slot, STRIPE).unwrap();
@@ -242,7 +242,7 @@ fn only_what_is_begun_is_taken_and_only_once() {
     let writer = Writer::new(&arena);
     writer.bay.offer(4);
     assert!(writer.bay.take(0, 5).is_none(), "offered only");
-    let (slot, _) = writer.table.begin(0..SLOTS).unwrap();
+    let (slot, _) = writer.table.begin(0..SLOTS, 0).unwrap();
     for (slot, length) in [(slot, 0), (slot, STRIPE + 1), (slot + 1, 5), (SLOTS, 5), (u32::MAX, 5)] {
         assert!(writer.bay.take(slot, length).is_none());
     }
@@ -274,7 +274,7 @@ fn stripes_stay_when_their_writer_is_gone_and_with_the_last_of_them_all_of_the_b
         arena.write(key(stripe), FIRST, 0, &writer.put(&vec![1; STRIPE as usize]).unwrap()).unwrap();
     }
     arena.remove(key(9)).unwrap();
-    let _begun = writer.table.begin(0..SLOTS).unwrap();
+    let _begun = writer.table.begin(0..SLOTS, 0).unwrap();
     drop(writer);
     assert_eq!(arena.touched(), 9 * u64::from(STRIPE), "what is free of it is given back");
     let view = arena.read(key(0), 0, STRIPE).unwrap();

@@ -4,7 +4,12 @@
 //! through a mapping would end this process.
 
 use crate::own::moved;
-use std::{fs::File, io, mem, os::fd::OwnedFd, os::unix::fs::FileExt};
+use std::{
+    fs::File,
+    io, mem,
+    os::{fd::OwnedFd, unix::fs::FileExt},
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
 use store::{SLOTS, Table};
 use wire::codec::{self, Filled};
 
@@ -14,6 +19,8 @@ pub struct Bay {
     file: File,
     table: Table,
     shape: codec::Bay,
+    /// The block behind the one that was begun last.
+    next: AtomicU32,
 }
 
 /// A block that this client has begun; offered again when this is dropped.
@@ -28,7 +35,7 @@ impl Bay {
     /// What came as one.
     pub fn new(file: OwnedFd, shape: codec::Bay) -> io::Result<Self> {
         let file = File::from(moved(file));
-        Ok(Self { table: Table::map(&file, shape.length)?, file, shape })
+        Ok(Self { table: Table::map(&file, shape.length)?, file, shape, next: AtomicU32::new(0) })
     }
 
     /// Whether so many bytes are worth a block, and fit.
@@ -38,7 +45,8 @@ impl Bay {
 
     /// Copies bytes that suit into a block; none when none is offered, or the system has no memory left.
     pub fn fill(&self, bytes: &[u8]) -> Option<Begun<'_>> {
-        let (slot, block) = self.table.begin(0..SLOTS)?;
+        let (slot, block) = self.table.begin(0..SLOTS, self.next.load(Relaxed))?;
+        self.next.store(block.wrapping_add(1), Relaxed);
         let filled = Filled { slot, length: u32::try_from(bytes.len()).expect("at most a block") };
         let begun = Begun { bay: self, block, filled };
         let at = u64::from(block) * u64::from(self.shape.block_bytes);

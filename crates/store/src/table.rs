@@ -75,13 +75,20 @@ impl Table {
         self.change(slot, word(block, BEGUN), NOTHING)
     }
 
-    /// For the writer: a block that was offered, now begun, with its slot; none where there is none.
-    pub fn begin(&self, slots: Range<u32>) -> Option<(u32, u32)> {
-        slots.into_iter().find_map(|slot| {
+    /// For the writer: a block that was offered, now begun, with its slot; none where there is none. The block `next` where that is offered, or
+    /// else the nearest behind it: what is put one after the other is to lie so.
+    pub fn begin(&self, slots: Range<u32>, next: u32) -> Option<(u32, u32)> {
+        let offered = |slot| {
             let seen = self.word(slot).load(Ordering::Relaxed);
             let block = u32::try_from(seen >> STATE_BITS).ok().filter(|block| seen == word(*block, OFFERED))?;
-            self.change(slot, seen, word(block, BEGUN)).then_some((slot, block))
-        })
+            Some((slot, block))
+        };
+        loop {
+            let (slot, block) = slots.clone().filter_map(offered).min_by_key(|(_, block)| block.wrapping_sub(next))?;
+            if self.change(slot, word(block, OFFERED), word(block, BEGUN)) {
+                return Some((slot, block));
+            }
+        }
     }
 
     /// For the writer: what it has begun will not be.
@@ -113,17 +120,32 @@ mod tests {
     }
 
     #[test]
+    fn the_block_behind_the_last_is_begun_next_or_the_nearest_behind_that_or_else_the_first() {
+        let [engine, writer] = tables();
+        for (slot, block) in [(0, 12), (1, 5), (2, 10), (3, 4)] {
+            engine.offer(slot, block);
+        }
+        let mut next = 5;
+        let begun = [(); 4].map(|()| {
+            let (_, block) = writer.begin(0..SLOTS, next).unwrap();
+            next = block + 1;
+            block
+        });
+        assert_eq!(begun, [5, 10, 12, 4]);
+    }
+
+    #[test]
     fn what_is_begun_is_not_revoked_and_what_is_revoked_is_not_begun() {
         let [engine, writer] = tables();
-        assert_eq!(writer.begin(0..SLOTS), None);
+        assert_eq!(writer.begin(0..SLOTS, 0), None);
         engine.offer(3, 7);
         engine.offer(9, 0);
-        assert_eq!(writer.begin(0..SLOTS), Some((3, 7)));
+        assert_eq!(writer.begin(0..SLOTS, 1), Some((3, 7)));
         assert!(!engine.revoke(3, 7) && !engine.take(3, 6) && !engine.take(9, 0));
         assert!(engine.revoke(9, 0));
-        assert_eq!(writer.begin(0..SLOTS), None);
+        assert_eq!(writer.begin(0..SLOTS, 0), None);
         writer.give_up(3, 7);
-        assert_eq!(writer.begin(0..SLOTS), Some((3, 7)));
+        assert_eq!(writer.begin(0..SLOTS, 0), Some((3, 7)));
         assert!(engine.take(3, 7) && !engine.take(3, 7));
     }
 
@@ -134,7 +156,7 @@ mod tests {
             let writing = scope.spawn(|| {
                 let mut begun = 0;
                 while begun < 1000 {
-                    if let Some((slot, block)) = writer.begin(0..1) {
+                    if let Some((slot, block)) = writer.begin(0..1, 0) {
                         begun += 1;
                         assert_eq!((slot, block), (0, begun));
                         writer.give_up(slot, block + 1);
