@@ -111,9 +111,9 @@ impl Client {
         }
     }
 
-    /// Whether a partition is at a node in another process of this host.
-    pub(crate) fn is_beside(&self, partition: PartitionId) -> bool {
-        self.0.way(partition).is_ok_and(|(_, node, _)| node.is_here() && !node.is_inside())
+    /// Whether a partition is at a node of this host, in whatever process.
+    pub(crate) fn is_here(&self, partition: PartitionId) -> bool {
+        self.0.way(partition).is_ok_and(|(_, node, _)| node.is_here())
     }
 
     /// Ends one open.

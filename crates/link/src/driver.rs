@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 use wire::{
-    Answer, Failure, Object, Refusal,
+    Answer, Content, Failure, Object, Refusal,
     codec::{self, Placed, ToClient},
     frame::Garbled,
     handshake::{ClientHandshake, HandshakeFailed, Reason, Step, VERSIONS},
@@ -165,7 +165,14 @@ impl<S: Socket> Driver<S> {
 
     fn on(&mut self, message: ToClient) -> Result<(), End> {
         match message {
-            ToClient::Reply { id, reply } => self.brought.push(Brought::new(id, reply)),
+            ToClient::Reply { id, mut reply } => {
+                if let Ok(Answer::Object { content, .. }) = &mut reply
+                    && let Content::Placed(runs) = content
+                {
+                    *content = Content::Pieces(self.views(id, runs)?);
+                }
+                self.brought.push(Brought::new(id, reply));
+            }
             ToClient::Recall { batch, session, recalls } => {
                 self.line.answered(&mut self.brought); // in the order in which they came
                 self.line.recalled(batch, session, recalls);
@@ -201,8 +208,8 @@ impl<S: Socket> Driver<S> {
                 }
             }
             ToClient::Placed { id, placed } => {
-                let view = self.view(id, placed).ok_or(End::Misplaced(placed))?;
-                self.brought.push(Brought::new(id, Ok(Answer::Bytes(view))));
+                let view = self.views(id, &[placed])?.pop();
+                self.brought.push(Brought::new(id, view.map(Answer::Bytes).ok_or(End::Misplaced(placed)).map(Ok)?));
             }
         }
         Ok(())
@@ -222,8 +229,13 @@ impl<S: Socket> Driver<S> {
         }
     }
 
-    fn view(&self, id: u64, Placed { segment, offset, length }: Placed) -> Option<Bytes> {
-        let loan = self.line.loan(id)?;
-        self.segments.get(&segment)?.view(offset, length, loan)
+    /// Bytes that were lent together, under the id of what asked for them.
+    fn views(&self, id: u64, runs: &[Placed]) -> Result<Vec<Bytes>, End> {
+        let loan = self.line.loan(id).map(Arc::new);
+        let view = |placed: &Placed| {
+            let (segment, loan) = (self.segments.get(&placed.segment)?, loan.clone()?);
+            segment.view(placed.offset, placed.length, loan)
+        };
+        runs.iter().map(|placed| view(placed).ok_or(End::Misplaced(*placed))).collect()
     }
 }

@@ -9,6 +9,7 @@ use crate::{
     loans::Loans,
     payload::payload_bytes,
     pipe::{Pipe, ended, nonce},
+    placing::{Said, said},
     shown::Shown,
     tls::Arrived,
     told::{Batch, Told},
@@ -28,7 +29,7 @@ use std::{
     task::{Context, Poll, Waker, ready},
     time::Instant,
 };
-use store::{Place, Segments};
+use store::Segments;
 use tokio::{
     sync::{Semaphore, mpsc::UnboundedReceiver, watch},
     task::{AbortHandle, JoinSet},
@@ -37,8 +38,7 @@ use tokio::{
 use wire::{
     Answer, Body, Command, Failure, LockOwner, Mark, Object, OpenFlags, Refusal, Request, Session, Stamp, Welcome,
     codec::{
-        Filled, Placed, Publish, ToNode, begins_stripe, encode_near, encode_placed, encode_pong, encode_recalls,
-        encode_reply,
+        Filled, Publish, ToNode, begins_stripe, encode_near, encode_placed, encode_pong, encode_recalls, encode_reply,
     },
     frame::{Garbled, Side},
     handshake::{HandshakeFailed, NodeHandshake, Step, Token, VERSIONS, refusal},
@@ -407,17 +407,6 @@ impl Guest {
         self.request(id, request)
     }
 
-    /// Whether the bytes are said where they are, in place of being sent.
-    fn place(&mut self, id: u64, bytes: &Bytes) -> bool {
-        let (Some(loans), Some(shown)) = (&mut self.loans, &mut self.shown) else { return false };
-        let place = loans.may_view(bytes).then(|| shown.place(bytes, &mut self.pipe)).flatten();
-        let Some(Place { segment, offset }) = place else { return false };
-        let length = u32::try_from(bytes.len()).expect("at most a stripe");
-        encode_placed(Placed { segment, offset, length }, id, self.pipe.out.short());
-        loans.view(id, bytes.clone());
-        true
-    }
-
     /// Whether it is one of a session that this connection carries, or may.
     fn check(&mut self, request: &Request) -> Result<(), Failure> {
         if !self.binds && request.body.binds_host_file() {
@@ -499,11 +488,16 @@ impl Guest {
     }
 
     fn answer(&mut self, id: u64, answered: &Answered) {
-        if let Ok(Answer::Bytes(bytes)) = answered
-            && self.place(id, bytes)
-        {
-            return;
+        let Self { loans, shown, pipe, .. } = self;
+        let place = |pieces: &[Bytes]| loans.as_mut()?.place(id, pieces, shown.as_mut()?, pipe);
+        match answered.as_ref().ok().and_then(|answer| said(answer, place)) {
+            Some(Said::Placed(placed)) => encode_placed(placed, id, self.pipe.out.short()),
+            Some(Said::Answer(answer)) => self.say(id, &Ok(answer)),
+            None => self.say(id, answered),
         }
+    }
+
+    fn say(&mut self, id: u64, answered: &Answered) {
         if let Err(too_long) = self.pipe.out.push(|out| encode_reply(answered, id, out)) {
             let failure = Err(Failure::from(too_long));
             self.pipe.out.push(|out| encode_reply(&failure, id, out)).expect("a refusal is short");

@@ -47,6 +47,7 @@ mod near;
 mod own;
 mod payload;
 mod pipe;
+mod placing;
 mod remote;
 mod rights;
 #[allow(unsafe_code, reason = "the one file that touches raw memory; its block says why it is sound")]

@@ -3,7 +3,7 @@
 //! The client gets one end of a pipe to **hold**: as long as it has that open, or rather its process lives, it may use what it was
 //! lent, also when the connection has ended. So a broken socket never makes the bytes that somebody looks at another file's.
 
-use crate::{Limits, near::Near, pipe::Pipe, stream::Stream};
+use crate::{Limits, near::Near, pipe::Pipe, shown::Shown, stream::Stream};
 use bytes::Bytes;
 use node::Backing;
 use rustix::{
@@ -17,12 +17,12 @@ use std::{
     os::fd::{AsFd, OwnedFd},
     sync::Arc,
 };
-use store::{Bay, Segments};
+use store::{Bay, Place, Segments};
 use tokio::{
     io::{AsyncReadExt, unix::AsyncFd},
     net::unix::pipe,
 };
-use wire::codec::{self, Filled, encode_bay};
+use wire::codec::{self, Filled, Placed, encode_bay};
 
 /// What one client was lent.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub struct Loans {
 #[derive(Debug)]
 enum Loan {
     Extent(#[expect(dead_code, reason = "held, not looked at")] Backing),
-    View(Bytes),
+    Views(#[expect(dead_code, reason = "held, not looked at")] Vec<Bytes>, usize),
 }
 
 /// A client's process; the one that connected, whoever else has its socket.
@@ -73,16 +73,28 @@ impl Loans {
         self.lent.len() < self.limits.loans
     }
 
-    /// Whether bytes may be looked at where they are.
-    pub fn may_view(&self, bytes: &Bytes) -> bool {
-        let viewed = self.viewed_bytes + bytes.len();
-        bytes.len() >= self.limits.placed && viewed <= self.limits.viewed_bytes && self.has_room()
-    }
-
-    /// Keeps bytes as they are, under a number that was not given before.
-    pub fn view(&mut self, loan: u64, bytes: Bytes) {
-        self.viewed_bytes += bytes.len();
-        self.lent.insert(loan, Loan::View(bytes));
+    /// Where the client finds these bytes, which are one after the other: they are kept as they are, under a number that was not given before. None
+    /// where they are better sent, or there are more than it may look at.
+    pub fn place(&mut self, loan: u64, pieces: &[Bytes], shown: &mut Shown, pipe: &mut Pipe) -> Option<Vec<Placed>> {
+        let length = pieces.iter().map(Bytes::len).sum::<usize>();
+        let may = self.viewed_bytes + length <= self.limits.viewed_bytes && self.has_room();
+        if length < self.limits.placed || !may {
+            return None;
+        }
+        let mut runs: Vec<Placed> = Vec::with_capacity(1);
+        for piece in pieces {
+            let Place { segment, offset } = shown.place(piece, pipe)?;
+            let length = u32::try_from(piece.len()).ok()?;
+            let last =
+                runs.last_mut().filter(|run| run.segment == segment && run.offset + u64::from(run.length) == offset);
+            match last.and_then(|run| run.length.checked_add(length).map(|both| (run, both))) {
+                Some((run, both)) => run.length = both,
+                None => runs.push(Placed { segment, offset, length }),
+            }
+        }
+        self.viewed_bytes += length;
+        self.lent.insert(loan, Loan::Views(pieces.to_vec(), length));
+        Some(runs)
     }
 
     /// Lends under a number that was not given before; what is to be sent.
@@ -126,8 +138,8 @@ impl Loans {
     /// They are used no more.
     pub fn returned(&mut self, loans: &[u64]) {
         for loan in loans {
-            if let Some(Loan::View(bytes)) = self.lent.remove(loan) {
-                self.viewed_bytes -= bytes.len();
+            if let Some(Loan::Views(_, length)) = self.lent.remove(loan) {
+                self.viewed_bytes -= length;
             }
         }
     }

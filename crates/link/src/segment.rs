@@ -24,7 +24,7 @@ impl Segment {
     }
 
     /// Bytes that the node keeps as they are until the loan is dropped; none when they are not all here.
-    pub fn view(self: &Arc<Self>, offset: u64, length: u32, loan: Used) -> Option<Bytes> {
+    pub fn view(self: &Arc<Self>, offset: u64, length: u32, loan: Arc<Used>) -> Option<Bytes> {
         let offset = usize::try_from(offset).ok()?;
         let end = offset.checked_add(length as usize)?;
         let view = View { segment: self.clone(), offset, length: length as usize, _loan: loan };
@@ -37,7 +37,7 @@ struct View {
     segment: Arc<Segment>,
     offset: usize,
     length: usize,
-    _loan: Used,
+    _loan: Arc<Used>,
 }
 
 impl AsRef<[u8]> for View {

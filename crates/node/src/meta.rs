@@ -167,8 +167,13 @@ impl Node {
         pin: Option<Pin<&Wholes>>,
     ) -> Outcome<Answer> {
         if let (Answer::Object { head, striped, length, content }, Some(offset)) = (&answer, object) {
-            let (head, striped, asked) =
-                (*head, *striped, Answer::Content { length: *length, content: content.clone() });
+            // More may be asked for than is read at once, by who looks at stripes where they are.
+            let length = if matches!(content, Content::Bound(_) | Content::Whole(_)) {
+                (*length).min(self.settings().stripe_bytes)
+            } else {
+                *length
+            };
+            let (head, striped, asked) = (*head, *striped, Answer::Content { length, content: content.clone() });
             return match self.fill_bytes(asked, Some((head.version.file, offset)), None, pin)? {
                 Answer::Content { length, content } => Ok(Answer::Object { head, striped, length, content }),
                 other => Ok(other),

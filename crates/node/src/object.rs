@@ -11,11 +11,13 @@ use std::{
 use store::{Generation, Slot, StripeKey};
 use wire::{
     Answer, Command, Condition, Content, Contents, Extent, Failure, GONE_MAX, Gone, Head, Kind, Name, Object, Outcome,
-    Refusal, Session, Then, Version,
+    Refusal, Session, Then, Version, codec::RUNS_MAX,
 };
 
 /// A file with more stripes is left to its client, which can wait between them: a node answers nobody else on this thread meanwhile.
 const CLEARED_STRIPES_MAX: usize = 64;
+/// More stripes are asked for one by one: their partition answers nobody else meanwhile.
+const PIECES_MAX: u64 = RUNS_MAX as u64;
 
 impl Node {
     /// Walks down, and does at the end what is asked for, if that is where it was meant to be.
@@ -176,7 +178,7 @@ impl Node {
         self.whole.extents().state(Slot(extent.slot)).map_or(0, |state| version_of(state.modified))
     }
 
-    /// The bytes of an object that are in a stripe here; of one in an extent, its length and state. Under the lock of its partition: a stripe
+    /// The bytes of an object that are in stripes here; of one in an extent, its length and state. Under the lock of its partition: a stripe
     /// goes only after its file.
     pub(crate) fn fill_object(&self, answer: Answer, offset: u64) -> Outcome<Answer> {
         match answer {
@@ -198,17 +200,31 @@ impl Node {
 
     fn fill_striped(&self, head: Head, layout: Layout, offset: u64, length: u32) -> Outcome<Answer> {
         let (file, stripe_bytes) = (head.version.file, u64::from(layout.stripe_bytes()));
-        let striped = Some(layout);
-        let (first, last) = (offset / stripe_bytes, (offset + u64::from(length) - 1) / stripe_bytes);
-        if first != last || !self.holds_stripe(file, layout, first) {
-            return Ok(Answer::Object { head, striped, length, content: Content::Striped(layout) });
+        let end = offset + u64::from(length);
+        let stripes = offset / stripe_bytes..end.div_ceil(stripe_bytes);
+        let answer = |content| Answer::Object { head, striped: Some(layout), length, content };
+        let is_one = stripes.end - stripes.start == 1;
+        let mut pieces = Vec::new();
+        if stripes.end - stripes.start > PIECES_MAX {
+            return Ok(answer(Content::Striped(layout)));
         }
-        let key = StripeKey { file, stripe: StripeNo(first) };
-        let within = u32::try_from(offset % stripe_bytes).expect("below the length of a stripe");
-        match self.engine.read(key, within, length) {
-            Ok(bytes) => Ok(Answer::Object { head, striped, length, content: Content::Here(bytes) }),
-            Err(error) => Err(Refusal::Io { object: Object::File(file), why: error.to_string().into() }),
+        for stripe in stripes {
+            let (from, to) = (offset.max(stripe * stripe_bytes), end.min((stripe + 1) * stripe_bytes));
+            let within = u32::try_from(from % stripe_bytes).expect("below the length of a stripe");
+            let length = u32::try_from(to - from).expect("at most a stripe");
+            if !self.holds_stripe(file, layout, stripe) {
+                return Ok(answer(Content::Striped(layout)));
+            }
+            let key = StripeKey { file, stripe: StripeNo(stripe) };
+            match self.engine.read(key, within, length) {
+                Ok(bytes) if is_one => return Ok(answer(Content::Here(bytes))),
+                Ok(bytes) if bytes.len() == length as usize => pieces.push(bytes),
+                // A hole: whoever asked fills it in.
+                Ok(_) => return Ok(answer(Content::Striped(layout))),
+                Err(error) => return Err(Refusal::Io { object: Object::File(file), why: error.to_string().into() }),
+            }
         }
+        Ok(answer(Content::Pieces(pieces)))
     }
 
     /// Removes the stripes of files that are gone, as far as they are few and all here; the others are their client's to remove.

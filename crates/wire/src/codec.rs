@@ -30,6 +30,8 @@ pub use message::{ToClient, ToNode};
 pub const COPIED_BYTES_MAX: usize = 1024;
 /// The most that one recall may tell to forget: within the bound of its meta, however long the numbers.
 pub const RECALLS_MAX: usize = 4096;
+/// The most places that one answer names: an object of as many stripes as may be looked at, wherever each is.
+pub const RUNS_MAX: usize = 1024;
 /// The most loans that one frame gives back, and the most marks that it says are closed: within the bound of its meta, however long the numbers.
 pub const RETURNED_MAX: usize = 4096;
 /// Longer reasons are cut in goodbyes, bytes.

@@ -6,7 +6,7 @@
 
 use crate::{
     Attributes, Command, Decision, DirEntry, Extent, ExtentAction, Head, Heritage, HostFile, Intent, Kind, Lock,
-    Looked, Mark, Marked, Name, NewInode, NewKind, Part, Refusal, StripeRuns, Usage, Version,
+    Looked, Mark, Marked, Name, NewInode, NewKind, Part, Refusal, StripeRuns, Usage, Version, codec::Placed,
 };
 use bytes::Bytes;
 use placement::{Epoch, FileId, Layout, NodeId, PartitionId, PartitionMap, Placing, Policy, StripeNo};
@@ -241,6 +241,12 @@ pub enum Content {
     Bound(Arc<HostFile>),
     /// In an extent. The node reads it: clients never see this.
     Whole(Extent),
+    /// In these places of the node's memory, one after the other; at most [`RUNS_MAX`](crate::codec::RUNS_MAX). They stay what they are until the
+    /// loan of the request's id is returned.
+    Placed(Vec<Placed>),
+    /// These, one after the other, where they are: views of the node's memory, for who is in its process or can be told their places. Never sent.
+    #[serde(skip)]
+    Pieces(Vec<Bytes>),
 }
 
 /// An answer names at most so many files that are gone: with their stripes they fit into a frame. The others are left over.

@@ -8,20 +8,19 @@ use crate::{
 };
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use placement::{FileId, Layout};
-use std::ops::Range;
+use placement::{FileId, Layout, PartitionId};
+use std::{mem, ops::Range};
 use wire::{Answer, Command, Content, Head, Object, Outcome, Refusal, StripeAction};
 
-/// A node in another process of this host is asked for no more than this at once: longer bytes are looked at where they are, and a second
-/// message for that takes less than to send 16 KiB.
-const SENT_MAX: u32 = 16 << 10;
+/// A node of this host is asked for as much at once, for its bytes are looked at where they are: as many as it shows to one client.
+const LOOKED_AT_MAX: u64 = 1 << 30;
 
 /// What the first message brought.
 struct Found {
     head: Head,
     striped: Option<Layout>,
     /// The first bytes of what was asked for; none when they are to be fetched like the others.
-    here: Option<Bytes>,
+    here: Vec<Bytes>,
 }
 
 /// Bytes of an object that are still to be fetched.
@@ -56,10 +55,7 @@ impl Objects {
 
     async fn try_get(&self, key: &Key, offset: u64, length: u64) -> Outcome<Value> {
         for _ in 0..TRIES {
-            // As much as one stripe has of it: that may come at once.
-            let stripe_bytes = u64::from(self.client.stripe_bytes());
-            let first = length.min(stripe_bytes - offset % stripe_bytes);
-            let found = self.find_object(key, (offset, u32::try_from(first).expect("at most a stripe"))).await?;
+            let found = self.find_object(key, (offset, length)).await?;
             let (value, wanted) = found.here(offset, length);
             if wanted.range.is_empty() {
                 return Ok(value);
@@ -71,17 +67,26 @@ impl Objects {
         Err(Refusal::Busy(Object::text(key.as_bytes())))
     }
 
-    async fn find_object(&self, key: &Key, (offset, length): (u64, u32)) -> Outcome<Found> {
+    /// How much of a range may come at once: as much as one stripe has of it, or all that can be looked at.
+    fn at_once(&self, partition: PartitionId, (offset, length): (u64, u64)) -> u32 {
+        let stripe_bytes = u64::from(self.client.stripe_bytes());
+        let sent = stripe_bytes - offset % stripe_bytes;
+        let most = if self.client.is_here(partition) { LOOKED_AT_MAX } else { sent };
+        u32::try_from(length.min(most)).expect("at most 1 GiB")
+    }
+
+    async fn find_object(&self, key: &Key, (offset, length): (u64, u64)) -> Outcome<Found> {
         let get = |slot: FileId| {
-            let length = if self.client.is_beside(slot.partition()) { length.min(SENT_MAX) } else { length };
+            let length = self.at_once(slot.partition(), (offset, length));
             Command::GetObject { parent: slot, name: key.name().clone(), offset, length }
         };
         for _ in 0..TRIES {
             // Its inode is in another partition, or an intent holds its name: by the file.
             let file = match self.there(key, Missing::Refused, get).await? {
                 Answer::Found { file, .. } => file,
-                answer => return Ok(found(answer)?.whole((offset, length))),
+                answer => return found(answer),
             };
+            let length = self.at_once(file.partition(), (offset, length));
             match Box::pin(self.get_file(file, offset, length)).await {
                 Err(Refusal::NotFound(_)) => {} // the name refers to another file by now
                 answer => return found(answer?),
@@ -153,23 +158,17 @@ impl Objects {
 }
 
 impl Found {
-    /// The same without the bytes, where only some of those that were asked for came.
-    fn whole(mut self, (offset, length): (u64, u32)) -> Self {
-        let wanted = self.head.size.saturating_sub(offset).min(length.into());
-        self.here = self.here.filter(|bytes| bytes.len() as u64 >= wanted);
-        self
-    }
-
     /// What is here of a range, and what is not.
     fn here(self, offset: u64, length: u64) -> (Value, Wanted) {
         let Self { head, striped, here } = self;
         let end = offset.saturating_add(length).min(head.size).max(offset);
-        let most = usize::try_from(end - offset).unwrap_or(usize::MAX);
+        let mut most = usize::try_from(end - offset).unwrap_or(usize::MAX);
         let clipped = |mut bytes: Bytes| {
             bytes.truncate(most);
+            most -= bytes.len();
             bytes
         };
-        let pieces: Vec<Bytes> = here.map(clipped).into_iter().filter(|bytes| !bytes.is_empty()).collect();
+        let pieces: Vec<Bytes> = here.into_iter().map(clipped).filter(|bytes| !bytes.is_empty()).collect();
         let start = offset + pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
         (Value { head, pieces }, Wanted { file: head.version.file, striped, range: start..end })
     }
@@ -178,9 +177,16 @@ impl Found {
 fn found(answer: Answer) -> Outcome<Found> {
     match answer {
         Answer::Object { head, striped, length, content: Content::Here(bytes) } => {
-            Ok(Found { head, striped, here: Some(padded(bytes, length as usize)) })
+            Ok(Found { head, striped, here: vec![padded(bytes, length as usize)] })
         }
-        Answer::Object { head, striped, .. } => Ok(Found { head, striped, here: None }),
+        Answer::Object { head, striped, length, content: Content::Pieces(mut pieces) } => {
+            // One that was to be sent, and ends in a hole.
+            if let [bytes] = &mut pieces[..] {
+                *bytes = padded(mem::take(bytes), length as usize);
+            }
+            Ok(Found { head, striped, here: pieces })
+        }
+        Answer::Object { head, striped, .. } => Ok(Found { head, striped, here: Vec::new() }),
         other => Err(unexpected(&other)),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     Answer, Body, Command, Content, Contents, ExtentAction, INLINE_BYTES_MAX, Kind, NewInode, NewKind, Part,
-    RESERVED_MAX, Request, Session, Stamp, TARGET_BYTES_MAX, Wish,
+    RESERVED_MAX, Request, Session, Stamp, TARGET_BYTES_MAX, Wish, codec::RUNS_MAX,
 };
 use std::path::Path;
 
@@ -111,6 +111,12 @@ pub fn answer(answer: &Answer) -> Checked {
         | Answer::Object { length, content: Content::Here(bytes), .. } => {
             unless(bytes.len() > *length as usize, "there are more bytes than there are said to be")
         }
+        Answer::Object { length, content: Content::Placed(runs), .. } => {
+            let placed: u64 = runs.iter().map(|run| u64::from(run.length)).sum();
+            unless(placed > u64::from(*length), "there are more bytes than there are said to be")?;
+            unless(runs.is_empty() || runs.len() > RUNS_MAX, "an answer names 1 to 1024 places")
+        }
+        Answer::Content { content: Content::Placed(_), .. } => Err("only an object is placed with its head"),
         Answer::Unsettled { answer: inner, .. } => self::answer(inner),
         _ => Ok(()),
     }

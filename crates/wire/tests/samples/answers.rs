@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 use wire::{
     Answer, Attributes, Content, Decision, DirEntry, Extent, Failure, Gone, Head, Leftovers, Lent, Lock, LockKind,
     LockOwner, LockStyle, Looked, Marked, Object, OpenFlags, Refusal, Shortage, StripeRuns, Trim, Usage, Version,
-    Welcome,
+    Welcome, codec::Placed,
 };
 
 pub fn replies() -> Vec<Result<Answer, Failure>> {
@@ -141,6 +141,11 @@ fn of_objects() -> Vec<Answer> {
         object(Some(layout()), 1 << 20, Content::Striped(layout())),
         object(None, 3000, Content::Here(Bytes::from(vec![6; 3000]))),
         object(None, 0, Content::Here(Bytes::new())),
+        object(
+            Some(layout()),
+            3 << 20,
+            Content::Placed(vec![Placed { segment: 17, offset: 1 << 40, length: 3 << 20 }]),
+        ),
         Answer::Stored { version, gone: None },
         Answer::Stored { version, gone: Some(gone()) },
         Answer::Reserved(vec![FILE; 2]),
