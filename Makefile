@@ -12,12 +12,13 @@ TESTED_WITH := fuse3 acl attr sqlite3 rsync git build-essential iproute2 redis-s
 # The tests run on real inputs where this folder exists; see examples/*/README.md.
 DATA      ?= ../shared/data
 
-.PHONY: help demo build wheel package suites test test-rust test-python test-web soak sim fuzz check fix bench bench-storage bench-filecopy bench-python bench-preload clean
+.PHONY: help demo build wheel package suites test test-rust test-python test-web guard soak sim fuzz check fix bench bench-storage bench-filecopy bench-python bench-preload clean
 
 help:
 	@echo "make demo    build, set up what is missing, run the classification workflow, say where the report is"
 	@echo "make wheel   the Python package, as a wheel in build/wheels; pip install . installs it"
 	@echo "make test    everything that proves it works"
+	@echo "make guard   the tests of the Python package, where a look at memory that is not lent any more ends the process"
 	@echo "make soak    what takes hours: a million operations of fsx, long loads of many processes, hundreds of crashes"
 	@echo "make sim     worlds of clients over a network that loses, doubles and delays, as many as SIM_SEEDS (100000)"
 	@echo "make fuzz    damaged frames of the wire protocol, as many as FUZZ_SECONDS (600) allow"
@@ -72,6 +73,9 @@ test-rust:
 test-python: $(BIN) $(NOTHING) package examples/.venv/.ready suites
 	examples/packages.sh montage ncbi-blast+ $(TESTED_WITH)
 	TIDEMILL=$(abspath $(BIN)) $(VENV)/bin/python -m pytest tests
+
+guard: $(BIN) package
+	TIDEMILL_GUARD=1 TIDEMILL=$(abspath $(BIN)) $(VENV)/bin/python -m pytest tests/python
 
 # pjdfstest and fsx, by which file systems are judged.
 suites:

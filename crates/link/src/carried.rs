@@ -141,11 +141,7 @@ impl Carried {
     /// In a child of the process in which it was made: it closes what is the child's of it, and says nothing.
     pub fn abandon(self: Arc<Self>) {
         if let Some(mut stage) = self.stage.try_lock() {
-            match std::mem::replace(&mut *stage, Stage::Over) {
-                Stage::Open(driver, _) => driver.abandon(),
-                Stage::Opening(opening) => drop(opening),
-                Stage::Over => {}
-            }
+            drop(std::mem::replace(&mut *stage, Stage::Over));
         }
         self.line.let_go_of_hold();
         // What another thread was at stays as it was.

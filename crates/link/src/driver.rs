@@ -135,12 +135,6 @@ impl<S: Socket> Driver<S> {
         }
     }
 
-    /// In a child of the process in which it was made: it closes the socket, and says nothing.
-    pub fn abandon(self) {
-        // Their memory is not mapped in a child; whatever is there now is somebody else's, and not to be unmapped.
-        std::mem::forget(self.segments);
-    }
-
     /// For the last words.
     pub fn into_pipe(self) -> Pipe<S> {
         self.pipe
