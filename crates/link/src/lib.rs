@@ -50,13 +50,15 @@ mod pipe;
 mod placing;
 mod remote;
 mod rights;
-#[allow(unsafe_code, reason = "the one file that touches raw memory; its block says why it is sound")]
+#[allow(unsafe_code, reason = "it looks at raw memory; its block says why it is sound")]
 mod segment;
 mod server;
 mod shown;
 mod stream;
 mod tls;
 mod told;
+#[allow(unsafe_code, reason = "it writes to raw memory; its blocks say why they are sound")]
+mod window;
 
 pub use address::{Address, AddressRefused};
 pub use dial::runtime;
