@@ -6,17 +6,20 @@ use crate::{
     errors::Failed,
     state::Way,
     stitch::stitched,
+    upload::Slot,
 };
 use bytes::{Bytes, BytesMut};
 use client::{
     Objects,
-    objects::{Asked, Condition, Head, Page, Value, Version},
+    objects::{Asked, Condition, Head, Page, Upload as Pending, Value, Version},
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
 use placement::FileId;
 use std::sync::Arc;
 use vfs::Handle;
-use wire::{Attributes, Changes, Kind, Name, Object, OpenFlags, Outcome, Refusal, RenameFrom, RenameMode, RenameTo};
+use wire::{
+    Attributes, Changes, Kind, Name, Object, OpenFlags, Outcome, Refusal, RenameFrom, RenameMode, RenameTo, TimeChange,
+};
 
 /// So many entries of a folder are asked for at a time.
 const PAGE_ENTRIES: usize = 1024;
@@ -80,7 +83,7 @@ fn length_of(start: u64, stop: Option<u64>) -> u64 {
 }
 
 /// What was to be absent and is there exists.
-fn refused(condition: Condition, refusal: Refusal) -> Refusal {
+pub fn refused(condition: Condition, refusal: Refusal) -> Refusal {
     match refusal {
         Refusal::Changed { object, .. } if condition == Condition::Absent => Refusal::Exists(object),
         other => other,
@@ -111,6 +114,22 @@ pub async fn put_many(objects: Objects, puts: Vec<(Vec<u8>, Bytes)>) -> Finished
     Ok(Done::Versions(versions.collect()))
 }
 
+/// Adds bytes to an object on its way.
+pub async fn add((slot, mut pending): (Arc<Slot>, Pending), data: Bytes) -> Finished {
+    let length = data.len() as u64;
+    let added = pending.write(data).await;
+    slot.give_back(pending);
+    added.map(|()| Done::Count(length)).map_err(|refusal| slot.failed(refusal))
+}
+
+pub async fn finish((slot, pending): (Arc<Slot>, Pending)) -> Finished {
+    pending.finish().await.map(Done::Version).map_err(|refusal| slot.failed(refusal))
+}
+
+pub async fn abandon((slot, pending): (Arc<Slot>, Pending)) -> Finished {
+    pending.abandon().await.map(|()| Done::Nothing).map_err(|refusal| slot.failed(refusal))
+}
+
 pub async fn delete(way: Way, path: Vec<u8>, condition: Condition) -> Finished {
     of(&path, way.objects.delete(key_of(&path), condition).await).map(|()| Done::Nothing)
 }
@@ -122,6 +141,18 @@ pub async fn delete_many(way: Way, paths: Vec<Vec<u8>>) -> Finished {
 
 pub async fn stat(way: Way, path: Vec<u8>) -> Finished {
     of(&path, way.vfs.find(&path).await).map(Done::Stat)
+}
+
+/// Makes an empty file, or gives one that is there the time of now.
+pub async fn touch(way: Way, path: Vec<u8>) -> Finished {
+    let touched = async {
+        let flags = OpenFlags { write: true, ..OpenFlags::default() };
+        let (file, handle) = open(&way, &path, flags, true).await?;
+        let now = Changes { modified: Some(TimeChange::Now), ..Changes::default() };
+        let changed = way.vfs.change(file, now).await;
+        way.vfs.close(handle).await.and(changed)
+    };
+    of(&path, touched.await).map(|_| Done::Nothing)
 }
 
 pub async fn locate(way: Way, path: Vec<u8>) -> Finished {

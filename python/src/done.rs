@@ -1,6 +1,6 @@
 //! What a call has brought, as Python is given it: views, and tuples of plain values that `tidemill/_values.py` gives names.
 
-use crate::{errors::Failed, file::File, view::View};
+use crate::{errors::Failed, file::File, upload::Upload, view::View};
 use bytes::Bytes;
 use client::objects::Page;
 use placement::NodeId;
@@ -28,6 +28,7 @@ pub enum Done {
     Located(Whereabouts),
     Usages(Vec<(NodeId, Outcome<Usage>)>),
     File(File),
+    Upload(Upload),
 }
 
 /// Bytes that are to be a view.
@@ -66,6 +67,7 @@ impl Done {
                 usages.into_iter().map(usage).collect::<Vec<_>>().into_py_any(py)
             }
             Self::File(file) => Py::new(py, file)?.into_py_any(py),
+            Self::Upload(upload) => Py::new(py, upload)?.into_py_any(py),
         }
     }
 }

@@ -24,6 +24,7 @@ mod file;
 mod pool;
 mod state;
 mod stitch;
+mod upload;
 mod view;
 
 use pyo3::prelude::*;
@@ -37,6 +38,7 @@ mod _native {
         driver::{after_fork, before_fork},
         file::File,
         pool::{Pool, connect, start, usual_pool},
+        upload::Upload,
         view::View,
     };
 }

@@ -9,6 +9,7 @@ use crate::{
     errors::{self, Failed},
     file::File,
     state::State,
+    upload::Upload,
 };
 use base::{ByteSize, Problem};
 use client::{Objects, objects::Condition};
@@ -175,6 +176,35 @@ impl Pool {
         let objects = placed(&self.0.way()?.objects, placement, stripe_size)?;
         let puts = puts.into_iter().map(|(path, data)| Ok((path.0, bytes_of(&data)?)));
         go(py, via, calls::put_many(objects, puts.collect::<PyResult<_>>()?))
+    }
+
+    /// Begins to put an object whose bytes come later, and which nobody sees before they are all there.
+    #[pyo3(signature = (path, if_absent = false, if_version = None, placement = None, stripe_size = None, via = None))]
+    #[expect(clippy::too_many_arguments, reason = "each is a keyword")]
+    fn upload(
+        &self,
+        py: Python<'_>,
+        path: PathIn,
+        if_absent: bool,
+        if_version: Option<&str>,
+        placement: Option<&str>,
+        stripe_size: Option<&str>,
+        via: Via<'_>,
+    ) -> PyResult<Py<PyAny>> {
+        let objects = placed(&self.0.way()?.objects, placement, stripe_size)?;
+        let (condition, state, path) = (condition(if_absent, if_version)?, self.0.clone(), path.0);
+        go(py, via, async move {
+            match objects.upload(calls::key_of(&path), condition).await {
+                Ok(begun) => Ok(Done::Upload(Upload::new(state, (path, condition), begun))),
+                Err(refusal) => Err(Failed { path, refusal }),
+            }
+        })
+    }
+
+    /// Makes an empty file, or gives one that is there the time of now.
+    #[pyo3(signature = (path, via = None))]
+    fn touch(&self, py: Python<'_>, path: PathIn, via: Via<'_>) -> PyResult<Py<PyAny>> {
+        go(py, via, calls::touch(self.0.way()?, path.0))
     }
 
     /// Deletes an object.

@@ -16,6 +16,7 @@ import functools
 import os
 
 from tidemill import _native, errors
+from tidemill._async_files import AsyncPoolFile
 from tidemill._files import PoolFile
 from tidemill._native import View
 from tidemill._pool import Pool, connect, start
@@ -42,6 +43,7 @@ os.register_at_fork(
 )
 
 __all__ = [
+    "AsyncPoolFile",
     "Denied",
     "Entry",
     "Exists",

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, overload
 
 from tidemill import _bridge, _files, _native
+from tidemill._async_files import AsyncPoolFile
 from tidemill._values import Entry, Location, Node, Stat
 from tidemill.errors import Invalid, TidemillError
 
@@ -80,6 +81,13 @@ def _raised(outcomes: list[T | TidemillError]) -> list[T]:
             raise outcome
         brought.append(outcome)
     return brought
+
+
+def _deleted(outcomes: list[TidemillError | None], missing_ok: bool) -> None:
+    """Raises the first exception that counts."""
+    for outcome in outcomes:
+        if outcome is not None and not (missing_ok and isinstance(outcome, FileNotFoundError)):
+            raise outcome
 
 
 class Pool:
@@ -212,9 +220,7 @@ class Pool:
 
     def delete_many(self, keys: Iterable[Path], *, missing_ok: bool = False) -> None:
         """Deletes many objects, as `delete`. The first that was not deleted is raised, after all were tried."""
-        for outcome in self._native.delete_many(list(keys)):
-            if outcome is not None and not (missing_ok and isinstance(outcome, FileNotFoundError)):
-                raise outcome
+        _deleted(self._native.delete_many(list(keys)), missing_ok)
 
     # Files and folders.
 
@@ -368,9 +374,47 @@ class Pool:
         got = await _call(self._native.get_many, [(key, 0, None) for key in keys])
         return got if errors == "return" else _raised(got)
 
-    async def aput_many(self, items: Mapping[str, Data] | Mapping[bytes, Data] | Iterable[tuple[Path, Data]]) -> builtins.list[str]:
-        """As `put_many`."""
-        return _raised(await _call(self._native.put_many, _put_many_of(items), None, None))
+    @overload
+    async def aput_many(
+        self,
+        items: Mapping[str, Data] | Mapping[bytes, Data] | Iterable[tuple[Path, Data]],
+        *,
+        errors: Literal["raise"] = "raise",
+        placement: str | None = None,
+        stripe_size: str | None = None,
+    ) -> builtins.list[str]: ...
+    @overload
+    async def aput_many(
+        self,
+        items: Mapping[str, Data] | Mapping[bytes, Data] | Iterable[tuple[Path, Data]],
+        *,
+        errors: Literal["return"],
+        placement: str | None = None,
+        stripe_size: str | None = None,
+    ) -> builtins.list[str | TidemillError]: ...
+    async def aput_many(
+        self,
+        items: Mapping[str, Data] | Mapping[bytes, Data] | Iterable[tuple[Path, Data]],
+        *,
+        errors: str = "raise",
+        placement: str | None = None,
+        stripe_size: str | None = None,
+    ) -> builtins.list[str] | builtins.list[str | TidemillError]:
+        """As `put_many`. All that is given must stay as it is until this is done."""
+        put = await _call(self._native.put_many, _put_many_of(items), placement, stripe_size)
+        return put if errors == "return" else _raised(put)
+
+    async def adelete_many(self, keys: Iterable[Path], *, missing_ok: bool = False) -> None:
+        """As `delete_many`."""
+        _deleted(await _call(self._native.delete_many, list(keys)), missing_ok)
+
+    async def aopen(self, path: Path, mode: str = "rb") -> AsyncPoolFile:
+        """Opens a file of bytes, as `open` without a buffer: modes of bytes only. Its reads give views; ``async with`` closes it."""
+        flags, is_text = _files.flags_of(mode)
+        if is_text:
+            raise ValueError("a file for asyncio is of bytes: add b to its mode")
+        name = path if isinstance(path, str) else os.fsdecode(path)
+        return await AsyncPoolFile.opened(await _call(self._native.open, path, flags), name, mode)
 
 
 def _call(verb: Callable[..., T], *arguments: object) -> Awaitable[T]:

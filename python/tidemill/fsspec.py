@@ -27,7 +27,7 @@ from tidemill.errors import Exists, TidemillError
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from tidemill._native import View
+    from tidemill._native import Upload, View
     from tidemill._values import Stat
 
 Info = dict[str, Any]
@@ -67,6 +67,49 @@ class Reader(io.BufferedReader):
         view = self.raw.pread(max(0, self.size - at) if length < 0 else length, at)
         self.seek(at + len(view))
         return view
+
+
+class _Uploaded(io.RawIOBase):
+    """What is written goes into an object that nobody sees yet."""
+
+    def __init__(self, upload: Upload, path: str) -> None:
+        self.upload = upload
+        self.name = path
+        self._written = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._written
+
+    def write(self, data: Buffer, /) -> int:
+        count = self.upload.write(data)
+        self._written += count
+        return count
+
+
+class Pending(io.BufferedWriter):
+    """A file that is written in a transaction: others see it, whole, once the transaction has ended well."""
+
+    raw: _Uploaded
+
+    def __init__(self, upload: Upload, path: str, buffer: int) -> None:
+        super().__init__(_Uploaded(upload, path), buffer)
+        # `close` lets go of the buffer's file, and the object is still to be finished.
+        self._upload = upload
+
+    def commit(self) -> None:
+        """Gives it its name. fsspec calls it."""
+        self.close()
+        self._upload.finish()
+
+    def discard(self) -> None:
+        """It will not be. fsspec calls it."""
+        try:
+            self.close()
+        finally:
+            self._upload.abandon()
 
 
 class TidemillFileSystem(AsyncFileSystem):
@@ -230,25 +273,32 @@ class TidemillFileSystem(AsyncFileSystem):
         return _shown(await _pool._call(self.pool._native.get_many, asked), on_error)
 
     def pipe_file(self, path: str, value: Buffer, mode: str = "overwrite", **_: object) -> None:
-        """Puts the bytes of a file, all at one moment; with the mode ``create`` only where there is none."""
+        """Puts the bytes of a file, all at one moment; with the mode ``create`` only where there is none. In a transaction, at its end."""
+        if self._intrans:
+            with self.open(path, "xb" if mode == "create" else "wb") as file:
+                file.write(value)
+            return
         self.pool.put(self._strip_protocol(path), value, if_absent=mode == "create")
 
     async def _pipe_file(self, path: str, value: Buffer, mode: str = "overwrite", **_: object) -> None:
         await self.pool.aput(self._strip_protocol(path), value, if_absent=mode == "create")
 
     def _open(self, path: str, mode: str = "rb", block_size: int | None = None, autocommit: bool = True, **_: object) -> io.IOBase:
-        if not autocommit:
-            raise NotImplementedError("transactions")
         flags, _text = _files.flags_of(mode)
+        if not autocommit and "r" not in mode:
+            if mode not in {"wb", "xb"}:
+                raise ValueError(f"in a transaction files are written as a whole: mode wb or xb, not {mode}")
+            return Pending(self.pool._native.upload(self._strip_protocol(path), mode == "xb"), path, block_size or _files.BUFFER_BYTES)
         raw = _files.PoolFile(self.pool._native.open(path, flags), path, mode)
         buffer = block_size or _files.BUFFER_BYTES
         return Reader(raw, buffer) if mode == "rb" else _files.wrapped(raw, buffer, None)
 
     def touch(self, path: str, truncate: bool = True, **_: object) -> None:
-        """Makes an empty file, or empties it."""
-        if not truncate and self.exists(path):
-            raise NotImplementedError("the time of a file is that of its last change")
-        self.pipe_file(path, b"")
+        """Makes an empty file, or empties it; without `truncate` one that is there is given the time of now."""
+        if truncate:
+            self.pipe_file(path, b"")
+        else:
+            self.pool._native.touch(self._strip_protocol(path))
 
     # Names.
 

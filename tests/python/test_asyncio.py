@@ -30,6 +30,53 @@ def test_the_same_verbs_give_the_same(pool: tidemill.Pool) -> None:
     asyncio.run(all_of_them())
 
 
+def test_many_at_once_are_told_of_one_by_one_and_lie_where_they_are_asked_to(pool: tidemill.Pool) -> None:
+    async def many() -> None:
+        await pool.aput("a/file", b"1")
+        put = await pool.aput_many({"a/file/below": b"2", "a/other": b"3" * 5000}, errors="return", placement="striped", stripe_size="64KiB")
+        assert isinstance(put[0], tidemill.NotAFolder)
+        assert (await pool.astat("a/other")).version == put[1]
+        with pytest.raises(tidemill.Invalid):
+            await pool.aput_many({"a/x": b"4"}, placement="anywhere")
+        await pool.adelete_many(["a/none", "a/other"], missing_ok=True)
+        assert await pool.alist("a/") == ["a/file"]
+        with pytest.raises(tidemill.NotFound):
+            await pool.adelete_many(["a/none", "a/file"])
+        assert await pool.alist("a/") == [], "all were tried"
+
+    asyncio.run(many())
+
+
+def test_files_are_read_and_written_while_the_loop_goes_on(pool: tidemill.Pool) -> None:
+    async def files() -> None:
+        async with await pool.aopen("a/file", "wb") as file:
+            assert await file.write(b"hello, ") == 7
+            assert await file.write(b"pool") == 4
+            assert (file.tell(), await file.size()) == (11, 11)
+        async with await pool.aopen("a/file", "ab") as file:
+            await file.write(b"!")
+            assert file.tell() == 12
+        async with await pool.aopen("a/file", "r+b") as file:
+            assert await file.read(5) == b"hello"
+            assert await file.read() == b", pool!"
+            assert await file.read() == b""
+            file.seek(7)
+            assert await file.read(4) == b"pool"
+            await file.pwrite(b"H", 0)
+            await asyncio.gather(*(file.pwrite(bytes([65 + at]), at) for at in range(7, 11)))
+            assert await file.truncate(11) == 11
+            assert await file.pread(100, 0) == b"Hello, HIJK"
+        await file.close()
+        with pytest.raises(ValueError, match="closed"):
+            await file.pread(1, 0)
+        with pytest.raises(ValueError, match="add b"):
+            await pool.aopen("a/file", "r")
+        with pytest.raises(tidemill.NotFound):
+            await pool.aopen("a/none")
+
+    asyncio.run(files())
+
+
 def test_a_thousand_calls_at_once(pool: tidemill.Pool) -> None:
     async def many() -> None:
         await asyncio.gather(*(pool.aput(f"many/{number}", np.full(number * 10, number % 256, "u1")) for number in range(1000)))

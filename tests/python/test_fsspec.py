@@ -217,3 +217,49 @@ for fs in tidemill.start("64MiB").fs, tidemill.connect().fs:
 assert len(os.listdir("/proc/self/task")) == 1, [open(f"/proc/self/task/{task}/comm").read() for task in os.listdir("/proc/self/task")]
 """
     subprocess.run([sys.executable, "-c", program], env=os.environ | {"TIDEMILL_POOL": str(nodes.file)}, check=True, timeout=60)
+
+
+def test_files_of_a_transaction_appear_at_its_end_and_not_before(tree: TidemillFileSystem) -> None:
+    with tree.transaction:
+        with tree.open("t/long", "wb") as long:
+            long.write(b"x" * 3_000_000)
+        with tree.open("t/text", "w") as text:
+            text.write("one\ntwo\n")
+        tree.pipe_file("a/one", b"new")
+        assert not tree.exists("t/long")
+        assert tree.cat_file("a/one") == b"1"
+    assert tree.cat_file("t/long") == b"x" * 3_000_000
+    assert (tree.cat_file("t/text"), tree.cat_file("a/one")) == (b"one\ntwo\n", b"new")
+    tree.pipe_file("after", b"at once")
+    assert tree.cat_file("after") == b"at once"
+
+
+def test_of_a_transaction_that_failed_nothing_is_seen(tree: TidemillFileSystem) -> None:
+    def fails() -> None:
+        with tree.transaction, tree.open("t/one", "wb") as file:
+            file.write(b"x" * 2_000_000)
+            raise KeyError("it failed")
+
+    with pytest.raises(KeyError):
+        fails()
+    assert not tree.exists("t/one")
+    transaction = tree.start_transaction()
+    tree.pipe_file("t/two", b"2")
+    transaction.complete(commit=False)
+    assert not tree.exists("t/two")
+    with pytest.raises(ValueError, match="as a whole"), tree.transaction:
+        tree.open("c", "ab")
+    with pytest.raises(tidemill.Exists), tree.transaction, tree.open("c", "xb") as file:
+        file.write(b"other")
+    assert tree.cat_file("c") == b"4444"
+
+
+def test_touch_empties_a_file_or_gives_it_the_time_of_now(tree: TidemillFileSystem) -> None:
+    before = tree.pool.stat("c").modified_ns
+    while tree.pool.stat("c").modified_ns == before:
+        tree.touch("c", truncate=False)
+    assert (tree.cat_file("c"), tree.pool.stat("c").modified_ns > before) == (b"4444", True)
+    tree.touch("of/new", truncate=False)
+    assert tree.cat_file("of/new") == b""
+    tree.touch("c")
+    assert tree.cat_file("c") == b""

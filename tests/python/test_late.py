@@ -1,7 +1,8 @@
-"""Looks that come late: after a view was let go, or in a child. Nothing crashes but where that is asked for."""
+"""Looks that come late: after a view was let go, after a pool was closed, in a child. Nothing crashes but where that is asked for."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+import tidemill
 
 if TYPE_CHECKING:
     from python.conftest import Nodes
@@ -79,3 +81,26 @@ def test_a_child_may_look_at_its_parents_views_and_takes_nothing_from_it(nodes: 
 def test_guarded_a_look_at_what_was_let_go_ends_the_process(nodes: Nodes) -> None:
     assert run(VIEWS + LATE, nodes, TIDEMILL_GUARD="0") == 0
     assert run(VIEWS + LATE, nodes, TIDEMILL_GUARD="1") == -signal.SIGSEGV
+
+
+def test_what_is_not_a_view_raises_once_its_pool_is_closed(own_pool: tidemill.Pool) -> None:
+    own_pool.put("late/data", b"x" * 100_000)
+    file, fs, upload = own_pool.open("late/data", "r+b", buffering=0), own_pool.fs, own_pool._native.upload("late/new")
+    view, waiting = own_pool.get("late/data"), asyncio.run(own_pool.aopen("late/data"))  # type: ignore[arg-type, var-annotated]
+    own_pool.delete_tree("late")
+    own_pool.close()
+    looks = [
+        lambda: own_pool.get("late/data"),
+        lambda: file.read(10),
+        lambda: file.write(b"x"),
+        lambda: file.seek(0, os.SEEK_END),
+        lambda: fs.ls(""),
+        lambda: upload.write(b"x"),
+        upload.finish,
+        lambda: asyncio.run(waiting.read(10)),
+    ]
+    for look in looks:
+        with pytest.raises(tidemill.PoolClosed):
+            look()
+    file.close()
+    assert view == b"x" * 100_000
