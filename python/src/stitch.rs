@@ -15,6 +15,8 @@ struct Stitched {
     at: *mut c_void,
     /// What is mapped: whole pages.
     mapped: usize,
+    /// Where the bytes begin in it.
+    start: usize,
     length: usize,
     _pieces: Vec<Bytes>,
 }
@@ -25,21 +27,23 @@ unsafe impl Send for Stitched {}
 unsafe impl Sync for Stitched {}
 
 /// Shows pieces as one, and tells how many bytes were copied: a piece that was received is in the heap, where it does not begin with a page. None
-/// when all are few, or are not as long as pages.
+/// when all are few, or do not meet at the borders of pages.
 pub fn stitched(pieces: &[Bytes]) -> Option<(Bytes, usize)> {
     let length: usize = pieces.iter().map(Bytes::len).sum();
-    let (last, others) = pieces.split_last()?;
-    let are_pages = others.iter().all(|piece| piece.len().is_multiple_of(PAGE_BYTES));
+    let [first, between @ .., last] = pieces else { return None };
+    let are_pages = between.iter().all(|piece| piece.len().is_multiple_of(PAGE_BYTES));
     if length < MAPPED_MIN || last.is_empty() || !are_pages {
         return None;
     }
-    let (mapped, may) = (length.next_multiple_of(PAGE_BYTES), ProtFlags::READ | ProtFlags::WRITE);
+    // The first may begin within a page: it ends with one.
+    let start = first.len().next_multiple_of(PAGE_BYTES) - first.len();
+    let (mapped, may) = ((start + length).next_multiple_of(PAGE_BYTES), ProtFlags::READ | ProtFlags::WRITE);
     // SAFETY: new memory, at a place that the system chooses.
     let at = unsafe { mmap_anonymous(ptr::null_mut(), mapped, may, MapFlags::PRIVATE) }.ok()?;
-    let stitched = Stitched { at, mapped, length, _pieces: pieces.to_vec() };
-    let (mut next, mut copied) = (at, 0);
+    let stitched = Stitched { at, mapped, start, length, _pieces: pieces.to_vec() };
+    let (mut next, mut copied) = (at.wrapping_byte_add(start), 0);
     for piece in pieces {
-        if !piece.as_ptr().addr().is_multiple_of(PAGE_BYTES) {
+        if piece.as_ptr().addr() % PAGE_BYTES != next.addr() % PAGE_BYTES {
             // SAFETY: the place is within the new memory, where nothing was mapped yet, and is nobody else's.
             unsafe { ptr::copy_nonoverlapping(piece.as_ptr(), next.cast(), piece.len()) };
             copied += piece.len();
@@ -53,13 +57,15 @@ pub fn stitched(pieces: &[Bytes]) -> Option<(Bytes, usize)> {
     Some((Bytes::from_owner(stitched), copied))
 }
 
-/// Maps a piece at a place too; false where it is not of a file that is mapped to be shared.
+/// Maps a piece at a place too, which is as far into its page; false where it is not of a file that is mapped to be shared.
 fn show(piece: &Bytes, at: *mut c_void) -> bool {
-    let (from, pages) = (piece.as_ptr().cast_mut().cast(), piece.len().next_multiple_of(PAGE_BYTES));
+    let into = at.addr() % PAGE_BYTES;
+    let (from, at) = (piece.as_ptr().cast_mut().wrapping_sub(into).cast(), at.wrapping_byte_sub(into));
+    let pages = (into + piece.len()).next_multiple_of(PAGE_BYTES);
     // SAFETY: an old length of 0 leaves the old mapping as it is, and shows the same pages at the new place too; the system refuses it where they
     // are not those of a file that is mapped to be shared. The new place is new memory that nobody looks at yet, of at least as many pages.
-    // All pages of a piece are of one mapping, which is there as long as the piece is: also the last page of one that ends within it, for
-    // blocks of a pool are whole pages.
+    // All pages of a piece are of one mapping, which is there as long as the piece is: also the first page of one that begins within it, and the
+    // last of one that ends there, for blocks of a pool are whole pages.
     unsafe { mremap_fixed(from, 0, pages, MremapFlags::MAYMOVE, at) }.is_ok()
 }
 
@@ -67,7 +73,7 @@ impl AsRef<[u8]> for Stitched {
     fn as_ref(&self) -> &[u8] {
         // SAFETY: all of it is mapped to be read until this is dropped, and shows what the pieces show, which are kept, or copies of them: nobody
         // writes to it.
-        unsafe { slice::from_raw_parts(self.at.cast(), self.length) }
+        unsafe { slice::from_raw_parts(self.at.wrapping_byte_add(self.start).cast(), self.length) }
     }
 }
 

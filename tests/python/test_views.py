@@ -39,7 +39,15 @@ def test_a_long_view_is_the_pools_memory_in_one_piece(pool: tidemill.Pool, tail:
     assert not view.copied
     assert view == data
     assert pool.get("second", 4096, len(data) - 1) == data[4096:-1]
-    assert pool.get("second", 1) == data[1:]
+    # Wherever it begins and ends.
+    for start, stop in [(1, len(data)), (5000, len(data) - 1), ((1 << 20) - 1, 8 << 20), (4096, (4 << 20) + 1)]:
+        part = pool.get("second", start, stop)
+        assert part == data[start:stop]
+        assert not part.copied
+    with pool.open("second", "rb", buffering=0) as file:
+        part = file.pread(6 << 20, 12_345)
+        assert part == data[12_345 : 12_345 + (6 << 20)]
+        assert not part.copied
     array = view.numpy()
     pool.put("second", bytes(len(data)))
     pool.put("third", bytes(len(data)))
