@@ -6,8 +6,13 @@ use crate::{
     route::{PIECES_UNDER_WAY, pieces},
 };
 use bytes::Bytes;
-use futures_util::{StreamExt, stream};
+use futures_util::{
+    StreamExt,
+    future::{poll_fn, poll_immediate},
+    stream::FuturesUnordered,
+};
 use placement::{FileId, Layout, PartitionId, StripeNo};
+use std::{mem, task::Poll};
 use wire::{
     Answer, Command, Condition, Contents, FILE_BYTES_MAX, INLINE_BYTES_MAX, Object, Outcome, Refusal, StripeAction,
     Version,
@@ -25,6 +30,19 @@ struct There {
     directory: FileId,
     /// Of its name.
     partition: PartitionId,
+}
+
+/// Whoever polls goes on with what else there is, and comes back.
+async fn pause() {
+    let mut paused = false;
+    poll_fn(|context| {
+        if mem::replace(&mut paused, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 impl Objects {
@@ -166,13 +184,23 @@ impl Objects {
             let action = StripeAction::Fill { data: bytes.slice(piece.part) };
             self.client.stripe(file, layout, piece.stripe, action)
         });
-        let mut written = stream::iter(writes).buffer_unordered(PIECES_UNDER_WAY);
-        let mut outcome = Ok(());
+        let mut writes = writes.fuse();
+        let (mut under_way, mut outcome) = (FuturesUnordered::new(), Ok(()));
         // All that is under way ends before what was written is removed.
-        while let Some(stripe) = written.next().await {
-            outcome = outcome.and(stripe.map(drop));
+        loop {
+            let next = if under_way.len() < PIECES_UNDER_WAY { writes.next() } else { None };
+            let ended = if let Some(write) = next {
+                under_way.push(write);
+                // Its bytes are copied now, and it is sent before the next one's are: the node is at one while we are at another.
+                let ended = poll_immediate(under_way.next()).await.flatten();
+                pause().await;
+                ended
+            } else {
+                let Some(ended) = under_way.next().await else { return outcome };
+                Some(ended)
+            };
+            outcome = outcome.and(ended.map_or(Ok(()), |stripe| stripe.map(drop)));
         }
-        outcome
     }
 
     /// Removes an object, if the condition holds; `Absent` never does. Its folder stays.
