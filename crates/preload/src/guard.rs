@@ -59,6 +59,7 @@ pub fn open(said: Said<'_>, flags: c_int, mode: mode_t) -> Result<c_int, Errno> 
         Opening::Pool(descriptor, kind) => {
             crate::inherited::tell_device(descriptor.as_fd());
             crate::ours::note(descriptor.as_raw_fd(), Some(kind));
+            crate::stream::follow(descriptor.as_raw_fd());
             Ok(descriptor.into_raw_fd())
         }
         Opening::Host(path) => {

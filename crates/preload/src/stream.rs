@@ -1,9 +1,11 @@
 //! Streams whose bytes are not the kernel's: the C library keeps the buffer, and asks these functions for the rest.
 
-use crate::guard::pointer;
+use crate::guard::{done, pointer};
+use crate::ours::borrowed;
 use crate::shared::{List, Listed};
-use crate::symbols::{close, lseek, read, write};
+use crate::symbols::{close, dup3, lseek, read, write};
 use libc::{FILE, c_char, c_int, c_void, off_t, size_t, ssize_t};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::ffi::CStr;
 use std::ptr::{null_mut, with_exposed_provenance_mut};
@@ -47,24 +49,49 @@ pub fn flags(mode: &[u8]) -> Option<c_int> {
     Some(way | makes | close | new)
 }
 
-/// A stream over a descriptor whose bytes are asked for.
+/// A stream over a descriptor whose bytes are asked for, as fdopen(3) makes it: one that appends does so from now on, and is at the end.
 ///
 /// # Safety
 /// The mode ends with a nul.
 pub unsafe fn over(descriptor: c_int, mode: *const c_char) -> *mut FILE {
     // SAFETY: as here.
-    unsafe { made(descriptor.cast_unsigned() as usize, descriptor, CStr::from_ptr(mode)) }
+    let mode = unsafe { CStr::from_ptr(mode) };
+    match fitted(descriptor, mode.to_bytes()) {
+        // SAFETY: the program's own descriptor.
+        Ok(()) => unsafe { made(descriptor, mode) },
+        Err(errno) => pointer(Err(errno)),
+    }
 }
 
-/// Cookies of standard streams: their descriptors are not closed with them.
-const STANDARD: usize = 1 << 40;
+/// Makes a descriptor ready for a stream of this mode.
+fn fitted(descriptor: c_int, mode: &[u8]) -> Result<(), Errno> {
+    let wanted = OFlags::from_bits_retain(flags(mode).ok_or(Errno::INVAL)?.cast_unsigned());
+    let is = done(|process| process.flags(borrowed(descriptor)))?;
+    if is & OFlags::RWMODE != OFlags::RDWR && is & OFlags::RWMODE != wanted & OFlags::RWMODE {
+        return Err(Errno::INVAL);
+    }
+    if wanted.contains(OFlags::APPEND) && !is.contains(OFlags::APPEND) {
+        done(|process| process.set_flags(borrowed(descriptor), is | OFlags::APPEND))?;
+    }
+    to_end(descriptor, wanted.bits().cast_signed());
+    Ok(())
+}
+
+/// A stream that only appends begins at the end.
+fn to_end(descriptor: c_int, flags: c_int) {
+    if flags & libc::O_APPEND != 0 && flags & libc::O_ACCMODE == libc::O_WRONLY {
+        // SAFETY: a number. What cannot be sought in, as a pipe, has no end.
+        unsafe { lseek(descriptor, 0, libc::SEEK_END) };
+    }
+}
 
 /// # Safety
 /// The descriptor is the program's.
-unsafe fn made(cookie: usize, descriptor: c_int, mode: &CStr) -> *mut FILE {
+unsafe fn made(descriptor: c_int, mode: &CStr) -> *mut FILE {
     let functions = Functions { read: reads, write: writes, seek: seeks, close: closes };
+    let cookie = with_exposed_provenance_mut(descriptor.cast_unsigned() as usize);
     // SAFETY: the functions take the number that is given for a cookie.
-    let stream = unsafe { fopencookie(with_exposed_provenance_mut(cookie), mode.as_ptr(), functions) };
+    let stream = unsafe { fopencookie(cookie, mode.as_ptr(), functions) };
     if stream.is_null() {
         return pointer(Err(Errno::NOMEM));
     }
@@ -73,45 +100,70 @@ unsafe fn made(cookie: usize, descriptor: c_int, mode: &CStr) -> *mut FILE {
 }
 
 /// Sees to it that the C library's standard streams move bytes as their descriptor wants it now: over one that only stands in for a file the library would
-/// read and write past us, so the variable (`stdout`) gets a stream of ours, and its own back when the descriptor is another.
+/// read and write past us, so the variable (`stdout`) gets a stream of ours, and its own back when the descriptor is another. Either goes on with what the
+/// other has kept, as if they were one. Ours stays, for who has noted where it is, and reads and writes whatever its descriptor is.
 pub fn follow(descriptor: c_int) {
     let Some(standard) = standard(descriptor) else { return };
     let remote = crate::ours::is_remote(descriptor);
+    let [own, ours] = standard.streams.each_ref().map(|stream| stream.load(Ordering::Relaxed));
     // SAFETY: the library's variable, and streams that are open.
     unsafe {
         let current = *standard.variable;
-        match (remote, is_ours(current)) {
-            (true, false) => {
-                let stream = made(STANDARD | descriptor.cast_unsigned() as usize, descriptor, standard.mode);
-                if stream.is_null() {
-                    return;
-                }
-                if descriptor == libc::STDERR_FILENO {
-                    libc::setvbuf(stream, null_mut(), libc::_IONBF, 0);
-                }
-                standard.own.store(current, Ordering::Relaxed);
-                *standard.variable = stream;
+        let is_ours = !ours.is_null() && current == ours;
+        if remote && !is_ours && !current.is_null() && libc::fileno(current) == descriptor {
+            let ours = if ours.is_null() { made(descriptor, standard.mode) } else { ours };
+            if !ours.is_null() {
+                standard.streams[0].store(current, Ordering::Relaxed);
+                standard.streams[1].store(ours, Ordering::Relaxed);
+                go_on(current, ours);
+                *standard.variable = ours;
             }
-            (false, true) => {
-                *standard.variable = standard.own.load(Ordering::Relaxed);
-                forget(current);
-                libc::fclose(current);
-            }
-            _ => {}
+        } else if !remote && is_ours {
+            go_on(ours, own);
+            *standard.variable = own;
         }
     }
 }
 
-/// Writes what a standard stream of ours has kept, before its descriptor is another.
-pub fn flush(descriptor: c_int) {
-    let Some(standard) = standard(descriptor) else { return };
-    // SAFETY: the library's variable, and a stream that is open.
+/// Of the first word of a `FILE`, as programs are compiled with it: `_IO_UNBUFFERED`, `_IO_LINE_BUF`; `_IO_NO_READS`, `_IO_NO_WRITES`, `_IO_IS_APPENDING`.
+const UNBUFFERED: c_int = 0x2;
+const BY_LINES: c_int = 0x200;
+const NO_READS: c_int = 0x4;
+const NO_WRITES: c_int = 0x8;
+const APPENDS: c_int = 0x1000;
+const WAYS: c_int = NO_READS | NO_WRITES | APPENDS;
+/// Of its pointers, the one to what was written and kept, `_IO_write_base`.
+const KEPT: usize = 4;
+
+/// Has a stream keep its bytes as another does, and takes over what that one has kept.
+///
+/// # Safety
+/// Both are open.
+unsafe fn go_on(from: *mut FILE, to: *mut FILE) {
+    // SAFETY: the caller says so; so many bytes are kept where the pointer says.
     unsafe {
-        let current = *standard.variable;
-        if is_ours(current) {
-            libc::fflush(current);
+        let word = *from.cast::<c_int>();
+        let how = match word {
+            _ if word & UNBUFFERED != 0 => libc::_IONBF,
+            _ if word & BY_LINES != 0 => libc::_IOLBF,
+            _ => libc::_IOFBF,
+        };
+        libc::setvbuf(to, null_mut(), how, 0);
+        let ways = to.cast::<c_int>();
+        *ways = *ways & !WAYS | word & WAYS;
+        // One of wide characters has them elsewhere.
+        let kept = if fwide(from, 0) > 0 { 0 } else { __fpending(from) };
+        if kept > 0 {
+            libc::fwrite(*from.cast::<*const c_void>().add(KEPT), 1, kept, to);
+            __fpurge(from);
         }
     }
+}
+
+unsafe extern "C" {
+    fn fwide(stream: *mut FILE, mode: c_int) -> c_int;
+    fn __fpending(stream: *mut FILE) -> size_t;
+    fn __fpurge(stream: *mut FILE);
 }
 
 /// One of the C library's standard streams.
@@ -119,12 +171,13 @@ struct Standard {
     /// `stdin`, `stdout` or `stderr`.
     variable: *mut *mut FILE,
     mode: &'static CStr,
-    /// What the library made, while ours is in its place.
-    own: &'static AtomicPtr<FILE>,
+    /// What the library made, and ours, once there was one.
+    streams: &'static [AtomicPtr<FILE>; 2],
 }
 
+static STREAMS: [[AtomicPtr<FILE>; 2]; 3] = [const { [const { AtomicPtr::new(null_mut()) }; 2] }; 3];
+
 fn standard(descriptor: c_int) -> Option<Standard> {
-    static OWN: [AtomicPtr<FILE>; 3] = [const { AtomicPtr::new(null_mut()) }; 3];
     let (name, mode) = match descriptor {
         libc::STDIN_FILENO => (c"stdin", c"r"),
         libc::STDOUT_FILENO => (c"stdout", c"w"),
@@ -133,8 +186,67 @@ fn standard(descriptor: c_int) -> Option<Standard> {
     };
     // SAFETY: a name with its nul; what is found is the library's variable, or null.
     let variable = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.cast::<*mut FILE>();
-    let own = &OWN[usize::try_from(descriptor).ok()?];
-    (!variable.is_null()).then_some(Standard { variable, mode, own })
+    let streams = &STREAMS[usize::try_from(descriptor).ok()?];
+    (!variable.is_null()).then_some(Standard { variable, mode, streams })
+}
+
+/// Has a stream of ours go on with what was opened (freopen(3)), which is given up. The stream that has its place then: a standard one may be the C
+/// library's own.
+///
+/// # Safety
+/// The stream is ours.
+pub unsafe fn again(stream: *mut FILE, opened: c_int, flags: c_int) -> *mut FILE {
+    let Some(descriptor) = descriptor(stream) else { return pointer(Err(Errno::BADF)) };
+    // SAFETY: the caller says so.
+    unsafe {
+        __fpurge(stream);
+        let way = match flags & libc::O_ACCMODE {
+            libc::O_RDONLY => NO_WRITES,
+            libc::O_WRONLY => NO_READS,
+            _ => 0,
+        };
+        let appends = if flags & libc::O_APPEND == 0 { 0 } else { APPENDS };
+        let ways = stream.cast::<c_int>();
+        *ways = *ways & !WAYS | way | appends;
+        let variable = variable(stream);
+        if !put(opened, descriptor, flags) {
+            return null_mut();
+        }
+        let stream = variable.map_or(stream, |variable| *variable);
+        // What it noted of its place was another file's.
+        let only_appends = flags & libc::O_APPEND != 0 && way == NO_READS;
+        libc::fseek(stream, 0, if only_appends { libc::SEEK_END } else { libc::SEEK_SET });
+        libc::clearerr(stream);
+        stream
+    }
+}
+
+/// Puts what was opened in the place of a stream's descriptor.
+///
+/// # Safety
+/// Both are the program's.
+pub unsafe fn put(opened: c_int, descriptor: c_int, flags: c_int) -> bool {
+    to_end(opened, flags);
+    // SAFETY: the caller says so.
+    unsafe {
+        if opened == descriptor {
+            return true;
+        }
+        let moved = dup3(opened, descriptor, flags & libc::O_CLOEXEC) >= 0;
+        close(opened);
+        moved
+    }
+}
+
+/// The C library's variable that has this stream, if it is a standard one: what has its place may be another when its descriptor is.
+///
+/// # Safety
+/// The stream is open.
+pub unsafe fn variable(stream: *mut FILE) -> Option<*mut *mut FILE> {
+    // SAFETY: the caller says so.
+    let standard = standard(unsafe { libc::fileno(stream) })?;
+    // SAFETY: the library's variable.
+    (unsafe { *standard.variable } == stream).then_some(standard.variable)
 }
 
 /// The descriptor of a stream of ours.
@@ -150,9 +262,22 @@ pub fn is_ours(stream: *mut FILE) -> bool {
     descriptor(stream).is_some()
 }
 
-/// It is about to be closed.
+/// It is about to be closed. A standard one gives its place back.
 pub fn forget(stream: *mut FILE) {
+    let descriptor = descriptor(stream);
     all().retain(|(known, _)| *known != stream.addr());
+    let Some(standard) = descriptor.and_then(standard) else { return };
+    let [own, ours] = standard.streams;
+    if ours.load(Ordering::Relaxed) != stream {
+        return;
+    }
+    ours.store(null_mut(), Ordering::Relaxed);
+    // SAFETY: the library's variable.
+    unsafe {
+        if *standard.variable == stream {
+            *standard.variable = own.load(Ordering::Relaxed);
+        }
+    }
 }
 
 /// The list itself: held over a fork.
@@ -161,7 +286,7 @@ pub fn all() -> Listed<'static, (usize, c_int)> {
 }
 
 fn of(cookie: *mut c_void) -> c_int {
-    c_int::try_from(cookie.addr() & !STANDARD).unwrap_or(-1)
+    c_int::try_from(cookie.addr()).unwrap_or(-1)
 }
 
 unsafe extern "C" fn reads(cookie: *mut c_void, into: *mut c_char, bytes: size_t) -> ssize_t {
@@ -187,9 +312,6 @@ unsafe extern "C" fn seeks(cookie: *mut c_void, at: *mut off_t, from: c_int) -> 
 }
 
 unsafe extern "C" fn closes(cookie: *mut c_void) -> c_int {
-    if cookie.addr() & STANDARD != 0 {
-        return 0;
-    }
     // SAFETY: the stream's own descriptor.
     unsafe { close(of(cookie)) }
 }

@@ -13,7 +13,6 @@ pub fn closed(descriptor: c_int, close: impl FnOnce() -> c_int) -> c_int {
     if !ours::is_noted(descriptor) {
         return close();
     }
-    crate::stream::flush(descriptor);
     if ours::is_unasked(descriptor) || kind(descriptor).is_none() {
         note(descriptor, None);
         return close();

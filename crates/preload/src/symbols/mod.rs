@@ -123,7 +123,7 @@ pub(crate) use moved;
 
 pub(crate) use attributes::{lstat, stat};
 pub(crate) use bytes::{lseek, read, write};
-pub(crate) use descriptors::close;
+pub(crate) use descriptors::{close, dup3};
 pub(crate) use folders::{closedir, opendir, readdir};
 pub(crate) use opens::open;
 pub(crate) use processes::execve;
