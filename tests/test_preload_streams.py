@@ -1,8 +1,9 @@
-"""Streams by the preload library: they end as in a folder of this host."""
+"""Streams and sockets by the preload library: they end as in a folder of this host."""
 
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,51 @@ import pytest
 from preloaded import PREFIX, Pool
 
 HERE = Path(__file__).parent
+# One process of multiprocessing asks another by a socket that is in the folder for temporary files.
+MANAGER = """
+import multiprocessing
+if __name__ == "__main__":
+    with multiprocessing.Manager() as manager:
+        shared = manager.dict(said="by the manager")
+        process = multiprocessing.Process(target=shared.update, kwargs={"more": "by another"})
+        process.start()
+        process.join()
+        print(sorted(shared.values()))
+"""
+# Names that are told of both ends of a connection, in one process and in another, and of who sends.
+NAMES = """
+import os, socket
+listening = socket.socket(socket.AF_UNIX)
+listening.bind("./l.sock")
+listening.listen()
+print(listening.getsockname())
+if os.fork() == 0:
+    with socket.socket(socket.AF_UNIX) as calling:
+        calling.bind(os.path.abspath("c.sock"))
+        calling.connect("l.sock")
+        calling.sendall(calling.getpeername().encode())
+    os._exit(0)
+connection, address = listening.accept()
+print(os.path.relpath(address), connection.getpeername() == address, connection.recv(100).decode())
+os.wait()
+one, other, unbound = (socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) for _ in range(3))
+one.bind("one")
+other.bind("other")
+one.sendto(b"sent", "other")
+print(other.recvfrom(10))
+one.sendmsg([b"a ", b"message"], [], 0, "./other")
+print(other.recvmsg(10)[0::3])
+unbound.sendto(b"by nobody", os.path.abspath("other"))
+print(other.recvfrom(10))
+with socket.socketpair()[0] as pair:
+    print(repr(pair.getsockname()))
+for name in ("none", "file"):
+    open("file", "w").close()
+    try:
+        one.sendto(b"lost", name)
+    except OSError as error:
+        print(error)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -55,3 +101,18 @@ def test_tools_that_reopen_their_standard_streams_read_and_write_files_that_are_
         f"cd {there}; printf 'a\\na\\nb\\n' > s; chmod u+s s; install -m 4755 /dev/null out; uniq s out; cat out; shuf s | sort; uniq < s > out; cat out",
     )
     assert said.split() == ["a", "b", "a", "a", "b", "a", "b"]
+
+
+def test_a_socket_is_told_of_by_the_name_that_was_bound(pool: Pool, tmp_path: Path) -> None:
+    here, there = folders(pool, tmp_path)
+    wanted = subprocess.run([sys.executable, "-c", NAMES], cwd=here, capture_output=True, text=True, check=True)
+    found = pool.ok("sh", "-c", 'cd "$1" && exec "$2" -c "$3"', "sh", there, sys.executable, NAMES)
+    assert found == wanted.stdout
+
+
+def test_multiprocessing_meets_where_its_temporary_folder_is_in_the_pool(pool: Pool, tmp_path: Path) -> None:
+    _, there = folders(pool, tmp_path)
+    script = tmp_path / "manager.py"
+    script.write_text(MANAGER)
+    done = pool.run(sys.executable, script, env={"TMPDIR": str(there)})
+    assert done.stdout == "['by another', 'by the manager']\n", done.stderr

@@ -10,7 +10,7 @@ use link::Address;
 use placement::FileId;
 use pool::PoolFile;
 use rustix::fs::{CWD, FileType, Mode, OFlags};
-use std::ffi::{CString, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,11 @@ use wire::{Kind, NewInode, NewKind, Wish};
 
 /// Who may reach the folder may use what is in it: the pool has checked the rest.
 const ALL: Mode = Mode::RUSR.union(Mode::WUSR).union(Mode::RGRP).union(Mode::WGRP).union(Mode::ROTH).union(Mode::WOTH);
+
+/// What paths of sockets begin with that the system is told.
+const WAY: &str = "/proc/self/fd/";
+/// Of a name of the system's own, bytes.
+const NAME_BYTES: usize = 16;
 
 /// Where a socket of the pool is bound or connected to.
 #[derive(Debug)]
@@ -28,7 +33,42 @@ pub struct Meeting {
     pub folder: Option<OwnedFd>,
 }
 
+impl Meeting {
+    /// Notes by what name a socket is bound here, for whoever is told of the system's own.
+    ///
+    /// # Errors
+    /// Those of symlink(2).
+    pub fn say(&self, name: &CStr) -> Result<(), Errno> {
+        match &self.folder {
+            Some(folder) => rustix::fs::symlinkat(name, folder, said_of(self.path.to_bytes())),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the system may mean a socket of a pool by a path.
+    pub fn is(path: &[u8]) -> bool {
+        let Some(rest) = path.strip_prefix(WAY.as_bytes()) else { return false };
+        let mut names = rest.split(|byte| *byte == b'/');
+        let (folder, name) = (names.next().unwrap_or_default(), names.next().unwrap_or_default());
+        folder.iter().all(u8::is_ascii_digit) && name.len() == NAME_BYTES && name.iter().all(u8::is_ascii_hexdigit)
+    }
+}
+
+/// Under what a name is noted.
+fn said_of(path: &[u8]) -> Vec<u8> {
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    [name, b".said"].concat()
+}
+
 impl Process {
+    /// The name that a socket was bound to, by what the system calls it.
+    ///
+    /// # Errors
+    /// `ENOENT` where nobody noted one, `ENXIO` where no node is on this host.
+    pub fn bound(&self, path: &[u8]) -> Result<CString, Errno> {
+        rustix::fs::readlink(self.meetings()?.join(OsStr::from_bytes(&said_of(path))), Vec::new())
+    }
+
     /// The system's fifo behind one of the pool's, made if nobody has used it yet.
     ///
     /// # Errors
@@ -89,7 +129,7 @@ impl Process {
         };
         let folder =
             rustix::fs::open(self.meetings()?, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        let path = format!("/proc/self/fd/{}/{}", folder.as_raw_fd(), name(file));
+        let path = format!("{WAY}{}/{}", folder.as_raw_fd(), name(file));
         Ok(Meeting { path: CString::new(path).map_err(|_| Errno::INVAL)?, folder: Some(folder) })
     }
 

@@ -1,9 +1,12 @@
-//! Sockets with a name in the pool: bound and connected to.
+//! Sockets with a name in the pool: bound, connected and sent to, and told of by that name.
 
 use super::symbols;
 use crate::guard::{at, done, number, set_errno, zero};
 use crate::ours::{self, Said};
-use libc::{AF_UNIX, c_char, c_int, sockaddr, sockaddr_un, socklen_t};
+use crate::text::{copy_out, value};
+use libc::{
+    AF_UNIX, c_char, c_int, c_void, msghdr, size_t, sockaddr, sockaddr_storage, sockaddr_un, socklen_t, ssize_t,
+};
 use posix::Meeting;
 use rustix::io::Errno;
 use std::ffi::{CStr, CString};
@@ -47,11 +50,84 @@ fn address(of: &CStr) -> Result<(sockaddr_un, socklen_t), Errno> {
 }
 
 /// Tells the system of a socket of ours.
-fn told(meeting: &Meeting, call: impl FnOnce(*const sockaddr, socklen_t) -> c_int) -> c_int {
+fn told<N: From<i8>>(meeting: &Meeting, call: impl FnOnce(*const sockaddr, socklen_t) -> N) -> N {
     match address(&meeting.path) {
         Ok((address, length)) => call((&raw const address).cast(), length),
-        Err(errno) => zero(Err(errno)),
+        Err(errno) => number(Err(errno)),
     }
+}
+
+/// Has the system reach whoever is bound to an address.
+///
+/// # Safety
+/// An address of so many bytes.
+unsafe fn reached<N: From<i8> + PartialOrd>(
+    address: *const sockaddr,
+    length: socklen_t,
+    call: impl FnOnce(*const sockaddr, socklen_t) -> N,
+) -> N {
+    // SAFETY: the caller says so.
+    let Some(path) = (unsafe { named(address, length) }) else { return call(address, length) };
+    // SAFETY: a text with its nul.
+    let Some(said) = (unsafe { ours::path(path.as_ptr()) }) else { return call(address, length) };
+    match done(|process| process.listener(said.into())) {
+        Err(errno) => number(Err(errno)),
+        Ok(meeting) => {
+            let outcome = told(&meeting, call);
+            if outcome < N::from(0) && crate::guard::errno() == Some(Errno::NOENT) {
+                // Whoever was bound to it was on another host, or before its node began.
+                return number(Err(Errno::CONNREFUSED));
+            }
+            outcome
+        }
+    }
+}
+
+/// Has the system say an address, and gives the program the name that was bound where the system's is of a socket of ours.
+///
+/// # Safety
+/// `into` has room for as many bytes as `length` says, which will say how many there are.
+unsafe fn heard<N: From<i8> + PartialOrd>(
+    into: *mut sockaddr,
+    length: *mut socklen_t,
+    call: impl FnOnce(*mut sockaddr, *mut socklen_t) -> N,
+) -> N {
+    // SAFETY: the caller says so; the whole address has room for any.
+    unsafe {
+        if into.is_null() || length.is_null() || (*length).cast_signed() < 0 {
+            return call(into, length);
+        }
+        let mut whole: sockaddr_storage = std::mem::zeroed();
+        let mut there = WHOLE_BYTES;
+        let outcome = call((&raw mut whole).cast(), &raw mut there);
+        if outcome >= N::from(0) {
+            *length = given(&whole, there, into, *length);
+        }
+        outcome
+    }
+}
+
+/// Of an address, with room for any, bytes.
+#[expect(clippy::cast_possible_truncation, reason = "128")]
+const WHOLE_BYTES: socklen_t = size_of::<sockaddr_storage>() as socklen_t;
+
+/// Copies as much of an address, by its name in the pool if it has one, as there is room for, and says how long it is.
+///
+/// # Safety
+/// There is that room.
+unsafe fn given(whole: &sockaddr_storage, there: socklen_t, into: *mut sockaddr, room: socklen_t) -> socklen_t {
+    let whole: *const sockaddr_storage = whole;
+    // SAFETY: an address of so many bytes; the caller says the rest.
+    unsafe {
+        let path = named(whole.cast(), there.min(WHOLE_BYTES)).filter(|path| Meeting::is(path.to_bytes()));
+        let bound = path.and_then(|path| done(|process| process.bound(path.to_bytes())).ok());
+        if let Some((bound, there)) = bound.and_then(|bound| address(&bound).ok()) {
+            copy_out(value((&raw const bound).cast(), there as usize), into.cast(), room as usize);
+            return there;
+        }
+        copy_out(value(whole.cast(), there.min(WHOLE_BYTES) as usize), into.cast(), room as usize);
+    }
+    there
 }
 
 symbols! {
@@ -64,6 +140,8 @@ symbols! {
             match done(|process| process.socket(said.into())) {
                 Err(errno) => zero(Err(errno)),
                 Ok(meeting) => {
+                    // Told only for who asks: without it the system's own name is what is said.
+                    let _ = meeting.say(&path);
                     let bound = told(&meeting, |address, length| next(socket, address, length));
                     if bound != 0 {
                         unmade(said);
@@ -77,20 +155,79 @@ symbols! {
     /// connect(2).
     fn connect(socket: c_int, address: *const sockaddr, length: socklen_t) -> c_int | __connect {
         // SAFETY: the program's address.
+        unsafe { reached(address, length, |address, length| next(socket, address, length)) }
+    }
+
+    /// sendto(2).
+    fn sendto(socket: c_int, from: *const c_void, bytes: size_t, flags: c_int, address: *const sockaddr, length: socklen_t) -> ssize_t {
+        // SAFETY: the program's address.
+        unsafe { reached(address, length, |address, length| next(socket, from, bytes, flags, address, length)) }
+    }
+
+    /// sendmsg(2).
+    fn sendmsg(socket: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+        // SAFETY: the program's message; a copy of it has another address.
         unsafe {
-            let Some(path) = named(address, length) else { return next(socket, address, length) };
-            let Some(said) = ours::path(path.as_ptr()) else { return next(socket, address, length) };
-            match done(|process| process.listener(said.into())) {
-                Err(errno) => zero(Err(errno)),
-                Ok(meeting) => {
-                    let outcome = told(&meeting, |address, length| next(socket, address, length));
-                    if outcome != 0 && crate::guard::errno() == Some(Errno::NOENT) {
-                        // Whoever was bound to it was on another host, or before its node began.
-                        return zero(Err(Errno::CONNREFUSED));
-                    }
-                    outcome
+            if message.is_null() { return next(socket, message, flags) }
+            reached((*message).msg_name.cast(), (*message).msg_namelen, |address, length| {
+                let mut sent = *message;
+                (sent.msg_name, sent.msg_namelen) = (address.cast_mut().cast(), length);
+                next(socket, &raw const sent, flags)
+            })
+        }
+    }
+
+    /// getsockname(2).
+    fn getsockname(socket: c_int, into: *mut sockaddr, length: *mut socklen_t) -> c_int {
+        // SAFETY: the program's room.
+        unsafe { heard(into, length, |into, length| next(socket, into, length)) }
+    }
+
+    /// getpeername(2).
+    fn getpeername(socket: c_int, into: *mut sockaddr, length: *mut socklen_t) -> c_int {
+        // SAFETY: the program's room.
+        unsafe { heard(into, length, |into, length| next(socket, into, length)) }
+    }
+
+    /// accept(2).
+    fn accept(socket: c_int, into: *mut sockaddr, length: *mut socklen_t) -> c_int {
+        // SAFETY: the program's room.
+        unsafe { heard(into, length, |into, length| next(socket, into, length)) }
+    }
+
+    /// accept4(2).
+    fn accept4(socket: c_int, into: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int {
+        // SAFETY: the program's room.
+        unsafe { heard(into, length, |into, length| next(socket, into, length, flags)) }
+    }
+
+    /// recvfrom(2).
+    fn recvfrom(socket: c_int, into: *mut c_void, bytes: size_t, flags: c_int, from: *mut sockaddr, length: *mut socklen_t) -> ssize_t {
+        // SAFETY: the program's room.
+        unsafe { heard(from, length, |from, length| next(socket, into, bytes, flags, from, length)) }
+    }
+
+    /// recvfrom(2) of programs that are compiled with checks.
+    fn __recvfrom_chk(socket: c_int, into: *mut c_void, bytes: size_t, most: size_t, flags: c_int, from: *mut sockaddr, length: *mut socklen_t) -> ssize_t {
+        // SAFETY: the program's room.
+        unsafe { heard(from, length, |from, length| next(socket, into, bytes, most, flags, from, length)) }
+    }
+
+    /// recvmsg(2).
+    fn recvmsg(socket: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+        // SAFETY: the program's message; a copy of it has room for a whole address.
+        unsafe {
+            if message.is_null() { return next(socket, message, flags) }
+            heard((*message).msg_name.cast(), &raw mut (*message).msg_namelen, |from, there| {
+                let mut got = *message;
+                (got.msg_name, got.msg_namelen) = (from.cast(), *there);
+                let outcome = next(socket, &raw mut got, flags);
+                if outcome >= 0 {
+                    *there = got.msg_namelen;
+                    ((*message).msg_controllen, (*message).msg_flags) = (got.msg_controllen, got.msg_flags);
                 }
-            }
+                outcome
+            })
         }
     }
 }
