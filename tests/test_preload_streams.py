@@ -1,4 +1,4 @@
-"""Streams and sockets by the preload library: they end as in a folder of this host."""
+"""Streams, sockets and walks by the preload library: they end as in a folder of this host."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import pytest
 from preloaded import PREFIX, Pool
 
 HERE = Path(__file__).parent
+# nftw(3): FTW_PHYS, FTW_MOUNT, FTW_CHDIR, FTW_DEPTH.
+PHYSICAL, ONE_DEVICE, ENTERS, DEPTH = 1, 2, 4, 8
 # One process of multiprocessing asks another by a socket that is in the folder for temporary files.
 MANAGER = """
 import multiprocessing
@@ -116,3 +118,16 @@ def test_multiprocessing_meets_where_its_temporary_folder_is_in_the_pool(pool: P
     script.write_text(MANAGER)
     done = pool.run(sys.executable, script, env={"TMPDIR": str(there)})
     assert done.stdout == "['by another', 'by the manager']\n", done.stderr
+
+
+@pytest.mark.parametrize("flags", [0, PHYSICAL, ENTERS, ENTERS | PHYSICAL | DEPTH, ENTERS | DEPTH, ONE_DEVICE | DEPTH])
+@pytest.mark.parametrize("start", [".", "tree", "tree/in/deep"])
+def test_a_walk_tells_each_folder_once_and_is_where_it_was_asked_to_be(pool: Pool, tmp_path: Path, flags: int, start: str) -> None:
+    program = compiled("walk", tmp_path)
+    here, there = folders(pool, tmp_path)
+    make = "cd $1; mkdir -p tree/in/deep; touch tree/in/deep/f; ln -s .. tree/in/loop; ln -s ../../../tree tree/in/deep/round; ln -s none tree/dangling"
+    subprocess.run(["sh", "-euc", make, "sh", str(here)], check=True)
+    pool.ok("sh", "-euc", make, "sh", there)
+    wanted = subprocess.run([str(program), str(here), start, str(flags)], capture_output=True, text=True, check=True)
+    found = pool.ok(program, there, start, str(flags))
+    assert sorted(found.splitlines()) == sorted(wanted.stdout.splitlines())

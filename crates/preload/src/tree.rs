@@ -1,8 +1,12 @@
 //! A walk over a tree of the pool, as nftw(3) does it.
 
-use crate::symbols::{closedir, lstat, opendir, readdir, stat};
+use crate::guard::errno;
+use crate::symbols::{chdir, closedir, getcwd, lstat, opendir, readdir, stat};
 use libc::{c_char, c_int};
+use rustix::io::Errno;
+use std::collections::HashSet;
 use std::ffi::{CStr, CString};
+use std::ptr::null_mut;
 
 /// `struct FTW`: where the name begins in the path, and how deep it is.
 #[repr(C)]
@@ -30,6 +34,10 @@ const ACTIONS: c_int = 16;
 const SKIP_TREE: c_int = 2;
 const SKIP_REST: c_int = 3;
 
+/// `FTW_MOUNT`, `FTW_CHDIR`: what lies on another device is left out; each folder is the working directory while what is in it is told of.
+const ONE_DEVICE: c_int = 2;
+const ENTERS: c_int = 4;
+
 type Tell<'a> = &'a mut dyn FnMut(*const c_char, *const libc::stat, c_int, *mut Told) -> c_int;
 
 /// Walks, and tells of each path. Returns what ended the walk: 0 at its end, -1 and `errno` where the first path is not there.
@@ -40,43 +48,122 @@ pub unsafe fn walk(path: *const c_char, flags: c_int, tell: Tell<'_>) -> c_int {
     // SAFETY: the caller says so.
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
     let path = path.strip_suffix(b"/").filter(|path| !path.is_empty()).unwrap_or(path);
-    let outcome = visit(path, 0, flags, tell);
+    let here = if flags & ENTERS == 0 { Some(Vec::new()) } else { working_directory() };
+    let Some(here) = here else { return -1 };
+    let mut walk = Walk { flags, here, device: 0, entered: HashSet::new(), tell };
+    let outcome = match path.iter().rposition(|byte| *byte == b'/') {
+        Some(at) if walk.enter(&path[..at.max(1)]).is_err() => -1,
+        _ => walk.visit(path, 0),
+    };
+    // Back to where the program was; if that is gone, there is nowhere to go.
+    let _ = walk.enter(b"");
     if flags & ACTIONS != 0 && (outcome == SKIP_TREE || outcome == SKIP_REST) { 0 } else { outcome }
 }
 
-/// Tells of one path and of what is below. 0, or what ended it.
-fn visit(path: &[u8], level: c_int, flags: c_int, tell: Tell<'_>) -> c_int {
-    let Ok(text) = CString::new(path) else { return 0 };
-    let (found, kind) = look(&text, flags);
-    if kind == UNKNOWN && level == 0 {
-        return -1;
+/// One walk.
+struct Walk<'a> {
+    flags: c_int,
+    /// The working directory at its begin, where the walk changes it; else empty.
+    here: Vec<u8>,
+    /// On which the first path lies.
+    device: libc::dev_t,
+    /// Folders that were told of, where links are followed: each is walked once, so no link leads round.
+    entered: HashSet<(libc::dev_t, libc::ino_t)>,
+    tell: Tell<'a>,
+}
+
+impl Walk<'_> {
+    /// Tells of one path and of what is below. 0, or what ended it.
+    fn visit(&mut self, path: &[u8], level: c_int) -> c_int {
+        let (Ok(text), Ok(place)) = (CString::new(path), CString::new(self.place(path))) else { return 0 };
+        let (found, kind) = look(&place, self.flags);
+        if level == 0 {
+            if kind == UNKNOWN {
+                return -1;
+            }
+            self.device = found.st_dev;
+        }
+        if self.flags & ONE_DEVICE != 0 && kind != UNKNOWN && found.st_dev != self.device {
+            return 0;
+        }
+        let base = path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+        let mut told = Told { base: c_int::try_from(base).unwrap_or(0), level };
+        if kind != FOLDER {
+            return (self.tell)(text.as_ptr(), &raw const found, kind, &raw mut told);
+        }
+        if self.flags & PHYSICAL == 0 && !self.entered.insert((found.st_dev, found.st_ino)) {
+            return 0;
+        }
+        self.folder((path, &text, &place), &found, told)
     }
-    let base = path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
-    let mut told = Told { base: c_int::try_from(base).unwrap_or(0), level };
-    if kind != FOLDER {
-        return tell(text.as_ptr(), &raw const found, kind, &raw mut told);
+
+    /// Tells of a folder, as it is said and where it is, and of what is in it.
+    fn folder(&mut self, at: (&[u8], &CStr, &CStr), found: &libc::stat, mut told: Told) -> c_int {
+        let (path, text, place) = at;
+        // SAFETY: a text with its nul.
+        let dir = unsafe { opendir(place.as_ptr()) };
+        if dir.is_null() {
+            return (self.tell)(text.as_ptr(), found, UNREADABLE, &raw mut told);
+        }
+        let names = names(dir);
+        if self.flags & DEPTH == 0 {
+            match (self.tell)(text.as_ptr(), found, FOLDER, &raw mut told) {
+                0 => {}
+                SKIP_TREE if self.flags & ACTIONS != 0 => return 0,
+                ends => return ends,
+            }
+        }
+        if self.enter(path).is_err() {
+            return -1;
+        }
+        for name in names {
+            match self.visit(&[path, b"/", &name].concat(), told.level + 1) {
+                0 => {}
+                SKIP_REST if self.flags & ACTIONS != 0 => break,
+                ends => return ends,
+            }
+        }
+        if self.flags & DEPTH != 0 {
+            match (self.tell)(text.as_ptr(), found, LEFT_FOLDER, &raw mut told) {
+                0 => {}
+                ends => return ends,
+            }
+        }
+        let above = path.iter().rposition(|byte| *byte == b'/').map_or(&b""[..], |at| &path[..at.max(1)]);
+        if self.enter(above).is_err() { -1 } else { 0 }
     }
-    // SAFETY: a text with its nul.
-    let dir = unsafe { opendir(text.as_ptr()) };
-    if dir.is_null() {
-        return tell(text.as_ptr(), &raw const found, UNREADABLE, &raw mut told);
+
+    /// Makes a folder the working directory, where that is asked for; an empty path is where the program was.
+    fn enter(&self, path: &[u8]) -> Result<(), Errno> {
+        if self.flags & ENTERS == 0 {
+            return Ok(());
+        }
+        let place = CString::new(self.place(path)).map_err(|_| Errno::INVAL)?;
+        // SAFETY: a text with its nul.
+        if unsafe { chdir(place.as_ptr()) } == 0 { Ok(()) } else { Err(errno().unwrap_or(Errno::IO)) }
     }
-    let names = names(dir);
-    if flags & DEPTH == 0 {
-        match tell(text.as_ptr(), &raw const found, FOLDER, &raw mut told) {
-            0 => {}
-            SKIP_TREE if flags & ACTIONS != 0 => return 0,
-            ends => return ends,
+
+    /// Where a path is, also when the working directory is another by now.
+    fn place(&self, path: &[u8]) -> Vec<u8> {
+        match path {
+            _ if self.here.is_empty() || path.starts_with(b"/") => path.to_vec(),
+            b"" => self.here.clone(),
+            _ => [&self.here, &b"/"[..], path].concat(),
         }
     }
-    for name in names {
-        match visit(&[path, b"/", &name].concat(), level + 1, flags, tell) {
-            0 => {}
-            SKIP_REST if flags & ACTIONS != 0 => break,
-            ends => return ends,
+}
+
+fn working_directory() -> Option<Vec<u8>> {
+    // SAFETY: the C library's new memory, which is copied and given back.
+    unsafe {
+        let text = getcwd(null_mut(), 0);
+        if text.is_null() {
+            return None;
         }
+        let here = CStr::from_ptr(text).to_bytes().to_vec();
+        libc::free(text.cast());
+        Some(here)
     }
-    if flags & DEPTH == 0 { 0 } else { tell(text.as_ptr(), &raw const found, LEFT_FOLDER, &raw mut told) }
 }
 
 /// What a path is.

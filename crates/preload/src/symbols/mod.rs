@@ -125,5 +125,6 @@ pub(crate) use attributes::{lstat, stat};
 pub(crate) use bytes::{lseek, read, write};
 pub(crate) use descriptors::{close, dup3};
 pub(crate) use folders::{closedir, opendir, readdir};
+pub(crate) use names::{chdir, getcwd};
 pub(crate) use opens::open;
 pub(crate) use processes::execve;
