@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <signal.h>
 #include <unistd.h>
 
 static int report;
@@ -156,10 +158,38 @@ static void kept(const char *other)
     close(again);
 }
 
+static void limited(const char *other)
+{
+    (void)other;
+    int file = made("a", "four");
+    struct rlimit limit = {.rlim_cur = 6, .rlim_max = RLIM_INFINITY};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    pid_t child = fork();
+    if (child == 0) {
+        pwrite(file, "x", 1, 6);
+        _exit(0);
+    }
+    int ended;
+    waitpid(child, &ended, 0);
+    SAY("signal %d\n", WIFSIGNALED(ended) ? WTERMSIG(ended) : 0);
+    signal(SIGXFSZ, SIG_IGN);
+    SAY("wrote %zd\n", pwrite(file, "1234567890", 10, 2));
+    errno = 0;
+    SAY("wrote %zd", pwrite(file, "x", 1, 6));
+    SAY(" %d\n", errno);
+    int append = open("a", O_WRONLY | O_APPEND);
+    SAY("wrote %zd", write(append, "x", 1));
+    SAY(" %d\n", errno);
+    limit.rlim_cur = 8;
+    setrlimit(RLIMIT_FSIZE, &limit);
+    SAY("wrote %zd\n", write(append, "xyz", 3));
+    show("a");
+}
+
 int main(int count, char **words)
 {
     static const struct { const char *name; void (*run)(const char *); } all[] = {
-        {"reopened", reopened}, {"standard", standard}, {"opened", opened}, {"kept", kept},
+        {"reopened", reopened}, {"standard", standard}, {"opened", opened}, {"kept", kept}, {"limited", limited},
     };
     report = dup(2);
     if (count != 4 || chdir(words[2]))

@@ -15,6 +15,7 @@ mod guard;
 mod heap;
 mod inherited;
 mod launch;
+mod limit;
 mod map;
 mod next;
 mod ours;

@@ -2,6 +2,7 @@
 
 use super::{held, moved, symbols};
 use crate::guard::{done, number, zero};
+use crate::limit::within;
 use crate::ours::{borrowed, is_remote};
 use crate::text::{room, value};
 use libc::{c_int, c_uint, c_void, iovec, off_t, size_t, ssize_t};
@@ -31,7 +32,9 @@ unsafe fn read_into(descriptor: c_int, into: *mut c_void, bytes: size_t, at: Opt
 unsafe fn write_from(descriptor: c_int, from: *const c_void, bytes: size_t, at: Option<off_t>) -> ssize_t {
     // SAFETY: the caller says so.
     let from = unsafe { value(from, bytes.min(ONCE_BYTES)) };
-    length(done(|process| process.write(borrowed(descriptor), from, at)))
+    length(done(|process| {
+        process.write(borrowed(descriptor), &from[..within(process, descriptor, at, from.len())?], at)
+    }))
 }
 
 /// # Safety
@@ -79,7 +82,7 @@ unsafe fn write_pieces(descriptor: c_int, from: *const iovec, count: c_int, at: 
             // SAFETY: the caller says so.
             together.extend_from_slice(unsafe { value(piece.iov_base, left) });
         }
-        process.write(borrowed(descriptor), &together, at)
+        process.write(borrowed(descriptor), &together[..within(process, descriptor, at, together.len())?], at)
     }))
 }
 
