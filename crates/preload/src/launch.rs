@@ -11,7 +11,7 @@ use crate::text::bytes;
 use libc::{c_char, c_int, mode_t, posix_spawn_file_actions_t};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
-use std::ffi::{CStr, CString, c_void};
+use std::ffi::{CStr, CString};
 use std::ptr::null;
 
 type Words = *const *const c_char;
@@ -20,6 +20,8 @@ type Words = *const *const c_char;
 const INTERPRETERS_MAX: usize = 4;
 /// How much of a script tells its interpreter, bytes (`BINPRM_BUF_SIZE`).
 const HEAD_BYTES: usize = 256;
+/// Longer names of memory are refused, bytes (`memfd_create(2)`).
+const MEMORY_NAME_MAX: usize = 249;
 
 unsafe extern "C" {
     static environ: Words;
@@ -215,6 +217,12 @@ pub unsafe fn image(said: Said<'_>, words: Words) -> Result<Image, Errno> {
     Err(Errno::LOOP)
 }
 
+/// What memory that a file is copied to is called: as the file.
+pub fn memory_name(path: &[u8]) -> CString {
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    CString::new(&name[..name.len().min(MEMORY_NAME_MAX)]).unwrap_or_default()
+}
+
 /// The words before the program's own, if there are any, take the place of its first.
 fn ready(path: Vec<u8>, memory: Option<OwnedFd>, before: Vec<Vec<u8>>, given: &[*const c_char]) -> Image {
     let own: Vec<CString> = before.into_iter().filter_map(|text| CString::new(text).ok()).collect();
@@ -245,19 +253,6 @@ pub unsafe fn replace(said: Said<'_>, words: Words, variables: Words) -> Result<
         crate::symbols::execve(image.path(), image.words(), variables);
         Err(errno().unwrap_or(Errno::NOEXEC))
     }
-}
-
-/// Opens a library of the pool by a name that the loader can open; it is open as long as it is loaded.
-pub fn library(said: Said<'_>, open: impl FnOnce(*const c_char) -> *mut c_void) -> *mut c_void {
-    let opened = open_in(said, libc::O_RDONLY | libc::O_CLOEXEC, 0);
-    let opened = opened.map_err(set_errno).ok().and_then(|descriptor| {
-        let path = CString::new(format!("/proc/self/fd/{descriptor}")).ok()?;
-        let library = open(path.as_ptr());
-        // SAFETY: ours; the loader has mapped it.
-        unsafe { crate::symbols::close(descriptor) };
-        Some(library)
-    });
-    opened.unwrap_or(std::ptr::null_mut())
 }
 
 /// Watches a local file by a name that the system knows (inotify(7)).

@@ -16,6 +16,7 @@ mod heap;
 mod inherited;
 mod launch;
 mod limit;
+mod library;
 mod map;
 mod next;
 mod ours;

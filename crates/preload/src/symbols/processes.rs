@@ -162,9 +162,9 @@ symbols! {
 
 named! {
     /// dlopen(3): the loader maps a file by its descriptor's name.
-    fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void, said = path(path): launch::library(said, |path| next(path, flags));
+    fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void, said = path(path): crate::library::library(said, |path| next(path, flags));
     /// `dlmopen(3)`, likewise.
-    fn dlmopen(space: c_long, path: *const c_char, flags: c_int) -> *mut c_void, said = path(path): launch::library(said, |path| next(space, path, flags));
+    fn dlmopen(space: c_long, path: *const c_char, flags: c_int) -> *mut c_void, said = path(path): crate::library::library(said, |path| next(space, path, flags));
     /// ftok(3).
     fn ftok(path: *const c_char, project: c_int) -> libc::key_t, said = path(path): key_of(said, project);
     /// `inotify_add_watch(2)`: the kernel knows when a local file's bytes are read and written, and of nothing else in the pool.
