@@ -59,3 +59,101 @@ def test_each_library_of_the_pool_is_itself_and_the_same_again(pool: Pool, tmp_p
     told = said(pool, sys.executable, "-c", LIBRARIES, *paths).splitlines()
     first = [f"{number} {number - 1} {PREFIX}/lib{number}.so" for number in (1, 2, 3)]
     assert told == [*first, *first, first[0]]
+
+
+def program(pool: Pool, name: str, text: str) -> str:
+    """A file of the pool that may be run."""
+    said(pool, "bash", "-c", f'printf %s "$0" > {PREFIX}/{name}; chmod +x {PREFIX}/{name}', text)
+    return f"{PREFIX}/{name}"
+
+
+def test_a_script_that_names_no_interpreter_is_run_by_the_shell(pool: Pool, tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    here.write_text('echo "host $1"\n')
+    here.chmod(0o755)
+    there = program(pool, "plain", 'echo "pool $1"\n')
+    c = compiled(tmp_path, "byname", '#include <unistd.h>\nint main(int n, char **w) { return execvp(w[n - 1], (char *[]){"x", "given", 0}); }\n')
+    assert said(pool, c, str(here)) == "host given\n"
+    assert said(pool, c, there) == "pool given\n"
+    assert said(pool, c, "plain", PATH=f"{PREFIX}:/usr/bin:/bin") == "pool given\n"
+
+
+def test_a_search_goes_on_where_a_folder_is_of_a_pool_that_is_not_there(pool: Pool) -> None:
+    told = pool.run("env", "TIDEMILL_POOL=/nowhere", "env", "echo", "found", env={"PATH": f"{PREFIX}/bin:/usr/bin:/bin"})
+    assert told.stdout == "found\n", told.stderr
+
+
+def test_a_program_is_run_from_its_descriptor(pool: Pool) -> None:
+    said(pool, "cp", "/bin/echo", PREFIX)
+    run = "import os, sys; os.execve(os.open(sys.argv[1], os.O_RDONLY), ['x', 'said'], os.environ)"
+    assert said(pool, sys.executable, "-c", run, f"{PREFIX}/echo") == "said\n"
+    script = program(pool, "script", '#!/bin/sh\necho "$@"\n')
+    run = run.replace("os.open(sys.argv[1], os.O_RDONLY)", "(file := os.open(sys.argv[1], os.O_RDONLY), os.set_inheritable(file, True))[0]")
+    assert said(pool, sys.executable, "-c", run, script) == "said\n"
+
+
+def test_scripts_are_told_their_names_as_they_were_said(pool: Pool, tmp_path: Path) -> None:
+    script = program(pool, "named", '#!/bin/sh\necho "$0"\n')
+    said(pool, "ln", "-s", script, f"{PREFIX}/link")
+    assert said(pool, "bash", "-c", f"{PREFIX}/link; cd {PREFIX}; ./link; PATH=. link") == f"{PREFIX}/link\n./link\n./link\n"
+    program(pool, "self", "#!./self\n")
+    loop = "import os\nos.chdir('" + PREFIX + "')\ntry: os.execv('./self', ['self'])\nexcept OSError as error: print(error.strerror)"
+    assert said(pool, sys.executable, "-c", loop) == "Too many levels of symbolic links\n"
+    said(pool, "cp", "/bin/echo", PREFIX)
+    outside = tmp_path / "outside"
+    outside.write_text(f"#!{PREFIX}/echo by\n")
+    outside.chmod(0o755)
+    for way in (f"os.execv('{outside}', ['x', '1'])", f"os.waitpid(os.posix_spawn('{outside}', ['x', '1'], os.environ), 0)"):
+        assert said(pool, sys.executable, "-c", f"import os; {way}") == f"by {outside} 1\n", "the system does not find what interprets it"
+    assert said(pool, "env", "outside", "1", PATH=f"{tmp_path}:/usr/bin:/bin") == f"by {tmp_path}/outside 1\n"
+
+
+SPAWN = """
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+extern char **environ;
+int main(int count, char **words)
+{
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    pid_t child;
+    int failed = 0;
+    for (int at = 3; at < 40 && words[1][0] == 'd'; at++)
+        failed |= posix_spawn_file_actions_adddup2(&actions, 0, at);
+    if (words[1][0] == 'p')
+        failed = posix_spawn_file_actions_addchdir_np(&actions, words[2]);
+    if (words[1][0] == 'f')
+        failed = posix_spawn_file_actions_addfchdir_np(&actions, open(words[2], O_RDONLY | O_DIRECTORY));
+    if (words[1][1])
+        failed |= posix_spawn_file_actions_addopen(&actions, 1, "said", O_WRONLY | O_CREAT, 0600);
+    if (!failed)
+        failed = posix_spawn(&child, words[3], &actions, 0, words + 3, environ);
+    if (failed)
+        return printf("%s\\n", strerror(failed)), 1;
+    return waitpid(child, 0, 0) != child;
+}
+"""
+
+
+def test_a_spawned_program_begins_where_and_with_what_is_said(pool: Pool, tmp_path: Path) -> None:
+    spawn = compiled(tmp_path, "spawn", SPAWN)
+    said(pool, "mkdir", "-p", f"{PREFIX}/in/folder")
+    said(pool, "cp", "/bin/pwd", "/bin/echo", f"{PREFIX}/in/folder")
+    assert said(pool, spawn, "d", "-", f"{PREFIX}/in/folder/echo", "said") == "said\n", "its memory has no number that is replaced"
+    for way in "pf":
+        assert said(pool, spawn, way, f"{PREFIX}/in/folder", "/bin/pwd") == f"{PREFIX}/in/folder\n"
+        assert said(pool, spawn, way, f"{PREFIX}/in/folder", "./pwd") == f"{PREFIX}/in/folder\n"
+        assert said(pool, spawn, way + "o", f"{PREFIX}/in/folder", "./echo", way) == ""
+        assert said(pool, "cat", f"{PREFIX}/in/folder/said") == f"{way}\n"
+        assert said(pool, "bash", "-c", f'cd {PREFIX}/in; "$@"', "-", spawn, way, str(tmp_path), "/bin/pwd") == f"{tmp_path}\n"
+    assert "No such file" in pool.run(spawn, "p", f"{PREFIX}/none", "/bin/pwd").stdout
+
+
+def test_programs_of_the_pool_are_called_as_their_files(pool: Pool) -> None:
+    said(pool, "cp", "/bin/cat", f"{PREFIX}/showing")
+    assert said(pool, f"{PREFIX}/showing", "/proc/self/comm") == "showing\n"
+    assert said(pool, sys.executable, "-c", f"import os; os.waitpid(os.posix_spawn('{PREFIX}/showing', ['x', '/proc/self/comm'], {{}}), 0)") == "showing\n"

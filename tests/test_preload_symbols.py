@@ -15,7 +15,7 @@ NOT_CAUGHT = Path(__file__).parent / "suites/preload-not-caught.txt"
 # All versions up to this were looked through.
 LOOKED_THROUGH = (2, 36)
 # Of C libraries after that one.
-LATER = {"pidfd_spawn", "pidfd_spawnp"}
+LATER = {"pidfd_spawn", "pidfd_spawnp", "posix_spawn_file_actions_addchdir", "posix_spawn_file_actions_addfchdir"}
 
 
 def exported(library: Path | str) -> dict[str, str]:

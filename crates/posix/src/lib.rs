@@ -36,7 +36,7 @@ pub use listing::{Entry, Listing};
 pub use locks::{From, Range, Wanted};
 pub use open::{Kind, Opening};
 pub use prefix::{below, below_from, may_enter};
-pub use process::{Paused, Process};
+pub use process::{Paused, Process, Program};
 pub use rustix::io::Errno;
 pub use said::{Base, Said};
 pub use special::Meeting;

@@ -10,7 +10,7 @@ use client::{Client, Patience};
 use link::{Hand, Own};
 use placement::FileId;
 use pool::NoWay;
-use std::ffi::OsStr;
+use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -39,6 +39,15 @@ struct Here {
     folder: Folder,
     /// What keeps it open while it is that: the kernel's own working directory is the folder that stands in for it.
     open: Option<(Arc<Open>, Own)>,
+}
+
+/// A program that is to be started.
+#[derive(Debug)]
+pub enum Program {
+    /// A copy of its bytes.
+    Memory(OwnedFd),
+    /// A path of the host, where a link led.
+    Host(CString),
 }
 
 impl Process {
@@ -298,34 +307,30 @@ impl Process {
         })
     }
 
-    /// The bytes of a program of the pool, as a file without a name: the system starts none that its node has open for writing.
+    /// The bytes of a program of the pool, as a file that has a name in no folder: the system starts none that its node has open for writing.
     ///
     /// # Errors
     /// As execve(2): it must be a file that this user may run.
-    pub fn program(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
+    pub fn program(&self, said: Said<'_>, name: &CStr) -> Result<Program, Errno> {
         use rustix::fs::{MemfdFlags, memfd_create};
         const PIECE_BYTES: u32 = 4 << 20;
         let who = Who::now();
-        let rest = crate::below(&self.prefix, path).ok_or(Errno::NOENT)?;
         self.wait(async {
-            let found = match self.walk(&who, Said { base: Base::Root, path: rest }, End::Follow).await? {
+            let found = match self.walk(&who, said, End::Follow).await? {
                 Place::Pool(spot) => *spot.there()?,
-                Place::Host(path) => {
-                    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
-                    return rustix::fs::open(path, flags, 0.into());
-                }
+                Place::Host(path) => return Ok(Program::Host(path)),
             };
             if found.kind != Node::File {
                 return Err(Errno::ACCESS);
             }
             self.walker(&who).may(&found, crate::RUN).await?;
-            let memory = memfd_create("program", MemfdFlags::CLOEXEC)?;
+            let memory = memfd_create(name, MemfdFlags::CLOEXEC)?;
             let mut at = 0;
             loop {
                 let bytes =
                     self.client.read(found.file, at, PIECE_BYTES).await.map_err(|refusal| crate::errno(&refusal))?;
                 if bytes.is_empty() {
-                    return Ok(memory);
+                    return Ok(Program::Memory(memory));
                 }
                 let mut rest = &bytes[..];
                 while !rest.is_empty() {

@@ -1,7 +1,7 @@
 //! Forks: nothing of ours is in the middle of anything when the process is copied, and the copy knows that it is one.
 
 use crate::shared::{Holding, Listed};
-use crate::{folder, inherited, launch, settings, start, stream};
+use crate::{actions, folder, inherited, settings, start, stream};
 use posix::Paused;
 use rustix::io::Errno;
 use std::cell::UnsafeCell;
@@ -13,7 +13,7 @@ struct Held {
     paused: Option<Paused<'static>>,
     _settings: Holding<'static, settings::Now>,
     _devices: Listed<'static, u64>,
-    _opened: Listed<'static, (usize, i32)>,
+    _opened: Listed<'static, (usize, actions::Noted)>,
     _streams: Listed<'static, (usize, i32)>,
     _folders: Listed<'static, usize>,
     _connecting: Holding<'static, Option<(Instant, Errno)>>,
@@ -48,7 +48,7 @@ unsafe extern "C" fn before() {
         _connecting: start::connecting(),
         _folders: folder::all(),
         _streams: stream::all(),
-        _opened: launch::all(),
+        _opened: actions::all(),
         _devices: inherited::known(),
         _settings: settings::now(),
         paused: start::touched().map(posix::Process::pause),

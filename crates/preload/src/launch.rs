@@ -1,15 +1,16 @@
 //! New programs: what their environment must have, and how one that lies in the pool is started.
 //!
-//! The system cannot start a file that its node has open for writing. So a program of the pool is copied into memory without a name, and that is
+//! The system cannot start a file that its node has open for writing. So a program of the pool is copied into memory that is in no folder, and that is
 //! what runs; a script's interpreter gets the script's path, which it opens through us.
 
 use crate::guard::{clear_errno, done, errno, open as open_in, set_errno};
 use crate::ours::{self, Said};
 use crate::settings;
-use crate::shared::{List, Listed};
 use crate::text::bytes;
-use libc::{c_char, c_int, mode_t, posix_spawn_file_actions_t};
+use libc::{c_char, c_int};
+use posix::Program;
 use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::ffi::{CStr, CString};
 use std::ptr::null;
@@ -20,6 +21,8 @@ type Words = *const *const c_char;
 const INTERPRETERS_MAX: usize = 4;
 /// How much of a script tells its interpreter, bytes (`BINPRM_BUF_SIZE`).
 const HEAD_BYTES: usize = 256;
+/// Runs scripts that name none (execvp(3)).
+pub const SHELL: &CStr = c"/bin/sh";
 /// Longer names of memory are refused, bytes (`memfd_create(2)`).
 const MEMORY_NAME_MAX: usize = 249;
 
@@ -63,7 +66,16 @@ impl Variables {
 /// # Safety
 /// Null, or texts with a null behind them, which outlive what is returned.
 pub unsafe fn completed(given: Words) -> Variables {
-    let wanted = settings::wanted();
+    // SAFETY: as here.
+    unsafe { completed_in(given, None) }
+}
+
+/// The same for a program that begins in this folder, if one is said.
+///
+/// # Safety
+/// As [`completed`].
+pub unsafe fn completed_in(given: Words, folder: Option<&[u8]>) -> Variables {
+    let wanted = settings::wanted(folder);
     // SAFETY: as here.
     let fits = wanted.iter().all(|wanted| wanted.fits(unsafe { value(given, wanted.name) }));
     if fits {
@@ -109,12 +121,19 @@ fn of_name<'a>(text: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     text.strip_prefix(name)?.strip_prefix(b"=")
 }
 
-/// Whether a search in `PATH` may end in the pool.
-pub fn may_be_found_in_the_pool(program: &[u8]) -> bool {
-    program.contains(&b'/')
-        || search()
-            .split(|byte| *byte == b':')
-            .any(|dir| posix::below(ours::prefix(), dir).is_some() || (!dir.starts_with(b"/") && ours::is_inside()))
+/// Whether a program may be found in the pool, by its path or by a search in `PATH`.
+///
+/// # Safety
+/// A text with its nul.
+pub unsafe fn may_be_found_in_the_pool(program: *const c_char) -> bool {
+    // SAFETY: as here.
+    if unsafe { bytes(program) }.contains(&b'/') {
+        // SAFETY: as here.
+        return unsafe { ours::path(program) }.is_some();
+    }
+    search()
+        .split(|byte| *byte == b':')
+        .any(|dir| posix::below(ours::prefix(), dir).is_some() || (!dir.starts_with(b"/") && ours::is_inside()))
 }
 
 /// Where programs are searched (execvp(3)).
@@ -125,11 +144,11 @@ fn search() -> &'static [u8] {
 }
 
 /// Tries a program by all paths that it may have, until one starts, which does not come back here or leaves `errno` 0. Returns 0 then, else -1 and the
-/// first error that is more than not being there.
+/// error that the C library would tell.
 pub fn found(program: &[u8], mut start: impl FnMut(&CStr)) -> c_int {
     let dirs: Vec<&[u8]> =
         if program.contains(&b'/') { vec![b""] } else { search().split(|byte| *byte == b':').collect() };
-    let mut told = Errno::NOENT;
+    let (mut told, mut denied) = (Errno::NOENT, false);
     for dir in dirs {
         let mut path = dir.to_vec();
         if !dir.is_empty() {
@@ -139,18 +158,30 @@ pub fn found(program: &[u8], mut start: impl FnMut(&CStr)) -> c_int {
         let Ok(path) = CString::new(path) else { continue };
         clear_errno();
         start(&path);
-        match errno() {
-            None => return 0,
-            Some(Errno::NOENT | Errno::NOTDIR) => {}
-            Some(Errno::ACCESS) => told = Errno::ACCESS,
-            Some(errno) => {
-                told = errno;
+        let Some(errno) = errno() else { return 0 };
+        told = errno;
+        match errno {
+            Errno::ACCESS => denied = true,
+            // The last ones: a folder of a file system that is not there just now.
+            Errno::NOENT | Errno::NOTDIR | Errno::NODEV | Errno::STALE | Errno::TIMEDOUT | Errno::NOTCONN => {}
+            _ => {
+                denied = false;
                 break;
             }
         }
     }
-    set_errno(told);
+    set_errno(if denied { Errno::ACCESS } else { told });
     -1
+}
+
+/// The words of the shell that runs a script which names no interpreter, with a null behind them.
+///
+/// # Safety
+/// Words are texts with a null behind them, which outlive what is returned, as the path does.
+pub unsafe fn by_shell(path: &CStr, words: Words) -> Vec<*const c_char> {
+    // SAFETY: as here.
+    let rest = unsafe { texts(words) }.skip(1);
+    [SHELL.as_ptr(), path.as_ptr()].into_iter().chain(rest).chain([null()]).collect()
 }
 
 /// A program of the pool, made ready to be started.
@@ -161,13 +192,21 @@ pub struct Image {
     /// What `words` point to, where it is ours.
     _texts: Vec<CString>,
     /// What `path` names, until it was started.
-    _memory: Option<OwnedFd>,
+    memory: Option<OwnedFd>,
 }
 
 impl Image {
-    /// What the system starts.
+    /// What the system starts in this process's place.
     pub fn path(&self) -> *const c_char {
         self.path.as_ptr()
+    }
+
+    /// What the system starts in a child that shares this process's memory until then: its own descriptors may be others by that.
+    pub fn path_for_child(&self) -> CString {
+        let Some(memory) = &self.memory else { return self.path.clone() };
+        let own = rustix::fs::readlink(c"/proc/self", Vec::new()).unwrap_or_else(|_| c"self".to_owned());
+        let path = [b"/proc/", own.to_bytes(), format!("/fd/{}", memory.as_raw_fd()).as_bytes()].concat();
+        CString::new(path).unwrap_or_default()
     }
 
     /// Its words, with a null behind them.
@@ -176,43 +215,61 @@ impl Image {
     }
 }
 
-/// Makes a program of the pool ready: itself as memory, or the interpreter that its first line names.
+/// Makes a program of the pool ready: itself as memory, or the interpreter that its first line names. A script is told its own name as it was `told`, from
+/// wherever that starts.
 ///
 /// # Errors
 /// As execve(2).
 ///
 /// # Safety
 /// Words are texts with a null behind them, which outlive what is returned.
-pub unsafe fn image(said: Said<'_>, words: Words) -> Result<Image, Errno> {
+pub unsafe fn image(said: Said<'_>, told: &[u8], words: Words) -> Result<Image, Errno> {
     // SAFETY: the caller says so.
     let given: Vec<_> = unsafe { texts(words) }.collect();
-    // A script is told its own name as it was said, from wherever that starts.
-    let (mut program, mut before) = (done(|process| process.real_path(said.into()))?, Vec::new());
-    let mut named = match said {
-        Said::Here(path) => path.to_vec(),
-        _ => program.clone(),
-    };
+    match done(|process| process.program(said.into(), &memory_name(told)))? {
+        Program::Host(path) => Ok(ready(path, None, Vec::new(), &given)),
+        Program::Memory(file) => interpreted(file, told, &given),
+    }
+}
+
+/// Makes a script of the host ready whose interpreter is in the pool, where the system does not find it; none where it is no such one.
+///
+/// # Safety
+/// As [`image`]; the path is a text.
+pub unsafe fn image_of_host(path: *const c_char, words: Words) -> Option<Image> {
+    // SAFETY: the caller says so.
+    let (path, given) = unsafe { (CStr::from_ptr(path), texts(words).collect::<Vec<_>>()) };
+    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, 0.into()).ok()?;
+    let mut head = [0; HEAD_BYTES];
+    let read = rustix::io::pread(&file, &mut head[..], 0).ok()?;
+    let interpreter = CString::new(script(&head[..read])?.0).ok()?;
+    // SAFETY: a text with its nul.
+    unsafe { ours::path(interpreter.as_ptr()) }?;
+    interpreted(file, path.to_bytes(), &given).ok()
+}
+
+/// Itself, or what interprets it, if that is a script.
+fn interpreted(mut file: OwnedFd, told: &[u8], given: &[*const c_char]) -> Result<Image, Errno> {
+    let (mut named, mut before) = (told.to_vec(), Vec::new());
     for _ in 0..=INTERPRETERS_MAX {
-        if posix::below(ours::prefix(), &program).is_none() {
-            return Ok(ready(program, None, before, &given));
-        }
-        let memory = done(|process| process.program(&program))?;
         let mut head = [0; HEAD_BYTES];
-        let read = rustix::io::pread(&memory, &mut head[..], 0)?;
+        let read = rustix::io::pread(&file, &mut head[..], 0)?;
         let Some((interpreter, word)) = script(&head[..read]) else {
-            return Ok(ready(
-                format!("/proc/self/fd/{}", memory.as_raw_fd()).into_bytes(),
-                Some(memory),
-                before,
-                &given,
-            ));
+            let path = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap_or_default();
+            return Ok(ready(path, Some(file), before, given));
         };
         let mut own = vec![interpreter.to_vec()];
         own.extend(word.map(<[u8]>::to_vec));
         own.push(named);
         own.extend(before.into_iter().skip(1));
-        before = own;
-        (program, named) = (interpreter.to_vec(), interpreter.to_vec());
+        (before, named) = (own, interpreter.to_vec());
+        let path = CString::new(interpreter).map_err(|_| Errno::NOEXEC)?;
+        // SAFETY: a text with its nul.
+        let Some(said) = (unsafe { ours::path(path.as_ptr()) }) else { return Ok(ready(path, None, before, given)) };
+        file = match done(|process| process.program(said.into(), &memory_name(interpreter)))? {
+            Program::Host(path) => return Ok(ready(path, None, before, given)),
+            Program::Memory(file) => file,
+        };
     }
     Err(Errno::LOOP)
 }
@@ -224,11 +281,11 @@ pub fn memory_name(path: &[u8]) -> CString {
 }
 
 /// The words before the program's own, if there are any, take the place of its first.
-fn ready(path: Vec<u8>, memory: Option<OwnedFd>, before: Vec<Vec<u8>>, given: &[*const c_char]) -> Image {
+fn ready(path: CString, memory: Option<OwnedFd>, before: Vec<Vec<u8>>, given: &[*const c_char]) -> Image {
     let own: Vec<CString> = before.into_iter().filter_map(|text| CString::new(text).ok()).collect();
     let rest = if own.is_empty() { given } else { given.get(1..).unwrap_or_default() };
     let words = own.iter().map(|text| text.as_ptr()).chain(rest.iter().copied()).chain([null()]).collect();
-    Image { path: CString::new(path).unwrap_or_default(), words, _texts: own, _memory: memory }
+    Image { path, words, _texts: own, memory }
 }
 
 /// The interpreter of a script, and the one word that may follow it.
@@ -239,19 +296,51 @@ fn script(head: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     (end > 0).then_some((&line[..end], (!word.is_empty()).then_some(word)))
 }
 
-/// Runs a program of the pool in this one's place.
+/// Runs a program of the pool in this one's place, by the system's own call.
 ///
 /// # Errors
 /// As execve(2); it returns only then.
 ///
 /// # Safety
-/// Words and variables are texts with a null behind them.
-pub unsafe fn replace(said: Said<'_>, words: Words, variables: Words) -> Result<(), Errno> {
-    // SAFETY: the caller says so; the path is outside of the pool, so this goes on to the system.
-    unsafe {
-        let image = image(said, words)?;
-        crate::symbols::execve(image.path(), image.words(), variables);
-        Err(errno().unwrap_or(Errno::NOEXEC))
+/// Words are texts with a null behind them.
+pub unsafe fn replace(
+    said: Said<'_>,
+    told: &[u8],
+    words: Words,
+    start: impl FnOnce(*const c_char, Words),
+) -> Result<(), Errno> {
+    // SAFETY: the caller says so.
+    let image = unsafe { image(said, told, words) }?;
+    start(image.path(), image.words());
+    Err(errno().unwrap_or(Errno::NOEXEC))
+}
+
+/// How a script is told its own name, which was said as this path from a folder: as the system tells it of a descriptor, else so that it is found again.
+///
+/// # Errors
+/// As realpath(3).
+pub fn told_at(said: Said<'_>, path: &[u8]) -> Result<Vec<u8>, Errno> {
+    match said {
+        Said::From(descriptor, b"") => Ok(format!("/dev/fd/{descriptor}").into_bytes()),
+        Said::From(..) => done(|process| process.real_path(said.into())),
+        _ => Ok(path.to_vec()),
+    }
+}
+
+/// Takes the name of the file that this program was copied from (`comm`), which the system has called by the number of a descriptor.
+pub fn take_name() {
+    let mut known = [0_u8; 16];
+    // SAFETY: room for a name as long as the system has them.
+    unsafe { libc::prctl(libc::PR_GET_NAME, known.as_mut_ptr()) };
+    let is_number = known[0] != 0 && known.iter().take_while(|byte| **byte != 0).all(u8::is_ascii_digit);
+    if !is_number {
+        return;
+    }
+    let Ok(file) = rustix::fs::readlink(c"/proc/self/exe", Vec::new()) else { return };
+    let name = file.to_bytes().strip_prefix(b"/memfd:").and_then(|file| file.strip_suffix(b" (deleted)"));
+    if let Some(name) = name.and_then(|name| CString::new(name).ok()) {
+        // SAFETY: a text with its nul; the system takes what it has room for.
+        unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
     }
 }
 
@@ -272,45 +361,4 @@ pub fn watched(said: Said<'_>, watch: impl FnOnce(*const c_char) -> c_int) -> c_
         set_errno(why);
     }
     outcome
-}
-
-/// Descriptors that were opened for programs to be started, by the list of actions that they are in.
-static OPENED: List<(usize, c_int)> = List::new();
-
-/// The list itself: held over a fork.
-pub fn all() -> Listed<'static, (usize, c_int)> {
-    OPENED.hold()
-}
-
-/// Opens now what a new program shall have as `descriptor`. Returns an error's number, or 0.
-///
-/// # Safety
-/// The actions are those of `posix_spawn(3)`.
-pub unsafe fn open_for(
-    actions: *mut posix_spawn_file_actions_t,
-    descriptor: c_int,
-    said: Said<'_>,
-    flags: c_int,
-    mode: mode_t,
-) -> c_int {
-    match open_in(said, flags | libc::O_CLOEXEC, mode) {
-        Err(errno) => errno.raw_os_error(),
-        Ok(opened) => {
-            all().push((actions.addr(), opened));
-            // SAFETY: the caller says so.
-            unsafe { libc::posix_spawn_file_actions_adddup2(actions, opened, descriptor) }
-        }
-    }
-}
-
-/// Closes what was opened for these actions.
-pub fn close_for(actions: *const posix_spawn_file_actions_t) {
-    if OPENED.is_empty() {
-        return;
-    }
-    let closed: Vec<_> = all().extract_if(.., |(known, _)| *known == actions.addr()).collect();
-    for (_, descriptor) in closed {
-        // SAFETY: ours.
-        unsafe { crate::symbols::close(descriptor) };
-    }
 }

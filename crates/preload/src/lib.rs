@@ -9,6 +9,7 @@
 //! comparison; a panic is an error of one call. What it does not do: decide what a verb means (`posix`), keep a table that must be right (the
 //! kernel has it).
 
+mod actions;
 mod folder;
 mod fork;
 mod guard;

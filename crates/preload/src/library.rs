@@ -60,7 +60,9 @@ impl Drop for Opened {
         let why = errno();
         // SAFETY: ours; the loader has mapped it.
         unsafe { crate::symbols::close(self.0) };
-        why.map(set_errno);
+        if let Some(why) = why {
+            set_errno(why);
+        }
     }
 }
 

@@ -37,7 +37,7 @@ pub struct Now {
 
 static NOW: Shared<Now> = Shared::new(Now { directory: None, devices: Vec::new() });
 
-/// Keeps what the program began with, from the first touch of the pool on: programs that never do hand on what they have.
+/// Keeps what the program began with. Where no pool was named then, what it was at the first touch of it.
 pub fn keep(pool: &[u8]) {
     let library = library().unwrap_or_default();
     // Set twice it would be the same.
@@ -109,11 +109,15 @@ enum Value {
     Has(Vec<u8>),
 }
 
-/// What new programs are to have; nothing of a program that has not touched the pool.
-pub fn wanted() -> Vec<Wanted> {
+/// What new programs are to have, which begin in `folder`, or where this one is; nothing of a program for which no pool is named.
+pub fn wanted(folder: Option<&[u8]>) -> Vec<Wanted> {
     let Some(begun) = BEGUN.get() else { return Vec::new() };
     let now = now();
-    let directory = now.directory.clone().map_or(Value::IsNot, Value::Is);
+    let directory = match folder {
+        Some(folder) => posix::below(ours::prefix(), folder).map(|_| folder.to_vec()),
+        None => now.directory.clone(),
+    };
+    let directory = directory.map_or(Value::IsNot, Value::Is);
     let devices = if now.devices.is_empty() { Value::IsNot } else { Value::Is(now.devices.clone()) };
     vec![
         Wanted { name: LIBRARIES, value: Value::Has(begun.library.clone()) },

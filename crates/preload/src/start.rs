@@ -32,6 +32,7 @@ static BEGIN: extern "C" fn() = begin;
 
 extern "C" fn begin() {
     fork::prepare();
+    crate::launch::take_name();
     if let Some(prefix) = variable(PREFIX_VARIABLE).filter(|prefix| prefix.starts_with(b"/") && prefix.len() > 1) {
         ours::set_prefix(prefix);
     }

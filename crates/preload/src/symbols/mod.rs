@@ -127,4 +127,3 @@ pub(crate) use descriptors::{close, dup3};
 pub(crate) use folders::{closedir, opendir, readdir};
 pub(crate) use names::{chdir, getcwd};
 pub(crate) use opens::open;
-pub(crate) use processes::execve;

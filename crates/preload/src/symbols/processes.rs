@@ -1,9 +1,9 @@
 //! Programs that are started: what stands in the environment for them, and programs that are themselves in the pool.
 
 use super::{named, symbols};
-use crate::guard::{done, set_errno, zero};
-use crate::launch;
-use crate::ours::{self, Said, kind};
+use crate::guard::{done, errno, set_errno, zero};
+use crate::ours::{self, Said};
+use crate::{actions, launch};
 use libc::{c_char, c_int, c_long, c_void, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
@@ -30,9 +30,12 @@ symbols! {
         // SAFETY: the program's path, words and variables.
         unsafe {
             let variables = launch::completed(variables);
+            let system = |path, words| {
+                next(path, words, variables.as_ptr());
+            };
             match ours::path(path) {
-                Some(said) => zero(launch::replace(said, words, variables.as_ptr())),
-                None => next(path, words, variables.as_ptr()),
+                Some(said) => zero(launch::replace(said, crate::text::bytes(path), words, system)),
+                None => of_host(path, words, system),
             }
         }
     }
@@ -54,11 +57,18 @@ symbols! {
         // SAFETY: the program's name, words and variables.
         unsafe {
             let completed = launch::completed(variables);
-            if !launch::may_be_found_in_the_pool(crate::text::bytes(program)) {
-                return next(program, words, completed.as_ptr());
+            if !launch::may_be_found_in_the_pool(program) {
+                let outcome = next(program, words, completed.as_ptr());
+                // It may be there, and what interprets it in the pool.
+                if errno() != Some(Errno::NOENT) {
+                    return outcome;
+                }
             }
             launch::found(crate::text::bytes(program), |path| {
                 execve(path.as_ptr(), words, completed.as_ptr());
+                if errno() == Some(Errno::NOEXEC) {
+                    execve(launch::SHELL.as_ptr(), launch::by_shell(path, words).as_ptr(), completed.as_ptr());
+                }
             })
         }
     }
@@ -67,10 +77,9 @@ symbols! {
     fn fexecve(descriptor: c_int, words: Words, variables: Words) -> c_int {
         // SAFETY: the program's words and variables.
         unsafe {
-            let variables = launch::completed(variables);
-            match kind(descriptor) {
-                Some(_) => zero(launch::replace(Said::From(descriptor, b""), words, variables.as_ptr())),
-                None => next(descriptor, words, variables.as_ptr()),
+            match ours::kind(descriptor) {
+                Some(_) => execveat(descriptor, c"".as_ptr(), words, variables, libc::AT_EMPTY_PATH),
+                None => next(descriptor, words, launch::completed(variables).as_ptr()),
             }
         }
     }
@@ -80,10 +89,18 @@ symbols! {
         // SAFETY: the program's path, words and variables.
         unsafe {
             let variables = launch::completed(variables);
-            match ours::path_at(folder, path) {
-                Some(said) => zero(launch::replace(said, words, variables.as_ptr())),
-                None => next(folder, path, words, variables.as_ptr(), flags),
-            }
+            let Some(said) = ours::path_at(folder, path) else {
+                return next(folder, path, words, variables.as_ptr(), flags);
+            };
+            let itself = match said {
+                Said::From(descriptor, b"") if flags & libc::AT_EMPTY_PATH != 0 => Said::Magic(descriptor, b""),
+                said => said,
+            };
+            zero(launch::told_at(said, crate::text::bytes(path)).and_then(|told| {
+                launch::replace(itself, &told, words, |path, words| {
+                    libc::syscall(libc::SYS_execve, path, words, variables.as_ptr());
+                })
+            }))
         }
     }
 
@@ -91,21 +108,27 @@ symbols! {
     fn posix_spawn(
         process: *mut pid_t,
         path: *const c_char,
-        actions: *const posix_spawn_file_actions_t,
+        given: *const posix_spawn_file_actions_t,
         attributes: *const posix_spawnattr_t,
         words: Words,
         variables: Words,
     ) -> c_int {
         // SAFETY: the program's.
         unsafe {
-            let variables = launch::completed(variables);
-            match ours::path(path) {
-                None => next(process, path, actions, attributes, words, variables.as_ptr()),
-                Some(said) => match launch::image(said, words) {
-                    Err(errno) => errno.raw_os_error(),
-                    Ok(image) => next(process, image.path(), actions, attributes, image.words(), variables.as_ptr()),
-                },
+            let variables = launch::completed_in(variables, actions::begins_in(given).as_deref());
+            let from_there = actions::from_there(given, path);
+            let found = from_there.as_ref().map_or(path, |path| path.as_ptr());
+            let start = |image: &launch::Image| {
+                let path = image.path_for_child();
+                next(process, path.as_ptr(), given, attributes, image.words(), variables.as_ptr())
+            };
+            if let Some(said) = ours::path(found) {
+                let image = launch::image(said, crate::text::bytes(path), words);
+                return image.map_or_else(Errno::raw_os_error, |image| start(&image));
             }
+            let outcome = next(process, path, given, attributes, words, variables.as_ptr());
+            let image = (outcome == libc::ENOENT).then(|| launch::image_of_host(found, words)).flatten();
+            image.map_or(outcome, |image| start(&image))
         }
     }
 
@@ -120,9 +143,12 @@ symbols! {
     ) -> c_int {
         // SAFETY: the program's.
         unsafe {
-            if !launch::may_be_found_in_the_pool(crate::text::bytes(program)) {
+            if !launch::may_be_found_in_the_pool(program) {
                 let variables = launch::completed(variables);
-                return next(process, program, actions, attributes, words, variables.as_ptr());
+                let outcome = next(process, program, actions, attributes, words, variables.as_ptr());
+                if outcome != libc::ENOENT {
+                    return outcome;
+                }
             }
             let mut outcome = Errno::NOENT.raw_os_error();
             let failed = launch::found(crate::text::bytes(program), |path| {
@@ -131,13 +157,13 @@ symbols! {
                     set_errno(Errno::from_raw_os_error(outcome));
                 }
             });
-            if failed == 0 { 0 } else { outcome }
+            if failed == 0 { 0 } else { errno().map_or(outcome, Errno::raw_os_error) }
         }
     }
 
     /// `posix_spawn_file_actions_addopen(3)`: what is ours is opened here and now, for a new program has us only later.
     fn posix_spawn_file_actions_addopen(
-        actions: *mut posix_spawn_file_actions_t,
+        given: *mut posix_spawn_file_actions_t,
         descriptor: c_int,
         path: *const c_char,
         flags: c_int,
@@ -145,16 +171,47 @@ symbols! {
     ) -> c_int {
         // SAFETY: the program's path and actions.
         unsafe {
-            match ours::path(path) {
-                None => next(actions, descriptor, path, flags, mode),
-                Some(said) => launch::open_for(actions, descriptor, said, flags, mode),
+            let from_there = actions::from_there(given, path);
+            match ours::path(from_there.as_ref().map_or(path, |path| path.as_ptr())) {
+                None => next(given, descriptor, path, flags, mode),
+                Some(said) => actions::open_for(given, descriptor, said, flags, mode),
             }
         }
     }
 
+    /// `posix_spawn_file_actions_addchdir_np(3)`: likewise.
+    fn posix_spawn_file_actions_addchdir_np(given: *mut posix_spawn_file_actions_t, path: *const c_char) -> c_int
+        | posix_spawn_file_actions_addchdir
+    {
+        // SAFETY: the program's path and actions.
+        unsafe {
+            let from_there = actions::from_there(given, path);
+            if let Some(said) = ours::path(from_there.as_ref().map_or(path, |path| path.as_ptr())) {
+                return actions::enter(given, said, |folder| posix_spawn_file_actions_addfchdir_np(given, folder));
+            }
+            let outcome = next(given, path);
+            if outcome == 0 {
+                actions::entered_host(given, path);
+            }
+            outcome
+        }
+    }
+
+    /// `posix_spawn_file_actions_addfchdir_np(3)`: where it leads is noted.
+    fn posix_spawn_file_actions_addfchdir_np(given: *mut posix_spawn_file_actions_t, folder: c_int) -> c_int
+        | posix_spawn_file_actions_addfchdir
+    {
+        // SAFETY: the program's actions.
+        let outcome = unsafe { next(given, folder) };
+        if outcome == 0 {
+            actions::entered(given, folder);
+        }
+        outcome
+    }
+
     /// `posix_spawn_file_actions_destroy(3)`.
     fn posix_spawn_file_actions_destroy(actions: *mut posix_spawn_file_actions_t) -> c_int {
-        launch::close_for(actions);
+        actions::close_for(actions);
         // SAFETY: the program's actions, which it gives up.
         unsafe { next(actions) }
     }
@@ -176,6 +233,23 @@ named! {
     fn swapon(path: *const c_char, flags: c_int) -> c_int, said = path(path): refused(said, Errno::INVAL);
     /// acct(2).
     fn acct(path: *const c_char) -> c_int, said = path(path): refused(said, Errno::INVAL);
+}
+
+/// A program that is not in the pool, by the system's own call, unless what interprets it is.
+///
+/// # Safety
+/// The path is a text; words are texts with a null behind them.
+unsafe fn of_host(path: *const c_char, words: Words, system: impl Fn(*const c_char, Words)) -> c_int {
+    system(path, words);
+    let why = errno().unwrap_or(Errno::NOENT);
+    if why == Errno::NOENT && crate::text::is_text(path) {
+        // SAFETY: as here.
+        if let Some(image) = unsafe { launch::image_of_host(path, words) } {
+            system(image.path(), image.words());
+            return -1;
+        }
+    }
+    zero(Err(why))
 }
 
 /// What we do not do, and say.
