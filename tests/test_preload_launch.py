@@ -157,3 +157,11 @@ def test_programs_of_the_pool_are_called_as_their_files(pool: Pool) -> None:
     said(pool, "cp", "/bin/cat", f"{PREFIX}/showing")
     assert said(pool, f"{PREFIX}/showing", "/proc/self/comm") == "showing\n"
     assert said(pool, sys.executable, "-c", f"import os; os.waitpid(os.posix_spawn('{PREFIX}/showing', ['x', '/proc/self/comm'], {{}}), 0)") == "showing\n"
+
+
+def test_a_program_with_variables_of_its_own_making_sees_the_pool(pool: Pool) -> None:
+    said(pool, "mkdir", "-p", f"{PREFIX}/bare")
+    assert said(pool, "env", "-i", "/bin/ls", "-d", f"{PREFIX}/bare") == f"{PREFIX}/bare\n"
+    run = f"import subprocess; subprocess.run(['/bin/ls', '-d', '{PREFIX}/bare'], env={{}}, check=True)"
+    assert said(pool, sys.executable, "-c", run) == f"{PREFIX}/bare\n"
+    assert said(pool, "bash", "-c", f"cd {PREFIX}/bare; env -i /bin/pwd") == f"{PREFIX}/bare\n"

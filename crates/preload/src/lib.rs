@@ -5,7 +5,7 @@
 //! reads, writes, maps, copies and inheritance are then the system's own, and need not be caught. All else goes on to the next
 //! library as if we were not there.
 //!
-//! Invariants: nothing is done, and no memory taken, before the program touches the pool; no thread is started; what is not ours costs a
+//! Invariants: nothing is done before the program touches the pool but to keep what the environment says; no thread is started; what is not ours costs a
 //! comparison; a panic is an error of one call. What it does not do: decide what a verb means (`posix`), keep a table that must be right (the
 //! kernel has it).
 

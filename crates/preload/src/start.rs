@@ -36,6 +36,9 @@ extern "C" fn begin() {
     if let Some(prefix) = variable(PREFIX_VARIABLE).filter(|prefix| prefix.starts_with(b"/") && prefix.len() > 1) {
         ours::set_prefix(prefix);
     }
+    if let Some(pool) = variable(POOL) {
+        settings::keep(pool);
+    }
     if let Some(directory) = variable(DIRECTORY) {
         ours::set_inside(true);
         settings::inherit_directory(directory);
