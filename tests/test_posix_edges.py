@@ -47,7 +47,6 @@ PRELOADED = {
     "attributes.default_access_lists_are_inherited": OTHER_USER,
     "opens.a_file_made_read_only_can_be_written_by_its_maker_as_another_user": OTHER_USER,
     "attributes.a_set_group_id_folder_hands_down_its_group": OTHER_USER,
-    "attributes.set_group_id_is_lost_with_a_new_list_of_another_group": OTHER_USER,
     "moves.an_open_folder_is_moved": "what /proc/self/fd says of a folder is where it was opened",
 }
 SECONDS_MAX = 200

@@ -165,3 +165,11 @@ def test_a_program_with_variables_of_its_own_making_sees_the_pool(pool: Pool) ->
     run = f"import subprocess; subprocess.run(['/bin/ls', '-d', '{PREFIX}/bare'], env={{}}, check=True)"
     assert said(pool, sys.executable, "-c", run) == f"{PREFIX}/bare\n"
     assert said(pool, "bash", "-c", f"cd {PREFIX}/bare; env -i /bin/pwd") == f"{PREFIX}/bare\n"
+
+
+def test_a_program_begins_in_a_folder_that_was_renamed_meanwhile(pool: Pool) -> None:
+    moved = f"mkdir -p {PREFIX}/old/deep; cd {PREFIX}/old/deep; echo kept > f; mv {PREFIX}/old {PREFIX}/new"
+    script = f"{moved}; cat f; mkdir -p {PREFIX}/old/deep; /bin/cat f; ls ..; env cat f"
+    assert said(pool, "bash", "-ec", script) == "kept\nkept\ndeep\nkept\n"
+    gone = pool.run("bash", "-c", f"mkdir {PREFIX}/gone; cd {PREFIX}/gone; rmdir {PREFIX}/gone; ls x; cat ../gone/x")
+    assert gone.stderr.count("No such file or directory") == 2, gone.stderr

@@ -57,7 +57,7 @@ impl Process {
         Self { client, hand, prefix: prefix.to_vec(), pool: pool.to_vec(), table, ways, here, umask }
     }
 
-    /// Connects to the pool of a pool file. `here` is the working directory that the program was started in, a path below the prefix.
+    /// Connects to the pool of a pool file. `here` is the working directory that the program was started in.
     ///
     /// # Errors
     /// In words, with what to do: the file is not there or not one, the token may not be read, no node answers.
@@ -66,14 +66,33 @@ impl Process {
         let (client, hand) =
             pool::connect_by_hand(path, Patience::default()).map_err(|no_way| (errno(&no_way), no_way.problem))?;
         let process = Self::new(client, hand, pool, prefix);
-        if let Some(rest) = here.and_then(|here| crate::below(prefix, here)) {
-            // Removed meanwhile, it is a folder that is not there.
-            let found = process.chdir(Said { base: Base::Root, path: rest });
-            found.unwrap_or_else(|_| {
-                process.set_here(Folder { file: FileId(u64::MAX), attributes: None, names: Vec::new() }, None);
-            });
+        if let Some(here) = here {
+            process.begin_in(here);
         }
         Ok(process)
+    }
+
+    /// Goes to the working directory that the program was started in, as [`directory`](Self::directory) tells it, or its path alone: to where that leads, or,
+    /// where the folder was renamed meanwhile, to the folder itself.
+    fn begin_in(&self, here: &[u8]) {
+        let digits = here.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let (number, path) = here.split_at(digits);
+        let file = std::str::from_utf8(number).ok().and_then(|number| number.parse().ok()).map(FileId);
+        let Some(rest) = crate::below(&self.prefix, path.strip_prefix(b":").unwrap_or(path)) else { return };
+        let gone_to = self.chdir(Said { base: Base::Root, path: rest });
+        let is_at = |file| self.here().as_ref().is_some_and(|here| here.folder.file == file);
+        if gone_to.is_ok() && file.is_none_or(is_at) {
+            return;
+        }
+        // Removed meanwhile, it is a folder that is not there.
+        let names = crate::prefix::names(rest).map(<[u8]>::to_vec).collect();
+        let folder = Folder { file: file.unwrap_or(FileId(u64::MAX)), attributes: None, names };
+        let open = self.wait(self.open_folder(&folder)).ok();
+        if let Some((_, descriptor)) = &open {
+            // Where that fails, the kernel's own is the empty one that the parent was in.
+            let _ = rustix::process::fchdir(descriptor);
+        }
+        self.set_here(folder, open);
     }
 
     /// What turns its connections: to be told of forks.
@@ -262,9 +281,12 @@ impl Process {
         }
     }
 
-    /// The working directory's path, with the prefix, as it was when it was entered; none where it is not in the pool.
+    /// The working directory for a program that is started there: its number, a colon, and its path with the prefix, as it was when it was entered; none where it
+    /// is not in the pool.
     pub fn directory(&self) -> Option<Vec<u8>> {
-        self.here().as_ref().map(|here| self.text(&here.folder.names))
+        let here = self.here();
+        let folder = &here.as_ref()?.folder;
+        Some([format!("{}:", folder.file.0).as_bytes(), &self.text(&folder.names)].concat())
     }
 
     /// getcwd(3): its path, if it is still there.
@@ -272,9 +294,10 @@ impl Process {
     /// # Errors
     /// As getcwd(3): `ENOENT` where it was removed, or is not in the pool.
     pub fn getcwd(&self) -> Result<Vec<u8>, Errno> {
-        let file = self.here().as_ref().map(|here| here.folder.file).ok_or(Errno::NOENT)?;
+        let folder = self.here().as_ref().map(|here| here.folder.clone()).ok_or(Errno::NOENT)?;
+        let file = folder.file;
         let found = self.wait(async { self.client.stat(file).await.map_err(|refusal| crate::errno(&refusal)) })?;
-        if found.links == 0 { Err(Errno::NOENT) } else { self.directory().ok_or(Errno::NOENT) }
+        if found.links == 0 { Err(Errno::NOENT) } else { Ok(self.text(&folder.names)) }
     }
 
     /// Whether a descriptor reaches what it is of: one that was opened as a place alone (`O_PATH`) does not.

@@ -13,7 +13,7 @@ const LIBRARIES: &[u8] = b"LD_PRELOAD";
 const POOL: &[u8] = b"TIDEMILL_POOL";
 /// What paths stand for it.
 const PREFIX: &[u8] = b"TIDEMILL_PREFIX";
-/// The working directory, where it is in the pool.
+/// The working directory, where it is in the pool: its path, perhaps with its number and a colon in front.
 const DIRECTORY: &[u8] = b"TIDEMILL_CWD";
 /// On which devices of the system descriptors of the pool lie, as numbers with a comma between them.
 const DEVICES: &[u8] = b"TIDEMILL_DEVICES";
