@@ -234,6 +234,35 @@ def test_a_prefix_that_stands_for_nothing_is_refused(pool: Home, prefix: str) ->
     assert "cannot stand for a pool" in pool.fails("exec", "--prefix", prefix, "--", "true")
 
 
+def test_a_prefix_may_have_dots_and_slashes_more_than_it_needs(pool: Home) -> None:
+    done = subprocess.run(
+        [str(pool.binary), "exec", "--prefix", "/a//b/./c/", "--", "ls", "-d", "/a/b/c"], env=pool.environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "/a/b/c\n", done.stderr
+
+
+def test_a_prefix_that_hides_the_pools_own_file_is_refused(pool: Home) -> None:
+    assert "whose file is" in pool.fails("exec", "--prefix", str(pool.runtime), "--", "true")
+
+
+def test_a_flag_that_nobody_knows_is_refused_before_the_program_and_is_its_own_behind(pool: Home) -> None:
+    done = subprocess.run([str(pool.binary), "exec", "--strcit", "ls"], env=pool.environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "--strcit" in done.stderr
+    assert "--strict" in done.stderr, "what was meant"
+    assert pool.ok("exec", "echo", "-x", "--strict", "--") == "-x --strict --\n"
+
+
+def test_variables_that_are_set_to_nothing_count_as_not_set(pool: Home) -> None:
+    assert shell(pool, f"ls -d {PREFIX}", TIDEMILL_POOL="", TIDEMILL_PREFIX="", TIDEMILL_PRELOAD="") == f"{PREFIX}\n"
+
+
+def test_a_library_that_is_none_is_refused(pool: Home) -> None:
+    done = run(pool, "true", TIDEMILL_PRELOAD="/etc/passwd")
+    assert done.returncode == 2
+    assert "which is no library" in done.stderr
+
+
 def test_what_the_library_does_not_reach_is_said(pool: Home, tmp_path: Path) -> None:
     source, static = tmp_path / "static.c", tmp_path / "static"
     source.write_text("int main(void) { return 7; }\n")
@@ -248,6 +277,21 @@ def test_a_program_that_is_not_there_ends_as_shells_end(pool: Home) -> None:
     assert run(pool, "no-such-program").returncode == 127
     assert run(pool, os.devnull).returncode in (126, 127)
     assert run(pool, "sh", "-c", "exit 3").returncode == 3
+
+
+def test_what_cannot_be_started_is_named(pool: Home, tmp_path: Path) -> None:
+    done = run(pool, str(tmp_path))
+    assert done.returncode == 126
+    assert done.stderr == f"error: `{tmp_path}` is a directory\n"
+    script = tmp_path / "script"
+    script.write_text("#!/nope/bin -x\n")
+    script.chmod(0o755)
+    done = run(pool, str(script))
+    assert done.returncode == 127
+    assert done.stderr == f"error: `{script}` needs the interpreter /nope/bin, which is not here\n"
+    shell(pool, f"cp /bin/echo {PREFIX}/echo")
+    script.write_text(f"#!{PREFIX}/echo by\n")
+    assert run(pool, str(script), "1").stdout == f"by {script} 1\n"
 
 
 def test_a_pool_that_ends_meanwhile_is_an_error_and_no_hang(pool: Home) -> None:

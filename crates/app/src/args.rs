@@ -1,6 +1,7 @@
 //! What was typed: flags and their help. What it means is worked out elsewhere (`order.rs`), so this file is read by search.
 
 use base::ByteSize;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use placement::{Policy, StripeSize};
 use std::ffi::OsString;
@@ -63,11 +64,16 @@ pub enum Command {
     BenchWorker,
 }
 
+/// A path that may be empty, as that of a variable that is set to nothing, which counts as not set.
+fn maybe_empty() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
+}
+
 /// Which pool is meant.
 #[derive(Debug, Args)]
 pub struct WhichPool {
     /// The pool file [default: that of this user's pool]
-    #[arg(long, value_name = "FILE", env = "TIDEMILL_POOL")]
+    #[arg(long, value_name = "FILE", env = "TIDEMILL_POOL", value_parser = maybe_empty())]
     pub pool: Option<PathBuf>,
 }
 
@@ -78,13 +84,13 @@ pub struct ExecArgs {
     #[command(flatten)]
     pub which: WhichPool,
     /// What paths stand for the pool
-    #[arg(long, value_name = "DIR", env = "TIDEMILL_PREFIX", default_value = "/tidemill")]
+    #[arg(long, value_name = "DIR", env = "TIDEMILL_PREFIX", default_value = "/tidemill", value_parser = maybe_empty())]
     pub prefix: PathBuf,
     /// Do not start a program that would not see the pool: a static one, one with rights of its own
     #[arg(long)]
     pub strict: bool,
     /// The program, and what it is given
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub command: Vec<OsString>,
 }
 

@@ -6,13 +6,15 @@ use base::Problem;
 use client::Patience;
 use exec::{NotFound, Unreached, search_dirs, unreached, which};
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::io::{ErrorKind, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
+/// What stands for a pool where nothing is said.
+const PREFIX: &str = "/tidemill";
 /// As shells tell it: the program is not there, or cannot be run.
 const NOT_THERE: u8 = 127;
 const NOT_RUN: u8 = 126;
@@ -20,20 +22,23 @@ const NOT_RUN: u8 = 126;
 /// Starts the program in this one's place; comes back only where that cannot be.
 pub fn exec(args: &ExecArgs) -> Result<u8, Vec<Problem>> {
     let one = |problem| vec![problem];
-    let prefix = checked(&args.prefix).map_err(one)?;
+    let prefix = &checked(&args.prefix).map_err(one)?;
     let library = exec::library().map_err(|none| one(Problem::new(none.to_string()).hint(none.hint())))?;
-    let pool = answering(args).map_err(one)?;
+    let pool = answering(args, prefix).map_err(one)?;
     let (program, words) = args.command.split_first().expect("clap asks for one");
     let mut command = match place(program, prefix) {
-        Place::Pool => {
+        Place::Pool(program) => {
             // The system finds nothing there; a shell with the library does.
             let mut shell = Command::new("/bin/sh");
-            shell.args([OsStr::new("-c"), OsStr::new("exec \"$0\" \"$@\""), program]);
+            shell.args([OsStr::new("-c"), OsStr::new("exec \"$0\" \"$@\""), &program]);
             shell
         }
-        Place::Host(Err(missing)) => return Ok(said(&missing, !matches!(missing, NotFound::NotExecutable { .. }))),
-        Place::Host(Ok((path, dirs))) => {
-            if let Some(code) = judged(&path, &dirs, args) {
+        Place::Host(Err(missing)) => {
+            let is_there = matches!(missing, NotFound::NotExecutable { .. } | NotFound::IsFolder { .. });
+            return Ok(said(&missing, !is_there));
+        }
+        Place::Host(Ok((path, why))) => {
+            if let Some(code) = why.and_then(|why| judged(&why, prefix, args.strict)) {
                 return Ok(code);
             }
             let mut command = Command::new(path);
@@ -52,51 +57,65 @@ pub fn exec(args: &ExecArgs) -> Result<u8, Vec<Problem>> {
 
 /// Where a program is.
 enum Place {
-    /// Below the prefix.
-    Pool,
-    /// On this host, with the folders that were searched.
-    Host(Result<(PathBuf, Vec<PathBuf>), NotFound>),
+    /// Below the prefix, itself or what interprets it.
+    Pool(OsString),
+    /// On this host, with what would keep the library from it.
+    Host(Result<(PathBuf, Option<Unreached>), NotFound>),
 }
 
 fn place(program: &OsStr, prefix: &Path) -> Place {
     if Path::new(program).starts_with(prefix) {
-        return Place::Pool;
+        return Place::Pool(program.to_owned());
     }
     let here = env::current_dir().unwrap_or_default();
     let dirs = search_dirs(&[], &here, env::var_os("PATH").as_deref());
-    Place::Host(which(program, &dirs, &here).map(|path| (path, dirs)))
+    let path = match which(program, &dirs, &here) {
+        Ok(path) => path,
+        Err(missing) => return Place::Host(Err(missing)),
+    };
+    // One that cannot be read can perhaps be run; the loader will see.
+    match unreached(&path, &dirs).ok().flatten() {
+        Some(Unreached::NoInterpreter { interpreter, .. }) if interpreter.starts_with(prefix) => {
+            Place::Pool(path.into_os_string())
+        }
+        why => Place::Host(Ok((path, why))),
+    }
 }
 
-/// A prefix stands for the pool as text, so it is a plain absolute path, and not the root.
-fn checked(prefix: &Path) -> Result<&Path, Problem> {
+/// A prefix stands for the pool as text, so it is a plain absolute path, and not the root. An empty one is as none.
+fn checked(prefix: &Path) -> Result<PathBuf, Problem> {
+    if prefix.as_os_str().is_empty() {
+        return Ok(PathBuf::from(PREFIX));
+    }
     let plain = prefix.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
     if prefix.is_absolute() && plain && prefix.parent().is_some() {
-        return Ok(prefix);
+        return Ok(prefix.components().collect());
     }
     let why = format!("`{}` cannot stand for a pool", prefix.display());
     Err(Problem::new(why).hint("--prefix takes an absolute path without `..`, such as /tidemill"))
 }
 
 /// The pool file's absolute path, once the pool has answered.
-fn answering(args: &ExecArgs) -> Result<PathBuf, Problem> {
+fn answering(args: &ExecArgs, prefix: &Path) -> Result<PathBuf, Problem> {
     let file = pool_command::file(&args.which)?;
+    if file.starts_with(prefix) {
+        let why = format!("`{}` cannot stand for a pool whose file is {}", prefix.display(), file.display());
+        return Err(Problem::new(why).hint("--prefix takes a path that the pool's own files are not below"));
+    }
     pool::runtime()?.block_on(pool::connect(&file, Patience::default()))?;
     std::path::absolute(&file).map_err(|error| Problem::new(format!("{}: {error}", file.display())))
 }
 
 /// Says what the library would not reach; a code where the program is not to be started then.
-fn judged(program: &Path, dirs: &[PathBuf], args: &ExecArgs) -> Option<u8> {
-    // One that cannot be read can perhaps be run; the loader will see.
-    let why = unreached(program, dirs).ok()??;
+fn judged(why: &Unreached, prefix: &Path, strict: bool) -> Option<u8> {
     let mut out = std::io::stderr().lock();
-    let refused = args.strict || matches!(why, Unreached::NoLoader { .. });
-    let weight = if refused { "error" } else { "warning" };
-    let _ = writeln!(out, "{weight}: {} is not seen: {why}", args.prefix.display());
-    match why {
-        Unreached::NoLoader { .. } => Some(NOT_THERE),
-        _ if args.strict => Some(crate::REFUSED),
-        _ => None,
+    let cannot_start = matches!(why, Unreached::NoLoader { .. } | Unreached::NoInterpreter { .. });
+    if cannot_start {
+        let _ = writeln!(out, "error: {why}");
+        return Some(NOT_THERE);
     }
+    let _ = writeln!(out, "{}: {} is not seen: {why}", if strict { "error" } else { "warning" }, prefix.display());
+    strict.then_some(crate::REFUSED)
 }
 
 /// Says why a program does not run; the code that shells end with then.
@@ -114,7 +133,9 @@ mod tests {
         for good in ["/tidemill", "/mnt/pool", "/a/"] {
             assert!(checked(Path::new(good)).is_ok(), "{good}");
         }
-        for bad in ["/", "", "tidemill", "/a/../b", "./a"] {
+        assert_eq!(checked(Path::new("/a//b/./c/")).ok().as_deref(), Some(Path::new("/a/b/c")));
+        assert_eq!(checked(Path::new("")).ok().as_deref(), Some(Path::new(PREFIX)));
+        for bad in ["/", "tidemill", "/a/../b", "./a"] {
             assert!(checked(Path::new(bad)).is_err(), "{bad}");
         }
     }

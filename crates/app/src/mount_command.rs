@@ -61,7 +61,11 @@ fn claim(args: &MountArgs) -> Result<Claim, MountError> {
 
 /// The pool file that is meant, if it is not an embedded pool.
 fn pool_file(args: &MountArgs) -> Option<PathBuf> {
-    let named = args.pool.clone().map(PathBuf::into_os_string).or_else(|| std::env::var_os("TIDEMILL_POOL"));
+    let named = args
+        .pool
+        .clone()
+        .map(PathBuf::into_os_string)
+        .or_else(|| std::env::var_os("TIDEMILL_POOL").filter(|named| !named.is_empty()));
     named.filter(|path| !path.is_empty() && args.memory.is_none()).map(PathBuf::from)
 }
 

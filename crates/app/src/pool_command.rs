@@ -28,7 +28,7 @@ pub fn pool(command: PoolCommand) -> Result<u8, Vec<Problem>> {
 
 /// The pool file that is meant.
 pub fn file(which: &WhichPool) -> Result<PathBuf, Problem> {
-    match &which.pool {
+    match which.pool.as_ref().filter(|path| !path.as_os_str().is_empty()) {
         Some(path) => {
             std::path::absolute(path).map_err(|error| Problem::new(format!("--pool {}: {error}", path.display())))
         }

@@ -35,6 +35,14 @@ pub enum Unreached {
         /// What it names as its loader.
         loader: PathBuf,
     },
+    /// The interpreter that its first line names does not exist, so it does not start either.
+    #[error("`{}` needs the interpreter {}, which is not here", .program.display(), .interpreter.display())]
+    NoInterpreter {
+        /// The script.
+        program: PathBuf,
+        /// What it names.
+        interpreter: PathBuf,
+    },
     /// Its loader is not the one of the GNU C library.
     #[error("`{}` uses another C library than glibc (its loader is {})", .program.display(), .loader.display())]
     OtherLibrary {
@@ -75,11 +83,17 @@ const INTERPRETERS_MAX: usize = 5;
 /// A program that cannot be read, among them those that may be run and not read.
 pub fn unreached(program: &Path, dirs: &[PathBuf]) -> io::Result<Option<Unreached>> {
     let mut program = program.to_path_buf();
+    let mut script = None;
     for _ in 0..=INTERPRETERS_MAX {
-        let mut file = File::open(&program)?;
+        let mut file = match (File::open(&program), script) {
+            (Err(error), Some(script)) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Some(Unreached::NoInterpreter { program: script, interpreter: program }));
+            }
+            (opened, _) => opened?,
+        };
         let head = head(&mut file)?;
         match interpreter(&head, dirs) {
-            Some(next) => program = next,
+            Some(next) => script = Some(std::mem::replace(&mut program, next)),
             None if head.starts_with(&elf::ELFMAG) => return judge(program, file, &head),
             None => return Ok(None),
         }
@@ -105,6 +119,13 @@ fn interpreter(head: &[u8], dirs: &[PathBuf]) -> Option<PathBuf> {
     let wanted = words.next().filter(|word| !word.starts_with(b"-") && !word.contains(&b'='));
     let found = wanted.and_then(|name| which(OsStr::from_bytes(name), dirs, Path::new("/")).ok());
     Some(found.unwrap_or(named))
+}
+
+/// Whether a file is a library that programs such as this one can load.
+pub fn is_library(path: &Path) -> bool {
+    let head = File::open(path).and_then(|mut file| head(&mut file)).unwrap_or_default();
+    let kind = head.get(16..18).map(|kind| u16::from_ne_bytes([kind[0], kind[1]]));
+    head.starts_with(&elf::ELFMAG) && Machine::of(&head) == Machine::ours() && kind == Some(elf::ET_DYN.0)
 }
 
 /// Judges a program that is no script.

@@ -152,6 +152,14 @@ fn a_script_is_judged_by_its_interpreter_also_by_the_one_that_env_finds() {
 }
 
 #[test]
+fn a_script_whose_interpreter_is_not_there_names_it() {
+    let programs = Programs::new();
+    let script = programs.put("script", b"#!/nowhere/at/all -x\n");
+    let missing = Unreached::NoInterpreter { program: script.clone(), interpreter: "/nowhere/at/all".into() };
+    assert_eq!(programs.of(&script), Some(missing));
+}
+
+#[test]
 fn interpreters_that_name_each_other_end() {
     let programs = Programs::new();
     let path = programs.0.path().join("loop");

@@ -1,5 +1,6 @@
 //! Where the library is that the system's loader puts before a program, so that it sees a pool without a mount.
 
+use crate::image::is_library;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -19,6 +20,9 @@ pub enum NoLibrary {
     /// The user says where it is, and it is not.
     #[error("{VARIABLE} names {}, which is no file", .0.display())]
     Named(PathBuf),
+    /// What the user names is none.
+    #[error("{VARIABLE} names {}, which is no library for this kind of processor", .0.display())]
+    NoneSuch(PathBuf),
     /// It is nowhere.
     #[error("{LIBRARY} is neither in {} nor in ../lib or ../lib/tidemill", .0.display())]
     Nowhere(PathBuf),
@@ -31,7 +35,9 @@ impl NoLibrary {
     /// What to do about it.
     pub fn hint(&self) -> String {
         match self {
-            Self::Named(_) => format!("leave {VARIABLE} out where the library is beside the binary"),
+            Self::Named(_) | Self::NoneSuch(_) => {
+                format!("leave {VARIABLE} out where the library is beside the binary")
+            }
             Self::Nowhere(_) => format!("`make build` makes it; {VARIABLE}=FILE says where else it is"),
             Self::Parted(_) => format!("put it elsewhere; {VARIABLE}=FILE says where"),
         }
@@ -44,12 +50,17 @@ impl NoLibrary {
 /// It is not there, or where the loader cannot be told of it.
 pub fn library() -> Result<PathBuf, NoLibrary> {
     let binary = env::current_exe().and_then(|path| path.canonicalize()).unwrap_or_default();
-    find(env::var_os(VARIABLE).map(PathBuf::from), binary.parent().unwrap_or(Path::new("/")))
+    let named = env::var_os(VARIABLE).filter(|named| !named.is_empty());
+    find(named.map(PathBuf::from), binary.parent().unwrap_or(Path::new("/")))
 }
 
 fn find(named: Option<PathBuf>, beside: &Path) -> Result<PathBuf, NoLibrary> {
     let found = match named {
-        Some(named) => std::path::absolute(&named).ok().filter(|path| path.is_file()).ok_or(NoLibrary::Named(named)),
+        Some(named) => match std::path::absolute(&named).ok().filter(|path| path.is_file()) {
+            None => Err(NoLibrary::Named(named)),
+            Some(path) if !is_library(&path) => Err(NoLibrary::NoneSuch(path)),
+            Some(path) => Ok(path),
+        },
         None => ["", "../lib", "../lib/tidemill"]
             .map(|folder| beside.join(folder).join(LIBRARY))
             .into_iter()
@@ -95,9 +106,14 @@ mod tests {
         let (named, odd) = (root.path().join("mine.so"), root.path().join("a b.so"));
         fs::write(root.path().join(LIBRARY), "").unwrap();
         assert_eq!(find(Some(named.clone()), root.path()), Err(NoLibrary::Named(named.clone())));
-        fs::write(&named, "").unwrap();
+        fs::write(&named, "no library").unwrap();
+        assert_eq!(find(Some(named.clone()), root.path()), Err(NoLibrary::NoneSuch(named.clone())));
+        // As a library begins: this program's own first bytes, with the kind of one.
+        let mut head = fs::read("/proc/self/exe").unwrap()[..64].to_vec();
+        head[16..18].copy_from_slice(&3_u16.to_ne_bytes());
+        fs::write(&named, &head).unwrap();
         assert_eq!(find(Some(named.clone()), root.path()), Ok(named));
-        fs::write(&odd, "").unwrap();
+        fs::write(&odd, &head).unwrap();
         assert_eq!(find(Some(odd.clone()), root.path()), Err(NoLibrary::Parted(odd)));
     }
 

@@ -17,6 +17,12 @@ pub enum NotFound {
         /// The path.
         path: PathBuf,
     },
+    /// The path leads to a folder.
+    #[error("`{}` is a directory", .path.display())]
+    IsFolder {
+        /// The path.
+        path: PathBuf,
+    },
     /// It is there but cannot be run.
     #[error("`{}` is not executable (try: chmod +x)", .path.display())]
     NotExecutable {
@@ -63,6 +69,7 @@ fn executable(path: PathBuf) -> Result<PathBuf, NotFound> {
     match fs::metadata(&path) {
         Ok(file) if file.is_file() && file.permissions().mode() & 0o111 != 0 => Ok(path),
         Ok(file) if file.is_file() => Err(NotFound::NotExecutable { path }),
+        Ok(file) if file.is_dir() => Err(NotFound::IsFolder { path }),
         Ok(_) | Err(_) => Err(NotFound::NoFile { path }),
     }
 }
