@@ -270,8 +270,8 @@ def said(found: os.stat_result) -> object:
 def main(folder: str, seed: int, count: int) -> None:
     """Walks."""
     os.umask(0o022)
-    # So that a step above it is not above what is compared.
-    os.mkdir(top := f"{folder}/top")
+    # So that a step above it, and a link there that leads above that, are not above the folder.
+    os.makedirs(top := f"{folder}/in/top")
     os.chdir(top)
     steps = Steps(top, seed)
     dice = random.Random(seed + 1)
