@@ -6,7 +6,7 @@ use wire::{Answer, Command, GONE_MAX, Gone, Leftovers, Outcome, Refusal, Session
 
 impl Client {
     /// Removes the stripes of a file that is gone. What fails is left to [`Self::recover`].
-    pub(crate) async fn purge(&self, gone: Option<Gone>) {
+    pub async fn purge(&self, gone: Option<Gone>) {
         if let Some(gone) = gone
             && let Err(error) = self.remove_stripes(&gone).await
         {

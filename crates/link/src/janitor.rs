@@ -5,7 +5,7 @@ use node::Node;
 use placement::NodeId;
 use std::sync::Arc;
 use tokio::sync::OnceCell;
-use wire::{Outcome, Session};
+use wire::{Gone, Outcome, Session};
 
 /// Finishes what a client has left at a node when its session has ended there: a file that went with it may have stripes at other
 /// nodes, a change that it has begun other parts. So there are ways to all of them.
@@ -27,7 +27,22 @@ impl Janitor {
 
     /// Finishes what a session has left at this node.
     pub async fn end(&self, session: Session) -> Outcome<()> {
-        let client = self.client.get_or_try_init(|| Client::connect_all(self.nodes.clone(), Patience::default()));
-        client.await?.recover_at(self.node, session).await
+        self.client().await?.recover_at(self.node, session).await
+    }
+
+    /// Removes the stripes of files that are gone, wherever they are.
+    pub async fn purge(&self, gone: Vec<Gone>) -> Outcome<()> {
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let client = self.client().await?;
+        for gone in gone {
+            client.purge(Some(gone)).await;
+        }
+        Ok(())
+    }
+
+    async fn client(&self) -> Outcome<&Client> {
+        self.client.get_or_try_init(|| Client::connect_all(self.nodes.clone(), Patience::default())).await
     }
 }

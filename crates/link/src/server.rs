@@ -147,7 +147,11 @@ async fn look_around(house: Arc<House>) {
     loop {
         tokio::select! {
             _ = stopping.wait_for(|stop| *stop) => return,
-            () = tokio::time::sleep(LOOK_PAUSE) => drop(house.node.look_around()),
+            () = tokio::time::sleep(LOOK_PAUSE) => {}
+        }
+        house.node.look_around();
+        if let Err(error) = house.janitor.purge(house.node.take_left()).await {
+            tracing::warn!(%error, "stripes of removed files were left behind");
         }
     }
 }

@@ -215,6 +215,20 @@ async fn what_is_closed_is_told_with_what_is_said_next_and_ends_when_the_last_co
 }
 
 #[tokio::test]
+async fn many_stripes_of_a_removed_file_go_when_the_node_itself_finds_that_nobody_has_it() {
+    let host = Host::start(64 << 20);
+    let vfs = connect(host.server.address()).await;
+    let file = host.truth.write_file(b"f", &vec![7; 32 << 20]).await.unwrap().file;
+    let program = vfs.open_for_program(file, OpenFlags::READ).await.unwrap();
+    assert_eq!(program.marked.lent, Lent::Bytes);
+    host.truth.unlink(Vfs::root(), b"f").await.unwrap();
+    assert!(host.node.usage().used >= 32 << 20, "somebody has it");
+    drop(program.descriptor); // as who is killed does: nobody is told
+    until(|| host.node.usage().used == 0).await;
+    drop(vfs);
+}
+
+#[tokio::test]
 async fn a_close_that_is_told_late_ends_no_lock_that_came_after_it() {
     let Some(host) = Host::with_whole_files(64 << 20) else { return };
     let (client, _) = counted(host.server.address()).await;

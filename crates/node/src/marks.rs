@@ -22,7 +22,7 @@ use std::{
     },
 };
 use store::{Access, Held, Slot, StandIn};
-use wire::{Answer, Command, Extent, Lent, Looked, MARKED_MAX, Mark, Marked, OpenFlags, Outcome, Session, Stamp};
+use wire::{Answer, Command, Extent, Gone, Lent, Looked, MARKED_MAX, Mark, Marked, OpenFlags, Outcome, Session, Stamp};
 
 /// More are not given at one time; as many files as a client may have open.
 const MARKS_MAX: usize = 1 << 20;
@@ -34,6 +34,8 @@ const LOOKED_MAX: usize = 4096;
 pub struct Marks {
     given: AtomicU64,
     state: Mutex<State>,
+    /// Removed files that went with an open which ended here unasked, and have stripes that are not here, or many.
+    left: Mutex<Vec<Gone>>,
 }
 
 #[derive(Debug, Default)]
@@ -183,9 +185,16 @@ impl Node {
         if self.lives(mark, &open) { Looked::Held } else { self.end_open(mark) }
     }
 
-    /// The same for who needs no answer.
+    /// The same for who needs no answer: what is to be cleared then is [left](Self::take_left).
     pub fn look_for(&self, mark: Mark) {
-        self.look_at(mark);
+        if let Looked::Ended { gone: Some(gone) } = self.look_at(mark) {
+            self.marks.left.lock().push(gone);
+        }
+    }
+
+    /// Removed files whose last open ended while no client asked, so their stripes are still there: for who has ways to all nodes.
+    pub fn take_left(&self) -> Vec<Gone> {
+        std::mem::take(&mut *self.marks.left.lock())
     }
 
     /// Whether an open lives.
@@ -264,7 +273,7 @@ impl Node {
     /// Says how many there are, in all and of sessions that have ended.
     pub fn look_around(&self) -> (usize, usize) {
         for mark in self.marks.next_turn() {
-            self.look_at(mark);
+            self.look_for(mark);
         }
         self.look_at_processes();
         let orphans = Session::of(self.id(), 0);
