@@ -38,14 +38,14 @@ pub use open::{Kind, Opening};
 pub use prefix::{below, below_from, may_enter};
 pub use process::{Paused, Process, Program};
 pub use rustix::io::Errno;
-pub use said::{Base, Said};
+pub use said::{Base, Said, Side};
 pub use special::Meeting;
 pub use table::Held;
 pub use usage::Room;
 pub use who::Who;
 pub use xattrs::Whose;
 
-use rustix::fs::AtFlags;
+use rustix::fs::{AtFlags, Mode, OFlags};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 pub use wire::LockKind;
@@ -81,8 +81,14 @@ pub(crate) fn is_ended(since: Instant) -> bool {
 /// Nodes that answer do so long before.
 const PATIENT: Duration = Duration::from_secs(1);
 
-/// The system's error for a refusal. What is gone by its number was removed while we looked, so its name is not there.
+/// The system's error for a refusal. What is gone by its number was removed while we looked, so its name is not there; what a node could not give to who may have no
+/// more descriptors is not the node's failure.
 pub(crate) fn errno(refusal: &Refusal) -> Errno {
+    if matches!(refusal, Refusal::Unavailable { .. })
+        && let Some(none_left) = none_left()
+    {
+        return none_left;
+    }
     if matches!(refusal, Refusal::Unavailable { .. } | Refusal::NotAdmitted { .. } | Refusal::Incompatible { .. }) {
         LOST.get().inspect(|told| told(refusal));
     }
@@ -91,4 +97,10 @@ pub(crate) fn errno(refusal: &Refusal) -> Errno {
         Refusal::Unavailable { .. } => Errno::NOTCONN,
         other => vfs::errno(other),
     }
+}
+
+/// Why this process can have no further descriptor (`EMFILE`, `ENFILE`); none where it can.
+fn none_left() -> Option<Errno> {
+    let tried = rustix::fs::open(c"/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    tried.err().filter(|errno| [Errno::MFILE, Errno::NFILE].contains(errno))
 }
