@@ -4,19 +4,19 @@
 
 use crate::ours;
 use crate::shared::{Holding, Shared};
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_char};
 use std::sync::OnceLock;
 
 /// Libraries that the loader puts before others, ours among them.
-const LIBRARIES: &[u8] = b"LD_PRELOAD";
+const LIBRARIES: &CStr = c"LD_PRELOAD";
 /// Where the pool is: the path of its file.
-const POOL: &[u8] = b"TIDEMILL_POOL";
+pub const POOL: &CStr = c"TIDEMILL_POOL";
 /// What paths stand for it.
-const PREFIX: &[u8] = b"TIDEMILL_PREFIX";
+pub const PREFIX: &CStr = c"TIDEMILL_PREFIX";
 /// The working directory, where it is in the pool: its path, perhaps with its number and a colon in front.
-const DIRECTORY: &[u8] = b"TIDEMILL_CWD";
+pub const DIRECTORY: &CStr = c"TIDEMILL_CWD";
 /// On which devices of the system descriptors of the pool lie, as numbers with a comma between them.
-const DEVICES: &[u8] = b"TIDEMILL_DEVICES";
+pub const DEVICES: &CStr = c"TIDEMILL_DEVICES";
 
 /// What holds for the whole life of a program.
 #[derive(Debug, Default)]
@@ -36,6 +36,14 @@ pub struct Now {
 }
 
 static NOW: Shared<Now> = Shared::new(Now { directory: None, devices: Vec::new() });
+
+/// A variable of the environment that the process began with, which nobody changes in place; none where it is empty.
+pub fn variable(name: &CStr) -> Option<&'static [u8]> {
+    // SAFETY: a name with its nul; before the program's code and, later, as any program asks.
+    let value: *const c_char = unsafe { libc::getenv(name.as_ptr()) };
+    // SAFETY: it ends with a nul.
+    (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) }.to_bytes()).filter(|value| !value.is_empty())
+}
 
 /// Keeps what the program began with. Where no pool was named then, what it was at the first touch of it.
 pub fn keep(pool: &[u8]) {
@@ -77,8 +85,7 @@ pub fn inherit_directory(path: &[u8]) {
 }
 
 /// For what the C library itself starts, which comes to nobody: `system`, `popen`.
-fn tell(name: &[u8], value: Option<&[u8]>) {
-    let Ok(name) = CString::new(name) else { return };
+fn tell(name: &CStr, value: Option<&[u8]>) {
     let value = value.and_then(|value| CString::new(value).ok());
     // SAFETY: texts with their nul. A program that changes its variables in two threads at once has chosen so.
     unsafe {
@@ -120,11 +127,11 @@ pub fn wanted(folder: Option<&[u8]>) -> Vec<Wanted> {
     let directory = directory.map_or(Value::IsNot, Value::Is);
     let devices = if now.devices.is_empty() { Value::IsNot } else { Value::Is(now.devices.clone()) };
     vec![
-        Wanted { name: LIBRARIES, value: Value::Has(begun.library.clone()) },
-        Wanted { name: POOL, value: Value::Unless(begun.pool.clone()) },
-        Wanted { name: PREFIX, value: Value::Unless(begun.prefix.clone()) },
-        Wanted { name: DIRECTORY, value: directory },
-        Wanted { name: DEVICES, value: devices },
+        Wanted { name: LIBRARIES.to_bytes(), value: Value::Has(begun.library.clone()) },
+        Wanted { name: POOL.to_bytes(), value: Value::Unless(begun.pool.clone()) },
+        Wanted { name: PREFIX.to_bytes(), value: Value::Unless(begun.prefix.clone()) },
+        Wanted { name: DIRECTORY.to_bytes(), value: directory },
+        Wanted { name: DEVICES.to_bytes(), value: devices },
     ]
 }
 

@@ -1,29 +1,19 @@
 //! How the library begins in a program: it notes what the environment says, and does nothing else until the program touches the pool.
 
 use crate::guard::Quiet;
+use crate::settings::{self, variable};
 use crate::shared::{Holding, Shared};
-use crate::{fork, inherited, ours, settings};
+use crate::{fork, inherited, ours};
 use posix::Process;
 use rustix::io::Errno;
 use rustix::thread::gettid;
-use std::ffi::{CStr, c_char};
 use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Where the pool is: the path of its file.
-const POOL: &CStr = c"TIDEMILL_POOL";
-/// What paths stand for it.
-const PREFIX_VARIABLE: &CStr = c"TIDEMILL_PREFIX";
-/// The working directory, where it is in the pool.
-const DIRECTORY: &CStr = c"TIDEMILL_CWD";
-
 /// The process, once it touched the pool.
 static CONNECTED: OnceLock<Process> = OnceLock::new();
-
-/// On which devices of the system descriptors of the pool lie.
-const DEVICES: &CStr = c"TIDEMILL_DEVICES";
 
 /// Run by the loader before the program's own code.
 #[used]
@@ -33,31 +23,23 @@ static BEGIN: extern "C" fn() = begin;
 extern "C" fn begin() {
     fork::prepare();
     crate::launch::take_name();
-    if let Some(prefix) = variable(PREFIX_VARIABLE).filter(|prefix| prefix.starts_with(b"/") && prefix.len() > 1) {
+    if let Some(prefix) = variable(settings::PREFIX).filter(|prefix| prefix.starts_with(b"/") && prefix.len() > 1) {
         ours::set_prefix(prefix);
     }
-    if let Some(pool) = variable(POOL) {
+    if let Some(pool) = variable(settings::POOL) {
         settings::keep(pool);
     }
-    if let Some(directory) = variable(DIRECTORY) {
+    if let Some(directory) = variable(settings::DIRECTORY) {
         ours::set_inside(true);
         settings::inherit_directory(directory);
     }
-    if let Some(devices) = variable(DEVICES) {
+    if let Some(devices) = variable(settings::DEVICES) {
         inherited::look(devices);
     }
     // Nobody else runs yet, so nobody misses it meanwhile.
     let umask = rustix::process::umask(rustix::fs::Mode::empty());
     rustix::process::umask(umask);
     UMASK.store(umask.bits(), Ordering::Relaxed);
-}
-
-/// A variable of the environment that the process began with, which nobody changes in place.
-fn variable(name: &CStr) -> Option<&'static [u8]> {
-    // SAFETY: a name with its nul; before the program's code and, later, as any program asks.
-    let value: *const c_char = unsafe { libc::getenv(name.as_ptr()) };
-    // SAFETY: it ends with a nul.
-    (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) }.to_bytes()).filter(|value| !value.is_empty())
 }
 
 /// The process as the pool knows it, connected at first use.
@@ -108,12 +90,12 @@ pub fn touched() -> Option<&'static Process> {
 }
 
 fn connected() -> Result<Process, (Errno, String)> {
-    let Some(pool) = variable(POOL) else {
+    let Some(pool) = variable(settings::POOL) else {
         return Err((Errno::NODEV, "no pool is named: set TIDEMILL_POOL to its file, or use `tidemill exec`".into()));
     };
     settings::keep(pool);
     let _here = Connecting::begin();
-    let process = Process::connect(pool, ours::prefix(), variable(DIRECTORY));
+    let process = Process::connect(pool, ours::prefix(), variable(settings::DIRECTORY));
     let process = process.map_err(|(errno, problem)| (errno, problem.to_string()))?;
     process.set_umask(UMASK.load(Ordering::Relaxed));
     posix::when_lost(|refusal| say(&refusal.to_string()));
