@@ -73,6 +73,54 @@ others("touch", "a")
 print(told(made, "a/five"), told(os.stat, "a/one"))
 """
 
+# A handler that asks for a file of the pool, again and again, while its program asks for what takes memory of the library's own.
+HANDLED = """
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <unistd.h>
+static volatile sig_atomic_t came;
+static void handler(int signal)
+{
+    struct stat found;
+    char name[32];
+    snprintf(name, sizeof name, "/tidemill/none%d", ++came);
+    stat(name, &found);
+    (void)signal;
+}
+int main(void)
+{
+    char *words[] = {"none", 0}, *variables[] = {"A=b", 0};
+    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
+    struct itimerval often = {{0, 200}, {0, 200}};
+    sigaction(SIGALRM, &action, 0);
+    setitimer(ITIMER_REAL, &often, 0);
+    while (came < 2000)
+        execve("/none-such", words, variables);
+    puts("went on");
+    return 0;
+}
+"""
+# Takes all descriptors that it may have, then asks for one of the pool's.
+EXHAUSTED = """
+import errno, os
+held = os.open("/tidemill/f", os.O_CREAT | os.O_RDWR)
+taken = []
+while True:
+    try:
+        taken.append(os.dup(held))
+    except OSError:
+        break
+for path in "/tidemill/f", "/tidemill/new":
+    try:
+        os.open(path, os.O_CREAT | os.O_RDWR)
+    except OSError as error:
+        print(errno.errorcode[error.errno])
+os.close(taken.pop())
+print(os.stat(os.open("/tidemill/f", os.O_RDONLY)).st_size)
+"""
+
 
 @pytest.fixture
 def pool(binary: Path, tmp_path: Path) -> Iterator[Home]:
@@ -90,6 +138,14 @@ def run(home: Home, *words: str, **more: str) -> subprocess.CompletedProcess[str
     environment = home.environment | more
     command = [str(home.binary), "exec", "--", *words]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+
+
+def compiled(text: str, folder: Path) -> str:
+    """The program of a C source."""
+    source, program = folder / "program.c", folder / "program"
+    source.write_text(text)
+    subprocess.run(["cc", "-Wall", "-Werror", "-o", str(program), str(source)], check=True)
+    return str(program)
 
 
 def shell(home: Home, script: str, **more: str) -> str:
@@ -131,15 +187,13 @@ def test_a_program_of_the_pool_is_started_by_who_closes_all_descriptors_for_it(p
 
 
 def test_words_as_arguments_start_programs_of_the_pool(pool: Home, tmp_path: Path) -> None:
-    source, program = tmp_path / "listed.c", tmp_path / "listed"
-    source.write_text(LISTED)
-    subprocess.run(["cc", "-Wall", "-Werror", "-o", str(program), str(source)], check=True)
+    program = compiled(LISTED, tmp_path)
     shell(pool, f'printf \'#!/bin/sh\\necho "$GIVEN" "$@"\\n\' > {PREFIX}/say; chmod +x {PREFIX}/say')
     words = " ".join(map(str, range(1, 10)))
     for way, given in (("l", "inherited"), ("p", "inherited"), ("e", "given")):
-        done = run(pool, str(program), way, GIVEN="inherited", PATH=f"{PREFIX}:{os.environ['PATH']}")
+        done = run(pool, program, way, GIVEN="inherited", PATH=f"{PREFIX}:{os.environ['PATH']}")
         assert done.stdout == f"{given} {words}\n", done.stderr
-        done = run(pool, str(program), way + "x")
+        done = run(pool, program, way + "x")
         assert done.stdout == "-1 2\n", "it comes back with ENOENT"
 
 
@@ -172,6 +226,37 @@ def test_a_folder_of_the_host_is_listed_where_a_link_leads(pool: Home, tmp_path:
     (tmp_path / "there/f").touch()
     said = shell(pool, f"ln -s {tmp_path}/there {PREFIX}/l; ls {PREFIX}/l/; cd {PREFIX}; echo l/*; {sys.executable} -c 'import os; print(os.listdir(\"l\"))'")
     assert said == "f\nl/f\n['f']\n"
+
+
+def test_names_are_moved_and_linked_where_links_of_the_pool_lead_to_the_host(pool: Home, tmp_path: Path) -> None:
+    """So they are on a mount, where the system follows the link."""
+    (tmp_path / "there").mkdir()
+    script = """
+    ln -s "$1" /tidemill/out
+    cd "$1"
+    echo one > /tidemill/out/a
+    mv /tidemill/out/a /tidemill/out/b
+    ln /tidemill/out/b /tidemill/out/c
+    mv b /tidemill/out/d
+    ln d /tidemill/out/e
+    mv -n /tidemill/out/e f
+    ls
+    echo two > /tidemill/g
+    mv /tidemill/g /tidemill/out/g
+    mv f /tidemill/f
+    cat g /tidemill/f
+    if ln g /tidemill/h 2> /dev/null; then exit 3; fi
+    """
+    done = run(pool, "bash", "-euc", script, "sh", str(tmp_path / "there"))
+    assert (done.stdout.split(), done.stderr) == (["c", "d", "f", "two", "one"], "")
+
+
+def test_a_relative_path_leads_into_the_pool_by_the_folders_above_it(pool: Home, tmp_path: Path) -> None:
+    (tmp_path / "a/b").mkdir(parents=True)
+    prefix = {"TIDEMILL_PREFIX": f"{tmp_path}/home"}
+    assert shell(pool, f"echo text > {tmp_path}/home/f; cd {tmp_path}/a/b; cat ../../home/f ../../x/../home/f", **prefix) == "text\ntext\n"
+    done = run(pool, "bash", "-euc", f"cd {tmp_path}/a/b; cat ../home/f", **prefix)
+    assert (done.returncode, done.stdout) == (1, ""), "that is another folder of this name"
 
 
 def test_a_pool_whose_own_file_is_below_the_prefix_is_found(pool: Home) -> None:
@@ -212,6 +297,15 @@ done = True
 """
     done = run(pool, sys.executable, "-W", "ignore", "-c", code)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_handler_may_ask_for_files_while_its_program_asks_for_memory(pool: Home, tmp_path: Path) -> None:
+    assert run(pool, compiled(HANDLED, tmp_path)).stdout == "went on\n"
+
+
+def test_a_program_without_descriptors_to_spare_is_told_so(pool: Home) -> None:
+    done = run(pool, sys.executable, "-c", EXHAUSTED)
+    assert (done.stdout.split(), done.stderr) == (["EMFILE", "EMFILE", "0"], "")
 
 
 def test_a_key_is_of_the_file(pool: Home) -> None:

@@ -3,14 +3,30 @@
 use crate::access;
 use crate::open::owner;
 use crate::walk::{End, Last, Place, Spot};
-use crate::{Base, Errno, Process, Said, Who};
+use crate::{Base, Errno, Process, Said, Side, Who};
 use bytes::Bytes;
 use rustix::fs::{AtFlags, FileType, RenameFlags};
 use rustix::thread::CapabilitySet;
+use std::borrow::Cow;
+use std::ffi::CStr;
+use std::os::fd::BorrowedFd;
 use wire::{Attributes, Kind, Name, NewInode, NewKind, RenameFrom, RenameMode, RenameTo, TARGET_BYTES_MAX, Wish};
 
 /// Links have no permissions of their own.
 const LINK_MODE: u32 = 0o777;
+
+/// Where one of two names is.
+#[expect(clippy::large_enum_variant, reason = "two for a call, on its stack")]
+enum Reached<'a> {
+    Pool(Spot),
+    Host(BorrowedFd<'a>, Cow<'a, CStr>),
+}
+
+/// What gets another name.
+enum Linked<'a> {
+    Pool(Attributes),
+    Host(BorrowedFd<'a>, Cow<'a, CStr>),
+}
 
 impl Process {
     /// mkdir(2).
@@ -153,21 +169,30 @@ impl Process {
     ///
     /// # Errors
     /// As linkat(2).
-    pub fn link(&self, old: Said<'_>, new: Said<'_>, flags: AtFlags) -> Result<(), Errno> {
+    pub fn link(&self, old: Side<'_>, new: Side<'_>, flags: AtFlags) -> Result<(), Errno> {
         crate::only(flags, AtFlags::SYMLINK_FOLLOW | AtFlags::EMPTY_PATH)?;
         let who = Who::now();
+        let end = if flags.contains(AtFlags::SYMLINK_FOLLOW) { End::Follow } else { End::Look };
         self.wait(async {
-            let linked = match (old.base, old.path.is_empty() && flags.contains(AtFlags::EMPTY_PATH)) {
-                (Base::Descriptor(descriptor), true) => self.stat_open(descriptor).await?,
-                _ => match self
-                    .walk(&who, old, if flags.contains(AtFlags::SYMLINK_FOLLOW) { End::Follow } else { End::Look })
-                    .await?
+            let linked = match old {
+                Side::Pool(Said { base: Base::Descriptor(descriptor), path: b"" })
+                    if flags.contains(AtFlags::EMPTY_PATH) =>
                 {
-                    Place::Pool(spot) => *spot.there()?,
-                    Place::Host(_) => return Err(Errno::XDEV),
+                    self.stat_open(descriptor).await.map(Linked::Pool)?
+                }
+                _ => match self.reached(&who, old, end).await? {
+                    Reached::Pool(spot) => Linked::Pool(*spot.there()?),
+                    Reached::Host(folder, path) => Linked::Host(folder, path),
                 },
             };
-            let spot = self.in_pool(&who, new).await?;
+            let (linked, spot) = match (linked, self.reached(&who, new, self.to_name(&who)).await?) {
+                (Linked::Pool(linked), Reached::Pool(spot)) => (linked, spot),
+                (Linked::Host(folder, path), Reached::Host(new_folder, new_path)) => {
+                    return rustix::fs::linkat(folder, &*path, new_folder, &*new_path, flags);
+                }
+                _ => return Err(Errno::XDEV),
+            };
+            let Side::Pool(new) = new else { return Err(Errno::XDEV) };
             let name = self.new_file_name(&who, &spot).await?;
             if linked.kind == Kind::Directory {
                 // A name that is taken comes first.
@@ -183,7 +208,7 @@ impl Process {
     ///
     /// # Errors
     /// As those.
-    pub fn rename(&self, old: Said<'_>, new: Said<'_>, flags: RenameFlags) -> Result<(), Errno> {
+    pub fn rename(&self, old: Side<'_>, new: Side<'_>, flags: RenameFlags) -> Result<(), Errno> {
         let who = Who::now();
         let mode = match flags {
             _ if flags.is_empty() => RenameMode::Replace,
@@ -193,7 +218,14 @@ impl Process {
         };
         let taken = if mode == RenameMode::NoReplace { Errno::EXIST } else { Errno::BUSY };
         self.wait(async {
-            let (from, to) = (self.in_pool(&who, old).await?, self.in_pool(&who, new).await?);
+            let end = self.to_name(&who);
+            let (from, to) = match (self.reached(&who, old, end).await?, self.reached(&who, new, end).await?) {
+                (Reached::Pool(from), Reached::Pool(to)) => (from, to),
+                (Reached::Host(folder, path), Reached::Host(new_folder, new_path)) => {
+                    return rustix::fs::renameat_with(folder, &*path, new_folder, &*new_path, flags);
+                }
+                _ => return Err(Errno::XDEV),
+            };
             let (old_name, new_name) = (from.name(Errno::BUSY, Errno::BUSY)?.clone(), to.name(taken, taken)?.clone());
             if from.slash || to.slash || !self.walker(&who).changes_any() {
                 self.may_move(&who, &from, &to, mode).await?;
@@ -239,11 +271,15 @@ impl Process {
         Ok(())
     }
 
-    async fn in_pool(&self, who: &Who, said: Said<'_>) -> Result<Spot, Errno> {
-        match self.walk(who, said, self.to_name(who)).await? {
-            Place::Pool(spot) => Ok(spot),
-            Place::Host(_) => Err(Errno::XDEV),
-        }
+    /// Where one of two names is.
+    async fn reached<'a>(&self, who: &Who, side: Side<'a>, end: End) -> Result<Reached<'a>, Errno> {
+        Ok(match side {
+            Side::Host(folder, path) => Reached::Host(folder, Cow::Borrowed(path)),
+            Side::Pool(said) => match self.walk(who, said, end).await? {
+                Place::Pool(spot) => Reached::Pool(spot),
+                Place::Host(path) => Reached::Host(rustix::fs::CWD, Cow::Owned(path)),
+            },
+        })
     }
 
     /// The name of something new that may have a slash behind it.

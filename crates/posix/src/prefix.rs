@@ -6,48 +6,65 @@ pub fn below<'a>(prefix: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
     if path.first() != Some(&b'/') {
         return None;
     }
-    let wanted = names(prefix).count();
-    // Of the names so far: how many are the prefix's first ones, and how many are behind those or others.
-    let (mut matched, mut more, mut rest) = (0, 0_usize, None);
-    for (name, behind) in parts(path) {
+    let mut at = At::root(prefix);
+    parts(path).for_each(|(name, behind)| at.goes(name, behind));
+    at.rest()
+}
+
+/// What of a relative path is behind the prefix, where it starts at a folder outside of the pool, as `tidemill/a` does at `/` and `../tidemill/a` in `/usr`.
+pub fn below_from<'a>(prefix: &[u8], folder: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
+    let mut at = At::root(prefix);
+    parts(folder).for_each(|(name, _)| at.goes(name, path));
+    if at.more > 0 && at.rest.is_some() {
+        return None; // within what the prefix hides
+    }
+    parts(path).for_each(|(name, behind)| at.goes(name, behind));
+    at.rest()
+}
+
+/// Whether a relative path may lead to the pool from a folder outside of it, so that it is worth to ask which folder that is.
+pub fn may_enter(prefix: &[u8], path: &[u8]) -> bool {
+    let Some(last) = names(prefix).last() else { return false };
+    names(path).any(|name| name == last)
+}
+
+/// How far names have led towards the pool.
+struct At<'a, 'p> {
+    prefix: &'p [u8],
+    /// How many of them are the prefix's first ones.
+    matched: usize,
+    /// How many are behind those, or others.
+    more: usize,
+    /// What is behind the prefix.
+    rest: Option<&'a [u8]>,
+}
+
+impl<'a, 'p> At<'a, 'p> {
+    fn root(prefix: &'p [u8]) -> Self {
+        Self { prefix, matched: 0, more: 0, rest: None }
+    }
+
+    /// One name on; `behind` is what follows it.
+    fn goes(&mut self, name: &[u8], behind: &'a [u8]) {
+        let next = || names(self.prefix).nth(self.matched);
         match name {
             b"." => {}
-            b".." if more > 0 => more -= 1,
+            b".." if self.more > 0 => self.more -= 1,
             // Above the pool is nothing that a path through it leads to.
-            b".." if matched == wanted => rest = Some(behind),
-            b".." => matched = usize::saturating_sub(matched, 1),
-            name if more == 0 && matched < wanted && names(prefix).nth(matched) == Some(name) => {
-                matched += 1;
-                rest = (matched == wanted).then_some(behind);
+            b".." if next().is_none() => self.rest = Some(behind),
+            b".." => self.matched = self.matched.saturating_sub(1),
+            name if self.more == 0 && next() == Some(name) => {
+                self.matched += 1;
+                self.rest = names(self.prefix).nth(self.matched).is_none().then_some(behind);
             }
-            _ => more += 1,
+            _ => self.more += 1,
         }
     }
-    rest.filter(|_| matched == wanted && wanted > 0)
-}
 
-/// What of a relative path is behind the prefix, where it starts at a folder above the pool, as `tidemill/a` does at `/`.
-pub fn below_from<'a>(prefix: &[u8], folder: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
-    let mut left = names(prefix);
-    for name in names(folder) {
-        if left.next() != Some(name) {
-            return None;
-        }
+    /// What is behind the prefix, if that is where the names lead.
+    fn rest(&self) -> Option<&'a [u8]> {
+        self.rest.filter(|_| self.matched > 0 && names(self.prefix).nth(self.matched).is_none())
     }
-    let mut rest = path;
-    for (name, behind) in parts(path) {
-        match left.next() {
-            None => return Some(rest),
-            Some(wanted) if wanted == name => rest = behind,
-            Some(_) => return None,
-        }
-    }
-    left.next().is_none().then_some(rest)
-}
-
-/// Whether a relative path may lead to the pool from a folder above it, so that it is worth to ask which folder that is.
-pub fn may_enter(prefix: &[u8], path: &[u8]) -> bool {
-    parts(path).next().is_some_and(|(first, _)| names(prefix).any(|name| name == first))
 }
 
 /// The names in a path.
@@ -119,6 +136,11 @@ mod tests {
         assert_eq!(rest("/", "mnt"), None);
         assert_eq!(rest("/usr", "pool/a"), None);
         assert_eq!(rest("/mnt", "pool2"), None);
+        assert_eq!(rest("/usr/lib", "../../mnt/pool/a"), Some("/a"));
+        assert_eq!(rest("/mnt/data", "../pool/a"), Some("/a"));
+        assert_eq!(rest("/mnt/data", "../pool/../../a"), Some("/a"), "above the pool is the pool");
+        assert_eq!(rest("/mnt", "../pool"), None);
+        assert_eq!(rest("/mnt/pool/hidden", "../pool"), None);
         assert!(!may_enter(b"/mnt/pool", b"usr/lib"));
     }
 

@@ -1,5 +1,6 @@
 //! A path as a program says it.
 
+use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
 
 /// Where a path starts.
@@ -22,4 +23,13 @@ pub struct Said<'a> {
     pub base: Base<'a>,
     /// The rest; slashes in front of it mean nothing.
     pub path: &'a [u8],
+}
+
+/// A name in a call that takes two: the other may be elsewhere.
+#[derive(Debug, Clone, Copy)]
+pub enum Side<'a> {
+    /// Its text leads into the pool; from there on a link may lead to the host.
+    Pool(Said<'a>),
+    /// Of the host: from this folder on.
+    Host(BorrowedFd<'a>, &'a CStr),
 }

@@ -138,6 +138,11 @@ impl std::fmt::Debug for Quiet {
 }
 
 impl Quiet {
+    /// From now on, unless an outer one is there: then nothing is asked of the system.
+    pub fn unless_begun() -> Option<Self> {
+        KEPT.get().is_none().then(Self::begin)
+    }
+
     /// From now on.
     pub fn begin() -> Self {
         let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());

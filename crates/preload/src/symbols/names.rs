@@ -5,32 +5,59 @@ use crate::guard::{at, done, number, pointer, zero};
 use crate::ours::{self, Said};
 use crate::text::{copy_out, given_or_new, is_text, told};
 use libc::{AT_FDCWD, c_char, c_int, c_uint, dev_t, mode_t, size_t, ssize_t};
-use posix::Process;
+use posix::{Process, Side};
 use rustix::fs::{AtFlags, RenameFlags};
 use rustix::io::Errno;
+use std::ffi::CStr;
+use std::os::fd::BorrowedFd;
 use std::ptr::null_mut;
 
-/// Which side of a call with two names is ours.
-enum Sides<'a> {
-    Neither,
-    Both(Said<'a>, Said<'a>),
-    /// What leads from the pool to elsewhere or back, or is no text.
-    Wrong(Errno),
-}
-
+/// The names of a call that has two, where one of them may be ours; `EFAULT` where one is no text.
+///
 /// # Safety
 /// Paths are null or end with a nul, and outlive what is returned.
-unsafe fn sides<'a>(old_folder: c_int, old: *const c_char, new_folder: c_int, new: *const c_char) -> Sides<'a> {
+unsafe fn sides<'a>(
+    (old_folder, old): (c_int, *const c_char),
+    (new_folder, new): (c_int, *const c_char),
+) -> Option<Result<(Side<'a>, Side<'a>), Errno>> {
     if !is_text(old) || !is_text(new) {
-        return Sides::Wrong(Errno::FAULT);
+        return Some(Err(Errno::FAULT));
     }
     // SAFETY: as here.
-    match unsafe { (ours::path_at(old_folder, old), ours::path_at(new_folder, new)) } {
-        (None, None) => Sides::Neither,
-        (Some(old), Some(new)) => Sides::Both(old, new),
-        // As between two file systems, which programs expect and then copy.
-        _ => Sides::Wrong(Errno::XDEV),
+    let sides = unsafe { (ours::path_at(old_folder, old), ours::path_at(new_folder, new)) };
+    let host = |folder: c_int, path| {
+        // SAFETY: the program's, for this call. -1 is none, as -2 is, and cannot be borrowed.
+        let folder = unsafe { BorrowedFd::borrow_raw(if folder == -1 { -2 } else { folder }) };
+        // SAFETY: as here: it is a text.
+        Side::Host(folder, unsafe { CStr::from_ptr(path) })
+    };
+    let side =
+        |said: Option<Said<'a>>, folder, path| said.map_or_else(|| host(folder, path), |said| Side::Pool(said.into()));
+    match sides {
+        (None, None) => None,
+        (old_said, new_said) => Some(Ok((side(old_said, old_folder, old), side(new_said, new_folder, new)))),
     }
+}
+
+/// renameat2(2), where one of the names may be ours.
+///
+/// # Safety
+/// As [`sides`].
+unsafe fn renamed(old: (c_int, *const c_char), new: (c_int, *const c_char), flags: c_uint) -> Option<c_int> {
+    let flags = RenameFlags::from_bits_retain(flags);
+    // SAFETY: as here.
+    let sides = unsafe { sides(old, new) }?;
+    Some(zero(sides.and_then(|(old, new)| done(|process| process.rename(old, new, flags)))))
+}
+
+/// linkat(2), likewise.
+///
+/// # Safety
+/// As [`sides`].
+unsafe fn linked(old: (c_int, *const c_char), new: (c_int, *const c_char), flags: c_int) -> Option<c_int> {
+    // SAFETY: as here.
+    let sides = unsafe { sides(old, new) }?;
+    Some(zero(sides.and_then(|(old, new)| done(|process| process.link(old, new, at(flags))))))
 }
 
 /// Fills a buffer with as much of a link's text as fits, which is how readlink(2) has it.
@@ -105,57 +132,32 @@ named! {
 symbols! {
     /// rename(2).
     fn rename(old: *const c_char, new: *const c_char) -> c_int {
-        // SAFETY: the program's paths.
-        match unsafe { sides(AT_FDCWD, old, AT_FDCWD, new) } {
-            Sides::Both(old, new) => zero(done(|process| process.rename(old.into(), new.into(), RenameFlags::empty()))),
-            Sides::Wrong(errno) => zero(Err(errno)),
-            // SAFETY: as the program called us.
-            Sides::Neither => unsafe { next(old, new) },
-        }
+        // SAFETY: the program's paths, as it called us.
+        unsafe { renamed((AT_FDCWD, old), (AT_FDCWD, new), 0).unwrap_or_else(|| next(old, new)) }
     }
 
     /// renameat(2).
     fn renameat(old_folder: c_int, old: *const c_char, new_folder: c_int, new: *const c_char) -> c_int {
-        // SAFETY: the program's paths.
-        match unsafe { sides(old_folder, old, new_folder, new) } {
-            Sides::Both(old, new) => zero(done(|process| process.rename(old.into(), new.into(), RenameFlags::empty()))),
-            Sides::Wrong(errno) => zero(Err(errno)),
-            // SAFETY: as the program called us.
-            Sides::Neither => unsafe { next(old_folder, old, new_folder, new) },
-        }
+        // SAFETY: the program's paths, as it called us.
+        unsafe { renamed((old_folder, old), (new_folder, new), 0).unwrap_or_else(|| next(old_folder, old, new_folder, new)) }
     }
 
     /// renameat2(2).
     fn renameat2(old_folder: c_int, old: *const c_char, new_folder: c_int, new: *const c_char, flags: c_uint) -> c_int {
-        // SAFETY: the program's paths.
-        match unsafe { sides(old_folder, old, new_folder, new) } {
-            Sides::Both(old, new) => zero(done(|process| process.rename(old.into(), new.into(), RenameFlags::from_bits_retain(flags)))),
-            Sides::Wrong(errno) => zero(Err(errno)),
-            // SAFETY: as the program called us.
-            Sides::Neither => unsafe { next(old_folder, old, new_folder, new, flags) },
-        }
+        // SAFETY: the program's paths, as it called us.
+        unsafe { renamed((old_folder, old), (new_folder, new), flags).unwrap_or_else(|| next(old_folder, old, new_folder, new, flags)) }
     }
 
     /// link(2).
     fn link(old: *const c_char, new: *const c_char) -> c_int {
-        // SAFETY: the program's paths.
-        match unsafe { sides(AT_FDCWD, old, AT_FDCWD, new) } {
-            Sides::Both(old, new) => zero(done(|process| process.link(old.into(), new.into(), AtFlags::empty()))),
-            Sides::Wrong(errno) => zero(Err(errno)),
-            // SAFETY: as the program called us.
-            Sides::Neither => unsafe { next(old, new) },
-        }
+        // SAFETY: the program's paths, as it called us.
+        unsafe { linked((AT_FDCWD, old), (AT_FDCWD, new), 0).unwrap_or_else(|| next(old, new)) }
     }
 
     /// linkat(2).
     fn linkat(old_folder: c_int, old: *const c_char, new_folder: c_int, new: *const c_char, flags: c_int) -> c_int {
-        // SAFETY: the program's paths.
-        match unsafe { sides(old_folder, old, new_folder, new) } {
-            Sides::Both(old, new) => zero(done(|process| process.link(old.into(), new.into(), at(flags)))),
-            Sides::Wrong(errno) => zero(Err(errno)),
-            // SAFETY: as the program called us.
-            Sides::Neither => unsafe { next(old_folder, old, new_folder, new, flags) },
-        }
+        // SAFETY: the program's paths, as it called us.
+        unsafe { linked((old_folder, old), (new_folder, new), flags).unwrap_or_else(|| next(old_folder, old, new_folder, new, flags)) }
     }
 
     /// chdir(2). Whoever goes elsewhere leaves the pool.
