@@ -10,6 +10,7 @@ import faulthandler
 import os
 import shutil
 import signal
+import stat
 import sys
 import threading
 from collections.abc import Iterator
@@ -114,6 +115,18 @@ def root() -> None:
         pytest.skip("needs root")
     if reason := why_no_mount():
         pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def fuse_for_users() -> Iterator[None]:
+    """The device of FUSE as udev has it, with the rule of the package that brings fusermount3: open to all users. Where udev does not run it is root's."""
+    device = Path("/dev/fuse")
+    mode = device.stat().st_mode if device.exists() and os.geteuid() == 0 else None
+    if mode is not None:
+        device.chmod(0o666)
+    yield
+    if mode is not None:
+        device.chmod(stat.S_IMODE(mode))
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from workbench import Workbench
 
 USER = 1000
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user"), pytest.mark.usefixtures("fuse_for_users")]
 
 
 # Where the binary looks for the helper beside PATH.
