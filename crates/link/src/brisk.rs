@@ -13,15 +13,16 @@ use std::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Requests that come so soon after the last was answered follow it.
-const SOON: Duration = Duration::from_micros(60);
+const SOON: Duration = Duration::from_micros(250);
 /// After so many that followed the one before, the next is looked for...
 const ROW: u32 = 4;
 /// ... and after twice as many each time that this was in vain, up to so many: the other side is itself woken for each answer, say.
 const ROW_MAX: u32 = 4096;
 /// So many that came while they were looked for are worth that one did not.
 const WORTH: u32 = 16;
-/// So long it is looked for: about as long as being woken takes over two processors.
-const LOOK: Duration = Duration::from_micros(40);
+/// So long it is looked for: a few times as long as being woken takes, for programs that do a little between two requests, as git and tar do. It costs at most
+/// that of a processor at the end of each row.
+const LOOK: Duration = Duration::from_micros(200);
 /// After so long the thread is left to others for a moment.
 const TURN: Duration = Duration::from_millis(1);
 
@@ -132,14 +133,14 @@ mod tests {
             brisk.on_come(now);
         }
         assert_eq!(brisk.on_nothing(now, permit), Next::Look);
-        assert_eq!(brisk.on_nothing(now + 39 * US, permit), Next::Look);
+        assert_eq!(brisk.on_nothing(now + LOOK / 2, permit), Next::Look);
         let mut other = Brisk { row: ROW, ..Brisk::default() };
         assert_eq!(other.on_nothing(now, permit), Next::Rest, "there is room for one");
-        assert_eq!(brisk.on_nothing(now + 40 * US, permit), Next::Rest);
+        assert_eq!(brisk.on_nothing(now + LOOK, permit), Next::Rest);
         let mut other = Brisk { row: ROW, ..Brisk::default() };
-        assert_eq!(other.on_nothing(now + 40 * US, permit), Next::Look);
-        brisk.on_come(now + 41 * US);
-        assert_eq!(brisk.on_nothing(now + 41 * US, permit), Next::Rest, "it begins anew");
+        assert_eq!(other.on_nothing(now + LOOK, permit), Next::Look);
+        brisk.on_come(now + LOOK + US);
+        assert_eq!(brisk.on_nothing(now + LOOK + US, permit), Next::Rest, "it begins anew");
     }
 
     #[test]
@@ -152,7 +153,7 @@ mod tests {
                 looks.push(request);
                 now += LOOK;
             }
-            now += 50 * US;
+            now += SOON * 5 / 6;
             brisk.on_come(now);
         }
         assert_eq!(looks, [4, 13, 30, 63, 128, 257, 514]);

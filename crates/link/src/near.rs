@@ -11,6 +11,7 @@ use rustix::{
 };
 use std::{
     io::{self, IoSlice},
+    mem::MaybeUninit,
     os::{
         fd::{AsFd, BorrowedFd},
         unix::net,
@@ -24,7 +25,7 @@ use tokio::{
     net::UnixStream,
 };
 
-/// So much is read at once by who looks, bytes, for room is cleared first: as much as requests for names have...
+/// So much is read at once by who looks, bytes, into room that need not be cleared: as much as requests for names have...
 const READ_BYTES: usize = 4 << 10;
 /// ... and so much behind a read that had as much.
 const READ_MORE_BYTES: usize = 64 << 10;
@@ -133,7 +134,16 @@ pub fn write(socket: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> io::Result<usize
 
 /// Reads from a socket that does not block, at most so much.
 pub fn poll_read(socket: BorrowedFd<'_>, into: &mut ReadBuf<'_>, most: usize) -> Poll<io::Result<usize>> {
-    let room = into.initialize_unfilled_to(into.remaining().min(most));
+    let most = into.remaining().min(most);
+    if most <= READ_BYTES {
+        let mut room = [MaybeUninit::uninit(); READ_BYTES];
+        return at_once(|| {
+            let (come, _) = read(socket, &mut room[..most])?;
+            into.put_slice(come);
+            Ok(come.len())
+        });
+    }
+    let room = into.initialize_unfilled_to(most);
     let count = ready!(at_once(|| Ok(read(socket, &mut *room)?)))?;
     into.advance(count);
     Poll::Ready(Ok(count))
