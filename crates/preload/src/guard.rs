@@ -29,10 +29,10 @@ pub fn done<T>(verb: impl FnOnce(&Process) -> Result<T, Errno>) -> Result<T, Err
 pub fn waited<T>(verb: impl Fn(&Process, &dyn Fn() -> bool) -> Result<T, Errno>) -> Result<T, Errno> {
     loop {
         let quiet = Quiet::begin();
-        let interrupted = || quiet.waiting().is_some();
+        let interrupted = || waiting().is_some();
         let outcome = catch_unwind(AssertUnwindSafe(|| verb(crate::start::process()?, &interrupted)));
         let outcome = outcome.unwrap_or(Err(Errno::IO));
-        let goes_on = matches!(outcome, Err(Errno::INTR)) && quiet.waiting() == Some(After::GoesOn);
+        let goes_on = matches!(outcome, Err(Errno::INTR)) && waiting() == Some(After::GoesOn);
         drop(quiet);
         if !goes_on {
             return outcome;
@@ -54,6 +54,7 @@ enum After {
 /// # Errors
 /// As open(2).
 pub fn open(said: Said<'_>, flags: c_int, mode: mode_t) -> Result<c_int, Errno> {
+    let quiet = Quiet::begin();
     let opening = done(|process| process.open(said.into(), OFlags::from_bits_retain(flags.cast_unsigned()), mode))?;
     match opening {
         Opening::Pool(descriptor, kind) => {
@@ -63,6 +64,7 @@ pub fn open(said: Said<'_>, flags: c_int, mode: mode_t) -> Result<c_int, Errno> 
             Ok(descriptor.into_raw_fd())
         }
         Opening::Host(path) => {
+            drop(quiet);
             // SAFETY: a text with its nul, which is not of the pool.
             let opened = unsafe { crate::symbols::open(path.as_ptr(), flags, mode) };
             if opened < 0 { Err(errno().unwrap_or(Errno::IO)) } else { Ok(opened) }
@@ -115,10 +117,10 @@ pub fn errno() -> Option<Errno> {
     (number > 0).then(|| Errno::from_raw_os_error(number))
 }
 
-/// All signals of this thread wait while it lives: a handler that comes to us would find what its own thread holds.
+/// All signals of this thread wait while it lives: a handler that comes to us would find what its own thread holds. One within another does nothing.
 pub struct Quiet {
-    before: MaybeUninit<libc::sigset_t>,
-    outermost: bool,
+    /// What the thread kept from itself before; none within another.
+    before: Option<libc::sigset_t>,
 }
 
 thread_local! {
@@ -128,7 +130,7 @@ thread_local! {
 
 /// Whether a signal waits, of those that this thread would see, that ends what it does: with `EINTR`, or with the process.
 pub fn ends() -> bool {
-    KEPT.get().is_some_and(|kept| pending(&kept) == Some(After::Ends))
+    waiting() == Some(After::Ends)
 }
 
 impl std::fmt::Debug for Quiet {
@@ -138,32 +140,26 @@ impl std::fmt::Debug for Quiet {
 }
 
 impl Quiet {
-    /// From now on, unless an outer one is there: then nothing is asked of the system.
-    pub fn unless_begun() -> Option<Self> {
-        KEPT.get().is_none().then(Self::begin)
-    }
-
     /// From now on.
     pub fn begin() -> Self {
+        if KEPT.get().is_some() {
+            return Self { before: None };
+        }
         let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-        // SAFETY: both sets are ours; `sigfillset` makes the first one whole before it is read.
-        unsafe {
+        // SAFETY: both sets are ours; `sigfillset` makes the first one whole before it is read, and the call fills the second.
+        let before = unsafe {
             libc::sigfillset(all.as_mut_ptr());
             libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
-        }
-        let outermost = KEPT.get().is_none();
-        if outermost {
-            // SAFETY: the call has filled it.
-            KEPT.set(Some(unsafe { before.assume_init() }));
-        }
-        Self { before, outermost }
+            before.assume_init()
+        };
+        KEPT.set(Some(before));
+        Self { before: Some(before) }
     }
+}
 
-    /// What becomes of the call when the signals come that wait; none where none does that anybody would notice.
-    fn waiting(&self) -> Option<After> {
-        // SAFETY: `begin` had it filled.
-        pending(unsafe { self.before.assume_init_ref() })
-    }
+/// What becomes of the call of this thread when the signals come that wait; none where none does that anybody would notice.
+fn waiting() -> Option<After> {
+    pending(&KEPT.get()?)
 }
 
 /// What becomes of a call when the signals come that wait, but for those that the program keeps from itself.
@@ -207,10 +203,9 @@ fn after(signal: c_int) -> Option<After> {
 
 impl Drop for Quiet {
     fn drop(&mut self) {
-        if self.outermost {
-            KEPT.set(None);
-        }
-        // SAFETY: `begin` had it filled.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, self.before.as_ptr(), std::ptr::null_mut()) };
+        let Some(before) = self.before else { return };
+        KEPT.set(None);
+        // SAFETY: the set is ours.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
     }
 }

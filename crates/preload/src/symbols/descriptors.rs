@@ -1,7 +1,7 @@
 //! Descriptors themselves: closed, copied, locked. The kernel has the table; what we know of a number is noted beside what it does.
 
 use super::{held, symbols};
-use crate::guard::{done, number, waited, zero};
+use crate::guard::{Quiet, done, number, waited, zero};
 use crate::ours::{self, borrowed, kind, note};
 use libc::{F_DUPFD, F_DUPFD_CLOEXEC, c_int, c_uint, c_ulong, off_t};
 use posix::{From, LockKind, Range, Wanted};
@@ -13,6 +13,7 @@ pub fn closed(descriptor: c_int, close: impl FnOnce() -> c_int) -> c_int {
     if !ours::is_noted(descriptor) {
         return close();
     }
+    let _quiet = Quiet::begin();
     if ours::is_unasked(descriptor) || kind(descriptor).is_none() {
         note(descriptor, None);
         return close();
