@@ -180,6 +180,12 @@ def test_a_program_that_replaces_or_closes_all_descriptors_keeps_the_pool(pool: 
     assert said.stdout == "one\n\n", said.stderr
 
 
+def test_a_program_that_may_have_few_descriptors_keeps_the_pool_when_it_closes_all_and_opens_others(pool: Home) -> None:
+    closing = f"import os; os.stat('{PREFIX}'); os.closerange(3, 5000); held = [open('/dev/null', 'w') for _ in range(50)]; open('{PREFIX}/f', 'w').write('one'); print(open('{PREFIX}/f').read())"
+    said = run(pool, "bash", "-c", 'ulimit -n 100; exec "$@"', "bash", sys.executable, "-c", closing)
+    assert (said.stdout, said.stderr) == ("one\n", "")
+
+
 def test_a_program_of_the_pool_is_started_by_who_closes_all_descriptors_for_it(pool: Home) -> None:
     shell(pool, f"cp /bin/echo {PREFIX}/echo")
     said = run(pool, sys.executable, "-c", f"import subprocess; subprocess.run(['{PREFIX}/echo', 'said'], check=True, close_fds=True)")

@@ -1,5 +1,9 @@
 //! Descriptors of our own in a program that does not know of them: behind the numbers that it counts with, and told apart from its own.
 
+use rustix::{
+    io::fcntl_dupfd_cloexec,
+    process::{Resource, getrlimit},
+};
 use std::{
     ops::Range,
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
@@ -9,11 +13,13 @@ use std::{
 /// They begin here: `exec 5< FILE` of a shell replaces what is at 5, and bash keeps its own from 255 down. A process may have 1,024 unless told
 /// otherwise.
 const FIRST: RawFd = 400;
+/// Where a process may not have so many, they are among the last so many that it may have: as many as a pool of some nodes takes.
+const LAST: RawFd = 32;
 /// So many numbers are told apart, in words of 64.
-const WORDS: usize = 16;
+const WORDS: usize = 23;
 
 /// The numbers that [`is_own`] may say it of: a bit for each.
-pub const OWN_NUMBERS: Range<RawFd> = FIRST..FIRST + 1024;
+pub const OWN_NUMBERS: Range<RawFd> = 0..64 * 23;
 
 static TAKEN: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 
@@ -22,7 +28,8 @@ static TAKEN: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 pub struct Own(OwnedFd);
 
 impl Own {
-    /// Moves it behind the numbers of the program; it stays where it is if the process may not have so many. It is not handed on to other programs.
+    /// Moves it behind the numbers of the program, or among the last that the process may have; it stays where it is if there is none. It is not handed on to
+    /// other programs.
     pub fn new(descriptor: OwnedFd) -> Self {
         let moved = moved(descriptor);
         if let Some((word, bit)) = place(moved.as_raw_fd()) {
@@ -34,7 +41,13 @@ impl Own {
 
 /// Only moves it, for what can do without when a program closes it.
 pub fn moved(descriptor: OwnedFd) -> OwnedFd {
-    rustix::io::fcntl_dupfd_cloexec(&descriptor, FIRST).unwrap_or(descriptor)
+    let last =
+        || getrlimit(Resource::Nofile).current.and_then(|most| RawFd::try_from(most).ok()).map(|most| most - LAST);
+    let moved = fcntl_dupfd_cloexec(&descriptor, FIRST).or_else(|errno| match last().filter(|last| *last > 0) {
+        Some(last) => fcntl_dupfd_cloexec(&descriptor, last),
+        None => Err(errno),
+    });
+    moved.unwrap_or(descriptor)
 }
 
 impl AsFd for Own {
@@ -57,7 +70,7 @@ pub fn is_own(descriptor: RawFd) -> bool {
 }
 
 fn place(descriptor: RawFd) -> Option<(&'static AtomicU64, u64)> {
-    let at = usize::try_from(descriptor.checked_sub(FIRST)?).ok()?;
+    let at = usize::try_from(descriptor).ok()?;
     TAKEN.get(at / 64).map(|word| (word, 1 << (at % 64)))
 }
 
