@@ -111,11 +111,12 @@ def arrays(rows: Rows, opened: tidemill.Pool, ray: object, parts: set[str]) -> N
     """Arrays of 64 MiB against ray's: fresh, warm, got."""
     data = np.ones(ARRAY_BYTES, "u1")
     if "put" in parts:
-        ours = [seconds(lambda number=number: opened.put(f"fresh/{number}", data)) for number in range(FRESH_PUTS)]
-        kept, peer = [], []
-        for _ in range(FRESH_PUTS):
-            peer.append(seconds(lambda: kept.append(ray.put(data))))
-        rows.add("put 64 MiB, fresh", list(zip(ours, peer, strict=True)), "ray.put")
+        kept, fresh = [], []
+        # In turns: what the machine has to give changes while it is taken.
+        for number in range(FRESH_PUTS):
+            ours = seconds(lambda number=number: opened.put(f"fresh/{number}", data))
+            fresh.append((ours, seconds(lambda: kept.append(ray.put(data)))))
+        rows.add("put 64 MiB, fresh", fresh, "ray.put")
         opened.delete_tree("fresh")
         kept.clear()
         time.sleep(1)  # ray frees later
