@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,8 +22,10 @@ ELSEWHERE = ("TIDEMILL_", "LD_PRELOAD", "SLURM_")
 class Pool:
     """A pool whose folder of what runs is in this ground."""
 
-    def __init__(self, binary: Path, ground: Path) -> None:
+    def __init__(self, binary: Path, ground: Path, who: dict[str, object] | None = None) -> None:
         self.binary, self.ground = binary, ground
+        # Who runs the programs, for subprocess.
+        self.who = who or {}
         self.folder = ground / "runtime/tidemill"
         self.environment = {name: value for name, value in pools.environment(ground).items() if not name.startswith(ELSEWHERE)}
         self.folder.mkdir(mode=0o700, exist_ok=True)
@@ -42,6 +46,7 @@ class Pool:
             errors="replace",
             timeout=SECONDS_MAX,
             check=False,
+            **self.who,
         )
 
     def ok(self, *words: str | Path) -> str:
@@ -52,7 +57,8 @@ class Pool:
 
     def tidemill(self, *words: str) -> str:
         """What a command of ours prints, which must go well."""
-        done = subprocess.run([str(self.binary), *words], env=self.environment, capture_output=True, text=True, timeout=pools.SECONDS_MAX, check=False)
+        command = [str(self.binary), *words]
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=pools.SECONDS_MAX, check=False, **self.who)
         assert done.returncode == 0, f"{words}: {done.stderr}"
         return done.stdout
 
@@ -77,6 +83,23 @@ class Pool:
             yield
         finally:
             self.folder.chmod(0o700)
+
+
+@contextmanager
+def pool_of_user(binary: Path, ground: Path, user: int, memory: str = "512MiB") -> Iterator[Pool]:
+    """The same of an ordinary user, with a binary that this user may run."""
+    folder = ground / "user"
+    folder.mkdir(mode=0o700)
+    for file in (binary, binary.parent / "libtidemill_preload.so"):
+        shutil.copy(file, folder)
+    made = Pool(folder / binary.name, folder, {"user": user, "group": user, "extra_groups": []})
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, user, user)
+    made.tidemill("pool", "start", "--memory", memory)
+    try:
+        yield made
+    finally:
+        made.tidemill("pool", "stop")
 
 
 @contextmanager

@@ -153,7 +153,7 @@ class Steps:
         return os.readlink(self.name())
 
     def chmod(self) -> object:
-        return os.chmod(self.name(), self.dice.choice([0o644, 0o755, 0o1777, 0o600]))
+        return os.chmod(self.name(), self.dice.choice([0o644, 0o755, 0o1777, 0o600, 0o500, 0o300]))
 
     def fchmod(self) -> object:
         return os.fchmod(self.slot(), self.dice.choice([0o644, 0o755, 0o600]))
@@ -293,9 +293,12 @@ HELPERS = {"__init__", "name", "slot", "size", "bytes", "keep"}
 
 def tree(top: Path) -> list[tuple[str, str]]:
     """All that is left."""
+    for folder, _, _ in os.walk(top):
+        os.chmod(folder, 0o755)
+    found = [path for path in top.rglob("*") if path.is_symlink() or path.is_dir() or not os.chmod(path, 0o644)]
     return [
         (str(path.relative_to(top)), shown(path.read_bytes()) if path.is_file() and not path.is_symlink() else stat.filemode(path.lstat().st_mode))
-        for path in top.rglob("*")
+        for path in found
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,13 +16,15 @@ from preloaded import PREFIX
 PROGRAM = Path(__file__).parent / "random_calls.py"
 SEEDS = range(int(os.environ.get("RANDOM_SEED", "1")), int(os.environ.get("RANDOM_SEED", "1")) + int(os.environ.get("RANDOM_SEEDS", "20")))
 STEPS = 800
+USER = 1000
 SECONDS_MAX = 100
 
 
-def said(folder: Path | str, seed: int, *before: str, env: dict[str, str] | None = None) -> list[str]:
+def said(folder: Path | str, seed: int, *before: str, python: str = sys.executable, **how: object) -> list[str]:
     """What the program says in an empty folder."""
-    command = [*before, sys.executable, str(PROGRAM), str(folder), str(seed), str(STEPS)]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+    # By its text: an ordinary user may have no way to this file.
+    command = [*before, python, "-c", PROGRAM.read_text(), str(folder), str(seed), str(STEPS)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=False, **how)
     assert done.returncode == 0, f"seed {seed}: {done.stderr[-2000:]}"
     return done.stdout.splitlines()
 
@@ -40,6 +43,20 @@ def test_random_calls_end_by_the_preload_library_as_on_tmpfs(binary: Path, groun
             pool.ok("mkdir", f"{PREFIX}/{seed}")
             got = said(f"{PREFIX}/{seed}", seed, *pool.command()[:3], env=pool.environment)
             compared(said(tmpfs / str(seed), seed), got, seed)
+
+
+@pytest.mark.usefixtures("root")
+def test_random_calls_of_an_ordinary_user_end_by_the_preload_library_as_on_tmpfs(binary: Path, ground: Path, tmpfs: Path) -> None:
+    python = shutil.which("python3", path="/usr/bin:/bin")
+    if python is None:
+        pytest.skip("no python3 that every user may run")
+    with preloaded.pool_of_user(binary, ground, USER) as pool:
+        for seed in SEEDS:
+            (tmpfs / str(seed)).mkdir()
+            os.chown(tmpfs / str(seed), USER, USER)
+            pool.ok("mkdir", f"{PREFIX}/{seed}")
+            got = said(f"{PREFIX}/{seed}", seed, *pool.command()[:3], python=python, env=pool.environment, **pool.who)
+            compared(said(tmpfs / str(seed), seed, python=python, **pool.who), got, seed)
 
 
 @pytest.mark.usefixtures("root")

@@ -13,7 +13,7 @@ use crate::{
 };
 use node::{Reply, sleep_until};
 use placement::{FileId, Layout, NodeId, PartitionId, StripeNo};
-use wire::{Answer, Body, Command, Failure, Name, Object, Outcome, Refusal, Request, StripeAction, Then};
+use wire::{Answer, Body, Command, Credentials, Failure, Name, Object, Outcome, Refusal, Request, StripeAction, Then};
 
 impl Client {
     /// Asks a partition for something that changes nothing. What intents hold is settled first, where they are committed.
@@ -255,7 +255,13 @@ fn opens(body: &Body) -> bool {
         Body::Walk { then: Some(then), .. } => &then.command,
         _ => return false,
     };
-    matches!(command, Command::Create { open: true, .. } | Command::CreateUnnamed { .. } | Command::Open { .. })
+    matches!(
+        command,
+        Command::Create { open: true, .. }
+            | Command::CreateUnnamed { .. }
+            | Command::Open { .. }
+            | Command::OpenName { .. }
+    )
 }
 
 /// What [`Via::body`] made it of.
@@ -278,6 +284,8 @@ pub enum Via<'a> {
         top: FileId,
         folders: &'a [Name],
         directory: FileId,
+        /// Who walks, if that is to be checked.
+        who: Option<&'a Credentials>,
     },
 }
 
@@ -286,9 +294,9 @@ impl Via<'_> {
     fn body(self, partition: PartitionId, command: Command) -> (PartitionId, Body) {
         match self {
             Self::Plain => (partition, Body::Meta { stamp: None, command }),
-            Self::Walk { top, folders, directory } => {
+            Self::Walk { top, folders, directory, who } => {
                 let then = Some(Box::new(Then { directory, partition, stamp: None, command }));
-                (top.partition(), Body::Walk { top, folders: folders.to_vec(), then })
+                (top.partition(), Body::Walk { top, folders: folders.to_vec(), who: who.cloned(), then })
             }
         }
     }
@@ -326,6 +334,7 @@ fn object(body: &Body) -> Object {
     match command {
         Command::Lookup { parent, name }
         | Command::Create { parent, name, .. }
+        | Command::OpenName { parent, name, .. }
         | Command::GetObject { parent, name, .. }
         | Command::PutObject { parent, name, .. }
         | Command::DeleteObject { parent, name, .. }

@@ -9,8 +9,8 @@ use crate::{
 };
 use placement::{FileId, PartitionId, Placing};
 use wire::{
-    Answer, Attributes, Body, Command, DirEntry, Kind, LIST_ENTRIES_MAX, Mode, Name, NewInode, NewKind, Object,
-    Outcome, Owner, Part, Refusal, Target, Timestamp, Wish,
+    Answer, Attributes, Body, Command, Credentials, DirEntry, Kind, LIST_ENTRIES_MAX, Mode, Name, NewInode, NewKind,
+    Object, Outcome, Owner, Part, Refusal, Target, Timestamp, Wish,
 };
 
 impl Client {
@@ -41,10 +41,10 @@ impl Client {
     }
 
     /// Walks down from a directory through others, in one message, as far as one node has them; where that led, and how many names are left. At most 256
-    /// names. Refused as `NotDirectory` where one is anything else, also a link.
-    pub async fn walk_down(&self, top: FileId, folders: &[Name]) -> Outcome<(FileId, u32)> {
-        let (partition, folders) = (top.partition(), folders.to_vec());
-        match self.send(partition, &Body::Walk { top, folders, then: None }).await? {
+    /// names. Refused as `NotDirectory` where one is anything else, also a link. Where a user is said, it ends before a folder that may not let that one through.
+    pub async fn walk_down(&self, top: FileId, folders: &[Name], who: Option<&Credentials>) -> Outcome<(FileId, u32)> {
+        let (partition, folders, who) = (top.partition(), folders.to_vec(), who.cloned());
+        match self.send(partition, &Body::Walk { top, folders, who, then: None }).await? {
             Answer::Walked { reached, left } => Ok((reached, left)),
             other => Err(unexpected(&other)),
         }
@@ -215,7 +215,7 @@ impl Client {
     }
 
     /// The inode is in another partition than its entry.
-    async fn unlink_spread(&self, parent: FileId, name: &Name) -> Outcome<()> {
+    pub(crate) async fn unlink_spread(&self, parent: FileId, name: &Name) -> Outcome<()> {
         let meetings = &self.meetings();
         let attempt = || async {
             let (file, kind, _) = self.find(parent, name).await?;

@@ -32,8 +32,8 @@ use std::{
 };
 use vfs::{Program, Vfs};
 use wire::{
-    Lent, Lock, LockKind, LockOwner, LockStyle, Mark, Name, NewInode, NewKind, Object, OpenFlags, Refusal, RenameFrom,
-    RenameMode, RenameTo, Wish,
+    Changes, Credentials, Lent, Lock, LockKind, LockOwner, LockStyle, Mark, Name, Needs, NewInode, NewKind, Object,
+    OpenFlags, Owner, Refusal, RenameFrom, RenameMode, RenameTo, Wish,
 };
 
 /// Processes that are killed, unless `KILLS` says otherwise.
@@ -260,7 +260,8 @@ async fn a_command_goes_with_its_way_in_one_message_and_is_not_done_when_that_le
     for name in &folders {
         directory = client.make_directory(directory, name, 0o755.into(), OWNER).await.unwrap().file;
     }
-    let (below, name) = (Below { top: FileId::ROOT, folders: &folders, directory }, Name::new(b"f").unwrap());
+    let (below, name) =
+        (Below { top: FileId::ROOT, folders: &folders, directory, who: None }, Name::new(b"f").unwrap());
     let before = calls.load(Relaxed);
     let missing = client.lookup_below(below, &name).await.unwrap_err();
     assert!(matches!(missing, Refusal::NotFound(_)), "{missing}");
@@ -288,6 +289,80 @@ async fn a_command_goes_with_its_way_in_one_message_and_is_not_done_when_that_le
     let kept = Below { folders: &[Name::new(b"c").unwrap(), folders[1].clone()], ..below };
     let missing = client.lookup_below(kept, &other).await.unwrap_err();
     assert!(matches!(missing, Refusal::NotFound(_)), "nothing was made: {missing}");
+}
+
+#[tokio::test]
+async fn an_open_by_name_goes_with_its_way_and_brings_the_descriptor_in_one_message() {
+    let Some(host) = Host::with_whole_files(64 << 20) else { return };
+    let (client, calls) = counted(host.server.address()).await;
+    let name = |name: &[u8]| Name::new(name).unwrap();
+    let directory = client.make_directory(FileId::ROOT, &name(b"d"), 0o755.into(), OWNER).await.unwrap().file;
+    let (folders, truth) = ([name(b"d")], &host.truth);
+    let below = Below { top: FileId::ROOT, folders: &folders, directory, who: None };
+    truth.write_file(b"d/f", b"text").await.unwrap();
+    let link = NewInode::new(NewKind::Symlink("f".into()), 0o777, OWNER);
+    client.create(directory, &name(b"l"), link, false, Wish::No).await.unwrap();
+    let open = |said: &'static [u8], flags| {
+        client.with_descriptor_if(flags, move |client| async move {
+            client.open_below(below, &Name::new(said).unwrap(), flags).await
+        })
+    };
+    let before = calls.load(Relaxed);
+    let opened = open(b"f", OpenFlags::READ).await.unwrap().unwrap();
+    let (mut file, mut text) = (File::from(opened.descriptor), String::new());
+    file.read_to_string(&mut text).unwrap();
+    assert_eq!((calls.load(Relaxed) - before, text.as_str()), (1, "text"));
+    let cut = OpenFlags { truncate: true, ..OpenFlags::WRITE };
+    assert_eq!(open(b"f", cut).await.unwrap().unwrap().opened.attributes.size, 0);
+    assert_eq!(calls.load(Relaxed) - before, 2);
+    // Of another kind, or by another way, nothing is opened.
+    assert!(open(b"l", OpenFlags::READ).await.unwrap().is_none(), "a link is to be followed");
+    let missing = open(b"none", OpenFlags::READ).await.unwrap_err();
+    assert!(matches!(missing, Refusal::NotFound(_)), "{missing}");
+    let root = Below { folders: &[], directory: FileId::ROOT, ..below };
+    assert!(client.open_below(root, &name(b"d"), OpenFlags::READ).await.unwrap().is_none(), "a directory");
+    assert!(client.unlink_below(below, &name(b"f")).await.unwrap());
+    assert!(truth.lookup(directory, b"f").await.is_err());
+}
+
+#[tokio::test]
+async fn a_way_ends_where_it_is_not_sure_that_a_folder_lets_its_user_through() {
+    let Some(host) = Host::with_whole_files(64 << 20) else { return };
+    let (client, _) = counted(host.server.address()).await;
+    let name = |name: &[u8]| Name::new(name).unwrap();
+    let owner = Owner { uid: 1000, gid: 1000 };
+    let directory = client.make_directory(FileId::ROOT, &name(b"d"), 0o700.into(), owner).await.unwrap().file;
+    let folders = [name(b"d")];
+    let as_user = |uid, needs| Credentials { uid, gid: uid, groups: Vec::new(), needs };
+    let set = async |mode| {
+        let changes = Changes { mode: Some(mode), ..Changes::default() };
+        client.change_attributes(directory, changes).await.unwrap();
+    };
+    for (mode, uid, passes, makes) in [
+        (0o700, 1000, true, true),
+        (0o700, 1001, false, false),
+        (0o755, 1001, true, false),
+        (0o500, 1000, true, false),
+        (0o600, 1000, false, false),
+        (0o1777, 1001, true, true),
+    ] {
+        set(mode).await;
+        let (pass, make, remove) = (as_user(uid, Needs::Pass), as_user(uid, Needs::Make), as_user(uid, Needs::Remove));
+        let below = |who| Below { top: FileId::ROOT, folders: &folders, directory, who: Some(who) };
+        let looked = client.lookup_below(below(&pass), &name(b"none")).await;
+        assert_eq!(looked.is_err(), passes, "{mode:o} {uid}: {looked:?}");
+        let made = client.create_below(below(&make), &name(b"f"), new_file()).await.unwrap();
+        assert_eq!(made.is_some(), makes, "{mode:o} {uid}");
+        let removed = made.is_some() && client.unlink_below(below(&remove), &name(b"f")).await.unwrap();
+        assert_eq!(removed, makes && mode & 0o1000 == 0, "{mode:o} {uid}: another's folder has the sticky bit");
+    }
+    // A file that is not surely open to the user is left to be looked at.
+    let other = NewInode::new(NewKind::File, 0o600, OWNER);
+    client.create(directory, &name(b"mine"), other, false, Wish::No).await.unwrap();
+    let pass = as_user(1001, Needs::Pass);
+    let below = Below { top: FileId::ROOT, folders: &folders, directory, who: Some(&pass) };
+    let opened = client.open_below(below, &name(b"mine"), OpenFlags::READ).await.unwrap();
+    assert!(opened.is_none());
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use partition::{Asker, Partition};
 use placement::{FileId, PartitionId};
 use std::sync::atomic::Ordering::Relaxed;
 use store::{Engine, EngineError};
-use wire::{Answer, Command, Content, Extent, Object, Outcome, Recall, Refusal, Session, Stamp};
+use wire::{Answer, Command, Content, Credentials, Extent, Object, Outcome, Recall, Refusal, Session, Stamp};
 
 /// A command on its way, kept until there is space for it.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub struct MetaCall {
     pub stamp: Option<Stamp>,
     /// Taken when it is done.
     pub command: Option<Command>,
+    /// Who walked to where it is done, if that is to be checked.
+    pub who: Option<Credentials>,
     /// When it is done: what its answer waits for.
     pub hearing: Option<Hearing>,
     /// What of it is still to be done to a whole file, by this answer, when that found no space.
@@ -32,13 +34,13 @@ pub struct MetaCall {
 impl MetaCall {
     /// Something that a session asks; the command is still to be put in.
     pub fn asking(session: Session, partition: PartitionId) -> Self {
-        Self { session, hurried: false, partition, stamp: None, command: None, hearing: None, rest: None }
+        Self { session, hurried: false, partition, stamp: None, command: None, who: None, hearing: None, rest: None }
     }
 
     /// A change by a session.
     pub fn of(stamp: Stamp, partition: PartitionId, command: Command) -> Self {
         let (session, stamp, command) = (stamp.session, Some(stamp), Some(command));
-        Self { session, hurried: false, partition, stamp, command, hearing: None, rest: None }
+        Self { session, hurried: false, partition, stamp, command, who: None, hearing: None, rest: None }
     }
 }
 
@@ -62,6 +64,7 @@ impl Node {
             call.hearing = self.watches.pending(asker).filter(|_| !call.hurried);
             return Ok(self.filled(&partition, answer));
         }
+        call.command = call.command.take().map(|command| partition.resolved(command, call.who.as_ref()));
         let wished = call.command.as_mut().and_then(wish).copied();
         let given = call.command.as_mut().and_then(|command| self.grant_wish(&partition, command));
         let wanted = call.command.as_ref().map_or(0, |command| partition.new_bytes_max(command));

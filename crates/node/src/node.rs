@@ -148,7 +148,7 @@ impl Node {
             Body::Stop => Reply::ready(self.asked_to_stop().map_err(Failure::Refused)),
             Body::Meta { stamp, command } => {
                 let command = Some(command);
-                self.meta(MetaCall { session, hurried, partition, stamp, command, hearing: None, rest: None })
+                self.meta(MetaCall { hurried, stamp, command, ..MetaCall::asking(session, partition) })
             }
             Body::Extent { stamp, file, extent, action } => {
                 self.extent(ExtentCall { partition, stamp, file, extent, action })
@@ -158,7 +158,9 @@ impl Node {
             Body::Which { device, inode, after } => {
                 Reply::ready(Ok(Answer::Marked(self.which((device, inode), after))))
             }
-            Body::Walk { top, folders, then } => self.walk((session, hurried), top, &folders, then.map(|then| *then)),
+            Body::Walk { top, folders, who, then } => {
+                self.walk((session, hurried), (top, &folders, who), then.map(|then| *then))
+            }
         }
     }
 

@@ -182,7 +182,7 @@ fn leave_much(session: Session) -> (Arc<Node>, Intent) {
     let (elsewhere, name) = (FileId::new(PartitionId(40), 9), Name::new(b"f").unwrap());
     let command = Command::Unlink { parent: elsewhere, name: name.clone() };
     let then = Box::new(Then { directory: elsewhere, partition: PartitionId(20), stamp: stamp(5), command });
-    let walked = say(0, Body::Walk { top: FileId::ROOT, folders: Vec::new(), then: Some(then) });
+    let walked = say(0, Body::Walk { top: FileId::ROOT, folders: Vec::new(), who: None, then: Some(then) });
     assert!(matches!(walked, Ok(Answer::Walked { .. })), "{walked:?}");
     say(30, meta(Session(1), 9, Command::Decide { intent })).unwrap();
     say(40, Body::Meta { stamp: None, command: Command::Lookup { parent: elsewhere, name } }).unwrap_err();

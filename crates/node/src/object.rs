@@ -10,8 +10,8 @@ use std::{
 };
 use store::{Generation, Slot, StripeKey};
 use wire::{
-    Answer, Command, Condition, Content, Contents, Extent, Failure, GONE_MAX, Gone, Head, Kind, Name, Object, Outcome,
-    Refusal, Session, Then, Version, codec::RUNS_MAX,
+    Answer, Command, Condition, Content, Contents, Credentials, Extent, Failure, GONE_MAX, Gone, Head, Kind, Name,
+    Needs, Object, Outcome, Refusal, Session, Then, Version, codec::RUNS_MAX,
 };
 
 /// A file with more stripes is left to its client, which can wait between them: a node answers nobody else on this thread meanwhile.
@@ -24,19 +24,20 @@ impl Node {
     pub(crate) fn walk(
         self: &Arc<Self>,
         (session, hurried): (Session, bool),
-        top: FileId,
-        folders: &[Name],
+        (top, folders, who): (FileId, &[Name], Option<Credentials>),
         then: Option<Then>,
     ) -> Reply {
         if then.as_ref().is_some_and(|then| self.was_done(then)) {
-            return self.done_there(session, hurried, then.expect("it was looked at"));
+            return self.done_there((session, hurried), then.expect("it was looked at"), who);
         }
-        let walked = self.walk_down(session, top, folders);
+        let walked = self.walk_down(session, (top, folders, who.as_ref()));
         match (walked, then) {
             (Ok((reached, 0)), Some(then))
-                if reached == then.directory && self.partitions.get(then.partition).is_some() =>
+                if reached == then.directory
+                    && self.partitions.get(then.partition).is_some()
+                    && who.as_ref().is_none_or(|who| self.lets(reached, who, who.needs)) =>
             {
-                self.done_there(session, hurried, then)
+                self.done_there((session, hurried), then, who)
             }
             (walked, then) => {
                 let answer = walked.map(|(reached, left)| {
@@ -61,17 +62,29 @@ impl Node {
         partition.is_some_and(|(stamp, partition)| partition.lock().recall(stamp).is_some())
     }
 
-    fn done_there(self: &Arc<Self>, session: Session, hurried: bool, then: Then) -> Reply {
+    fn done_there(
+        self: &Arc<Self>,
+        (session, hurried): (Session, bool),
+        then: Then,
+        who: Option<Credentials>,
+    ) -> Reply {
         let Then { partition, stamp, command, .. } = then;
         let command = Some(command);
-        self.meta(MetaCall { session, hurried, partition, stamp, command, hearing: None, rest: None })
+        self.meta(MetaCall { hurried, stamp, command, who, ..MetaCall::asking(session, partition) })
     }
 
-    /// As far as directories are here, and plainly so; how many names are left.
-    fn walk_down(&self, session: Session, top: FileId, folders: &[Name]) -> Outcome<(FileId, usize)> {
+    /// As far as directories are here, plainly so, and surely let the user through; how many names are left.
+    fn walk_down(
+        &self,
+        session: Session,
+        (top, folders, who): (FileId, &[Name], Option<&Credentials>),
+    ) -> Outcome<(FileId, usize)> {
         let mut at = top;
         for (done, name) in folders.iter().enumerate() {
             let left = folders.len() - done;
+            if who.is_some_and(|who| !self.lets(at, who, Needs::Pass)) {
+                return Ok((at, left));
+            }
             let mut found = self.look(session, at, name);
             if let Some(Err(Refusal::Split { directory, .. })) = found {
                 found = self.fragment(session, directory, name).and_then(|slot| self.look(session, slot, name));
@@ -84,6 +97,11 @@ impl Node {
             }
         }
         Ok((at, 0))
+    }
+
+    /// Whether a directory is here, and surely lets a user do something in it.
+    fn lets(&self, directory: FileId, who: &Credentials, needs: Needs) -> bool {
+        self.partitions.get(directory.partition()).is_some_and(|held| held.lock().lets(directory, who, needs))
     }
 
     /// What an entry refers to, if that is here.

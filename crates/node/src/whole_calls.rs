@@ -305,7 +305,7 @@ impl Node {
 /// The wish of a command that may have one.
 pub fn wish(command: &mut Command) -> Option<&mut Wish> {
     match command {
-        Command::Create { whole, .. } | Command::Open { whole, .. } => Some(whole),
+        Command::Create { whole, .. } | Command::Open { whole, .. } | Command::OpenName { whole, .. } => Some(whole),
         _ => None,
     }
 }

@@ -82,6 +82,10 @@ impl Partition {
                 self.create(parent, name, inode, (open.then_some(session), whole), now)
             }
             Command::Open { .. } | Command::Close { .. } | Command::Release { .. } => self.hold(session, &command, now),
+            Command::OpenName { .. } => {
+                let resolved = self.resolved(command, None);
+                self.perform(stamp, resolved, now)
+            }
             Command::Change { file, changes } => {
                 self.check_changeable(file)?;
                 self.change(file, &changes, now)

@@ -40,6 +40,7 @@ mod names;
 mod object;
 mod partition;
 mod parts;
+mod passing;
 mod placing;
 mod removal;
 mod weight;

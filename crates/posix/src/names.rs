@@ -2,18 +2,25 @@
 
 use crate::access;
 use crate::open::owner;
-use crate::walk::{End, Last, Place, Spot};
+use crate::walk::{CHANGES_ANY, End, Last, Place, Spot};
 use crate::{Base, Errno, Process, Said, Side, Who};
 use bytes::Bytes;
+use placement::FileId;
 use rustix::fs::{AtFlags, FileType, RenameFlags};
 use rustix::thread::CapabilitySet;
 use std::borrow::Cow;
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
-use wire::{Attributes, Kind, Name, NewInode, NewKind, RenameFrom, RenameMode, RenameTo, TARGET_BYTES_MAX, Wish};
+use wire::{
+    Attributes, Kind, Name, Needs, NewInode, NewKind, RenameFrom, RenameMode, RenameTo, TARGET_BYTES_MAX, Wish,
+};
 
 /// Links have no permissions of their own.
 const LINK_MODE: u32 = 0o777;
+
+fn is_folder(of: &Attributes) -> bool {
+    of.kind == Kind::Directory
+}
 
 /// Where one of two names is.
 #[expect(clippy::large_enum_variant, reason = "two for a call, on its stack")]
@@ -138,24 +145,32 @@ impl Process {
         let who = Who::now();
         let folder = flags.contains(AtFlags::REMOVEDIR);
         self.wait(async {
+            if !folder && self.unlink_there(&who, said).await? {
+                return Ok(());
+            }
             let spot = match self.walk(&who, said, self.to_name(&who)).await? {
                 Place::Pool(spot) => spot,
                 Place::Host(path) => return rustix::fs::unlinkat(rustix::fs::CWD, path, flags),
             };
             let name = match (folder, &spot.last) {
                 (_, Last::Name(name)) => name,
-                (true, Last::Dot) if spot.folder.names.is_empty() && spot.folder.file == placement::FileId::ROOT => {
+                (true, Last::Dot) if spot.folder.names.is_empty() && spot.folder.file == FileId::ROOT => {
                     return Err(Errno::BUSY);
                 }
                 (true, Last::Dot) => return Err(Errno::INVAL),
                 (true, Last::DotDot) => return Err(Errno::NOTEMPTY),
                 (false, _) => return Err(Errno::ISDIR),
             };
-            let above = self.walker(&who).may_change(&spot.folder).await?;
-            if above.is_some() || spot.slash {
-                let found = spot.there()?;
-                access::may_remove(above.as_ref(), Some(found), &who)?;
+            // What is not there comes before what its folder allows.
+            let walker = self.walker(&who);
+            if spot.slash && !folder {
+                // Nothing but a folder may have a slash behind it, and that is not unlinked.
+                return Err(spot.there().map_or_else(|errno| errno, |_| Errno::ISDIR));
             }
+            let looks = spot.slash || !walker.changes_any();
+            let found = if looks { Some(spot.found.as_ref().ok_or(Errno::NOENT)?) } else { None };
+            let above = walker.may_change(&spot.folder).await?;
+            access::may_remove(above.as_ref(), found, &who)?;
             let removed = if folder {
                 self.client.remove_directory(spot.folder.file, name).await
             } else {
@@ -163,6 +178,18 @@ impl Process {
             };
             removed.map_err(|refusal| crate::errno(&refusal))
         })
+    }
+
+    /// The same of no folder, in one that was walked to before, in one message; says whether that was done.
+    async fn unlink_there(&self, who: &Who, said: Said<'_>) -> Result<bool, Errno> {
+        let Some((_, way, directory)) = self.way_there(said)? else { return Ok(false) };
+        let Some(going) = who.going(Needs::Remove, CHANGES_ANY) else { return Ok(false) };
+        let removed = self.client.unlink_below(way.below(directory, &going), &way.last).await;
+        let removed = removed.map_err(|refusal| crate::errno(&refusal))?;
+        if !removed {
+            self.ways.forget(&way);
+        }
+        Ok(removed)
     }
 
     /// link(2): `SYMLINK_FOLLOW` follows a link at the end of the old path, `EMPTY_PATH` names an open file.
@@ -228,16 +255,30 @@ impl Process {
             };
             let (old_name, new_name) = (from.name(Errno::BUSY, Errno::BUSY)?.clone(), to.name(taken, taken)?.clone());
             if from.slash || to.slash || !self.walker(&who).changes_any() {
-                self.may_move(&who, &from, &to, mode).await?;
+                let found = self.may_be_named(&who, &from, &to, mode).await?;
+                if let Err(errno) = self.may_move(&who, (&from, &to), &found, mode).await {
+                    return Err(self.within(&from, &to).await?.unwrap_or(errno));
+                }
             }
-            let from = RenameFrom { parent: from.folder.file, name: old_name };
-            let to = RenameTo { parent: to.folder.file, name: new_name };
-            self.client.rename(from, to, mode).await.map_err(|refusal| crate::errno(&refusal))
+            let old = RenameFrom { parent: from.folder.file, name: old_name };
+            let new = RenameTo { parent: to.folder.file, name: new_name };
+            let renamed = self.client.rename(old, new, mode).await.map_err(|refusal| crate::errno(&refusal));
+            if renamed != Err(Errno::ISDIR) {
+                return renamed;
+            }
+            let there = Spot { found: self.walker(&who).look_up(&to).await.ok(), ..to };
+            Err(self.within(&from, &there).await?.unwrap_or(Errno::ISDIR))
         })
     }
 
-    /// What rename(2) checks of folders, and of what changes its name.
-    async fn may_move(&self, who: &Who, from: &Spot, to: &Spot, mode: RenameMode) -> Result<(), Errno> {
+    /// What rename(2) checks of names before it looks at rights; what is moved, and what has the new name.
+    async fn may_be_named(
+        &self,
+        who: &Who,
+        from: &Spot,
+        to: &Spot,
+        mode: RenameMode,
+    ) -> Result<(Attributes, Option<Attributes>), Errno> {
         let walker = self.walker(who);
         let moved = match from.found {
             Some(found) => found,
@@ -248,27 +289,57 @@ impl Process {
             None if mode == RenameMode::Exchange => Some(walker.look_up(to).await?),
             found => found,
         };
-        let is_folder = |of: &Attributes| of.kind == Kind::Directory;
         // A slash may be behind a folder, or behind the new name of one.
         let wrong = match mode {
             RenameMode::Exchange => to.slash && !replaced.as_ref().is_some_and(is_folder),
             _ => to.slash && !is_folder(&moved),
         };
-        if wrong || from.slash && !is_folder(&moved) {
-            return Err(Errno::NOTDIR);
-        }
+        if wrong || from.slash && !is_folder(&moved) { Err(Errno::NOTDIR) } else { Ok((moved, replaced)) }
+    }
+
+    /// What rename(2) checks of folders, and of what changes its name.
+    async fn may_move(
+        &self,
+        who: &Who,
+        (from, to): (&Spot, &Spot),
+        found: &(Attributes, Option<Attributes>),
+        mode: RenameMode,
+    ) -> Result<(), Errno> {
+        let (moved, replaced) = found;
+        let walker = self.walker(who);
         let old_above = walker.may_change(&from.folder).await?;
-        access::may_remove(old_above.as_ref(), Some(&moved), who)?;
+        access::may_remove(old_above.as_ref(), Some(moved), who)?;
         let new_above = walker.may_change(&to.folder).await?;
         access::may_remove(new_above.as_ref(), replaced.as_ref(), who)?;
+        match replaced.as_ref().filter(|_| mode == RenameMode::Replace).map(is_folder) {
+            Some(false) if is_folder(moved) => return Err(Errno::NOTDIR),
+            Some(true) if !is_folder(moved) => return Err(Errno::ISDIR),
+            _ => {}
+        }
         // A folder that goes elsewhere gets another one above it.
         if from.folder.file != to.folder.file {
-            let exchanged = replaced.filter(|_| mode == RenameMode::Exchange);
-            for folder in [Some(moved), exchanged].into_iter().flatten().filter(|found| found.kind == Kind::Directory) {
-                walker.may(&folder, access::WRITE).await?;
+            let exchanged = replaced.as_ref().filter(|_| mode == RenameMode::Exchange);
+            for folder in [Some(moved), exchanged].into_iter().flatten().filter(|found| is_folder(found)) {
+                walker.may(folder, access::WRITE).await?;
             }
         }
         Ok(())
+    }
+
+    /// What comes before all that folders allow: a folder does not go into itself, nor in the place of one that it is in.
+    async fn within(&self, from: &Spot, to: &Spot) -> Result<Option<Errno>, Errno> {
+        let is_in = async |folder: FileId, above: &Option<Attributes>| {
+            let Some(above) = above.as_ref().filter(|above| is_folder(above)) else { return Ok(false) };
+            let mut at = folder;
+            while at != above.file && at != FileId::ROOT {
+                at = self.client.parent(at).await.map_err(|refusal| crate::errno(&refusal))?;
+            }
+            Ok(at == above.file)
+        };
+        if is_in(to.folder.file, &from.found).await? {
+            return Ok(Some(Errno::INVAL));
+        }
+        Ok(is_in(from.folder.file, &to.found).await?.then_some(Errno::NOTEMPTY))
     }
 
     /// Where one of two names is.

@@ -2,7 +2,7 @@
 
 use crate::access::{READ, WRITE};
 use crate::table::{Open, inode_of};
-use crate::walk::{End, Last, Place, Spot};
+use crate::walk::{CHANGES_ANY, End, Folder, Last, PATH_BYTES_MAX, Place, Spot};
 use crate::ways::Way;
 use crate::{Base, Errno, Process, Said, Who};
 use client::Given;
@@ -12,7 +12,7 @@ use rustix::thread::CapabilitySet;
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use wire::{Attributes, Kind as Node, Mode, NewInode, NewKind, OpenFlags, Owner, Refusal, Wish};
+use wire::{Attributes, Kind as Node, Mode, Needs, NewInode, NewKind, OpenFlags, Owner, Refusal, Wish};
 
 /// A name that comes and goes while it is opened is tried so often.
 const TRIES: u32 = 16;
@@ -65,9 +65,7 @@ impl Process {
             return Err(Errno::INVAL);
         }
         self.wait(async {
-            if flags.contains(OFlags::CREATE | OFlags::EXCL)
-                && let Some((given, names)) = self.make_there(&who, said, flags, mode).await?
-            {
+            if let Some((given, names)) = self.open_there(&who, said, flags, mode).await? {
                 return self.keep(given, names, flags);
             }
             for _ in 0..TRIES {
@@ -162,34 +160,78 @@ impl Process {
         }
     }
 
-    /// Makes a file that must not be there, in a folder that was walked to before, in one message; none where that is not known, or not so any more.
-    /// With it go its names.
-    async fn make_there(
+    /// Opens what is in a folder that was walked to before, or makes it there, in one message each; none where that is not known, not so any more, or
+    /// to be looked at more closely. With it go its names.
+    async fn open_there(
         &self,
         who: &Who,
         said: Said<'_>,
         flags: OFlags,
         mode: u32,
     ) -> Result<Option<(Given, Vec<Vec<u8>>)>, Errno> {
-        let is_free = who.can(CapabilitySet::DAC_READ_SEARCH) && self.walker(who).changes_any();
-        if !is_free || matches!(said.base, Base::Magic(_)) {
+        let Some((start, way, directory)) = self.way_there(said)? else { return Ok(None) };
+        let (making, alone) = (flags.contains(OFlags::CREATE), flags.contains(OFlags::CREATE | OFlags::EXCL));
+        let opened = if alone { Err(Errno::NOENT) } else { self.open_at((&way, directory), who, flags).await };
+        let given = match opened {
+            Err(Errno::NOENT) if making => {
+                let made = self.make_at((&way, directory), who, flags, mode).await?;
+                if made.is_none() {
+                    self.ways.forget(&way); // perhaps, and nobody else would find that out
+                }
+                made
+            }
+            opened => opened?,
+        };
+        let last = way.last.as_bytes().to_vec();
+        Ok(given.map(|given| (given, start.names.into_iter().chain(way.folders()).chain([last]).collect())))
+    }
+
+    /// Where a way leads that was walked before, and where it begins.
+    pub(crate) fn way_there(&self, said: Said<'_>) -> Result<Option<(Folder, Way, FileId)>, Errno> {
+        let more = if matches!(said.base, Base::Root) { self.prefix.len() } else { 0 };
+        let too_long = more + said.path.len() > PATH_BYTES_MAX;
+        if matches!(said.base, Base::Magic(_)) || too_long || said.path.is_empty() {
             return Ok(None);
         }
         let start = self.start(said.base)?;
-        let Some(way) = Way::of(start.file, said.path).filter(|way| !way.slash) else { return Ok(None) };
-        let Some(directory) = self.ways.known(&way) else { return Ok(None) };
-        let inode = NewInode::new(NewKind::File, self.mode(mode), owner(who));
-        let way = &way;
+        let way = Way::of(start.file, said.path).filter(|way| !way.slash);
+        Ok(way.and_then(|way| self.ways.known(&way).map(|directory| (start, way, directory))))
+    }
+
+    async fn open_at(
+        &self,
+        (way, directory): (&Way, FileId),
+        who: &Who,
+        flags: OFlags,
+    ) -> Result<Option<Given>, Errno> {
+        const FREE: CapabilitySet = CapabilitySet::DAC_READ_SEARCH.union(CapabilitySet::DAC_OVERRIDE);
+        let looks = flags.intersects(OFlags::NOATIME | OFlags::DIRECTORY);
+        let Some(going) = who.going(Needs::Pass, FREE).filter(|_| !looks) else { return Ok(None) };
+        let (wanted, going) = (pool_flags(who, flags), &going);
+        let opened = self.client.with_descriptor_if(wanted, |client| async move {
+            client.open_below(way.below(directory, going), &way.last, wanted).await
+        });
+        opened.await.map_err(|refusal| crate::errno(&refusal))
+    }
+
+    async fn make_at(
+        &self,
+        (way, directory): (&Way, FileId),
+        who: &Who,
+        flags: OFlags,
+        mode: u32,
+    ) -> Result<Option<Given>, Errno> {
+        let Some(going) = who.going(Needs::Make, CHANGES_ANY) else { return Ok(None) };
+        let (inode, going) = (NewInode::new(NewKind::File, self.mode(mode), owner(who)), &going);
         let made = self.client.with_descriptor_if(pool_flags(who, flags), |client| {
             let inode = inode.clone();
-            async move { client.create_below(way.below(directory), &way.last, inode).await }
+            async move { client.create_below(way.below(directory, going), &way.last, inode).await }
         });
-        let made = made.await.map_err(|refusal| crate::errno(&refusal))?;
-        if made.is_none() {
-            self.ways.forget(way);
+        match made.await {
+            // It has come meanwhile, and may be opened.
+            Err(Refusal::Exists(_)) if !flags.contains(OFlags::EXCL) => Ok(None),
+            made => made.map_err(|refusal| crate::errno(&refusal)),
         }
-        let last = way.last.as_bytes().to_vec();
-        Ok(made.map(|given| (given, start.names.into_iter().chain(way.folders()).chain([last]).collect())))
     }
 
     /// A file without a name, in the folder that is said (`O_TMPFILE`).

@@ -2,12 +2,13 @@
 
 use crate::access::{self, RUN, Verdict};
 use crate::ways::{Way as Known, Ways};
+use crate::who::Going;
 use crate::{Errno, Who, below};
 use client::Client;
 use placement::FileId;
 use rustix::thread::CapabilitySet;
 use std::ffi::CString;
-use wire::{Attributes, Kind, Name, Refusal};
+use wire::{Attributes, Kind, Name, Needs, Refusal};
 
 /// Links that are followed in one path, as Linux bounds it.
 const LINKS_MAX: usize = 40;
@@ -16,6 +17,10 @@ pub const PATH_BYTES_MAX: usize = 4095;
 
 /// As many folders are in one message at most.
 const WALK_MAX: usize = 256;
+
+/// Who has these goes everywhere, and makes and removes names in any folder.
+pub const CHANGES_ANY: CapabilitySet =
+    CapabilitySet::DAC_READ_SEARCH.union(CapabilitySet::DAC_OVERRIDE).union(CapabilitySet::FOWNER);
 
 /// A folder, and how one got there.
 #[derive(Debug, Clone)]
@@ -153,17 +158,17 @@ impl Walker<'_> {
         if path.len() > PATH_BYTES_MAX {
             return Err(Errno::NAMETOOLONG);
         }
-        let is_free = self.who.can(CapabilitySet::DAC_READ_SEARCH);
-        let known = if is_free { Known::of(start.file, path) } else { None };
-        if let Some(known) = &known
-            && let Some(spot) = self.go_there(known, &start, end).await?
+        let going = self.who.going(Needs::Pass, CapabilitySet::DAC_READ_SEARCH);
+        let known = Known::of(start.file, path);
+        if let Some((known, going)) = known.as_ref().zip(going.as_ref())
+            && let Some(spot) = self.go_there((known, going), &start, end).await?
         {
             return Ok(Place::Pool(spot));
         }
         let mut way = Way { at: start, names: Vec::new(), slash: path.last() == Some(&b'/'), links: 0 };
         way.push(path);
-        if is_free {
-            self.run_ahead(&mut way).await?;
+        if let Some(going) = &going {
+            self.run_ahead(&mut way, going).await?;
         }
         let place = self.step_by_step(&mut way, end).await?;
         if let (Place::Pool(Spot { folder, last: Last::Name(_), .. }), Some(known), 0) = (&place, known, way.links) {
@@ -173,11 +178,16 @@ impl Walker<'_> {
     }
 
     /// What is where a way led the last time, in one message; none where it leads elsewhere by now, ends at a link, or is to be walked for other reasons.
-    async fn go_there(&self, known: &Known, start: &Folder, end: End) -> Result<Option<Spot>, Errno> {
+    async fn go_there(
+        &self,
+        (known, going): (&Known, &Going),
+        start: &Folder,
+        end: End,
+    ) -> Result<Option<Spot>, Errno> {
         let Some(directory) = self.ways.known(known).filter(|_| end != End::Name || known.slash) else {
             return Ok(None);
         };
-        let found = match self.client.lookup_below(known.below(directory), &known.last).await {
+        let found = match self.client.lookup_below(known.below(directory, going), &known.last).await {
             Ok(Some(found)) => Some(found),
             Ok(None) => {
                 self.ways.forget(known);
@@ -201,8 +211,12 @@ impl Walker<'_> {
             let Some(name) = way.names.pop() else { return self.arrived(way, Last::Dot).await };
             let last = way.names.is_empty();
             match name.as_slice() {
-                b"." if last => return self.arrived(way, Last::Dot).await,
-                b"." => {}
+                b"." => {
+                    self.may_pass(&mut way.at).await?;
+                    if last {
+                        return self.arrived(way, Last::Dot).await;
+                    }
+                }
                 b".." => {
                     self.may_pass(&mut way.at).await?;
                     way.at = self.above(std::mem::replace(&mut way.at, Folder::root())).await?;
@@ -219,15 +233,15 @@ impl Walker<'_> {
         }
     }
 
-    /// Goes through folders that nobody keeps this user from, many in one message; a link among them is left to be met.
-    async fn run_ahead(&self, way: &mut Way) -> Result<(), Errno> {
+    /// Goes through folders that surely let this user through, many in one message; a link among them is left to be met.
+    async fn run_ahead(&self, way: &mut Way, going: &Going) -> Result<(), Errno> {
         let folders = way.names.get(1..).unwrap_or_default().iter().rev().take(WALK_MAX);
         let plain = folders.take_while(|name| name.as_slice() != b"." && name.as_slice() != b"..");
         let Ok(folders) = plain.map(|name| Name::new(name)).collect::<Result<Vec<_>, _>>() else { return Ok(()) };
         if folders.is_empty() {
             return Ok(());
         }
-        let walked = match self.client.walk_down(way.at.file, &folders).await {
+        let walked = match self.client.walk_down(way.at.file, &folders, going.who()).await {
             Err(Refusal::NotDirectory(_)) => return Ok(()),
             walked => walked.map_err(|refusal| crate::errno(&refusal))?,
         };
@@ -383,7 +397,7 @@ impl Walker<'_> {
 
     /// Whether this user may make and remove names in any folder.
     pub fn changes_any(&self) -> bool {
-        self.who.can(CapabilitySet::DAC_OVERRIDE | CapabilitySet::FOWNER)
+        self.who.can(CHANGES_ANY)
     }
 }
 

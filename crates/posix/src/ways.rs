@@ -1,6 +1,7 @@
 //! Where ways led before, only to address what is asked next: it goes there in one message, and is done if the way leads there still.
 
 use crate::prefix;
+use crate::who::Going;
 use client::Below;
 use placement::FileId;
 use std::collections::HashMap;
@@ -22,11 +23,14 @@ pub struct Ways(Mutex<HashMap<Key, FileId>>);
 impl Ways {
     /// Where a way led the last time.
     pub fn known(&self, way: &Way) -> Option<FileId> {
-        self.lock().get(&way.key).copied()
+        if way.key.1.is_empty() { Some(way.key.0) } else { self.lock().get(&way.key).copied() }
     }
 
     /// It leads there now.
     pub fn learn(&self, way: Way, directory: FileId) {
+        if way.key.1.is_empty() {
+            return; // it is where it begins
+        }
         let mut known = self.lock();
         if known.len() >= WAYS_MAX {
             known.clear();
@@ -54,7 +58,7 @@ impl Ways {
 #[expect(dead_code, reason = "held, not looked at")]
 pub struct WaysGuard<'a>(MutexGuard<'a, HashMap<Key, FileId>>);
 
-/// A path of names alone, through at least one folder.
+/// A path of names alone.
 #[derive(Debug)]
 pub struct Way {
     key: Key,
@@ -69,7 +73,7 @@ impl Way {
     pub fn of(top: FileId, path: &[u8]) -> Option<Self> {
         let said = || prefix::names(path).filter(|name| *name != b".");
         let count = said().count();
-        if !(2..=FOLDERS_MAX).contains(&count) || said().any(|name| name == b"..") || path.ends_with(b"/.") {
+        if !(1..=FOLDERS_MAX).contains(&count) || said().any(|name| name == b"..") || path.ends_with(b"/.") {
             return None;
         }
         let mut names = said().map(Name::new).collect::<Result<Vec<_>, _>>().ok()?;
@@ -78,8 +82,8 @@ impl Way {
     }
 
     /// What goes to where it led.
-    pub fn below(&self, directory: FileId) -> Below<'_> {
-        Below { top: self.key.0, folders: &self.key.1, directory }
+    pub fn below<'a>(&'a self, directory: FileId, going: &'a Going) -> Below<'a> {
+        Below { top: self.key.0, folders: &self.key.1, directory, who: going.who() }
     }
 
     /// The names of its folders.
@@ -106,7 +110,9 @@ mod tests {
         };
         assert_eq!(way("a/b"), found(&["a"], "b", false));
         assert_eq!(way("./a//./b/c/"), found(&["a", "b"], "c", true));
-        for other in ["", "/", "a", "a/", "./a", "a/..", "a/../b", "../a/b", "a/.", "a/b/."] {
+        assert_eq!(way("a"), found(&[], "a", false));
+        assert_eq!(way("/./a/"), found(&[], "a", true));
+        for other in ["", "/", "a/..", "a/../b", "../a/b", "a/.", "a/b/."] {
             assert_eq!(way(other), None, "{other}");
         }
         assert_eq!(way(&format!("a/{}", "b".repeat(256))), None, "a name that is too long is refused on the walk");
@@ -123,5 +129,7 @@ mod tests {
         assert_eq!(ways.known(&of(0)), None);
         ways.forget(&of(WAYS_MAX));
         assert_eq!(ways.known(&of(WAYS_MAX)), None);
+        let own = Way::of(FileId(7), b"f").unwrap();
+        assert_eq!(ways.known(&own), Some(FileId(7)), "a name leads to where it is said");
     }
 }

@@ -3,6 +3,7 @@
 use rustix::process::{getegid, geteuid, getgid, getgroups, getuid};
 use rustix::thread::{CapabilitySet, capabilities};
 use std::cell::OnceCell;
+use wire::{Credentials, Needs};
 
 /// A user with groups and capabilities. What few calls need is asked when it is needed.
 #[derive(Debug)]
@@ -13,6 +14,25 @@ pub struct Who {
     pub gid: u32,
     groups: OnceCell<Vec<u32>>,
     capable: OnceCell<CapabilitySet>,
+}
+
+/// Whom a node lets through on a way.
+#[derive(Debug)]
+pub enum Going {
+    /// Anybody: nothing keeps this user.
+    Free,
+    /// This user, where it is sure.
+    As(Credentials),
+}
+
+impl Going {
+    /// As a way has it.
+    pub fn who(&self) -> Option<&Credentials> {
+        match self {
+            Self::Free => None,
+            Self::As(who) => Some(who),
+        }
+    }
 }
 
 impl Who {
@@ -35,8 +55,22 @@ impl Who {
 
     /// Whether it is one of its groups.
     pub fn is_in(&self, gid: u32) -> bool {
+        gid == self.gid || self.groups().contains(&gid)
+    }
+
+    fn groups(&self) -> &Vec<u32> {
         let ask = || getgroups().unwrap_or_default().into_iter().map(rustix::process::Gid::as_raw).collect();
-        gid == self.gid || self.groups.get_or_init(ask).contains(&gid)
+        self.groups.get_or_init(ask)
+    }
+
+    /// As whom a node is to look at a way, and at what is at its end, which capabilities may make needless; none where that cannot be told.
+    pub fn going(&self, needs: Needs, capable: CapabilitySet) -> Option<Going> {
+        if self.can(capable) {
+            return Some(Going::Free);
+        }
+        let groups = self.groups();
+        let told = groups.len() <= Credentials::GROUPS_MAX;
+        told.then(|| Going::As(Credentials { uid: self.uid, gid: self.gid, groups: groups.clone(), needs }))
     }
 
     /// Whether it has a capability (capabilities(7)).

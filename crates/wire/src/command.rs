@@ -227,6 +227,17 @@ pub enum Command {
         /// Whether a small file, opened for writing, shall become whole.
         whole: Wish,
     },
+    /// What a name refers to, opened if it is a file, here, and surely open to who walked. -> `Opened`, else as `Lookup`
+    OpenName {
+        /// The directory, or one of its fragments.
+        parent: FileId,
+        /// The entry.
+        name: Name,
+        /// How.
+        flags: OpenFlags,
+        /// Whether a small file shall become whole.
+        whole: Wish,
+    },
     /// Ends one open of this session. -> `Removed`
     Close {
         /// The file.

@@ -19,6 +19,7 @@ mod attributes;
 mod bounded;
 pub mod codec;
 mod command;
+mod credentials;
 mod entry;
 mod extent;
 pub mod frame;
@@ -40,6 +41,7 @@ pub use attributes::{Attributes, Changes, Kind, OpenFlags, Owner, TimeChange, Ti
 pub use command::{
     Command, FILE_BYTES_MAX, INLINE_BYTES_MAX, LIST_ENTRIES_MAX, NewInode, NewKind, RESERVED_MAX, WritePlace,
 };
+pub use credentials::{Credentials, Needs};
 pub use entry::{COOKIE_FIRST, DirEntry, RenameFrom, RenameMode, RenameTo, fragment_of_cookie};
 pub use extent::{Extent, ExtentAction, Times, Wish};
 pub use intent::{Decision, Intent, Part, Target};

@@ -5,8 +5,8 @@
 //! ones out.
 
 use crate::{
-    Attributes, Command, Decision, DirEntry, Extent, ExtentAction, Head, Heritage, HostFile, Intent, Kind, Lock,
-    Looked, Mark, Marked, Name, NewInode, NewKind, Part, Refusal, StripeRuns, Usage, Version, codec::Placed,
+    Attributes, Command, Credentials, Decision, DirEntry, Extent, ExtentAction, Head, Heritage, HostFile, Intent, Kind,
+    Lock, Looked, Mark, Marked, Name, NewInode, NewKind, Part, Refusal, StripeRuns, Usage, Version, codec::Placed,
 };
 use bytes::Bytes;
 use placement::{Epoch, FileId, Layout, NodeId, PartitionId, PartitionMap, Placing, Policy, StripeNo};
@@ -106,6 +106,8 @@ pub enum Body {
         /// Names, one below the other.
         #[serde(deserialize_with = "crate::bounded::few")]
         folders: Vec<Name>,
+        /// Who walks, if that is to be checked: where it is not sure that a folder lets this user through, or do at the end what is asked for, the walk ends.
+        who: Option<Credentials>,
         /// What to do.
         then: Option<Box<Then>>,
     },

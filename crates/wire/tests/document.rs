@@ -63,6 +63,7 @@ fn enums() -> BTreeMap<&'static str, &'static [&'static str]> {
         variants::<wire::LockOwner>(),
         variants::<wire::LockStyle>(),
         variants::<wire::Looked>(),
+        variants::<wire::Needs>(),
         variants::<wire::NewKind>(),
         variants::<wire::Object>(),
         variants::<wire::Part>(),

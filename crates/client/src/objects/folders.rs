@@ -133,7 +133,7 @@ impl Objects {
         let (last, before) = way.stretches.split_last().expect("a folder has a name");
         let ends = way.stretches.iter().skip(1);
         for ((top, from), (end, to)) in before.iter().zip(ends) {
-            if self.client.walk_down(*top, &way.names[*from..*to]).await? != (*end, 0) {
+            if self.client.walk_down(*top, &way.names[*from..*to], None).await? != (*end, 0) {
                 return Ok(None);
             }
         }
@@ -141,9 +141,9 @@ impl Objects {
         let attempt = |slot: FileId| async move {
             let together = self.client.0.home(top.partition()) == self.client.0.home(slot.partition());
             if together {
-                return self.run(Via::Walk { top, folders, directory }, command(slot), slot).await;
+                return self.run(Via::Walk { top, folders, directory, who: None }, command(slot), slot).await;
             }
-            match self.client.walk_down(top, folders).await? {
+            match self.client.walk_down(top, folders, None).await? {
                 (end, 0) if end == directory => self.run(Via::Plain, command(slot), slot).await,
                 (reached, left) => Ok(Answer::Walked { reached, left }),
             }
@@ -165,7 +165,7 @@ impl Objects {
         let (mut at, mut done, mut stretches, mut walkable) = (FileId::ROOT, 0, Vec::new(), true);
         while done < names.len() {
             let end = names.len().min(done + WALK_MAX);
-            let walked = self.client.walk_down(at, &names[done..end]).await;
+            let walked = self.client.walk_down(at, &names[done..end], None).await;
             let (reached, left) = match walked {
                 Err(Refusal::NotFound(_)) if missing == Missing::Made => {
                     at = self.make_folders(&names).await?;

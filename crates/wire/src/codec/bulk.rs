@@ -29,11 +29,11 @@ pub fn hollow_body(body: &Body) -> Option<(Body, &Bytes)> {
         Body::Stripe { file, stripe, action: StripeAction::Fill { data } } => {
             Some((Body::Stripe { file: *file, stripe: *stripe, action: StripeAction::Fill { data: NONE } }, data))
         }
-        Body::Walk { top, folders, then: Some(then) } => {
+        Body::Walk { top, folders, who, then: Some(then) } => {
             let Then { directory, partition, stamp, ref command } = **then;
             let (command, payload) = hollow_command(command)?;
             let then = Some(Box::new(Then { directory, partition, stamp, command }));
-            Some((Body::Walk { top: *top, folders: folders.clone(), then }, payload))
+            Some((Body::Walk { top: *top, folders: folders.clone(), who: who.clone(), then }, payload))
         }
         Body::Hello
         | Body::Usage

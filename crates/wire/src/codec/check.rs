@@ -57,7 +57,7 @@ fn command(command: &Command) -> Checked {
             inode(made)
         }
         Command::CreateUnnamed { inode: made, .. } => inode(made),
-        Command::Open { whole, .. } => wish(*whole),
+        Command::Open { whole, .. } | Command::OpenName { whole, .. } => wish(*whole),
         Command::Fold { .. } | Command::Release { .. } => Err(NOT_FOR_CLIENTS),
         Command::PutObject { contents: stored, .. } => contents(stored),
         Command::Reserve { count, stripes, .. } => {

@@ -7,9 +7,9 @@ use super::{
 use bytes::Bytes;
 use placement::{Epoch, PartitionId, Policy, StripeNo};
 use wire::{
-    AllocateMode, Body, Changes, Command, Condition, Contents, DirEntry, ExtentAction, Kind, Lock, LockKind, LockOwner,
-    LockStyle, Mode, NewInode, NewKind, OpenFlags, Part, RenameFrom, RenameMode, RenameTo, Request, SeekTo, Stamp,
-    StripeAction, Then, TimeChange, Version, Wish, WritePlace, XattrMode,
+    AllocateMode, Body, Changes, Command, Condition, Contents, Credentials, DirEntry, ExtentAction, Kind, Lock,
+    LockKind, LockOwner, LockStyle, Mode, Needs, NewInode, NewKind, OpenFlags, Part, RenameFrom, RenameMode, RenameTo,
+    Request, SeekTo, Stamp, StripeAction, Then, TimeChange, Version, Wish, WritePlace, XattrMode,
 };
 
 const LONG: &[u8] = &[0xa5; 3000];
@@ -48,6 +48,7 @@ pub fn never_from_clients() -> Vec<Command> {
         Command::Release { file: FILE, session: SESSION, to: Some(SESSION) },
         Command::Create { parent: DIRECTORY, name: name("f"), inode: inode(NewKind::File), open: true, whole: given },
         Command::Open { file: FILE, flags: OpenFlags::READ_WRITE, whole: given },
+        Command::OpenName { parent: DIRECTORY, name: name("f"), flags: OpenFlags::READ, whole: given },
     ]
 }
 
@@ -112,6 +113,7 @@ fn made() -> Vec<Command> {
         Command::CreateUnnamed { parent, name: None, inode: plain.clone(), linkable: true },
         Command::CreateUnnamed { parent, name: Some(name("later")), inode: plain, linkable: true },
         Command::Open { file, flags: OpenFlags::APPEND, whole: Wish::Home },
+        Command::OpenName { parent, name: name("f"), flags: OpenFlags::READ, whole: Wish::Home },
         Command::Close { file },
         Command::Change { file, changes: Changes::default() },
         Command::Change { file, changes: all_changes() },
@@ -223,8 +225,12 @@ fn walks() -> Vec<Body> {
     let (top, directory, partition) = (DIRECTORY, FILE, PartitionId(9));
     let stamp = |command: &Command| command.changes().then_some(Stamp { session: SESSION, number: 5, settled: 4 });
     let then = |command| Some(Box::new(Then { directory, partition, stamp: stamp(&command), command }));
-    let walk = |folders: Vec<_>, then| Body::Walk { top, folders, then };
+    let walk = |folders: Vec<_>, then| Body::Walk { top, folders, who: None, then };
     let mut walks = vec![walk(vec![name("a"); 256], None), walk(Vec::new(), None)];
+    walks.extend([Needs::Pass, Needs::Make, Needs::Remove].map(|needs| {
+        let who = Some(Credentials { uid: 1000, gid: 100, groups: vec![4, 27], needs });
+        Body::Walk { top, folders: vec![name("a")], who, then: None }
+    }));
     walks.extend(of_objects().into_iter().map(|command| walk(vec![name("a"), name("b")], then(command))));
     walks
 }
