@@ -33,6 +33,8 @@ FRESH_PUTS = 16
 FRAME_ROWS = 8 << 20
 ZARR_SHAPE = (8192, 4096)
 ZARR_CHUNKS = (512, 1024)
+# Rounds that do not count.
+UNCOUNTED = 2
 PARTS = ("put", "get", "small", "parquet", "zarr")
 
 Side = Callable[[], float]
@@ -92,10 +94,15 @@ class Rows:
         self.measured: dict[str, dict[str, object]] = {}
 
     def turns(self, row: str, ours: Side, peer: Side, against: str) -> None:
-        """Measures both sides in turn, after one round that does not count."""
-        ours(), peer()
-        pairs = [(ours(), peer()) for _ in range(self.rounds)]
-        self.add(row, pairs, against)
+        """Measures both sides in turn, after two rounds that do not count; the peer is first in every other, for who is second finds memory in use."""
+        pairs = []
+        for number in range(self.rounds + UNCOUNTED):
+            if number % 2 == 0:
+                pairs.append((ours(), peer()))
+            else:
+                theirs = peer()
+                pairs.append((ours(), theirs))
+        self.add(row, pairs[UNCOUNTED:], against)
 
     def add(self, row: str, pairs: list[tuple[float, float]], against: str) -> None:
         """Keeps what was measured, seconds."""
