@@ -14,6 +14,7 @@ use wire::{
     Answer, Body, Command, Lent, OpenFlags, Request,
     codec::{self, Bay, Borrow, Filled, Obtain, Placed, Publish, Recalls, Segment},
     frame::{KINDS, Phase, Side},
+    handshake::{VERSIONS, Version, Versions},
 };
 
 /// The shapes of all that travels behind the handshake.
@@ -80,6 +81,19 @@ fn enums() -> BTreeMap<&'static str, &'static [&'static str]> {
         variants::<wire::XattrMode>(),
     ]
     .into()
+}
+
+/// The version, and what its shapes hash to.
+const VERSION: (Versions, &str) = match Versions::new(Version(2), Version(2)) {
+    Ok(versions) => (versions, "dc0592a8d0839547"),
+    Err(_) => unreachable!(),
+};
+
+#[test]
+fn a_change_of_a_shape_is_a_new_version() {
+    let hash = blake3::hash(shapes().text().as_bytes()).to_hex()[..16].to_owned();
+    let what = "shapes have changed: raise VERSIONS, say in docs/formats/wire.md what the version before was without, and note both here";
+    assert_eq!((VERSIONS, hash.as_str()), VERSION, "{what}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ pub const MAGIC: [u8; 4] = *b"tide";
 /// |---|---|---|
 /// | 0 | 4 | `tide` |
 /// | 4 | 1 | kind |
-/// | 5 | 3 | flags, all 0 in version 1 |
+/// | 5 | 3 | flags, all 0 |
 /// | 8 | 4 | length of the meta |
 /// | 12 | 4 | length of the payload |
 /// | 16 | 8 | id |
