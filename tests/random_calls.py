@@ -294,8 +294,8 @@ HELPERS = {"__init__", "name", "slot", "size", "bytes", "keep"}
 def tree(top: Path) -> list[tuple[str, str]]:
     """All that is left."""
     for folder, _, _ in os.walk(top):
-        os.chmod(folder, 0o755)
-    found = [path for path in top.rglob("*") if path.is_symlink() or path.is_dir() or not os.chmod(path, 0o644)]
+        os.chmod(folder, 0o700)
+    found = [path for path in top.rglob("*") if path.is_symlink() or path.is_dir() or not os.chmod(path, 0o600)]
     return [
         (str(path.relative_to(top)), shown(path.read_bytes()) if path.is_file() and not path.is_symlink() else stat.filemode(path.lstat().st_mode))
         for path in found

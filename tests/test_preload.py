@@ -181,7 +181,8 @@ def test_a_program_that_replaces_or_closes_all_descriptors_keeps_the_pool(pool: 
 
 
 def test_a_program_that_may_have_few_descriptors_keeps_the_pool_when_it_closes_all_and_opens_others(pool: Home) -> None:
-    closing = f"import os; os.stat('{PREFIX}'); os.closerange(3, 5000); held = [open('/dev/null', 'w') for _ in range(50)]; open('{PREFIX}/f', 'w').write('one'); print(open('{PREFIX}/f').read())"
+    closing = f"import os; os.stat('{PREFIX}'); os.closerange(3, 5000); held = [open('/dev/null', 'w') for _ in range(50)]"
+    closing += f"; open('{PREFIX}/f', 'w').write('one'); print(open('{PREFIX}/f').read())"
     said = run(pool, "bash", "-c", 'ulimit -n 100; exec "$@"', "bash", sys.executable, "-c", closing)
     assert (said.stdout, said.stderr) == ("one\n", "")
 
