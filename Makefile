@@ -17,6 +17,7 @@ DATA      ?= ../shared/data
 help:
 	@echo "make demo    build, set up what is missing, run the classification workflow, say where the report is"
 	@echo "make wheel   the Python package, as a wheel in build/wheels; pip install . installs it"
+	@echo "make package the same, installed into the environment of the tests"
 	@echo "make test    everything that proves it works"
 	@echo "make guard   the tests of the Python package, where a look at memory that is not lent any more ends the process"
 	@echo "make soak    what takes hours: a million operations of fsx, long loads of many processes, hundreds of crashes"

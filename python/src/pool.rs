@@ -23,9 +23,6 @@ use pyo3::{
 use std::{ffi::OsString, os::unix::ffi::OsStringExt, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
 use wire::OpenFlags;
 
-/// The pool file's name in the user's folder of what runs.
-const USUAL_FILE: &str = "pool";
-
 type Via<'py> = Option<PyRef<'py, Bridge>>;
 
 /// A path in a pool: text as Python's file functions take it, or bytes.
@@ -54,7 +51,7 @@ pub struct Pool(Arc<State>);
 #[pyfunction]
 pub fn usual_pool() -> PyResult<PathBuf> {
     let folder = fuse::RuntimeDir::of_user().map_err(|error| errors::invalid(&Problem::from(error)))?;
-    Ok(folder.path().join(USUAL_FILE))
+    Ok(folder.path().join(PoolFile::USUAL_NAME))
 }
 
 /// Connects to the pool of a pool file.

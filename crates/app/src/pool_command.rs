@@ -11,8 +11,6 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The pool file of a user who names none, in the folder of what runs.
-const USUAL_FILE: &str = "pool";
 /// A node could not be ended, or some of the pool do not answer.
 const INCOMPLETE: u8 = 1;
 
@@ -32,7 +30,7 @@ pub fn file(which: &WhichPool) -> Result<PathBuf, Problem> {
         Some(path) => {
             std::path::absolute(path).map_err(|error| Problem::new(format!("--pool {}: {error}", path.display())))
         }
-        None => Ok(RuntimeDir::of_user().map_err(told)?.path().join(USUAL_FILE)),
+        None => Ok(RuntimeDir::of_user().map_err(told)?.path().join(PoolFile::USUAL_NAME)),
     }
 }
 

@@ -12,7 +12,8 @@ use crate::{
     retry::{Retry, Step},
 };
 use node::{Reply, sleep_until};
-use placement::{FileId, Layout, NodeId, PartitionId, StripeNo};
+use placement::{FileId, Layout, NodeId, PartitionId, PartitionMap, StripeNo};
+use std::sync::Arc;
 use wire::{Answer, Body, Command, Credentials, Failure, Name, Object, Outcome, Refusal, Request, StripeAction, Then};
 
 impl Client {
@@ -302,11 +303,12 @@ impl Via<'_> {
     }
 }
 
-/// Sends until an answer comes, without a map.
+/// Sends to one node until an answer comes; a map that it tells is given to `follow`.
 pub async fn until_answered(
     connection: &dyn Connection,
     patience: Patience,
     request: impl Fn() -> Request,
+    follow: impl Fn(Arc<PartitionMap>),
 ) -> Outcome<Answer> {
     let mut retry = Retry::new(patience);
     loop {
@@ -316,7 +318,7 @@ pub async fn until_answered(
         };
         match retry.on(failure, || Object::Pool) {
             Step::Refuse(refusal) => return Err(refusal),
-            Step::Follow(_) => {}
+            Step::Follow(map) => follow(map),
             Step::Again(pause) => sleep_until(node::now() + pause).await,
         }
     }

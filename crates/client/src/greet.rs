@@ -65,7 +65,7 @@ pub async fn greet(nodes: &Nodes, patience: Patience) -> Outcome<Greeted> {
 pub async fn hello(connection: &dyn Connection, session: Session, patience: Patience) -> Outcome<Welcome> {
     let (epoch, partition) = (Epoch::FIRST, PartitionId(0));
     let request = || Request { epoch, session, hurried: false, partition, body: Body::Hello };
-    match until_answered(connection, patience, request).await? {
+    match until_answered(connection, patience, request, |_| {}).await? {
         Answer::Welcome(welcome) => Ok(welcome),
         other => Err(unexpected(&other)),
     }

@@ -1,11 +1,7 @@
 //! Opens of programs of this host, which have descriptors of their own: how those are had, and what they are of.
 
-use crate::{
-    Client, Connection, Obtaining, Opened,
-    client::unexpected,
-    retry::{Retry, Step},
-};
-use node::{Reply, sleep_until};
+use crate::{Client, Connection, Obtaining, Opened, call::until_answered, client::unexpected};
+use node::Reply;
 use parking_lot::Mutex;
 use placement::{FileId, NodeId, PartitionId};
 use std::{fmt, os::fd::OwnedFd, sync::Arc};
@@ -189,19 +185,10 @@ impl Client {
     async fn ask_of(&self, node: NodeId, body: Body) -> Outcome<Answer> {
         let unknown = || Refusal::invalid(Object::Pool, "a mark of a node that is not of this pool");
         let way = self.0.nodes.get(node).ok_or_else(unknown)?;
-        let mut retry = Retry::new(self.0.patience);
-        loop {
+        let request = || {
             let (epoch, session, partition) = (self.0.epoch(), self.session(), PartitionId(0));
-            let request = Request { epoch, session, hurried: false, partition, body: body.clone() };
-            let failure = match way.call(request).await {
-                Ok(answer) => return Ok(answer),
-                Err(failure) => failure,
-            };
-            match retry.on(failure, || Object::Pool) {
-                Step::Refuse(refusal) => return Err(refusal),
-                Step::Follow(map) => self.0.follow(map),
-                Step::Again(pause) => sleep_until(node::now() + pause).await,
-            }
-        }
+            Request { epoch, session, hurried: false, partition, body: body.clone() }
+        };
+        until_answered(way, self.0.patience, request, |map| self.0.follow(map)).await
     }
 }

@@ -71,6 +71,9 @@ impl NodeEntry {
 }
 
 impl PoolFile {
+    /// The name of the pool file of a user who names none, in the folder of what runs.
+    pub const USUAL_NAME: &str = "pool";
+
     /// Of a pool that has just started.
     pub(crate) fn new(
         started: u64,
