@@ -291,15 +291,19 @@ def main(folder: str, seed: int, count: int) -> None:
 HELPERS = {"__init__", "name", "slot", "size", "bytes", "keep"}
 
 
-def tree(top: Path) -> list[tuple[str, str]]:
-    """All that is left."""
-    for folder, _, _ in os.walk(top):
-        os.chmod(folder, 0o700)
-    found = [path for path in top.rglob("*") if path.is_symlink() or path.is_dir() or not os.chmod(path, 0o600)]
-    return [
-        (str(path.relative_to(top)), shown(path.read_bytes()) if path.is_file() and not path.is_symlink() else stat.filemode(path.lstat().st_mode))
-        for path in found
-    ]
+def tree(top: Path) -> list[tuple[str, str, str]]:
+    """All that is left, with modes; what is closed is opened to be looked at."""
+    found = []
+    for path in sorted(top.iterdir()):
+        mode, text = path.lstat().st_mode, ""
+        if stat.S_ISDIR(mode):
+            path.chmod(0o700)
+            found += [(f"{path.name}/{below}", *more) for below, *more in tree(path)]
+        elif stat.S_ISREG(mode):
+            path.chmod(0o600)
+            text = shown(path.read_bytes())
+        found.append((path.name, stat.filemode(mode), text))
+    return found
 
 
 if __name__ == "__main__":
