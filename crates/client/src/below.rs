@@ -4,7 +4,6 @@
 //! one message, in place of a walk and what follows it, and nobody has to be told when a folder moves.
 
 use crate::{Client, Opened, call::Via, client::unexpected};
-use futures_util::future::Either;
 use placement::{FileId, PartitionId};
 use wire::{Answer, Attributes, Command, Credentials, Name, NewInode, NewKind, Object, OpenFlags, Outcome, Refusal};
 
@@ -93,12 +92,7 @@ impl Client {
             let (via, command, partition) = (self.via(below, slot.partition()), command(slot), slot.partition());
             async move {
                 let Some(via) = via else { return Ok(None) };
-                let done = if command.changes() {
-                    Either::Left(self.change_via(via, partition, command))
-                } else {
-                    Either::Right(self.ask_via(via, partition, command))
-                };
-                done.await.map(Some)
+                self.do_via(via, partition, command).await.map(Some)
             }
         };
         match self.in_slot(below.directory, name, attempt).await {

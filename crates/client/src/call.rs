@@ -11,6 +11,7 @@ use crate::{
     numbers::Number,
     retry::{Retry, Step},
 };
+use futures_util::future::Either;
 use node::{Reply, sleep_until};
 use placement::{FileId, Layout, NodeId, PartitionId, PartitionMap, StripeNo};
 use std::sync::Arc;
@@ -65,6 +66,20 @@ impl Client {
                 outcome => return outcome,
             };
             Box::pin(self.change_again(home, partition, &body, refusal)).await
+        }
+    }
+
+    /// Asks for it, or has it changed, whichever the command is.
+    pub(crate) fn do_via(
+        &self,
+        via: Via<'_>,
+        partition: PartitionId,
+        command: Command,
+    ) -> impl Future<Output = Outcome<Answer>> {
+        if command.changes() {
+            Either::Left(self.change_via(via, partition, command))
+        } else {
+            Either::Right(self.ask_via(via, partition, command))
         }
     }
 

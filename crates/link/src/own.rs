@@ -15,13 +15,10 @@ use std::{
 const FIRST: RawFd = 400;
 /// Where a process may not have so many, they are among the last so many that it may have: as many as a pool of some nodes takes.
 const LAST: RawFd = 32;
-/// So many numbers are told apart, in words of 64.
-const WORDS: usize = 23;
+/// The numbers that [`is_own`] may say it of: a bit for each, in words of 64.
+pub const OWN_NUMBERS: Range<RawFd> = 0..1472;
 
-/// The numbers that [`is_own`] may say it of: a bit for each.
-pub const OWN_NUMBERS: Range<RawFd> = 0..64 * 23;
-
-static TAKEN: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
+static TAKEN: [AtomicU64; OWN_NUMBERS.end as usize / 64] = [const { AtomicU64::new(0) }; OWN_NUMBERS.end as usize / 64];
 
 /// A descriptor of ours.
 #[derive(Debug)]
@@ -41,11 +38,10 @@ impl Own {
 
 /// Only moves it, for what can do without when a program closes it.
 pub fn moved(descriptor: OwnedFd) -> OwnedFd {
-    let last =
-        || getrlimit(Resource::Nofile).current.and_then(|most| RawFd::try_from(most).ok()).map(|most| most - LAST);
-    let moved = fcntl_dupfd_cloexec(&descriptor, FIRST).or_else(|errno| match last().filter(|last| *last > 0) {
-        Some(last) => fcntl_dupfd_cloexec(&descriptor, last),
-        None => Err(errno),
+    let from = |number| fcntl_dupfd_cloexec(&descriptor, number).ok();
+    let moved = from(FIRST).or_else(|| {
+        let most = RawFd::try_from(getrlimit(Resource::Nofile).current?).ok()?;
+        from(most.checked_sub(LAST).filter(|last| *last > 0)?)
     });
     moved.unwrap_or(descriptor)
 }

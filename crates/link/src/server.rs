@@ -150,7 +150,11 @@ async fn look_around(house: Arc<House>) {
             () = tokio::time::sleep(LOOK_PAUSE) => {}
         }
         house.node.look_around();
-        if let Err(error) = house.janitor.purge(house.node.take_left()).await {
+        let purged = tokio::select! {
+            _ = stopping.wait_for(|stop| *stop) => return,
+            purged = house.janitor.purge(house.node.take_left()) => purged,
+        };
+        if let Err(error) = purged {
             tracing::warn!(%error, "stripes of removed files were left behind");
         }
     }

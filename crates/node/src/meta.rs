@@ -64,7 +64,9 @@ impl Node {
             call.hearing = self.watches.pending(asker).filter(|_| !call.hurried);
             return Ok(self.filled(&partition, answer));
         }
-        call.command = call.command.take().map(|command| partition.resolved(command, call.who.as_ref()));
+        if matches!(call.command, Some(Command::OpenName { .. })) {
+            call.command = call.command.take().map(|command| partition.resolved(command, call.who.as_ref()));
+        }
         let wished = call.command.as_mut().and_then(wish).copied();
         let given = call.command.as_mut().and_then(|command| self.grant_wish(&partition, command));
         let wanted = call.command.as_ref().map_or(0, |command| partition.new_bytes_max(command));

@@ -69,6 +69,8 @@ mod object_test;
 #[cfg(test)]
 mod partition_test;
 #[cfg(test)]
+mod passing_test;
+#[cfg(test)]
 mod placing_test;
 #[cfg(test)]
 mod whole_test;

@@ -5,16 +5,14 @@ use crate::{
     inode::{Body, Inode},
 };
 use placement::FileId;
-use wire::{ACL_ACCESS, Command, Credentials};
-
-/// To read it.
-const READ: u32 = 4;
-/// To write it.
-const WRITE: u32 = 2;
+use wire::{
+    ACL_ACCESS, Command, Credentials, Needs,
+    credentials::{READ, WRITE},
+};
 
 impl Partition {
     /// Whether a directory of this partition surely lets a user do in it what is needed there.
-    pub fn lets(&self, directory: FileId, who: &Credentials, needs: wire::Needs) -> bool {
+    pub fn lets(&self, directory: FileId, who: &Credentials, needs: Needs) -> bool {
         let inode = self.inode(directory).ok().filter(|inode| matches!(inode.body, Body::Directory(_)));
         inode.is_some_and(|inode| who.surely_does(needs, (inode.mode, inode.owner), has_acl(inode)))
     }

@@ -4,17 +4,8 @@
 use crate::Who;
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
-use wire::{Attributes, Kind};
-
-/// To read it, or list it.
-pub const READ: u32 = 4;
-/// To write it, or change its entries.
-pub const WRITE: u32 = 2;
-/// To run it, or walk through it.
-pub const RUN: u32 = 1;
-
-const SET_GROUP_ID: u32 = 0o2000;
-const STICKY: u32 = 0o1000;
+pub use wire::credentials::{READ, RUN, WRITE};
+use wire::{Attributes, Kind, SET_GROUP_ID, credentials::STICKY};
 
 /// What is to be looked at to decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -22,16 +22,9 @@ fn is_folder(of: &Attributes) -> bool {
     of.kind == Kind::Directory
 }
 
-/// Where one of two names is.
-#[expect(clippy::large_enum_variant, reason = "two for a call, on its stack")]
-enum Reached<'a> {
-    Pool(Spot),
-    Host(BorrowedFd<'a>, Cow<'a, CStr>),
-}
-
-/// What gets another name.
-enum Linked<'a> {
-    Pool(Attributes),
+/// Where one of two names is; in the pool with what is known of it there.
+enum Reached<'a, T> {
+    Pool(T),
     Host(BorrowedFd<'a>, Cow<'a, CStr>),
 }
 
@@ -161,12 +154,12 @@ impl Process {
                 (true, Last::DotDot) => return Err(Errno::NOTEMPTY),
                 (false, _) => return Err(Errno::ISDIR),
             };
-            // What is not there comes before what its folder allows.
-            let walker = self.walker(&who);
             if spot.slash && !folder {
                 // Nothing but a folder may have a slash behind it, and that is not unlinked.
                 return Err(spot.there().map_or_else(|errno| errno, |_| Errno::ISDIR));
             }
+            let walker = self.walker(&who);
+            // What is not there comes before what its folder allows.
             let looks = spot.slash || !walker.changes_any();
             let found = if looks { Some(spot.found.as_ref().ok_or(Errno::NOENT)?) } else { None };
             let above = walker.may_change(&spot.folder).await?;
@@ -205,25 +198,25 @@ impl Process {
                 Side::Pool(Said { base: Base::Descriptor(descriptor), path: b"" })
                     if flags.contains(AtFlags::EMPTY_PATH) =>
                 {
-                    self.stat_open(descriptor).await.map(Linked::Pool)?
+                    Reached::Pool(self.stat_open(descriptor).await?)
                 }
                 _ => match self.reached(&who, old, end).await? {
-                    Reached::Pool(spot) => Linked::Pool(*spot.there()?),
-                    Reached::Host(folder, path) => Linked::Host(folder, path),
+                    Reached::Pool(spot) => Reached::Pool(*spot.there()?),
+                    Reached::Host(folder, path) => Reached::Host(folder, path),
                 },
             };
             let (linked, spot) = match (linked, self.reached(&who, new, self.to_name(&who)).await?) {
-                (Linked::Pool(linked), Reached::Pool(spot)) => (linked, spot),
-                (Linked::Host(folder, path), Reached::Host(new_folder, new_path)) => {
+                (Reached::Pool(linked), Reached::Pool(spot)) => (linked, spot),
+                (Reached::Host(folder, path), Reached::Host(new_folder, new_path)) => {
                     return rustix::fs::linkat(folder, &*path, new_folder, &*new_path, flags);
                 }
                 _ => return Err(Errno::XDEV),
             };
-            let Side::Pool(new) = new else { return Err(Errno::XDEV) };
             let name = self.new_file_name(&who, &spot).await?;
             if linked.kind == Kind::Directory {
                 // A name that is taken comes first.
-                let taken = matches!(self.walk(&who, new, End::Look).await?, Place::Pool(spot) if spot.found.is_some());
+                let taken =
+                    matches!(self.reached(&who, new, End::Look).await?, Reached::Pool(spot) if spot.found.is_some());
                 return Err(if taken { Errno::EXIST } else { Errno::PERM });
             }
             let made = self.client.link(linked.file, spot.folder.file, name).await;
@@ -343,7 +336,7 @@ impl Process {
     }
 
     /// Where one of two names is.
-    async fn reached<'a>(&self, who: &Who, side: Side<'a>, end: End) -> Result<Reached<'a>, Errno> {
+    async fn reached<'a>(&self, who: &Who, side: Side<'a>, end: End) -> Result<Reached<'a, Spot>, Errno> {
         Ok(match side {
             Side::Host(folder, path) => Reached::Host(folder, Cow::Borrowed(path)),
             Side::Pool(said) => match self.walk(who, said, end).await? {

@@ -2,7 +2,7 @@
 
 use crate::access::{READ, WRITE};
 use crate::table::{Open, inode_of};
-use crate::walk::{CHANGES_ANY, End, Folder, Last, PATH_BYTES_MAX, Place, Spot};
+use crate::walk::{CHANGES_ANY, End, Folder, Last, Place, Spot};
 use crate::ways::Way;
 use crate::{Base, Errno, Process, Said, Who};
 use client::Given;
@@ -188,9 +188,7 @@ impl Process {
 
     /// Where a way leads that was walked before, and where it begins.
     pub(crate) fn way_there(&self, said: Said<'_>) -> Result<Option<(Folder, Way, FileId)>, Errno> {
-        let more = if matches!(said.base, Base::Root) { self.prefix.len() } else { 0 };
-        let too_long = more + said.path.len() > PATH_BYTES_MAX;
-        if matches!(said.base, Base::Magic(_)) || too_long || said.path.is_empty() {
+        if matches!(said.base, Base::Magic(_)) || said.path.is_empty() || self.is_too_long(said) {
             return Ok(None);
         }
         let start = self.start(said.base)?;

@@ -126,8 +126,7 @@ impl Process {
 
     /// Walks a path. An empty one leads nowhere.
     pub(crate) async fn walk(&self, who: &Who, said: Said<'_>, end: End) -> Result<Place, Errno> {
-        // The program has said the prefix, too.
-        if matches!(said.base, Base::Root) && self.prefix.len() + said.path.len() > PATH_BYTES_MAX {
+        if self.is_too_long(said) {
             return Err(Errno::NAMETOOLONG);
         }
         match said.base {
@@ -141,6 +140,12 @@ impl Process {
             _ => {}
         }
         self.walker(who).walk(self.start(said.base)?, said.path, end).await
+    }
+
+    /// Whether a path is longer than the system has them; of one from the root the program has said the prefix, too.
+    pub(crate) fn is_too_long(&self, said: Said<'_>) -> bool {
+        let more = if matches!(said.base, Base::Root) { self.prefix.len() } else { 0 };
+        more + said.path.len() > PATH_BYTES_MAX
     }
 
     /// How the name of something new is walked to, or of something that goes: it is looked up where something is to be checked.

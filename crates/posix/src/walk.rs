@@ -155,9 +155,6 @@ impl Walker<'_> {
     /// # Errors
     /// `ENOENT` for a folder on the way that is not there, `ENOTDIR`, `ELOOP`, `ENAMETOOLONG`, `EACCES`.
     pub async fn walk(&self, start: Folder, path: &[u8], end: End) -> Result<Place, Errno> {
-        if path.len() > PATH_BYTES_MAX {
-            return Err(Errno::NAMETOOLONG);
-        }
         let going = self.who.going(Needs::Pass, CapabilitySet::DAC_READ_SEARCH);
         let known = Known::of(start.file, path);
         if let Some((known, going)) = known.as_ref().zip(going.as_ref())

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use rustix::fs::XattrFlags;
 use rustix::thread::CapabilitySet;
 use std::os::fd::BorrowedFd;
+use wire::credentials::STICKY;
 use wire::{Attributes, Kind, XattrMode};
 
 const NAME_BYTES_MAX: usize = 255;
@@ -111,7 +112,6 @@ impl Process {
     }
 
     async fn may_set(&self, who: &Who, found: &Attributes, name: &[u8]) -> Result<(), Errno> {
-        const STICKY: u32 = 0o1000;
         if name.starts_with(b"trusted.") || name.starts_with(b"security.") {
             return if who.can(CapabilitySet::SYS_ADMIN) { Ok(()) } else { Err(Errno::PERM) };
         }

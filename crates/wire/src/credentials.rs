@@ -3,10 +3,14 @@
 use crate::Owner;
 use serde::{Deserialize, Serialize};
 
+/// To read it, or list it.
+pub const READ: u32 = 4;
 /// To write it, or change its entries.
-const WRITE: u32 = 2;
+pub const WRITE: u32 = 2;
 /// To run it, or walk through it.
-const RUN: u32 = 1;
+pub const RUN: u32 = 1;
+/// Of a folder's mode: who may write there removes only what is his, unless the folder is.
+pub const STICKY: u32 = 0o1000;
 
 /// A user as the system sees one who asks, without what capabilities allow. Whoever has the pool's token may say anything here: it keeps from mistakes,
 /// as permissions of a pool do.
@@ -38,7 +42,7 @@ impl Credentials {
     /// More groups are not said: what is asked for such a user is asked folder by folder.
     pub const GROUPS_MAX: usize = crate::bounded::PARTS_MAX;
 
-    /// Whether the permission bits alone show that this user may do all of `wants` (4 read, 2 write, 1 run). That they do not show it does not mean that
+    /// Whether the permission bits alone show that this user may do all of `wants` ([`READ`], [`WRITE`], [`RUN`]). That they do not show it does not mean that
     /// it may not: an ACL may say more of others than the owner, and capabilities may allow it.
     pub fn surely_may(&self, wants: u32, (mode, owner): (u32, Owner), has_acl: bool) -> bool {
         let bits = match owner {
@@ -52,7 +56,6 @@ impl Credentials {
 
     /// The same of a folder, for what is to be done in it; in one with the sticky bit nothing is removed surely but by its owner.
     pub fn surely_does(&self, needs: Needs, folder: (u32, Owner), has_acl: bool) -> bool {
-        const STICKY: u32 = 0o1000;
         let wants = if needs == Needs::Pass { RUN } else { RUN | WRITE };
         let others = needs == Needs::Remove && folder.0 & STICKY != 0 && folder.1.uid != self.uid;
         !others && self.surely_may(wants, folder, has_acl)

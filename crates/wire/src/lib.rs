@@ -19,7 +19,7 @@ mod attributes;
 mod bounded;
 pub mod codec;
 mod command;
-mod credentials;
+pub mod credentials;
 mod entry;
 mod extent;
 pub mod frame;

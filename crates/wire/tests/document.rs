@@ -84,16 +84,14 @@ fn enums() -> BTreeMap<&'static str, &'static [&'static str]> {
 }
 
 /// The version, and what its shapes hash to.
-const VERSION: (Versions, &str) = match Versions::new(Version(2), Version(2)) {
-    Ok(versions) => (versions, "dc0592a8d0839547"),
-    Err(_) => unreachable!(),
-};
+const SHAPES: (u16, &str) = (2, "dc0592a8d0839547");
 
 #[test]
 fn a_change_of_a_shape_is_a_new_version() {
     let hash = blake3::hash(shapes().text().as_bytes()).to_hex()[..16].to_owned();
     let what = "shapes have changed: raise VERSIONS, say in docs/formats/wire.md what the version before was without, and note both here";
-    assert_eq!((VERSIONS, hash.as_str()), VERSION, "{what}");
+    let version = Versions::new(Version(SHAPES.0), Version(SHAPES.0)).unwrap();
+    assert_eq!((VERSIONS, hash.as_str()), (version, SHAPES.1), "{what}");
 }
 
 #[test]

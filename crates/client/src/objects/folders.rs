@@ -9,7 +9,6 @@
 
 use super::{Key, Objects, TRIES, key::names};
 use crate::call::Via;
-use futures_util::future::Either;
 use parking_lot::Mutex;
 use placement::FileId;
 use std::{collections::HashMap, sync::Arc};
@@ -111,16 +110,7 @@ impl Objects {
         name: &Name,
         command: &(impl Fn(FileId) -> Command + Sync),
     ) -> impl Future<Output = Outcome<Answer>> {
-        self.client.in_slot(directory, name, |slot| self.run(Via::Plain, command(slot), slot))
-    }
-
-    fn run(&self, via: Via<'_>, command: Command, slot: FileId) -> impl Future<Output = Outcome<Answer>> {
-        let partition = slot.partition();
-        if command.changes() {
-            Either::Left(self.client.change_via(via, partition, command))
-        } else {
-            Either::Right(self.client.ask_via(via, partition, command))
-        }
+        self.client.in_slot(directory, name, |slot| self.client.do_via(Via::Plain, slot.partition(), command(slot)))
     }
 
     /// Does a command if the way still leads to the directory; none when it leads elsewhere by now.
@@ -141,10 +131,13 @@ impl Objects {
         let attempt = |slot: FileId| async move {
             let together = self.client.0.home(top.partition()) == self.client.0.home(slot.partition());
             if together {
-                return self.run(Via::Walk { top, folders, directory, who: None }, command(slot), slot).await;
+                return self
+                    .client
+                    .do_via(Via::Walk { top, folders, directory, who: None }, slot.partition(), command(slot))
+                    .await;
             }
             match self.client.walk_down(top, folders, None).await? {
-                (end, 0) if end == directory => self.run(Via::Plain, command(slot), slot).await,
+                (end, 0) if end == directory => self.client.do_via(Via::Plain, slot.partition(), command(slot)).await,
                 (reached, left) => Ok(Answer::Walked { reached, left }),
             }
         };
