@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-NOTHING = ROOT / "target/release/examples/nothing"
 ROWS = {
     "large": ["sequential write", "sequential overwrite", "sequential read", "sequential mapread"],
     "middle": ["sequential write", "sequential overwrite", "sequential read", "sequential mapread"],
@@ -27,9 +26,10 @@ ROWS = {
 @pytest.mark.parametrize("case", ROWS)
 @pytest.mark.usefixtures("root")
 def test_every_row_of_the_storage_benchmark_is_printed(binary: Path, tmp_path: Path, case: str) -> None:
-    assert NOTHING.is_file(), f"{NOTHING} is not there: `cargo build --release --package kernel --example nothing` makes it"
+    nothing = binary.parent / "examples/nothing"
+    assert nothing.is_file(), f"{nothing} is not there: `cargo build --package kernel --example nothing` makes it, beside a debug build"
     tiny = ["--runs", "1", "--scale", "0.004", "--cases", case]
-    command = [sys.executable, str(ROOT / "bench/storage.py"), "--binary", str(binary), "--nothing", str(NOTHING), *tiny]
+    command = [sys.executable, str(ROOT / "bench/storage.py"), "--binary", str(binary), "--nothing", str(nothing), *tiny]
     done = subprocess.run(command, env=os.environ | {"BENCH_DIR": str(tmp_path)}, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     rows = [json.loads(line) for line in done.stdout.splitlines()]
