@@ -1,4 +1,4 @@
-"""Streams, sockets and walks by the preload library: they end as in a folder of this host."""
+"""Streams, asynchronous operations, sockets and walks by the preload library: they end as in a folder of this host."""
 
 from __future__ import annotations
 
@@ -93,6 +93,15 @@ def test_streams_of_files_that_are_not_local_do_as_on_this_host(pool: Pool, tmp_
     found = pool.run(program, what, there, other)
     assert found.returncode == 0, found.stderr
     assert found.stderr.splitlines() == wanted.stderr.splitlines()
+
+
+def test_asynchronous_operations_end_as_on_this_host(pool: Pool, tmp_path: Path, tmpfs: Path) -> None:
+    program = compiled("asynchronous", tmp_path)
+    _, there = folders(pool, tmp_path)
+    wanted = subprocess.run([str(program), str(tmpfs)], capture_output=True, text=True, check=True, timeout=preloaded.SECONDS_MAX)
+    assert pool.ok(program, there) == wanted.stdout, "of a local file, which the C library does"
+    pool.ok("sh", "-euc", f"rm {there}/f; setfattr -n user.tidemill.placement -v striped {there}")
+    assert pool.ok(program, there) == wanted.stdout, "of one whose bytes are asked for"
 
 
 def test_tools_that_reopen_their_standard_streams_read_and_write_files_that_are_not_local(pool: Pool, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ mod launch;
 mod library;
 mod limit;
 mod map;
+mod memory;
 mod next;
 mod ours;
 mod settings;

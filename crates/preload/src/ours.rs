@@ -4,9 +4,8 @@
 //! it, or found it when the process began; the kernel has the descriptor itself, so a wrong answer here costs a look, and never
 //! leads to other bytes.
 
-use crate::text::is_text;
 pub use posix::Kind;
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{c_char, c_int};
 use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
@@ -154,7 +153,7 @@ pub fn is_remote(descriptor: c_int) -> bool {
 /// A path that starts at the working directory.
 ///
 /// # Safety
-/// The path is null or ends with a nul, and outlives what is returned.
+/// The path outlives what is returned.
 pub unsafe fn path<'a>(path: *const c_char) -> Option<Said<'a>> {
     // SAFETY: as here.
     unsafe { path_at(libc::AT_FDCWD, path) }
@@ -163,13 +162,10 @@ pub unsafe fn path<'a>(path: *const c_char) -> Option<Said<'a>> {
 /// A path that starts at a folder.
 ///
 /// # Safety
-/// The path is null or ends with a nul, and outlives what is returned.
+/// The path outlives what is returned.
 pub unsafe fn path_at<'a>(folder: c_int, path: *const c_char) -> Option<Said<'a>> {
-    if !is_text(path) {
-        return None;
-    }
-    // SAFETY: not null, and the caller says the rest.
-    let text = unsafe { CStr::from_ptr(path) }.to_bytes();
+    // SAFETY: as here. The system says what is wrong with it.
+    let text = unsafe { crate::text::told(path) }.ok()?;
     if crate::start::connects() {
         return None;
     }

@@ -1,7 +1,7 @@
 //! Texts and buffers of C programs.
 
 use rustix::io::Errno;
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_char};
 
 /// A text without its nul; empty for null.
 ///
@@ -12,30 +12,17 @@ pub unsafe fn bytes<'a>(text: *const c_char) -> &'a [u8] {
     if text.is_null() { b"" } else { unsafe { CStr::from_ptr(text) }.to_bytes() }
 }
 
-/// Whether a text can be there: not at null, nor in the kernel's half of the addresses, for which programs get `EFAULT`.
-pub fn is_text(text: *const c_char) -> bool {
-    text.addr().cast_signed() > 0
-}
-
 /// A text without its nul.
 ///
 /// # Errors
-/// `EFAULT` where none can be.
+/// `EFAULT` where none can be read, `ENAMETOOLONG` where it is longer than any path.
 ///
 /// # Safety
-/// Where one can be, it ends with a nul, and outlives what is returned.
+/// It outlives what is returned.
 pub unsafe fn told<'a>(text: *const c_char) -> Result<&'a [u8], Errno> {
-    // SAFETY: as here.
-    if is_text(text) { Ok(unsafe { bytes(text) }) } else { Err(Errno::FAULT) }
-}
-
-/// A value of so many bytes; empty for null.
-///
-/// # Safety
-/// Null or of this length, and outlives what is returned.
-pub unsafe fn value<'a>(value: *const c_void, length: usize) -> &'a [u8] {
-    // SAFETY: not null, and the caller says the rest.
-    if value.is_null() { &[] } else { unsafe { std::slice::from_raw_parts(value.cast(), length) } }
+    let length = crate::memory::length(text)?;
+    // SAFETY: it was read so far, and the caller says the rest.
+    Ok(unsafe { std::slice::from_raw_parts(text.cast(), length) })
 }
 
 /// Copies as much as there is room for, and says how much that was.
@@ -66,6 +53,8 @@ pub unsafe fn given_or_new(text: &[u8], into: *mut c_char, room: usize) -> Resul
         // SAFETY: any size will do.
         (true, room) => unsafe { libc::malloc(needed.max(room)) }.cast(),
         (false, 0) => return Err(Errno::INVAL),
+        // SAFETY: only looked at.
+        (false, _) if unsafe { crate::memory::room(into.cast(), needed)? }.len() < needed => return Err(Errno::FAULT),
         (false, _) => into,
     };
     if place.is_null() {
@@ -77,13 +66,4 @@ pub unsafe fn given_or_new(text: &[u8], into: *mut c_char, room: usize) -> Resul
         place.add(text.len()).write(0);
     }
     Ok(place)
-}
-
-/// Room for so many bytes; empty for null.
-///
-/// # Safety
-/// Null or of this length, for us alone as long as it is used.
-pub unsafe fn room<'a>(room: *mut c_void, length: usize) -> &'a mut [u8] {
-    // SAFETY: not null, and the caller says the rest.
-    if room.is_null() { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(room.cast(), length) } }
 }

@@ -2,8 +2,9 @@
 
 use super::{held, named, symbols};
 use crate::guard::{at, done, number, set_errno, zero};
+use crate::memory::{fetched, given, room as room_of, value as value_of};
 use crate::ours::{self, Said, borrowed, kind};
-use crate::text::{bytes, copy_out};
+use crate::text::{copy_out, told as name_of};
 use libc::{
     AT_EACCESS, AT_SYMLINK_NOFOLLOW, c_char, c_int, c_long, c_uint, c_void, gid_t, mode_t, off_t, size_t, ssize_t,
     timespec, timeval, uid_t, utimbuf,
@@ -20,8 +21,7 @@ unsafe fn told(said: Said<'_>, flags: c_int, into: *mut libc::stat) -> c_int {
     zero(done(|process| {
         let found = process.stat(said.into(), at(flags))?;
         // SAFETY: the caller says so.
-        unsafe { into.write(as_stat(&found)) };
-        Ok(())
+        unsafe { given(as_stat(&found), into) }
     }))
 }
 
@@ -85,24 +85,25 @@ fn path_of(said: Said<'_>, follow: bool) -> Whose<'_> {
 
 /// # Safety
 /// `times` is null, or two times.
-unsafe fn times_of(times: *const timespec) -> Times {
+unsafe fn times_of(times: *const timespec) -> Result<Times, Errno> {
     if times.is_null() {
-        return Times::NOW;
+        return Ok(Times::NOW);
     }
     // SAFETY: the caller says so.
-    let [accessed, modified] = unsafe { times.cast::<[timespec; 2]>().read() };
-    Times { accessed: (accessed.tv_sec, accessed.tv_nsec), modified: (modified.tv_sec, modified.tv_nsec) }
+    let [accessed, modified] = unsafe { fetched(times.cast::<[timespec; 2]>()) }?;
+    Ok(Times { accessed: (accessed.tv_sec, accessed.tv_nsec), modified: (modified.tv_sec, modified.tv_nsec) })
 }
 
 /// # Safety
 /// `times` is null, or two times.
-unsafe fn microseconds_of(times: *const timeval) -> Times {
+unsafe fn microseconds_of(times: *const timeval) -> Result<Times, Errno> {
     if times.is_null() {
-        return Times::NOW;
+        return Ok(Times::NOW);
     }
     // SAFETY: the caller says so.
-    let [accessed, modified] = unsafe { times.cast::<[timeval; 2]>().read() };
-    Times { accessed: (accessed.tv_sec, accessed.tv_usec * 1000), modified: (modified.tv_sec, modified.tv_usec * 1000) }
+    let [accessed, modified] = unsafe { fetched(times.cast::<[timeval; 2]>()) }?;
+    let (accessed, modified) = ((accessed.tv_sec, accessed.tv_usec * 1000), (modified.tv_sec, modified.tv_usec * 1000));
+    Ok(Times { accessed, modified })
 }
 
 /// What xattr(7)'s calls return that fill a buffer: a length, where the buffer is empty, else what fits.
@@ -115,11 +116,34 @@ unsafe fn filled(outcome: Result<Vec<u8>, Errno>, into: *mut c_void, room: size_
         if room != 0 && value.len() > room {
             return Err(Errno::RANGE);
         }
-        // SAFETY: the caller says so, and it fits.
+        // SAFETY: the caller says so.
+        if unsafe { room_of(into, room.min(value.len())) }?.len() < room.min(value.len()) {
+            return Err(Errno::FAULT);
+        }
+        // SAFETY: there is that room.
         unsafe { copy_out(&value, into.cast(), room) };
         Ok(length)
     });
     number(outcome)
+}
+
+/// Of an attribute's value, bytes (`XATTR_SIZE_MAX`).
+const VALUE_BYTES_MAX: usize = 1 << 16;
+
+/// A value of so many bytes.
+///
+/// # Errors
+/// `E2BIG` where no attribute's is as long, `EFAULT`.
+///
+/// # Safety
+/// Nobody writes or unmaps it meanwhile.
+unsafe fn whole<'a>(value: *const c_void, length: size_t) -> Result<&'a [u8], Errno> {
+    if length > VALUE_BYTES_MAX {
+        return Err(Errno::TOOBIG);
+    }
+    // SAFETY: the caller says so.
+    let found = unsafe { value_of(value, length) }?;
+    if found.len() < length { Err(Errno::FAULT) } else { Ok(found) }
 }
 
 named! {
@@ -164,30 +188,29 @@ symbols! {
         zero(done(|process| {
             let found = process.stat(said.into(), at(flags))?;
             // SAFETY: the program's structure.
-            unsafe { into.write(as_statx(&found)) };
-            Ok(())
+            unsafe { given(as_statx(&found), into) }
         }))
     }
 }
 
 named! {
     /// statfs(2).
-    fn statfs(path: *const c_char, into: *mut libc::statfs) -> c_int | statfs64, said = path(path): zero(done(|process| process.usage(said.into()).map(|found| into.write(crate::usage::as_statfs(&found)))));
+    fn statfs(path: *const c_char, into: *mut libc::statfs) -> c_int | statfs64, said = path(path): zero(done(|process| process.usage(said.into()).and_then(|found| given(crate::usage::as_statfs(&found), into))));
 }
 
 held! {
     /// fstatfs(2).
-    fn fstatfs(descriptor: c_int, into: *mut libc::statfs) -> c_int | fstatfs64, descriptor => zero(done(|process| process.usage_of(borrowed(descriptor)).map(|found| into.write(crate::usage::as_statfs(&found)))));
+    fn fstatfs(descriptor: c_int, into: *mut libc::statfs) -> c_int | fstatfs64, descriptor => zero(done(|process| process.usage_of(borrowed(descriptor)).and_then(|found| given(crate::usage::as_statfs(&found), into))));
 }
 
 named! {
     /// statvfs(3).
-    fn statvfs(path: *const c_char, into: *mut libc::statvfs) -> c_int | statvfs64, said = path(path): zero(done(|process| process.usage(said.into()).map(|found| into.write(crate::usage::as_statvfs(&found)))));
+    fn statvfs(path: *const c_char, into: *mut libc::statvfs) -> c_int | statvfs64, said = path(path): zero(done(|process| process.usage(said.into()).and_then(|found| given(crate::usage::as_statvfs(&found), into))));
 }
 
 held! {
     /// fstatvfs(3).
-    fn fstatvfs(descriptor: c_int, into: *mut libc::statvfs) -> c_int | fstatvfs64, descriptor => zero(done(|process| process.usage_of(borrowed(descriptor)).map(|found| into.write(crate::usage::as_statvfs(&found)))));
+    fn fstatvfs(descriptor: c_int, into: *mut libc::statvfs) -> c_int | fstatvfs64, descriptor => zero(done(|process| process.usage_of(borrowed(descriptor)).and_then(|found| given(crate::usage::as_statvfs(&found), into))));
 }
 
 named! {
@@ -235,25 +258,25 @@ symbols! {
             return unsafe { match kind(folder) { Some(_) => futimens(folder, times), None => next(folder, path, times, flags) } };
         }
         // SAFETY: the program's path and times.
-        unsafe { match ours::path_at(folder, path) { Some(said) => zero(done(|process| process.set_times(said.into(), times_of(times), at(flags)))), None => next(folder, path, times, flags) } }
+        unsafe { match ours::path_at(folder, path) { Some(said) => zero(done(|process| process.set_times(said.into(), times_of(times)?, at(flags)))), None => next(folder, path, times, flags) } }
     }
 }
 
 held! {
     /// futimens(3).
-    fn futimens(descriptor: c_int, times: *const timespec) -> c_int, descriptor => zero(done(|process| process.set_times(Said::From(descriptor, b"").into(), times_of(times), at(libc::AT_EMPTY_PATH))));
+    fn futimens(descriptor: c_int, times: *const timespec) -> c_int, descriptor => zero(done(|process| process.set_times(Said::From(descriptor, b"").into(), times_of(times)?, at(libc::AT_EMPTY_PATH))));
 }
 
 named! {
     /// utimes(2).
-    fn utimes(path: *const c_char, times: *const timeval) -> c_int, said = path(path): zero(done(|process| process.set_times(said.into(), microseconds_of(times), at(0))));
+    fn utimes(path: *const c_char, times: *const timeval) -> c_int, said = path(path): zero(done(|process| process.set_times(said.into(), microseconds_of(times)?, at(0))));
     /// lutimes(3).
-    fn lutimes(path: *const c_char, times: *const timeval) -> c_int, said = path(path): zero(done(|process| process.set_times(said.into(), microseconds_of(times), at(AT_SYMLINK_NOFOLLOW))));
+    fn lutimes(path: *const c_char, times: *const timeval) -> c_int, said = path(path): zero(done(|process| process.set_times(said.into(), microseconds_of(times)?, at(AT_SYMLINK_NOFOLLOW))));
 }
 
 held! {
     /// futimes(3).
-    fn futimes(descriptor: c_int, times: *const timeval) -> c_int, descriptor => zero(done(|process| process.set_times(Said::From(descriptor, b"").into(), microseconds_of(times), at(libc::AT_EMPTY_PATH))));
+    fn futimes(descriptor: c_int, times: *const timeval) -> c_int, descriptor => zero(done(|process| process.set_times(Said::From(descriptor, b"").into(), microseconds_of(times)?, at(libc::AT_EMPTY_PATH))));
 }
 
 symbols! {
@@ -264,7 +287,7 @@ symbols! {
             return unsafe { futimes(folder, times) };
         }
         // SAFETY: the program's path and times.
-        unsafe { match ours::path_at(folder, path) { Some(said) => zero(done(|process| process.set_times(said.into(), microseconds_of(times), at(0)))), None => next(folder, path, times) } }
+        unsafe { match ours::path_at(folder, path) { Some(said) => zero(done(|process| process.set_times(said.into(), microseconds_of(times)?, at(0)))), None => next(folder, path, times) } }
     }
     /// utime(2).
     fn utime(path: *const c_char, times: *const utimbuf) -> c_int {
@@ -273,9 +296,15 @@ symbols! {
             // SAFETY: as the program called us.
             return unsafe { next(path, times) };
         };
-        // SAFETY: the program's times, unless it gave none.
-        let times = unsafe { times.as_ref() }.map_or(Times::NOW, |times| Times { accessed: (times.actime, 0), modified: (times.modtime, 0) });
-        zero(done(|process| process.set_times(said.into(), times, at(0))))
+        zero(done(|process| {
+            let mut both = Times::NOW;
+            if !times.is_null() {
+                // SAFETY: the program's times.
+                let times = unsafe { fetched(times) }?;
+                both = Times { accessed: (times.actime, 0), modified: (times.modtime, 0) };
+            }
+            process.set_times(said.into(), both, at(0))
+        }))
     }
 }
 
@@ -283,14 +312,14 @@ named! {
     /// truncate(2).
     fn truncate(path: *const c_char, bytes: off_t) -> c_int | truncate64, said = path(path): zero(done(|process| process.truncate(said.into(), bytes)));
     /// getxattr(2).
-    fn getxattr(path: *const c_char, name: *const c_char, into: *mut c_void, room: size_t) -> ssize_t, said = path(path): filled(done(|process| process.xattr(path_of(said, true), bytes(name))), into, room);
+    fn getxattr(path: *const c_char, name: *const c_char, into: *mut c_void, room: size_t) -> ssize_t, said = path(path): filled(done(|process| process.xattr(path_of(said, true), name_of(name)?)), into, room);
     /// lgetxattr(2).
-    fn lgetxattr(path: *const c_char, name: *const c_char, into: *mut c_void, room: size_t) -> ssize_t, said = path(path): filled(done(|process| process.xattr(path_of(said, false), bytes(name))), into, room);
+    fn lgetxattr(path: *const c_char, name: *const c_char, into: *mut c_void, room: size_t) -> ssize_t, said = path(path): filled(done(|process| process.xattr(path_of(said, false), name_of(name)?)), into, room);
 }
 
 held! {
     /// fgetxattr(2).
-    fn fgetxattr(descriptor: c_int, name: *const c_char, into: *mut c_void, room: size_t) -> ssize_t, descriptor => filled(done(|process| process.xattr(Whose::Descriptor(borrowed(descriptor)), bytes(name))), into, room);
+    fn fgetxattr(descriptor: c_int, name: *const c_char, into: *mut c_void, room: size_t) -> ssize_t, descriptor => filled(done(|process| process.xattr(Whose::Descriptor(borrowed(descriptor)), name_of(name)?)), into, room);
 }
 
 named! {
@@ -307,26 +336,26 @@ held! {
 
 named! {
     /// setxattr(2).
-    fn setxattr(path: *const c_char, name: *const c_char, value: *const c_void, length: size_t, flags: c_int) -> c_int, said = path(path): zero(done(|process| process.set_xattr(path_of(said, true), bytes(name), crate::text::value(value, length), XattrFlags::from_bits_retain(flags.cast_unsigned()))));
+    fn setxattr(path: *const c_char, name: *const c_char, value: *const c_void, length: size_t, flags: c_int) -> c_int, said = path(path): zero(done(|process| process.set_xattr(path_of(said, true), name_of(name)?, whole(value, length)?, XattrFlags::from_bits_retain(flags.cast_unsigned()))));
     /// lsetxattr(2).
-    fn lsetxattr(path: *const c_char, name: *const c_char, value: *const c_void, length: size_t, flags: c_int) -> c_int, said = path(path): zero(done(|process| process.set_xattr(path_of(said, false), bytes(name), crate::text::value(value, length), XattrFlags::from_bits_retain(flags.cast_unsigned()))));
+    fn lsetxattr(path: *const c_char, name: *const c_char, value: *const c_void, length: size_t, flags: c_int) -> c_int, said = path(path): zero(done(|process| process.set_xattr(path_of(said, false), name_of(name)?, whole(value, length)?, XattrFlags::from_bits_retain(flags.cast_unsigned()))));
 }
 
 held! {
     /// fsetxattr(2).
-    fn fsetxattr(descriptor: c_int, name: *const c_char, value: *const c_void, length: size_t, flags: c_int) -> c_int, descriptor => zero(done(|process| process.set_xattr(Whose::Descriptor(borrowed(descriptor)), bytes(name), crate::text::value(value, length), XattrFlags::from_bits_retain(flags.cast_unsigned()))));
+    fn fsetxattr(descriptor: c_int, name: *const c_char, value: *const c_void, length: size_t, flags: c_int) -> c_int, descriptor => zero(done(|process| process.set_xattr(Whose::Descriptor(borrowed(descriptor)), name_of(name)?, whole(value, length)?, XattrFlags::from_bits_retain(flags.cast_unsigned()))));
 }
 
 named! {
     /// removexattr(2).
-    fn removexattr(path: *const c_char, name: *const c_char) -> c_int, said = path(path): zero(done(|process| process.remove_xattr(path_of(said, true), bytes(name))));
+    fn removexattr(path: *const c_char, name: *const c_char) -> c_int, said = path(path): zero(done(|process| process.remove_xattr(path_of(said, true), name_of(name)?)));
     /// lremovexattr(2).
-    fn lremovexattr(path: *const c_char, name: *const c_char) -> c_int, said = path(path): zero(done(|process| process.remove_xattr(path_of(said, false), bytes(name))));
+    fn lremovexattr(path: *const c_char, name: *const c_char) -> c_int, said = path(path): zero(done(|process| process.remove_xattr(path_of(said, false), name_of(name)?)));
 }
 
 held! {
     /// fremovexattr(2).
-    fn fremovexattr(descriptor: c_int, name: *const c_char) -> c_int, descriptor => zero(done(|process| process.remove_xattr(Whose::Descriptor(borrowed(descriptor)), bytes(name))));
+    fn fremovexattr(descriptor: c_int, name: *const c_char) -> c_int, descriptor => zero(done(|process| process.remove_xattr(Whose::Descriptor(borrowed(descriptor)), name_of(name)?)));
 }
 
 symbols! {

@@ -3,8 +3,8 @@
 use super::{held, moved, symbols};
 use crate::guard::{done, number, zero};
 use crate::limit::within;
+use crate::memory::{room, value};
 use crate::ours::{borrowed, is_remote};
-use crate::text::{room, value};
 use libc::{c_int, c_uint, c_void, iovec, off_t, size_t, ssize_t};
 use posix::Process;
 use rustix::fs::SeekFrom;
@@ -19,32 +19,75 @@ fn length(outcome: Result<usize, Errno>) -> ssize_t {
     number(outcome.and_then(|bytes| ssize_t::try_from(bytes).map_err(|_| Errno::INVAL)))
 }
 
+/// pread(2), and read(2) where no place is said.
+///
 /// # Safety
-/// `into` has room for `bytes`.
-unsafe fn read_into(descriptor: c_int, into: *mut c_void, bytes: size_t, at: Option<off_t>) -> ssize_t {
-    // SAFETY: the caller says so.
-    let into = unsafe { room(into, bytes.min(ONCE_BYTES)) };
-    length(done(|process| process.read(borrowed(descriptor), into, at)))
+/// `into` has room for `bytes`, as far as it may be written.
+pub(super) unsafe fn read_into(
+    descriptor: c_int,
+    into: *mut c_void,
+    bytes: size_t,
+    at: Option<off_t>,
+) -> Result<usize, Errno> {
+    done(|process| {
+        // SAFETY: the caller says so.
+        match unsafe { room(into, bytes.min(ONCE_BYTES)) } {
+            Ok(into) => process.read(borrowed(descriptor), into, at),
+            Err(errno) => unread(process, descriptor, at, errno),
+        }
+    })
+}
+
+/// What a read is told that has no place for its bytes: that, or what is wrong before, or that there are none.
+fn unread(process: &Process, descriptor: c_int, at: Option<off_t>, errno: Errno) -> Result<usize, Errno> {
+    let at = match at {
+        Some(at) => at,
+        None => off_t::try_from(process.seek(borrowed(descriptor), SeekFrom::Current(0))?).unwrap_or(off_t::MAX),
+    };
+    match process.read(borrowed(descriptor), &mut [0], Some(at))? {
+        0 => Ok(0),
+        _ => Err(errno),
+    }
+}
+
+/// pwrite(2), and write(2) where no place is said.
+///
+/// # Safety
+/// `from` has `bytes`, as far as it may be read.
+pub(super) unsafe fn write_from(
+    descriptor: c_int,
+    from: *const c_void,
+    bytes: size_t,
+    at: Option<off_t>,
+) -> Result<usize, Errno> {
+    done(|process| {
+        // SAFETY: the caller says so.
+        match unsafe { value(from, bytes.min(ONCE_BYTES)) } {
+            Ok(from) => process.write(borrowed(descriptor), &from[..within(process, descriptor, at, from.len())?], at),
+            Err(errno) => unwritten(process, descriptor, at, errno),
+        }
+    })
+}
+
+/// What a write is told whose bytes cannot be read: that, or what is wrong before.
+fn unwritten(process: &Process, descriptor: c_int, at: Option<off_t>, errno: Errno) -> Result<usize, Errno> {
+    process.write(borrowed(descriptor), &[], at)?;
+    Err(if at.is_some_and(|at| at < 0) { Errno::INVAL } else { errno })
 }
 
 /// # Safety
-/// `from` has `bytes`.
-unsafe fn write_from(descriptor: c_int, from: *const c_void, bytes: size_t, at: Option<off_t>) -> ssize_t {
-    // SAFETY: the caller says so.
-    let from = unsafe { value(from, bytes.min(ONCE_BYTES)) };
-    length(done(|process| {
-        process.write(borrowed(descriptor), &from[..within(process, descriptor, at, from.len())?], at)
-    }))
-}
-
-/// # Safety
-/// `pieces` are so many, each of its length.
+/// `pieces` are so many.
 unsafe fn pieces<'a>(pieces: *const iovec, count: c_int) -> Result<&'a [iovec], Errno> {
     let count = usize::try_from(count).map_err(|_| Errno::INVAL)?;
     if count > 1024 {
         return Err(Errno::INVAL);
     }
-    // SAFETY: the caller says so; none need no place.
+    // SAFETY: the caller says so.
+    let found = unsafe { value(pieces.cast(), count * size_of::<iovec>()) }?.len();
+    if found < count * size_of::<iovec>() {
+        return Err(Errno::FAULT);
+    }
+    // SAFETY: they can be read; none need no place.
     Ok(if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(pieces, count) } })
 }
 
@@ -56,13 +99,29 @@ unsafe fn read_pieces(descriptor: c_int, into: *const iovec, count: c_int, at: O
     length(done(|process| {
         // SAFETY: the caller says so.
         let into = unsafe { pieces(into, count)? };
-        let mut together = vec![0; total(into)];
+        let (mut rooms, mut left) = (Vec::with_capacity(into.len()), total(into));
+        for piece in into {
+            let wanted = piece.iov_len.min(left);
+            // SAFETY: the caller says so.
+            match unsafe { room(piece.iov_base, wanted) } {
+                Err(errno) if rooms.iter().all(|room: &&mut [u8]| room.is_empty()) => {
+                    return unread(process, descriptor, at, errno);
+                }
+                Err(_) => break,
+                Ok(room) => rooms.push(room),
+            }
+            left -= wanted;
+            if rooms.last().is_some_and(|room| room.len() < wanted) {
+                break;
+            }
+        }
+        let mut together = vec![0; rooms.iter().map(|room| room.len()).sum()];
         let read = process.read(borrowed(descriptor), &mut together, at)?;
         let mut rest = &together[..read];
-        for piece in into {
-            // SAFETY: the caller says so.
-            let copied = unsafe { crate::text::copy_out(rest, piece.iov_base.cast(), piece.iov_len) };
-            rest = &rest[copied..];
+        for room in rooms {
+            let (now, later) = rest.split_at(room.len().min(rest.len()));
+            room[..now.len()].copy_from_slice(now);
+            rest = later;
         }
         Ok(read)
     }))
@@ -78,12 +137,40 @@ unsafe fn write_pieces(descriptor: c_int, from: *const iovec, count: c_int, at: 
         let from = unsafe { pieces(from, count)? };
         let mut together = Vec::with_capacity(total(from));
         for piece in from {
-            let left = piece.iov_len.min(ONCE_BYTES - together.len());
+            let wanted = piece.iov_len.min(ONCE_BYTES - together.len());
             // SAFETY: the caller says so.
-            together.extend_from_slice(unsafe { value(piece.iov_base, left) });
+            match unsafe { value(piece.iov_base, wanted) } {
+                Err(errno) if together.is_empty() => return unwritten(process, descriptor, at, errno),
+                Err(_) => break,
+                Ok(found) => {
+                    together.extend_from_slice(found);
+                    if found.len() < wanted {
+                        break;
+                    }
+                }
+            }
         }
         process.write(borrowed(descriptor), &together[..within(process, descriptor, at, together.len())?], at)
     }))
+}
+
+/// The place of a file that a call goes on from and moves on, if the program says one.
+///
+/// # Errors
+/// `EFAULT`.
+///
+/// # Safety
+/// It is the program's, and for this call alone.
+unsafe fn place<'a>(at: *mut off_t) -> Result<Option<&'a mut off_t>, Errno> {
+    if at.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the caller says so.
+    if unsafe { room(at.cast(), size_of::<off_t>()) }?.len() < size_of::<off_t>() || !at.is_aligned() {
+        return Err(Errno::FAULT);
+    }
+    // SAFETY: it can be written.
+    Ok(unsafe { at.as_mut() })
 }
 
 fn total(pieces: &[iovec]) -> usize {
@@ -154,21 +241,21 @@ fn advance(at: &mut Option<&mut off_t>, bytes: usize) {
 
 moved! {
     /// read(2).
-    fn read(descriptor: c_int, into: *mut c_void, bytes: size_t) -> ssize_t, descriptor => read_into(descriptor, into, bytes, None);
+    fn read(descriptor: c_int, into: *mut c_void, bytes: size_t) -> ssize_t, descriptor => length(read_into(descriptor, into, bytes, None));
     /// read(2) of programs that are compiled with checks; `most` is how large their buffer is.
     fn __read_chk(descriptor: c_int, into: *mut c_void, bytes: size_t, most: size_t) -> ssize_t, descriptor =>
-        read_into(descriptor, into, bytes.min(most), None);
+        length(read_into(descriptor, into, bytes.min(most), None));
     /// write(2).
-    fn write(descriptor: c_int, from: *const c_void, bytes: size_t) -> ssize_t, descriptor => write_from(descriptor, from, bytes, None);
+    fn write(descriptor: c_int, from: *const c_void, bytes: size_t) -> ssize_t, descriptor => length(write_from(descriptor, from, bytes, None));
     /// pread(2).
     fn pread(descriptor: c_int, into: *mut c_void, bytes: size_t, at: off_t) -> ssize_t | pread64, descriptor =>
-        read_into(descriptor, into, bytes, Some(at));
+        length(read_into(descriptor, into, bytes, Some(at)));
     /// pread(2) of programs that are compiled with checks.
     fn __pread_chk(descriptor: c_int, into: *mut c_void, bytes: size_t, at: off_t, most: size_t) -> ssize_t | __pread64_chk, descriptor =>
-        read_into(descriptor, into, bytes.min(most), Some(at));
+        length(read_into(descriptor, into, bytes.min(most), Some(at)));
     /// pwrite(2).
     fn pwrite(descriptor: c_int, from: *const c_void, bytes: size_t, at: off_t) -> ssize_t | pwrite64, descriptor =>
-        write_from(descriptor, from, bytes, Some(at));
+        length(write_from(descriptor, from, bytes, Some(at)));
     /// readv(2).
     fn readv(descriptor: c_int, into: *const iovec, count: c_int) -> ssize_t, descriptor => read_pieces(descriptor, into, count, None);
     /// writev(2).
@@ -210,19 +297,19 @@ moved! {
     fn sendfile(to: c_int, from: c_int, from_at: *mut off_t, bytes: size_t) -> ssize_t | sendfile64, to, from =>
         length(done(|process| {
             process.may_send(borrowed(from), borrowed(to), bytes)?;
-            copied(process, (from, from_at.as_mut()), (to, None), bytes.min(ONCE_BYTES))
+            copied(process, (from, place(from_at)?), (to, None), bytes.min(ONCE_BYTES))
         }));
     /// `copy_file_range(2)`.
     fn copy_file_range(from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, bytes: size_t, flags: c_uint) -> ssize_t, from, to =>
         length(done(|process| {
-            let (from_at, to_at) = (from_at.as_mut(), to_at.as_mut());
+            let (from_at, to_at) = (place(from_at)?, place(to_at)?);
             let ends = [(borrowed(from), from_at.as_deref().copied()), (borrowed(to), to_at.as_deref().copied())];
             process.may_copy(ends[0], ends[1], bytes, flags)?;
             copied(process, (from, from_at), (to, to_at), bytes.min(ONCE_BYTES))
         }));
     /// splice(2), of which one side is a pipe.
     fn splice(from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, bytes: size_t, flags: c_uint) -> ssize_t, from, to =>
-        length(done(|process| copied(process, (from, from_at.as_mut()), (to, to_at.as_mut()), bytes.min(STEP_BYTES))));
+        length(done(|process| copied(process, (from, place(from_at)?), (to, place(to_at)?), bytes.min(STEP_BYTES))));
 }
 
 held! {

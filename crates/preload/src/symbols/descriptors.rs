@@ -2,6 +2,7 @@
 
 use super::{held, symbols};
 use crate::guard::{Quiet, done, number, waited, zero};
+use crate::memory::{fetched, given};
 use crate::ours::{self, borrowed, kind, note};
 use libc::{F_DUPFD, F_DUPFD_CLOEXEC, c_int, c_uint, c_ulong, off_t};
 use posix::{From, LockKind, Range, Wanted};
@@ -133,7 +134,11 @@ symbols! {
             libc::F_GETLK | libc::F_SETLK | libc::F_SETLKW | libc::F_OFD_GETLK | libc::F_OFD_SETLK | libc::F_OFD_SETLKW => {
                 let lock: *mut libc::flock = std::ptr::with_exposed_provenance_mut(usize::try_from(what).unwrap_or(0));
                 // SAFETY: the program's lock.
-                zero(unsafe { lock.as_mut() }.ok_or(Errno::FAULT).and_then(|lock| locked(descriptor, command, lock)))
+                zero(unsafe { fetched(lock) }.and_then(|mut asked| {
+                    locked(descriptor, command, &mut asked)?;
+                    // SAFETY: likewise; only a question has an answer.
+                    if [libc::F_GETLK, libc::F_OFD_GETLK].contains(&command) { unsafe { given(asked, lock) } } else { Ok(()) }
+                }))
             }
             libc::F_GETFL if ours::is_remote(descriptor) => number(done(|process| process.flags(borrowed(descriptor)).map(|flags| flags.bits().cast_signed()))),
             libc::F_SETFL if ours::is_remote(descriptor) => {
@@ -150,9 +155,8 @@ symbols! {
             let into: *mut c_int = std::ptr::with_exposed_provenance_mut(usize::try_from(what).unwrap_or(0));
             return zero(done(|process| {
                 let left = process.left_to_read(borrowed(descriptor))?;
-                // SAFETY: the program's number, unless it gave none.
-                *unsafe { into.as_mut() }.ok_or(Errno::FAULT)? = left;
-                Ok(())
+                // SAFETY: the program's number.
+                unsafe { given(left, into) }
             }));
         }
         // SAFETY: as the program called us.

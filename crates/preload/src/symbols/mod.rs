@@ -3,6 +3,7 @@
 //! Each asks first, without memory and without a lock, whether what it is given is ours: a path below the prefix, or one of our
 //! descriptors. If not, the next library's function does it, as if we were not there.
 
+mod asynchronous;
 mod attributes;
 mod bytes;
 mod descriptors;

@@ -2,8 +2,9 @@
 
 use super::{held, named, symbols};
 use crate::guard::{at, done, number, pointer, zero};
+use crate::memory::room as room_of;
 use crate::ours::{self, Said};
-use crate::text::{copy_out, given_or_new, is_text, told};
+use crate::text::{copy_out, given_or_new, told};
 use libc::{AT_FDCWD, c_char, c_int, c_uint, dev_t, mode_t, size_t, ssize_t};
 use posix::{Process, Side};
 use rustix::fs::{AtFlags, RenameFlags};
@@ -12,30 +13,32 @@ use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
 use std::ptr::null_mut;
 
-/// The names of a call that has two, where one of them may be ours; `EFAULT` where one is no text.
+/// The names of a call that has two, where one of them may be ours; `EFAULT` where the other is no text.
 ///
 /// # Safety
-/// Paths are null or end with a nul, and outlive what is returned.
+/// Paths outlive what is returned.
 unsafe fn sides<'a>(
     (old_folder, old): (c_int, *const c_char),
     (new_folder, new): (c_int, *const c_char),
 ) -> Option<Result<(Side<'a>, Side<'a>), Errno>> {
-    if !is_text(old) || !is_text(new) {
-        return Some(Err(Errno::FAULT));
-    }
     // SAFETY: as here.
     let sides = unsafe { (ours::path_at(old_folder, old), ours::path_at(new_folder, new)) };
-    let host = |folder: c_int, path| {
+    let side = |said: Option<Said<'a>>, folder: c_int, path| {
+        if let Some(said) = said {
+            return Ok(Side::Pool(said.into()));
+        }
+        // SAFETY: as here.
+        unsafe { told(path)? };
         // SAFETY: the program's, for this call. -1 is none, as -2 is, and cannot be borrowed.
         let folder = unsafe { BorrowedFd::borrow_raw(if folder == -1 { -2 } else { folder }) };
         // SAFETY: as here: it is a text.
-        Side::Host(folder, unsafe { CStr::from_ptr(path) })
+        Ok(Side::Host(folder, unsafe { CStr::from_ptr(path) }))
     };
-    let side =
-        |said: Option<Said<'a>>, folder, path| said.map_or_else(|| host(folder, path), |said| Side::Pool(said.into()));
     match sides {
         (None, None) => None,
-        (old_said, new_said) => Some(Ok((side(old_said, old_folder, old), side(new_said, new_folder, new)))),
+        (old_said, new_said) => {
+            Some(side(old_said, old_folder, old).and_then(|old| side(new_said, new_folder, new).map(|new| (old, new))))
+        }
     }
 }
 
@@ -60,14 +63,24 @@ unsafe fn linked(old: (c_int, *const c_char), new: (c_int, *const c_char), flags
     Some(zero(sides.and_then(|(old, new)| done(|process| process.link(old, new, at(flags))))))
 }
 
-/// Fills a buffer with as much of a link's text as fits, which is how readlink(2) has it.
+/// Fills a buffer with as much of a link's text as fits, which is how readlink(2) has it. The system takes its length as an `int`, above 0.
 ///
 /// # Safety
 /// `into` has room for `room` bytes.
 unsafe fn read_into(said: Said<'_>, into: *mut c_char, room: size_t) -> ssize_t {
+    #[expect(clippy::cast_possible_truncation, reason = "the system takes the lower half")]
+    let room = match room as c_int {
+        ..=0 => return number(Err(Errno::INVAL)),
+        room => room.cast_unsigned() as usize,
+    };
     number(done(|process| {
         let text = process.read_link(said.into())?;
         // SAFETY: the caller says so.
+        let fits = unsafe { room_of(into.cast(), room.min(text.len())) }?.len() >= room.min(text.len());
+        if !fits {
+            return Err(Errno::FAULT);
+        }
+        // SAFETY: there is that room.
         ssize_t::try_from(unsafe { copy_out(&text, into, room) }).map_err(|_| Errno::NAMETOOLONG)
     }))
 }

@@ -242,7 +242,7 @@ named! {
 unsafe fn of_host(path: *const c_char, words: Words, system: impl Fn(*const c_char, Words)) -> c_int {
     system(path, words);
     let why = errno().unwrap_or(Errno::NOENT);
-    if why == Errno::NOENT && crate::text::is_text(path) {
+    if why == Errno::NOENT {
         // SAFETY: as here.
         if let Some(image) = unsafe { launch::image_of_host(path, words) } {
             system(image.path(), image.words());

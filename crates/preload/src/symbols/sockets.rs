@@ -2,8 +2,9 @@
 
 use super::symbols;
 use crate::guard::{at, done, number, set_errno, zero};
+use crate::memory::{fetched, given as put, room as room_of, value};
 use crate::ours::{self, Said};
-use crate::text::{copy_out, value};
+use crate::text::copy_out;
 use libc::{
     AF_UNIX, c_char, c_int, c_void, msghdr, size_t, sockaddr, sockaddr_storage, sockaddr_un, socklen_t, ssize_t,
 };
@@ -12,25 +13,24 @@ use rustix::io::Errno;
 use std::ffi::{CStr, CString};
 use std::mem::offset_of;
 
-/// The path that an address names, if it names one.
+/// The path that an address names, if it names one. What cannot be read the system refuses.
 ///
 /// # Safety
-/// An address of so many bytes.
+/// An address of so many bytes, as far as it can be read.
 unsafe fn named(address: *const sockaddr, length: socklen_t) -> Option<CString> {
-    let length = length as usize;
-    // SAFETY: the caller's address; a path ends with it, or with a nul before.
-    unsafe {
-        if address.is_null()
-            || length <= offset_of!(sockaddr_un, sun_path)
-            || c_int::from((*address).sa_family) != AF_UNIX
-        {
-            return None;
-        }
-        let length = length.min(size_of::<sockaddr_un>()) - offset_of!(sockaddr_un, sun_path);
-        let path = (&raw const (*address.cast::<sockaddr_un>()).sun_path).cast::<u8>();
-        let path = std::slice::from_raw_parts(path, length).split(|byte| *byte == 0).next()?;
-        if path.is_empty() { None } else { CString::new(path).ok() }
+    const PATH: usize = offset_of!(sockaddr_un, sun_path);
+    let length = (length as usize).min(size_of::<sockaddr_un>());
+    if address.is_null() || length <= PATH {
+        return None;
     }
+    // SAFETY: the caller's address; a path ends with it, or with a nul before.
+    let address = unsafe { value(address.cast(), length) }.ok().filter(|found| found.len() == length)?;
+    let family = address.first_chunk().map(|family| u16::from_ne_bytes(*family))?;
+    if c_int::from(family) != AF_UNIX {
+        return None;
+    }
+    let path = address[PATH..].split(|byte| *byte == 0).next()?;
+    if path.is_empty() { None } else { CString::new(path).ok() }
 }
 
 /// The address of the system's own socket.
@@ -94,14 +94,17 @@ unsafe fn heard<N: From<i8> + PartialOrd>(
 ) -> N {
     // SAFETY: the caller says so; the whole address has room for any.
     unsafe {
-        if into.is_null() || length.is_null() || (*length).cast_signed() < 0 {
+        let room = fetched(length).ok().filter(|room| !into.is_null() && room.cast_signed() >= 0);
+        let Some(room) = room.filter(|room| room_of(into.cast(), *room as usize).is_ok()) else {
             return call(into, length);
-        }
+        };
         let mut whole: sockaddr_storage = std::mem::zeroed();
         let mut there = WHOLE_BYTES;
         let outcome = call((&raw mut whole).cast(), &raw mut there);
         if outcome >= N::from(0) {
-            *length = given(&whole, there, into, *length);
+            if let Err(errno) = put(given(&whole, there, into, room), length) {
+                return number(Err(errno));
+            }
         }
         outcome
     }
@@ -122,12 +125,21 @@ unsafe fn given(whole: &sockaddr_storage, there: socklen_t, into: *mut sockaddr,
         let path = named(whole.cast(), there.min(WHOLE_BYTES)).filter(|path| Meeting::is(path.to_bytes()));
         let bound = path.and_then(|path| done(|process| process.bound(path.to_bytes())).ok());
         if let Some((bound, there)) = bound.and_then(|bound| address(&bound).ok()) {
-            copy_out(value((&raw const bound).cast(), there as usize), into.cast(), room as usize);
+            copy_out(as_bytes(&raw const bound, there), into.cast(), room as usize);
             return there;
         }
-        copy_out(value(whole.cast(), there.min(WHOLE_BYTES) as usize), into.cast(), room as usize);
+        copy_out(as_bytes(whole, there.min(WHOLE_BYTES)), into.cast(), room as usize);
     }
     there
+}
+
+/// The bytes of an address of ours.
+///
+/// # Safety
+/// It has so many, and outlives what is returned.
+unsafe fn as_bytes<'a, T>(address: *const T, length: socklen_t) -> &'a [u8] {
+    // SAFETY: the caller says so.
+    unsafe { std::slice::from_raw_parts(address.cast(), length as usize) }
 }
 
 symbols! {
@@ -168,7 +180,7 @@ symbols! {
     fn sendmsg(socket: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
         // SAFETY: the program's message; a copy of it has another address.
         unsafe {
-            if message.is_null() { return next(socket, message, flags) }
+            if fetched(message).is_err() { return next(socket, message, flags) }
             reached((*message).msg_name.cast(), (*message).msg_namelen, |address, length| {
                 let mut sent = *message;
                 (sent.msg_name, sent.msg_namelen) = (address.cast_mut().cast(), length);
@@ -217,7 +229,7 @@ symbols! {
     fn recvmsg(socket: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
         // SAFETY: the program's message; a copy of it has room for a whole address.
         unsafe {
-            if message.is_null() { return next(socket, message, flags) }
+            if fetched(message).is_err() { return next(socket, message, flags) }
             heard((*message).msg_name.cast(), &raw mut (*message).msg_namelen, |from, there| {
                 let mut got = *message;
                 (got.msg_name, got.msg_namelen) = (from.cast(), *there);

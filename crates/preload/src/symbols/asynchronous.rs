@@ -1,0 +1,153 @@
+//! Asynchronous reads and writes of files that are not local (aio(7)): done when they are asked for, and then told as done.
+//!
+//! The C library does such operations by threads that call the system past us; those of local files are left to it. It keeps the state of an operation in the
+//! program's own structure, so what asks for the state (`aio_error`, `aio_return`, `aio_suspend`, `aio_cancel`) finds here, too, what it looks for.
+//! What it does not do: return before the bytes are moved, start a thread (but that of a program's own `SIGEV_THREAD`, by the C library).
+
+use super::bytes::{read_into, write_from};
+use super::symbols;
+use crate::guard::{done, zero};
+use crate::ours::{borrowed, is_remote};
+use libc::{
+    LIO_NOP, LIO_NOWAIT, LIO_READ, LIO_WAIT, LIO_WRITE, c_char, c_int, c_void, off_t, sigevent, size_t, ssize_t,
+};
+use rustix::io::Errno;
+use std::mem::offset_of;
+use std::ptr::{null, null_mut};
+
+/// `struct aiocb`, with what the C library keeps in it for itself.
+#[repr(C)]
+pub struct Operation {
+    descriptor: c_int,
+    kind: c_int,
+    priority: c_int,
+    buffer: *mut c_void,
+    bytes: size_t,
+    event: sigevent,
+    _queue: *mut c_void,
+    _absolute_priority: c_int,
+    _policy: c_int,
+    /// What `aio_error` tells.
+    error: c_int,
+    /// What `aio_return` tells.
+    returned: ssize_t,
+    offset: off_t,
+    _reserved: [c_char; 32],
+}
+
+const _: () = assert!(size_of::<Operation>() == size_of::<libc::aiocb>());
+const _: () = assert!(offset_of!(Operation, offset) == offset_of!(libc::aiocb, aio_offset));
+
+/// How far an operation may be put behind others (`AIO_PRIO_DELTA_MAX`).
+const PRIORITY_MAX: c_int = 20;
+/// What a list's `aio_lio_opcode` says, without a bit that the C library sets for itself.
+const KIND_BITS: c_int = 127;
+
+symbols! {
+    /// `aio_read(3)`.
+    fn aio_read(operation: *mut Operation) -> c_int | aio_read64 {
+        // SAFETY: the program's operation, as it called us.
+        unsafe { if is_remote((*operation).descriptor) { zero(told(operation, LIO_READ)) } else { next(operation) } }
+    }
+
+    /// `aio_write(3)`.
+    fn aio_write(operation: *mut Operation) -> c_int | aio_write64 {
+        // SAFETY: the program's operation, as it called us.
+        unsafe { if is_remote((*operation).descriptor) { zero(told(operation, LIO_WRITE)) } else { next(operation) } }
+    }
+
+    /// `aio_fsync(3)`: what was written is there for all.
+    fn aio_fsync(what: c_int, operation: *mut Operation) -> c_int | aio_fsync64 {
+        // SAFETY: the program's operation, as it called us.
+        unsafe {
+            if !is_remote((*operation).descriptor) {
+                return next(what, operation);
+            }
+            zero(may_sync(what, (*operation).descriptor).map(|()| ended(operation, Ok(0))))
+        }
+    }
+
+    /// `lio_listio(3)`: what is ours is done, and the C library does the rest, waits for it, and tells when all is done.
+    fn lio_listio(mode: c_int, list: *const *mut Operation, count: c_int, event: *mut sigevent) -> c_int | lio_listio64 {
+        // SAFETY: the program's list, of so many.
+        unsafe {
+            let known = mode == LIO_WAIT || mode == LIO_NOWAIT;
+            let operations = if known { listed(list, count) } else { &[] };
+            let is_ours = |operation: *mut Operation| {
+                !operation.is_null() && (*operation).kind != LIO_NOP && is_remote((*operation).descriptor)
+            };
+            if !operations.iter().any(|operation| is_ours(*operation)) {
+                return next(mode, list, count, event);
+            }
+            let (mut others, mut refused, mut failed) = (operations.to_vec(), false, false);
+            for operation in &mut others {
+                if is_ours(*operation) {
+                    refused |= told(*operation, (**operation).kind & KIND_BITS).is_err();
+                    failed |= (**operation).error != 0;
+                    *operation = null_mut();
+                }
+            }
+            let rest = next(mode, others.as_ptr(), count, event);
+            if rest == 0 && (refused || failed && mode == LIO_WAIT) { zero(Err(Errno::IO)) } else { rest }
+        }
+    }
+}
+
+/// # Safety
+/// A list of so many.
+unsafe fn listed<'a>(list: *const *mut Operation, count: c_int) -> &'a [*mut Operation] {
+    match usize::try_from(count) {
+        // SAFETY: the caller says so.
+        Ok(count) if count > 0 => unsafe { std::slice::from_raw_parts(list, count) },
+        _ => &[],
+    }
+}
+
+/// Does an operation, and tells of it as the program wants to be told.
+///
+/// # Errors
+/// `EINVAL`, for what is not begun. How the operation ends is told in itself.
+///
+/// # Safety
+/// The program's operation.
+unsafe fn told(operation: *mut Operation, kind: c_int) -> Result<(), Errno> {
+    // SAFETY: the caller says so.
+    unsafe {
+        let Operation { descriptor, priority, buffer, bytes, offset, .. } = *operation;
+        if !(0..=PRIORITY_MAX).contains(&priority) {
+            ((*operation).error, (*operation).returned) = (libc::EINVAL, -1);
+            return Err(Errno::INVAL);
+        }
+        let outcome = match kind {
+            LIO_READ => read_into(descriptor, buffer, bytes, Some(offset)),
+            LIO_WRITE => write_from(descriptor, buffer, bytes, Some(offset)),
+            _ => Err(Errno::INVAL),
+        };
+        ended(operation, outcome);
+    }
+    Ok(())
+}
+
+/// Notes how an operation ended, and tells: a list of nothing ends at once.
+///
+/// # Safety
+/// The program's operation.
+unsafe fn ended(operation: *mut Operation, outcome: Result<usize, Errno>) {
+    // SAFETY: the caller says so.
+    unsafe {
+        (*operation).error = outcome.err().map_or(0, Errno::raw_os_error);
+        (*operation).returned = outcome.map_or(-1, |bytes| ssize_t::try_from(bytes).unwrap_or(ssize_t::MAX));
+        let mut event = (*operation).event;
+        if event.sigev_notify != libc::SIGEV_NONE {
+            lio_listio(LIO_NOWAIT, null(), 0, &raw mut event);
+        }
+    }
+}
+
+/// What `aio_fsync(3)` refuses.
+fn may_sync(what: c_int, descriptor: c_int) -> Result<(), Errno> {
+    if what != libc::O_SYNC && what != libc::O_DSYNC {
+        return Err(Errno::INVAL);
+    }
+    done(|process| process.reaches(borrowed(descriptor)))
+}
