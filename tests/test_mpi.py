@@ -7,6 +7,7 @@ mount, which its ranks see at one path, or ranks that see the pool by the preloa
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ RANKS = 4
 # The first two have nodes and ranks; the last one starts all and has neither.
 WORKERS = [0, 1]
 USER = 2
-WAYS = ["independent", "collective", "strided", "sieved", "ordered"]
+WAYS = ["independent", "collective", "strided", "sieved", "ordered", "started"]
 SECONDS_MAX = 120
 
 
@@ -108,8 +109,10 @@ def test_ranks_on_two_hosts_share_a_file_of_their_mounts_and_of_the_preload_libr
         try:
             assert run(net, launcher(net, tmp_path, common), ranks, common) == wanted
             assert [sums(mount.dir) for mount in mounts] == [expected, expected]
-            # The same by the preload library, in another folder of the pool, where the mounts see what came of it.
+            # The same by the preload library, in another folder of the pool, where the mounts see what came of it. Stripes are asked for, by asynchronous
+            # operations, too, which the C library's own threads cannot do.
             (mounts[0].dir / "preload").mkdir()
+            os.setxattr(mounts[0].dir / "preload", "user.tidemill.placement", b"striped")
             program = [binary, "exec", "--pool", file, "--", ranks, f"{PREFIX}/preload"]
             assert run(net, launcher(net, tmp_path / "same"), *program) == wanted
             assert [sums(mount.dir / "preload") for mount in mounts] == [expected, expected]

@@ -2,12 +2,13 @@
 //
 //     mpiexec -n 4 ranks FOLDER
 //
-// Five files, each written in another way and read back by other ranks than wrote it:
+// Six files, each written in another way and read back by other ranks than wrote it:
 //     independent   each rank its own blocks, where they lie
 //     collective    all ranks at once, block by block in turns
 //     strided       each rank every n-th piece, through a view of the file, all at once
 //     sieved        the same, each rank by itself: what lies between its pieces is read, changed and written under a lock
 //     ordered       a shared file pointer, one rank behind the other
+//     started       each rank its own blocks, which are waited for when all were started
 // Says `NAME BYTES ok` for each, or which byte is wrong and ends with 1.
 #include <mpi.h>
 #include <stdio.h>
@@ -130,6 +131,24 @@ static void ordered(const char *folder, unsigned char *mine, unsigned char *othe
     told(file, "ordered");
 }
 
+static void started(const char *folder, unsigned char *mine, unsigned char *others, int other) {
+    MPI_File file = opened(folder, "started");
+    MPI_Request requests[PIECES];
+    for (int at = 0; at < PIECES; at++) {
+        MPI_Offset place = ((MPI_Offset)at * ranks + rank) * PIECE;
+        must(MPI_File_iwrite_at(file, place, mine + (long)at * PIECE, PIECE, MPI_BYTE, &requests[at]), "iwrite_at");
+    }
+    for (int at = 0; at < PIECES; at++) must(MPI_Wait(&requests[at], MPI_STATUS_IGNORE), "wait");
+    settled(file);
+    for (int at = 0; at < PIECES; at++) {
+        MPI_Offset place = ((MPI_Offset)at * ranks + other) * PIECE;
+        must(MPI_File_iread_at(file, place, others + (long)at * PIECE, PIECE, MPI_BYTE, &requests[at]), "iread_at");
+    }
+    for (int at = 0; at < PIECES; at++) must(MPI_Wait(&requests[at], MPI_STATUS_IGNORE), "wait");
+    check(others, other, "started");
+    told(file, "started");
+}
+
 int main(int count, char **words) {
     MPI_Init(&count, &words);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -142,8 +161,8 @@ int main(int count, char **words) {
     fill(mine, rank);
     // Half of the ranks away: on the other host, if there are two.
     int other = (rank + ranks / 2) % ranks;
-    void (*ways[])(const char *, unsigned char *, unsigned char *, int) = {independent, collective, strided, sieved, ordered};
-    for (int way = 0; way < 5; way++) {
+    void (*ways[])(const char *, unsigned char *, unsigned char *, int) = {independent, collective, strided, sieved, ordered, started};
+    for (int way = 0; way < 6; way++) {
         memset(others, 0, BLOCK);
         ways[way](words[1], mine, others, other);
     }
