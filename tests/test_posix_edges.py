@@ -18,12 +18,22 @@ import pytest
 
 EDGES = Path(__file__).parent / "edges"
 TOPICS = sorted(path.stem for path in EDGES.glob("*.py") if path.stem not in ("calls", "run"))
+# What comes of setting flags of inodes, of a file and of a folder, by the number of the flag.
+NO_FLAGS = [
+    came
+    for path in ("f", "d")
+    for came in ([0, 0], *([path, flag, "ENOTSUP" if flag else 0, None] for flag in (64, 128, 4, 16, 32, 0)), 0)
+]
 # The name of a case, and what comes of it on a mount instead. On purpose, each:
 DIFFERENCES: dict[str, object] = {
     # Ranges can be zeroed, which tmpfs does not do.
     "sizes.zeroing_a_range": [0, 0, 16389, 4101],
     # The limit of file size of a process binds what grows a file. Room beyond its end, which tmpfs refuses, does not.
     "sizes.the_limit_of_file_size": [[100, 50, "EFBIG", "EFBIG"], "EFBIG", None, "EFBIG", 0, 9999],
+    # Inodes have no flags: those are told as none, and setting any is refused.
+    "opens.flags_of_inodes": NO_FLAGS,
+    # The kernel has them for its own memory alone.
+    "locks.seals_are_not_for_files_with_a_name": ["EINVAL", "EINVAL", 1],
 }
 # The same for files that are passed through, and for those that are not.
 PASSED: dict[str, object] = {
@@ -47,6 +57,9 @@ PRELOADED = {
     "attributes.default_access_lists_are_inherited": OTHER_USER,
     "opens.a_file_made_read_only_can_be_written_by_its_maker_as_another_user": OTHER_USER,
     "attributes.a_set_group_id_folder_hands_down_its_group": OTHER_USER,
+    "opens.a_handle_finds_its_file_when_the_kernel_has_forgotten_it": "handles are refused",
+    "opens.flags_of_inodes": "as on a mount, which has none",
+    "locks.a_lease_is_taken_and_a_folder_is_watched": "somebody else may have the file open, and a stand-in for a folder hears of nothing",
     "moves.an_open_folder_is_moved": "what /proc/self/fd says of a folder is where it was opened",
 }
 SECONDS_MAX = 200

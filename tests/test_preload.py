@@ -228,6 +228,19 @@ print(os.listdir("{PREFIX}"))
     assert run(pool, sys.executable, "-c", code).stdout == "-1 EINVAL\n" * 3 + "['f']\n"
 
 
+def test_a_ring_is_refused_and_that_is_said_once(pool: Home) -> None:
+    code = """
+import ctypes, errno
+c = ctypes.CDLL(None, use_errno=True)
+for _ in range(2):
+    print(c.syscall(425, 8, ctypes.create_string_buffer(120)), errno.errorcode[ctypes.get_errno()])
+print(c.io_uring_queue_init(8, ctypes.create_string_buffer(400), 0) == -errno.ENOSYS)
+"""
+    done = run(pool, sys.executable, "-c", code)
+    assert done.stdout == "-1 ENOSYS\n" * 2 + "True\n"
+    assert done.stderr == f"tidemill: {PREFIX}: io_uring is refused (ENOSYS): what a program opens by it would not be seen here\n"
+
+
 def test_a_folder_of_the_host_is_listed_where_a_link_leads(pool: Home, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "there/f").touch()

@@ -344,6 +344,34 @@ def folders_are_locked_whole(_: Path) -> object:
 
 
 @edge
+def leases_and_watches(_: Path) -> object:
+    os.mkdir("d")
+    signal.signal(signal.SIGIO, signal.SIG_IGN)
+    with opened("f") as both, opened("f", os.O_RDONLY) as read, opened("d", os.O_RDONLY) as folder:
+        seen = [outcome(fcntl.fcntl, file, fcntl.F_GETLEASE) for file in (both, read)]
+        # Nobody has one to give up; who writes cannot lease to read; a folder has none.
+        seen += [outcome(fcntl.fcntl, read, fcntl.F_SETLEASE, fcntl.F_UNLCK), outcome(fcntl.fcntl, read, fcntl.F_SETLEASE, 77)]
+        seen += [outcome(fcntl.fcntl, file, fcntl.F_SETLEASE, fcntl.F_RDLCK) for file in (both, folder)]
+        return [*seen, outcome(fcntl.fcntl, read, fcntl.F_NOTIFY, fcntl.DN_CREATE)]
+
+
+@edge
+def a_lease_is_taken_and_a_folder_is_watched(_: Path) -> object:
+    os.mkdir("d")
+    signal.signal(signal.SIGIO, signal.SIG_IGN)
+    Path("f").touch()
+    with opened("f", os.O_RDONLY) as read, opened("d", os.O_RDONLY) as folder:
+        lease = [outcome(fcntl.fcntl, read, fcntl.F_SETLEASE, fcntl.F_RDLCK), outcome(fcntl.fcntl, read, fcntl.F_GETLEASE)]
+        return [lease, outcome(fcntl.fcntl, folder, fcntl.F_NOTIFY, fcntl.DN_CREATE)]
+
+
+@edge
+def seals_are_not_for_files_with_a_name(_: Path) -> object:
+    with opened("f") as file:
+        return [outcome(fcntl.fcntl, file, fcntl.F_GET_SEALS), outcome(fcntl.fcntl, file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE), os.write(file, b"x")]
+
+
+@edge
 def locks_of_an_unlinked_file(_: Path) -> object:
     with opened("f") as one, opened("f") as two:
         os.unlink("f")

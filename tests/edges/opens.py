@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
+import mmap
 import os
 import stat
 import subprocess
+import termios
+from collections.abc import Callable
 from pathlib import Path
 
-from calls import AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_FOLLOW, edge, in_child, link_at, look, opened, outcome, statx
+from calls import AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW, LIBC, allocate, checked, edge, in_child, link_at, look, opened, outcome, statx
 
 NOBODY = 65534
 
@@ -88,6 +92,73 @@ def a_path_descriptor_is_a_way_to_its_file(_: Path) -> object:
         os.rename("f", "g")
         Path("f").write_bytes(b"other")
         return [os.read(again, 9).decode(), Path(f"/proc/self/fd/{path}").read_bytes().decode(), os.fstat(path).st_nlink]
+
+
+@edge
+def a_path_descriptor_does_nothing_else(_: Path) -> object:
+    Path("f").write_bytes(b"x")
+    os.mkdir("d")
+    Path("d/in").touch()
+    os.symlink("f", "l")
+    number, some = ctypes.c_int(), ctypes.create_string_buffer(4096)
+    calls: dict[str, Callable[[int], object]] = {
+        "flags": lambda file: fcntl.fcntl(file, fcntl.F_GETFL) & (os.O_PATH | os.O_ACCMODE),
+        "set flags": lambda file: fcntl.fcntl(file, fcntl.F_SETFL, os.O_APPEND),
+        "seek": lambda file: os.lseek(file, 0, os.SEEK_SET),
+        "read at": lambda file: os.pread(file, 1, 0),
+        "read pieces": lambda file: os.readv(file, [bytearray(1)]),
+        "write at": lambda file: os.pwrite(file, b"x", 0),
+        "map": lambda file: mmap.mmap(file, 1, mmap.MAP_PRIVATE, mmap.PROT_READ),
+        "room": lambda file: allocate(file, 0, 0, 1),
+        "advice": lambda file: os.posix_fadvise(file, 0, 0, os.POSIX_FADV_NORMAL),
+        "owner": lambda file: os.fchown(file, 0, 0),
+        "mode": lambda file: os.fchmod(file, 0o600),
+        "times": lambda file: checked(LIBC.futimens(file, None)),
+        "attribute": lambda file: checked(LIBC.fgetxattr(file, b"user.a", None, 0)),
+        "attributes": lambda file: checked(LIBC.flistxattr(file, None, 0)),
+        "new attribute": lambda file: checked(LIBC.fsetxattr(file, b"user.a", b"", 0, 0)),
+        "no attribute": lambda file: checked(LIBC.fremovexattr(file, b"user.a")),
+        "lock": lambda file: fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB),
+        "range lock": lambda file: fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB),
+        "control": lambda file: checked(LIBC.ioctl(file, termios.FIONREAD, ctypes.byref(number))),
+        "sync": lambda file: os.fdatasync(file),
+        "sync all": lambda file: checked(LIBC.syncfs(file)),
+        "entries": lambda file: checked(LIBC.getdents64(file, some, ctypes.c_size_t(4096))),
+        "listing": os.listdir,
+        "send": lambda file: os.sendfile(file, file, 0, 1),
+        "space": lambda file: os.fstatvfs(file).f_namemax,
+        "status": lambda file: stat.S_IFMT(os.fstat(file).st_mode),
+        "copy": lambda file: os.close(os.dup(file)),
+        "closed on exec": lambda file: fcntl.fcntl(file, fcntl.F_GETFD),
+        "below": lambda file: os.stat("in", dir_fd=file).st_size,
+        "into": lambda file: os.chdir(file),
+    }
+    came = []
+    for path, flags in (("f", 0), ("d", 0), ("l", os.O_NOFOLLOW), ("d", os.O_DIRECTORY | os.O_RDWR | os.O_TRUNC)):
+        with opened(path, os.O_PATH | flags) as file:
+            came += [[path, name, outcome(call, file)] for name, call in calls.items()]
+        os.chdir(_)
+    return came
+
+
+@edge
+def entries_of_a_folder_are_read_by_the_call_itself(_: Path) -> object:
+    names = [f"{number:03}-{'x' * 40}" for number in range(300)]
+    for name in names:
+        Path(name).touch()
+    room, found = ctypes.create_string_buffer(2048), []
+    with opened(".", os.O_RDONLY | os.O_DIRECTORY) as folder, opened(names[0]) as file:
+        for _round in range(2):
+            while length := checked(LIBC.getdents64(folder, room, ctypes.c_size_t(2048))):
+                at = 0
+                while at < length:
+                    size = int.from_bytes(room.raw[at + 16 : at + 18], "little")
+                    found.append([room.raw[at + 19 : at + size].split(b"\0")[0].decode(), room.raw[at + 18]])
+                    at += size
+            os.lseek(folder, 0, os.SEEK_SET)
+        short = outcome(lambda: checked(LIBC.getdents64(folder, room, ctypes.c_size_t(16))))
+        bad = outcome(lambda: checked(LIBC.getdents64(folder, ctypes.c_void_p(1), ctypes.c_size_t(2048))))
+        return [sorted(found), short, bad, outcome(lambda: checked(LIBC.getdents64(file, room, ctypes.c_size_t(2048))))]
 
 
 @edge
@@ -445,6 +516,66 @@ def a_listing_tells_the_kind_and_the_number(_: Path) -> object:
             ]
             for entry in entries
         )
+
+
+@edge
+def a_link_is_not_run_where_it_is_not_followed(_: Path) -> object:
+    os.symlink("/bin/true", "l")
+    words = (ctypes.c_char_p * 2)(b"true", None)
+    run = lambda flags: in_child(lambda: checked(LIBC.execveat(AT_FDCWD, b"l", words, words, flags)))
+    with opened("l", os.O_PATH | os.O_NOFOLLOW) as link:
+        itself = in_child(lambda: checked(LIBC.execveat(link, b"", words, words, AT_EMPTY_PATH)))
+    return [run(AT_SYMLINK_NOFOLLOW), run(0x8000), itself]
+
+
+def handle_of(path: str) -> ctypes.Array[ctypes.c_char]:
+    """A file handle (name_to_handle_at(2))."""
+    handle = ctypes.create_string_buffer((128).to_bytes(8, "little"), 136)
+    checked(LIBC.name_to_handle_at(AT_FDCWD, os.fsencode(path), handle, ctypes.byref(ctypes.c_int()), 0))
+    return handle
+
+
+@edge
+def a_handle_finds_its_file_when_the_kernel_has_forgotten_it(_: Path) -> object:
+    os.makedirs("d/in")
+    Path("d/in/f").write_text("text")
+    handles = {path: handle_of(path) for path in ("d", "d/in", "d/in/f")}
+    with opened(".", os.O_RDONLY) as mount:
+
+        def again(path: str) -> object:
+            # Where that may not be done it is not forgotten, which is as well.
+            outcome(Path("/proc/sys/vm/drop_caches").write_text, "2")
+            file = checked(LIBC.open_by_handle_at(mount, handles[path], os.O_RDONLY))
+            try:
+                return os.read(file, 99).decode() if path.endswith("f") else [os.listdir(file), os.stat("..", dir_fd=file).st_ino == os.stat(f"{path}/..").st_ino]
+            finally:
+                os.close(file)
+
+        seen = [outcome(again, path) for path in handles]
+        os.rename("d/in/f", "moved")
+        seen.append(outcome(again, "d/in/f"))
+        os.unlink("moved")
+        os.rmdir("d/in")
+        return [*seen, outcome(again, "d/in/f"), outcome(again, "d/in")]
+
+
+@edge
+def flags_of_inodes(_: Path) -> object:
+    Path("f").touch()
+    os.mkdir("d")
+    get, put = 0x80086601, 0x40086602
+    immutable, append_only, no_dump, no_times, compressed = 0x10, 0x20, 0x40, 0x80, 0x4
+    seen = []
+    for path in ("f", "d"):
+        with opened(path, os.O_RDONLY) as file:
+            said = ctypes.c_int(0)
+            seen.append([outcome(lambda: checked(LIBC.ioctl(file, get, ctypes.byref(said)))), said.value])
+            for flags in (no_dump, no_times, compressed, immutable, append_only, 0):
+                asked = ctypes.c_int(flags)
+                seen.append([path, flags, outcome(lambda: checked(LIBC.ioctl(file, put, ctypes.byref(asked)))), outcome(os.utime, path)])
+            with opened("new" + path) as other:
+                seen.append(outcome(lambda: checked(LIBC.ioctl(other, 0x801C581F, ctypes.create_string_buffer(28)))))
+    return seen
 
 
 @edge

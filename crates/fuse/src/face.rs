@@ -69,6 +69,25 @@ impl Serve for Face {
     }
 }
 
+/// Questions about an inode's flags (`FS_IOC_GETFLAGS`), also with more (`FS_IOC_FSGETXATTR`), and orders to set them. There are none, and any is refused.
+const GET_FLAGS: u32 = 0x8008_6601;
+const GET_FLAGS_WITH_MORE: u32 = 0x801c_581f;
+const SET_FLAGS: u32 = 0x4008_6602;
+const SET_FLAGS_WITH_MORE: u32 = 0x401c_5820;
+/// Of the longest answer to them, bytes (`struct fsxattr`).
+const FLAGS_BYTES_MAX: usize = 28;
+
+/// What ioctl(2) does.
+fn ioctl(command: u32, data: &[u8], out_size: u32, reply: Reply) {
+    let room = usize::try_from(out_size).unwrap_or(usize::MAX).min(FLAGS_BYTES_MAX);
+    match command {
+        GET_FLAGS | GET_FLAGS_WITH_MORE => reply.ioctl(0, &[0; FLAGS_BYTES_MAX][..room]),
+        SET_FLAGS | SET_FLAGS_WITH_MORE if data.iter().all(|byte| *byte == 0) => reply.ioctl(0, &[]),
+        SET_FLAGS | SET_FLAGS_WITH_MORE => reply.error(Errno::OPNOTSUPP.raw_os_error()),
+        _ => reply.error(Errno::NOTTY.raw_os_error()),
+    }
+}
+
 impl Face {
     /// By topic: each of the modules below takes its own.
     fn dispatch(&self, caller: Caller, operation: &Operation<'_>, reply: Reply) {
@@ -104,7 +123,7 @@ impl Face {
             O::Opendir { .. } => drop(reply.opened(Opened::default())),
             // A write is in the pool when it returns.
             O::Releasedir { .. } | O::Syncfs => reply.done(),
-            O::Ioctl { .. } => reply.error(Errno::NOTTY.raw_os_error()),
+            O::Ioctl { command, data, out_size, .. } => ioctl(command, data, out_size, reply),
             // fsync, access (the kernel checks), poll (always ready), and what is not known.
             _ => reply.error(Errno::NOSYS.raw_os_error()),
         }

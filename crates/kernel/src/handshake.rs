@@ -19,6 +19,7 @@ const STACK_DEPTH: u32 = 1;
 /// What is asked for wherever the kernel has it. Not `ATOMIC_O_TRUNC`: with it an open cuts the file before the kernel looks
 /// whether it is a program that runs, which then dies of it.
 const ALWAYS: u64 = init::ASYNC_READ
+    | init::EXPORT_SUPPORT
     | init::BIG_WRITES
     | init::DONT_MASK
     | init::DO_READDIRPLUS

@@ -35,7 +35,8 @@ pub struct Request<'a> {
     reason = "fields are named as in the manual pages of the calls; what differs is said at the variant"
 )]
 pub enum Operation<'a> {
-    /// Which inode has this name? Answered by `entry`, which counts as one lookup.
+    /// Which inode has this name? Answered by `entry`, which counts as one lookup. `.` is the inode itself, of whatever kind, and `..` the directory above: so the
+    /// kernel finds again what a file handle means (open_by_handle_at(2)).
     Lookup { name: &'a [u8] },
     /// Answered by `attributes`.
     Getattr { handle: Option<u64> },

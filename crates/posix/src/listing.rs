@@ -41,9 +41,9 @@ impl Process {
     /// # Errors
     /// `EBADF`, `ENOTDIR`.
     pub fn listing(&self, descriptor: BorrowedFd<'_>) -> Result<Listing, Errno> {
-        self.reaches(descriptor)?;
         let open = self.table.get(descriptor)?;
         open.folder()?;
+        self.reaches(descriptor)?;
         Ok(Listing { open, place: 0, fetched: VecDeque::new(), ended: false })
     }
 

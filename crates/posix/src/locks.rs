@@ -98,6 +98,7 @@ impl Process {
         operation: FlockOperation,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(), Errno> {
+        self.reaches(descriptor)?;
         let open = self.table.get(descriptor)?;
         let (kind, wait) = match operation {
             FlockOperation::LockShared => (LockKind::Read, true),

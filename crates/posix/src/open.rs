@@ -28,6 +28,8 @@ pub enum Kind {
     Remote,
     /// It stands in for a folder.
     Folder,
+    /// A place alone (`O_PATH`), of whatever kind.
+    Place,
 }
 
 /// What open(2) brought.
@@ -304,7 +306,7 @@ impl Process {
         if !flags.contains(OFlags::CLOEXEC) {
             fcntl_setfd(&descriptor, FdFlags::empty())?;
         }
-        let kind = open.kind;
+        let kind = open.shown();
         self.table.add(crate::process::number(&descriptor), open);
         Ok(Opening::Pool(descriptor, kind))
     }

@@ -211,7 +211,7 @@ impl Process {
         let open = Open::new(&found, Vec::new(), inode);
         // Another program of this process may have.
         open.locked.store(true, Ordering::Relaxed);
-        let kind = open.kind;
+        let kind = open.shown();
         self.table.add(descriptor.as_raw_fd(), Arc::new(open));
         Ok(kind)
     }
@@ -310,8 +310,7 @@ impl Process {
     /// # Errors
     /// `EBADF`.
     pub fn reaches(&self, descriptor: BorrowedFd<'_>) -> Result<(), Errno> {
-        let flags = self.table.get(descriptor)?.flags;
-        if flags.read || flags.write { Ok(()) } else { Err(Errno::BADF) }
+        if self.table.get(descriptor)?.is_place() { Err(Errno::BADF) } else { Ok(()) }
     }
 
     /// realpath(3): the path without links and dots, of what must be there.

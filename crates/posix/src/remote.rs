@@ -205,8 +205,9 @@ impl Process {
     /// What mmap(2) refuses of a descriptor for memory that may be written, and whose changes go to the file.
     ///
     /// # Errors
-    /// `EACCES` for what was not opened so.
+    /// `EACCES` for what was not opened so, `EBADF` for a place alone.
     pub fn may_map(&self, descriptor: BorrowedFd<'_>, shared_and_written: bool) -> Result<(), Errno> {
+        self.reaches(descriptor)?;
         let flags = self.table.get(descriptor)?.flags;
         if flags.read && (flags.write || !shared_and_written) { Ok(()) } else { Err(Errno::ACCESS) }
     }
@@ -228,6 +229,7 @@ impl Process {
     /// # Errors
     /// As lseek(2).
     pub fn seek(&self, descriptor: BorrowedFd<'_>, to: SeekFrom) -> Result<u64, Errno> {
+        self.reaches(descriptor)?;
         let open = self.table.get(descriptor)?;
         let target = match to {
             SeekFrom::End(by) => {
@@ -306,6 +308,9 @@ impl Process {
             (false, true) => OFlags::WRONLY,
             _ => OFlags::RDONLY,
         };
+        if open.is_place() {
+            return Ok(OFlags::PATH);
+        }
         let append = if open.append.load(Relaxed) { OFlags::APPEND } else { OFlags::empty() };
         Ok(way | append | LARGE | (fcntl_getfl(descriptor)? & KERNELS))
     }
@@ -325,6 +330,7 @@ impl Process {
     /// # Errors
     /// `EBADF`, and those of the way to the pool.
     pub fn left_to_read(&self, descriptor: BorrowedFd<'_>) -> Result<i32, Errno> {
+        self.reaches(descriptor)?;
         let open: Arc<Open> = self.table.get(descriptor)?;
         let size = self.wait(self.stat_of(&open))?.size;
         let left = size.saturating_sub(seek(descriptor, SeekFrom::Current(0))?);

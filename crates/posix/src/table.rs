@@ -23,7 +23,7 @@ pub struct Open {
     pub mark: Mark,
     /// How it was opened.
     pub flags: OpenFlags,
-    /// What its descriptor is.
+    /// What its descriptor is, had it been opened to be read.
     pub kind: Kind,
     /// By what folders and name it was opened, from the pool's root on: what a path from it starts with, and what is shown of it.
     pub names: Vec<Vec<u8>>,
@@ -46,6 +46,16 @@ impl Open {
         };
         let (append, locked) = (AtomicBool::new(flags.append), AtomicBool::default());
         Self { file, mark, flags, kind, names, append, locked, inode }
+    }
+
+    /// Whether it was opened as a place alone (`O_PATH`).
+    pub fn is_place(&self) -> bool {
+        !self.flags.read && !self.flags.write
+    }
+
+    /// What its descriptor is to the program.
+    pub fn shown(&self) -> Kind {
+        if self.is_place() { Kind::Place } else { self.kind }
     }
 
     /// As where a path starts.

@@ -5,8 +5,9 @@
 use crate::guard::{done, open};
 use crate::ours::{self, Kind, Said, borrowed};
 use crate::shared::{List, Listed, Shared};
-use libc::{DIR, c_int, c_long, dirent};
+use libc::{DIR, c_int, c_long, c_void, dirent, ssize_t};
 use posix::Listing;
+use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 use std::mem::offset_of;
 use std::ptr::null_mut;
@@ -77,6 +78,51 @@ pub fn adopted(descriptor: c_int) -> Result<Opened, Errno> {
     let entry = Box::new(unsafe { std::mem::zeroed::<dirent>() });
     let listing = done(|process| process.listing(borrowed(descriptor)))?;
     Ok(Opened(Box::new(Folder { descriptor, at: Shared::new(At { listing, entry }) })))
+}
+
+/// Fills a buffer with entries from where the descriptor is, as getdents64(2) does; the descriptor moves on.
+///
+/// # Errors
+/// As getdents64(2).
+///
+/// # Safety
+/// `into` has `room` bytes, as far as it may be written.
+pub unsafe fn entries_into(descriptor: c_int, into: *mut c_void, room: usize) -> Result<ssize_t, Errno> {
+    done(|process| {
+        process.reaches(borrowed(descriptor))?;
+        let mut listing = process.listing(borrowed(descriptor))?;
+        let place = seek(borrowed(descriptor), SeekFrom::Current(0))?;
+        listing.seek(i64::try_from(place).map_err(|_| Errno::INVAL)?);
+        let (mut bytes, mut place) = (Vec::new(), None);
+        while let Some(entry) = process.next_entry(&mut listing)? {
+            let name = offset_of!(dirent, d_name);
+            let length = (name + entry.name.len() + 1).next_multiple_of(8);
+            if bytes.len() + length > room {
+                if place.is_none() {
+                    return Err(Errno::INVAL);
+                }
+                break;
+            }
+            let end = bytes.len() + length;
+            bytes.extend(entry.inode.to_ne_bytes());
+            bytes.extend(entry.next.to_ne_bytes());
+            bytes.extend(u16::try_from(length).unwrap_or(u16::MAX).to_ne_bytes());
+            bytes.push(entry.kind);
+            bytes.extend(&entry.name);
+            bytes.resize(end, 0);
+            place = Some(entry.next.unsigned_abs());
+        }
+        // SAFETY: the caller says so.
+        let into = unsafe { crate::memory::room(into, bytes.len()) }?;
+        if into.len() < bytes.len() {
+            return Err(Errno::FAULT);
+        }
+        into.copy_from_slice(&bytes);
+        if let Some(place) = place {
+            seek(borrowed(descriptor), SeekFrom::Start(place))?;
+        }
+        ssize_t::try_from(bytes.len()).map_err(|_| Errno::INVAL)
+    })
 }
 
 /// The folder behind a `DIR`, if it is ours.

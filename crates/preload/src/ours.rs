@@ -62,6 +62,7 @@ pub fn note(descriptor: c_int, kind: Option<Kind>) {
             Some(Kind::Local) => 1,
             Some(Kind::Remote) => 2,
             Some(Kind::Folder) => 3,
+            Some(Kind::Place) => 6,
         };
         known.store(number, Ordering::Relaxed);
         HIGHEST.fetch_max(descriptor, Ordering::Relaxed);
@@ -102,6 +103,7 @@ fn noted(descriptor: c_int) -> Option<Noted> {
         1 => Noted::Known(Kind::Local),
         2 => Noted::Known(Kind::Remote),
         3 => Noted::Known(Kind::Folder),
+        6 => Noted::Known(Kind::Place),
         4 => Noted::Inherited { remote: false },
         5 => Noted::Inherited { remote: true },
         _ => return None,
@@ -144,10 +146,11 @@ pub fn each(first: u32, last: u32, mut what: impl FnMut(c_int)) {
     }
 }
 
-/// Whether we must do what is asked of this descriptor's bytes.
+/// Whether we must do what is asked of this descriptor's bytes, or refuse it.
 pub fn is_remote(descriptor: c_int) -> bool {
-    let may_be = matches!(noted(descriptor), Some(Noted::Known(Kind::Remote) | Noted::Inherited { remote: true }));
-    may_be && kind(descriptor) == Some(Kind::Remote)
+    let may_be =
+        matches!(noted(descriptor), Some(Noted::Known(Kind::Remote | Kind::Place) | Noted::Inherited { remote: true }));
+    may_be && matches!(kind(descriptor), Some(Kind::Remote | Kind::Place))
 }
 
 /// A path that starts at the working directory.

@@ -131,9 +131,14 @@ pub fn connects() -> bool {
 /// It was said why the pool is not there.
 static SAID: AtomicBool = AtomicBool::new(false);
 
-/// One line on standard error, past all that a program may have buffered; once.
+/// Says why the pool is not there.
 fn say(why: &str) {
-    if SAID.swap(true, Ordering::Relaxed) {
+    say_once(&SAID, why);
+}
+
+/// One line on standard error, past all that a program may have buffered; once.
+pub fn say_once(said: &AtomicBool, why: &str) {
+    if said.swap(true, Ordering::Relaxed) {
         return;
     }
     let line = format!("tidemill: {}: {}\n", String::from_utf8_lossy(ours::prefix()), why.replace('\n', "; "));

@@ -61,6 +61,9 @@ impl Face {
 
     /// That a name is not there is an answer that the kernel may keep, where it is told when that changes.
     fn lookup(&self, parent: FileId, name: &[u8], reply: Reply) {
+        if name == b"." || name == b".." {
+            return self.find_again(parent, name == b"..", reply);
+        }
         let found = self.vfs.lookup(parent, name);
         if !self.manners.keeps_absence() {
             return self.serve("lookup", found, reply, self.entry());
@@ -76,6 +79,16 @@ impl Face {
             Some(found) => present(reply, found),
             None => drop(reply.entry(&absent)),
         });
+    }
+
+    /// What a handle means that the kernel has forgotten (`open_by_handle_at`): a file by its number, which is given once, or the directory above one.
+    fn find_again(&self, file: FileId, above: bool, reply: Reply) {
+        let vfs = self.vfs.clone();
+        let found = async move {
+            let file = if above { vfs.parent(file).await? } else { file };
+            vfs.stat(file).await
+        };
+        self.serve("lookup", found, reply, self.entry());
     }
 
     /// A file that is there but for its names gets none any more, as on a local file system: looking it up anew would not help.

@@ -264,7 +264,10 @@ symbols! {
 
 held! {
     /// futimens(3).
-    fn futimens(descriptor: c_int, times: *const timespec) -> c_int, descriptor => zero(done(|process| process.set_times(Said::From(descriptor, b"").into(), times_of(times)?, at(libc::AT_EMPTY_PATH))));
+    fn futimens(descriptor: c_int, times: *const timespec) -> c_int, descriptor => zero(done(|process| {
+        process.reaches(borrowed(descriptor))?;
+        process.set_times(Said::From(descriptor, b"").into(), times_of(times)?, at(libc::AT_EMPTY_PATH))
+    }));
 }
 
 named! {
@@ -276,7 +279,10 @@ named! {
 
 held! {
     /// futimes(3).
-    fn futimes(descriptor: c_int, times: *const timeval) -> c_int, descriptor => zero(done(|process| process.set_times(Said::From(descriptor, b"").into(), microseconds_of(times)?, at(libc::AT_EMPTY_PATH))));
+    fn futimes(descriptor: c_int, times: *const timeval) -> c_int, descriptor => zero(done(|process| {
+        process.reaches(borrowed(descriptor))?;
+        process.set_times(Said::From(descriptor, b"").into(), microseconds_of(times)?, at(libc::AT_EMPTY_PATH))
+    }));
 }
 
 symbols! {

@@ -229,6 +229,11 @@ fn sought(from: c_int, at: off_t) -> Result<SeekFrom, Errno> {
     }
 }
 
+/// Refuses a place alone (`O_PATH`).
+fn reached(descriptor: c_int) -> Result<(), Errno> {
+    done(|process| process.reaches(borrowed(descriptor)))
+}
+
 fn offset(bytes: usize) -> off_t {
     off_t::try_from(bytes).unwrap_or(off_t::MAX)
 }
@@ -288,11 +293,12 @@ moved! {
     fn posix_fallocate(descriptor: c_int, at: off_t, bytes: off_t) -> c_int | posix_fallocate64, descriptor =>
         done(|process| process.allocate(borrowed(descriptor), 0, at, bytes)).map_or_else(Errno::raw_os_error, |()| 0);
     /// `posix_fadvise(2)`: advice that nobody needs.
-    fn posix_fadvise(descriptor: c_int, at: off_t, bytes: off_t, advice: c_int) -> c_int | posix_fadvise64, descriptor => 0;
+    fn posix_fadvise(descriptor: c_int, at: off_t, bytes: off_t, advice: c_int) -> c_int | posix_fadvise64, descriptor =>
+        reached(descriptor).map_or_else(Errno::raw_os_error, |()| 0);
     /// readahead(2), likewise.
-    fn readahead(descriptor: c_int, at: off_t, bytes: size_t) -> ssize_t, descriptor => 0;
+    fn readahead(descriptor: c_int, at: off_t, bytes: size_t) -> ssize_t, descriptor => length(reached(descriptor).map(|()| 0));
     /// `sync_file_range(2)`: memory is where they stay.
-    fn sync_file_range(descriptor: c_int, at: off_t, bytes: off_t, flags: c_uint) -> c_int, descriptor => 0;
+    fn sync_file_range(descriptor: c_int, at: off_t, bytes: off_t, flags: c_uint) -> c_int, descriptor => zero(reached(descriptor));
     /// sendfile(2).
     fn sendfile(to: c_int, from: c_int, from_at: *mut off_t, bytes: size_t) -> ssize_t | sendfile64, to, from =>
         length(done(|process| {
@@ -314,11 +320,11 @@ moved! {
 
 held! {
     /// fsync(2): what was written is there for all when the write returned.
-    fn fsync(descriptor: c_int) -> c_int, descriptor => zero(done(|process| process.reaches(borrowed(descriptor))));
+    fn fsync(descriptor: c_int) -> c_int, descriptor => zero(reached(descriptor));
     /// fdatasync(2), likewise.
-    fn fdatasync(descriptor: c_int) -> c_int, descriptor => zero(done(|process| process.reaches(borrowed(descriptor))));
+    fn fdatasync(descriptor: c_int) -> c_int, descriptor => zero(reached(descriptor));
     /// syncfs(2), likewise.
-    fn syncfs(descriptor: c_int) -> c_int, descriptor => 0;
+    fn syncfs(descriptor: c_int) -> c_int, descriptor => zero(reached(descriptor));
 }
 
 symbols! {

@@ -4,7 +4,7 @@ use super::{held, symbols};
 use crate::guard::{Quiet, done, number, waited, zero};
 use crate::memory::{fetched, given};
 use crate::ours::{self, borrowed, kind, note};
-use libc::{F_DUPFD, F_DUPFD_CLOEXEC, c_int, c_uint, c_ulong, off_t};
+use libc::{F_DUPFD, F_DUPFD_CLOEXEC, c_int, c_uint, c_ulong, c_void, off_t};
 use posix::{From, LockKind, Range, Wanted};
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::{Errno, fcntl_getfd};
@@ -128,7 +128,15 @@ symbols! {
             // SAFETY: as the program called us.
             return unsafe { next(descriptor, command, what) };
         };
+        let is_place = kind(descriptor) == Some(ours::Kind::Place);
         match command {
+            _ if is_place && !OF_PLACES.contains(&command) => number(Err(Errno::BADF)),
+            // A lease or a seal would be of memory that the node has, and holds it up; a stand-in hears of nothing.
+            libc::F_GETLEASE => libc::F_UNLCK,
+            libc::F_SETLEASE => number(Err(unleased(descriptor, what))),
+            libc::F_NOTIFY => number(Err(if kind(descriptor) == Some(ours::Kind::Folder) { Errno::INVAL } else { Errno::NOTDIR })),
+            libc::F_GET_SEALS => libc::F_SEAL_SEAL,
+            libc::F_ADD_SEALS => number(Err(Errno::PERM)),
             // SAFETY: as the program called us.
             F_DUPFD | F_DUPFD_CLOEXEC => copied(descriptor, unsafe { next(descriptor, command, what) }),
             libc::F_GETLK | libc::F_SETLK | libc::F_SETLKW | libc::F_OFD_GETLK | libc::F_OFD_SETLK | libc::F_OFD_SETLKW => {
@@ -149,8 +157,15 @@ symbols! {
         }
     }
 
-    /// ioctl(2): files have one question for it, how much there is to be read.
+    /// ioctl(2): files have two questions for it, how much there is to be read, and what flags their inode has: none.
     fn ioctl(descriptor: c_int, request: c_ulong, what: c_ulong) -> c_int {
+        if let Some(flags) = Flags::of(request)
+            && kind(descriptor).is_some()
+        {
+            let place: *mut c_void = std::ptr::with_exposed_provenance_mut(usize::try_from(what).unwrap_or(0));
+            // SAFETY: the program's structure.
+            return zero(done(|process| process.reaches(borrowed(descriptor))).and_then(|()| unsafe { flags.answer(place) }));
+        }
         if request == libc::FIONREAD && ours::is_remote(descriptor) {
             let into: *mut c_int = std::ptr::with_exposed_provenance_mut(usize::try_from(what).unwrap_or(0));
             return zero(done(|process| {
@@ -170,6 +185,56 @@ held! {
     /// lockf(3), of the bytes from the descriptor's place on.
     fn lockf(descriptor: c_int, command: c_int, bytes: off_t) -> c_int | lockf64, descriptor =>
         zero(lockf_of(descriptor, command, bytes));
+}
+
+/// How a lease is refused: somebody else may always have the file open.
+fn unleased(descriptor: c_int, wanted: c_ulong) -> Errno {
+    let is_lease = c_int::try_from(wanted)
+        .is_ok_and(|wanted| [libc::F_RDLCK, libc::F_WRLCK, libc::F_UNLCK].contains(&wanted));
+    if is_lease && kind(descriptor) != Some(ours::Kind::Folder) { Errno::AGAIN } else { Errno::INVAL }
+}
+
+/// What fcntl(2) does for a place alone (`O_PATH`).
+const OF_PLACES: [c_int; 5] = [F_DUPFD, F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL];
+
+/// A question about an inode's flags (`FS_IOC_GETFLAGS` and the like), or an order to set them. They would be of the node's own memory.
+#[derive(Debug, Clone, Copy)]
+enum Flags {
+    /// Tells the flags.
+    Told,
+    /// Tells flags and more (`struct fsxattr`).
+    ToldWithMore,
+    /// Sets the flags.
+    Set,
+    /// Sets flags and more.
+    SetWithMore,
+}
+
+impl Flags {
+    fn of(request: c_ulong) -> Option<Self> {
+        Some(match request {
+            0x8008_6601 => Self::Told,
+            0x801c_581f => Self::ToldWithMore,
+            0x4008_6602 => Self::Set,
+            0x401c_5820 => Self::SetWithMore,
+            _ => return None,
+        })
+    }
+
+    /// # Safety
+    /// The program's structure for it, as far as it can be read and written.
+    unsafe fn answer(self, place: *mut c_void) -> Result<(), Errno> {
+        let none = |is_none: bool| if is_none { Ok(()) } else { Err(Errno::OPNOTSUPP) };
+        // SAFETY: the caller says so.
+        unsafe {
+            match self {
+                Self::Told => given(0_u32, place.cast()),
+                Self::ToldWithMore => given([0_u32; 7], place.cast()),
+                Self::Set => none(fetched::<u32>(place.cast())? == 0),
+                Self::SetWithMore => none(fetched::<[u32; 7]>(place.cast())? == [0; 7]),
+            }
+        }
+    }
 }
 
 /// A lock of fcntl(2), whose answer is in the program's own structure.

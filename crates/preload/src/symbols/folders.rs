@@ -2,9 +2,10 @@
 
 use super::symbols;
 use crate::folder::{self, Folder, Found, Opened};
-use crate::guard::{pointer, set_errno};
-use crate::ours::{self, kind};
-use libc::{DIR, c_char, c_int, c_long, dirent};
+use crate::guard::{done, number, pointer, set_errno};
+use crate::memory::given;
+use crate::ours::{self, borrowed, kind};
+use libc::{DIR, c_char, c_int, c_long, c_void, dirent, off_t, size_t, ssize_t};
 use rustix::io::Errno;
 use std::ptr::null_mut;
 
@@ -30,7 +31,7 @@ symbols! {
     fn fdopendir(descriptor: c_int) -> *mut DIR {
         match kind(descriptor) {
             Some(ours::Kind::Folder) => pointer(folder::adopted(descriptor).map(Opened::into_dir)),
-            Some(_) => pointer(Err(Errno::NOTDIR)),
+            Some(_) => pointer(done(|process| process.listing(borrowed(descriptor))).and(Err(Errno::NOTDIR))),
             // SAFETY: as the program called us.
             None => unsafe { next(descriptor) },
         }
@@ -63,6 +64,32 @@ symbols! {
                 Err(errno) => return errno.raw_os_error(),
             }
             0
+        }
+    }
+
+    /// getdents64(2): the descriptor's place says how far it has been read.
+    fn getdents64(descriptor: c_int, into: *mut c_void, room: size_t) -> ssize_t {
+        match kind(descriptor) {
+            // SAFETY: the program's room.
+            Some(ours::Kind::Folder | ours::Kind::Place) => unsafe { number(folder::entries_into(descriptor, into, room)) },
+            // SAFETY: as the program called us.
+            _ => unsafe { next(descriptor, into, room) },
+        }
+    }
+
+    /// getdirentries(3), which also tells where it began.
+    fn getdirentries(descriptor: c_int, into: *mut c_char, room: size_t, began: *mut off_t) -> ssize_t | getdirentries64 {
+        match kind(descriptor) {
+            Some(ours::Kind::Folder | ours::Kind::Place) => {
+                // SAFETY: a number.
+                let at = unsafe { super::lseek(descriptor, 0, libc::SEEK_CUR) };
+                // SAFETY: the program's room.
+                number(unsafe {
+                    folder::entries_into(descriptor, into.cast(), room).and_then(|length| given(at, began).map(|()| length))
+                })
+            }
+            // SAFETY: as the program called us.
+            _ => unsafe { next(descriptor, into, room, began) },
         }
     }
 
@@ -175,7 +202,7 @@ unsafe fn scanned(found: Result<Found, Errno>, into: *mut *mut *mut dirent, chos
         }
         entries.as_ptr().copy_to(list, entries.len());
         if let Some(order) = order {
-            let order: unsafe extern "C" fn(*const libc::c_void, *const libc::c_void) -> c_int =
+            let order: unsafe extern "C" fn(*const c_void, *const c_void) -> c_int =
                 std::mem::transmute(order);
             libc::qsort(list.cast(), entries.len(), size_of::<*mut dirent>(), Some(order));
         }

@@ -13,6 +13,7 @@ mod names;
 mod opens;
 mod processes;
 mod raw;
+mod rings;
 mod sockets;
 mod streams;
 mod walks;

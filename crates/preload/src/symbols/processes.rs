@@ -1,7 +1,7 @@
 //! Programs that are started: what stands in the environment for them, and programs that are themselves in the pool.
 
 use super::{named, symbols};
-use crate::guard::{done, errno, set_errno, zero};
+use crate::guard::{at, done, errno, set_errno, zero};
 use crate::ours::{self, Said};
 use crate::{actions, launch};
 use libc::{c_char, c_int, c_long, c_void, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
@@ -96,6 +96,9 @@ symbols! {
                 Said::From(descriptor, b"") if flags & libc::AT_EMPTY_PATH != 0 => Said::Magic(descriptor, b""),
                 said => said,
             };
+            if let Err(errno) = may_run(said, flags) {
+                return zero(Err(errno));
+            }
             zero(launch::told_at(said, crate::text::bytes(path)).and_then(|told| {
                 launch::replace(itself, &told, words, |path, words| {
                     libc::syscall(libc::SYS_execve, path, words, variables.as_ptr());
@@ -250,6 +253,19 @@ unsafe fn of_host(path: *const c_char, words: Words, system: impl Fn(*const c_ch
         }
     }
     zero(Err(why))
+}
+
+/// What execveat(2) refuses before it looks for a program: flags that it does not know (`EINVAL`), and a link that it is not to follow (`ELOOP`).
+fn may_run(said: Said<'_>, flags: c_int) -> Result<(), Errno> {
+    let known = libc::AT_EMPTY_PATH | libc::AT_SYMLINK_NOFOLLOW;
+    let itself = matches!(said, Said::From(_, b"")) || flags & libc::AT_SYMLINK_NOFOLLOW != 0;
+    if flags & !known != 0 {
+        return Err(Errno::INVAL);
+    }
+    if itself && done(|process| process.stat(said.into(), at(flags)))?.mode & libc::S_IFMT == libc::S_IFLNK {
+        return Err(Errno::LOOP);
+    }
+    Ok(())
 }
 
 /// What we do not do, and say.

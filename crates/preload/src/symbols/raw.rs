@@ -1,6 +1,6 @@
 //! syscall(2), the function: programs that name a call by its number mean the same files.
 
-use super::{attributes, bytes, descriptors, names, opens, processes, symbols};
+use super::{attributes, bytes, descriptors, folders, names, opens, processes, rings, symbols};
 use crate::guard::set_errno;
 use libc::{c_int, c_long, c_uint};
 use rustix::io::Errno;
@@ -46,6 +46,31 @@ symbols! {
                 libc::SYS_dup3 => descriptors::dup3(int(a), int(b), int(c)),
                 libc::SYS_read => return bytes::read(int(a), write(at(b)), at(c)) as c_long,
                 libc::SYS_write => return bytes::write(int(a), read(at(b)), at(c)) as c_long,
+                libc::SYS_getdents64 => return folders::getdents64(int(a), write(at(b)), at(c)) as c_long,
+                libc::SYS_pread64 => return bytes::pread(int(a), write(at(b)), at(c), d) as c_long,
+                libc::SYS_pwrite64 => return bytes::pwrite(int(a), read(at(b)), at(c), d) as c_long,
+                libc::SYS_readv => return bytes::readv(int(a), read(at(b)), int(c)) as c_long,
+                libc::SYS_writev => return bytes::writev(int(a), read(at(b)), int(c)) as c_long,
+                libc::SYS_lseek => return bytes::lseek(int(a), b, int(c)),
+                libc::SYS_ftruncate => bytes::ftruncate(int(a), b),
+                libc::SYS_fallocate => bytes::fallocate(int(a), int(b), c, d),
+                libc::SYS_fsync => bytes::fsync(int(a)),
+                libc::SYS_fdatasync => bytes::fdatasync(int(a)),
+                libc::SYS_fstat => attributes::fstat(int(a), write(at(b))),
+                libc::SYS_statfs => attributes::statfs(read(at(a)), write(at(b))),
+                libc::SYS_fstatfs => attributes::fstatfs(int(a), write(at(b))),
+                libc::SYS_fchmod => attributes::fchmod(int(a), uint(b)),
+                libc::SYS_fchmodat2 => attributes::fchmodat(int(a), read(at(b)), uint(c), int(d)),
+                libc::SYS_fchown => attributes::fchown(int(a), uint(b), uint(c)),
+                libc::SYS_utimensat => attributes::utimensat(int(a), read(at(b)), read(at(c)), int(d)),
+                libc::SYS_readlinkat => return names::readlinkat(int(a), read(at(b)), write(at(c)), at(d)) as c_long,
+                libc::SYS_mknodat => names::mknodat(int(a), read(at(b)), uint(c), u64::from(uint(d))),
+                libc::SYS_chdir => names::chdir(read(at(a))),
+                libc::SYS_fchdir => names::fchdir(int(a)),
+                libc::SYS_dup => descriptors::dup(int(a)),
+                libc::SYS_flock => descriptors::flock(int(a), int(b)),
+                libc::SYS_ioctl => descriptors::ioctl(int(a), b.cast_unsigned(), c.cast_unsigned()),
+                libc::SYS_io_uring_setup => rings::refused(),
                 libc::SYS_copy_file_range => {
                     return bytes::copy_file_range(int(a), write(at(b)), int(c), write(at(d)), at(e), uint(f)) as c_long;
                 }
