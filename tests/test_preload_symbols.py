@@ -5,6 +5,7 @@ A C library that is newer than the one that was looked through may bring functio
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -18,6 +19,17 @@ LOOKED_THROUGH = (2, 36)
 RINGS = {"io_uring_queue_init", "io_uring_queue_init_params", "io_uring_queue_init_mem", "io_uring_setup"}
 # Of C libraries after that one.
 LATER = {"pidfd_spawn", "pidfd_spawnp", "posix_spawn_file_actions_addchdir", "posix_spawn_file_actions_addfchdir"}
+
+# Headers of the C library that declare functions of files.
+HEADERS = """aio.h dirent.h execinfo.h fcntl.h fts.h ftw.h glob.h mntent.h nl_types.h poll.h pty.h spawn.h stdio.h stdlib.h termios.h unistd.h utime.h utmp.h utmpx.h
+sched.h sys/acct.h sys/epoll.h sys/eventfd.h sys/fanotify.h sys/file.h sys/inotify.h sys/ioctl.h sys/mman.h sys/mount.h sys/pidfd.h sys/quota.h sys/sendfile.h
+sys/signalfd.h sys/socket.h sys/stat.h sys/statfs.h sys/statvfs.h sys/swap.h sys/time.h sys/timerfd.h sys/uio.h sys/vfs.h sys/xattr.h dlfcn.h""".split()
+DECLARED = re.compile(r"extern\s[^;{}]*?\b(\w+)\s*\(([^;{}]*)\)\s*;")
+# A descriptor, a path, or what holds one, by what these headers call their parameters.
+OF_FILES = re.compile(
+    r"\bint __(?:\w*fd\w*|fildes\w*)\b|aiocb|sockaddr"
+    r"|char \*(?:const )?(?:__restrict )?__(?:\w*file\w*|\w*path\w*|dir\w*|template|old\w*|new\w*|from|to|special\w*|target)\b"
+)
 
 
 def exported(library: Path | str) -> dict[str, str]:
@@ -66,6 +78,22 @@ def test_what_is_not_caught_is_not_caught_and_there(ours: set[str], theirs: dict
 def test_nobody_forgot_a_function_with_another_spelling(ours: set[str], theirs: dict[str, str]) -> None:
     spellings = {spelt for name in ours for spelt in (name + "64", "__" + name, name.removesuffix("64"), "__" + name + "_chk", name + "at")}
     forgotten = sorted((spellings & {name for name in theirs if version(theirs[name])}) - ours - set(decided()))
+    assert not forgotten, f"neither caught nor listed: {forgotten}"
+
+
+def of_files() -> set[str]:
+    """The functions that the headers of this machine declare with a descriptor or a path."""
+    source = "#define _GNU_SOURCE\n" + "".join(f"#if __has_include(<{header}>)\n#include <{header}>\n#endif\n" for header in HEADERS)
+    text = subprocess.run(["cc", "-E", "-P", "-"], input=source, check=True, capture_output=True, text=True).stdout
+    for wrapped in (r"__attribute__", r"__asm__"):
+        text = re.sub(wrapped + r"\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)", "", text)
+    return {name for name, parameters in DECLARED.findall(" ".join(text.split())) if OF_FILES.search(parameters)}
+
+
+def test_every_function_of_the_headers_that_takes_a_descriptor_or_a_path_is_caught_or_listed(ours: set[str], theirs: dict[str, str]) -> None:
+    declared = of_files() & set(theirs)
+    assert {"openat", "aio_read", "rename", "getdents64", "posix_spawn", "bind"} <= declared, "the headers were not read"
+    forgotten = sorted(declared - ours - set(decided()))
     assert not forgotten, f"neither caught nor listed: {forgotten}"
 
 
