@@ -9,6 +9,7 @@
 //!   hint: did you mean `Shuffler`?
 //! ```
 
+use crate::printable;
 use std::fmt;
 
 /// Where in a text something stands. Lines and columns count from 1; 0 means unknown.
@@ -96,12 +97,12 @@ impl fmt::Display for Problem {
         if let Some(place) = &self.place {
             write_position(out, place)?;
         }
-        write!(out, "{}", self.message)?;
+        write!(out, "{}", printable::lines(&self.message))?;
         if let Some(place) = self.place.as_ref().filter(|place| !place.text.is_empty()) {
             write_excerpt(out, place)?;
         }
         match &self.hint {
-            Some(hint) => write!(out, "\n  hint: {hint}"),
+            Some(hint) => write!(out, "\n  hint: {}", printable::lines(hint)),
             None => Ok(()),
         }
     }
@@ -110,10 +111,11 @@ impl fmt::Display for Problem {
 impl std::error::Error for Problem {}
 
 fn write_position(out: &mut fmt::Formatter<'_>, place: &Place) -> fmt::Result {
+    let file = printable::line(&place.file);
     match (place.line, place.column) {
-        (0, _) => write!(out, "{}: ", place.file),
-        (line, 0) => write!(out, "{}:{line}: ", place.file),
-        (line, column) => write!(out, "{}:{line}:{column}: ", place.file),
+        (0, _) => write!(out, "{file}: "),
+        (line, 0) => write!(out, "{file}:{line}: "),
+        (line, column) => write!(out, "{file}:{line}:{column}: "),
     }
 }
 
@@ -123,12 +125,13 @@ fn write_excerpt(out: &mut fmt::Formatter<'_>, place: &Place) -> fmt::Result {
     let at = (place.column as usize).saturating_sub(1);
     let skipped = if at >= SHOWN_CHARS_MAX { at - SHOWN_CHARS_MAX / 2 } else { 0 };
     let shown: String = place.text.chars().skip(skipped).take(SHOWN_CHARS_MAX).collect();
-    write!(out, "\n{:>5} | {}", place.line, shown)?;
+    write!(out, "\n{:>5} | {}", place.line, printable::line(&shown))?;
     if place.column == 0 {
         return Ok(());
     }
     // Tabs are kept before the mark, so that it stands under its character in any terminal.
-    let indent: String = shown.chars().take(at - skipped).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+    let before: String = shown.chars().take(at - skipped).collect();
+    let indent: String = printable::line(&before).chars().map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
     write!(out, "\n      | {indent}^")
 }
 
@@ -146,6 +149,17 @@ mod tests {
     fn an_offset_past_the_end_is_the_end() {
         let place = Place::at_offset("w.js", "ab", 99);
         assert_eq!((place.line, place.column), (1, 3));
+    }
+
+    #[test]
+    fn a_problem_about_text_of_others_cannot_command_a_terminal() {
+        let problem = Problem::new("no file `\x1b[2J`")
+            .at(Place::at_line("w\u{202e}.js", "a\x07b", (1, 3)))
+            .hint("did you mean `\x1b`?");
+        assert_eq!(
+            problem.to_string(),
+            "w\\u{202e}.js:1:3: no file `\\u{1b}[2J`\n    1 | a\\u{7}b\n      |       ^\n  hint: did you mean `\\u{1b}`?"
+        );
     }
 
     #[test]
