@@ -4,6 +4,7 @@
 //! what was there instead.
 
 use base::{Problem, natural, nearest};
+use std::collections::HashMap;
 
 /// So many names are shown when a name is refused.
 const SHOWN_MAX: usize = 5;
@@ -15,6 +16,21 @@ pub struct Catalogue {
     paths: Vec<Box<str>>,
     /// Places in `paths`, in the order of their bytes: all that begin alike stand together.
     by_bytes: Vec<u32>,
+    /// What messages call the folder; empty: the data folder.
+    folder: String,
+}
+
+/// A file that a pattern of pairs matches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mate {
+    /// Its place in the catalogue.
+    pub path: usize,
+    /// Its path up to what tells the two of a pair apart.
+    pub before: String,
+    /// What tells them apart, such as `1` or `2`.
+    pub mate: String,
+    /// The rest of its path.
+    pub after: String,
 }
 
 /// A way in which several files belong to one name.
@@ -31,7 +47,13 @@ impl Catalogue {
         paths.sort_by(|a, b| natural::compare(a, b));
         let mut by_bytes: Vec<u32> = (0..).take(paths.len()).collect();
         by_bytes.sort_by_key(|index| &paths[*index as usize]);
-        Self { paths, by_bytes }
+        Self { paths, by_bytes, folder: String::new() }
+    }
+
+    /// The same, with what messages call the folder.
+    #[must_use]
+    pub fn of_folder(self, folder: impl Into<String>) -> Self {
+        Self { folder: folder.into(), ..self }
     }
 
     /// All paths in natural order.
@@ -67,6 +89,62 @@ impl Catalogue {
                 Err(Problem::new(message).hint("take them by a regular expression: Data.get(/.../)"))
             }
         }
+    }
+
+    /// All files that `name` means: `name/*`, `name.*` or `name_*`, or the file of that name itself, in natural order.
+    pub fn all(&self, name: &str) -> Result<Vec<&str>, Problem> {
+        let groups = self.groups(name);
+        match &groups[..] {
+            [group] => Ok(group.paths.clone()),
+            [] => match self.from(name).next().filter(|path| *path == name) {
+                Some(path) => Ok(vec![path]),
+                None => Err(self.refused_all(name)),
+            },
+            _ => {
+                let there: Vec<String> =
+                    groups.iter().map(|group| format!("`{}` ({})", group.pattern, files(group.paths.len()))).collect();
+                let message = format!("`{name}` may be all of {}", there.join(", or all of "));
+                Err(Problem::new(message).hint("take them by a regular expression: Data.get(/.../)"))
+            }
+        }
+    }
+
+    /// The pairs of `mates`, the files that the pattern `what` matches: two whose paths differ in the mate alone. They stand in the
+    /// natural order of their first paths, the lesser mate first. A file without its partner is refused.
+    pub fn pairs(&self, what: &str, mates: &[Mate]) -> Result<Vec<[&str; 2]>, Problem> {
+        let count = mates.len();
+        self.matching(what, |_| count > 0)?;
+        let mut kinds: Vec<&str> = mates.iter().map(|mate| mate.mate.as_str()).collect();
+        kinds.sort_by(|a, b| natural::compare(a, b));
+        kinds.dedup();
+        let &[one, other] = &kinds[..] else { return Err(no_two_kinds(what, &kinds, count)) };
+        let mut rows: Vec<[Option<&Mate>; 2]> = Vec::new();
+        let mut row_of: HashMap<(&str, &str), usize> = HashMap::new();
+        for mate in mates {
+            let row = *row_of.entry((&mate.before, &mate.after)).or_insert_with(|| {
+                rows.push([None, None]);
+                rows.len() - 1
+            });
+            rows[row][usize::from(mate.mate == other)] = Some(mate);
+        }
+        let alone = rows.iter().filter_map(|row| match row {
+            [Some(mate), None] => Some((mate, other)),
+            [None, Some(mate)] => Some((mate, one)),
+            _ => None,
+        });
+        let alone: Vec<String> = alone
+            .map(|(Mate { path, before, after, .. }, mate)| {
+                format!("`{}` has no partner `{before}{mate}{after}`", &self.paths[*path])
+            })
+            .collect();
+        if !alone.is_empty() {
+            let more = alone.len().saturating_sub(SHOWN_MAX);
+            let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+            let told = alone[..alone.len().min(SHOWN_MAX)].join(", ");
+            return Err(Problem::new(format!("{what}: {told}{more}")).hint("add the missing file, or narrow the pattern"));
+        }
+        let path = |mate: &Mate| self.paths[mate.path].as_ref();
+        Ok(rows.into_iter().filter_map(|[one, other]| Some([path(one?), path(other?)])).collect())
     }
 
     /// The files for which `matches` holds, in natural order; `what` names the condition in messages.
@@ -108,11 +186,16 @@ impl Catalogue {
         let groups = self.groups(name);
         if let Some(group) = groups.first() {
             let there = files(group.paths.len());
-            let hint = format!("take them all: Data.get(\"{name}\", {})", group.paths.len());
+            let hint = format!("take them all: Data.get(\"{name}\", \"all\")");
             let message = format!("no file `{name}` or `{name}.*`; `{}` is {there}", group.pattern);
             return Problem::new(message).hint(hint);
         }
         let message = format!("no file `{name}` or `{name}.*` among the {}", self.told());
+        self.near(Problem::new(message), name)
+    }
+
+    fn refused_all(&self, name: &str) -> Problem {
+        let message = format!("no file `{name}`, `{name}/*`, `{name}.*` or `{name}_*` among the {}", self.told());
         self.near(Problem::new(message), name)
     }
 
@@ -142,12 +225,13 @@ impl Catalogue {
 
     fn told(&self) -> String {
         let paths: Vec<&str> = self.paths().take(SHOWN_MAX + 1).collect();
+        let folder = if self.folder.is_empty() { "the data folder" } else { &self.folder };
         if paths.is_empty() {
-            return "0 files of the data folder".to_owned();
+            return format!("0 files of {folder}");
         }
         let more = if self.paths.len() > SHOWN_MAX { ", ..." } else { "" };
         let first = paths[..paths.len().min(SHOWN_MAX)].join(", ");
-        format!("{} of the data folder: {first}{more}", files(self.paths.len()))
+        format!("{} of {folder}: {first}{more}", files(self.paths.len()))
     }
 }
 
@@ -158,6 +242,19 @@ fn names_of(path: &str) -> impl Iterator<Item = &str> {
     let dot = file.find('.').filter(|at| *at > 0).map_or(0, |at| file.len() - at);
     let stem = (dot > 0).then(|| &path[..path.len() - dot]);
     stem.into_iter().chain([path]).chain(folder)
+}
+
+/// The files of a pattern of pairs are of one kind, or of more than two.
+fn no_two_kinds(what: &str, kinds: &[&str], count: usize) -> Problem {
+    let told: Vec<String> = kinds.iter().take(SHOWN_MAX).map(|kind| format!("`{kind}`")).collect();
+    let more = if kinds.len() > SHOWN_MAX { ", ..." } else { "" };
+    let message = match kinds {
+        [kind] => {
+            format!("{what} matches {}, all with `{kind}` in its second group: every partner is missing", files(count))
+        }
+        _ => format!("the second group of {what} is {}{more}, and a pair is of two", told.join(", ")),
+    };
+    Problem::new(message).hint("the first group is the pair's name, the second tells its two files apart, such as ([12])")
 }
 
 fn shown(paths: &[&str]) -> String {
@@ -204,7 +301,7 @@ mod tests {
         );
         assert_eq!(
             refused(files.one("Unlab")),
-            "no file `Unlab` or `Unlab.*`; `Unlab/*` is 2 files\n  hint: take them all: Data.get(\"Unlab\", 2)"
+            "no file `Unlab` or `Unlab.*`; `Unlab/*` is 2 files\n  hint: take them all: Data.get(\"Unlab\", \"all\")"
         );
         assert_eq!(refused(catalogue(&[]).one("T")), "no file `T` or `T.*` among the 0 files of the data folder");
     }
@@ -234,6 +331,52 @@ mod tests {
             message.starts_with("`X` needs 2 files `X/*`, `X.*` or `X_*`, and none is among the 5 files"),
             "{message}"
         );
+    }
+
+    #[test]
+    fn all_files_of_a_name_are_those_of_its_only_pattern() {
+        let files = catalogue(&["U/10", "U/9", "P_2", "P_1", "P.txt", "One.csv", "Bare"]);
+        assert_eq!(files.all("U"), Ok(vec!["U/9", "U/10"]));
+        assert_eq!(files.all("One"), Ok(vec!["One.csv"]));
+        assert_eq!(files.all("Bare"), Ok(vec!["Bare"]));
+        assert_eq!(
+            refused(files.all("P")),
+            "`P` may be all of `P.*` (1 file), or all of `P_*` (2 files)\n  \
+             hint: take them by a regular expression: Data.get(/.../)"
+        );
+        let message = refused(files.of_folder("/d (the current directory)").all("X"));
+        assert!(message.starts_with("no file `X`, `X/*`, `X.*` or `X_*` among the 7 files of /d (the"), "{message}");
+    }
+
+    /// The mates of files named `KEY_MATE.fq`.
+    fn mates(files: &Catalogue) -> Vec<Mate> {
+        let mate = |(path, name): (usize, &str)| {
+            let (before, rest) = name.split_at(name.rfind('_').expect("a name with _") + 1);
+            let (mate, after) = rest.split_at(rest.find('.').expect("a name with ."));
+            Mate { path, before: before.to_owned(), mate: mate.to_owned(), after: after.to_owned() }
+        };
+        files.paths().enumerate().map(mate).collect()
+    }
+
+    #[test]
+    fn pairs_are_files_that_differ_in_the_mate_alone_in_natural_order() {
+        let files = catalogue(&["b/x_2.fq", "a10_1.fq", "a10_2.fq", "a2_2.fq", "a2_1.fq", "b/x_1.fq"]);
+        let pairs = files.pairs("/p/", &mates(&files));
+        assert_eq!(pairs, Ok(vec![["a2_1.fq", "a2_2.fq"], ["a10_1.fq", "a10_2.fq"], ["b/x_1.fq", "b/x_2.fq"]]));
+    }
+
+    #[test]
+    fn a_file_without_its_partner_is_refused_with_the_name_of_the_partner() {
+        let files = catalogue(&["a_1.fq", "a_2.fq", "b_2.fq"]);
+        let told = refused(files.pairs("/p/", &mates(&files)));
+        assert!(told.starts_with("/p/: `b_2.fq` has no partner `b_1.fq`\n"), "{told}");
+        let files = catalogue(&["a_1.fq", "b_1.fq"]);
+        let told = refused(files.pairs("/p/", &mates(&files)));
+        assert!(told.starts_with("/p/ matches 2 files, all with `1` in its second group: every partner"), "{told}");
+        let files = catalogue(&["a_1.fq", "a_2.fq", "a_3.fq"]);
+        let told = refused(files.pairs("/p/", &mates(&files)));
+        assert!(told.starts_with("the second group of /p/ is `1`, `2`, `3`, and a pair is of two"), "{told}");
+        assert!(refused(files.pairs("/p/", &[])).starts_with("/p/ matches none of the 3 files"));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! [`check_tool`] is the one place that decides whether a tool makes sense, for tool files and descriptors alike. It says
 //! which part of the tool is wrong; who read the tool knows where that part stands in a text.
 
+use crate::shell_words;
 use crate::template::{Token, is_identifier, tokens};
 use crate::tool::{ArrayForm, ConfigType, ConfigValue, Param, ParamKind, Tool};
 use base::Problem;
@@ -80,8 +81,10 @@ pub(crate) enum Piece {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     Whole,
+    /// The file name without its extension.
     Name,
-    Stem,
+    /// The file name.
+    File,
     Ext,
     Dir,
 }
@@ -107,6 +110,9 @@ impl<'a> Compiler<'a> {
     fn compile(mut self) -> Result<Compiled, Vec<ToolProblem>> {
         let tool = self.tool;
         self.check_values();
+        if let Some(word) = shell_words::refused(tool) {
+            self.refuse_with(ToolPart::Command(word.item), &word.message, &word.hint);
+        }
         let command =
             (0..tool.command.len()).map(|item| self.template(ToolPart::Command(item), &tool.command[item])).collect();
         let env = (0..tool.env.len()).map(|item| self.template(ToolPart::Env(item), &tool.env[item].1)).collect();
@@ -228,14 +234,14 @@ impl<'a> Compiler<'a> {
     fn path_part(&mut self, part: ToolPart, of_path: Option<&str>) -> Option<Part> {
         match of_path {
             None => Some(Part::Whole),
-            Some("name") => Some(Part::Name),
-            Some("stem") => Some(Part::Stem),
+            Some("name" | "stem") => Some(Part::Name),
+            Some("file") => Some(Part::File),
             Some("ext") => Some(Part::Ext),
             Some("dir") => Some(Part::Dir),
             Some(other) => {
                 let message = format!("unknown part `.{other}` of a path");
                 let problem = Problem::new(self.named_part(part, &message));
-                let problem = problem.nearest(other, ["name", "stem", "ext", "dir"]);
+                let problem = problem.nearest(other, ["name", "file", "ext", "dir"]);
                 self.problems.push(ToolProblem { part, problem });
                 None
             }
@@ -252,9 +258,11 @@ impl<'a> Compiler<'a> {
                 format!("the name of `{name}` cannot be made of itself")
             }
             ToolPart::ParamValue(_) if matches!(of_path, Part::Whole | Part::Dir) => {
-                format!("a file name is made of names: write `{{{name}.name}}` or `{{{name}.stem}}`")
+                format!("a file name is made of names: write `{{{name}.name}}` or `{{{name}.file}}`")
             }
-            ToolPart::ParamValue(_) if array.is_some() => format!("`{name}` takes arrays, so it has no single name"),
+            ToolPart::ParamValue(own) if array.is_some() && self.tool.params[own].kind.array().is_none() => {
+                format!("`{name}` takes arrays, so it has no single name; an output with `array` takes one for each member")
+            }
             ToolPart::ParamValue(_) if param.kind.is_optional() => {
                 format!("`{name}` is optional: a file name cannot need it")
             }
@@ -264,8 +272,9 @@ impl<'a> Compiler<'a> {
             ToolPart::Env(_) if array == Some(ArrayForm::Args) => {
                 format!("`{name}` gives several arguments; a variable holds one value: use array = \"list\" or \"dir\"")
             }
-            _ if array.is_some() && *of_path != Part::Whole => {
-                format!("`{name}` takes arrays, so its path has no parts; write `{{{name}}}`")
+            ToolPart::ParamValue(_) => return true,
+            _ if array == Some(ArrayForm::Dir) && *of_path != Part::Whole => {
+                format!("`{name}` is passed as a directory, so its path has no parts; write `{{{name}}}`")
             }
             _ => return true,
         };

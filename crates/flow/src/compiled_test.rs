@@ -42,7 +42,7 @@ fn message(tool: &Tool) -> String {
 
 #[test]
 fn a_tool_that_makes_sense_is_not_refused() {
-    let mut whole = tool(&["{here}/run", "--in={a}", "{a.stem}{a.ext}", "x{many}y", "{all}", "{mask?-m}", "{mask}"]);
+    let mut whole = tool(&["{here}/run", "--in={a}", "{a.name}{a.ext}", "x{many}y", "{many.file}", "{all}", "{mask?-m}", "{mask}"]);
     whole.stdin = Some("{a}".to_owned());
     whole.stdout = Some("{out}".to_owned());
     whole.env = vec![("ALL".to_owned(), "{all}:{depth}".to_owned())];
@@ -53,9 +53,12 @@ fn a_tool_that_makes_sense_is_not_refused() {
 fn names_that_do_not_fit_are_refused_with_the_item() {
     for (item, expected) in [
         ("{aa}", "tool `T`, command item 2: unknown name `aa`\n  hint: did you mean `a`?"),
-        ("{a.stm}", "tool `T`, command item 2: unknown part `.stm` of a path\n  hint: did you mean `stem`?"),
+        ("{a.nam}", "tool `T`, command item 2: unknown part `.nam` of a path\n  hint: did you mean `name`?"),
         ("{depth.stem}", "tool `T`, command item 2: config `depth` is a value, it has no parts; write `{depth}`"),
-        ("{many.name}", "tool `T`, command item 2: `many` takes arrays, so its path has no parts; write `{many}`"),
+        (
+            "{all.name}",
+            "tool `T`, command item 2: `all` is passed as a directory, so its path has no parts; write `{all}`",
+        ),
         ("{many}{more}", "tool `T`, command item 2: names two arrays with array = \"args\"; an item takes one"),
         (
             "{depth?x}",
@@ -89,8 +92,8 @@ fn a_stream_is_one_single_file_of_its_direction() {
 #[test]
 fn a_file_name_is_made_of_single_names() {
     for (file, expected) in [
-        ("{a}", "a file name is made of names: write `{a.name}` or `{a.stem}`"),
-        ("{a.dir}", "a file name is made of names: write `{a.name}` or `{a.stem}`"),
+        ("{a}", "a file name is made of names: write `{a.name}` or `{a.file}`"),
+        ("{a.dir}", "a file name is made of names: write `{a.name}` or `{a.file}`"),
         ("{out.stem}", "the name of `out` cannot be made of itself"),
         ("{many.name}", "`many` takes arrays, so it has no single name"),
         ("{mask.name}", "`mask` is optional: a file name cannot need it"),
@@ -104,6 +107,15 @@ fn a_file_name_is_made_of_single_names() {
         let found = message(&wrong);
         assert!(found.starts_with(&format!("tool `T`, parameter `out`: {expected}")), "{file}: {found}");
     }
+}
+
+#[test]
+fn a_command_that_only_a_shell_would_understand_is_refused_with_what_to_write() {
+    let wrong = tool(&["sort", "{a}", ">", "{out}"]);
+    assert_eq!(
+        message(&wrong),
+        "tool `T`, command item 3: no shell reads a command, so `>` would be passed on\n  hint: use `stdout = \"{out}\"`"
+    );
 }
 
 #[test]

@@ -166,10 +166,10 @@ impl Expansion<'_> {
     fn path(&mut self, param: u16, part: Part, member: Option<&str>) -> Option<String> {
         let data = bound(self.task, param)?;
         match self.form(param) {
-            Some(ArrayForm::Args) => member.map(str::to_owned),
+            Some(ArrayForm::Args) => member.map(|path| part_of(path, part).to_owned()),
             Some(ArrayForm::List) => {
-                let paths: Vec<String> = data.iter().map(|id| (self.path_of)(id)).collect();
-                Some(self.list(param, &paths))
+                let lines: Vec<String> = data.iter().map(|id| part_of(&(self.path_of)(id), part).to_owned()).collect();
+                Some(self.list(param, &lines))
             }
             Some(ArrayForm::Dir) => Some(self.dir_path(param)),
             None => Some(part_of(&(self.path_of)(data.iter().next()?), part).to_owned()),

@@ -33,13 +33,13 @@ fn paths_and_values_stand_where_the_template_names_them() {
         config("rate", ConfigType::Number, None),
     ];
     let story = Story::default()
-        .tool("T", "python3 {here}/t.py {in} {in.stem}:{in.ext}:{in.name}:{in.dir} {{{out}}} -d={depth} {rate}", params)
+        .tool("T", "python3 {here}/t.py {in} {in.name}:{in.stem}:{in.ext}:{in.file}:{in.dir} {{{out}}} -d={depth} {rate}", params)
         .input("In", "x/In.csv")
         .define("Out", &[])
         .call("T", "in=In out=Out rate=0.5");
     let command = command(&story);
     assert_eq!(command.program, "python3");
-    let expected = ["/here/t.py", "/pool/In.csv", "In:.csv:In.csv:/pool", "{/task/Out.model}", "-d=12", "0.5"];
+    let expected = ["/here/t.py", "/pool/In.csv", "In:In:.csv:In.csv:/pool", "{/task/Out.model}", "-d=12", "0.5"];
     assert_eq!(command.args, texts(&expected));
 }
 
@@ -87,8 +87,24 @@ fn streams_environment_and_path_are_told() {
     let command = command(&story);
     assert_eq!(command.stdin.as_deref(), Some("/pool/In.csv"));
     assert_eq!(command.stdout.as_deref(), Some("/task/Out.txt"));
-    assert_eq!(command.env, [("IN".to_owned(), "<In.csv>".to_owned()), ("X".to_owned(), "1".to_owned())]);
+    assert_eq!(command.env, [("IN".to_owned(), "<In>".to_owned()), ("X".to_owned(), "1".to_owned())]);
     assert_eq!(command.path, texts(&["/here/bin", "/opt/bin"]));
+}
+
+#[test]
+fn the_names_of_members_stand_where_an_array_is_named_by_a_part() {
+    let story = |form| {
+        Story::default()
+            .tool("T", "t {parts} -n={parts.name} {parts.file}", vec![inputs("parts", form)])
+            .inputs("P", &["a/x.csv", "b/y.csv"])
+            .call("T", "parts=P")
+    };
+    let expected = ["/pool/x.csv", "/pool/y.csv", "-n=x", "-n=y", "x.csv", "y.csv"];
+    assert_eq!(args(&story(ArrayForm::Args)), texts(&expected));
+    let command = command(&story(ArrayForm::List));
+    assert_eq!(command.args, texts(&["/task/parts.list", "-n=/task/parts.2.list", "/task/parts.3.list"]));
+    let lists: Vec<&str> = command.lists.iter().map(|(_, text)| text.as_str()).collect();
+    assert_eq!(lists, ["x\ny\n", "x.csv\ny.csv\n", "/pool/x.csv\n/pool/y.csv\n"]);
 }
 
 #[test]

@@ -15,13 +15,14 @@ mod model;
 mod names;
 mod plan;
 mod reference;
+mod shell_words;
 mod template;
 #[cfg(test)]
 mod testing;
 pub mod tool;
 mod validate;
 
-pub use catalogue::Catalogue;
+pub use catalogue::{Catalogue, Mate};
 pub use compiled::{PARAMS_MAX, RESERVED_NAMES, ToolPart, ToolProblem, check_tool};
 pub use descriptor::{DESCRIPTOR_BYTES_MAX, DESCRIPTOR_FIELD, DESCRIPTOR_VERSION, from_json, is_descriptor, to_json};
 pub use element_name::{ELEMENT_NAME_BYTES_MAX, check_defined_name, check_element_name};
@@ -29,6 +30,7 @@ pub use expand::{Command, LinkDir};
 pub use faults::Script;
 pub use model::{ConfigBinding, DataId, DataRefs, Element, FileBinding, Source, Task, TaskId, ToolId, Workflow};
 pub use plan::{Plan, READS_MAX, check};
+pub use shell_words::warnings as shell_warnings;
 pub use template::is_identifier;
 pub use tool::{ArrayForm, ConfigType, ConfigValue, Param, ParamKind, Resources, Tool};
 pub use validate::{MEMBERS_MAX, TASKS_MAX, TOOLS_MAX};

@@ -110,13 +110,21 @@ impl DataRefs {
 
     /// The members in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = DataId> + '_ {
-        let at = |index: usize| match self {
+        (0..self.len()).map(|index| self.at(index))
+    }
+
+    /// The member at a place.
+    pub fn get(&self, index: usize) -> Option<DataId> {
+        (index < self.len()).then(|| self.at(index))
+    }
+
+    fn at(&self, index: usize) -> DataId {
+        match self {
             Self::One(id) => *id,
             #[expect(clippy::cast_possible_truncation, reason = "below `count`, a u32")]
             Self::Run { first, .. } => DataId(first.0 + index as u32),
             Self::List(members) => members[index],
-        };
-        (0..self.len()).map(at)
+        }
     }
 
     /// How many members.

@@ -58,6 +58,34 @@ impl Names {
     }
 }
 
+impl Workflow {
+    /// The name of member `id`'s file without folders and extension. Of what a task writes it is the name that the file has
+    /// unless the tool gives it another.
+    pub fn file_stem(&self, id: DataId) -> String {
+        let element = self.element_of(id);
+        match self.input_path(id) {
+            Some(path) => part_of(path, Part::Name).to_owned(),
+            None => named(element, id),
+        }
+    }
+
+    /// The path of an input as the workflow has it: relative to the data folder, or absolute. None for what tasks write.
+    pub fn input_path(&self, id: DataId) -> Option<&str> {
+        let element = self.element_of(id);
+        match &element.source {
+            Source::Input(paths) => paths.get((id.0 - element.first.0) as usize).map(AsRef::as_ref),
+            Source::Defined => None,
+        }
+    }
+}
+
+/// `Model_0_03`.
+fn named(element: &Element, id: DataId) -> String {
+    let index = padded_index(element, id);
+    let between = if index.is_empty() { "" } else { "_" };
+    format!("{}{between}{index}", element.name)
+}
+
 /// The names of one task's files.
 struct Naming<'a> {
     workflow: &'a Workflow,
@@ -73,7 +101,9 @@ impl Naming<'_> {
             let digits = digits(data.len().saturating_sub(1));
             for (number, id) in data.iter().enumerate() {
                 let name = match template {
-                    Some(pieces) => self.rendered(names, pieces, id, &format!("{number:0digits$}")),
+                    Some(pieces) => {
+                        self.rendered(names, pieces, id, (number, data.len(), &format!("{number:0digits$}")))?
+                    }
                     None => self.default_name(id, *param),
                 };
                 check_name(&name).map_err(|what| {
@@ -87,24 +117,34 @@ impl Naming<'_> {
 
     /// `Model_0_03.model`.
     fn default_name(&self, id: DataId, param: u16) -> String {
-        let element = self.workflow.element_of(id);
-        let index = padded_index(element, id);
-        let between = if index.is_empty() { "" } else { "_" };
         let extension = match &self.tool.params[usize::from(param)].kind {
             ParamKind::Output { extension, .. } => extension.as_str(),
             _ => "",
         };
-        format!("{}{between}{index}{extension}", element.name)
+        format!("{}{extension}", named(self.workflow.element_of(id), id))
     }
 
-    fn rendered(&self, names: &Names, pieces: &[Piece], id: DataId, number: &str) -> String {
+    /// The name that a template gives to member `id`, at `place` of the `count` that are bound; `number` is that place as text.
+    fn rendered(
+        &self,
+        names: &Names,
+        pieces: &[Piece],
+        id: DataId,
+        (place, count, number): (usize, usize, &str),
+    ) -> Result<String, String> {
         let mut name = String::new();
         for piece in pieces {
             match piece {
                 Piece::Text(text) => name.push_str(text),
                 Piece::Path(param, part) => {
-                    let of = bound(self.task, *param).and_then(|data| data.iter().next());
-                    name.push_str(of.map_or("", |id| part_of(names.get(id), *part)));
+                    let Some(data) = bound(self.task, *param) else { continue };
+                    let of = if data.is_array() { place } else { 0 };
+                    if data.is_array() && data.len() != count {
+                        let (own, other) = (self.workflow.data_name(id), &self.tool.params[usize::from(*param)].name);
+                        let counts = format!("{count} names are made of the {} of `{other}`", data.len());
+                        return Err(format!("`{own}` is named after the member of `{other}` at its place, and {counts}"));
+                    }
+                    name.push_str(data.get(of).map_or("", |id| part_of(names.get(id), *part)));
                 }
                 Piece::Value(param) => name.push_str(&config_text(self.tool, self.task, *param)),
                 Piece::When(param, text) if is_set(self.tool, self.task, *param) => name.push_str(text),
@@ -114,7 +154,7 @@ impl Naming<'_> {
                 Piece::When(..) | Piece::Here => {}
             }
         }
-        name
+        Ok(name)
     }
 
     /// Refuses two files of one name in the task's directory, or in a directory of links.
@@ -192,8 +232,8 @@ pub(crate) fn part_of(path: &str, part: Part) -> &str {
     let dot = name.rfind('.').filter(|at| *at > 0).unwrap_or(name.len());
     match part {
         Part::Whole => path,
-        Part::Name => name,
-        Part::Stem => &name[..dot],
+        Part::Name => &name[..dot],
+        Part::File => name,
         Part::Ext => &name[dot..],
         Part::Dir => path[..path.len() - name.len()].trim_end_matches('/'),
     }

@@ -214,7 +214,7 @@ fn names_are_made_of_other_names_however_far_back() {
     let params = || {
         vec![
             input("image"),
-            named("area", None, "{out.stem}_area{out.ext}"),
+            named("area", None, "{out.name}_area{out.ext}"),
             named("out", None, "{image.stem}_{step}.fits"),
             config("step", ConfigType::String, None),
         ]
@@ -244,6 +244,23 @@ fn members_are_named_by_index_and_number() {
     assert_eq!(plan.file_name(id(&story, "A[1][0]")), "A-1_00-00.txt");
     assert_eq!(plan.file_name(id(&story, "A[1][11]")), "A-1_11-11.txt");
     assert_eq!(plan.path_in_task(&story.workflow, id(&story, "A[1][11]")), "p/A-1_11-11.txt");
+}
+
+#[test]
+fn members_of_an_output_are_named_after_the_members_of_an_input_at_their_places() {
+    let story = |count: u32| {
+        Story::default()
+            .tool("All", "all {in} {out}", vec![inputs("in", ArrayForm::Args), named("out", Some(ArrayForm::Args), "{in.name}.txt")])
+            .inputs("I", &["a/x.csv", "b/y.csv"])
+            .define("O", &[count])
+            .call("All", "in=I out=O")
+    };
+    let two = story(2);
+    let plan = plan(&two);
+    assert_eq!(plan.file_name(id(&two, "O[0]")), "x.txt");
+    assert_eq!(plan.file_name(id(&two, "O[1]")), "y.txt");
+    let told = refused(&story(3)).remove(0);
+    assert!(told.ends_with("`O[0]` is named after the member of `in` at its place, and 3 names are made of the 2 of `in`"), "{told}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ pub struct Tool {
     /// One sentence for people; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// argv as templates: `{param}`, `{param.name|stem|ext|dir}` for files, `{here}` for the tool file's folder; `{{` and `}}` are braces.
+    /// argv as templates: `{param}`, `{param.name|file|ext|dir}` for files, `{here}` for the tool file's folder; `{{` and `}}` are braces.
     pub command: Vec<String>,
     /// The declared parameters.
     #[serde(default)]

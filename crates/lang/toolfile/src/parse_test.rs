@@ -161,8 +161,8 @@ fn what_is_wrong_with_a_parameter_is_told_with_place_and_nearest_name() {
             "tools.toml:4:42: tool `T`, parameter `c`: the default \"8\" is no integer\n    4 | config.c = { type = \"integer\", default = \"8\" }\n      |                                          ^",
         ),
         (
-            "command = [\"run\", \"{o}\"]\noutputs.o = { file = \"{x.stem}.y\" }",
-            "tools.toml:4:22: tool `T`, parameter `o`: unknown name `x`\n    4 | outputs.o = { file = \"{x.stem}.y\" }\n      |                      ^\n  hint: known: o, element, index, number",
+            "command = [\"run\", \"{o}\"]\noutputs.o = { file = \"{x.name}.y\" }",
+            "tools.toml:4:22: tool `T`, parameter `o`: unknown name `x`\n    4 | outputs.o = { file = \"{x.name}.y\" }\n      |                      ^\n  hint: known: o, element, index, number",
         ),
         (
             "command = [\"run\", \"{o}\"]\noutputs.o = { extension = \"fits\" }",
