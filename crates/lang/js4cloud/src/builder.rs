@@ -2,10 +2,10 @@
 
 use crate::site::{Site, Sites};
 use crate::{Inputs, Limits, Log, Script};
-use base::{Place, Problem};
+use base::{Place, Problem, printable};
 use flow::{
-    Catalogue, ConfigBinding, ConfigType, ConfigValue, DataId, DataRefs, Element, FileBinding, ParamKind, Source, Task,
-    Tool, ToolId, Workflow,
+    Catalogue, ConfigBinding, ConfigType, ConfigValue, DataId, DataRefs, Element, FileBinding, Mate, ParamKind, Source,
+    Task, Tool, ToolId, Workflow,
 };
 use std::collections::HashMap;
 
@@ -17,6 +17,12 @@ const NAME_BYTES_MAX: usize = 4_096;
 
 /// Bytes of all texts that calls give to config parameters, together.
 const TEXT_BYTES_MAX: usize = 64 << 20;
+
+/// Lines that a script may print; it may turn a loop a million times.
+const PRINTED_LINES_MAX: u64 = 10_000;
+
+/// Characters of such a line.
+const PRINTED_CHARS_MAX: usize = 1_000;
 
 /// Members are numbered by a `u32`, and plain doubles hold every one.
 const COUNT_MAX: f64 = 4_294_967_295.0;
@@ -30,6 +36,8 @@ pub(crate) struct Builder {
     sets: Vec<(String, ConfigValue)>,
     limits: Limits,
     log: Option<Log>,
+    /// Lines printed so far, those that were left out too.
+    printed: u64,
     /// Members bound one by one so far.
     listed: u64,
     /// Bytes of config texts so far.
@@ -71,6 +79,7 @@ impl Builder {
             sets: inputs.sets,
             limits: inputs.limits,
             log: inputs.log,
+            printed: 0,
             listed: 0,
             text_bytes: 0,
             sites: Sites::new(&script.source),
@@ -99,9 +108,32 @@ impl Builder {
         if id.0 < self.workflow.data_count() { self.workflow.data_name(id) } else { String::new() }
     }
 
-    pub fn log(&self, line: &str) {
-        if let Some(log) = &self.log {
-            log(line);
+    /// The name of a member's file, without folders and extension; empty for an id that is none.
+    pub fn stem(&self, id: DataId) -> String {
+        if id.0 < self.workflow.data_count() { self.workflow.file_stem(id) } else { String::new() }
+    }
+
+    /// The path of an input; empty for what is none.
+    pub fn path(&self, id: DataId) -> String {
+        let path = (id.0 < self.workflow.data_count()).then(|| self.workflow.input_path(id)).flatten();
+        path.unwrap_or_default().to_owned()
+    }
+
+    /// What the script prints, as a terminal may show it: a line for each of its lines, up to a number of them.
+    pub fn log(&mut self, text: &str) {
+        let Some(log) = &self.log else { return };
+        for line in text.split('\n') {
+            self.printed += 1;
+            if self.printed <= PRINTED_LINES_MAX {
+                log(&printable::cut(line, PRINTED_CHARS_MAX));
+            }
+        }
+    }
+
+    /// Says how many lines were left out, if some were.
+    pub fn log_end(&self) {
+        if let (Some(log), Some(more)) = (&self.log, self.printed.checked_sub(PRINTED_LINES_MAX).filter(|more| *more > 0)) {
+            log(&format!("... {more} more lines that the script printed are left out"));
         }
     }
 
@@ -126,6 +158,38 @@ impl Builder {
             self.catalogue.many(name, count)?.into_iter().map(Into::into).collect()
         };
         self.add(name, shape, Source::Input(paths))
+    }
+
+    /// `Data.get(name, "all")`.
+    pub fn all(&mut self, name: &str) -> Result<Vec<u32>, Problem> {
+        check_length(name)?;
+        let paths: Vec<Box<str>> = self.catalogue.all(name)?.into_iter().map(Into::into).collect();
+        if let Some(known) = self.known(name) {
+            return match &known.source {
+                Source::Input(taken) if *taken == paths && known.shape.len() == 1 => Ok(described(known)),
+                Source::Input(_) => Err(Problem::new(format!("`{name}` was taken with another length before"))),
+                Source::Defined => Err(Problem::new(format!("`{name}` is defined by this script, not an input"))
+                    .hint("pass on what Data.define returned")),
+            };
+        }
+        let count = u32::try_from(paths.len()).unwrap_or(u32::MAX);
+        self.add(name, vec![count], Source::Input(paths))
+    }
+
+    /// `Data.pairs(/.../)`, with the places of the matching paths, and of each what stands before its second group, that group, and
+    /// what stands after it.
+    pub fn pairs(&mut self, name: &str, found: &[usize], parts: Vec<String>) -> Result<Vec<u32>, Problem> {
+        if let Some(known) = self.known(name) {
+            return Ok(described(known));
+        }
+        check_length(name)?;
+        let mut parts = parts.into_iter();
+        let mut part = || parts.next().unwrap_or_default();
+        let mates = found.iter().map(|path| Mate { path: *path, before: part(), mate: part(), after: part() });
+        let pairs = self.catalogue.pairs(name.trim_start_matches("pairs of "), &mates.collect::<Vec<_>>())?;
+        let paths: Vec<Box<str>> = pairs.into_iter().flatten().map(Into::into).collect();
+        let count = u32::try_from(paths.len() / 2).unwrap_or(u32::MAX);
+        self.add(name, vec![count, 2], Source::Input(paths))
     }
 
     /// `Data.get(/.../)`, with the places of the matching paths.

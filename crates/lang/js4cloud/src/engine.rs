@@ -61,7 +61,9 @@ pub(crate) fn evaluate(script: Script, inputs: Inputs) -> Result<Workflow, Probl
             over.store(true, Ordering::Relaxed);
             Err(Problem::new(format!("the script takes longer than {} s", time.as_secs_f64())).at(Place::file(&file)))
         }
-        Err(RecvTimeoutError::Disconnected) => panic!("the script's thread panicked"),
+        Err(RecvTimeoutError::Disconnected) => Err(Problem::new("the script broke its engine")
+            .at(Place::file(&file))
+            .hint("this is a fault of tidemill: please tell its authors, with the script")),
     }
 }
 
@@ -87,11 +89,13 @@ impl Run {
         }
         let context = Context::custom::<Intrinsics>(&runtime).map_err(|error| self.lost(&error))?;
         let builder = Rc::new(RefCell::new(Builder::new(&self.script, std::mem::take(&mut self.inputs))));
-        let rejected = self.track_rejections(&runtime, &builder);
-        context.with(|ctx| self.run(&ctx, &builder, &stopped))?;
+        let tools: Rc<[String]> = builder.borrow().tool_names().into();
+        let rejected = self.track_rejections(&runtime, &tools);
+        context.with(|ctx| self.run(&ctx, (&builder, &tools), &stopped))?;
         if let Some(problem) = rejected.borrow_mut().pop() {
             return Err(problem);
         }
+        builder.borrow_mut().log_end();
         drop(context);
         drop(runtime);
         let workflow = builder.borrow_mut().take();
@@ -99,15 +103,17 @@ impl Run {
     }
 
     /// Errors of `async` functions that nobody catches, the last one last.
-    fn track_rejections(&self, runtime: &Runtime, builder: &Rc<RefCell<Builder>>) -> Rc<RefCell<Vec<Problem>>> {
+    fn track_rejections(&self, runtime: &Runtime, tools: &Rc<[String]>) -> Rc<RefCell<Vec<Problem>>> {
         let rejected = Rc::new(RefCell::new(Vec::new()));
-        let (all, builder, script) = (Rc::clone(&rejected), Rc::clone(builder), self.script.clone());
+        let (all, tools, script) = (Rc::clone(&rejected), Rc::clone(tools), self.script.clone());
         runtime.set_host_promise_rejection_tracker(Some(Box::new(move |ctx, _promise, reason, is_handled| {
             // A promise that is caught was told as rejected right before.
             if is_handled {
                 all.borrow_mut().pop();
             } else if all.borrow().len() < REJECTIONS_MAX {
-                all.borrow_mut().push(place::problem(&ctx, &reason, &script, &builder.borrow()));
+                // Reading the reason may run code of the script, which may be rejected again.
+                let problem = place::problem(&ctx, &reason, &script, &tools);
+                all.borrow_mut().push(problem);
             }
         })));
         rejected
@@ -126,7 +132,12 @@ impl Run {
         Ok(runtime)
     }
 
-    fn run(&self, ctx: &Ctx<'_>, builder: &Rc<RefCell<Builder>>, stopped: &Cell<bool>) -> Result<(), Problem> {
+    fn run(
+        &self,
+        ctx: &Ctx<'_>,
+        (builder, tools): (&Rc<RefCell<Builder>>, &[String]),
+        stopped: &Cell<bool>,
+    ) -> Result<(), Problem> {
         let prelude = eval::<Function<'_>>(ctx, include_str!("prelude.js"), PRELUDE_NAME);
         let start = prelude.and_then(|prelude| host::start(ctx, builder, &prelude));
         start.map_err(|error| self.lost(&error))?;
@@ -137,7 +148,7 @@ impl Run {
                 if stopped.get() {
                     return Err(self.stopped(&thrown));
                 }
-                Err(place::problem(ctx, &thrown, &self.script, &builder.borrow()))
+                Err(place::problem(ctx, &thrown, &self.script, tools))
             }
             Err(error) => Err(self.lost(&error)),
             // What was left for later may have been stopped without an exception.

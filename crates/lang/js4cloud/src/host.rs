@@ -30,6 +30,13 @@ fn functions<'js>(ctx: &Ctx<'js>, builder: &Rc<RefCell<Builder>>) -> Result<Obje
         Function::new(ctx.clone(), move |name: String, count: f64| Reply(of.borrow_mut().get(&name, count)))?,
     )?;
     let of = Rc::clone(builder);
+    host.set("all", Function::new(ctx.clone(), move |name: String| Reply(of.borrow_mut().all(&name)))?)?;
+    let of = Rc::clone(builder);
+    let pairs = move |name: String, found: Vec<usize>, parts: Vec<String>| {
+        Reply(of.borrow_mut().pairs(&name, &found, parts))
+    };
+    host.set("pairs", Function::new(ctx.clone(), pairs)?)?;
+    let of = Rc::clone(builder);
     let define = move |name: String, shape: Vec<f64>| Reply(of.borrow_mut().define(&name, &shape));
     host.set("define", Function::new(ctx.clone(), define)?)?;
     let of = Rc::clone(builder);
@@ -40,12 +47,18 @@ fn functions<'js>(ctx: &Ctx<'js>, builder: &Rc<RefCell<Builder>>) -> Result<Obje
     let of = Rc::clone(builder);
     host.set("name", Function::new(ctx.clone(), move |id: u32| of.borrow().name(DataId(id)))?)?;
     let of = Rc::clone(builder);
-    host.set("log", Function::new(ctx.clone(), move |line: String| of.borrow().log(&line))?)?;
+    host.set("stem", Function::new(ctx.clone(), move |id: u32| of.borrow().stem(DataId(id)))?)?;
+    let of = Rc::clone(builder);
+    host.set("path", Function::new(ctx.clone(), move |id: u32| of.borrow().path(DataId(id)))?)?;
+    let of = Rc::clone(builder);
+    host.set("log", Function::new(ctx.clone(), move |line: String| of.borrow_mut().log(&line))?)?;
     let of = Rc::clone(builder);
     let call = move |tool: u32, given: Array<'js>, stack: Option<Coerced<String>>| -> Result<Reply> {
         let at = stack.and_then(|stack| place::in_script(&stack.0));
-        let mut builder = of.borrow_mut();
-        Ok(Reply(builder.call(tool, &arguments(&given)?, at).map(|()| Vec::new())))
+        // Reading what the script gave may run code of the script, which calls us again: nothing is borrowed meanwhile.
+        let arguments = arguments(&given)?;
+        let done = of.borrow_mut().call(tool, &arguments, at);
+        Ok(Reply(done.map(|()| Vec::new())))
     };
     host.set("call", Function::new(ctx.clone(), call)?)?;
     Ok(host)

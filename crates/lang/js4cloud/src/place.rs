@@ -1,13 +1,13 @@
 //! From a JavaScript exception to a problem with its place in the script.
 
 use crate::Script;
-use crate::builder::Builder;
 use crate::engine::SCRIPT_NAME;
 use base::{Place, Problem};
 use rquickjs::{Coerced, Ctx, Object, Value};
 
-/// The problem that a thrown value is.
-pub(crate) fn problem<'js>(ctx: &Ctx<'js>, thrown: &Value<'js>, script: &Script, builder: &Builder) -> Problem {
+/// The problem that a thrown value is; `tools` are the names of those that the script may call. Reading the value may run code of
+/// the script, so nothing that the host's functions borrow may be borrowed by the caller.
+pub(crate) fn problem<'js>(ctx: &Ctx<'js>, thrown: &Value<'js>, script: &Script, tools: &[String]) -> Problem {
     let Some(error) = thrown.as_object().filter(|object| object.is_error()) else {
         let problem = if thrown.is_null() {
             // The engine throws null when it has no memory left for an error.
@@ -21,7 +21,7 @@ pub(crate) fn problem<'js>(ctx: &Ctx<'js>, thrown: &Value<'js>, script: &Script,
     let at = of_error(error);
     let problem = match error.get::<_, Option<Object<'_>>>("told").ok().flatten() {
         Some(told) => Problem { hint: text(&told, "hint"), ..Problem::new(message) },
-        None => foreign(ctx, script, builder, (&text(error, "name").unwrap_or_default(), &message), at),
+        None => foreign(ctx, script, tools, (&text(error, "name").unwrap_or_default(), &message), at),
     };
     problem.at(place(script, at))
 }
@@ -45,13 +45,13 @@ pub(crate) fn place(script: &Script, at: Option<(u32, u32)>) -> Place {
 fn foreign(
     ctx: &Ctx<'_>,
     script: &Script,
-    builder: &Builder,
+    tools: &[String],
     (name, message): (&str, &str),
     at: Option<(u32, u32)>,
 ) -> Problem {
     let undefined = message.strip_suffix(" is not defined").filter(|_| name == "ReferenceError");
     match (name, message) {
-        _ if undefined.is_some() => unknown(ctx, script, builder, undefined.unwrap_or_default(), at),
+        _ if undefined.is_some() => unknown(ctx, script, tools, undefined.unwrap_or_default(), at),
         ("SyntaxError", _) => Problem::new(format!("syntax error: {message}")),
         (_, "out of memory") => Problem::new("the script needs more memory than it may have"),
         ("RangeError" | "InternalError", message)
@@ -65,8 +65,7 @@ fn foreign(
 }
 
 /// A name that nothing has: of a tool, if it is called.
-fn unknown(ctx: &Ctx<'_>, script: &Script, builder: &Builder, name: &str, at: Option<(u32, u32)>) -> Problem {
-    let tools = builder.tool_names();
+fn unknown(ctx: &Ctx<'_>, script: &Script, tools: &[String], name: &str, at: Option<(u32, u32)>) -> Problem {
     let line = at.and_then(|(line, _)| script.source.lines().nth(line.saturating_sub(1) as usize)).unwrap_or_default();
     let is_called = line.match_indices(name).any(|(at, _)| line[at + name.len()..].trim_start().starts_with('('));
     if is_called {
@@ -74,7 +73,7 @@ fn unknown(ctx: &Ctx<'_>, script: &Script, builder: &Builder, name: &str, at: Op
         return Problem::new(format!("unknown tool `{name}`")).nearest(name, known);
     }
     let variables: Vec<String> = ctx.globals().keys::<String>().flatten().collect();
-    let known = variables.iter().chain(&tools).map(String::as_str).chain(["Data"]);
+    let known = variables.iter().chain(tools).map(String::as_str).chain(["Data"]);
     Problem::new(format!("unknown name `{name}`")).nearest(name, known)
 }
 

@@ -2,20 +2,49 @@
 //
 // Runs once, before the script, in the script's own realm. `host` holds the functions of the Rust side, which checks all it
 // is given: a script that tampers with JavaScript's own objects can only spoil its own workflow. Everything used after the
-// script has started is taken hold of here first.
+// script has started is taken hold of here first, as functions whose first argument is what a method is called on. Lists of
+// our own have no prototype, and nothing is spread or iterated: a script may replace what that would call.
 (function (host, tools, sets) {
   "use strict";
-  const { Array, Error, Number, Object, Proxy, RangeError, RegExp, String, TypeError } = globalThis;
+  const { Array, Error, Number, Object, Proxy, RangeError, RegExp, String, Symbol, TypeError } = globalThis;
   const { isArray } = Array;
-  const { defineProperty, freeze, keys } = Object;
+  const { defineProperty, freeze, getOwnPropertyDescriptor, keys, setPrototypeOf } = Object;
   const { isInteger } = Number;
+  const { bind, call: calling } = Function.prototype;
+  const method = bind.bind(calling);
+  const exec = method(RegExp.prototype.exec);
+  const sourceOf = method(getOwnPropertyDescriptor(RegExp.prototype, "source").get);
+  const flagsOf = method(getOwnPropertyDescriptor(RegExp.prototype, "flags").get);
+  const isPrototypeOf = method(Object.prototype.isPrototypeOf);
+  const slice = method(String.prototype.slice);
+  const lastIndexOf = method(String.prototype.lastIndexOf);
+  const RegExpPrototype = RegExp.prototype;
+
+  // An empty list that a script's changes of `Array.prototype` do not reach.
+  function list() {
+    return setPrototypeOf([], null);
+  }
+
+  function add(items, item) {
+    items[items.length] = item;
+  }
+
+  // The own items of an array of the script.
+  function copied(array) {
+    const items = list();
+    for (let index = 0; index < array.length; index += 1) {
+      add(items, array[index]);
+    }
+    return items;
+  }
 
   // --- errors ---
 
   // An error that speaks for itself, so that no "TypeError:" is put before it.
-  function fail(message, { hint, line, column } = {}, Kind = TypeError) {
+  function fail(message, told = {}, Kind = TypeError) {
     const error = new Kind(message);
-    defineProperty(error, "told", { value: freeze({ hint, line, column }) });
+    const value = freeze({ __proto__: null, hint: told.hint, line: told.line, column: told.column });
+    defineProperty(error, "told", { __proto__: null, value });
     throw error;
   }
 
@@ -29,7 +58,7 @@
 
   function shown(value) {
     if (typeof value === "string") {
-      return `the text "${value.length > 40 ? value.slice(0, 40) + "..." : value}"`;
+      return `the text "${value.length > 40 ? slice(value, 0, 40) + "..." : value}"`;
     }
     if (typeof value === "number" || typeof value === "boolean" || value === undefined || value === null) {
       return String(value);
@@ -46,6 +75,10 @@
       this.#id = id;
       freeze(this);
     }
+    // The name of its file, without folders and extension.
+    get name() {
+      return host.stem(this.#id);
+    }
     toString() {
       return host.name(this.#id);
     }
@@ -56,18 +89,23 @@
   const { idOf } = Member;
   freeze(Member.prototype);
 
-  // Asked of an array of data, gives its first id and its count; the script cannot get hold of this key.
+  // Asked of an array of data, gives its first id and its count; a script that learns this key can only pass what the host checks.
   const SPAN = Symbol("span");
   const INDEX = /^-?\d+(\.\d+)?$/;
-  const isIndex = INDEX.test.bind(INDEX);
+  const isIndex = (key) => exec(INDEX, key) !== null;
 
   // An array of data: behaves like a JavaScript array of members, or of arrays, that cannot be changed. It is a proxy so that an
-  // index out of bounds is an error at its place, and so that members are made when they are asked for.
-  function arrayOf(first, shape, name) {
+  // index out of bounds is an error at its place, and so that members are made when they are asked for. `called` is its `.name`,
+  // `rows` the names of the arrays in it, if they have names of their own.
+  function arrayOf(first, shape, name, called, rows) {
     const length = shape[0];
-    const inner = shape.slice(1);
-    const step = inner.reduce((product, count) => product * count, 1);
-    const made = [];
+    const inner = list();
+    let step = 1;
+    for (let at = 1; at < shape.length; at += 1) {
+      add(inner, shape[at]);
+      step *= shape[at];
+    }
+    const made = list();
     const span = freeze([first, length * step]);
     const target = [];
     target.length = length;
@@ -78,7 +116,8 @@
         return known;
       }
       const id = first + index * step;
-      return (made[index] = inner.length === 0 ? new Member(id) : arrayOf(id, inner, `${name}[${index}]`));
+      const row = rows === undefined ? `${called}_${index}` : rows[index];
+      return (made[index] = inner.length === 0 ? new Member(id) : arrayOf(id, inner, `${name}[${index}]`, row));
     }
 
     function outOfBounds(key) {
@@ -91,6 +130,7 @@
     }
 
     return new Proxy(target, {
+      __proto__: null,
       get(_, key) {
         if (typeof key === "symbol") {
           return key === SPAN ? span : target[key];
@@ -99,16 +139,26 @@
         if (index >= 0 && index < length && String(index) === key && isInteger(index)) {
           return member(index);
         }
+        if (key === "name") {
+          return called;
+        }
         return isIndex(key) ? outOfBounds(key) : target[key];
       },
-      has: (_, key) => (typeof key === "string" && isIndex(key) ? +key >= 0 && +key < length : key in target),
+      has: (_, key) => (typeof key === "string" && isIndex(key) ? +key >= 0 && +key < length : key === "name" || key in target),
       getOwnPropertyDescriptor(_, key) {
         if (typeof key === "string" && isIndex(key) && +key >= 0 && +key < length) {
-          return { value: member(+key), writable: false, enumerable: true, configurable: true };
+          return { __proto__: null, value: member(+key), writable: false, enumerable: true, configurable: true };
         }
-        return Object.getOwnPropertyDescriptor(target, key);
+        return getOwnPropertyDescriptor(target, key);
       },
-      ownKeys: () => [...keys(Array.from({ length })), "length"],
+      ownKeys() {
+        const all = list();
+        for (let index = 0; index < length; index += 1) {
+          add(all, String(index));
+        }
+        add(all, "length");
+        return all;
+      },
       set: unchangeable,
       defineProperty: unchangeable,
       deleteProperty: unchangeable,
@@ -117,9 +167,16 @@
     });
   }
 
-  // What the script gets for an element: a member, or an array.
-  function element([first, ...shape], name) {
-    return shape.length === 0 ? new Member(first) : arrayOf(first, shape, name);
+  // What the script gets for an element that the host describes by its first id and its shape: a member, or an array.
+  function element(reply, name, called, rows) {
+    if (reply.length === 1) {
+      return new Member(reply[0]);
+    }
+    const shape = list();
+    for (let at = 1; at < reply.length; at += 1) {
+      add(shape, reply[at]);
+    }
+    return arrayOf(reply[0], shape, name, called ?? name, rows);
   }
 
   function checkName(verb, name) {
@@ -134,35 +191,70 @@
     }
   }
 
+  const isRegExp = (value) => typeof value === "object" && value !== null && isPrototypeOf(RegExpPrototype, value);
+
   const Data = freeze({
     get(name, ...rest) {
-      if (name instanceof RegExp) {
+      if (isRegExp(name)) {
         return matching(name, rest);
       }
       checkName("get", name);
+      if (rest.length > 0 && rest[0] === "all") {
+        return element(answer(host.all(name)), name);
+      }
       if (rest.length > 0) {
+        if (typeof rest[0] === "string") {
+          fail(`the length of \`${name}\` is a whole number or "all", not ${shown(rest[0])}`);
+        }
         checkCount(name, rest[0]);
       }
-      return element(answer(host.get(name, rest[0] ?? 0)), name);
+      return element(answer(host.get(name, rest.length > 0 ? rest[0] : 0)), name);
+    },
+    pairs(expression) {
+      if (!isRegExp(expression)) {
+        fail(`Data.pairs needs a regular expression, not ${shown(expression)}`, { hint: PAIRS_HINT });
+      }
+      return pairs(expression);
     },
     define(name, ...rest) {
       checkName("define", name);
-      const shape = rest.length === 0 ? [] : isArray(rest[0]) ? [...rest[0]] : [rest[0]];
+      const shape = rest.length === 0 ? list() : copied(isArray(rest[0]) ? rest[0] : [rest[0]]);
       if (rest.length > 0 && shape.length === 0) {
         fail(`the shape of \`${name}\` has no dimension`, { hint: `Data.define("${name}", [3, 4])` });
       }
-      shape.forEach((count) => checkCount(name, count));
+      for (let at = 0; at < shape.length; at += 1) {
+        checkCount(name, shape[at]);
+      }
       return element(answer(host.define(name, shape)), name);
     },
   });
 
+  // The same expression without a memory of where it was, with the flags `more`.
+  function stateless(expression, more) {
+    const flags = flagsOf(expression);
+    let kept = "";
+    for (let at = 0; at < flags.length; at += 1) {
+      if (flags[at] !== "g" && flags[at] !== "y" && flags[at] !== more) {
+        kept += flags[at];
+      }
+    }
+    return new RegExp(sourceOf(expression), kept + more);
+  }
+
+  const written = (expression) => `/${sourceOf(expression)}/${flagsOf(expression)}`;
+
   // `Data.get(/.../)`, with an optional count.
   function matching(expression, rest) {
-    const name = String(expression);
-    const plain = new RegExp(expression.source, expression.flags.replace(/[gy]/g, ""));
-    const found = [];
-    host.paths().forEach((path, index) => plain.test(path) && found.push(index));
-    if (rest.length > 0) {
+    const name = written(expression);
+    const plain = stateless(expression, "");
+    const paths = host.paths();
+    const found = list();
+    for (let index = 0; index < paths.length; index += 1) {
+      if (exec(plain, paths[index]) !== null) {
+        add(found, index);
+      }
+    }
+    if (rest.length > 0 && rest[0] !== "all") {
       checkCount(name, rest[0]);
       if (found.length !== rest[0]) {
         fail(`${name} needs ${rest[0]} files and matches ${found.length}`);
@@ -171,26 +263,57 @@
     return element(answer(host.matching(name, found)), name);
   }
 
+  const PAIRS_HINT = "such as Data.pairs(/(.*)_R([12])\\.fastq$/): the first group is the pair's name, the second tells its two files apart";
+
+  // `Data.pairs(/.../)`: rows of two files whose paths differ in the second group alone.
+  function pairs(expression) {
+    const name = `pairs of ${written(expression)}`;
+    const plain = stateless(expression, "d");
+    const paths = host.paths();
+    const found = list();
+    const parts = list();
+    for (let index = 0; index < paths.length; index += 1) {
+      const match = exec(plain, paths[index]);
+      if (match !== null) {
+        const place = match.length === 3 ? match.indices[2] : undefined;
+        if (place === undefined || match[1] === undefined) {
+          fail(`${written(expression)} needs two groups, both in every match`, { hint: PAIRS_HINT });
+        }
+        add(found, index);
+        add(parts, slice(paths[index], 0, place[0]));
+        add(parts, match[2]);
+        add(parts, slice(paths[index], place[1]));
+      }
+    }
+    const reply = answer(host.pairs(name, found, parts));
+    const rows = list();
+    for (let at = 0; at < reply[1]; at += 1) {
+      const named = exec(plain, host.path(reply[0] + 2 * at))[1];
+      add(rows, slice(named, lastIndexOf(named, "/") + 1));
+    }
+    return element(reply, name, name, rows);
+  }
+
   // --- tool calls ---
 
   // So deep may arrays be nested in arrays: deeper ones hold themselves.
   const NESTED_MAX = 16;
 
-  // Adds the members of an array of any nesting to `ids`; answers what is wrong, if anything is.
-  function flatten(array, ids, path, depth) {
+  // Adds the members of an array of any nesting to `ids`; answers what is wrong, if anything is. `param` names the parameter.
+  function flatten(array, ids, param, path, depth) {
     if (depth > NESTED_MAX) {
-      return `an array in ${path.replace(/(\[\d+\])+$/, "")} is nested more than ${NESTED_MAX} times`;
+      return `an array in ${param} is nested more than ${NESTED_MAX} times`;
     }
     for (let index = 0; index < array.length; index += 1) {
       const item = array[index];
       const id = idOf(item);
       let wrong;
       if (id >= 0) {
-        ids.push(id);
+        add(ids, id);
       } else if (isArray(item)) {
-        wrong = flatten(item, ids, `${path}[${index}]`, depth + 1);
+        wrong = flatten(item, ids, param, `${path}[${index}]`, depth + 1);
       } else {
-        wrong = `item ${index} of ${path} is ${shown(item)}, not a data element`;
+        wrong = `item ${index} of ${param}${path} is ${shown(item)}, not a data element`;
       }
       if (wrong !== undefined) {
         return wrong;
@@ -200,51 +323,69 @@
   }
 
   // Adds a parameter to `out` as the host takes it: name, kind, and two values that depend on the kind.
+  function put(out, name, kind, value, more) {
+    add(out, name);
+    add(out, kind);
+    add(out, value);
+    add(out, more);
+  }
+
   function encode(tool, name, value, out) {
     const id = idOf(value);
     if (id >= 0) {
-      out.push(name, "one", id, 0);
+      put(out, name, "one", id, 0);
     } else if (isArray(value)) {
       const span = value[SPAN];
-      if (span !== undefined) {
-        out.push(name, "run", span[0], span[1]);
+      if (isArray(span)) {
+        put(out, name, "run", span[0], span[1]);
         return;
       }
-      const ids = [];
-      const wrong = flatten(value, ids, `parameter \`${name}\` of \`${tool}\``, 1);
-      out.push(name, ...(wrong === undefined ? ["list", ids, 0] : ["wrong", wrong, undefined]));
+      const ids = list();
+      const wrong = flatten(value, ids, `parameter \`${name}\` of \`${tool}\``, "", 1);
+      if (wrong === undefined) {
+        put(out, name, "list", ids, 0);
+      } else {
+        put(out, name, "wrong", wrong, undefined);
+      }
     } else if (typeof value === "string" || typeof value === "number" || typeof value === "boolean") {
-      out.push(name, "value", value, 0);
+      put(out, name, "value", value, 0);
     } else {
-      out.push(name, "wrong", `parameter \`${name}\` of \`${tool}\` is ${shown(value)}`, undefined);
+      put(out, name, "wrong", `parameter \`${name}\` of \`${tool}\` is ${shown(value)}`, undefined);
     }
   }
 
   function call(index, tool, params) {
     const { stack } = new Error();
-    const out = [];
-    const named = typeof params[0] === "object" && params[0] !== null && !isArray(params[0]) && idOf(params[0]) < 0;
-    if (params.length === 1 && named) {
-      for (const name of keys(params[0])) {
-        encode(tool, name, params[0][name], out);
+    const out = list();
+    const given = params.length === 1 ? params[0] : undefined;
+    if (typeof given === "object" && given !== null && !isArray(given) && idOf(given) < 0) {
+      const names = keys(given);
+      for (let at = 0; at < names.length; at += 1) {
+        encode(tool, names[at], given[names[at]], out);
       }
     } else {
-      const given = params.length === 1 ? `, not ${shown(params[0])}` : "";
-      const message = `\`${tool}\` is called with one object of named parameters${given}`;
-      out.push("", "wrong", message, `${tool}({parameter: data})`);
+      const instead = params.length === 1 ? `, not ${shown(given)}` : "";
+      const message = `\`${tool}\` is called with one object of named parameters${instead}`;
+      put(out, "", "wrong", message, `${tool}({parameter: data})`);
     }
-    answer(host.call(index, out, stack));
+    answer(host.call(index, out, typeof stack === "string" ? stack : ""));
   }
 
   // --- the global names ---
 
   function global(name, value) {
-    defineProperty(globalThis, name, { value, writable: true, configurable: true, enumerable: false });
+    defineProperty(globalThis, name, { __proto__: null, value, writable: true, configurable: true, enumerable: false });
   }
 
   tools.forEach((name, index) => global(name, { [name]: (...params) => call(index, name, params) }[name]));
   global("Data", Data);
-  const print = (...values) => host.log(values.map((value) => String(value)).join(" "));
+  const print = (...values) => {
+    let line = "";
+    for (let at = 0; at < values.length; at += 1) {
+      line += (at === 0 ? "" : " ") + String(values[at]);
+    }
+    host.log(line);
+  };
   global("print", print);
   global("console", freeze({ log: print, info: print, warn: print, error: print, debug: print }));
 
@@ -264,7 +405,7 @@
   // `--set`: the name has its value before the script starts, and the first value that the script gives it is let fall.
   sets.forEach(([name, value]) => {
     const settle = () =>
-      defineProperty(globalThis, name, { value, writable: true, configurable: true, enumerable: true });
+      defineProperty(globalThis, name, { __proto__: null, value, writable: true, configurable: true, enumerable: true });
     defineProperty(globalThis, name, { get: () => value, set: settle, configurable: true, enumerable: true });
   });
 

@@ -1,6 +1,8 @@
 //! Whole scripts through the public face.
 
 mod arrays;
+mod files;
+mod hostile;
 mod limits;
 mod listing;
 mod patterns;
