@@ -38,6 +38,7 @@ pub fn run(args: &RunArgs) -> Result<u8, Vec<Problem>> {
     if let Some(code) = received.exit_code() {
         report.exit_code = i32::from(code);
     }
+    report.link_outputs(&std::path::absolute(&report_dir).unwrap_or_default());
     let written = write_report(&report, &report_dir);
     if let Some(event) = ended {
         show.show(&event);

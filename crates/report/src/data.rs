@@ -59,6 +59,9 @@ pub struct Member {
     /// The file it was exported to; none if it was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exported: Option<String>,
+    /// That file as a URL relative to the report; filled by `Run::link_outputs`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
 }
 
 /// One or several members that a task reads or writes, by their names in `Run::data`.

@@ -4,31 +4,43 @@
 //! self-contained page, whose code lies in `web/report`. Pure: no I/O, no clock; whoever runs the workflow fills a `Run`:
 //!
 //! ```text
-//! Run::plan(&workflow)            every task `failed: cancelled`, every member unwritten
+//! Run::plan(&workflow)            every task `cancelled`, every member unwritten
 //!   -> fill tasks, data, pool, settings while or after the tasks run
-//!   -> seal()                     totals, sizes per task, bounds on what is kept
+//!   -> seal()                     totals, totals by tool, the critical path, sizes per task, bounds on what is kept
+//!   -> link_outputs(folder)       where outputs lie, seen from the folder of the report
 //!   -> json() / html(&run)        the two files
 //! ```
 #![forbid(unsafe_code)]
 
 mod bounds;
+mod by_tool;
+mod critical;
 mod data;
+mod links;
+mod load;
+mod machine_use;
 mod page;
 mod plan;
 mod pool;
 mod provenance;
 mod ready;
 mod run;
+mod samples;
 mod task;
 mod time;
 mod totals;
 
 pub use bounds::{COMMAND_BYTES_MAX, FAILED_COMMAND_BYTES_MAX, OUTPUT_BYTES_MAX, OUTPUT_HEAD_BYTES, OUTPUT_TAIL_BYTES};
+pub use by_tool::ToolTotals;
+pub use critical::{CRITICAL_STEPS_MAX, CriticalPath, CriticalStep, WaitedFor};
 pub use data::{DataKind, DataRef, Element, Member};
+pub use load::{LOAD_SAMPLES_MAX, Load, LoadSample};
+pub use machine_use::{MachineSample, MachineUse, Measured};
 pub use page::html;
-pub use pool::{POOL_SAMPLES_MAX, Pool, PoolSample};
+pub use pool::{Pool, PoolSample};
 pub use provenance::{FileUsed, Provenance, Seed, ToolUsed};
 pub use run::{FORMAT_VERSION, Machine, Mode, Outcome, Run, Settings, WorkflowInfo};
+pub use samples::{SAMPLES_MAX, Samples};
 pub use task::{Attempt, Captured, Reason, ReasonKind, Status, Task};
 pub use time::{Seconds, rfc3339_utc};
 pub use totals::Totals;

@@ -1,10 +1,10 @@
 //! From a workflow to the skeleton of its run: tasks, data, and who reads and writes what.
 //!
 //! In the skeleton no task has run and no member exists; the run fills in what happened. A task that nobody touches again
-//! stays `failed: cancelled`, which is what it is if the run ends early.
+//! stays `cancelled`, which is what it is if the run ends early.
 
 use crate::{DataKind, DataRef, Element, Member, Pool, Provenance, Reason, ReasonKind, Run, Status, Task, Totals};
-use crate::{Machine, Outcome, Settings, WorkflowInfo};
+use crate::{CriticalPath, Load, Machine, Outcome, Settings, WorkflowInfo};
 use flow::{DataId, ParamKind, Source, Workflow};
 use std::collections::HashMap;
 
@@ -31,6 +31,10 @@ impl Default for Run {
             elements: Vec::new(),
             data: Vec::new(),
             pool: Pool::default(),
+            machine_use: None,
+            load: Load::default(),
+            critical_path: CriticalPath::default(),
+            by_tool: Vec::new(),
             tasks: Vec::new(),
         }
     }
@@ -98,7 +102,7 @@ fn planned(workflow: &Workflow, id: u32, task: &flow::Task) -> Task {
     Task {
         id,
         tool: tool.name.clone(),
-        status: Status::Failed,
+        status: Status::Cancelled,
         reason: Some(Reason { kind: ReasonKind::Cancelled, text, ..Reason::default() }),
         line: task.line,
         cpus: tool.resources.cpus,

@@ -6,12 +6,14 @@ use crate::plan::{Places, places, range};
 use crate::{Run, Seconds, Status, Task};
 
 impl Run {
-    /// Fills `ready_s` of every task whose inputs all came to be; inputs of the run are there from its start.
+    /// Fills `ready_s` and `waited_s` of every task whose inputs all came to be; inputs of the run are there from its start.
     pub(crate) fn fill_ready(&mut self) {
         let places = places(&self.data);
         let ready: Vec<Option<Seconds>> = self.tasks.iter().map(|task| self.ready(task, &places)).collect();
         for (task, ready) in self.tasks.iter_mut().zip(ready) {
             task.ready_s = ready;
+            let waited = task.spans().next().zip(ready).map(|((start, _), ready)| (start - ready.0).max(0.0));
+            task.waited_s = waited.map(Seconds::rounded);
         }
     }
 

@@ -3,7 +3,7 @@
 //! Instants are seconds from the start of the run; only `started` and `ended` are wall-clock times. Amounts of memory and
 //! data are bytes. Vectors `tasks` and `data` are indexed by `flow::TaskId` and `flow::DataId`.
 
-use crate::{Element, Member, Pool, Provenance, Seconds, Task, Totals};
+use crate::{CriticalPath, Element, Load, MachineUse, Member, Pool, Provenance, Seconds, Task, ToolTotals, Totals};
 use serde::{Deserialize, Serialize};
 
 /// The version of the format; a reader refuses what it does not know.
@@ -55,6 +55,18 @@ pub struct Run {
     pub data: Vec<Member>,
     /// Memory of the pool over time.
     pub pool: Pool,
+    /// The processors and the memory of the machine over time; none if they could not be looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_use: Option<MachineUse>,
+    /// How many tasks ran and waited over time; filled by [`Run::seal`].
+    #[serde(default)]
+    pub load: Load,
+    /// The chain of tasks that decided when the run ended; filled by [`Run::seal`].
+    #[serde(default)]
+    pub critical_path: CriticalPath,
+    /// Sums and extremes of each tool's tasks; filled by [`Run::seal`].
+    #[serde(default)]
+    pub by_tool: Vec<ToolTotals>,
     /// One entry for each task, in the order of ids.
     pub tasks: Vec<Task>,
 }

@@ -16,7 +16,7 @@ pub struct Task {
     pub status: Status,
     /// The line of the call in the script, from 1; 0 when unknown.
     pub line: u32,
-    /// Why it failed; none if it is done.
+    /// Why it is not done; none if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
     /// How often it was started; 0 if it never was.
@@ -28,6 +28,10 @@ pub struct Task {
     pub cpus: u32,
     /// When the last of what it waited for was there, 0 if it waited for nothing; none if that never was. Filled by `Run::seal`.
     pub ready_s: Option<Seconds>,
+    /// How long it had all it read and was not started yet: it waited for a slot, or for space; none if it never started.
+    /// Filled by `Run::seal`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waited_s: Option<Seconds>,
     /// When its last attempt started.
     pub start_s: Option<Seconds>,
     /// When its last attempt ended.
@@ -68,12 +72,25 @@ pub struct Task {
 pub enum Status {
     /// It ended well and all its outputs exist.
     Done,
-    /// Anything else; `Task::reason` says what.
-    #[default]
+    /// It failed, or a task that it needs did; `Task::reason` says what.
     Failed,
+    /// The run ended before it did.
+    #[default]
+    Cancelled,
 }
 
-/// Why a task failed.
+impl Status {
+    /// The status of a task that has ended for `reason`; without one it is done.
+    pub fn of(reason: Option<&Reason>) -> Self {
+        match reason.map(|reason| reason.kind) {
+            None => Self::Done,
+            Some(ReasonKind::Cancelled) => Self::Cancelled,
+            Some(_) => Self::Failed,
+        }
+    }
+}
+
+/// Why a task is not done.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reason {
@@ -98,7 +115,7 @@ pub struct Reason {
     pub stderr: Option<Captured>,
 }
 
-/// The sorts of failure.
+/// The sorts of reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReasonKind {
@@ -154,15 +171,21 @@ impl Task {
     pub fn set_command(&mut self, argv: &[String]) {
         let limit = match self.status {
             Status::Done => bounds::COMMAND_BYTES_MAX,
-            Status::Failed => bounds::FAILED_COMMAND_BYTES_MAX,
+            Status::Failed | Status::Cancelled => bounds::FAILED_COMMAND_BYTES_MAX,
         };
         (self.command, self.command_cut) = bounds::command(argv, limit);
     }
 
+    /// When each of its attempts started and ended, in the order of time.
+    pub(crate) fn spans(&self) -> impl Iterator<Item = (f64, f64)> {
+        let last = self.start_s.zip(self.end_s);
+        self.earlier.iter().map(|attempt| (attempt.start_s.0, attempt.end_s.0)).chain(last.map(|(start, end)| (start.0, end.0)))
+    }
+
     /// Whether it failed by itself, not because of another task or the end of the run.
     pub fn is_root_failure(&self) -> bool {
-        let followed = |reason: &Reason| matches!(reason.kind, ReasonKind::Upstream | ReasonKind::Cancelled);
-        self.status == Status::Failed && !self.reason.as_ref().is_some_and(followed)
+        let upstream = |reason: &Reason| reason.kind == ReasonKind::Upstream;
+        self.status == Status::Failed && !self.reason.as_ref().is_some_and(upstream)
     }
 }
 
@@ -203,6 +226,14 @@ fn is_zero(count: &u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_end_of_the_run_stopped_did_not_fail() {
+        let status = |kind| Status::of(Some(&Reason { kind, ..Reason::default() }));
+        assert_eq!(status(ReasonKind::Cancelled), Status::Cancelled);
+        assert_eq!((status(ReasonKind::Exit), status(ReasonKind::Upstream)), (Status::Failed, Status::Failed));
+        assert_eq!(Status::of(None), Status::Done);
+    }
 
     #[test]
     fn a_stream_within_the_bounds_is_kept_whole() {

@@ -13,10 +13,13 @@ pub struct Totals {
     pub tasks: u32,
     /// How many are done.
     pub tasks_done: u32,
-    /// How many failed: by themselves, because of another, or because the run ended.
+    /// How many failed: by themselves, or because of another.
     pub tasks_failed: u32,
     /// How many of them failed by themselves.
     pub tasks_failed_root: u32,
+    /// How many were stopped, or never started, because the run ended.
+    #[serde(default)]
+    pub tasks_cancelled: u32,
     /// Wall-clock seconds of all attempts of all tasks.
     pub tool_s: Seconds,
     /// Processor seconds of all last attempts; none if no task knows.
@@ -34,12 +37,19 @@ pub struct Totals {
 }
 
 impl Run {
-    /// Ends the filling: sums up sizes and totals, works out when tasks were ready, and bounds what is kept. `makespan` is the length of the whole run.
+    /// Ends the filling: sums up sizes, totals and tools, works out when tasks were ready and what the end of the run waited
+    /// for, and bounds what is kept. `makespan` is the length of the whole run.
     pub fn seal(&mut self, makespan: Seconds) {
         self.pool.close();
+        if let Some(used) = &mut self.machine_use {
+            used.close();
+        }
         self.sum_sizes();
         self.fill_ready();
         self.totals = self.sum_up(makespan);
+        self.critical_path = self.critical_path();
+        self.by_tool = self.sum_by_tool(&self.critical_path);
+        self.load = self.load(makespan);
         bounds::outputs(self);
     }
 
@@ -55,6 +65,7 @@ impl Run {
             tasks_done: count(&|task| task.status == Status::Done),
             tasks_failed: count(&|task| task.status == Status::Failed),
             tasks_failed_root: count(&Task::is_root_failure),
+            tasks_cancelled: count(&|task| task.status == Status::Cancelled),
             tool_s: Seconds::rounded(self.tasks.iter().map(wall).sum()),
             cpu_s: self.cpu(),
             slot_use: if offered_s > 0.0 { (slot_s / offered_s * 1e4).round() / 1e4 } else { 0.0 },
@@ -77,9 +88,7 @@ impl Run {
 
 /// Wall-clock seconds of all attempts of `task`.
 fn wall(task: &Task) -> f64 {
-    let earlier: f64 = task.earlier.iter().map(|attempt| attempt.end_s.0 - attempt.start_s.0).sum();
-    let last = task.start_s.zip(task.end_s).map_or(0.0, |(start, end)| end.0 - start.0);
-    earlier + last
+    task.spans().map(|(start, end)| end - start).sum()
 }
 
 #[cfg(test)]
@@ -88,7 +97,7 @@ mod tests {
     use crate::{Attempt, Reason, ReasonKind};
 
     fn task(status: Status, kind: ReasonKind, start: f64, end: f64) -> Task {
-        let reason = (status == Status::Failed).then(|| Reason { kind, ..Reason::default() });
+        let reason = (status != Status::Done).then(|| Reason { kind, ..Reason::default() });
         Task { status, reason, cpus: 1, start_s: Some(Seconds(start)), end_s: Some(Seconds(end)), ..Task::default() }
     }
 
@@ -97,12 +106,14 @@ mod tests {
         let mut retried = task(Status::Done, ReasonKind::Exit, 2.0, 3.0);
         retried.earlier.push(Attempt { end_s: Seconds(1.0), ..Attempt::default() });
         let upstream = Task { start_s: None, end_s: None, ..task(Status::Failed, ReasonKind::Upstream, 0.0, 0.0) };
-        let tasks = vec![retried, task(Status::Failed, ReasonKind::Exit, 0.0, 2.0), upstream];
+        let cancelled = task(Status::Cancelled, ReasonKind::Cancelled, 2.0, 2.0);
+        let tasks = vec![retried, task(Status::Failed, ReasonKind::Exit, 0.0, 2.0), upstream, cancelled];
         let mut run = Run { tasks, ..Run::default() };
         run.settings.slots = 2;
         run.seal(Seconds(4.0));
         let totals = &run.totals;
-        assert_eq!((totals.tasks, totals.tasks_done, totals.tasks_failed, totals.tasks_failed_root), (3, 1, 2, 1));
+        assert_eq!((totals.tasks, totals.tasks_done, totals.tasks_cancelled), (4, 1, 1));
+        assert_eq!((totals.tasks_failed, totals.tasks_failed_root), (2, 1));
         assert_eq!((totals.tool_s, totals.slot_use, totals.cpu_s), (Seconds(4.0), 0.5, None));
     }
 }

@@ -23,7 +23,7 @@ fn value(run: &Run) -> Value {
 
 #[test]
 fn what_is_written_is_what_the_schema_promises() {
-    for story in [Story::Done, Story::Failed, Story::Hostile] {
+    for story in [Story::Done, Story::Failed, Story::Interrupted, Story::Hostile] {
         assert_eq!(faults(&value(&made::run(223, story))), Vec::<String>::new(), "{story:?}");
     }
 }

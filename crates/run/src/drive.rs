@@ -13,6 +13,7 @@ use crate::crowded::Crowded;
 use crate::event::{Event, Progress};
 use crate::export::{self, Written};
 use crate::guess::Guess;
+use crate::machine::MachineMeter;
 use crate::record::{Failure, Record, Tried};
 use crate::workspace::{Trouble, Workspace};
 use base::ByteSize;
@@ -70,6 +71,7 @@ pub struct Driver<'a> {
     /// it has ended, however it does.
     evicted: Option<(TaskId, ByteSize)>,
     guess: Guess,
+    meter: Option<MachineMeter>,
     commands: Vec<Command>,
     ended: bool,
 }
@@ -85,6 +87,8 @@ impl<'a> Driver<'a> {
         cancel: CancellationToken,
     ) -> Self {
         let guess = Guess::new(context.flow.workflow());
+        let meter = MachineMeter::new();
+        record.run.machine_use = meter.as_ref().map(MachineMeter::blank);
         Self {
             context,
             scheduler,
@@ -102,6 +106,7 @@ impl<'a> Driver<'a> {
             crowded: Crowded::default(),
             evicted: None,
             guess,
+            meter,
             commands: Vec::new(),
             ended: false,
         }
@@ -394,12 +399,15 @@ impl<'a> Driver<'a> {
         self.record.dropped(data);
     }
 
-    /// Samples the pool and tells how things stand.
+    /// Samples the pool and the machine, and tells how things stand.
     fn look(&mut self) {
         self.evict();
         let usage = self.context.workspace.as_ref().map(Workspace::usage);
         if let Some(usage) = usage {
             self.record.sample(usage.used, usage.capacity);
+        }
+        if let Some(seen) = self.meter.as_ref().and_then(MachineMeter::read) {
+            self.record.machine_sample(seen);
         }
         let (usage, counts) = (usage.unwrap_or_default(), self.scheduler.counts());
         let elapsed = self.begun.elapsed().as_secs_f64();

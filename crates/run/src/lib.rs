@@ -19,6 +19,7 @@ mod ground;
 mod guess;
 mod last_resort;
 mod layout;
+mod machine;
 mod memory;
 mod order;
 mod preflight;

@@ -101,7 +101,8 @@ impl Limits {
     }
 }
 
-fn parse_meminfo(text: &str) -> (u64, u64) {
+/// Memory of the machine, and what of it is available, in bytes; 0 where it is not told.
+pub(crate) fn parse_meminfo(text: &str) -> (u64, u64) {
     let kib = |key: &str| {
         text.lines()
             .find_map(|line| line.strip_prefix(key)?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok())

@@ -108,8 +108,6 @@ impl Record {
         task.exit_code = tried.exit_code;
         task.cpu_s = tried.cpu_s.map(Seconds::rounded);
         task.max_rss_bytes = tried.max_rss_bytes;
-        task.status = if tried.result.is_ok() { Status::Done } else { Status::Failed };
-        task.set_command(&tried.argv);
         task.reason = tried.result.as_ref().err().map(|failure| Reason {
             kind: failure.kind,
             text: failure.text.clone(),
@@ -119,12 +117,16 @@ impl Record {
             stdout: tried.stdout.clone(),
             stderr: tried.stderr.clone(),
         });
+        task.status = Status::of(task.reason.as_ref());
+        task.set_command(&tried.argv);
     }
 
     /// The attempt failed for another reason than its process gave.
     pub fn blame(&mut self, id: TaskId, failure: &Failure) {
-        if let Some(reason) = &mut self.task(id).reason {
+        let task = self.task(id);
+        if let Some(reason) = &mut task.reason {
             (reason.kind, reason.text) = (failure.kind, failure.text.clone());
+            task.status = Status::of(Some(reason));
         }
     }
 
@@ -139,7 +141,7 @@ impl Record {
     /// The task failed without an attempt of its own.
     pub fn never_ran(&mut self, id: TaskId, reason: Reason) {
         let task = self.task(id);
-        task.status = Status::Failed;
+        task.status = Status::of(Some(&reason));
         task.reason = Some(reason);
     }
 
@@ -161,6 +163,14 @@ impl Record {
         for (id, hash, bytes) in hashes.inputs {
             let member = self.member(id);
             (member.hash, member.bytes) = (Some(hash), Some(bytes));
+        }
+    }
+
+    /// How busy the machine is now: processor seconds since any moment before the run, bytes of memory in use.
+    pub fn machine_sample(&mut self, (cpu_s, memory_bytes): (f64, u64)) {
+        let now = self.now();
+        if let Some(used) = &mut self.run.machine_use {
+            used.push(now, cpu_s, memory_bytes);
         }
     }
 
@@ -192,7 +202,7 @@ impl Record {
 
     /// Ends the report: the outcome follows from the tasks, the problem and whether the user gave up.
     pub fn seal(&mut self, interrupted: bool) {
-        let failed = self.run.problem.is_some() || self.run.tasks.iter().any(|task| task.status == Status::Failed);
+        let failed = self.run.problem.is_some() || self.run.tasks.iter().any(|task| task.status != Status::Done);
         self.run.outcome = match (interrupted, failed) {
             (true, _) => Outcome::Interrupted,
             (false, true) => Outcome::Failed,

@@ -205,7 +205,7 @@ fn ended(run: &Run) -> Event {
         },
         seconds: run.makespan().0,
         done: run.totals.tasks_done as usize,
-        failed: run.totals.tasks_failed as usize,
+        failed: (run.totals.tasks_failed + run.totals.tasks_cancelled) as usize,
     }
 }
 

@@ -83,6 +83,20 @@ fn a_task_is_tried_again_as_often_as_its_tool_says_and_the_report_has_all_attemp
 }
 
 #[test]
+fn the_report_tells_of_each_tool_and_how_busy_the_machine_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let (report, _) = run(order(flow(&["echo ok > $1", "echo ok > $1"], 0), folder.path()), |_, _| ());
+    let used = report.machine_use.as_ref().expect("this machine tells");
+    assert!(used.cpus > 0.0 && (1..=used.memory_bytes).contains(&used.peak_memory_bytes), "{used:?}");
+    assert!(used.samples.list().len() >= 2, "the first and the last");
+    let runs: u32 = report.by_tool.iter().map(|tool| tool.runs).sum();
+    assert_eq!((runs, report.load.running_max.max(1)), (2, report.load.running_max));
+    let last = report.critical_path.steps.last().expect("something ran");
+    let ends = report.tasks.iter().filter_map(|task| task.end_s).map(|end| end.0).fold(0.0, f64::max);
+    assert_eq!(last.end_s.0, ends, "the path ends with the task that ended last");
+}
+
+#[test]
 fn a_failure_stays_with_its_task_and_says_why() {
     let folder = tempfile::tempdir().unwrap();
     let (report, _) = run(order(flow(&["echo oh >&2; exit 4", "echo ok > $1"], 0), folder.path()), |_, _| ());
@@ -106,6 +120,8 @@ fn a_run_that_is_ended_starts_nothing_more_and_says_so() {
     assert_eq!(report.outcome, Outcome::Interrupted);
     let kinds: Vec<ReasonKind> = report.tasks.iter().map(|task| task.reason.as_ref().unwrap().kind).collect();
     assert_eq!(kinds, [ReasonKind::Cancelled, ReasonKind::Cancelled]);
+    assert!(report.tasks.iter().all(|task| task.status == Status::Cancelled));
+    assert_eq!((report.totals.tasks_failed, report.totals.tasks_cancelled), (0, 2), "interrupted is not failed");
     assert_eq!(report.tasks[1].attempts, 0);
 }
 

@@ -4,8 +4,9 @@
 //! Report. Times and sizes come from a fixed sequence, so that the same arguments always give the same run.
 
 use flow::{DataId, DataRefs, Element, FileBinding, Param, ParamKind, Resources, Source, Tool, ToolId, Workflow};
-use report::{Attempt, Captured, FileUsed, Machine, Mode, Outcome, Reason, ReasonKind, Run, Seconds, Seed, Settings};
-use report::{Status, Task, ToolUsed, WorkflowInfo};
+use report::{Attempt, Captured, FileUsed, Machine, MachineUse, Measured, Mode, Outcome, Reason, ReasonKind, Run, Seconds};
+use report::{Seed, Settings, Status, Task, ToolUsed, WorkflowInfo};
+use std::path::Path;
 
 const SLOTS: u32 = 4;
 const LEARNERS: [&str; 3] = ["C45", "SVM", "NaiveBayes"];
@@ -17,8 +18,16 @@ pub enum Story {
     Done,
     /// A learner is killed, some predictions fail, one runs out of time, one is done at its second attempt.
     Failed,
+    /// Everything goes well until the user ends it, after three fifths of its time.
+    Interrupted,
     /// As `Failed`, and every name and output tries to break out of the page.
     Hostile,
+}
+
+impl Story {
+    fn fails(self) -> bool {
+        matches!(self, Self::Failed | Self::Hostile)
+    }
 }
 
 /// The run of a workflow of `tasks` tasks (at least 12).
@@ -28,6 +37,7 @@ pub fn run(tasks: usize, story: Story) -> Run {
     let makespan = Machinery::new(&workflow, story).play(&mut run);
     describe(&mut run, &workflow, story);
     run.seal(makespan);
+    run.link_outputs(&Path::new(&run.directory.clone()).join("tidemill-report").join(&run.id));
     run
 }
 
@@ -173,9 +183,14 @@ impl<'a> Machinery<'a> {
         for id in 0..self.workflow.tasks.len() {
             self.task(run, id);
         }
-        let end = self.free_s.iter().copied().fold(0.0, f64::max) + 0.03;
-        self.outputs(run);
+        let mut end = self.free_s.iter().copied().fold(0.0, f64::max) + 0.03;
+        if self.story == Story::Interrupted {
+            end *= 0.6;
+            interrupt(run, end);
+        }
+        self.outputs(run, end);
         Self::pool(run, end);
+        run.machine_use = Some(machine_use(run, end));
         Seconds::rounded(end)
     }
 
@@ -192,12 +207,12 @@ impl<'a> Machinery<'a> {
         let inputs = self.members(flow_task, false);
         if let Some(missing) = inputs.iter().find(|place| self.written_s[**place].is_none()) {
             let via = run.data[*missing].writer.expect("inputs are always there");
-            run.tasks[id].reason = Some(upstream(&run.tasks[via as usize], via));
+            (run.tasks[id].status, run.tasks[id].reason) = (Status::Failed, Some(upstream(&run.tasks[via as usize], via)));
             return;
         }
         let mut ready = inputs.iter().filter_map(|place| self.written_s[*place]).fold(0.01, f64::max);
         let failure = self.failure(id);
-        if failure.is_none() && self.story != Story::Done && id % 31 == 7 {
+        if failure.is_none() && self.story.fails() && id % 31 == 7 {
             let (slot, start_s, end_s) = self.occupy(ready, 0.2);
             let text = "the command ended with exit code 75".to_owned();
             ready = end_s.0;
@@ -242,7 +257,7 @@ impl<'a> Machinery<'a> {
 
     fn failure(&self, id: usize) -> Option<Reason> {
         let task = &self.workflow.tasks[id];
-        if self.story == Story::Done {
+        if !self.story.fails() {
             return None;
         }
         let part = self.workflow.tasks.iter().position(|other| other.tool == task.tool).unwrap_or(0);
@@ -306,10 +321,10 @@ impl<'a> Machinery<'a> {
         task.files.iter().filter(side).flat_map(|file| file.data.iter()).map(|id| id.0 as usize).collect()
     }
 
-    fn outputs(&self, run: &mut Run) {
+    fn outputs(&self, run: &mut Run, end: f64) {
         for (place, member) in run.data.iter_mut().enumerate().filter(|(_, member)| member.written_s.is_some()) {
             if self.used_s[place] > 0.0 {
-                member.dropped_s = Some(Seconds(self.used_s[place]));
+                member.dropped_s = Some(Seconds(self.used_s[place])).filter(|dropped| dropped.0 < end);
             } else {
                 member.exported = Some(format!("out/{}.csv", member.name));
                 member.hash = Some(hash(self.sizes[place]));
@@ -341,6 +356,43 @@ impl<'a> Machinery<'a> {
         self.dice = self.dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.dice >> 33) % limit
     }
+}
+
+/// What a signal at `end` leaves undone.
+fn interrupt(run: &mut Run, end: f64) {
+    let late = |time: Option<Seconds>| time.is_none_or(|time| time.0 > end);
+    for task in run.tasks.iter_mut().filter(|task| late(task.end_s)) {
+        let ran = !late(task.start_s);
+        let text = if ran { "the run was ended while it ran" } else { "the run was ended before it could start" };
+        let reason = Reason { kind: ReasonKind::Cancelled, text: text.to_owned(), ..Reason::default() };
+        (task.status, task.reason, task.exit_code) = (Status::Cancelled, Some(reason), None);
+        task.end_s = task.end_s.filter(|_| ran).map(|_| Seconds::rounded(end - 0.01));
+        if !ran {
+            (task.start_s, task.slot, task.attempts, task.cpu_s, task.max_rss_bytes) = (None, None, 0, None, None);
+            task.command.clear();
+        }
+    }
+    for member in run.data.iter_mut().filter(|member| member.writer.is_some() && late(member.written_s)) {
+        (member.written_s, member.bytes) = (None, None);
+    }
+}
+
+/// The machine is a little busier than the tasks, and has other things in its memory.
+fn machine_use(run: &Run, end: f64) -> MachineUse {
+    let mut used = MachineUse::new((Measured::Machine, 4.0), (Measured::Machine, 23 << 30));
+    let spans: Vec<(f64, f64)> = run.tasks.iter().filter_map(|task| Some((task.start_s?.0, task.end_s?.0))).collect();
+    let step = if run.tasks.len() > 1_000 { 2.0 } else { 0.1 };
+    let (mut cpu_s, mut time) = (0.0, 0.0);
+    while time <= end {
+        let running = u32::try_from(spans.iter().filter(|(from, to)| *from <= time && time < *to).count()).expect("few");
+        cpu_s += step * (0.93 * f64::from(running) + 0.15);
+        let filled = run.data.iter().filter(|member| member.written_s.is_some_and(|written| written.0 <= time));
+        let there = filled.filter(|member| member.dropped_s.is_none_or(|dropped| dropped.0 > time));
+        let pool: u64 = there.filter_map(|member| member.bytes).sum();
+        used.push(Seconds::rounded(time), cpu_s, (3 << 30) + pool + u64::from(running) * (130 << 20));
+        time += step;
+    }
+    used
 }
 
 /// A pool that is nearly filled by `changes`: a tenth above their peak, in whole 64 MiB.
@@ -385,8 +437,11 @@ fn describe(run: &mut Run, workflow: &Workflow, story: Story) {
         hash: Some(hash(7)),
     };
     (run.started, run.ended) = ("2026-11-20T15:41:16.250Z".to_owned(), "2026-11-20T15:42:40.501Z".to_owned());
-    let failed = run.tasks.iter().any(|task| task.status == Status::Failed);
-    (run.outcome, run.exit_code) = if failed { (Outcome::Failed, 1) } else { (Outcome::Done, 0) };
+    (run.outcome, run.exit_code) = match story {
+        Story::Done => (Outcome::Done, 0),
+        Story::Failed | Story::Hostile => (Outcome::Failed, 1),
+        Story::Interrupted => (Outcome::Interrupted, 130),
+    };
     run.machine = Machine {
         host: named(story, "tern"),
         system: "Linux 6.18.0 x86_64".to_owned(),
@@ -407,7 +462,7 @@ fn describe(run: &mut Run, workflow: &Workflow, story: Story) {
     run.command_line = typed.split(' ').map(str::to_owned).collect();
     "/home/ada/tidemill".clone_into(&mut run.directory);
     run.sets = [("n".to_owned(), 20.into()), ("m".to_owned(), 80.into())].into_iter().collect();
-    if story != Story::Done {
+    if story.fails() {
         run.warnings
             .push(named(story, "the pool was 91 % full for 3.1 s; --memory 6GiB would have kept writers from waiting"));
     }

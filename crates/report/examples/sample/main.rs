@@ -1,5 +1,5 @@
 //! Prints a made-up run, for the page's tests and for looking at the page without running anything:
-//! `sample TASKS [done|failed|hostile] [json|html]`.
+//! `sample TASKS [done|failed|interrupted|hostile] [json|html]`.
 
 mod made;
 
@@ -7,7 +7,7 @@ use std::io::Write;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let tasks: usize = arguments.next().ok_or("usage: sample TASKS [done|failed|hostile] [json|html]")?.parse()?;
+    let tasks: usize = arguments.next().ok_or("usage: sample TASKS [done|failed|interrupted|hostile] [json|html]")?.parse()?;
     let story = story(arguments.next().as_deref().unwrap_or("done"))?;
     let run = made::run(tasks, story);
     let text = match arguments.next().as_deref() {
@@ -22,7 +22,8 @@ fn story(name: &str) -> Result<made::Story, String> {
     match name {
         "done" => Ok(made::Story::Done),
         "failed" => Ok(made::Story::Failed),
+        "interrupted" => Ok(made::Story::Interrupted),
         "hostile" => Ok(made::Story::Hostile),
-        other => Err(format!("`{other}` is none of done, failed, hostile")),
+        other => Err(format!("`{other}` is none of done, failed, interrupted, hostile")),
     }
 }

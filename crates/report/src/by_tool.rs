@@ -1,0 +1,164 @@
+//! The numbers of each tool: how often it ran, how long it took, what it used.
+
+use crate::{CriticalPath, Run, Seconds, Status, Task};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+
+/// Sums and extremes over the tasks of one tool.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToolTotals {
+    /// The tool.
+    pub tool: String,
+    /// How many tasks call it.
+    pub tasks: u32,
+    /// How many of them are done.
+    pub done: u32,
+    /// How many failed: by themselves, or because of another.
+    pub failed: u32,
+    /// How many the end of the run stopped or kept from starting.
+    pub cancelled: u32,
+    /// How often it was started.
+    pub runs: u32,
+    /// How many of these were attempts after a failed one.
+    pub retries: u32,
+    /// The shortest time of the tasks that are done; none if none is. Times are of last attempts, by the clock.
+    pub shortest_s: Option<Seconds>,
+    /// The median of these times; of an even number the lower of the two in the middle.
+    pub median_s: Option<Seconds>,
+    /// The longest of them.
+    pub longest_s: Option<Seconds>,
+    /// The time of all runs together.
+    pub ran_s: Seconds,
+    /// The time that its tasks had all they read and were not started yet.
+    pub waited_s: Seconds,
+    /// The part of `ran_s` that lies on the critical path.
+    pub critical_s: Seconds,
+    /// Processor time over the time of the slots taken, of last attempts; above 1 it ran more threads than it has slots.
+    pub cpu_use: Option<f64>,
+    /// The largest resident memory of any task's last attempt, in bytes.
+    pub peak_memory_bytes: Option<u64>,
+    /// Bytes of the inputs of tasks that started.
+    pub input_bytes: u64,
+    /// Bytes of all that its tasks wrote.
+    pub output_bytes: u64,
+}
+
+/// A tool while it is summed up.
+#[derive(Default)]
+struct Sum {
+    totals: ToolTotals,
+    lengths: Vec<f64>,
+    cpu_s: f64,
+    slot_s: f64,
+}
+
+impl Run {
+    /// The tools that tasks call, in the order of their first tasks.
+    pub(crate) fn sum_by_tool(&self, path: &CriticalPath) -> Vec<ToolTotals> {
+        let mut places: HashMap<&str, usize> = HashMap::new();
+        let mut sums: Vec<Sum> = Vec::new();
+        for task in &self.tasks {
+            let place = *places.entry(&task.tool).or_insert(sums.len());
+            if place == sums.len() {
+                sums.push(Sum::of(&task.tool));
+            }
+            sums[place].add(task);
+        }
+        let mut totals: Vec<ToolTotals> = sums.into_iter().map(Sum::ended).collect();
+        for (task, seconds) in &path.lengths {
+            let tool = &mut totals[places[self.tasks[*task as usize].tool.as_str()]];
+            tool.critical_s = Seconds::rounded(tool.critical_s.0 + seconds);
+        }
+        totals
+    }
+}
+
+impl Sum {
+    fn of(tool: &str) -> Self {
+        Self { totals: ToolTotals { tool: tool.to_owned(), ..ToolTotals::default() }, ..Self::default() }
+    }
+
+    fn add(&mut self, task: &Task) {
+        let totals = &mut self.totals;
+        totals.tasks += 1;
+        match task.status {
+            Status::Done => totals.done += 1,
+            Status::Failed => totals.failed += 1,
+            Status::Cancelled => totals.cancelled += 1,
+        }
+        totals.runs += task.attempts;
+        totals.retries += u32::try_from(task.earlier.len()).unwrap_or(u32::MAX);
+        totals.ran_s.0 += task.spans().map(|(start, end)| end - start).sum::<f64>();
+        totals.waited_s.0 += task.waited_s.map_or(0.0, |waited| waited.0);
+        totals.peak_memory_bytes = totals.peak_memory_bytes.max(task.max_rss_bytes);
+        totals.output_bytes += task.output_bytes;
+        let Some((start, end)) = task.start_s.zip(task.end_s) else { return };
+        totals.input_bytes += task.input_bytes;
+        let length = end.0 - start.0;
+        if task.status == Status::Done {
+            self.lengths.push(length);
+        }
+        if let Some(cpu) = task.cpu_s {
+            self.cpu_s += cpu.0;
+            self.slot_s += length * f64::from(task.cpus.max(1));
+        }
+    }
+
+    fn ended(mut self) -> ToolTotals {
+        self.lengths.sort_by(f64::total_cmp);
+        let lengths = &self.lengths;
+        let at = |place: usize| lengths.get(place).copied().map(Seconds::rounded);
+        let last = lengths.len().saturating_sub(1);
+        let ToolTotals { ran_s, waited_s, .. } = self.totals;
+        ToolTotals {
+            shortest_s: at(0),
+            median_s: at(last / 2),
+            longest_s: at(last),
+            ran_s: Seconds::rounded(ran_s.0),
+            waited_s: Seconds::rounded(waited_s.0),
+            cpu_use: (self.slot_s > 0.0).then(|| (self.cpu_s / self.slot_s * 1e4).round() / 1e4),
+            ..self.totals
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Attempt;
+
+    fn task(tool: &str, start: f64, end: f64) -> Task {
+        let at = |time| Some(Seconds(time));
+        let (start_s, end_s) = (at(start), at(end));
+        Task { tool: tool.into(), status: Status::Done, attempts: 1, cpus: 1, start_s, end_s, ..Task::default() }
+    }
+
+    #[test]
+    fn a_tool_has_the_sums_and_the_extremes_of_its_tasks() {
+        let attempt = Attempt { start_s: Seconds(0.0), end_s: Seconds(0.5), ..Attempt::default() };
+        let sort = Task {
+            attempts: 2,
+            earlier: vec![attempt],
+            cpu_s: Some(Seconds(1.0)),
+            max_rss_bytes: Some(7),
+            input_bytes: 10,
+            waited_s: Some(Seconds(0.25)),
+            ..task("sort", 1.0, 2.0)
+        };
+        let wide = Task { cpus: 2, cpu_s: Some(Seconds(2.0)), max_rss_bytes: Some(9), ..task("sort", 2.0, 4.0) };
+        let failed = Task { status: Status::Failed, output_bytes: 3, ..task("sort", 4.0, 14.0) };
+        let never = Task { tool: "sort".into(), input_bytes: 99, ..Task::default() };
+        let tasks = vec![sort, task("cut", 0.0, 8.0), wide, failed, never, task("sort", 0.0, 3.0)];
+        let totals = Run { tasks, ..Run::default() }.sum_by_tool(&CriticalPath::default());
+        let names: Vec<&str> = totals.iter().map(|tool| tool.tool.as_str()).collect();
+        assert_eq!(names, ["sort", "cut"]);
+        let sort = &totals[0];
+        assert_eq!((sort.tasks, sort.done, sort.failed, sort.cancelled), (5, 3, 1, 1));
+        assert_eq!((sort.runs, sort.retries, sort.waited_s), (5, 1, Seconds(0.25)));
+        let [least, median, most] = [sort.shortest_s, sort.median_s, sort.longest_s].map(|time| time.unwrap().0);
+        assert_eq!((least, median, most, sort.ran_s.0), (1.0, 2.0, 3.0, 16.5));
+        assert_eq!((sort.cpu_use, sort.peak_memory_bytes), (Some(0.6), Some(9)));
+        assert_eq!((sort.input_bytes, sort.output_bytes), (10, 3));
+    }
+}

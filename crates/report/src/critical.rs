@@ -1,0 +1,248 @@
+//! The critical path: the chain of tasks that decided when the run ended.
+//!
+//! From the task that ended last it goes back to whatever let each task start: the task that wrote the last of its inputs, or
+//! the one that it had to come after, or, if it had all of that and still waited, the one whose end gave it a slot or space.
+
+use crate::plan::{Places, places, range};
+use crate::{Run, Seconds, Task};
+use serde::{Deserialize, Serialize};
+
+/// Steps that are kept: those nearest to the end of the run.
+pub const CRITICAL_STEPS_MAX: usize = 1_000;
+
+/// The chain of tasks that decided when the run ended.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CriticalPath {
+    /// The time in which tasks of the path ran, of all steps.
+    pub ran_s: Seconds,
+    /// The longest chain of tasks that need each other, by the times they took: what the run would take with slots for all.
+    pub chain_s: Seconds,
+    /// The steps in the order of time, at most `CRITICAL_STEPS_MAX`.
+    pub steps: Vec<CriticalStep>,
+    /// How many steps before them are left out.
+    #[serde(default)]
+    pub steps_cut: u32,
+    /// The length of each step, of all; for the totals by tool.
+    #[serde(skip)]
+    pub(crate) lengths: Vec<(u32, f64)>,
+}
+
+/// A task of the critical path.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CriticalStep {
+    /// Its number.
+    pub task: u32,
+    /// When its first attempt started.
+    pub start_s: Seconds,
+    /// When the attempt ended that the next step waited for.
+    pub end_s: Seconds,
+    /// What it waited for last; the step before says of which task.
+    pub waited_for: WaitedFor,
+}
+
+/// What let a task start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WaitedFor {
+    /// Nothing but the run's own start.
+    Start,
+    /// An input that the step before wrote.
+    Data,
+    /// The step before, though no data passes.
+    After,
+    /// A slot, or space in memory, that the end of the step before gave.
+    Slot,
+}
+
+/// The end of an attempt.
+#[derive(Clone, Copy)]
+struct End {
+    time: f64,
+    task: u32,
+    slot: u32,
+}
+
+/// A finished run, with what the walk back through it looks up.
+struct Walk<'a> {
+    run: &'a Run,
+    places: Places<'a>,
+    /// The ends of all attempts, in the order of time.
+    ends: Vec<End>,
+}
+
+/// So many ends before a start are looked at for the one that gave the slot: more attempts than end in a millisecond.
+const ENDS_LOOKED_AT: usize = 1_000;
+
+impl Run {
+    /// The path of this run; needs `Task::ready_s`.
+    pub(crate) fn critical_path(&self) -> CriticalPath {
+        let walk = Walk { run: self, places: places(&self.data), ends: ends(&self.tasks) };
+        let steps = walk.back();
+        let lengths: Vec<(u32, f64)> = steps.iter().map(|step| (step.task, step.end_s.0 - step.start_s.0)).collect();
+        let cut = steps.len().saturating_sub(CRITICAL_STEPS_MAX);
+        CriticalPath {
+            ran_s: Seconds::rounded(lengths.iter().map(|(_, length)| length).sum()),
+            chain_s: Seconds::rounded(walk.longest_chain()),
+            steps: steps[cut..].to_vec(),
+            steps_cut: u32::try_from(cut).unwrap_or(u32::MAX),
+            lengths,
+        }
+    }
+}
+
+impl Walk<'_> {
+    /// The steps from the first to the last.
+    fn back(&self) -> Vec<CriticalStep> {
+        let mut steps = Vec::new();
+        let mut at = self.ends.last().copied();
+        // Every step begins before the one after it, unless clocks say otherwise; then the count ends it.
+        while let Some(end) = at.filter(|_| steps.len() < self.ends.len()) {
+            let task = &self.run.tasks[end.task as usize];
+            let Some((start, _)) = task.spans().next() else { break };
+            let (waited_for, before) = self.released(task, start);
+            let (start_s, end_s) = (Seconds(start), Seconds(end.time));
+            steps.push(CriticalStep { task: end.task, start_s, end_s, waited_for });
+            at = before;
+        }
+        steps.reverse();
+        steps
+    }
+
+    /// What let `task` start at `start`, and the end that did.
+    fn released(&self, task: &Task, start: f64) -> (WaitedFor, Option<End>) {
+        let needed = self.needed(task);
+        let ready = needed.map_or(0.0, |(_, end)| end.time);
+        let before = &self.ends[..self.ends.partition_point(|end| end.time <= start)];
+        let freed = || {
+            let near = before.iter().rev().take(ENDS_LOOKED_AT).take_while(|end| end.time > ready);
+            near.filter(|end| end.task != task.id)
+        };
+        // A task of one slot starts when that slot is free; others, and those that wait for space, when anything is.
+        let own = freed().find(|end| task.cpus <= 1 && Some(end.slot) == task.slot);
+        match (own.or_else(|| freed().next()), needed) {
+            (Some(end), _) => (WaitedFor::Slot, Some(*end)),
+            (None, Some((waited_for, end))) => (waited_for, Some(end)),
+            (None, None) => (WaitedFor::Start, None),
+        }
+    }
+
+    /// The last of what `task` needs.
+    fn needed(&self, task: &Task) -> Option<(WaitedFor, End)> {
+        let end = |(time, task): (f64, u32)| End { time, task, slot: 0 };
+        let later = |first: &(f64, u32), second: &(f64, u32)| first.0.total_cmp(&second.0);
+        let data = self.writers(task).max_by(later).map(|data| (WaitedFor::Data, end(data)));
+        let ended = |id: &u32| Some((self.run.tasks.get(*id as usize)?.end_s?.0, *id));
+        let after = task.after.iter().filter_map(ended).max_by(later).map(|after| (WaitedFor::After, end(after)));
+        match (data, after) {
+            (Some(data), Some(after)) => Some(if after.1.time > data.1.time { after } else { data }),
+            (data, after) => data.or(after),
+        }
+    }
+
+    /// When each input was written, and by which task.
+    fn writers(&self, task: &Task) -> impl Iterator<Item = (f64, u32)> {
+        let members = task.inputs.iter().flat_map(|data| &self.run.data[range(&self.places, data)]);
+        members.filter_map(|member| Some((member.written_s?.0, member.writer?)))
+    }
+
+    /// The length of the longest chain of tasks that need each other.
+    fn longest_chain(&self) -> f64 {
+        // What a task needs began before it.
+        let mut order: Vec<(f64, usize)> = Vec::new();
+        for (id, task) in self.run.tasks.iter().enumerate() {
+            order.extend(task.spans().next().map(|(start, _)| (start, id)));
+        }
+        order.sort_by(|first, second| first.0.total_cmp(&second.0));
+        let mut chains = vec![0.0_f64; self.run.tasks.len()];
+        for (start, id) in order {
+            let task = &self.run.tasks[id];
+            let before = self.writers(task).map(|(_, writer)| writer).chain(task.after.iter().copied());
+            let longest = before.filter_map(|id| chains.get(id as usize)).copied().fold(0.0, f64::max);
+            chains[id] = longest + task.end_s.map_or(0.0, |end| end.0 - start);
+        }
+        chains.into_iter().fold(0.0, f64::max)
+    }
+}
+
+/// The ends of all attempts, in the order of time.
+fn ends(tasks: &[Task]) -> Vec<End> {
+    let mut ends: Vec<End> = Vec::new();
+    for task in tasks {
+        let id = task.id;
+        ends.extend(task.earlier.iter().map(|attempt| End { time: attempt.end_s.0, task: id, slot: attempt.slot }));
+        ends.extend(task.end_s.map(|end| End { time: end.0, task: id, slot: task.slot.unwrap_or(0) }));
+    }
+    ends.sort_by(|first, second| first.time.total_cmp(&second.time));
+    ends
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Attempt, DataRef, Member, Status};
+
+    fn task(id: u32, slot: u32, (start, end): (f64, f64)) -> Task {
+        let at = |time| Some(Seconds(time));
+        let status = Status::Done;
+        Task { id, status, attempts: 1, cpus: 1, slot: Some(slot), start_s: at(start), end_s: at(end), ..Task::default() }
+    }
+
+    fn reads(name: &str, task: Task) -> Task {
+        Task { inputs: vec![DataRef::One(name.into())], ..task }
+    }
+
+    fn written(name: &str, writer: u32, time: f64) -> Member {
+        Member { name: name.into(), writer: Some(writer), written_s: Some(Seconds(time)), ..Member::default() }
+    }
+
+    fn path(run: &Run) -> Vec<(u32, WaitedFor)> {
+        run.critical_path().steps.iter().map(|step| (step.task, step.waited_for)).collect()
+    }
+
+    #[test]
+    fn the_path_goes_back_through_slots_data_and_order() {
+        let tasks = vec![
+            task(0, 0, (0.0, 2.0)),
+            task(1, 1, (0.0, 1.0)),
+            // Has its input at 2 and a free slot.
+            reads("A", task(2, 1, (2.01, 5.0))),
+            // Ready at 1, but both slots are taken until 2, and its own until 5.
+            reads("B", task(3, 1, (5.01, 6.0))),
+            Task { after: vec![3], ..task(4, 0, (6.01, 9.0)) },
+            task(5, 1, (6.02, 7.0)),
+        ];
+        let data = vec![written("A", 0, 2.0), written("B", 1, 1.0)];
+        let run = Run { tasks, data, ..Run::default() };
+        let expected = [(0, WaitedFor::Start), (2, WaitedFor::Data), (3, WaitedFor::Slot), (4, WaitedFor::After)];
+        assert_eq!(path(&run), expected);
+        let path = run.critical_path();
+        assert_eq!(path.ran_s, Seconds(2.0 + 2.99 + 0.99 + 2.99));
+        assert_eq!(path.chain_s, Seconds(4.99), "with slots for all, A and its reader take longest");
+    }
+
+    #[test]
+    fn a_retried_task_is_one_step_from_its_first_start() {
+        let attempt = Attempt { slot: 0, start_s: Seconds(0.0), end_s: Seconds(1.0), text: String::new() };
+        let retried = Task { earlier: vec![attempt], attempts: 2, ..task(0, 1, (2.0, 4.0)) };
+        // Took the slot that the first attempt left.
+        let run = Run { tasks: vec![retried, task(1, 0, (1.0, 9.0))], ..Run::default() };
+        let steps = run.critical_path().steps;
+        assert_eq!(steps.iter().map(|step| (step.task, step.end_s.0)).collect::<Vec<_>>(), [(0, 1.0), (1, 9.0)]);
+    }
+
+    #[test]
+    fn ten_thousand_steps_keep_the_last_and_the_sum_of_all() {
+        let tasks = (0..10_000).map(|id| task(id, 0, (f64::from(id), f64::from(id) + 0.5))).collect();
+        let path = Run { tasks, ..Run::default() }.critical_path();
+        assert_eq!((path.steps.len(), path.steps_cut, path.ran_s), (CRITICAL_STEPS_MAX, 9_000, Seconds(5_000.0)));
+        assert_eq!(path.steps.last().map(|step| step.task), Some(9_999));
+    }
+
+    #[test]
+    fn a_run_in_which_nothing_ran_has_no_path() {
+        let run = Run { tasks: vec![Task::default()], ..Run::default() };
+        assert_eq!(run.critical_path(), CriticalPath::default());
+    }
+}

@@ -1,0 +1,92 @@
+//! Where outputs lie, seen from the folder of the report: relative URLs, which stay true while both are moved together.
+
+use crate::Run;
+use std::path::{Component, Path, PathBuf};
+
+impl Run {
+    /// Fills `Member::link` of what was exported, for a report in `folder`, an absolute path. Paths are taken by their words,
+    /// as a browser takes them; symbolic links on the way are not looked at.
+    pub fn link_outputs(&mut self, folder: &Path) {
+        let from = plain(folder);
+        let directory = PathBuf::from(&self.directory);
+        for member in &mut self.data {
+            let Some(exported) = &member.exported else { continue };
+            let path = plain(&directory.join(exported));
+            member.link = path.to_str().and_then(|path| url(&from, Path::new(path)));
+        }
+    }
+}
+
+/// `path` without `.` and `..`.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(plain.pop()),
+            Component::CurDir => {}
+            other => plain.push(other),
+        }
+    }
+    plain
+}
+
+/// The way from the folder `from` to the file `to`; none if it is not known.
+fn url(from: &Path, to: &Path) -> Option<String> {
+    // Names that are not UTF-8 were replaced in run.json: which file is meant is lost.
+    let text = to.to_str().filter(|text| !text.contains(char::REPLACEMENT_CHARACTER))?;
+    if !from.is_absolute() || !Path::new(text).is_absolute() {
+        return None;
+    }
+    let common = from.components().zip(to.components()).take_while(|(one, other)| one == other).count();
+    let up = from.components().count() - common;
+    let down = to.components().skip(common).map(|part| encoded(&part.as_os_str().to_string_lossy()));
+    Some(std::iter::repeat_n("..".to_owned(), up).chain(down).collect::<Vec<_>>().join("/"))
+}
+
+/// A name as a part of a URL: nothing in it can be a scheme, an end or a quote.
+fn encoded(name: &str) -> String {
+    let mut url = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            url.push(char::from(byte));
+        } else {
+            url.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    url
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Member;
+
+    fn link(directory: &str, folder: &str, exported: &str) -> Option<String> {
+        let member = Member { exported: Some(exported.into()), ..Member::default() };
+        let mut run = Run { directory: directory.into(), data: vec![member, Member::default()], ..Run::default() };
+        run.link_outputs(Path::new(folder));
+        assert_eq!(run.data[1].link, None, "what was not exported");
+        run.data[0].link.clone()
+    }
+
+    #[test]
+    fn an_output_is_linked_from_the_folder_of_the_report() {
+        for (folder, exported, expected) in [
+            ("/home/ada/tidemill-report/run-1", "/home/ada/out/A.txt", "../../out/A.txt"),
+            ("/home/ada/report", "out/E/1.csv", "../out/E/1.csv"),
+            ("/home/ada/out/../out", "/home/ada/./out/A", "A"),
+            ("/srv/report", "/home/ada/A", "../../home/ada/A"),
+        ] {
+            assert_eq!(link("/home/ada", folder, exported).as_deref(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn no_name_becomes_anything_but_a_file() {
+        let hostile = "/r/javascript:alert(1)/\"><b>\u{202e}?#%";
+        let expected = "javascript%3Aalert%281%29/%22%3E%3Cb%3E%E2%80%AE%3F%23%25";
+        assert_eq!(link("/", "/r", hostile).as_deref(), Some(expected));
+        assert_eq!(link("/", "/r", "/r/not\u{fffd}utf8"), None);
+        assert_eq!(link("", "/r", "out/A"), None, "a directory that is not known");
+    }
+}
