@@ -1,7 +1,7 @@
 // The drawer: everything about one task. It opens beside the page, takes the focus, and gives it back.
 
 import { byId, el } from "./dom.js";
-import { linesOf, statusOf, titleOf } from "./facts.js";
+import { linesOf, statusOf, titleOf, toneOf } from "./facts.js";
 import * as words from "./format.js";
 import { chainOf, neighboursOf, placesOf } from "./model.js";
 
@@ -36,7 +36,7 @@ export function startDrawer(model, shared) {
 function contents(model, task, go) {
   const { before, after } = neighboursOf(model, task.id);
   return [
-    el("p", { class: task.status === "failed" ? "bad" : "muted" }, statusOf(task)),
+    el("p", { class: toneOf(task) ?? "muted" }, statusOf(task)),
     task.reason ? reasonOf(model, task, go) : null,
     facts(task),
     commandOf(task),
@@ -78,8 +78,14 @@ export function reasonOf(model, task, go) {
 }
 
 /** A button that leads to `task`. */
-export function taskLink(task, go) {
-  return el("button", { type: "button", class: "link", onclick: () => go(task.id) }, `${task.id} ${task.tool}`);
+export function taskLink(task, go, text = `${task.id} ${task.tool}`) {
+  return el("button", { type: "button", class: "link", onclick: () => go(task.id) }, text);
+}
+
+/** A member's file: a link if it was exported to where the page knows the way. */
+export function fileOf(member, text, tabindex = null) {
+  if (!member.link || !/^[\w.~%/-]+$/.test(member.link)) return text;
+  return el("a", { href: member.link, title: member.exported, tabindex }, text);
 }
 
 /** The command, as one would type it. */
@@ -99,8 +105,8 @@ export function typed(command) {
 /** What it wrote on its streams; the error stream first, where the cause usually stands. */
 export function outputOf(task) {
   const streams = [
-    ["Standard error", task.reason?.stderr],
-    ["Standard output", task.reason?.stdout],
+    ["Standard error", task.reason?.stderr ?? task.stderr],
+    ["Standard output", task.reason?.stdout ?? task.stdout],
   ].filter(([, stream]) => stream);
   return streams.length === 0
     ? null
@@ -129,8 +135,9 @@ function dataOf(model, title, refs) {
     for (let place = first; place < first + length; place += 1) sum += model.run.data[place].bytes ?? 0;
     return sum;
   };
-  const item = (ref) =>
-    el("li", {}, el("span", {}, words.dataName(ref)), el("span", { class: "number" }, words.bytes(size(ref))));
+  const name = (ref) =>
+    typeof ref === "string" ? fileOf(model.run.data[placesOf(model, ref)[0]] ?? {}, ref) : words.dataName(ref);
+  const item = (ref) => el("li", {}, el("span", {}, name(ref)), el("span", { class: "number" }, words.bytes(size(ref))));
   return el(
     "div",
     {},

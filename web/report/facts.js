@@ -11,6 +11,7 @@ export function titleOf(task) {
 /** `done`, or the sort of failure in words. */
 export function statusOf(task) {
   if (task.status === "done") return "done";
+  if (task.status === "cancelled") return task.attempts > 0 ? "interrupted" : "not run: the run ended first";
   const kinds = {
     exit: `failed: exit code ${task.exit_code}`,
     signal: `failed: signal ${task.reason?.signal ?? "unknown"}`,
@@ -18,24 +19,24 @@ export function statusOf(task) {
     "missing-output": "failed: output missing",
     "not-started": "failed: could not be started",
     upstream: "not run: needs a task that failed",
-    cancelled: "not finished: the run ended",
     "no-space": "failed: the pool was full",
   };
   return kinds[task.reason?.kind] ?? "failed";
 }
 
+/** The class of what is said of its end: bad if it failed, stopped if the run ended first. */
+export function toneOf(task) {
+  return { done: null, failed: "bad", cancelled: "stopped" }[task.status] ?? null;
+}
+
 /** The lines of its card. */
 export function linesOf(task, earlier = null) {
-  const waited = task.start_s === null || task.ready_s === null ? null : (task.earlier?.[0] ?? task).start_s - task.ready_s;
+  const { waited_s: waited } = task;
   return [
-    [
-      "status",
-      earlier === null ? statusOf(task) : `an earlier attempt: ${earlier}`,
-      task.status === "failed" || earlier !== null ? "bad" : null,
-    ],
+    ["status", earlier === null ? statusOf(task) : `an earlier attempt: ${earlier}`, earlier === null ? toneOf(task) : "bad"],
     ["ran", task.start_s === null ? "never" : `${words.seconds(lengthOf(task))}, from ${words.seconds(task.start_s)}`],
     ["slot", task.slot === null ? "–" : `${task.slot}${(task.cpus ?? 1) > 1 ? ` (${task.cpus} slots)` : ""}`],
-    ["waited", waited === null ? "–" : `${words.seconds(waited)} for a slot`],
+    ["waited", waited === undefined ? "–" : `${words.seconds(waited)} for a slot, or space`],
     ["read", `${words.bytes(task.input_bytes)} · ${listed(task.inputs)}`],
     ["wrote", `${words.bytes(task.output_bytes)} · ${listed(task.outputs)}`],
   ];

@@ -16,16 +16,21 @@ const LINKS_MAX = 30;
 /** Fills the section, or leaves it hidden if nothing failed. */
 export function startFailures(model, shared) {
   const groups = failureGroups(model.tasks);
-  const cancelled = model.tasks.filter((task) => task.reason?.kind === "cancelled").length;
   const { problem } = model.run;
-  if (groups.length === 0 && cancelled === 0 && !problem) return;
+  if (groups.length === 0 && !problem) return;
   byId("failures").hidden = false;
-  for (const link of document.querySelectorAll('a[href="#failures"]')) link.hidden = false;
   const list = byId("failure-list");
   if (problem) list.append(el("p", { class: "reason" }, problem));
   showMore(list, groups, model, shared);
-  if (cancelled > 0)
-    list.append(el("p", { class: "muted" }, `${plural(cancelled, "task")} had not finished when the run ended.`));
+  // On paper nothing can be opened.
+  const opened = new Set();
+  addEventListener("beforeprint", () => {
+    for (const details of list.querySelectorAll("details:not([open])")) opened.add(details).forEach((each) => (each.open = true));
+  });
+  addEventListener("afterprint", () => {
+    opened.forEach((details) => (details.open = false));
+    opened.clear();
+  });
 }
 
 function showMore(list, groups, model, shared) {

@@ -62,12 +62,35 @@ export function dataName(ref) {
 
 /** Text of a tool as plain lines: without the colours and cursor moves that terminals know. */
 export function plainLines(text) {
-  return text.replace(/\u001b\[[0-9;?]*[ -/]*[@-~]|\u001b[@-Z\\-_]/g, "").replace(/\r\n?/g, "\n");
+  const plain = text.replace(/\u001b\[[0-9;?]*[ -/]*[@-~]|\u001b[@-Z\\-_]/g, "").replace(/\r\n?/g, "\n");
+  return plain.replace(UNSEEN_IN_LINES, escaped);
 }
 
-/** JSON whose characters that would turn the direction of the text around them are written out, so that they are seen. */
-export function directed(json) {
-  return json.replace(/[\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, (mark) => `\\\\u${mark.charCodeAt(0).toString(16)}`);
+// Characters that are not seen, or that turn the direction of the text around them.
+const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+// The same, in text of several lines.
+const UNSEEN_IN_LINES = new RegExp(UNSEEN.source.replace("\\u0000-\\u001f", "\\u0000-\\u0008\\u000b-\\u001f"), "g");
+
+function escaped(mark) {
+  return `\\u${mark.charCodeAt(0).toString(16).padStart(4, "0")}`;
+}
+
+/** Fields whose text may have several lines. */
+const LINED = new Set(["text", "problem", "warnings", "command", "command_line"]);
+/** Fields with what tools printed, which `plainLines` takes. */
+const PRINTED = new Set(["head", "tail"]);
+
+/** A value of run.json in whose texts, names above all, every character is seen. Objects and lists are changed in place. */
+export function visible(value, marks = UNSEEN) {
+  if (typeof value === "string") return value.replace(marks, escaped);
+  if (value === null || typeof value !== "object") return value;
+  for (const key of Object.keys(value)) {
+    if (PRINTED.has(key)) continue;
+    const part = value[key];
+    if (typeof part === "string" || typeof part === "object")
+      value[key] = visible(part, LINED.has(key) ? UNSEEN_IN_LINES : marks);
+  }
+  return value;
 }
 
 function significant(number, whole) {

@@ -11,8 +11,8 @@ const ROW = 30;
 const PRINTED_MAX = 300;
 
 /**
- * A grid in `holder`. `columns` are `{ name, value(row), show(row), number, largestFirst, width }`. `options` has `id`, `label`,
- * `textOf(row)` for the filter, `classOf(row)` (or nothing),
+ * A grid in `holder`. `columns` are `{ name, value(row), show(row), title(row), number, largestFirst, width }`; without `title` the
+ * tooltip of a cell is its text. `options` has `id`, `label`, the least `width` of all columns and the `gap` between them, `textOf(row)` for the filter, `classOf(row)` (or nothing),
  * `idOf(row)`, `open(row, grid)` (or nothing) and `told(count)`. Answers `{ setRows, setQuery, grid }`.
  */
 export function startGrid(holder, columns, rows, options) {
@@ -27,6 +27,8 @@ export function startGrid(holder, columns, rows, options) {
   const body = el("div", { class: "grid-body", role: "rowgroup" });
   const scroller = el("div", { class: "grid-scroll" });
   grid.style.setProperty("--columns", columns.map((column) => column.width).join(" "));
+  grid.style.setProperty("--width", options.width);
+  if (options.gap) grid.style.setProperty("--gap", options.gap);
   const state = {
     grid,
     body,
@@ -53,7 +55,8 @@ export function startGrid(holder, columns, rows, options) {
   holder.append(grid);
   scroller.addEventListener("scroll", () => paint(state), { passive: true });
   grid.addEventListener("keydown", (event) => keyed(state, event));
-  grid.addEventListener("focus", () => activate(state, Math.max(0, state.active)));
+  // By a pointer the row under it is taken; rows that changed now would not get its click.
+  grid.addEventListener("focus", () => grid.matches(":focus-visible") && activate(state, Math.max(0, state.active)));
   addEventListener("beforeprint", () => printing(state, true));
   addEventListener("afterprint", () => printing(state, false));
   refresh(state);
@@ -111,11 +114,15 @@ function line(state, at) {
   const row = shown[at];
   const id = `${options.id}-${options.idOf(row)}`;
   const active = at === state.active;
-  const cells = columns.map((column) =>
-    el("div", { role: "gridcell", class: column.number ? "number" : null }, column.show(row)),
-  );
+  const cells = columns.map((column) => {
+    const shown = column.show(row);
+    const title = column.title ? column.title(row) : column.number ? null : shown;
+    return el("div", { role: "gridcell", class: column.number ? "number" : null, title }, shown);
+  });
   if (active) grid.setAttribute("aria-activedescendant", id);
-  const click = () => {
+  const click = (event) => {
+    // A link leads where it says.
+    if (event.target.closest("a")) return;
     activate(state, at);
     options.open?.(row, grid);
   };

@@ -36,11 +36,21 @@ function grouped(model, { key, name }) {
   for (const task of model.tasks) {
     const own = key(task, model.depths[task.id]);
     if (!groups.has(own))
-      groups.set(own, { id: groups.size, tool: task.tool, tasks: [], failed: 0, roots: 0, unstarted: 0, seconds: 0 });
+      groups.set(own, {
+        id: groups.size,
+        tool: task.tool,
+        tasks: [],
+        failed: 0,
+        roots: 0,
+        cancelled: 0,
+        unstarted: 0,
+        seconds: 0,
+      });
     const node = groups.get(own);
     node.tasks.push(task.id);
     node.failed += task.status === "failed" ? 1 : 0;
     node.roots += isRootFailure(task) ? 1 : 0;
+    node.cancelled += task.status === "cancelled" ? 1 : 0;
     node.unstarted += task.start_s === null ? 1 : 0;
     node.seconds += lengthOf(task);
     nodeOf[task.id] = node.id;
@@ -63,23 +73,71 @@ function joined(edges, nodeOf, size) {
   return [...pairs.values()];
 }
 
-/** Gives every node of `graph` its `x` and `y` (top left) and answers the drawing's `width` and `height`. */
-export function arrange(graph, { nodeWidth, nodeHeight, gapX, gapY, aspect }) {
+/**
+ * Gives every node of `graph` its `x` and `y` (top left) and answers the drawing's `width` and `height`. Layers follow each other
+ * from left to right, or from top to bottom if `turned`; then `across` says how wide the drawing may be.
+ */
+export function arrange(graph, box) {
+  const { gapX, gapY, turned, across } = box;
+  const [long, wide] = extentOf(box);
   const layers = layersOf(graph);
   order(graph, layers);
-  const tallest = rowsFor(layers, { nodeWidth, nodeHeight, gapX, gapY, aspect });
-  const columns = layers.flatMap((layer) => broken(layer, tallest));
-  const height = Math.max(...columns.map((column) => column.nodes.length)) * (nodeHeight + gapY) - gapY;
-  let x = 0;
-  for (const { nodes, last } of columns) {
-    const own = nodes.length * (nodeHeight + gapY) - gapY;
-    nodes.forEach((node, row) => {
-      node.x = x;
-      node.y = (height - own) / 2 + row * (nodeHeight + gapY);
-    });
-    x += nodeWidth + (last ? gapX : gapY * 1.5);
+  const rows = turned ? Math.max(1, Math.floor((across + gapY) / (wide + gapY))) : rowsFor(layers, box);
+  graph.columns = layers.flatMap((layer) => broken(layer, rows));
+  const most = Math.max(...graph.columns.map((column) => column.nodes.length)) * (wide + gapY) - gapY;
+  let along = 0;
+  graph.columns.forEach((column, at) => {
+    const own = column.nodes.length * (wide + gapY) - gapY;
+    Object.assign(column, { along, first: (most - own) / 2 });
+    column.nodes.forEach((node, row) => placeNode(node, at, along, column.first + row * (wide + gapY), turned));
+    along += long + (column.last ? gapX : gapY * 1.5);
+  });
+  for (const edge of graph.edges) delete edge.way;
+  return turned ? { width: most, height: along - gapX } : { width: along - gapX, height: most };
+}
+
+function placeNode(node, column, along, across, turned) {
+  const [x, y] = turned ? [across, along] : [along, across];
+  Object.assign(node, { column, along, across, x, y });
+}
+
+/** How long a box is in the direction of the layers, and how wide across. */
+function extentOf({ nodeWidth, nodeHeight, turned }) {
+  return turned ? [nodeHeight, nodeWidth] : [nodeWidth, nodeHeight];
+}
+
+/** Edges keep so far from boxes that they pass. */
+const CLEAR = 5;
+
+/**
+ * The way of an edge around the boxes between its ends: points between which it runs in a curve, between columns, and straight,
+ * along the boxes of a column, in turns. Asks for `arrange` first.
+ */
+export function wayOf({ nodes, columns }, { source, target }, box) {
+  const [long, wide] = extentOf(box);
+  const [from, to] = [nodes[source], nodes[target]];
+  let across = from.across + wide / 2;
+  const goal = to.across + wide / 2;
+  const way = [[from.along + long, across]];
+  for (let at = from.column + 1; at < to.column; at += 1) {
+    // Straight on if nothing is in the way, else through the gap that is nearest to the straight line to the end.
+    const part = 1 / (to.column - at + 1);
+    if (freeNear(columns[at], across, wide, box.gapY) !== across)
+      across = freeNear(columns[at], across + (goal - across) * part, wide, box.gapY);
+    way.push([columns[at].along, across], [columns[at].along + long, across]);
   }
-  return { width: x - gapX, height };
+  way.push([to.along, goal]);
+  return box.turned ? way.map(([along, across]) => [across, along]) : way;
+}
+
+/** The place across a column that is nearest to `wish` and in no box. */
+function freeNear({ nodes, first }, wish, wide, gap) {
+  const step = wide + gap;
+  const row = Math.floor((wish - first + CLEAR) / step);
+  if (row < 0 || row >= nodes.length) return wish;
+  const top = first + row * step;
+  if (wish >= top + wide + CLEAR) return wish;
+  return wish - top < wide / 2 ? top - CLEAR : top + wide + CLEAR;
 }
 
 function layersOf({ nodes, edges }) {
@@ -137,12 +195,16 @@ function broken(layer, rows) {
   return parts;
 }
 
+/** The arrow that means the same in a drawing that is turned. */
+const TURNED = { ArrowRight: "ArrowDown", ArrowLeft: "ArrowUp", ArrowDown: "ArrowRight", ArrowUp: "ArrowLeft" };
+
 /** The node that an arrow key leads to from `node`: a neighbour by an edge if one lies that way, else the nearest. */
-export function nodeBeside(graph, node, key) {
+export function nodeBeside(graph, node, arrow, turned = false) {
+  const key = turned ? TURNED[arrow] : arrow;
   const sideways = key === "ArrowLeft" || key === "ArrowRight";
   const sign = key === "ArrowLeft" || key === "ArrowUp" ? -1 : 1;
-  const ahead = (other) => sign * (sideways ? other.x - node.x : other.y - node.y);
-  const aside = (other) => Math.abs(sideways ? other.y - node.y : other.x - node.x);
+  const ahead = (other) => sign * (sideways ? other.along - node.along : other.across - node.across);
+  const aside = (other) => Math.abs(sideways ? other.across - node.across : other.along - node.along);
   let pool = graph.nodes.filter((other) => ahead(other) > 0);
   if (sideways) {
     const linked = new Set();

@@ -1,11 +1,12 @@
 // The page: reads the embedded run.json, builds the views, and lets them talk through a few shared values.
 
+import { startCritical } from "./critical.js";
+import { startLoad, startMachineMemory, startMemory, startProcessors } from "./curves.js";
 import { byId, watched } from "./dom.js";
 import { startDrawer } from "./drawer.js";
 import { startFailures } from "./failures.js";
 import * as words from "./format.js";
 import { graphOf, NODES_MAX } from "./layers.js";
-import { startMemory } from "./memory.js";
 import { modelOf } from "./model.js";
 import { startNetwork } from "./network.js";
 import { colours } from "./paint.js";
@@ -13,9 +14,10 @@ import { showElements, showHeader, showLegend, showProvenance } from "./summary.
 import { startData, startTasks } from "./tables.js";
 import { startTheme } from "./theme.js";
 import { startTimeline, wholeRun } from "./timeline.js";
+import { startTools } from "./tools.js";
 
 function start() {
-  const run = JSON.parse(words.directed(byId("run").textContent));
+  const run = words.visible(JSON.parse(byId("run").textContent));
   const model = modelOf(run);
   startTheme();
   showHeader(run);
@@ -30,16 +32,35 @@ function start() {
   startFailures(model, shared);
   showLegend(model, shared, colours);
   startTimeline(byId("timeline-chart"), model, shared);
-  startMemory(byId("memory-chart"), run, shared);
+  startCharts(run, shared);
   startGraph(model, shared);
+  startCritical(model, shared, colours);
   showElements(run);
   startTasks(model, shared);
+  startTools(model, shared, colours);
   startData(model, shared);
   showProvenance(run);
   byId("zoom-in").addEventListener("click", () => zoomBy(shared.view, 0.5));
   byId("zoom-out").addEventListener("click", () => zoomBy(shared.view, 2));
   byId("zoom-all").addEventListener("click", () => zoomBy(shared.view, Infinity));
+  for (const link of document.querySelectorAll("nav a")) link.hidden = byId(link.hash.slice(1)).hidden;
   document.documentElement.dataset.ready = "true";
+}
+
+/** The charts below the timeline, of what there is to show. */
+function startCharts(run, shared) {
+  if (run.load?.samples.length > 0) startLoad(shownIn("load"), run, shared);
+  startMemory(shownIn("memory"), run, shared);
+  if (!run.machine_use) return;
+  for (const of of document.querySelectorAll(".measured-cpus")) of.textContent = run.machine_use.cpus_of;
+  startProcessors(shownIn("cpus"), run.machine_use, shared);
+  for (const of of document.querySelectorAll(".measured-memory")) of.textContent = run.machine_use.memory_of;
+  startMachineMemory(shownIn("machine"), run.machine_use, shared);
+}
+
+function shownIn(name) {
+  byId(name).hidden = false;
+  return byId(`${name}-chart`);
 }
 
 function zoomBy(view, factor) {

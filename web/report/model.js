@@ -22,9 +22,20 @@ export function placesOf(model, ref) {
   return [first, typeof ref === "string" ? 1 : Math.min(ref.count, model.run.data.length - first)];
 }
 
-/** Whether a task failed by itself: not because of another task, nor because the run ended. */
+/** Whether a task failed by itself: not because of another task. */
 export function isRootFailure(task) {
-  return task.status === "failed" && !["upstream", "cancelled"].includes(task.reason?.kind);
+  return task.status === "failed" && task.reason?.kind !== "upstream";
+}
+
+/** The critical path with neighbours of one tool together: `{ tool, steps }`, in the order of time. */
+export function stretchesOf(model) {
+  const stretches = [];
+  for (const step of model.run.critical_path?.steps ?? []) {
+    const { tool } = model.tasks[step.task];
+    if (stretches.at(-1)?.tool === tool) stretches.at(-1).steps.push(step);
+    else stretches.push({ tool, steps: [step] });
+  }
+  return stretches;
 }
 
 /** The tasks from `task` to the one whose failure it follows from, `task` first. */
@@ -79,16 +90,24 @@ export function runTitle({ workflow, directory }) {
 
 /** The whole run in one sentence, after the word for its outcome. */
 export function verdict(run, words) {
-  const { tasks, tasks_failed: failed, tasks_failed_root: roots, makespan_s: length } = run.totals;
+  const {
+    tasks,
+    tasks_failed: failed,
+    tasks_failed_root: roots,
+    tasks_cancelled: cancelled = 0,
+    makespan_s: length,
+  } = run.totals;
   const took = words.seconds(length);
   if (run.outcome === "interrupted") {
-    return `After ${took}, ${words.count(run.totals.tasks_done)} of ${words.plural(tasks, "task")} were done.`;
+    const far = `After ${took}, ${words.count(run.totals.tasks_done)} of ${words.plural(tasks, "task")} were done`;
+    return `${far}${failed > 0 ? `, ${words.count(failed)} had failed` : ""}; ${words.count(cancelled)} had not finished.`;
   }
   if (run.outcome === "done") return tasks === 1 ? `One task in ${took}.` : `All ${words.plural(tasks, "task")} in ${took}.`;
-  if (failed === 0) return `Every task is done, but the run failed after ${took}.`;
+  if (failed + cancelled === 0) return `Every task is done, but the run failed after ${took}.`;
   const followed = failed - roots;
   const rest = followed > 0 ? `; ${words.count(followed)} more could not run because of that` : "";
-  return `${words.count(roots)} of ${words.plural(tasks, "task")} failed${rest}. The run took ${took}.`;
+  const stopped = cancelled > 0 ? `; ${words.count(cancelled)} had not finished when the run ended` : "";
+  return `${words.count(roots)} of ${words.plural(tasks, "task")} failed${rest}${stopped}. The run took ${took}.`;
 }
 
 function toolsOf(tasks) {

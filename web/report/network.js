@@ -7,26 +7,34 @@ import { hideCard, showCard } from "./card.js";
 import { announce } from "./dom.js";
 import { linesOf, spoken, titleOf } from "./facts.js";
 import { count, plural, seconds } from "./format.js";
-import { arrange, nodeBeside } from "./layers.js";
+import { arrange, nodeBeside, wayOf } from "./layers.js";
 import { canvasIn, cross, fittingText } from "./paint.js";
 
 /** Boxes and the gaps between them: roomy, and for graphs of so many columns that names would be drawn too small. */
-const ROOMY = { nodeWidth: 150, nodeHeight: 42, gapX: 84, gapY: 14, aspect: 2.6 };
-const CLOSE = { ...ROOMY, nodeWidth: 116, gapX: 34 };
+const ROOMY = { nodeWidth: 162, nodeHeight: 42, gapX: 84, gapY: 14, aspect: 2.6, turned: false };
+const CLOSE = { ...ROOMY, gapX: 44 };
+const CLOSEST = { ...ROOMY, nodeWidth: 132, gapX: 32 };
+/** On a page narrower than this the graph runs from top to bottom. */
+const NARROW = 600;
+const TURNED = { ...ROOMY, nodeWidth: 150, gapX: 30, gapY: 12, turned: true };
 /** Below this scale the close boxes are taken: names of 13 px come out smaller than 12. */
 const SCALE_ROOMY = 0.92;
-const HEIGHT = { least: 160, most: 460 };
+const HEIGHT = { least: 160, most: 460, mostTurned: 760 };
 const MARGIN = 16;
 /** Below this scale names could not be read, and are not drawn. */
 const SCALE_NAMED = 0.55;
+/** More edges than this are a haze, until one looks closer. */
+const EDGES_HAZY = 3000;
 
 /** Draws graphs in `holder`; answers `show(graph)`. `shared` has `selected`, `highlight`, `open(task)` and `openGroup(node)`. */
 export function startNetwork(holder, model, shared) {
   const state = { model, shared, graph: null, box: ROOMY, bounds: null, at: null, view: null, drag: null };
   const label = "Graph of the tasks and what they wait for";
+  const resized = () => state.graph && show(state, state.graph);
+  const options = { label, help: "graph-help", height: HEIGHT.most, resized };
   Object.assign(
     state,
-    canvasIn(holder, { label, help: "graph-help", height: HEIGHT.most }, (...args) => drawNetwork(state, ...args)),
+    canvasIn(holder, options, (...args) => drawNetwork(state, ...args)),
   );
   shared.selected.watch((task) => {
     if (task !== null) state.at = state.graph.nodes[state.graph.nodeOf[task.id]];
@@ -40,16 +48,27 @@ export function startNetwork(holder, model, shared) {
 
 function show(state, graph) {
   state.graph = graph;
-  for (state.box of [ROOMY, CLOSE]) {
+  const across = state.size.width - 2 * MARGIN;
+  const most = across < NARROW ? HEIGHT.mostTurned : HEIGHT.most;
+  for (state.box of across < NARROW ? [{ ...TURNED, across }] : [ROOMY, CLOSE, CLOSEST]) {
     state.bounds = graph.nodes.length > 0 ? arrange(graph, state.box) : { width: 0, height: 0 };
-    if (fitting(state, HEIGHT.most) >= SCALE_ROOMY) break;
+    if (fitting(state, most) >= SCALE_ROOMY) break;
   }
   state.links = linksOf(graph);
+  state.path = pathIn(state.model, graph);
   state.at = state.shared.selected.get() === null ? null : graph.nodes[graph.nodeOf[state.shared.selected.get().id]];
   state.view = null;
-  const wanted = state.bounds.height * fitting(state, HEIGHT.most) + 2 * MARGIN;
-  state.size.height = Math.round(Math.max(HEIGHT.least, Math.min(HEIGHT.most, wanted)));
+  const wanted = state.bounds.height * fitting(state, most) + 2 * MARGIN;
+  state.size.height = Math.round(Math.max(HEIGHT.least, Math.min(most, wanted)));
   state.redraw();
+}
+
+/** The boxes of the critical path, and the edges along which it goes: `from * boxes + to`. */
+function pathIn({ run }, { nodes, nodeOf }) {
+  const steps = run.critical_path?.steps ?? [];
+  const along = steps.slice(1).map((step, at) => ({ from: nodeOf[steps[at].task], to: nodeOf[step.task], by: step.waited_for }));
+  const edges = along.filter(({ by }) => by !== "slot").map(({ from, to }) => from * nodes.length + to);
+  return { nodes: new Set(steps.map((step) => nodeOf[step.task])), edges: new Set(edges) };
 }
 
 function linksOf({ nodes, edges }) {
@@ -91,32 +110,52 @@ function drawNetwork(state, context, width, height, colours) {
   }
 }
 
-function drawEdges({ graph, box, at, shared, view }, context, sight, colours) {
-  const many = graph.edges.length > 3000;
+function drawEdges(state, context, sight, colours) {
+  const { graph, at, path, view } = state;
+  const many = graph.edges.length > EDGES_HAZY;
+  const hazy = many && view.scale < SCALE_NAMED;
   context.strokeStyle = colours.muted;
-  context.globalAlpha = many ? 0.05 : 0.45;
-  for (const edge of graph.edges) drawEdge(graph, box, edge, context, sight, view);
+  context.globalAlpha = hazy ? 0.05 : many ? 0.2 : 0.5;
+  for (const edge of graph.edges) drawEdge(state, edge, context, sight, hazy);
   context.globalAlpha = 1;
-  if (at === null && shared.highlight.get() === null) return;
+  const isCritical = ({ source, target }) => path.edges.has(source * graph.nodes.length + target);
+  context.strokeStyle = colours.ink;
+  for (const edge of graph.edges) if (isCritical(edge)) drawEdge(state, edge, context, sight, hazy, 1);
   context.strokeStyle = colours.accent;
   for (const edge of graph.edges)
-    if (at && (edge.source === at.id || edge.target === at.id)) drawEdge(graph, box, edge, context, sight, view, 1);
+    if (at && (edge.source === at.id || edge.target === at.id)) drawEdge(state, edge, context, sight, false, 1);
 }
 
-function drawEdge({ nodes }, box, { source, target, count: times }, context, sight, { scale }, extra = 0) {
-  const [from, to] = [nodes[source], nodes[target]];
-  const [x1, y1] = [from.x + box.nodeWidth, from.y + box.nodeHeight / 2];
-  const [x2, y2] = [to.x, to.y + box.nodeHeight / 2];
+function drawEdge({ graph, box, view: { scale } }, edge, context, sight, direct, extra = 0) {
+  const way = direct ? directWay(graph, edge, box) : (edge.way ??= wayOf(graph, edge, box));
+  const [[x1, y1], [x2, y2]] = [way[0], way.at(-1)];
   if (Math.max(x1, x2) < sight.left || Math.min(x1, x2) > sight.right) return;
-  const bend = Math.max(0.3 * box.gapX, Math.min(Math.abs(x2 - x1) / 2, 90));
-  context.lineWidth = Math.max(0.6 / scale, Math.min(1 + Math.log10(times), 5)) + extra;
+  if (box.turned && (Math.max(y1, y2) < sight.top || Math.min(y1, y2) > sight.bottom)) return;
+  context.lineWidth = Math.max(0.6 / scale, Math.min(1 + Math.log10(edge.count), 5)) + extra;
   context.beginPath();
   context.moveTo(x1, y1);
-  context.bezierCurveTo(x1 + bend, y1, x2 - bend, y2, x2, y2);
+  for (let at = 1; at < way.length; at += 1) {
+    if (at % 2 === 0) context.lineTo(...way[at]);
+    else curveTo(context, way[at - 1], way[at], box);
+  }
   context.stroke();
 }
 
-function drawNode({ at, box, model, shared, view }, context, node, colours) {
+/** A curve that leaves and arrives in the direction of the layers. */
+function curveTo(context, [x1, y1], [x2, y2], { gapX, turned }) {
+  const bend = Math.max(0.3 * gapX, Math.min(Math.abs(turned ? y2 - y1 : x2 - x1) / 2, 90));
+  if (turned) context.bezierCurveTo(x1, y1 + bend, x2, y2 - bend, x2, y2);
+  else context.bezierCurveTo(x1 + bend, y1, x2 - bend, y2, x2, y2);
+}
+
+function directWay({ nodes }, { source, target }, { nodeWidth, nodeHeight, turned }) {
+  const [from, to] = [nodes[source], nodes[target]];
+  const [halfWidth, halfHeight] = [nodeWidth / 2, nodeHeight / 2];
+  const out = turned ? [from.x + halfWidth, from.y + nodeHeight] : [from.x + nodeWidth, from.y + halfHeight];
+  return [out, turned ? [to.x + halfWidth, to.y] : [to.x, to.y + halfHeight]];
+}
+
+function drawNode({ at, box, model, shared, view, path }, context, node, colours) {
   const { nodeWidth: width, nodeHeight: height } = box;
   const { x, y } = node;
   const { fill, edge } = colours.tool(model.tools.get(node.tool).colour);
@@ -129,11 +168,16 @@ function drawNode({ at, box, model, shared, view }, context, node, colours) {
   context.fillStyle = fill;
   context.fillRect(x, y, 8, height);
   const failed = node.failed > 0;
-  context.strokeStyle = node === at ? colours.ink : failed ? colours.bad : edge;
-  context.lineWidth = (node === at ? 2.5 : failed ? 1.8 : 1) / Math.min(1, view.scale * 1.5);
+  const mark = failed ? colours.bad : node.cancelled > 0 ? colours.stopped : null;
+  context.strokeStyle = node === at ? colours.ink : (mark ?? edge);
+  context.lineWidth = (node === at ? 2.5 : mark ? 1.8 : 1) / Math.min(1, view.scale * 1.5);
   if (node.unstarted === node.tasks.length) context.setLineDash([5, 3]);
-  if (named || failed || node === at) context.strokeRect(x, y, width, height);
+  if (named || mark || node === at) context.strokeRect(x, y, width, height);
   context.setLineDash([]);
+  if (path.nodes.has(node.id)) {
+    context.fillStyle = colours.ink;
+    context.fillRect(x - 0.5, y + height - 2, width + 1, 3);
+  }
   if (failed) cross(context, x + width - (named ? 13 : width / 2), y + (named ? 13 : height / 2), named ? 8 : 30, colours.bad);
   if (named) drawNames(context, node, box.nodeWidth, colours);
   context.globalAlpha = 1;
@@ -150,15 +194,15 @@ function drawNames(context, node, width, colours) {
   fittingText(context, underline(node), node.x + 16, node.y + 31, width - 24);
 }
 
-/** What is true of all of a group's tasks that are not done. */
-function fateOf({ failed, roots }) {
-  return failed > roots ? "unfinished" : "failed";
+/** How many of a group's tasks are not done, and what became of all of these. */
+function fateOf({ failed, roots, cancelled }) {
+  if (cancelled > 0) return `${count(failed + cancelled)} not finished`;
+  return `${count(failed)} ${failed > roots ? "unfinished" : "failed"}`;
 }
 
 function underline(node) {
   const own = node.tasks.length === 1 ? `task ${node.tasks[0]}` : plural(node.tasks.length, "task");
-  if (node.failed > 0 && node.tasks.length > 1)
-    return `${own}, ${count(node.failed)} ${fateOf(node)}`;
+  if (node.failed + node.cancelled > 0 && node.tasks.length > 1) return `${own}, ${fateOf(node)}`;
   return node.seconds > 0 ? `${own}, ${seconds(node.seconds)}` : `${own}, not run`;
 }
 
@@ -188,7 +232,7 @@ function pressed(state, key) {
   else if (key === "Enter" || key === " ") open(state, at);
   else if (key === "Home") go(state, graph.nodes[0]);
   else if (key === "End") go(state, graph.nodes.at(-1));
-  else if (key.startsWith("Arrow")) go(state, nodeBeside(graph, at, key));
+  else if (key.startsWith("Arrow")) go(state, nodeBeside(graph, at, key, state.box.turned));
   else return false;
   return true;
 }
@@ -253,7 +297,7 @@ function card(state, node, x, y) {
   showCard(
     `${node.tool} · ${plural(node.tasks.length, "task")}`,
     [
-      [fateOf(node), count(node.failed), node.failed > 0 ? "bad" : null],
+      ["of them", fateOf(node), node.failed > 0 ? "bad" : node.cancelled > 0 ? "stopped" : null],
       ["ran", seconds(node.seconds)],
       ["needs", names(before, "source")],
       ["feeds", names(after, "target")],

@@ -2,25 +2,46 @@
 
 import { el, framewise } from "./dom.js";
 
-/** A focusable canvas in `holder` that `draw(context, width, height, colours)` fills; `redraw()` asks for a new frame. */
-export function canvasIn(holder, { label, help, height }, draw) {
+/** Pixels of the style sheet across a sheet of paper, and pixels of the canvas for each of them. */
+const PAPER = { width: 700, ratio: 2 };
+
+/**
+ * A focusable canvas in `holder` that `draw(context, width, height, colours)` fills; `redraw()` asks for a new frame. `resized()`
+ * is called when there is another width, before it is drawn.
+ */
+export function canvasIn(holder, { label, help, height, resized }, draw) {
   const canvas = el("canvas", { tabindex: "0", role: "application", "aria-label": label, "aria-describedby": help });
   holder.append(canvas);
   const size = { width: 0, height };
   const redraw = framewise(() => paint(canvas, size, draw));
+  const take = (width) => {
+    if (width === size.width) return;
+    size.width = width;
+    resized?.();
+  };
+  let printing = false;
   const measure = () => {
-    size.width = Math.floor(holder.clientWidth);
+    if (printing) return;
+    take(Math.floor(holder.clientWidth));
     redraw();
   };
+  addEventListener("beforeprint", () => {
+    printing = true;
+    take(PAPER.width);
+    paint(canvas, size, draw, PAPER.ratio);
+  });
+  addEventListener("afterprint", () => {
+    printing = false;
+    measure();
+  });
   new ResizeObserver(measure).observe(holder);
   measure();
   document.addEventListener("themechange", () => paint(canvas, size, draw));
   return { canvas, size, redraw };
 }
 
-function paint(canvas, { width, height }, draw) {
+function paint(canvas, { width, height }, draw, ratio = window.devicePixelRatio || 1) {
   if (width <= 0) return;
-  const ratio = window.devicePixelRatio || 1;
   canvas.width = Math.round(width * ratio);
   canvas.height = Math.round(height * ratio);
   canvas.style.width = `${width}px`;
@@ -32,7 +53,7 @@ function paint(canvas, { width, height }, draw) {
   draw(context, width, height, colours());
 }
 
-const NAMES = ["paper", "panel", "ink", "muted", "line", "accent", "bad", "area", "font"];
+const NAMES = ["paper", "panel", "ink", "muted", "line", "accent", "wait", "bad", "stopped", "font"];
 let known = null;
 
 /** The page's colours now: `--paper` and so on, and `tool(colour)` with a fill, a line and the ink on the fill. */

@@ -15,7 +15,11 @@ export function showHeader(run) {
   byId("name").textContent = title;
   const word = el(
     "strong",
-    { class: run.outcome === "done" ? "good" : "bad", "data-field": "outcome", "data-value": run.outcome },
+    {
+      class: { done: "good", failed: "bad", interrupted: "stopped" }[run.outcome],
+      "data-field": "outcome",
+      "data-value": run.outcome,
+    },
     { done: "Done.", failed: "Failed.", interrupted: "Interrupted." }[run.outcome],
   );
   byId("verdict").replaceChildren(word, " ", verdict(run, words));
@@ -31,8 +35,11 @@ export function showHeader(run) {
       "totals.tasks_failed",
       totals.tasks_failed,
       words.count,
-      totals.tasks_failed > 0,
+      totals.tasks_failed > 0 ? "bad" : null,
     ),
+    totals.tasks_cancelled > 0
+      ? number("tasks not finished", "totals.tasks_cancelled", totals.tasks_cancelled, words.count, "stopped")
+      : "",
     number("slots in use", "totals.slot_use", totals.slot_use, words.percent),
     number("peak of the pool", "totals.pool_peak_bytes", totals.pool_peak_bytes, words.bytes),
     number("data written", "totals.written_bytes", totals.written_bytes, words.bytes),
@@ -41,13 +48,8 @@ export function showHeader(run) {
   byId("warnings").hidden = run.warnings.length === 0;
 }
 
-function number(label, field, value, show, bad = false) {
-  return el(
-    "div",
-    {},
-    el("dt", {}, label),
-    el("dd", { class: bad ? "bad" : null, "data-field": field, "data-value": value }, show(value)),
-  );
+function number(label, field, value, show, tone = null) {
+  return el("div", {}, el("dt", {}, label), el("dd", { class: tone, "data-field": field, "data-value": value }, show(value)));
 }
 
 /** Colours of the tools, as buttons that single one out. */
@@ -58,7 +60,7 @@ export function showLegend(model, shared, colours) {
     const pick = () => shared.highlight.set(shared.highlight.get() === tool.name ? null : tool.name);
     const button = el(
       "button",
-      { type: "button", "aria-pressed": "false", onclick: pick },
+      { type: "button", "aria-pressed": "false", title: tool.name, onclick: pick },
       swatch,
       el("span", { class: "swatch-name" }, tool.name),
       el("span", { class: "muted" }, words.count(tool.tasks)),
@@ -66,12 +68,26 @@ export function showLegend(model, shared, colours) {
     legend.append(button);
     return { tool, swatch, button };
   });
+  showMarks(model);
   const paint = () => swatches.forEach(({ tool, swatch }) => (swatch.style.background = colours().tool(tool.colour).fill));
   shared.highlight.watch((name) =>
     swatches.forEach(({ tool, button }) => button.setAttribute("aria-pressed", String(tool.name === name))),
   );
   document.addEventListener("themechange", paint);
   paint();
+}
+
+/** What marks on bars and boxes mean, of those that there are. */
+function showMarks({ tasks, run }) {
+  const marks = [
+    ["failed", tasks.some((task) => task.status === "failed" || task.attempts > 1), "failed"],
+    ["interrupted", tasks.some((task) => task.status === "cancelled"), "not finished: the run ended first"],
+    ["critical", (run.critical_path?.steps.length ?? 0) > 0, "critical path"],
+  ];
+  const shown = marks.filter(([, there]) => there);
+  byId("marks").append(
+    ...shown.map(([mark, , text]) => el("li", {}, el("span", { class: `mark ${mark}`, "aria-hidden": "true" }), text)),
+  );
 }
 
 /** Bars of bytes per data element, largest first. */
@@ -133,7 +149,7 @@ export function showProvenance(run) {
   byId("settings").append(
     ...facts.flatMap(([term, text, tone]) => [el("dt", {}, term), el("dd", { class: tone ?? null }, text)]),
   );
-  byId("tools").append(...run.provenance.tools.map(toolOf));
+  byId("tools-used").append(...run.provenance.tools.map(toolOf));
 }
 
 function seedOf({ name, value, tool, tasks }) {

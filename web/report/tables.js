@@ -1,6 +1,7 @@
 // The tables: a row for every task, a row for every file.
 
 import { byId, el } from "./dom.js";
+import { fileOf } from "./drawer.js";
 import { statusOf } from "./facts.js";
 import * as words from "./format.js";
 import { startGrid } from "./grid.js";
@@ -18,6 +19,14 @@ const TASK_COLUMNS = [
     number: true,
     largestFirst: true,
     width: "96px",
+  },
+  {
+    name: "waited",
+    value: (task) => task.waited_s,
+    show: (task) => words.seconds(task.waited_s),
+    number: true,
+    largestFirst: true,
+    width: "80px",
   },
   {
     name: "slot",
@@ -61,10 +70,11 @@ export function startTasks(model, shared) {
     shared.selected.set(task);
     shared.open(task, grid);
   };
-  const classOf = (task) => (task.status === "failed" ? "failed" : null);
+  const classOf = (task) => (task.status === "done" ? null : task.status);
   const table = startGrid(byId("tasks-table"), TASK_COLUMNS, model.tasks, {
     id: "task-rows",
     label: "Tasks",
+    width: "900px",
     textOf,
     idOf: (task) => task.id,
     open,
@@ -104,6 +114,7 @@ export function startData(model, shared) {
   const table = startGrid(byId("data-table"), dataColumns(model), run.data, {
     id: "data-rows",
     label: "Data",
+    width: "900px",
     textOf,
     idOf: (member) => model.places.get(member.name),
     open,
@@ -144,11 +155,18 @@ function dataColumns(model) {
       number: true,
       width: "96px",
     },
-    { name: "file, or end", value: place, show: place, width: "minmax(140px, 1.2fr)" },
+    {
+      name: "file, or end",
+      value: place,
+      show: (member) => fileOf(member, place(member), "-1"),
+      title: place,
+      width: "minmax(140px, 1.2fr)",
+    },
     {
       name: "BLAKE3",
       value: (member) => member.hash,
       show: (member) => el("span", { class: "hash" }, member.hash ?? ""),
+      title: (member) => member.hash,
       width: "minmax(100px, 0.9fr)",
     },
   ];

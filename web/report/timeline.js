@@ -25,7 +25,16 @@ export function startTimeline(holder, model, shared) {
   const laneHeight = Math.max(5, Math.min(28, Math.floor(420 / laneCount)));
   const height = AXIS + RAIL + laneCount * laneHeight + 6;
   const label = `Timeline: ${chart.bars.length} attempts in ${laneCount} slots`;
-  const state = { chart, laneHeight, model, shared, at: null, drag: null, crossed: failuresOf(chart) };
+  const state = {
+    chart,
+    laneHeight,
+    model,
+    shared,
+    at: null,
+    drag: null,
+    crossed: failuresOf(chart),
+    path: pathOf(model, chart),
+  };
   const surface = canvasIn(holder, { label, help: "timeline-help", height }, (...args) => drawTimeline(state, ...args));
   Object.assign(state, surface);
   shared.view.watch(surface.redraw);
@@ -67,6 +76,14 @@ export function drawTimes(context, view, axis, width, height, colours, labelled)
   context.textAlign = "left";
 }
 
+/** The bars of the critical path, in the order of time. */
+function pathOf({ run }, { bars }) {
+  const byTask = new Map();
+  for (const bar of bars) byTask.set(bar.task.id, [...(byTask.get(bar.task.id) ?? []), bar]);
+  const until = (step) => (byTask.get(step.task) ?? []).filter((bar) => bar.start < step.end_s).sort((a, b) => a.start - b.start);
+  return (run.critical_path?.steps ?? []).flatMap(until);
+}
+
 function failuresOf({ bars }) {
   return bars.filter((bar) => bar.earlier !== null || bar.task.status === "failed").sort((a, b) => a.end - b.end);
 }
@@ -85,6 +102,7 @@ function drawTimeline(state, context, width, height, colours) {
   context.rect(GUTTER, AXIS, width - GUTTER - RIGHT, height);
   context.clip();
   for (let lane = 0; lane + 1 < chart.lanes.length; lane += 1) drawLane(state, context, lane, view, axis, colours);
+  drawPath(state, context, view, axis, colours);
   drawFailures(state, context, view, axis, colours);
   drawFocus(state, context, axis, colours);
   drawDrag(state, context, height, colours);
@@ -129,21 +147,44 @@ function drawLane(state, context, lane, view, axis, colours) {
 }
 
 function drawBar(context, bar, { x, y, width, height }, { fill, edge, ink }, colours) {
-  const failed = bar.task.status === "failed" || bar.earlier !== null;
+  const mark = toneOf(bar, colours);
   context.fillStyle = fill;
   context.fillRect(x, y, width, height);
-  if (failed && width >= 3) hatch(context, x, y, width, height, colours.bad);
+  if (mark && width >= 3) hatch(context, x, y, width, height, mark);
   if (width >= 4) {
-    context.strokeStyle = failed ? colours.bad : edge;
-    context.lineWidth = failed ? 1.5 : 1;
+    context.strokeStyle = mark ?? edge;
+    context.lineWidth = mark ? 1.5 : 1;
     context.strokeRect(x + 0.5, y + 0.5, width - 1, height - 1);
-  } else if (failed) {
-    context.fillStyle = colours.bad;
+  } else if (mark) {
+    context.fillStyle = mark;
     context.fillRect(x, y, Math.max(1, width), height);
   }
-  if (width < 34 || height < 13 || failed) return;
+  if (width < 34 || height < 13 || mark) return;
   context.fillStyle = ink;
   fittingText(context, bar.task.tool, x + 6, y + height / 2 + 0.5, width - 10);
+}
+
+/** The colour of what went wrong with a bar; null if nothing did. */
+function toneOf({ task, earlier }, colours) {
+  if (task.status === "failed" || earlier !== null) return colours.bad;
+  return task.status === "cancelled" ? colours.stopped : null;
+}
+
+/** The critical path: a line below its bars, and down or up from each to the next. */
+function drawPath({ path, laneHeight }, context, view, axis, colours) {
+  const foot = (bar) => AXIS + RAIL + (bar.lane + bar.span) * laneHeight - Math.min(2.5, laneHeight / 3);
+  context.strokeStyle = colours.ink;
+  context.lineWidth = Math.min(3, Math.max(1.5, laneHeight / 8));
+  context.beginPath();
+  path.forEach((bar, at) => {
+    const next = path[at + 1];
+    if (bar.end < view.from || bar.start > view.to) return;
+    context.moveTo(axis.x(bar.start), foot(bar));
+    context.lineTo(axis.x(bar.end), foot(bar));
+    if (next) context.lineTo(axis.x(bar.end), foot(next));
+    if (next) context.lineTo(axis.x(next.start), foot(next));
+  });
+  context.stroke();
 }
 
 function drawFailures({ crossed }, context, view, axis, colours) {

@@ -4,8 +4,18 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import * as words from "../report/format.js";
 import { barAt, barsOf, neighbour } from "../report/lanes.js";
-import { arrange, graphOf, nodeBeside, NODES_READABLE } from "../report/layers.js";
-import { chainOf, COLOURS_MAX, depthsOf, failureGroups, followersOf, modelOf, runTitle, verdict } from "../report/model.js";
+import { arrange, graphOf, nodeBeside, NODES_READABLE, wayOf } from "../report/layers.js";
+import {
+  chainOf,
+  COLOURS_MAX,
+  depthsOf,
+  failureGroups,
+  followersOf,
+  modelOf,
+  runTitle,
+  stretchesOf,
+  verdict,
+} from "../report/model.js";
 import { inSight, matching, sorted } from "../report/rows.js";
 import { byteTicks, clockTicks, framed, panned, showing, ticks, windowOn, zoomed } from "../report/scale.js";
 
@@ -58,7 +68,21 @@ test("lengths of time are written in the unit that people would choose", () => {
 });
 
 test("marks that turn text around are seen, not obeyed", () => {
-  assert.equal(JSON.parse(words.directed('"a\u202eb"')), "a\\u202eb");
+  const run = {
+    name: "a\u202eb\u0007\n",
+    list: ["\u200f"],
+    text: "two\nlines\u001b",
+    stderr: { head: "\u001b[1mraw" },
+    none: null,
+  };
+  assert.deepEqual(words.visible(run), {
+    name: "a\\u202eb\\u0007\\u000a",
+    list: ["\\u200f"],
+    text: "two\nlines\\u001b",
+    stderr: { head: "\u001b[1mraw" },
+    none: null,
+  });
+  assert.equal(words.plainLines("\u001b[1mred\u202e\u0000\n"), "red\\u202e\\u0000\n");
 });
 
 test("terminal colours and carriage returns of a tool do not reach the page", () => {
@@ -70,7 +94,10 @@ test("the verdict tells failures apart from what followed", () => {
   const said = (outcome, more = {}) => verdict({ outcome, totals: { ...totals, ...more } }, words);
   assert.equal(said("failed"), "5 of 223 tasks failed; 2 more could not run because of that. The run took 1 min 24 s.");
   assert.equal(said("done"), "All 223 tasks in 1 min 24 s.");
-  assert.equal(said("interrupted"), "After 1 min 24 s, 216 of 223 tasks were done.");
+  const stopped = { tasks_failed: 0, tasks_failed_root: 0, tasks_cancelled: 7 };
+  assert.equal(said("interrupted", stopped), "After 1 min 24 s, 216 of 223 tasks were done; 7 had not finished.");
+  const some = said("interrupted", { tasks_failed: 2, tasks_cancelled: 5 });
+  assert.equal(some, "After 1 min 24 s, 216 of 223 tasks were done, 2 had failed; 5 had not finished.");
   assert.equal(said("failed", { tasks_failed: 0 }), "Every task is done, but the run failed after 1 min 24 s.");
 });
 
@@ -128,6 +155,18 @@ test("the chain of reasons leads to the task that failed by itself", () => {
     followersOf(model, [run.tasks[0]]).map(({ id }) => id),
     [1, 3],
   );
+});
+
+test("neighbours of one tool on the critical path are one stretch", () => {
+  const run = diamond();
+  run.tasks[2].tool = "b";
+  run.critical_path = { steps: [0, 1, 2, 3].map((task) => ({ task, waited_for: "data" })) };
+  const stretches = stretchesOf(modelOf(run)).map(({ tool, steps }) => [tool, steps.map((step) => step.task)]);
+  assert.deepEqual(stretches, [
+    ["a", [0]],
+    ["b", [1, 2]],
+    ["d", [3]],
+  ]);
 });
 
 test("tasks that failed alike are told together, others apart", () => {
@@ -253,6 +292,28 @@ test("every node is right of what it waits for, and none covers another", () => 
   for (const { source, target } of graph.edges) assert.ok(graph.nodes[source].x + box.nodeWidth < graph.nodes[target].x);
   assert.equal(new Set(graph.nodes.map(({ x, y }) => `${x} ${y}`)).size, 201);
   assert.ok(width / height > 1 && width / height < 6, `${width} by ${height}`);
+});
+
+test("an edge passes around the boxes between its ends, whichever way the graph runs", () => {
+  const run = fan(60, true);
+  // Each of the second half waits for one of the first, and the last for all.
+  run.tasks.slice(31).forEach((each) => (each.after = [each.id - 30]));
+  run.tasks.push(task(61, "join", 3, 4, { after: run.tasks.map(({ id }) => id), line: 99 }));
+  const graph = graphOf(modelOf(run), 0);
+  const size = { nodeWidth: 150, nodeHeight: 42, gapX: 84, gapY: 14, aspect: 2.6 };
+  for (const box of [size, { ...size, turned: true, across: 700 }]) {
+    arrange(graph, box);
+    assert.ok(graph.columns.length > 6);
+    for (const edge of graph.edges) {
+      const way = wayOf(graph, edge, box);
+      // Straight parts lie beside boxes; curves lie between columns, where there are none.
+      for (let at = 1; at + 1 < way.length; at += 2) {
+        const [[x1, y1], [x2, y2]] = [way[at], way[at + 1]];
+        const hit = graph.nodes.find(({ x, y }) => x2 >= x && x1 <= x + box.nodeWidth && y2 >= y && y1 <= y + box.nodeHeight);
+        assert.equal(hit, undefined, `edge ${edge.source} ${edge.target}`);
+      }
+    }
+  }
 });
 
 test("arrows in the graph follow edges first", () => {

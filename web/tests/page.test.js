@@ -4,17 +4,20 @@ import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import test, { after, before } from "node:test";
 import { pathToFileURL } from "node:url";
+import * as words from "../report/format.js";
 import { browser, drawn, folder, opened, sample } from "./browser.js";
 
 const pages = folder();
 let chrome;
 let done;
 let failed;
+let interrupted;
 
 before(async () => {
   chrome = await browser();
   done = sample(pages.path, 223, "done");
   failed = sample(pages.path, 223, "failed");
+  interrupted = sample(pages.path, 223, "interrupted");
 });
 
 after(async () => {
@@ -59,6 +62,56 @@ test("numbers on the page are those of run.json", async () => {
   }
 });
 
+test("the table by tool is the one of run.json, in words", async () => {
+  const { run, url } = failed;
+  const page = await opened(chrome, url);
+  const rows = await page
+    .locator("#tool-rows .grid-body > [role=row]")
+    .evaluateAll((all) => all.map((row) => [...row.children].map((cell) => cell.textContent)));
+  assert.deepEqual(
+    rows.map(([tool]) => tool),
+    run.by_tool.map(({ tool }) => tool),
+  );
+  const predict = run.by_tool.find(({ tool }) => tool === "Predict");
+  const [, tasks, runs, retries, failures, least, median, longest, , , , cpu, memory] = rows.find(([tool]) => tool === "Predict");
+  assert.deepEqual([tasks, runs, retries, failures].map(Number), [112, predict.runs, predict.retries, predict.failed]);
+  const times = [predict.shortest_s, predict.median_s, predict.longest_s].map(words.seconds);
+  assert.deepEqual([least, median, longest, cpu, memory], [...times, "93 %", words.bytes(predict.peak_memory_bytes)]);
+  await page.click("#tool-rows-6");
+  assert.equal(await page.locator("#tasks-count").textContent(), "112 of 223 tasks");
+  await page.close();
+});
+
+test("the critical path is listed from the start of the run to its last task", async () => {
+  const { run, url } = done;
+  const page = await opened(chrome, url);
+  const rows = page.locator("#critical-table tbody tr");
+  const tools = run.critical_path.steps.map(({ task }) => run.tasks[task].tool);
+  assert.equal(await rows.count(), tools.filter((tool, at) => tool !== tools[at - 1]).length);
+  assert.match(await rows.first().textContent(), /^21 ms.*Partition0the start of the run$/);
+  const last = run.critical_path.steps.at(-1);
+  await rows.last().locator("button").last().click();
+  assert.equal(await page.locator("#drawer-title").textContent(), `Task ${last.task} · ${run.tasks[last.task].tool}`);
+  await page.close();
+});
+
+test("outputs are links to their files, and nothing else is", async () => {
+  const { run, url } = done;
+  const page = await opened(chrome, url);
+  const output = run.data.findLast(({ link }) => link);
+  await page.fill("#data-filter", output.name);
+  const link = page.locator("#data-rows a");
+  assert.equal(await link.getAttribute("href"), output.link);
+  assert.equal(await link.textContent(), output.exported);
+  await page.fill("#data-filter", "Train");
+  assert.equal(await link.count(), 0);
+  const hostile = run.data.map((member) => ({ ...member, link: "javascript:alert(1)" }));
+  const spoilt = await opened(chrome, altered("links", { data: hostile }));
+  assert.equal(await spoilt.locator("#data-rows a").count(), 0);
+  await page.close();
+  await spoilt.close();
+});
+
 test("totals are the sums of the tasks and the data they sum up", () => {
   for (const { run } of [done, failed]) {
     assert.equal(run.totals.tasks_done, run.tasks.filter(({ status }) => status === "done").length);
@@ -71,16 +124,21 @@ test("totals are the sums of the tasks and the data they sum up", () => {
   }
 });
 
-test("the page is silent, asks for nothing, and fits 1280 pixels, dark and light", async () => {
-  for (const { url } of [done, failed]) {
-    for (const colorScheme of ["light", "dark"]) {
-      const page = await opened(chrome, url, { colorScheme });
-      assert.deepEqual(page.complaints, []);
-      assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 1280);
-      for (const chart of ["#timeline-chart", "#memory-chart", "#graph-chart"])
-        assert.ok(await isPainted(page, `${chart} canvas`), chart);
-      await page.close();
-    }
+test("the page is silent, asks for nothing, and fits narrow and wide screens, dark and light", async () => {
+  for (const [{ url }, colorScheme, width] of [
+    [done, "light", 1280],
+    [failed, "dark", 1280],
+    [failed, "light", 400],
+    [interrupted, "dark", 400],
+    [done, "dark", 1920],
+    [interrupted, "light", 1920],
+  ]) {
+    const page = await opened(chrome, url, { colorScheme, viewport: { width, height: 900 } });
+    assert.deepEqual(page.complaints, []);
+    assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), width);
+    for (const chart of ["timeline", "load", "memory", "cpus", "machine", "graph"])
+      assert.ok(await isPainted(page, `#${chart}-chart canvas`), chart);
+    await page.close();
   }
 });
 
@@ -261,7 +319,10 @@ test("names and outputs that try to break out are shown as they are", async () =
   assert.deepEqual(page.complaints, []);
   assert.equal(await page.evaluate(() => window.broken), undefined);
   assert.equal(await page.locator("img, iframe, main script").count(), 0);
-  assert.equal(await page.locator("#name").textContent(), run.workflow.name.replace("\u202e", "\\u202e"));
+  assert.equal(
+    await page.locator("#name").textContent(),
+    run.workflow.name.replace("\u2028", "\\u2028").replace("\u202e", "\\u202e"),
+  );
   assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 1280);
   assert.doesNotMatch(await page.locator("body").innerText(), /[\u202a-\u202e\u2066-\u2069]/);
   await page.close();
@@ -275,6 +336,7 @@ test("on paper the page is light, and tables are written out", async () => {
   await page.evaluate(() => dispatchEvent(new Event("beforeprint")));
   assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), "light");
   assert.equal(await page.locator("#task-rows .grid-body > [role=row]").count(), 223);
+  assert.equal(await page.locator("#timeline-chart canvas").evaluate((canvas) => parseFloat(canvas.style.width)), 700);
   assert.equal(await page.locator("nav").isVisible(), false);
   await page.close();
 });
@@ -299,7 +361,17 @@ test("a run of nothing still has its page", async () => {
   const totals = { ...done.run.totals, tasks: 0, tasks_done: 0, makespan_s: 0 };
   const page = await opened(
     chrome,
-    altered("empty", { tasks: [], data: [], elements: [], pool: { peak_bytes: 0, samples: [] }, totals }),
+    altered("empty", {
+      tasks: [],
+      data: [],
+      elements: [],
+      pool: { peak_bytes: 0, samples: [] },
+      machine_use: undefined,
+      load: { running_max: 0, waiting_max: 0, samples: [] },
+      critical_path: { ran_s: 0, chain_s: 0, steps: [], steps_cut: 0 },
+      by_tool: [],
+      totals,
+    }),
   );
   for (const chart of ["#timeline-chart canvas", "#memory-chart canvas", "#graph-chart canvas", "#task-rows"]) {
     await focus(page, chart);
@@ -309,21 +381,19 @@ test("a run of nothing still has its page", async () => {
   await page.close();
 });
 
-test("an interrupted run says how far it came", async () => {
-  const stopped = {
-    status: "failed",
-    reason: { kind: "cancelled", text: "the run ended before it could start" },
-    start_s: null,
-    end_s: null,
-    slot: null,
-    attempts: 0,
-  };
-  const tasks = done.run.tasks.map((task) => (task.id < 200 ? task : { ...task, ...stopped }));
-  const totals = { ...done.run.totals, tasks_done: 200, tasks_failed: 23, tasks_failed_root: 0 };
-  const page = await opened(chrome, altered("interrupted", { outcome: "interrupted", exit_code: 130, tasks, totals }));
-  assert.match(await page.locator("#verdict").textContent(), /^Interrupted\. After .*, 200 of 223 tasks were done\.$/);
-  assert.equal(await page.locator("#failure-list").textContent(), "23 tasks had not finished when the run ended.");
-  assert.deepEqual(page.complaints, []);
+test("an interrupted run says how far it came, and does not call that a failure", async () => {
+  const { run, url } = interrupted;
+  const page = await opened(chrome, url);
+  const { tasks_done: finished, tasks_cancelled: left } = run.totals;
+  const verdict = await page.locator("#verdict").textContent();
+  assert.match(verdict, new RegExp(`^Interrupted\\. After .*, ${finished} of 223 tasks were done; ${left} had not finished\\.$`));
+  assert.equal(await page.locator("#failures").isVisible(), false);
+  assert.equal(await page.locator('[data-field="totals.tasks_cancelled"]').textContent(), String(left));
+  assert.equal(await page.locator(".bad:visible").count(), 0);
+  assert.match(await page.locator("#marks").textContent(), /not finished: the run ended first/);
+  await page.fill("#tasks-filter", "not run: the run ended first");
+  const never = run.tasks.filter(({ attempts }) => attempts === 0).length;
+  assert.equal(await page.locator("#tasks-count").textContent(), `${never} of 223 tasks`);
   await page.close();
 });
 

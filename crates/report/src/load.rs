@@ -3,7 +3,7 @@
 use crate::{Run, Seconds, Task};
 use serde::{Deserialize, Serialize};
 
-/// More steps than this become means over as many equal spans: a chart is about as many pixels wide.
+/// Steps shorter than this part of the run become means: a chart is about as many pixels wide.
 pub const LOAD_SAMPLES_MAX: usize = 1_000;
 
 /// Tasks that run, and tasks that have all they read and wait for a slot or for space.
@@ -30,8 +30,7 @@ impl Run {
     pub(crate) fn load(&self, makespan: Seconds) -> Load {
         let steps = steps(changes(&self.tasks, makespan.0));
         let most = |of: usize| steps.iter().map(|(_, counts)| counts[of]).max().unwrap_or(0);
-        let samples = if steps.len() > LOAD_SAMPLES_MAX { means(&steps, makespan.0) } else { exact(&steps) };
-        Load { running_max: most(0), waiting_max: most(1), samples }
+        Load { running_max: most(0), waiting_max: most(1), samples: samples(&steps, makespan.0) }
     }
 }
 
@@ -73,34 +72,37 @@ fn steps(changes: Vec<(f64, usize, bool)>) -> Vec<Step> {
     steps
 }
 
-fn exact(steps: &[Step]) -> Vec<LoadSample> {
-    let sample = |(time, [running, waiting]): &Step| {
-        LoadSample(Seconds::rounded(*time), f64::from(*running), f64::from(*waiting))
+/// One sample for each step, but for those too short to be seen: these become means over a span that can be.
+#[expect(clippy::cast_precision_loss, reason = "a thousand spans")]
+fn samples(steps: &[Step], makespan: f64) -> Vec<LoadSample> {
+    let least = makespan / (LOAD_SAMPLES_MAX - 1) as f64;
+    let mut samples = Vec::new();
+    let (mut from, mut length, mut sums) = (0.0, 0.0, [0.0; 2]);
+    let mut emit = |from: f64, length: f64, sums: [f64; 2]| {
+        let [running, waiting] = sums.map(|sum| if length > 0.0 { (sum / length * 1e3).round() / 1e3 } else { 0.0 });
+        samples.push(LoadSample(Seconds::rounded(from), running, waiting));
     };
-    steps.iter().map(sample).collect()
-}
-
-/// Means over `LOAD_SAMPLES_MAX` equal spans.
-#[expect(clippy::cast_precision_loss, reason = "a few thousand spans")]
-fn means(steps: &[Step], makespan: f64) -> Vec<LoadSample> {
-    let width = makespan / LOAD_SAMPLES_MAX as f64;
-    let mut at = 0;
-    let span = |index: usize| {
-        let (from, to) = (index as f64 * width, (index + 1) as f64 * width);
-        let mut sums = [0.0; 2];
-        loop {
-            let ends = steps.get(at + 1).map_or(makespan, |next| next.0);
-            let length = (ends.min(to) - steps[at].0.max(from)).max(0.0);
-            (0..2).for_each(|of| sums[of] += length * f64::from(steps[at].1[of]));
-            if ends > to || at + 1 == steps.len() {
-                break;
+    for (at, (start, counts)) in steps.iter().enumerate() {
+        let ends = steps.get(at + 1).map_or(makespan, |next| next.0).max(*start);
+        let mut start = *start;
+        // What is left of a span that a short step began is filled first; the rest of a long step is a sample of its own.
+        while start < ends {
+            if length == 0.0 {
+                from = start;
             }
-            at += 1;
+            let part = if length == 0.0 { ends - start } else { (ends - start).min(least - length) };
+            (0..2).for_each(|of| sums[of] += part * f64::from(counts[of]));
+            (length, start) = (length + part, start + part);
+            if length >= least * (1.0 - 1e-9) {
+                emit(from, length, sums);
+                (length, sums) = (0.0, [0.0; 2]);
+            }
         }
-        let mean = |sum: f64| (sum / width * 1e3).round() / 1e3;
-        LoadSample(Seconds::rounded(from), mean(sums[0]), mean(sums[1]))
-    };
-    (0..LOAD_SAMPLES_MAX).map(span).collect()
+    }
+    if length > 0.0 {
+        emit(from, length, sums);
+    }
+    samples
 }
 
 #[cfg(test)]
@@ -121,7 +123,7 @@ mod tests {
         let run = Run { tasks: vec![retried, never, Task::default()], ..Run::default() };
         let load = run.load(Seconds(5.0));
         let samples: Vec<(f64, f64, f64)> = load.samples.iter().map(|s| (s.0.0, s.1, s.2)).collect();
-        assert_eq!(samples, [(0., 0., 1.), (1., 1., 0.), (2., 0., 1.), (3., 1., 0.), (4., 0., 1.), (5., 0., 0.)]);
+        assert_eq!(samples, [(0., 0., 1.), (1., 1., 0.), (2., 0., 1.), (3., 1., 0.), (4., 0., 1.)]);
         assert_eq!((load.running_max, load.waiting_max), (1, 1));
     }
 
@@ -130,10 +132,19 @@ mod tests {
         let tasks: Vec<Task> = (0..10_000).map(f64::from).map(|id| task(0.0, id, id + 0.5)).collect();
         let run = Run { tasks, ..Run::default() };
         let load = run.load(Seconds(10_000.0));
-        assert_eq!((load.samples.len(), load.running_max, load.waiting_max), (LOAD_SAMPLES_MAX, 1, 9_999));
-        assert!(load.samples.iter().all(|sample| sample.1 == 0.5), "half of the time one runs");
-        let waited: f64 = load.samples.iter().map(|sample| sample.2 * 10.0).sum();
+        assert_eq!((load.running_max, load.waiting_max), (1, 9_999));
+        assert!((LOAD_SAMPLES_MAX / 2..=LOAD_SAMPLES_MAX).contains(&load.samples.len()), "{}", load.samples.len());
+        let ends = load.samples.iter().skip(1).map(|next| next.0.0).chain([10_000.0]);
+        let waited: f64 = load.samples.iter().zip(ends).map(|(sample, end)| sample.2 * (end - sample.0.0)).sum();
         let truth: f64 = (0..10_000).map(f64::from).sum();
         assert!((waited / truth - 1.0).abs() < 1e-3, "{waited} against {truth}");
+    }
+
+    #[test]
+    fn a_moment_between_two_tasks_is_no_gap() {
+        let run = Run { tasks: vec![task(0.0, 0.0, 50.0), task(50.0, 50.001, 100.0)], ..Run::default() };
+        let running: Vec<f64> = run.load(Seconds(100.0)).samples.iter().map(|sample| sample.1).collect();
+        assert_eq!((running.len(), running[0], running[2]), (3, 1.0, 1.0));
+        assert!(running[1] > 0.98, "{running:?}");
     }
 }

@@ -15,8 +15,8 @@ macro_rules! modules {
 }
 
 /// The modules, each after those that it imports.
-const MODULES: [(&str, &str); 20] = modules!["format" "model" "lanes" "scale" "layers" "rows" "dom" "paint" "theme" "card"
-    "facts" "timeline" "memory" "network" "grid" "drawer" "failures" "summary" "tables" "main"];
+const MODULES: [(&str, &str); 22] = modules!["format" "model" "lanes" "scale" "layers" "rows" "dom" "paint" "theme" "card"
+    "facts" "timeline" "curves" "network" "grid" "drawer" "failures" "critical" "summary" "tables" "tools" "main"];
 
 /// report.html for `run`: one file, which opens without a network and without a server.
 pub fn html(run: &Run) -> String {
