@@ -53,7 +53,7 @@ function facts(task) {
     ["attempts", words.count(task.attempts)],
     ["exit code", task.exit_code === null ? "–" : String(task.exit_code)],
     ["processor", words.seconds(task.cpu_s)],
-    ["memory", words.bytes(task.max_rss_bytes)],
+    ["memory", words.bytes(task.peak_memory_bytes ?? task.max_rss_bytes)],
     ["script", task.line > 0 ? `line ${task.line}` : "–"],
   ];
   // The first line is the status, which stands above.

@@ -27,6 +27,11 @@ impl Group {
         Self { leader, reaped: false, _record: record }
     }
 
+    /// The number of the process that leads it.
+    pub fn leader(&self) -> i32 {
+        self.leader.as_raw_nonzero().get()
+    }
+
     /// Sends a signal to all of it. Only while the leader is not reaped, so that the number cannot be another's.
     pub fn signal(&self, signal: Signal) {
         assert!(!self.reaped, "after its leader is reaped a group has no name");

@@ -134,6 +134,9 @@ pub struct Usage {
     /// The most memory that one of these processes held, in bytes. None if that was less than what we ourselves ever
     /// held: the kernel counts the starting process in, so it cannot be told.
     pub rss_max: Option<u64>,
+    /// The most memory of their own (anonymous: not files, nor the pool) that they held together, in bytes, as far as it was
+    /// seen by looking now and then. None if they ended before the first look and `rss_max` cannot be told either.
+    pub memory_peak: Option<u64>,
 }
 
 /// How a launch went.

@@ -20,6 +20,7 @@ mod image;
 mod keeper;
 mod launch;
 mod library;
+mod memory_use;
 mod process;
 mod runaway;
 mod stage;

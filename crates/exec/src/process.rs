@@ -8,6 +8,7 @@
 use crate::capture::Captured;
 use crate::group::Group;
 use crate::launch::{Ending, Launch, Report, Usage};
+use crate::memory_use::MemoryUse;
 use crate::start::{Started, start};
 use rustix::process::Signal;
 use std::cell::RefCell;
@@ -36,7 +37,10 @@ pub async fn run(launch: Launch, cancel: CancellationToken) -> Report {
         process = start(&launch) => process,
     };
     let (ending, usage) = match process {
-        Ok(process) => Watch { process, stdout: &mut stdout, stderr: &mut stderr }.end(&launch, &cancel).await,
+        Ok(process) => {
+            let memory = MemoryUse::of(process.group.leader());
+            Watch { process, memory, stdout: &mut stdout, stderr: &mut stderr }.end(&launch, &cancel).await
+        }
         Err(ending) => (ending, Usage::default()),
     };
     let (started, ended) = (started.into_std(), Instant::now().into_std());
@@ -46,6 +50,7 @@ pub async fn run(launch: Launch, cancel: CancellationToken) -> Report {
 /// A running process and where its words go.
 struct Watch<'a> {
     process: Started,
+    memory: MemoryUse,
     stdout: &'a mut Captured,
     stderr: &'a mut Captured,
 }
@@ -66,7 +71,8 @@ impl Watch<'_> {
         let ended = self.process.group.finish().await;
         drain(self.process.stdout.as_ref(), self.stdout);
         drain(self.process.stderr.as_ref(), self.stderr);
-        told(stage, ended)
+        let (ending, usage) = told(stage, ended);
+        (ending, Usage { memory_peak: self.memory.peak().or(usage.rss_max), ..usage })
     }
 
     /// Waits for the leader's end, or gives up on it after all that can be done was done.
@@ -74,10 +80,15 @@ impl Watch<'_> {
         let mut stage = Stage::Runs;
         let mut deadline = launch.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
+            let look = Instant::from_std(self.memory.next_look());
             let wanted = tokio::select! {
                 _ = self.process.end.readable() => return stage,
                 () = hear(&mut self.process.stdout, self.stdout) => continue,
                 () = hear(&mut self.process.stderr, self.stderr) => continue,
+                () = tokio::time::sleep_until(look) => {
+                    self.memory.look();
+                    continue;
+                }
                 () = cancel.cancelled(), if matches!(stage, Stage::Runs) => Ending::Cancelled,
                 () = until(deadline) => Ending::TimedOut,
             };

@@ -43,6 +43,7 @@ fn told(usage: &libc::rusage) -> Usage {
         user: duration(usage.ru_utime),
         system: duration(usage.ru_stime),
         rss_max: if hidden { None } else { Some(rss_max) },
+        memory_peak: None,
     }
 }
 

@@ -17,4 +17,5 @@ async fn memory_of_a_tool_is_not_mixed_with_ours() {
     assert_eq!(small.usage.rss_max, None, "less than our {} bytes cannot be told", ours.len());
     let large = shell("head -c 150000000 /dev/zero | tail -c 140000000 > /dev/null").await;
     assert!(large.usage.rss_max.unwrap() > 140_000_000, "{large:?}");
+    assert!(large.usage.memory_peak.is_some(), "{large:?}");
 }

@@ -9,11 +9,11 @@ use crate::{Captured, Run};
 pub const COMMAND_BYTES_MAX: usize = 400;
 /// Bytes kept of a failed task's command.
 pub const FAILED_COMMAND_BYTES_MAX: usize = 8 << 10;
-/// Bytes kept of the beginning of a failed task's stream.
+/// Bytes kept of the beginning of a task's stream.
 pub const OUTPUT_HEAD_BYTES: usize = 4 << 10;
 /// Bytes kept of its end, where the cause usually stands.
 pub const OUTPUT_TAIL_BYTES: usize = 12 << 10;
-/// Bytes kept of all streams of all failed tasks; later tasks keep `OUTPUT_SHORT_BYTES` of each stream's end.
+/// Bytes kept of all streams of all tasks, failed ones first; later tasks keep `OUTPUT_SHORT_BYTES` of each stream's end.
 pub const OUTPUT_BYTES_MAX: usize = 4 << 20;
 /// What a stream keeps when the budget is spent.
 const OUTPUT_SHORT_BYTES: usize = 256;
@@ -39,16 +39,23 @@ pub(crate) fn command(argv: &[String], limit: usize) -> (Vec<String>, u32) {
     (kept, cut)
 }
 
-/// Shortens the streams of failed tasks beyond `OUTPUT_BYTES_MAX` in sum.
+/// Shortens the streams beyond `OUTPUT_BYTES_MAX` in sum; those of done tasks give way to those of failed ones.
 pub(crate) fn outputs(run: &mut Run) {
     let mut left = OUTPUT_BYTES_MAX;
     let reasons = run.tasks.iter_mut().filter_map(|task| task.reason.as_mut());
     for stream in reasons.flat_map(|reason| [&mut reason.stdout, &mut reason.stderr]).flatten() {
-        let size = stream.head.len() + stream.tail.len();
-        match left.checked_sub(size) {
-            Some(rest) => left = rest,
-            None => shorten(stream),
-        }
+        fit(stream, &mut left);
+    }
+    for stream in run.tasks.iter_mut().flat_map(|task| [&mut task.stdout, &mut task.stderr]).flatten() {
+        fit(stream, &mut left);
+    }
+}
+
+/// Takes a stream's bytes of what is left, or shortens it.
+fn fit(stream: &mut Captured, left: &mut usize) {
+    match left.checked_sub(stream.head.len() + stream.tail.len()) {
+        Some(rest) => *left = rest,
+        None => shorten(stream),
     }
 }
 
@@ -87,6 +94,21 @@ mod tests {
         let (kept, cut) = command(&argv, 20);
         assert_eq!(kept, words(&["echo", "ééééééé…"]));
         assert_eq!(cut, 1);
+    }
+
+    #[test]
+    fn what_done_tasks_printed_gives_way_to_what_failed_ones_did() {
+        let stream = || Some(Captured::new(&[b'x'; OUTPUT_HEAD_BYTES], &[b'y'; OUTPUT_TAIL_BYTES], 1 << 20).unwrap());
+        let done = Task { stdout: stream(), ..Task::default() };
+        let failed = Task { reason: Some(Reason { stdout: stream(), ..Reason::default() }), ..Task::default() };
+        let fit = OUTPUT_BYTES_MAX / (OUTPUT_HEAD_BYTES + OUTPUT_TAIL_BYTES);
+        let mut run = Run { tasks: vec![done; 2], ..Run::default() };
+        run.tasks.extend(vec![failed; fit]);
+        outputs(&mut run);
+        let kept = |stream: &Option<Captured>| stream.as_ref().map(|stream| stream.head.len() + stream.tail.len());
+        assert_eq!(kept(&run.tasks[0].stdout), Some(OUTPUT_SHORT_BYTES));
+        let last = run.tasks.last().and_then(|task| task.reason.as_ref()).unwrap();
+        assert_eq!(kept(&last.stdout), Some(OUTPUT_HEAD_BYTES + OUTPUT_TAIL_BYTES));
     }
 
     #[test]

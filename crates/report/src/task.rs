@@ -53,6 +53,15 @@ pub struct Task {
     /// Largest resident memory of the last attempt, in bytes; none when unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_rss_bytes: Option<u64>,
+    /// The most memory of their own that the processes of the last attempt held together, in bytes; none when unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_memory_bytes: Option<u64>,
+    /// What it printed on standard output, if it is done; none if nothing, or if that went to a file. See `Reason` for failures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdout: Option<Captured>,
+    /// The same on standard error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr: Option<Captured>,
     /// What it read, in the order of the tool's parameters.
     pub inputs: Vec<DataRef>,
     /// What it wrote, or should have.
@@ -163,6 +172,12 @@ pub struct Attempt {
     pub end_s: Seconds,
     /// Why it failed, in a sentence.
     pub text: String,
+    /// Processor time of its processes, user and system; none when unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_s: Option<Seconds>,
+    /// The most memory of their own that its processes held together, in bytes; none when unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_memory_bytes: Option<u64>,
 }
 
 impl Task {

@@ -64,6 +64,7 @@ pub async fn run(context: Arc<Context>, task: TaskId, attempt: u32, cancel: Canc
         exit_code: None,
         cpu_s: None,
         max_rss_bytes: None,
+        peak_memory_bytes: None,
         stdout: None,
         stderr: None,
         refused: false,
@@ -160,6 +161,7 @@ impl Context {
         tried.stderr = kept(&ended.stderr);
         tried.cpu_s = Some((ended.usage.user + ended.usage.system).as_secs_f64());
         tried.max_rss_bytes = ended.usage.rss_max;
+        tried.peak_memory_bytes = ended.usage.memory_peak;
         tried.exit_code = if let Ending::Exited(code) = &ended.ending { Some(*code) } else { None };
         judge(&ended.ending, tool)
     }

@@ -44,6 +44,8 @@ pub struct Tried {
     pub cpu_s: Option<f64>,
     /// Largest resident memory, in bytes.
     pub max_rss_bytes: Option<u64>,
+    /// The most memory of their own that its processes held together, in bytes.
+    pub peak_memory_bytes: Option<u64>,
     /// What it printed.
     pub stdout: Option<Captured>,
     /// The same on standard error.
@@ -108,14 +110,19 @@ impl Record {
         task.exit_code = tried.exit_code;
         task.cpu_s = tried.cpu_s.map(Seconds::rounded);
         task.max_rss_bytes = tried.max_rss_bytes;
+        task.peak_memory_bytes = tried.peak_memory_bytes;
+        let printed = (tried.stdout.clone(), tried.stderr.clone());
+        let (of_failure, of_success) =
+            if tried.result.is_ok() { ((None, None), printed) } else { (printed, (None, None)) };
+        (task.stdout, task.stderr) = of_success;
         task.reason = tried.result.as_ref().err().map(|failure| Reason {
             kind: failure.kind,
             text: failure.text.clone(),
             root: Some(tried.task.0),
             via: None,
             signal: failure.signal,
-            stdout: tried.stdout.clone(),
-            stderr: tried.stderr.clone(),
+            stdout: of_failure.0,
+            stderr: of_failure.1,
         });
         task.status = Status::of(task.reason.as_ref());
         task.set_command(&tried.argv);
@@ -135,7 +142,8 @@ impl Record {
         let task = self.task(id);
         let (Some(slot), Some(start_s), Some(end_s)) = (task.slot, task.start_s, task.end_s) else { return };
         let text = task.reason.as_ref().map(|reason| reason.text.clone()).unwrap_or_default();
-        task.earlier.push(Attempt { slot, start_s, end_s, text });
+        let (cpu_s, peak_memory_bytes) = (task.cpu_s, task.peak_memory_bytes);
+        task.earlier.push(Attempt { slot, start_s, end_s, text, cpu_s, peak_memory_bytes });
     }
 
     /// The task failed without an attempt of its own.

@@ -108,6 +108,18 @@ fn a_failure_stays_with_its_task_and_says_why() {
 }
 
 #[test]
+fn what_a_good_tool_printed_and_took_is_kept_and_what_each_attempt_took_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "echo 42 rows; echo careful >&2; test $TIDEMILL_ATTEMPT = 2 && echo ok > $1";
+    let (report, _) = run(order(flow(&[script], 1), folder.path()), |_, _| ());
+    let task = &report.tasks[0];
+    assert_eq!((task.status, &task.reason), (Status::Done, &None));
+    assert_eq!(task.stdout.as_ref().unwrap().head, "42 rows\n");
+    assert_eq!(task.stderr.as_ref().unwrap().head, "careful\n");
+    assert!(task.cpu_s.is_some() && task.earlier[0].cpu_s.is_some());
+}
+
+#[test]
 fn a_run_that_is_ended_starts_nothing_more_and_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let mut order = order(flow(&["sleep 600", "echo never > $1"], 0), folder.path());

@@ -216,7 +216,7 @@ impl<'a> Machinery<'a> {
             let (slot, start_s, end_s) = self.occupy(ready, 0.2);
             let text = "the command ended with exit code 75".to_owned();
             ready = end_s.0;
-            run.tasks[id].earlier.push(Attempt { slot, start_s, end_s, text });
+            run.tasks[id].earlier.push(Attempt { slot, start_s, end_s, text, ..Attempt::default() });
         }
         let length = self.length(id);
         let (slot, start, end) = self.occupy(ready, length);
@@ -225,6 +225,7 @@ impl<'a> Machinery<'a> {
         (task.slot, task.attempts) = (Some(slot), 1 + u32::try_from(task.earlier.len()).expect("few"));
         task.cpu_s = Some(Seconds::rounded((end.0 - start.0) * 0.93));
         task.max_rss_bytes = Some((80 << 20) + self.roll(100 << 20));
+        task.peak_memory_bytes = task.max_rss_bytes.map(|bytes| bytes - (8 << 20));
         for place in inputs {
             self.used_s[place] = self.used_s[place].max(end.0);
         }
