@@ -1,5 +1,6 @@
 //! What was typed: flags and their help. What it means is worked out elsewhere (`order.rs`), so this file is read by search.
 
+use crate::data_folder::OUT;
 use base::ByteSize;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -300,7 +301,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub source: Source,
     /// Where outputs go
-    #[arg(long, value_name = "DIR", default_value = "out")]
+    #[arg(long, value_name = "DIR", default_value = OUT)]
     pub out: PathBuf,
     /// Where report.html and run.json go [default: tidemill-report/RUN]
     #[arg(long, value_name = "DIR")]

@@ -4,6 +4,7 @@ use crate::args::{
     AcrossArg, BenchArgs, BenchCommand, ExperimentArg, FilecopyArgs, LayoutArg, LocalityArgs, MeasureArgs,
     MetadataArgs, ObjectsArgs,
 };
+use crate::console;
 use crate::signals;
 use base::Problem;
 use bench::{
@@ -61,7 +62,7 @@ fn run(args: &MeasureArgs, measure: impl FnOnce(&Manner, &mut dyn FnMut(&str)) -
         let raised = interrupt.clone();
         let received = signals::watch(move || raised.raise(), || {}).map_err(own)?;
         let manner = Manner { program, runs: args.runs, interrupt };
-        let measured = measure(&manner, &mut |line| eprintln!("{line}"));
+        let measured = measure(&manner, &mut |line| console::say(line));
         if let Some(code) = received.exit_code() {
             return Ok(Some(code));
         }
@@ -77,7 +78,7 @@ fn run(args: &MeasureArgs, measure: impl FnOnce(&Manner, &mut dyn FnMut(&str)) -
     match done() {
         Ok(code) => code.unwrap_or(0),
         Err(problem) => {
-            eprintln!("error: {problem}");
+            console::say(&format!("error: {problem}"));
             FAILED
         }
     }

@@ -1,25 +1,35 @@
 //! `tidemill flow show|check|export`: a workflow without running it.
 
 use crate::args::{FlowCommand, Source};
-use crate::source;
+use crate::console;
+use crate::data_folder::{OUT, REPORTS};
+use crate::source::{self, Loaded};
 use base::Problem;
 use flow::{Element, TaskId};
 use run::Checked;
 use std::fmt::Write;
 use std::io::{self, Write as _};
+use std::path::Path;
 
 /// Does it; the exit code.
 pub fn flow(command: &FlowCommand) -> Result<u8, Vec<Problem>> {
     match command {
-        FlowCommand::Show(source) => show(&source::load(source)?.flow),
+        FlowCommand::Show(source) => show(&load(source)?.flow),
         FlowCommand::Check(source) => check(source)?,
-        FlowCommand::Export(source) => print(&flow::to_json(source::load(source)?.flow.workflow())),
+        FlowCommand::Export(source) => print(&flow::to_json(load(source)?.flow.workflow())),
     }
     Ok(0)
 }
 
+/// Loads it as a run with the default folders would.
+fn load(source: &Source) -> Result<Loaded, Vec<Problem>> {
+    let loaded = source::load(source, &[Path::new(OUT), Path::new(REPORTS)])?;
+    loaded.warnings.iter().for_each(|warning| console::say(&format!("warning: {warning}")));
+    Ok(loaded)
+}
+
 fn check(source: &Source) -> Result<(), Vec<Problem>> {
-    let loaded = source::load(source)?;
+    let loaded = load(source)?;
     run::check_before_start(&loaded.flow, &loaded.data_dir)?;
     let workflow = loaded.flow.workflow();
     print(&format!(

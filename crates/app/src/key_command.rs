@@ -1,6 +1,7 @@
 //! `put`, `get`, `cat`, `ls`, `cp`, `rm`, `stat`, `locate`: files of a pool from the command line.
 
 use crate::args::{CpArgs, GetArgs, KeysArgs, LsArgs, PutArgs, RmArgs, StatArgs, WhichPool};
+use crate::console;
 use crate::pool_command;
 use base::{ByteSize, Problem};
 use bytes::Bytes;
@@ -113,7 +114,7 @@ fn code(done: Result<(), Failed>) -> u8 {
     match done {
         Ok(()) => 0,
         Err(Failed(problem)) => {
-            eprintln!("error: {problem}");
+            console::say(&format!("error: {problem}"));
             1
         }
     }

@@ -3,9 +3,12 @@
 //! `args` is what was typed, `source` reads the workflow, `run_command`, `mount_command` and `flow_command` do the work
 //! through the crates below, `progress` shows it. Only this crate prints and decides on exit codes (docs/CLI.md).
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod args;
 mod bench_command;
+mod console;
+mod data_folder;
 mod exec_command;
 mod flow_command;
 mod key_command;
@@ -20,7 +23,7 @@ mod source;
 use args::{Cli, Command};
 use base::Problem;
 use clap::Parser;
-use std::io::Write;
+use std::io::ErrorKind;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
@@ -28,8 +31,10 @@ use tracing_subscriber::EnvFilter;
 pub const REFUSED: u8 = 2;
 
 fn main() -> ExitCode {
-    // clap ends the process with code 2 when flags are wrong, and with 0 for --help and --version.
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(told) => return tell(&told),
+    };
     start_log();
     // What `exec` starts has the limits that it would have without us.
     if !matches!(cli.command, Command::Exec(_))
@@ -59,17 +64,27 @@ fn main() -> ExitCode {
     ExitCode::from(outcome.unwrap_or_else(|problems| refuse(&problems)))
 }
 
+/// Tells what is wrong with flags (exit code 2), or the help that was asked for (0, if it could be written).
+fn tell(told: &clap::Error) -> ExitCode {
+    let asked_for = !told.use_stderr();
+    match told.print() {
+        Err(error) if asked_for && error.kind() != ErrorKind::BrokenPipe => {
+            console::say(&format!("error: standard output: {error}"));
+            ExitCode::FAILURE
+        }
+        _ if asked_for => ExitCode::SUCCESS,
+        _ => ExitCode::from(REFUSED),
+    }
+}
+
 /// The log goes to standard error: what a person may need when something is odd.
 fn start_log() {
     let filter = EnvFilter::try_from_env("TIDEMILL_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().init();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| console::Unfailing).without_time().init();
 }
 
 /// Tells all problems and gives the exit code.
 fn refuse(problems: &[Problem]) -> u8 {
-    let mut out = std::io::stderr().lock();
-    for problem in problems {
-        let _ = writeln!(out, "error: {problem}");
-    }
+    problems.iter().for_each(|problem| console::say(&format!("error: {problem}")));
     REFUSED
 }

@@ -1,6 +1,7 @@
 //! `tidemill mount` and `tidemill umount`: a pool to try out with any program.
 
 use crate::args::{MountArgs, UmountArgs};
+use crate::console;
 use crate::{run_command, signals};
 use base::Problem;
 use client::Patience;
@@ -26,7 +27,7 @@ pub fn mount(args: &MountArgs) -> Result<u8, Vec<Problem>> {
     if !args.quiet {
         let dirs: Vec<String> = args.dirs.iter().map(|dir| dir.display().to_string()).collect();
         let (all, each) = (dirs.join(", "), dirs.join("`, `tidemill umount "));
-        eprintln!("{what} is mounted at {all}; `tidemill umount {each}` or Ctrl-C ends it");
+        console::say(&format!("{what} is mounted at {all}; `tidemill umount {each}` or Ctrl-C ends it"));
     }
     mounts.iter().for_each(Mount::wait);
     drop(mounts);
@@ -77,7 +78,7 @@ fn open_pool(args: &MountArgs) -> Result<(Vfs, String), Problem> {
     }
     let PoolSize { size, lowered } = run::Limits::read().pool(args.memory)?;
     if let Some(line) = lowered.filter(|_| !args.quiet) {
-        eprintln!("warning: {line}");
+        console::warn(&format!("{line}"));
     }
     Ok((pool::embedded(size, run_command::space_wait()?)?, format!("a pool of {size}")))
 }
@@ -157,7 +158,9 @@ impl Ending {
 
 fn unmount(unmounter: &Unmounter) {
     match unmounter.unmount() {
-        Ok(fuse::Unmounted::Detached) => eprintln!("the pool is in use: it is detached, and ends with its last user"),
+        Ok(fuse::Unmounted::Detached) => {
+            console::say(&format!("the pool is in use: it is detached, and ends with its last user"))
+        }
         Ok(_) => {}
         Err(error) => tracing::error!("{error}"),
     }
@@ -167,7 +170,7 @@ fn unmount(unmounter: &Unmounter) {
 pub fn umount(args: &UmountArgs) -> Result<u8, Vec<Problem>> {
     let unmounted = fuse::unmount_path(&args.dir).map_err(told)?;
     if unmounted == fuse::Unmounted::Detached {
-        eprintln!("{} is in use: it is detached, and gone with its last user", args.dir.display());
+        console::say(&format!("{} is in use: it is detached, and gone with its last user", args.dir.display()));
     }
     Ok(0)
 }

@@ -1,6 +1,7 @@
 //! `tidemill pool` and `tidemill node`: pools of several nodes.
 
 use crate::args::{NodeArgs, PoolCommand, StartArgs, StatusArgs, WhichPool};
+use crate::console;
 use crate::{run_command, signals};
 use base::{ByteSize, Problem};
 use fuse::{MountError, RuntimeDir};
@@ -56,11 +57,14 @@ fn start(args: &StartArgs) -> Result<u8, Problem> {
     let started = pool::start(&path, &wanted)?;
     if !args.quiet {
         if started.replaced {
-            eprintln!("warning: the pool that {} told of does not run any more: its file is replaced", path.display());
+            console::warn(&format!(
+                "the pool that {} told of does not run any more: its file is replaced",
+                path.display()
+            ));
         }
         let (nodes, memory) = (started.file.nodes.len(), started.file.nodes.iter().map(|node| node.memory).sum());
         let (plural, memory) = (if nodes == 1 { "" } else { "s" }, ByteSize(memory));
-        eprintln!("a pool of {nodes} node{plural} with {memory} runs; its file is {}", path.display());
+        console::say(&format!("a pool of {nodes} node{plural} with {memory} runs; its file is {}", path.display()));
     }
     Ok(0)
 }
@@ -90,12 +94,17 @@ fn stop(which: &WhichPool) -> Result<u8, Problem> {
         let (id, host, pid) = (node.id, &node.host, node.pid());
         match how {
             Stopped::Ended => {}
-            Stopped::Gone => eprintln!("node {id} at {host} was not there any more"),
-            Stopped::Killed => eprintln!("node {id} at {host} did not answer: its process {pid} was ended"),
+            Stopped::Gone => console::say(&format!("node {id} at {host} was not there any more")),
+            Stopped::Killed => {
+                console::say(&format!("node {id} at {host} did not answer: its process {pid} was ended"))
+            }
             Stopped::Unknown(why) => {
                 code = INCOMPLETE;
-                eprintln!("error: node {id} at {host} does not answer: {why}");
-                eprintln!("  hint: if that host runs, look there for process {pid}; {} was kept", path.display());
+                console::say(&format!("error: node {id} at {host} does not answer: {why}"));
+                console::say(&format!(
+                    "  hint: if that host runs, look there for process {pid}; {} was kept",
+                    path.display()
+                ));
             }
         }
     }

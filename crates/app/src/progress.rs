@@ -2,6 +2,7 @@
 //!
 //! Failures and warnings go to standard error, except with `--json`: events go to standard output, one object a line.
 
+use crate::console::say;
 use base::ByteSize;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use run::{Event, Progress};
@@ -142,10 +143,6 @@ impl Show for Bar {
             self.bar.suspend(|| lines.iter().for_each(|line| say(line)));
         }
     }
-}
-
-fn say(line: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
 /// An event in words; none for what is only counted.

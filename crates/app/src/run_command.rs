@@ -1,6 +1,8 @@
 //! `tidemill run`.
 
 use crate::args::{RunArgs, StorageArg};
+use crate::console;
+use crate::data_folder::REPORTS;
 use crate::{progress, selection, signals, source};
 use base::Problem;
 use report::{Outcome, Run};
@@ -15,9 +17,9 @@ const SPACE_WAIT: Duration = Duration::from_secs(10);
 
 /// Runs the workflow and writes its report; the exit code.
 pub fn run(args: &RunArgs) -> Result<u8, Vec<Problem>> {
-    let loaded = source::load(&args.source)?;
+    let loaded = source::load(&args.source, &[&args.out, args.report.as_deref().unwrap_or(Path::new(REPORTS))])?;
     let order = order(args, loaded)?;
-    let report_dir = report_dir(args, &order.run_id)?;
+    let report_dir = order.report_dir.clone().unwrap_or_default();
     let out_of_runtime = |error: std::io::Error| vec![Problem::new(format!("cannot start: {error}"))];
     let (cancel, last_resort) = (CancellationToken::new(), LastResort::default());
     let (token, resort) = (cancel.clone(), last_resort.clone());
@@ -50,12 +52,12 @@ pub fn run(args: &RunArgs) -> Result<u8, Vec<Problem>> {
 fn conclude(args: &RunArgs, report: &Run, written: &Result<(), String>, report_dir: &Path) -> u8 {
     let tell = |line: String| {
         if !args.quiet && !args.json {
-            eprintln!("{line}");
+            console::say(&line);
         }
     };
     match written {
         Ok(()) => tell(format!("report: {}", report_dir.join("report.html").display())),
-        Err(error) => eprintln!("error: the report could not be written: {error}"),
+        Err(error) => console::say(&format!("error: the report could not be written: {error}")),
     }
     let code = u8::try_from(report.exit_code).unwrap_or(1);
     if report.outcome == Outcome::Done && written.is_err() { 1 } else { code }
@@ -65,10 +67,14 @@ fn conclude(args: &RunArgs, report: &Run, written: &Result<(), String>, report_d
 fn order(args: &RunArgs, loaded: source::Loaded) -> Result<Order, Vec<Problem>> {
     let exports = selection::select(&loaded.flow, &args.export)?;
     let out_dir = std::path::absolute(&args.out).unwrap_or_else(|_| args.out.clone());
+    let run_id = run_id(&loaded.flow.workflow().name);
+    let report_dir = report_dir(args, &run_id)?;
     Ok(Order {
-        run_id: run_id(&loaded.flow.workflow().name),
+        run_id,
         data_dir: loaded.data_dir,
         out_dir,
+        report_dir: Some(report_dir),
+        warnings: loaded.warnings,
         asked: Asked {
             command_line: std::env::args().collect(),
             source: args.source.workflow.display().to_string(),
@@ -123,7 +129,7 @@ fn run_id(workflow: &str) -> String {
 
 /// Where the report goes; refused if it cannot.
 fn report_dir(args: &RunArgs, run_id: &str) -> Result<PathBuf, Vec<Problem>> {
-    let dir = args.report.clone().unwrap_or_else(|| Path::new("tidemill-report").join(run_id));
+    let dir = args.report.clone().unwrap_or_else(|| Path::new(REPORTS).join(run_id));
     match run::check_folder("--report", &dir) {
         None => Ok(dir),
         Some(problem) => Err(vec![problem]),

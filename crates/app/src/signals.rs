@@ -1,5 +1,8 @@
 //! Ctrl-C, SIGTERM and SIGHUP: the first asks the work to end, the second ends the process after the mounts are gone.
 //!
+//! Programs that end others send more than one at once (`timeout` and `make` to the process and to its group, Slurm to every step),
+//! so what comes within a second of the first is the first.
+//!
 //! A signal that was ignored when we were started stays so: `nohup` ignores SIGHUP, and shells without job control ignore
 //! SIGINT for what they start in the background.
 
@@ -7,6 +10,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Signals this soon after the first say the same once more.
+const SAME: Duration = Duration::from_secs(1);
 
 /// Which signal came first; 0 before any.
 #[derive(Debug, Clone, Default)]
@@ -20,23 +27,64 @@ impl Received {
     }
 }
 
-/// Runs `first` at the first signal, on a thread of ours. At the second, `last_resort` runs and the process exits at once.
+/// What a signal means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meaning {
+    /// The work is to end.
+    End,
+    /// That was said just now.
+    Said,
+    /// The process is to end at once.
+    AtOnce,
+}
+
+/// What was asked for so far.
+#[derive(Debug, Default)]
+struct Asked {
+    first: Option<Instant>,
+}
+
+impl Asked {
+    /// A signal came at `now`.
+    fn on(&mut self, now: Instant) -> Meaning {
+        match self.first {
+            None => {
+                self.first = Some(now);
+                Meaning::End
+            }
+            Some(first) if now.saturating_duration_since(first) < SAME => Meaning::Said,
+            Some(_) => Meaning::AtOnce,
+        }
+    }
+}
+
+/// Runs `first` at the first signal, on a thread of its own. At the second, `last_resort` runs and the process exits at once.
 ///
 /// # Errors
 /// If the kernel refuses the handlers, which is a bug.
-pub fn watch(first: impl Fn() + Send + 'static, last_resort: impl Fn() + Send + 'static) -> std::io::Result<Received> {
+pub fn watch(
+    first: impl FnOnce() + Send + 'static,
+    last_resort: impl Fn() + Send + 'static,
+) -> std::io::Result<Received> {
     let received = Received::default();
     let seen = received.clone();
     let ignored = ignored();
     let wanted = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored & (1 << (signal - 1)) == 0);
     let mut signals = Signals::new(wanted)?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
+        let (mut asked, mut first) = (Asked::default(), Some(first));
         for signal in signals.forever() {
-            if seen.0.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
-                first();
-            } else {
-                last_resort();
-                std::process::exit(128 + signal);
+            match asked.on(Instant::now()) {
+                Meaning::End => {
+                    seen.0.store(signal, Ordering::SeqCst);
+                    // What ends may take long, and signals are to be heard meanwhile.
+                    first.take().map(std::thread::spawn);
+                }
+                Meaning::Said => {}
+                Meaning::AtOnce => {
+                    last_resort();
+                    std::process::exit(128 + signal);
+                }
             }
         }
     })?;
@@ -56,6 +104,20 @@ fn mask(status: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn signals_within_a_second_of_the_first_are_the_first() {
+        let begun = Instant::now();
+        let meanings = |after_ms: &[u64]| {
+            let mut asked = Asked::default();
+            let on = |ms: &u64| asked.on(begun + Duration::from_millis(*ms));
+            after_ms.iter().map(on).collect::<Vec<_>>()
+        };
+        let (end, said, at_once) = (Meaning::End, Meaning::Said, Meaning::AtOnce);
+        assert_eq!(meanings(&[0, 0, 1]), [end, said, said], "timeout and make send two");
+        assert_eq!(meanings(&[5000, 5999, 6000]), [end, said, at_once]);
+        assert_eq!(meanings(&[0, 60_000]), [end, at_once]);
+    }
 
     #[test]
     fn ignored_signals_are_read_from_the_mask() {

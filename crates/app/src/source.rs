@@ -1,6 +1,8 @@
 //! From what was typed to a checked workflow: reads the script or descriptor, the tool file and the data folder.
 
 use crate::args;
+use crate::console;
+use crate::data_folder::{self, DataFolder};
 use base::Problem;
 use flow::{Catalogue, ConfigValue, Script, Tool, Workflow};
 use run::Checked;
@@ -21,16 +23,16 @@ pub struct Loaded {
     pub tools: Option<PathBuf>,
     /// The values of `--set`.
     pub sets: Vec<(String, ConfigValue)>,
+    /// What the user should know of the inputs.
+    pub warnings: Vec<String>,
 }
 
 /// Scripts and descriptors above this are refused: nobody writes them by hand, and reading them would take the memory that the pool needs.
 const SOURCE_BYTES_MAX: u64 = 256 << 20;
 
-/// More files than this in a data folder are no data folder.
-const DATA_FILES_MAX: usize = 1_000_000;
-
 /// Reads and checks everything. Every problem names its place.
-pub fn load(source: &args::Source) -> Result<Loaded, Vec<Problem>> {
+/// The folders `written` are those that a run writes to.
+pub fn load(source: &args::Source, written: &[&Path]) -> Result<Loaded, Vec<Problem>> {
     let one = |problem: Problem| vec![problem];
     let text = read(&source.workflow).map_err(one)?;
     let data_dir = data_dir(source.data.as_deref()).map_err(one)?;
@@ -39,13 +41,17 @@ pub fn load(source: &args::Source) -> Result<Loaded, Vec<Problem>> {
     if flow::is_descriptor(&text) {
         refuse_script_flags(source, &sets).map_err(one)?;
         let flow = Checked::new(flow::from_json(&text, &name).map_err(one)?, None)?;
-        return Ok(Loaded { flow, language: "json", data_dir, tools: None, sets });
+        return Ok(Loaded { flow, language: "json", data_dir, tools: None, sets, warnings: Vec::new() });
     }
     let tool_file = tool_file(source);
     let tools = tool_file.as_deref().map_or(Ok(Vec::new()), read_tools)?;
-    let workflow = evaluate(&name, &text, tools, &data_dir, &sets).map_err(one)?;
+    // A script without the word cannot ask for inputs, and the folder may be large.
+    let mut inputs =
+        if text.contains("get") { data_folder::list(&data_dir, written).map_err(one)? } else { DataFolder::default() };
+    let warnings = std::mem::take(&mut inputs.warnings);
+    let workflow = evaluate(&name, &text, tools, inputs, &sets).map_err(one)?;
     let flow = Checked::new(workflow, Some(Script { file: &name, source: &text }))?;
-    Ok(Loaded { flow, language: "js4cloud", data_dir, tools: tool_file, sets })
+    Ok(Loaded { flow, language: "js4cloud", data_dir, tools: tool_file, sets, warnings })
 }
 
 /// What only a script has use for.
@@ -101,48 +107,18 @@ fn evaluate(
     name: &str,
     text: &str,
     tools: Vec<Tool>,
-    data_dir: &Path,
+    inputs: DataFolder,
     sets: &[(String, ConfigValue)],
 ) -> Result<Workflow, Problem> {
-    // A script without the word cannot ask for inputs, and the folder may be large.
-    let files = if text.contains("get") { list(data_dir)? } else { Vec::new() };
     let script = js4cloud::Script { file: name.to_owned(), source: text.to_owned() };
     let inputs = js4cloud::Inputs {
         tools,
-        catalogue: Catalogue::new(files),
+        catalogue: Catalogue::new(inputs.files).set_aside(inputs.set_aside),
         sets: sets.to_vec(),
-        log: Some(Box::new(|line| eprintln!("{line}"))),
+        log: Some(Box::new(|line| console::say(line))),
         ..js4cloud::Inputs::default()
     };
     js4cloud::evaluate(script, inputs)
-}
-
-/// Paths of all files below `dir`, relative to it. Hidden files and folders are left out; links to files count.
-fn list(dir: &Path) -> Result<Vec<String>, Problem> {
-    let mut files = Vec::new();
-    let mut folders = vec![PathBuf::new()];
-    while let Some(folder) = folders.pop() {
-        let told = |error: std::io::Error| Problem::new(format!("{}: {error}", dir.join(&folder).display()));
-        for entry in fs::read_dir(dir.join(&folder)).map_err(told)? {
-            let entry = entry.map_err(told)?;
-            let Ok(name) = entry.file_name().into_string() else { continue };
-            if name.starts_with('.') {
-                continue;
-            }
-            let path = folder.join(&name);
-            // Links to folders are not followed: they may lead round in a circle.
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                folders.push(path);
-            } else if entry.path().is_file() {
-                files.push(path.display().to_string());
-            }
-            if files.len() > DATA_FILES_MAX {
-                return Err(Problem::new(format!("{}: more than {DATA_FILES_MAX} files", dir.display()))
-                    .hint("name the folder of the inputs with --data"));
-            }
-        }
-    }
-    Ok(files)
 }
 
 /// `NAME=VALUE` of `--set`; VALUE is a JSON scalar, and what is no JSON is a string.
@@ -179,17 +155,5 @@ mod tests {
         for text in ["n", "=3", "a b=3", "n=[1]", "n={}", "n=null"] {
             assert!(parse_set(text).is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn a_data_folder_lists_its_files_without_the_hidden_ones() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir_all(dir.path().join("a/.git")).unwrap();
-        for name in ["a/x.csv", "a/.git/y", ".z", "b"] {
-            fs::write(dir.path().join(name), "").unwrap();
-        }
-        let mut found = list(dir.path()).unwrap();
-        found.sort();
-        assert_eq!(found, ["a/x.csv", "b"]);
     }
 }

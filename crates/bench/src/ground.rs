@@ -9,6 +9,7 @@ use crate::{
 };
 use base::{ByteSize, Problem};
 use pool::{Memory, Places, PoolFile, Wanted};
+use std::io::Write as _;
 use std::{
     path::PathBuf,
     sync::atomic::{AtomicU32, Ordering::Relaxed},
@@ -62,7 +63,8 @@ struct MadePool {
 impl Drop for MadePool {
     fn drop(&mut self) {
         if let Err(problem) = pool::stop(&self.file) {
-            eprintln!("warning: {problem}");
+            // Standard error may be closed, and this is no place to panic.
+            let _ = writeln!(std::io::stderr().lock(), "warning: {problem}");
         }
     }
 }

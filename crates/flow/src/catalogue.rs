@@ -18,6 +18,8 @@ pub struct Catalogue {
     by_bytes: Vec<u32>,
     /// What messages call the folder; empty: the data folder.
     folder: String,
+    /// Files that only their full name finds, in the order of their bytes.
+    set_aside: Vec<Box<str>>,
 }
 
 /// A file that a pattern of pairs matches.
@@ -47,13 +49,21 @@ impl Catalogue {
         paths.sort_by(|a, b| natural::compare(a, b));
         let mut by_bytes: Vec<u32> = (0..).take(paths.len()).collect();
         by_bytes.sort_by_key(|index| &paths[*index as usize]);
-        Self { paths, by_bytes, folder: String::new() }
+        Self { paths, by_bytes, folder: String::new(), set_aside: Vec::new() }
     }
 
     /// The same, with what messages call the folder.
     #[must_use]
     pub fn of_folder(self, folder: impl Into<String>) -> Self {
         Self { folder: folder.into(), ..self }
+    }
+
+    /// With files that only their full name finds: those that runs wrote into the data folder.
+    #[must_use]
+    pub fn set_aside(mut self, paths: impl IntoIterator<Item = String>) -> Self {
+        self.set_aside = paths.into_iter().map(String::into_boxed_str).collect();
+        self.set_aside.sort();
+        self
     }
 
     /// All paths in natural order.
@@ -65,6 +75,9 @@ impl Catalogue {
     pub fn one(&self, name: &str) -> Result<&str, Problem> {
         if let Some(path) = self.from(name).next().filter(|path| *path == name) {
             return Ok(path);
+        }
+        if let Ok(place) = self.set_aside.binary_search_by(|path| path.as_ref().cmp(name)) {
+            return Ok(&self.set_aside[place]);
         }
         let fits = self.beginning(name, ".");
         match fits[..] {
@@ -152,7 +165,13 @@ impl Catalogue {
         let found: Vec<&str> = self.paths().filter(matches).collect();
         if found.is_empty() {
             let message = format!("{what} matches none of the {}", self.told());
-            return Err(Problem::new(message).hint("it is matched with paths relative to the data folder"));
+            let apart = match self.set_aside.first() {
+                Some(path) => format!("; what runs wrote, as {path}, is set aside: name such a file in full"),
+                None => String::new(),
+            };
+            return Err(
+                Problem::new(message).hint(format!("it is matched with paths relative to the data folder{apart}"))
+            );
         }
         Ok(found)
     }
@@ -285,6 +304,15 @@ mod tests {
         assert_eq!(files.one("Test"), Ok("Test"));
         assert_eq!(files.one("a/Train"), Ok("a/Train.csv"));
         assert_eq!(files.one("Train.csv"), Ok("Train.csv"));
+    }
+
+    #[test]
+    fn what_is_set_aside_is_found_by_its_full_name_only() {
+        let files = catalogue(&["in.txt"]).set_aside(["out/x.txt".to_owned(), "out/E.txt".to_owned()]);
+        assert_eq!(files.one("out/x.txt"), Ok("out/x.txt"));
+        assert!(files.one("out/x").is_err() && files.many("out", 2).is_err());
+        let none = refused(files.matching("/csv/", |path| path.ends_with("csv")));
+        assert!(none.contains("out/E.txt") && none.contains("name such a file in full"), "{none}");
     }
 
     #[test]

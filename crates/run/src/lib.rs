@@ -22,6 +22,7 @@ mod layout;
 mod machine;
 mod memory;
 mod order;
+mod overwrites;
 mod preflight;
 mod prepare;
 mod provenance;

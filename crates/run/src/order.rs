@@ -34,6 +34,10 @@ pub struct Order {
     pub data_dir: PathBuf,
     /// Where outputs go; made when the first one comes.
     pub out_dir: PathBuf,
+    /// Where the report goes: no output is written over it. None: there is none.
+    pub report_dir: Option<PathBuf>,
+    /// What the user should know that was found out before.
+    pub warnings: Vec<String>,
     /// The user's words for the report: command line, script, `--set`s.
     pub asked: Asked,
     /// The most memory the pool takes; none: half of what is free.

@@ -73,10 +73,25 @@ pub fn folder(flag: &str, folder: &Path) -> Option<Problem> {
     if !existing.is_dir() {
         return told(format!("{} is not a directory", existing.display()));
     }
-    match rustix::fs::access(existing, Access::WRITE_OK | Access::EXEC_OK) {
+    match rustix::fs::access(existing, Access::WRITE_OK | Access::EXEC_OK)
+        .map_err(Into::into)
+        .and_then(|()| probe(existing))
+    {
         Ok(()) => None,
         Err(error) => told(format!("{} cannot be written to: {error}", existing.display())),
     }
+}
+
+/// Makes something in a folder that is gone at once: rights alone do not tell (a full disk, what the kernel made, a quota).
+fn probe(folder: &Path) -> io::Result<()> {
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    if rustix::fs::open(folder, flags, rustix::fs::Mode::RUSR).is_ok() {
+        return Ok(());
+    }
+    // File systems say in several ways that they have no nameless files.
+    let path = folder.join(format!(".tidemill-{}.probe", std::process::id()));
+    std::fs::create_dir(&path)?;
+    std::fs::remove_dir(&path)
 }
 
 #[cfg(test)]
@@ -100,5 +115,8 @@ mod tests {
         assert_eq!(folder("--out", &root.path().join("a/b")), None);
         let problem = folder("--report", &root.path().join("file/a")).expect("refused").to_string();
         assert!(problem.contains("--report") && problem.contains("file is not a directory"), "{problem}");
+        let problem = folder("--report", Path::new("/proc/tidemill/report")).expect("refused").to_string();
+        assert!(problem.contains("/proc cannot be written to"), "{problem}");
+        assert_eq!(std::fs::read_dir(root.path()).expect("is there").count(), 1, "nothing is left of the look");
     }
 }

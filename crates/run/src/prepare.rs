@@ -2,11 +2,14 @@
 
 use crate::checked::Checked;
 use crate::choice::{Choice, Tools, choose};
+use crate::layout;
 use crate::memory::{Limits, PoolSize};
 use crate::order::Order;
+use crate::overwrites::{Named, overwrites};
 use crate::preflight;
+use crate::start::exports;
 use base::{ByteSize, Problem};
-use flow::ToolId;
+use flow::{DataId, ToolId};
 use report::Mode;
 use sched::{Machine, Options, Scheduler};
 use std::collections::HashMap;
@@ -45,6 +48,7 @@ pub fn check_before_start(flow: &Checked, data_dir: &Path) -> Result<(), Vec<Pro
 pub fn prepare(order: &Order) -> Result<Prepared, Vec<Problem>> {
     let mut problems = preflight::inputs(&order.flow, &order.data_dir);
     problems.extend(preflight::folder("--out", &order.out_dir));
+    problems.extend(lost_files(order));
     let programs = preflight::programs(&order.flow).map_err(|missing| problems.extend(missing)).ok();
     let tools = Tools::look(&order.flow, programs.as_ref().unwrap_or(&HashMap::new()));
     let choice = choose(order.storage, &tools).map_err(|problem| problems.push(problem)).ok();
@@ -59,10 +63,29 @@ pub fn prepare(order: &Order) -> Result<Prepared, Vec<Problem>> {
             choice,
             tools,
             memory: pool.size,
-            warnings: pool.lowered.into_iter().collect(),
+            warnings: order.warnings.iter().cloned().chain(pool.lowered).collect(),
         }),
         _ => Err(problems),
     }
+}
+
+/// What the run is made of that it would overwrite.
+fn lost_files(order: &Order) -> Vec<Problem> {
+    let workflow = order.flow.workflow();
+    let inputs = (0..workflow.data_count()).map(DataId).filter_map(|id| {
+        let path = layout::host_path(&order.flow, id)?;
+        Some(Named::new(format!("input {}", workflow.data_name(id)), order.data_dir.join(path)))
+    });
+    let script = Some(&order.asked.source).filter(|path| !path.is_empty());
+    let script = script.map(|path| Named::new("the workflow", path));
+    let tools = order.asked.tools.as_ref().map(|path| Named::new("the tool file", path));
+    let report = |name: &str| order.report_dir.as_ref().map(|dir| Named::new("the report", dir.join(name)));
+    let mut outputs: Vec<_> = exports(order).places.into_iter().collect();
+    outputs.sort();
+    let outputs =
+        outputs.into_iter().map(|(id, place)| Named::new(format!("output {}", workflow.data_name(id)), place));
+    let reports = report("run.json").into_iter().chain(report("report.html"));
+    overwrites(inputs.chain(script).chain(tools), reports.chain(outputs))
 }
 
 fn pool_size(order: &Order, limits: &Limits, choice: Option<&Choice>) -> Result<PoolSize, Problem> {

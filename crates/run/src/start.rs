@@ -145,7 +145,7 @@ fn environment(run_id: &str) -> Vec<(OsString, OsString)> {
 }
 
 /// What goes out: outputs that nobody reads, what was asked for, everything with `--keep`.
-fn exports(order: &Order) -> Exports {
+pub fn exports(order: &Order) -> Exports {
     let flow = &order.flow;
     let written = (0..flow.workflow().data_count()).map(DataId).filter(|id| flow.writer_of(*id).is_some());
     let is_final = |id: &DataId| flow.readers(*id).is_empty();

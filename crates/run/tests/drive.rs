@@ -27,6 +27,8 @@ fn order(flow: Checked, folder: &Path) -> Order {
         run_id: format!("drive-{name}"),
         data_dir: folder.to_path_buf(),
         out_dir: folder.join("out"),
+        report_dir: None,
+        warnings: Vec::new(),
         asked: Asked::default(),
         memory: Some(base::ByteSize::mib(32)),
         copies: None,

@@ -18,6 +18,8 @@ fn order(run_id: &str, folder: &Path, storage: Storage) -> Order {
         run_id: run_id.to_owned(),
         data_dir: folder.to_path_buf(),
         out_dir: folder.join("out"),
+        report_dir: None,
+        warnings: Vec::new(),
         asked: Asked::default(),
         memory: Some(base::ByteSize::mib(32)),
         copies: None,

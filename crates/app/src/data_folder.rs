@@ -1,0 +1,270 @@
+//! The files of a data folder: what scripts find by name or pattern, what runs wrote there, and what cannot be used.
+//!
+//! Folders that runs write to are set aside, so that a run does not take the results of the last one for inputs:
+//! - those of this run, `--out` and `--report`;
+//! - reports (a folder with `run.json` and `report.html`) and folders named `tidemill-report`;
+//! - `out` beside a `tidemill-report`: what a run with the default folders left.
+//!
+//! What is set aside is found by its full name only. Links to folders are followed, and each folder is listed once, by a path
+//! without links if there is one; so links that lead round in a circle end.
+
+use base::Problem;
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fs::{self, DirEntry};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// More files than this in a data folder are no data folder.
+const DATA_FILES_MAX: usize = 1_000_000;
+
+/// So many names that cannot be used are told; the rest is counted.
+const UNUSABLE_TOLD_MAX: usize = 5;
+
+/// The default of `--out`.
+pub const OUT: &str = "out";
+
+/// The folder that reports have a folder of their own in, unless `--report` says otherwise.
+pub const REPORTS: &str = "tidemill-report";
+
+/// What a data folder holds. Paths are relative to it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct DataFolder {
+    /// Files that scripts find by name and by pattern.
+    pub files: Vec<String>,
+    /// Files in folders that runs write to.
+    pub set_aside: Vec<String>,
+    /// Sentences on files that cannot be inputs.
+    pub warnings: Vec<String>,
+}
+
+/// A folder as the system knows it: device and inode.
+type Identity = (u64, u64);
+
+/// A folder that is to be listed.
+struct Found {
+    /// Relative to the data folder.
+    path: PathBuf,
+    is_set_aside: bool,
+}
+
+/// Lists `dir`, where this run writes to the folders `written`.
+pub fn list(dir: &Path, written: &[&Path]) -> Result<DataFolder, Problem> {
+    let mut listing = Listing {
+        dir,
+        written: written.iter().filter_map(|folder| identity(folder)).collect(),
+        seen: HashSet::new(),
+        links: Vec::new(),
+        unusable: Vec::new(),
+        found: DataFolder::default(),
+    };
+    listing.seen.extend(identity(dir));
+    let mut folders = vec![Found { path: PathBuf::new(), is_set_aside: false }];
+    // Links come last, so that a folder has its own path.
+    while let Some(folder) = folders.pop().or_else(|| listing.next_link()) {
+        listing.list_one(&folder, &mut folders)?;
+    }
+    listing.found.warnings = listing.warnings();
+    Ok(listing.found)
+}
+
+struct Listing<'a> {
+    dir: &'a Path,
+    written: HashSet<Identity>,
+    seen: HashSet<Identity>,
+    /// Links to folders, in the order in which they were found.
+    links: Vec<Found>,
+    /// Names that cannot be used, and why.
+    unusable: Vec<(PathBuf, &'static str)>,
+    found: DataFolder,
+}
+
+impl Listing<'_> {
+    /// The next link that leads to a folder that was not listed yet.
+    fn next_link(&mut self) -> Option<Found> {
+        while let Some(link) = self.links.pop() {
+            if self.is_new(&link.path) {
+                return Some(link);
+            }
+        }
+        None
+    }
+
+    fn is_new(&mut self, path: &Path) -> bool {
+        identity(&self.dir.join(path)).is_some_and(|identity| self.seen.insert(identity))
+    }
+
+    fn list_one(&mut self, folder: &Found, folders: &mut Vec<Found>) -> Result<(), Problem> {
+        let whole = self.dir.join(&folder.path);
+        let told = |error: std::io::Error| Problem::new(format!("{}: {error}", whole.display()));
+        let mut entries = fs::read_dir(&whole).map_err(told)?.collect::<Result<Vec<_>, _>>().map_err(told)?;
+        // The order must not depend on the file system: of several links to a folder the first by name counts.
+        entries.sort_by_key(|entry| std::cmp::Reverse(entry.file_name()));
+        let has = |name: &str| entries.iter().any(|entry| entry.file_name() == name);
+        let around = Around { is_report: has("run.json") && has("report.html"), has_reports: has(REPORTS) };
+        for entry in &entries {
+            self.take(folder, entry, &around, folders);
+            if self.found.files.len() + self.found.set_aside.len() > DATA_FILES_MAX {
+                return Err(Problem::new(format!("{}: more than {DATA_FILES_MAX} files", self.dir.display()))
+                    .hint("name the folder of the inputs with --data"));
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, folder: &Found, entry: &DirEntry, around: &Around, folders: &mut Vec<Found>) {
+        let path = folder.path.join(entry.file_name());
+        if entry.file_name().as_encoded_bytes().starts_with(b".") {
+            return;
+        }
+        let text = match usable(&entry.file_name()) {
+            Ok(name) => name,
+            Err(why) => return self.unusable.push((path, why)),
+        };
+        let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
+        let Ok(about) = fs::metadata(entry.path()) else { return };
+        let is_set_aside = folder.is_set_aside || around.sets_aside(&text);
+        if about.is_dir() {
+            let is_set_aside =
+                is_set_aside || self.written.contains(&(about.dev(), about.ino())) || holds_report(entry);
+            let found = Found { path, is_set_aside };
+            if is_link {
+                self.links.push(found);
+            } else if self.is_new(&found.path) {
+                folders.push(found);
+            }
+        } else if about.is_file() {
+            let files = if is_set_aside { &mut self.found.set_aside } else { &mut self.found.files };
+            files.push(path.display().to_string());
+        }
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let told = |(path, why): &(PathBuf, &str)| {
+            let shown: String = path.as_os_str().as_encoded_bytes().escape_ascii().to_string();
+            format!("{}: {shown} is no input: its name {why}", self.dir.display())
+        };
+        let mut warnings: Vec<String> = self.unusable.iter().take(UNUSABLE_TOLD_MAX).map(told).collect();
+        let more = self.unusable.len().saturating_sub(UNUSABLE_TOLD_MAX);
+        if more > 0 {
+            warnings.push(format!("{}: {more} more names cannot be used", self.dir.display()));
+        }
+        warnings
+    }
+}
+
+/// What stands in a folder that tells which of its entries runs wrote.
+struct Around {
+    /// It is a report itself.
+    is_report: bool,
+    /// Runs were started here.
+    has_reports: bool,
+}
+
+impl Around {
+    fn sets_aside(&self, name: &str) -> bool {
+        match name {
+            REPORTS => true,
+            OUT => self.has_reports,
+            "run.json" | "report.html" => self.is_report,
+            _ => false,
+        }
+    }
+}
+
+fn holds_report(entry: &DirEntry) -> bool {
+    let path = entry.path();
+    path.join("run.json").is_file() && path.join("report.html").is_file()
+}
+
+/// The name as text, or why it cannot stand in a workflow.
+fn usable(name: &OsStr) -> Result<String, &'static str> {
+    let text = name.to_str().ok_or("is not UTF-8 text")?;
+    if text.chars().any(char::is_control) {
+        return Err("holds a line end or another control character");
+    }
+    Ok(text.to_owned())
+}
+
+fn identity(path: &Path) -> Option<Identity> {
+    fs::metadata(path).ok().map(|about| (about.dev(), about.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::symlink;
+
+    /// A folder with empty files at these paths.
+    fn folder(paths: &[&str]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for path in paths {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+        dir
+    }
+
+    fn listed(dir: &Path, written: &[&Path]) -> DataFolder {
+        let mut found = list(dir, written).unwrap();
+        found.files.sort();
+        found.set_aside.sort();
+        found
+    }
+
+    #[test]
+    fn a_data_folder_lists_its_files_without_the_hidden_ones() {
+        let dir = folder(&["a/x.csv", "a/.git/y", ".z", "b"]);
+        assert_eq!(listed(dir.path(), &[]).files, ["a/x.csv", "b"]);
+    }
+
+    #[test]
+    fn folders_that_this_run_or_earlier_ones_write_to_are_no_inputs() {
+        let dir = folder(&["in.txt", "out/E.txt", "tidemill-report/f-1/run.json", "tidemill-report/f-1/report.html"]);
+        let found = listed(dir.path(), &[]);
+        assert_eq!(found.files, ["in.txt"]);
+        assert_eq!(found.set_aside[0], "out/E.txt", "found by its full name all the same");
+        let elsewhere = folder(&["in.txt", "a/results/E.txt", "b/run.json", "b/report.html", "b/x", "c/run.json"]);
+        let found = listed(elsewhere.path(), &[&elsewhere.path().join("a/results")]);
+        assert_eq!(found.files, ["c/run.json", "in.txt"]);
+        let own = folder(&["out/in.txt", "run.json"]);
+        assert_eq!(listed(own.path(), &[]).files, ["out/in.txt", "run.json"], "no run was here");
+    }
+
+    #[test]
+    fn a_link_to_a_folder_that_is_written_to_does_not_let_outputs_in() {
+        let dir = folder(&["in.txt", "results/E.txt"]);
+        symlink("results", dir.path().join("latest")).unwrap();
+        assert_eq!(listed(dir.path(), &[&dir.path().join("latest")]).files, ["in.txt"]);
+    }
+
+    #[test]
+    fn links_to_folders_are_followed_and_each_folder_is_listed_once() {
+        let (dir, other) = (folder(&["real/x", "in"]), folder(&["deep/y"]));
+        for (target, name) in [(Path::new("real"), "a"), (Path::new("."), "real/round"), (other.path(), "far")] {
+            symlink(target, dir.path().join(name)).unwrap();
+        }
+        symlink("nowhere", dir.path().join("broken")).unwrap();
+        symlink("in", dir.path().join("alias")).unwrap();
+        assert_eq!(listed(dir.path(), &[]).files, ["alias", "far/deep/y", "in", "real/x"]);
+    }
+
+    #[test]
+    fn names_that_cannot_be_used_are_named_with_the_reason() {
+        let dir = folder(&["good", "two\nlines"]);
+        fs::write(dir.path().join(OsStr::from_bytes(b"caf\xe9")), "").unwrap();
+        let found = listed(dir.path(), &[]);
+        assert_eq!(found.files, ["good"]);
+        let told = found.warnings.join("; ");
+        assert!(told.contains("caf\\xe9 is no input: its name is not UTF-8 text"), "{told}");
+        assert!(told.contains("two\\nlines is no input: its name holds a line end"), "{told}");
+        for number in 0..20 {
+            fs::write(dir.path().join(format!("bad\t{number}")), "").unwrap();
+        }
+        let found = listed(dir.path(), &[]);
+        assert_eq!(found.warnings.len(), UNUSABLE_TOLD_MAX + 1);
+        assert!(found.warnings.last().unwrap().contains("17 more names"), "{:?}", found.warnings.last());
+    }
+}

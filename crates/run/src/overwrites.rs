@@ -1,0 +1,152 @@
+//! Outputs that would come into the place of an input, of the workflow, of each other or of the report: refused before the start.
+//!
+//! A place is a name in a folder. Folders are compared by device and inode, so links and bind mounts on the way do not hide that
+//! two paths mean one place. An input that is a link stands at several: its own, those that its link leads over, that of the file.
+
+use base::Problem;
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// More problems are counted, not listed.
+const LISTED_MAX: usize = 10;
+
+/// As many links as the kernel follows.
+const LINKS_MAX: usize = 40;
+
+/// A name in a folder, or a file by whatever name.
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum Place {
+    Name { device: u64, folder: u64, name: OsString },
+    File { device: u64, inode: u64 },
+}
+
+/// A file that is read, or written, and what it is for the user.
+#[derive(Debug)]
+pub struct Named {
+    /// Such as `input Train`, `the script`.
+    pub what: String,
+    /// Where it is, or will be.
+    pub path: PathBuf,
+}
+
+impl Named {
+    /// The file `path`, called `what`.
+    pub fn new(what: impl Into<String>, path: impl Into<PathBuf>) -> Self {
+        Self { what: what.into(), path: path.into() }
+    }
+}
+
+/// What is wrong with writing `written`, in this order, while `read` is needed. Nobody is hurt by a file of an earlier run.
+pub fn overwrites(read: impl IntoIterator<Item = Named>, written: impl IntoIterator<Item = Named>) -> Vec<Problem> {
+    let mut taken: HashMap<Place, Named> = HashMap::new();
+    for file in read {
+        for place in places_of_input(&file.path) {
+            taken.entry(place).or_insert_with(|| Named::new(file.what.clone(), file.path.clone()));
+        }
+    }
+    let (mut problems, mut unlisted) = (Vec::new(), 0);
+    for file in written {
+        let places: Vec<Place> = name_place(&file.path).into_iter().chain(file_place(&file.path)).collect();
+        if let Some(before) = places.iter().find_map(|place| taken.get(place)) {
+            if problems.len() < LISTED_MAX { problems.push(told(&file, before)) } else { unlisted += 1 }
+        }
+        // Two outputs may replace two names of one old file; only its name is an output's place.
+        if let Some(place @ Place::Name { .. }) = places.into_iter().next() {
+            taken.entry(place).or_insert(file);
+        }
+    }
+    if unlisted > 0 {
+        problems.push(Problem::new(format!("and {unlisted} more files would be overwritten")));
+    }
+    problems
+}
+
+fn told(file: &Named, before: &Named) -> Problem {
+    let (path, other) = (file.path.display(), before.path.display());
+    Problem::new(format!("{} at {path} would overwrite {} at {other}", file.what, before.what))
+        .hint("choose another folder with --out or --report, or another file name")
+}
+
+/// All places whose loss would be one of the input.
+fn places_of_input(path: &Path) -> Vec<Place> {
+    let (mut places, mut path) = (Vec::new(), path.to_path_buf());
+    for _ in 0..LINKS_MAX {
+        places.extend(name_place(&path));
+        let Ok(target) = fs::read_link(&path) else { break };
+        path = path.parent().unwrap_or(Path::new("/")).join(target);
+    }
+    places.extend(file_place(&path));
+    places
+}
+
+/// The name in its folder; none where the folder is yet to be made, for there is nothing in it.
+fn name_place(path: &Path) -> Option<Place> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let about = fs::metadata(folder).ok()?;
+    let name = path.file_name()?.to_owned();
+    Some(Place::Name { device: about.dev(), folder: about.ino(), name })
+}
+
+/// The file itself: one more name of it, on a file system that takes two names for one, or by a hard link.
+fn file_place(path: &Path) -> Option<Place> {
+    let about = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?;
+    Some(Place::File { device: about.dev(), inode: about.ino() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn refused(inputs: &[&Path], outputs: &[&Path]) -> Vec<String> {
+        let named = |what: &'static str| move |path: &&Path| Named::new(what, *path);
+        let problems = overwrites(inputs.iter().map(named("input I")), outputs.iter().map(named("output O")));
+        problems.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn an_output_never_takes_the_place_of_an_input_by_whatever_path() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        fs::create_dir(at("data")).unwrap();
+        fs::write(at("data/in.txt"), "").unwrap();
+        symlink("data", at("out")).unwrap();
+        symlink("in.txt", at("data/first")).unwrap();
+        symlink("first", at("data/second")).unwrap();
+        let input = at("data/in.txt");
+        for output in ["data/in.txt", "out/in.txt", "data/../out/in.txt"] {
+            let told = refused(&[&input], &[&at(output)]).concat();
+            assert!(told.contains(output) && told.contains("data/in.txt") && told.contains("input I"), "{told}");
+        }
+        assert_eq!(refused(&[&at("data/second")], &[&at("out/first")]).len(), 1, "a link on the way");
+        assert_eq!(refused(&[&at("data/second")], &[&at("out/in.txt")]).len(), 1, "the file that it leads to");
+        fs::hard_link(&input, at("data/other")).unwrap();
+        assert_eq!(refused(&[&input], &[&at("data/other")]).len(), 1, "the same file");
+    }
+
+    #[test]
+    fn a_file_of_an_earlier_run_and_a_link_that_is_replaced_are_no_loss() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        fs::write(at("in.txt"), "").unwrap();
+        fs::create_dir(at("out")).unwrap();
+        fs::write(at("out/in.txt"), "old").unwrap();
+        symlink("../in.txt", at("out/link")).unwrap();
+        let outputs = [at("out/in.txt"), at("out/link"), at("new/in.txt")];
+        assert_eq!(refused(&[&at("in.txt")], &outputs.each_ref().map(PathBuf::as_path)), Vec::<String>::new());
+    }
+
+    #[test]
+    fn two_outputs_of_one_place_are_refused_and_many_are_counted() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("E")).unwrap();
+        symlink("E", root.path().join("F")).unwrap();
+        let told = refused(&[], &[&root.path().join("E/x"), &root.path().join("F/x")]);
+        assert!(told.len() == 1 && told[0].contains("output O"), "{told:?}");
+        let same = root.path().join("E/x");
+        assert_eq!(refused(&[], &vec![same.as_path(); 20]).len(), LISTED_MAX + 1);
+    }
+}
