@@ -346,14 +346,14 @@ def test_a_node_whose_starter_was_ended_stays_where_the_pool_file_names_it(home:
     with node.stdin as told, node.stdout as said:
         seat = {"id": 1, "nodes_here": 1, "reach": "Here", "port": 0, "memory": {"Bytes": 64 << 20}, "slots": 0}
         version = home.ok("--version").split()[1]
-        order = {"version": version, "token": "a" * 64, "identity": None, "partitions": 16, "space_wait": {"secs": 1, "nanos": 0}, "seats": [seat]}
+        order = {"version": version, "pool": "b" * 32, "token": "a" * 64, "identity": None, "partitions": 16, "space_wait": {"secs": 1, "nanos": 0}, "seats": [seat]}
         print(json.dumps(order), file=told, flush=True)
         here = json.loads(said.readline())["Here"]
         print(json.dumps({"Deal": [here]}), file=told, flush=True)
         assert json.loads(said.readline()) == {"Ready": 1}
         if stands:
             file.touch(mode=0o600)
-            file.write_text(json.dumps({"tidemill_pool": 1, "started": 0, "token": "a" * 64, "partitions": 16, "max_nodes": 1, "nodes": [here]}))
+            file.write_text(json.dumps({"tidemill_pool": 2, "started": 0, "id": "b" * 32, "token": "a" * 64, "partitions": 16, "max_nodes": 1, "nodes": [here]}))
     if stands:
         assert "of 64 MiB used" in home.ok("pool", "status", "--pool", file)
         home.ok("pool", "stop", "--pool", file)

@@ -162,7 +162,11 @@ impl Bare {
             match connect(&socket.socket, &address) {
                 // Its queue is full.
                 Err(Errno::AGAIN) => sleep_until(Instant::now() + QUEUE_PAUSE).await,
-                connected => return Ok(connected.map(|()| socket)?),
+                connected => {
+                    connected?;
+                    near::trusted(sockopt::socket_peercred(&socket.socket)?.uid.as_raw())?;
+                    return Ok(socket);
+                }
             }
         }
     }

@@ -71,7 +71,8 @@ pub fn failure(address: &Address, end: &End) -> Failure {
 /// The client's part of the handshake.
 pub async fn greet<S: Socket>(pipe: &mut Pipe<S>, target: &Target) -> Result<(), End> {
     let about = concat!("Tidemill ", env!("CARGO_PKG_VERSION"));
-    let handshake = ClientHandshake::new(target.token.clone(), VERSIONS, nonce()?, about);
+    let handshake =
+        ClientHandshake::new(target.token.clone(), VERSIONS, nonce()?, about).at(&target.address.to_string());
     let mut handshake = if target.brief { handshake.brief() } else { handshake };
     loop {
         let step = pipe.frames.next()?.map(|frame| handshake.on(&frame));

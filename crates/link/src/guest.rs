@@ -116,8 +116,8 @@ struct Guest {
     brisk: Brisk,
 }
 
-/// One connection from its first byte to its last.
-pub async fn receive(arrived: Arrived, house: Arc<House>) {
+/// One connection from its first byte to its last, at an endpoint of this name.
+pub async fn receive(arrived: Arrived, called: Arc<str>, house: Arc<House>) {
     let mut stopping = house.stopping.clone();
     let opened = tokio::select! {
         _ = stopping.wait_for(|stop| *stop) => return,
@@ -130,7 +130,7 @@ pub async fn receive(arrived: Arrived, house: Arc<House>) {
     };
     let greeted = tokio::select! {
         _ = stopping.wait_for(|stop| *stop) => return,
-        greeted = timeout(house.limits.handshake, greet(&mut pipe, &house.token)) => greeted,
+        greeted = timeout(house.limits.handshake, greet(&mut pipe, &house.token, &called)) => greeted,
     };
     match greeted {
         Ok(Ok(Ok(brief))) => Guest::new(house, pipe, brief).stay().await,
@@ -147,8 +147,8 @@ pub async fn receive(arrived: Arrived, house: Arc<House>) {
 }
 
 /// The handshake: whether the client may be over soon, or the reason why it was refused, whose words are still to be written then.
-async fn greet(pipe: &mut Pipe, token: &Token) -> io::Result<Result<bool, HandshakeFailed>> {
-    let handshake = NodeHandshake::new(token.clone(), VERSIONS, nonce()?);
+async fn greet(pipe: &mut Pipe, token: &Token, called: &str) -> io::Result<Result<bool, HandshakeFailed>> {
+    let handshake = NodeHandshake::new(token.clone(), VERSIONS, nonce()?).at(called);
     pipe.out.short().extend(handshake.challenge(concat!("Tidemill ", env!("CARGO_PKG_VERSION"))));
     pipe.flush().await?;
     let step = loop {

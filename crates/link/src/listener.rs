@@ -21,6 +21,8 @@ use tokio_rustls::TlsAcceptor;
 #[derive(Debug)]
 pub struct Listener {
     address: Address,
+    /// What clients call it.
+    called: Address,
     socket: Socket,
 }
 
@@ -90,14 +92,14 @@ impl Listener {
                 socket.set_nonblocking(true)?;
                 let (host, port) = (host.clone(), socket.local_addr()?.port());
                 let address = if tls.is_some() { Address::Tls { host, port } } else { Address::Tcp { host, port } };
-                Ok(Self { address, socket: Socket::Tcp(socket, tls) })
+                Ok(Self { called: address.clone(), address, socket: Socket::Tcp(socket, tls) })
             }
             Address::Unix(path) => {
                 let socket = bind_unix(path)?;
                 let file = SocketFile { path: path.clone(), identity: identity(path)? };
                 fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
                 socket.set_nonblocking(true)?;
-                Ok(Self { address: address.clone(), socket: Socket::Unix(socket, file) })
+                Ok(Self { called: address.clone(), address: address.clone(), socket: Socket::Unix(socket, file) })
             }
         }
     }
@@ -105,6 +107,18 @@ impl Listener {
     /// Where it listens: with the port that the system chose, if it was to.
     pub fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// The same, which clients know by another address: that of the pool file. It is part of what both sides prove; who means another is
+    /// refused.
+    #[must_use]
+    pub fn known_as(self, called: Address) -> Self {
+        Self { called, ..self }
+    }
+
+    /// What clients call it.
+    pub(crate) fn called(&self) -> &Address {
+        &self.called
     }
 
     /// The same in the runtime that is entered.

@@ -48,7 +48,9 @@ impl Near {
 
     /// Connects to a socket's file.
     pub async fn connect(path: &Path) -> io::Result<Self> {
-        Ok(Self::new(UnixStream::connect(path).await?))
+        let stream = UnixStream::connect(path).await?;
+        trusted(stream.peer_cred()?.uid())?;
+        Ok(Self::new(stream))
     }
 
     /// From now on it is looked at: what is pending wakes nobody.
@@ -114,6 +116,15 @@ impl Near {
             }
         }
     }
+}
+
+/// Refuses a socket at which another user listens: a pool's nodes run as the user of its file, or as root.
+pub fn trusted(user: u32) -> io::Result<()> {
+    if user == 0 || user == geteuid().as_raw() {
+        return Ok(());
+    }
+    let why = format!("user {user} listens there, and not the pool's own: trust nothing there");
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
 
 /// What a call on a socket that does not block brings now.

@@ -93,10 +93,10 @@ pub fn serve_on(
 impl Server {
     /// Serves the node there too, within the same limits. A session may come at either address, to one at a time.
     pub fn also_at(&mut self, listener: Listener) -> Result<(), ServeFailed> {
-        let address = listener.address().clone();
+        let (address, called) = (listener.address().clone(), listener.called().to_string().into());
         let _entered = self.handle.enter();
         let entered = listener.enter().map_err(|source| ServeFailed { address: address.clone(), source })?;
-        self.taking.push(self.handle.spawn(take(entered, self.house.clone())));
+        self.taking.push(self.handle.spawn(take(entered, called, self.house.clone())));
         self.addresses.push(address);
         Ok(())
     }
@@ -161,7 +161,7 @@ async fn look_around(house: Arc<House>) {
 }
 
 /// Takes connections until it is to stop, then waits for their ends.
-async fn take(listener: Entered, house: Arc<House>) {
+async fn take(listener: Entered, called: Arc<str>, house: Arc<House>) {
     let (mut guests, mut turned_away) = (JoinSet::new(), JoinSet::new());
     let mut stopping = house.stopping.clone();
     loop {
@@ -173,7 +173,7 @@ async fn take(listener: Entered, house: Arc<House>) {
         match stream {
             Ok(arrived) => match house.room.clone().try_acquire_owned() {
                 Ok(room) => {
-                    let received = guest::receive(arrived, house.clone());
+                    let received = guest::receive(arrived, called.clone(), house.clone());
                     guests.spawn(async move {
                         received.await;
                         drop(room);

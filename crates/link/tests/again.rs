@@ -29,8 +29,8 @@ fn ears() -> (Hear, Arc<Mutex<Vec<Recall>>>) {
 #[tokio::test]
 async fn after_a_connection_broke_paths_and_new_opens_go_on_and_what_was_open_is_lost() {
     let node = node();
-    let server = serve(&node, &any_port());
-    let way = Way::to(&server);
+    let mut server = serve(&node, &any_port());
+    let way = Way::to(&mut server);
     let (vfs, other) = (vfs(&way.address).await, vfs(server.address()).await);
     let file = vfs.write_file(b"f", b"bytes").await.unwrap().file;
     let old = vfs.open(file, OpenFlags::READ_WRITE).await.unwrap();
@@ -79,8 +79,8 @@ async fn a_face_forgets_all_when_its_connection_broke_and_is_told_again_in_the_n
         return; // there is no such face
     }
     let node = node();
-    let server = serve(&node, &any_port());
-    let way = Way::to(&server);
+    let mut server = serve(&node, &any_port());
+    let way = Way::to(&mut server);
     let (vfs, other) = (vfs(&way.address).await, vfs(server.address()).await);
     let (hear, heard) = ears();
     vfs.watch(hear).await.unwrap();
@@ -148,8 +148,8 @@ async fn change(vfs: &Vfs, number: usize) -> Result<bool, Refusal> {
 async fn a_connection_that_is_cut_at_any_message_loses_no_change_that_was_answered_and_does_none_twice() {
     for at in 1..40 {
         let node = node();
-        let server = serve(&node, &any_port());
-        let way = Arc::new(Way::to(&server));
+        let mut server = serve(&node, &any_port());
+        let way = Arc::new(Way::to(&mut server));
         let (left, before) = (Arc::new(AtomicU64::new(u64::MAX)), at % 2 == 0);
         let remote = remote(&way.address);
         let cutting = Cutting { remote, way: way.clone(), left: left.clone(), before };
@@ -192,8 +192,8 @@ impl Served {
         let engine = || Arc::new(Model::new(64 << 20, STRIPE));
         let start = |id: &NodeId| node::member(*id, map.clone(), settings.clone(), engine());
         let nodes: Vec<Arc<Node>> = ids.iter().map(start).collect();
-        let servers: Vec<Server> = nodes.iter().map(|node| serve(node, &any_port())).collect();
-        let ways = servers.iter().map(Way::to).collect();
+        let mut servers: Vec<Server> = nodes.iter().map(|node| serve(node, &any_port())).collect();
+        let ways = servers.iter_mut().map(Way::to).collect();
         Self { nodes, servers, ways }
     }
 

@@ -20,8 +20,8 @@ const LOCK: Lock = Lock { owner: LockOwner::Session(1), kind: LockKind::Write, s
 #[tokio::test]
 async fn what_a_client_holds_that_is_cut_off_ends_and_others_go_on() {
     let node = node();
-    let server = serve(&node, &any_port());
-    let way = Way::to(&server);
+    let mut server = serve(&node, &any_port());
+    let way = Way::to(&mut server);
     let (mortal, other) = (vfs(&way.address).await, vfs(server.address()).await);
     let before = other.list(Vfs::root(), 0, 9).await.unwrap().len();
     let files = node.usage().files;

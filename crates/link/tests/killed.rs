@@ -117,8 +117,8 @@ impl Pool {
         Objects::new(Client::connect_all(nodes, Patience::default()).await.unwrap())
     }
 
-    async fn mortal(&self, first: usize) -> (Objects, Arc<Death>) {
-        let ways: Vec<Way> = self.servers.iter().map(Way::to).collect();
+    async fn mortal(&mut self, first: usize) -> (Objects, Arc<Death>) {
+        let ways: Vec<Way> = self.servers.iter_mut().map(Way::to).collect();
         let addresses: Vec<_> = ways.iter().map(|way| way.address.clone()).collect();
         let death = Arc::new(Death { left: AtomicU32::new(u32::MAX), first, ways, died: Notify::new() });
         let way = |(node, address): (&Arc<Node>, link::Address)| {
@@ -140,7 +140,7 @@ impl Pool {
 }
 
 /// Kills the client of a put after so many calls; the put may be done.
-async fn kill(pool: &Pool, calls: u32, first: usize) {
+async fn kill(pool: &mut Pool, calls: u32, first: usize) {
     let (objects, death) = pool.mortal(first).await;
     death.left.store(calls, SeqCst);
     let bytes = Bytes::from(vec![7; STRIPES * STRIPE as usize - 5]);
@@ -155,13 +155,13 @@ async fn kill(pool: &Pool, calls: u32, first: usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_is_killed_in_the_middle_of_a_put_leaves_the_object_or_nothing_on_any_node() {
-    let pool = Pool::start();
+    let mut pool = Pool::start();
     let healthy = pool.client().await;
     healthy.put(b"folder/other", Bytes::from_static(b"bytes"), Condition::Always).await.unwrap();
     let before = pool.held();
     for calls in 1..=CALLS {
         for first in 0..NODES as usize {
-            kill(&pool, calls, first).await;
+            kill(&mut pool, calls, first).await;
             let end = Instant::now() + ENOUGH;
             loop {
                 match healthy.get(KEY).await {

@@ -24,8 +24,8 @@ async fn a_mount_survives_a_broken_connection_and_shows_what_others_changed_mean
         return;
     }
     let (node, directory) = (node(), tempfile::tempdir().unwrap());
-    let server = serve(&node, &any_port());
-    let way = Way::to(&server);
+    let mut server = serve(&node, &any_port());
+    let way = Way::to(&mut server);
     let (vfs, truth) = (vfs(&way.address).await, Vfs::new(client::Client::embedded(node.clone())));
     let mount = Mount::new(&vfs, directory.path(), &Options::default()).unwrap();
     let path = directory.path().join("f");

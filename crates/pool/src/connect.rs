@@ -6,7 +6,7 @@ use client::{Client, Connection, Nodes, Patience};
 use link::{Address, Certificate, Hand, IdentityRefused, Remote};
 use placement::NodeId;
 use rustix::io::Errno;
-use std::{num::NonZeroUsize, path::Path, sync::Arc, thread};
+use std::{fs, io::ErrorKind, net::IpAddr, num::NonZeroUsize, path::Path, sync::Arc, thread};
 use tokio::runtime::{Builder, Handle, Runtime};
 use wire::{Refusal, handshake::Token};
 
@@ -17,22 +17,30 @@ const CARRIERS_MAX: usize = 4;
 #[derive(Clone, Debug)]
 pub struct Key {
     pub token: Token,
+    /// The pool's id.
+    pub pool: String,
     pub certificate: Option<Certificate>,
 }
 
 impl Key {
+    /// What lets one in at one node, and proves that node to us.
+    pub fn token_of(&self, node: NodeId) -> Token {
+        self.token.of_node(&self.pool, node)
+    }
+
     /// The way to a node.
     pub fn remote(&self, node: &NodeEntry) -> Result<Remote, Problem> {
-        let address = address(node)?;
+        let (address, token) = (address(node)?, self.token_of(NodeId(node.id)));
         match &self.certificate {
-            None => Ok(Remote::new(address, &self.token)),
-            Some(certificate) => Remote::trusting(address, &self.token, certificate).map_err(of_file),
+            None => Ok(Remote::new(address, &token)),
+            Some(certificate) => Remote::trusting(address, &token, certificate).map_err(of_file),
         }
     }
 
     /// The same, turned by who waits with a hand.
     fn by_hand(&self, hand: &Hand, node: &NodeEntry) -> Result<Remote, Problem> {
-        Remote::by_hand(hand, address(node)?, &self.token, self.certificate.as_ref()).map_err(of_file)
+        let token = self.token_of(NodeId(node.id));
+        Remote::by_hand(hand, address(node)?, &token, self.certificate.as_ref()).map_err(of_file)
     }
 
     /// The same as a connection, with the node's id.
@@ -42,7 +50,8 @@ impl Key {
 }
 
 fn address(node: &NodeEntry) -> Result<Address, Problem> {
-    let no_way = || Problem::new(format!("the pool file has no address of node {}", node.id));
+    let no_way =
+        || Problem::new(format!("the pool file has no address of node {} that leads there from this host", node.id));
     way(node).ok_or_else(no_way).cloned()
 }
 
@@ -132,12 +141,55 @@ fn no_way(path: &Path, refusal: &Refusal) -> Problem {
         .hint("`tidemill pool status` shows who answers; `tidemill pool start` replaces a pool that is no more")
 }
 
-/// The best way to a node: its own host's socket where it is of this host and can be seen, else the network.
+/// The best way to a node: its own host's socket where it is of this host, and the network where it is not, or where no such path is seen
+/// from here, as in a container.
+///
+/// Never the network because a socket refuses, and never another host's loopback: anybody may listen at such a port here.
 pub fn way(node: &NodeEntry) -> Option<&Address> {
     let here = node.process.is_of_this_host();
     let can = |address: &&Address| match address {
-        Address::Unix(path) => here && path.exists(),
-        Address::Tcp { .. } | Address::Tls { .. } => true,
+        Address::Unix(path) => here && !is_missing(path),
+        Address::Tcp { host, .. } => here || !is_loopback(host),
+        Address::Tls { .. } => true,
     };
-    node.addresses.iter().find(can).or(node.addresses.last())
+    let socket = || node.addresses.iter().find(|address| matches!(address, Address::Unix(_)));
+    node.addresses.iter().find(can).or_else(socket)
+}
+
+/// Whether nothing has this name: what cannot be looked at is there.
+fn is_missing(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
+}
+
+fn is_loopback(host: &str) -> bool {
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{file::tests::sample, process::Process};
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn the_network_is_the_way_only_where_no_path_is_and_never_anothers_loopback() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("socket");
+        let addresses = [format!("unix:{}", socket.display()), "tcp:127.0.0.1:7000".to_owned()];
+        let addresses = addresses.map(|address| address.parse::<Address>().unwrap());
+        let entry = |process, addresses: &[Address]| {
+            let mut entry = sample().nodes.remove(0);
+            (entry.process, entry.addresses) = (process, addresses.to_vec());
+            entry
+        };
+        let here = entry(Process::this().unwrap(), &addresses);
+        assert_eq!(way(&here), Some(&addresses[1]), "no such path is seen here");
+        symlink("/nowhere", &socket).unwrap();
+        assert_eq!(way(&here), Some(&addresses[0]), "it leads nowhere: that is a refusal");
+        let elsewhere = Process { net: 0, ..Process::this().unwrap() };
+        assert_eq!(way(&entry(elsewhere.clone(), &addresses)), Some(&addresses[0]));
+        assert_eq!(way(&entry(elsewhere.clone(), &addresses[1..])), None, "its loopback is not ours");
+        let far = ["tcp:10.0.0.1:7000".parse().unwrap()];
+        assert_eq!(way(&entry(elsewhere, &far)), Some(&far[0]));
+    }
 }

@@ -1,6 +1,10 @@
 //! A door to an embedded pool: a socket and a pool file, by which programs of this host come in as into any other pool.
 
-use crate::{NodeEntry, PoolFile, process::Process, start::token};
+use crate::{
+    NodeEntry, PoolFile,
+    process::Process,
+    start::{ID_BYTES, TOKEN_BYTES, random_text},
+};
 use base::Problem;
 use link::{Address, Limits, Listener, Server, serve};
 use node::Node;
@@ -30,8 +34,8 @@ impl Door {
         let cannot =
             |error: &dyn std::fmt::Display| Problem::new(format!("the pool cannot be shown to programs: {error}"));
         let address = address(folder).map_err(|error| cannot(&error))?;
-        let token = token()?;
-        let key = Token::new(token.as_bytes()).map_err(|error| cannot(&error))?;
+        let (id, token) = (random_text(ID_BYTES)?, random_text(TOKEN_BYTES)?);
+        let key = Token::new(token.as_bytes()).map_err(|error| cannot(&error))?.of_node(&id, node.id());
         let listener = Listener::bind(&address).map_err(|error| cannot(&error))?;
         let server = serve(node.clone(), listener, &key, Limits::default()).map_err(|error| cannot(&error))?;
         let door = Self { server: Some(server), file: folder.join("pool") };
@@ -47,7 +51,7 @@ impl Door {
             log: PathBuf::new(),
         };
         let started = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
-        let file = PoolFile::new(started, (token, None), settings.partitions, 1, vec![entry]);
+        let file = PoolFile::new(started, (id, token), None, settings.partitions, 1, vec![entry]);
         file.write(&door.file).map_err(|error| cannot(&format_args!("{}: {error}", door.file.display())))?;
         Ok(door)
     }

@@ -17,7 +17,7 @@ use std::{
 use wire::handshake::Token;
 
 /// The format's version.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Longer files are not ours: a node takes a few hundred bytes.
 const BYTES_MAX: u64 = 64 << 20;
 
@@ -29,6 +29,8 @@ pub struct PoolFile {
     version: u32,
     /// When its start was done, seconds after 1970 in UTC.
     pub started: u64,
+    /// The pool's id, which no other pool has. It is no secret.
+    id: String,
     /// The token, as text.
     token: String,
     /// The pool's certificate (PEM), if nodes of other hosts speak within TLS: who has another is none of them.
@@ -77,13 +79,14 @@ impl PoolFile {
     /// Of a pool that has just started.
     pub(crate) fn new(
         started: u64,
-        (token, identity): (String, Option<&Identity>),
+        (id, token): (String, String),
+        identity: Option<&Identity>,
         partitions: u32,
         max_nodes: u32,
         nodes: Vec<NodeEntry>,
     ) -> Self {
         let certificate = identity.map(|identity| identity.certificate().to_pem().to_owned());
-        Self { version: VERSION, started, token, certificate, partitions, max_nodes, nodes }
+        Self { version: VERSION, started, id, token, certificate, partitions, max_nodes, nodes }
     }
 
     /// Reads one. Whoever may not read it may not use the pool.
@@ -150,6 +153,7 @@ impl PoolFile {
         Ok(Key {
             token: Token::new(self.token.as_bytes()).map_err(|error| wrong(&error))?,
             certificate: certificate.map_err(|error| wrong(&error))?,
+            pool: self.id.clone(),
         })
     }
 }
@@ -201,7 +205,8 @@ pub(crate) mod tests {
         };
         PoolFile::new(
             0,
-            ("0123456789abcdef".into(), Some(&Identity::generate().unwrap())),
+            ("fedcba9876543210".into(), "0123456789abcdef".into()),
+            Some(&Identity::generate().unwrap()),
             64,
             8,
             vec![entry(1), entry(2)],
@@ -232,8 +237,8 @@ pub(crate) mod tests {
             (String::new(), "being started"),
             ("{".into(), "no pool file"),
             ("{}".into(), "no `tidemill_pool`"),
-            (r#"{"tidemill_pool": 2}"#.into(), "version 2"),
-            (r#"{"tidemill_pool": 1}"#.into(), "missing field"),
+            (r#"{"tidemill_pool": 1}"#.into(), "version 1"),
+            (r#"{"tidemill_pool": 2}"#.into(), "missing field"),
             (good.replace("tcp:127.0.0.1:1", "tcp:127.0.0.1"), "no port"),
         ];
         for (text, why) in cases {

@@ -31,6 +31,8 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
     pub version: String,
+    /// The pool's id.
+    pub pool: String,
     pub token: String,
     /// The pool's certificate with its key, as text, if nodes of other hosts speak within TLS.
     pub identity: Option<String>,

@@ -140,9 +140,10 @@ fn sit(
     };
     let map = map_of(&deal, order.partitions)?;
     let node = node::member(NodeId(seat.id), map, settings.clone(), engine(&settings)?);
-    let key = Key { token, certificate: identity.map(|identity| identity.certificate().clone()) };
+    let key =
+        Key { token, pool: order.pool.clone(), certificate: identity.map(|identity| identity.certificate().clone()) };
     let others = deal.iter().filter(|other| other.id != seat.id).map(|other| key.connection(other));
-    let member = Member::serve(&node, listeners, &key.token, &others.collect::<Result<Vec<_>, _>>()?)?;
+    let member = Member::serve(&node, listeners, &key.token_of(node.id()), &others.collect::<Result<Vec<_>, _>>()?)?;
     said(say(output, &Said::Ready(seat.id)))?;
     match hear(input) {
         Ok(Some(Told::Keep)) => {}
@@ -225,12 +226,12 @@ fn listen(seat: &Seat, folder: &Path, identity: Option<&Identity>) -> Result<(Ve
     match format!("unix:{}", folder.join("socket").display()).parse::<Address>() {
         Ok(address) => {
             let near = Listener::bind(&address).map_err(failed)?;
-            Ok((vec![near, far], vec![address, called]))
+            Ok((vec![near, far.known_as(called.clone())], vec![address, called]))
         }
         // A path may be too long for a socket: then there is the other way.
         Err(error) => {
             tracing::warn!("clients of this host come by the network too: {error}");
-            Ok((vec![far], vec![called]))
+            Ok((vec![far.known_as(called.clone())], vec![called]))
         }
     }
 }

@@ -21,7 +21,9 @@ use std::{
 /// have to wait for a host to come up.
 const START_WAIT: Duration = Duration::from_mins(1);
 /// What a token has, bytes.
-const TOKEN_BYTES: usize = 32;
+pub(crate) const TOKEN_BYTES: usize = 32;
+/// What a pool's id has, bytes.
+pub(crate) const ID_BYTES: usize = 16;
 
 /// What pool is wanted.
 #[derive(Clone, Debug)]
@@ -69,7 +71,8 @@ pub fn start(path: &Path, wanted: &Wanted) -> Result<Started, Problem> {
     let identity = identity.map_err(|error| Problem::new(error.to_string()))?;
     let order = Order {
         version: VERSION.to_owned(),
-        token: token()?,
+        pool: random_text(ID_BYTES)?,
+        token: random_text(TOKEN_BYTES)?,
         identity: identity.as_ref().map(Identity::to_pem),
         partitions: wanted.partitions,
         space_wait: wanted.space_wait,
@@ -84,7 +87,8 @@ pub fn start(path: &Path, wanted: &Wanted) -> Result<Started, Problem> {
     launched.tell(&Told::Deal(nodes.clone()));
     all_ready(&mut launched, &order, until)?;
     let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let file = PoolFile::new(started, (order.token, identity.as_ref()), wanted.partitions, max_nodes, nodes);
+    let file =
+        PoolFile::new(started, (order.pool, order.token), identity.as_ref(), wanted.partitions, max_nodes, nodes);
     file.write(path)
         .map_err(|error| Problem::new(format!("the pool file {} cannot be written: {error}", path.display())))?;
     begun.done();
@@ -209,11 +213,11 @@ fn stands(path: &Path) -> Result<(), Problem> {
 }
 
 /// From the system's random source, as text.
-pub(crate) fn token() -> Result<String, Problem> {
-    let mut bytes = [0; TOKEN_BYTES];
+pub(crate) fn random_text(length: usize) -> Result<String, Problem> {
+    let mut bytes = vec![0; length];
     let got = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty());
-    if got != Ok(TOKEN_BYTES) {
-        return Err(Problem::new("the system gives no random bytes for a token".to_owned()));
+    if got != Ok(length) {
+        return Err(Problem::new("the system gives no random bytes".to_owned()));
     }
     let mut text = String::new();
     for byte in bytes {

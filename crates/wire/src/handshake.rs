@@ -3,7 +3,7 @@
 //! ```text
 //!   client                                            node
 //!     | <-- challenge { versions, nonce, what } ------ |    a nonce that no connection had before
-//!     | - hello { versions, nonce, proof, brief, what }|->  proof = keyed hash of both nonces and all versions
+//!     | - hello { versions, nonce, proof, brief, what }|->  proof = keyed hash of nonces, versions and address
 //!     | <-- welcome { version, proof } --------------- |    the node's own: it knows the token too
 //!     | <- refused { reason, why }, and it ends ------ |    or this
 //! ```
@@ -11,6 +11,8 @@
 //! [`NodeHandshake`] and [`ClientHandshake`] decide: frame in, step out. Nonces are arguments, from the system's random source;
 //! how long a side waits for the other ([`HANDSHAKE_WAIT`]) is the transport's to count. The frames of the handshake are the
 //! same in every version.
+//!
+//! A proof holds for one node of one pool ([`Token::of_node`]) at one address, so that it cannot be passed on to another.
 //!
 //! What it does not do: hide or sign what is said afterwards. Who can change bytes on the way is kept out by TLS.
 
@@ -80,8 +82,10 @@ pub enum Reason {
 /// Why a connection was not made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandshakeFailed {
-    /// The client does not know the token.
-    #[error("the pool token is wrong: use the token file of the pool that runs at this address")]
+    /// The client does not know the token, or meant another node or address.
+    #[error(
+        "the pool token is wrong, or the pool file names another pool, node or address: use the pool file of the pool that runs here"
+    )]
     WrongToken,
     /// The node does not know the token, although it lets clients in.
     #[error(

@@ -1,6 +1,7 @@
 //! The handshake as a decider: who comes in, who does not, and what they are told.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
+use placement::NodeId;
 use wire::{
     frame::{Frame, Frames, Garbled, Kind, Side},
     handshake::{
@@ -64,7 +65,43 @@ fn who_has_another_token_is_refused_and_told_what_to_do() {
     let (nodes, clients) = shake(node(right(), VERSIONS), client(token("the token of another"), VERSIONS));
     assert!(matches!(nodes, Step::Close { why: HandshakeFailed::WrongToken, .. }), "{nodes:?}");
     let Step::Close { why: HandshakeFailed::Refused { reason, why }, .. } = clients else { panic!("{clients:?}") };
-    assert!(reason == Reason::Token && why.contains("use the token file of the pool"), "{why}");
+    assert!(reason == Reason::Token && why.contains("use the pool file of the pool"), "{why}");
+}
+
+/// A relay without the token passes every frame on as it is: each side hears what the other says.
+#[test]
+fn a_proof_that_is_passed_on_holds_for_no_other_pool_node_or_address() {
+    let endpoint = |pool: &str, id, address: &'static str| (right().of_node(pool, NodeId(id)), address);
+    let meant = endpoint("a", 1, "tcp:127.0.0.1:7000");
+    let relayed = |real: (Token, &str)| {
+        let client = client(meant.0.clone(), VERSIONS).at(meant.1);
+        shake(node(real.0, VERSIONS).at(real.1), client)
+    };
+    assert!(matches!(relayed(meant.clone()), (Step::Done { .. }, Step::Done { .. })), "the one that was meant");
+    for other in [
+        endpoint("b", 1, "tcp:127.0.0.1:7000"),
+        endpoint("a", 2, "tcp:127.0.0.1:7000"),
+        endpoint("a", 1, "tcp:127.0.0.1:7001"),
+        endpoint("a", 1, "unix:/run/tidemill-0/socket"),
+        (right(), "tcp:127.0.0.1:7000"),
+    ] {
+        let (nodes, clients) = relayed(other.clone());
+        assert!(matches!(nodes, Step::Close { why: HandshakeFailed::WrongToken, .. }), "{other:?}: {nodes:?}");
+        assert!(matches!(clients, Step::Close { .. }), "{other:?}: {clients:?}");
+    }
+}
+
+#[test]
+fn a_nodes_proof_that_is_passed_on_is_no_proof_of_another() {
+    let bound = |id| right().of_node("a", NodeId(id));
+    let mut client = client(bound(1), VERSIONS).at("tcp:a:1");
+    let real = node(bound(2), VERSIONS).at("tcp:a:1");
+    let Step::Send(_) = framed(Side::Client, &real.challenge(""), |came| client.on(came)) else { panic!("a hello") };
+    // A welcome that the other node made for a client of its own, with the same nonces.
+    let (welcomes, _) = shake(real, self::client(bound(2), VERSIONS).at("tcp:a:1"));
+    let Step::Done { send, .. } = welcomes else { panic!("{welcomes:?}") };
+    let step = framed(Side::Client, &send, |came| client.on(came));
+    assert_eq!(step, Step::Close { send: Vec::new(), why: HandshakeFailed::NotProven });
 }
 
 #[test]

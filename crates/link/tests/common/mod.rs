@@ -113,10 +113,18 @@ pub struct Way {
 }
 
 impl Way {
-    pub fn to(server: &Server) -> Self {
-        let target = socket_of(server.address());
+    /// The server knows by what address clients reach it here: to any other it would be a relay.
+    pub fn to(server: &mut Server) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
+        let address = Address::Tcp { host: "127.0.0.1".into(), port: listener.local_addr().unwrap().port() };
+        let entrance = Listener::bind(&any_port()).unwrap().known_as(address.clone());
+        let target = socket_of(entrance.address());
+        server.also_at(entrance).unwrap();
+        Self::relay(listener, address, target)
+    }
+
+    /// Passes on all that is said between who connects to `listener` and `target`.
+    pub fn relay(listener: TcpListener, address: Address, target: String) -> Self {
         let streams: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
         let kept = streams.clone();
         thread::spawn(move || {
@@ -132,7 +140,7 @@ impl Way {
                 }
             }
         });
-        Self { address: Address::Tcp { host: "127.0.0.1".into(), port }, streams }
+        Self { address, streams }
     }
 
     /// Whoever is under way is cut off, without a word.
@@ -153,6 +161,7 @@ pub fn socket_of(address: &Address) -> String {
 /// A client without manners.
 pub struct Raw {
     pub stream: TcpStream,
+    address: String,
     pub frames: Frames,
 }
 
@@ -160,12 +169,12 @@ impl Raw {
     pub fn connect(server: &Server) -> Self {
         let stream = TcpStream::connect(socket_of(server.address())).unwrap();
         stream.set_read_timeout(Some(LONG)).unwrap();
-        Self { stream, frames: Frames::new(Side::Client) }
+        Self { stream, address: server.address().to_string(), frames: Frames::new(Side::Client) }
     }
 
     /// Through the handshake, or what is said there.
     pub fn greet(&mut self, token: Token, versions: Versions) -> Result<(), HandshakeFailed> {
-        let mut handshake = ClientHandshake::new(token, versions, [7; 32], "a test");
+        let mut handshake = ClientHandshake::new(token, versions, [7; 32], "a test").at(&self.address);
         loop {
             let step = self.frames.next()?.map(|frame| handshake.on(&frame));
             match step {

@@ -16,6 +16,7 @@ pub struct ClientHandshake {
     token: Token,
     versions: Versions,
     nonce: Nonce,
+    address: String,
     about: String,
     brief: bool,
     /// The node's challenge, once it was answered.
@@ -32,7 +33,21 @@ struct Challenged {
 impl ClientHandshake {
     /// For one connection, with a nonce that no other had; `about` says what the client is, for the node's log.
     pub fn new(token: Token, versions: Versions, nonce: Nonce, about: &str) -> Self {
-        Self { token, versions, nonce, about: what(about).into_owned(), brief: false, challenged: None }
+        Self {
+            token,
+            versions,
+            nonce,
+            address: String::new(),
+            about: what(about).into_owned(),
+            brief: false,
+            challenged: None,
+        }
+    }
+
+    /// The same, which means the node at this address, as the pool file writes it: who answers anywhere else proves nothing.
+    #[must_use]
+    pub fn at(self, address: &str) -> Self {
+        Self { address: address.to_owned(), ..self }
     }
 
     /// The same, which says that it may be over soon: a node of its host shows it no memory until it asks for bytes.
@@ -79,8 +94,9 @@ impl ClientHandshake {
         Ok(Step::Done { send: Vec::new(), version, brief: false, what: challenged.what })
     }
 
-    fn said(&self, challenged: &Challenged) -> Said {
+    fn said(&self, challenged: &Challenged) -> Said<'_> {
         Said {
+            address: &self.address,
             node_nonce: challenged.nonce,
             client_nonce: self.nonce,
             node_versions: challenged.versions,

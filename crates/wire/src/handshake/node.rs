@@ -16,12 +16,19 @@ pub struct NodeHandshake {
     token: Token,
     versions: Versions,
     nonce: Nonce,
+    address: String,
 }
 
 impl NodeHandshake {
     /// For one connection, with a nonce that no other had.
     pub fn new(token: Token, versions: Versions, nonce: Nonce) -> Self {
-        Self { token, versions, nonce }
+        Self { token, versions, nonce, address: String::new() }
+    }
+
+    /// The same, at the endpoint where the connection came in, as the pool file writes it: who meant another is refused.
+    #[must_use]
+    pub fn at(self, address: &str) -> Self {
+        Self { address: address.to_owned(), ..self }
     }
 
     /// What the node sends first; `about` says what it is, for the client's log.
@@ -48,7 +55,11 @@ impl NodeHandshake {
             return Err(HandshakeFailed::Misplaced(came.header.kind));
         }
         let hello: Hello<'_> = parse_short(Kind::Hello, came.meta)?;
+        let (node, client) = (self.versions, hello.versions);
+        // First: what a proof is made of may differ between versions.
+        let version = node.agree(client).ok_or(HandshakeFailed::NoVersion { node, client })?;
         let said = Said {
+            address: &self.address,
             node_nonce: self.nonce,
             client_nonce: hello.nonce,
             node_versions: self.versions,
@@ -57,8 +68,6 @@ impl NodeHandshake {
         if !proves(hello.proof, self.token.client_proof(&said)) {
             return Err(HandshakeFailed::WrongToken);
         }
-        let (node, client) = (self.versions, hello.versions);
-        let version = node.agree(client).ok_or(HandshakeFailed::NoVersion { node, client })?;
         let welcome = Welcome { version, proof: self.token.node_proof(&said, version) };
         let (brief, what) = (hello.brief, what(&hello.what).into_owned());
         Ok(Step::Done { send: frame(Kind::Welcome, &welcome), version, brief, what })

@@ -1,6 +1,7 @@
 //! The pool's token, and proofs of knowing it.
 
 use super::{Version, Versions};
+use placement::NodeId;
 use std::fmt;
 
 /// The shortest token, bytes: who hears a proof can try tokens against it, so it must not be guessed.
@@ -15,7 +16,7 @@ pub type Nonce = [u8; 32];
 /// That somebody knows the token, for one connection.
 pub(super) type Proof = [u8; 32];
 
-/// What lets a client into a pool, as a key. It is neither shown nor sent.
+/// What lets a client into a pool, as a key. It is neither shown nor sent. [`Self::of_node`] gives the key that one node's handshakes use.
 #[derive(Clone)]
 pub struct Token([u8; 32]);
 
@@ -30,8 +31,10 @@ pub struct TokenRefused {
     pub bytes: usize,
 }
 
-/// What both sides have said when they prove: each proof holds for these nonces and versions only.
-pub(super) struct Said {
+/// What both sides have said when they prove: each proof holds for these nonces and versions, and for one endpoint, only.
+pub(super) struct Said<'a> {
+    /// The endpoint, as the pool file writes it.
+    pub address: &'a str,
     pub node_nonce: Nonce,
     pub client_nonce: Nonce,
     pub node_versions: Versions,
@@ -48,20 +51,30 @@ impl Token {
         }
     }
 
+    /// The key for the handshakes of one node of one pool. A proof made with it holds for no other node: who passes on what is said to
+    /// another one gets nowhere.
+    #[must_use]
+    pub fn of_node(&self, pool: &str, node: NodeId) -> Self {
+        let mut hasher = blake3::Hasher::new_keyed(&self.0);
+        hasher.update(b"key of node").update(&node.0.to_le_bytes()).update(pool.as_bytes());
+        Self(hasher.finalize().into())
+    }
+
     /// The client's proof.
-    pub(super) fn client_proof(&self, said: &Said) -> Proof {
+    pub(super) fn client_proof(&self, said: &Said<'_>) -> Proof {
         self.proof(b"client", said, &[])
     }
 
     /// The node's, which holds for the chosen version too.
-    pub(super) fn node_proof(&self, said: &Said, version: Version) -> Proof {
+    pub(super) fn node_proof(&self, said: &Said<'_>, version: Version) -> Proof {
         self.proof(b"node", said, &version.0.to_le_bytes())
     }
 
-    fn proof(&self, who: &[u8], said: &Said, more: &[u8]) -> Proof {
+    fn proof(&self, who: &[u8], said: &Said<'_>, more: &[u8]) -> Proof {
         let mut hasher = blake3::Hasher::new_keyed(&self.0);
         hasher.update(who).update(&said.node_nonce).update(&said.client_nonce);
         hasher.update(&said.node_versions.encode()).update(&said.client_versions.encode()).update(more);
+        hasher.update(said.address.as_bytes());
         hasher.finalize().into()
     }
 }
