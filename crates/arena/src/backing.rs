@@ -14,10 +14,12 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::OnceLock;
 
 use memmap2::{MmapOptions, MmapRaw};
-use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, memfd_create};
 
+use crate::guarded::Guard;
 use crate::tmpfs::Tmpfs;
 
 /// Zeros are written in pieces of this many bytes.
@@ -40,6 +42,8 @@ pub struct Backing {
 
 /// A file in memory and its mapping.
 pub struct Mapped {
+    /// From when others have descriptors of it. Goes before the file does.
+    guard: OnceLock<Guard>,
     file: File,
     map: MmapRaw,
 }
@@ -125,7 +129,11 @@ impl Mapped {
         };
         file.set_len(len as u64)?;
         let map = MmapOptions::new().len(len).map_raw(&file)?;
-        Ok(Self { file, map })
+        if home.is_err() {
+            // A memfd can be sealed, so that nobody changes its length.
+            fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        }
+        Ok(Self { guard: OnceLock::new(), file, map })
     }
 
     /// The file itself.
@@ -171,8 +179,12 @@ impl Mapped {
         (!bytes.is_empty() && offset + bytes.len() <= self.map.len()).then_some(offset)
     }
 
-    /// The file once more, for reading only or for writing too.
+    /// The file once more, for reading only or for writing too. From now on it keeps its length.
     pub fn reopen(&self, write: bool) -> io::Result<OwnedFd> {
+        if self.guard.get().is_none() {
+            // Of two that come at once one is let go.
+            drop(self.guard.set(Guard::of(&self.file)?));
+        }
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         Ok(File::options().read(true).write(write).open(path)?.into())
     }
@@ -184,7 +196,7 @@ impl Mapped {
 }
 
 fn memory_file() -> io::Result<File> {
-    Ok(memfd_create("tidemill-pool", MemfdFlags::CLOEXEC)?.into())
+    Ok(memfd_create("tidemill-pool", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?.into())
 }
 
 #[cfg(test)]
@@ -238,5 +250,6 @@ mod tests {
         let mut read = [0; 4];
         mapped.file.read_exact_at(&mut read, 5).unwrap();
         assert_eq!(&read, b"tide");
+        assert!(mapped.file.set_len(0).is_err() && mapped.file.set_len(2 * UNIT as u64).is_err(), "it is sealed");
     }
 }

@@ -20,6 +20,7 @@
 //! landing  blocks that bytes are received into, and taken over as they are
 //! lease    whether anybody else has a file open or mapped
 //! stand_in descriptors for what has no bytes in a file
+//! guarded  files that others have descriptors of keep their length, though these may cut them
 //! mark     whether one certain open lives on, in whatever process
 //! ```
 //!
@@ -45,6 +46,8 @@ mod block;
 mod buddy;
 mod extents;
 mod grant;
+#[allow(unsafe_code, reason = "signal handlers have no safe call; each block says why it is sound")]
+mod guarded;
 mod landing;
 #[allow(unsafe_code, reason = "leases have no safe call; each block says why it is sound")]
 mod lease;

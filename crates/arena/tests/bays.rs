@@ -167,6 +167,41 @@ fn what_was_put_down_becomes_the_stripe_where_it_is() {
 }
 
 #[test]
+fn a_writer_that_cuts_its_memory_short_ends_nobody_and_loses_no_bytes_of_others() {
+    let arena = arena(64);
+    let (writer, other) = (Writer::new(&arena), Writer::new(&arena));
+    let fill = |writer: &Writer, stripe, byte| {
+        let down = writer.put(&vec![byte; STRIPE as usize]).unwrap();
+        arena.write(key(stripe), FIRST, 0, &down).unwrap();
+    };
+    fill(&writer, 0, 7);
+    fill(&other, 1, 8);
+    for length in [0, 4096] {
+        writer.file.set_len(length).unwrap();
+        // The table too is behind the cut.
+        writer.bay.offer(4);
+        assert!(arena.read(key(0), 0, STRIPE).unwrap().iter().all(|byte| *byte == 0));
+        assert!(arena.read(key(1), 0, STRIPE).unwrap().iter().all(|byte| *byte == 8));
+        fill(&writer, 0, 9);
+        assert!(arena.read(key(0), 0, STRIPE).unwrap().iter().all(|byte| *byte == 9));
+    }
+}
+
+#[test]
+fn who_makes_a_descriptor_for_writing_of_one_for_reading_and_cuts_the_memory_short_ends_nobody() {
+    let arena = arena(64);
+    arena.write(key(0), FIRST, 0, &[7; 9]).unwrap();
+    let segments = arena.segments().unwrap();
+    let place = segments.place(&arena.read(key(0), 0, 9).unwrap()).unwrap();
+    let shown = File::from(segments.open(place.segment).unwrap());
+    let again = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&shown));
+    File::options().write(true).open(again).unwrap().set_len(0).unwrap();
+    assert_eq!(arena.read(key(0), 0, 9).unwrap(), [0; 9][..]);
+    arena.write(key(0), FIRST, 0, &[8; 9]).unwrap();
+    assert_eq!(arena.read(key(0), 0, 9).unwrap(), [8; 9][..]);
+}
+
+#[test]
 fn a_block_whose_bytes_are_not_the_whole_of_a_stripe_is_free_with_the_last_of_them() {
     let arena = arena(64);
     let writer = Writer::new(&arena);

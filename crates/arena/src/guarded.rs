@@ -1,0 +1,144 @@
+//! Files of fixed length that other processes have descriptors of: one that is cut short there is made as long as it was, before this
+//! process would end by SIGBUS for looking at what is missing. What was cut off reads as zeros.
+//!
+//! Files of a tmpfs cannot be sealed against it, as memfds can, and memfds have no huge pages unless the whole machine is set so: fresh
+//! memory is written four times as fast in a tmpfs of our own.
+
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::MetadataExt;
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
+use libc::{c_int, c_void, siginfo_t};
+
+/// More files are not guarded: a node has 16, and one for each writer, of which it has 256 at most.
+const GUARDED_MAX: usize = 1024;
+/// Of a place that guards nothing.
+const NONE: RawFd = -1;
+/// Of one that is being filled.
+const BEGUN: RawFd = -2;
+
+/// What the handler knows. It may come at any moment, so there is no lock.
+static PLACES: [Place; GUARDED_MAX] = [const { Place::empty() }; GUARDED_MAX];
+/// What a SIGBUS did before; an error where nothing could be installed.
+static BEFORE: OnceLock<Result<Action, i32>> = OnceLock::new();
+
+/// A guarded file.
+struct Place {
+    descriptor: AtomicI32,
+    /// So that a descriptor that was closed and is another's now is left alone.
+    device: AtomicU64,
+    inode: AtomicU64,
+    length: AtomicU64,
+}
+
+struct Action(libc::sigaction);
+
+// SAFETY: it is a value, and only read.
+unsafe impl Send for Action {}
+// SAFETY: as above.
+unsafe impl Sync for Action {}
+
+/// As long as it lives, a file keeps its length. To be dropped before the file is.
+#[derive(Debug)]
+pub struct Guard(usize);
+
+impl Guard {
+    /// The file keeps the length that it has.
+    pub fn of(file: &File) -> io::Result<Self> {
+        if let Err(code) = BEFORE.get_or_init(install) {
+            return Err(io::Error::from_raw_os_error(*code));
+        }
+        let about = file.metadata()?;
+        let take = |place: &Place| {
+            place.descriptor.compare_exchange(NONE, BEGUN, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        };
+        let full = || io::Error::new(io::ErrorKind::StorageFull, "there are as many guarded files as there may be");
+        let at = PLACES.iter().position(take).ok_or_else(full)?;
+        PLACES[at].device.store(about.dev(), Ordering::Relaxed);
+        PLACES[at].inode.store(about.ino(), Ordering::Relaxed);
+        PLACES[at].length.store(about.len(), Ordering::Relaxed);
+        PLACES[at].descriptor.store(file.as_raw_fd(), Ordering::Release);
+        Ok(Self(at))
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        PLACES[self.0].descriptor.store(NONE, Ordering::Release);
+    }
+}
+
+impl Place {
+    const fn empty() -> Self {
+        let (device, inode, length) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        Self { descriptor: AtomicI32::new(NONE), device, inode, length }
+    }
+
+    /// Makes the file as long as it was; whether it was not. Calls only what a signal handler may.
+    fn restore(&self) -> bool {
+        let descriptor = self.descriptor.load(Ordering::Acquire);
+        if descriptor < 0 {
+            return false;
+        }
+        let mut about = MaybeUninit::<libc::stat>::uninit();
+        // SAFETY: the structure is ours, and filled where the call succeeds.
+        let about = unsafe {
+            if libc::fstat(descriptor, about.as_mut_ptr()) != 0 {
+                return false;
+            }
+            about.assume_init()
+        };
+        let is_ours =
+            about.st_dev == self.device.load(Ordering::Relaxed) && about.st_ino == self.inode.load(Ordering::Relaxed);
+        let Ok(length) = libc::off_t::try_from(self.length.load(Ordering::Relaxed)) else { return false };
+        // SAFETY: it touches no memory of ours.
+        is_ours && about.st_size < length && unsafe { libc::ftruncate(descriptor, length) } == 0
+    }
+}
+
+fn install() -> Result<Action, i32> {
+    let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = on_bus;
+    let mut before = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: all zeros is such a structure; the handler calls only what a handler may, and the structure before it is filled where the
+    // call succeeds.
+    unsafe {
+        let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
+        action.sa_sigaction = handler as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        if libc::sigaction(libc::SIGBUS, &raw const action, before.as_mut_ptr()) != 0 {
+            return Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL));
+        }
+        Ok(Action(before.assume_init()))
+    }
+}
+
+/// The access is tried again when this returns: it succeeds where a file was restored, and else comes to who had the signal before.
+extern "C" fn on_bus(_: c_int, about: *mut siginfo_t, _: *mut c_void) {
+    // SAFETY: the system gives a valid structure; `errno` is this thread's, and what it was again afterwards.
+    unsafe {
+        let (code, errno) = ((*about).si_code, *libc::__errno_location());
+        let mut restored = false;
+        if code == libc::BUS_ADRERR {
+            for place in &PLACES {
+                restored |= place.restore();
+            }
+        }
+        *libc::__errno_location() = errno;
+        if restored {
+            return;
+        }
+        match BEFORE.get() {
+            Some(Ok(before)) => libc::sigaction(libc::SIGBUS, &raw const before.0, ptr::null_mut()),
+            _ => libc::signal(libc::SIGBUS, libc::SIG_DFL) as c_int,
+        };
+        // Sent by somebody, it does not come again by itself.
+        if code <= 0 {
+            libc::raise(libc::SIGBUS);
+        }
+    }
+}
