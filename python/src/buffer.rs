@@ -3,7 +3,11 @@
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use pyo3::{buffer::PyUntypedBuffer, exceptions::PyBufferError, prelude::*};
+use pyo3::{
+    buffer::PyUntypedBuffer,
+    exceptions::{PyBufferError, PyTypeError},
+    prelude::*,
+};
 use std::{mem, ptr, slice};
 
 /// Less is copied: that is sooner done than to have the object keep it, and small files live as what was sent.
@@ -25,6 +29,11 @@ impl Lent {
     /// Takes hold of an object's memory, which must be in one piece.
     fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let buffer = PyUntypedBuffer::get(object)?;
+        if buffer.format().to_bytes().split(|byte| *byte == b':').step_by(2).any(has_references) {
+            return Err(PyTypeError::new_err(
+                "its memory has references to Python objects, or pointers, which mean nothing elsewhere: pickle it, or give its elements another type",
+            ));
+        }
         if !buffer.is_c_contiguous() {
             return Err(PyBufferError::new_err(
                 "its bytes do not lie one after the other; give a copy that does, as numpy.ascontiguousarray makes one",
@@ -32,6 +41,11 @@ impl Lent {
         }
         Ok(Self(Some(buffer)))
     }
+}
+
+/// Whether elements are addresses, by their format as of the `struct` module and NumPy, without the names of fields (`:name:`).
+fn has_references(format: &[u8]) -> bool {
+    format.iter().any(|code| matches!(code, b'O' | b'P' | b'z' | b'&' | b'X'))
 }
 
 impl Drop for Lent {

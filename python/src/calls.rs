@@ -18,7 +18,8 @@ use placement::FileId;
 use std::sync::Arc;
 use vfs::Handle;
 use wire::{
-    Attributes, Changes, Kind, Name, Object, OpenFlags, Outcome, Refusal, RenameFrom, RenameMode, RenameTo, TimeChange,
+    Attributes, Changes, DESCRIPTIONS, Kind, Name, Object, ObjectAttributes, OpenFlags, Outcome, Refusal, RenameFrom,
+    RenameMode, RenameTo, TimeChange,
 };
 
 /// So many entries of a folder are asked for at a time.
@@ -95,6 +96,12 @@ pub async fn get(way: Way, (path, start, stop): Range) -> Finished {
     of(&path, got).map(|value| Done::View(shown(value)))
 }
 
+/// An object with what it was put as.
+pub async fn get_described(way: Way, path: Vec<u8>) -> Finished {
+    let got = of(&path, way.objects.get_with(key_of(&path), &DESCRIPTIONS.map(Bytes::from_static)).await);
+    got.map(|(value, attributes)| Done::ViewWith(shown(value), attributes))
+}
+
 pub async fn get_many(way: Way, ranges: Vec<Range>) -> Finished {
     let asked = ranges.iter().map(|(path, start, stop)| (key_of(path), *start, length_of(*start, *stop)));
     let got = way.objects.get_ranges(&asked.collect::<Vec<_>>()).await;
@@ -107,10 +114,11 @@ pub async fn put(objects: Objects, path: Vec<u8>, data: Bytes, condition: Condit
     of(&path, put.map_err(|refusal| refused(condition, refusal))).map(Done::Version)
 }
 
-pub async fn put_many(objects: Objects, puts: Vec<(Vec<u8>, Bytes)>) -> Finished {
-    let asked = puts.iter().map(|(path, data)| (key_of(path), data.clone(), Condition::Always));
-    let done = objects.put_many(&asked.collect::<Vec<_>>()).await;
-    let versions = puts.iter().zip(done).map(|((path, _), version): (_, Outcome<Version>)| of(path, version));
+pub async fn put_many(puts: Vec<(Objects, Vec<u8>, Bytes)>) -> Finished {
+    let asked =
+        puts.iter().map(|(objects, path, data)| (objects.clone(), key_of(path), data.clone(), Condition::Always));
+    let done = Objects::put_each(&asked.collect::<Vec<_>>()).await;
+    let versions = puts.iter().zip(done).map(|((_, path, _), version): (_, Outcome<Version>)| of(path, version));
     Ok(Done::Versions(versions.collect()))
 }
 
@@ -164,8 +172,11 @@ pub async fn usage(way: Way) -> Finished {
 }
 
 /// Keys with a prefix; of folders only the names where they are asked for.
-pub async fn list(way: Way, prefix: Vec<u8>, after: Vec<u8>, by_folder: bool, limit: Option<usize>) -> Finished {
-    let limit = limit.unwrap_or(usize::MAX);
+pub async fn list(way: Way, prefix: Vec<u8>, after: Vec<u8>, by_folder: bool, limit: Option<u64>) -> Finished {
+    let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+    if limit == 0 {
+        return Ok(Done::Page(Page { next: Some(after), ..Page::default() }));
+    }
     let (mut listed, mut after) = (Page::default(), after);
     loop {
         let asked = Asked { prefix: &prefix, after: &after, by_folder };
@@ -258,20 +269,28 @@ pub async fn copy(way: Way, from: Vec<u8>, to: Vec<u8>) -> Finished {
         return Err(Failed { refusal: Refusal::IsDirectory(Object::text(&from)), path: from });
     }
     let handle = of(&from, way.vfs.open(found.file, OpenFlags::READ).await)?;
-    let copied = copy_open(&way, handle, &to).await;
+    let described = of(&from, description(&way, found.file).await)?;
+    let copied = copy_open(&way.objects.with_attributes(described), (&way, handle), &to).await;
     let closed = way.vfs.close(handle).await;
     let version = of(&to, copied)?;
     of(&from, closed)?;
     Ok(Done::Version(version))
 }
 
-async fn copy_open(way: &Way, handle: Handle, to: &[u8]) -> Outcome<Version> {
+/// What a file was put as.
+async fn description(way: &Way, file: FileId) -> Outcome<ObjectAttributes> {
+    let names = DESCRIPTIONS.map(Bytes::from_static);
+    let found = way.objects.attributes_of(file, &names).await?;
+    Ok(names.into_iter().zip(found).filter_map(|(name, value)| Some((name, value?))).collect())
+}
+
+async fn copy_open(objects: &Objects, (way, handle): (&Way, Handle), to: &[u8]) -> Outcome<Version> {
     let to = key_of(to);
     let mut chunk = way.vfs.read(handle, 0, COPY_BYTES).await?;
     if chunk.len() < COPY_BYTES as usize {
-        return way.objects.put(to, chunk, Condition::Always).await;
+        return objects.put(to, chunk, Condition::Always).await;
     }
-    let (mut upload, mut at) = (way.objects.upload(to, Condition::Always).await?, 0);
+    let (mut upload, mut at) = (objects.upload(to, Condition::Always).await?, 0);
     while !chunk.is_empty() {
         at += chunk.len() as u64;
         upload.write(chunk).await?;

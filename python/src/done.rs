@@ -4,7 +4,11 @@ use crate::{errors::Failed, file::File, upload::Upload, view::View};
 use bytes::Bytes;
 use client::objects::Page;
 use placement::NodeId;
-use pyo3::{IntoPyObjectExt, prelude::*, types::PyList};
+use pyo3::{
+    IntoPyObjectExt,
+    prelude::*,
+    types::{PyBytes, PyList, PyTuple},
+};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use vfs::Whereabouts;
@@ -18,6 +22,8 @@ pub enum Done {
     Nothing,
     Count(u64),
     View(Shown),
+    /// With what the object has of the attributes that were asked for.
+    ViewWith(Shown, Vec<Option<Bytes>>),
     Views(Vec<Result<Shown, Failed>>),
     Version(Version),
     Versions(Vec<Result<Version, Failed>>),
@@ -44,6 +50,14 @@ impl Done {
             Self::Nothing => Ok(py.None()),
             Self::Count(count) => count.into_py_any(py),
             Self::View(shown) => shown.into_py(py),
+            Self::ViewWith(shown, attributes) => {
+                let attributes = attributes.into_iter().map(|value| match value {
+                    Some(value) => PyBytes::new(py, &value).into_py_any(py),
+                    None => Ok(py.None()),
+                });
+                let parts = std::iter::once(shown.into_py(py)).chain(attributes).collect::<PyResult<Vec<_>>>()?;
+                PyTuple::new(py, parts)?.into_py_any(py)
+            }
             Self::Views(views) => each(py, views, |shown| shown.into_py(py)),
             Self::Version(version) => version.to_string().into_py_any(py),
             Self::Versions(versions) => each(py, versions, |version| version.to_string().into_py_any(py)),

@@ -4,6 +4,7 @@ use crate::{
     bridge::{Bridge, go},
     buffer::{Room, bytes_of},
     calls,
+    pool::Count,
     state::State,
 };
 use parking_lot::Mutex;
@@ -38,21 +39,22 @@ impl File {
 impl File {
     /// Bytes at an offset as a view; fewer only at the end.
     #[pyo3(signature = (offset, length, via = None))]
-    fn read(&self, py: Python<'_>, offset: u64, length: u32, via: Via<'_>) -> PyResult<Py<PyAny>> {
-        go(py, via, calls::read(self.state.way()?, self.handle()?, self.path.clone(), (offset, length)))
+    fn read(&self, py: Python<'_>, offset: Count, length: Count, via: Via<'_>) -> PyResult<Py<PyAny>> {
+        let length = u32::try_from(length.0).unwrap_or(u32::MAX);
+        go(py, via, calls::read(self.state.way()?, self.handle()?, self.path.clone(), (offset.0, length)))
     }
 
     /// The same into an object that may be written to: how many bytes.
-    fn read_into(&self, py: Python<'_>, offset: u64, room: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+    fn read_into(&self, py: Python<'_>, offset: Count, room: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let room = Room::of(room)?;
-        go(py, None, calls::read_into(self.state.way()?, self.handle()?, self.path.clone(), (offset, room)))
+        go(py, None, calls::read_into(self.state.way()?, self.handle()?, self.path.clone(), (offset.0, room)))
     }
 
     /// Writes at an offset, or at the end if it was opened so: how many bytes.
     #[pyo3(signature = (offset, data, via = None))]
-    fn write(&self, py: Python<'_>, offset: u64, data: &Bound<'_, PyAny>, via: Via<'_>) -> PyResult<Py<PyAny>> {
+    fn write(&self, py: Python<'_>, offset: Count, data: &Bound<'_, PyAny>, via: Via<'_>) -> PyResult<Py<PyAny>> {
         let data = bytes_of(data)?;
-        go(py, via, calls::write(self.state.way()?, self.handle()?, self.path.clone(), (offset, data)))
+        go(py, via, calls::write(self.state.way()?, self.handle()?, self.path.clone(), (offset.0, data)))
     }
 
     /// How long it is, bytes.
@@ -64,9 +66,9 @@ impl File {
 
     /// Cuts it, or makes it longer by zeros.
     #[pyo3(signature = (size, via = None))]
-    fn truncate(&self, py: Python<'_>, size: u64, via: Via<'_>) -> PyResult<Py<PyAny>> {
+    fn truncate(&self, py: Python<'_>, size: Count, via: Via<'_>) -> PyResult<Py<PyAny>> {
         self.handle()?;
-        go(py, via, calls::size(self.state.way()?, self.inode, self.path.clone(), Some(size)))
+        go(py, via, calls::size(self.state.way()?, self.inode, self.path.clone(), Some(size.0)))
     }
 
     /// Closes it; a second time does nothing.

@@ -16,7 +16,7 @@ use client::{Objects, objects::Condition};
 use placement::{Placing, Policy, StripeSize};
 use pool::PoolFile;
 use pyo3::{
-    exceptions::PyTypeError,
+    exceptions::{PyOverflowError, PyTypeError},
     prelude::*,
     types::{PyBytes, PyString},
 };
@@ -40,6 +40,28 @@ impl<'a, 'py> FromPyObject<'a, 'py> for PathIn {
         }
         let kind = object.get_type().name()?;
         Err(PyTypeError::new_err(format!("a path in a pool is str or bytes, not {kind}")))
+    }
+}
+
+/// A length, a place or a number of things: none of them is negative.
+pub struct Count(pub u64);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Count {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        object.extract().map(Self).map_err(|error| {
+            if !error.is_instance_of::<PyOverflowError>(object.py()) {
+                return error;
+            }
+            let problem = Problem::new(format!(
+                "{}: lengths, places and limits are whole numbers from 0 to 2^64 - 1",
+                object.to_owned()
+            ));
+            errors::invalid(
+                &problem.hint("what is before the end of an object is a slice of its view: `pool.get(key)[-5:]`"),
+            )
+        })
     }
 }
 
@@ -100,6 +122,17 @@ fn placed(objects: &Objects, placement: Option<&str>, stripe_size: Option<&str>)
     objects.placed(placing).map_err(raise)
 }
 
+/// The name and the value of an attribute.
+type AttributeIn = (Vec<u8>, Vec<u8>);
+
+/// Objects that are put with these attributes.
+fn described(objects: Objects, attributes: Vec<AttributeIn>) -> Objects {
+    if attributes.is_empty() {
+        return objects;
+    }
+    objects.with_attributes(attributes.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
+}
+
 #[pymethods]
 impl Pool {
     /// The pool file; None for a pool in this process.
@@ -129,20 +162,38 @@ impl Pool {
     }
 
     /// The bytes of an object from `start` up to `stop`.
-    #[pyo3(signature = (path, start = 0, stop = None, via = None))]
-    fn get(&self, py: Python<'_>, path: PathIn, start: u64, stop: Option<u64>, via: Via<'_>) -> PyResult<Py<PyAny>> {
-        go(py, via, calls::get(self.0.way()?, (path.0, start, stop)))
+    #[pyo3(signature = (path, start = Count(0), stop = None, via = None))]
+    fn get(
+        &self,
+        py: Python<'_>,
+        path: PathIn,
+        start: Count,
+        stop: Option<Count>,
+        via: Via<'_>,
+    ) -> PyResult<Py<PyAny>> {
+        go(py, via, calls::get(self.0.way()?, (path.0, start.0, stop.map(|stop| stop.0))))
+    }
+
+    /// The bytes of an object, and what array it was put as: (view, dtype or None, shape or None).
+    #[pyo3(signature = (path, via = None))]
+    fn get_described(&self, py: Python<'_>, path: PathIn, via: Via<'_>) -> PyResult<Py<PyAny>> {
+        go(py, via, calls::get_described(self.0.way()?, path.0))
     }
 
     /// The same of many: a list of views, with an exception in the place of each that could not be had.
     #[pyo3(signature = (ranges, via = None))]
-    fn get_many(&self, py: Python<'_>, ranges: Vec<(PathIn, u64, Option<u64>)>, via: Via<'_>) -> PyResult<Py<PyAny>> {
-        let ranges = ranges.into_iter().map(|(path, start, stop)| (path.0, start, stop)).collect();
+    fn get_many(
+        &self,
+        py: Python<'_>,
+        ranges: Vec<(PathIn, Count, Option<Count>)>,
+        via: Via<'_>,
+    ) -> PyResult<Py<PyAny>> {
+        let ranges = ranges.into_iter().map(|(path, start, stop)| (path.0, start.0, stop.map(|stop| stop.0))).collect();
         go(py, via, calls::get_many(self.0.way()?, ranges))
     }
 
     /// Puts an object: its version.
-    #[pyo3(signature = (path, data, if_absent = false, if_version = None, placement = None, stripe_size = None, via = None))]
+    #[pyo3(signature = (path, data, if_absent = false, if_version = None, placement = None, stripe_size = None, attributes = Vec::new(), via = None))]
     #[expect(clippy::too_many_arguments, reason = "each is a keyword")]
     fn put(
         &self,
@@ -153,9 +204,10 @@ impl Pool {
         if_version: Option<&str>,
         placement: Option<&str>,
         stripe_size: Option<&str>,
+        attributes: Vec<AttributeIn>,
         via: Via<'_>,
     ) -> PyResult<Py<PyAny>> {
-        let objects = placed(&self.0.way()?.objects, placement, stripe_size)?;
+        let objects = described(placed(&self.0.way()?.objects, placement, stripe_size)?, attributes);
         let (condition, data) = (condition(if_absent, if_version)?, bytes_of(data)?);
         go(py, via, calls::put(objects, path.0, data, condition))
     }
@@ -165,14 +217,16 @@ impl Pool {
     fn put_many(
         &self,
         py: Python<'_>,
-        puts: Vec<(PathIn, Bound<'_, PyAny>)>,
+        puts: Vec<(PathIn, Bound<'_, PyAny>, Vec<AttributeIn>)>,
         placement: Option<&str>,
         stripe_size: Option<&str>,
         via: Via<'_>,
     ) -> PyResult<Py<PyAny>> {
         let objects = placed(&self.0.way()?.objects, placement, stripe_size)?;
-        let puts = puts.into_iter().map(|(path, data)| Ok((path.0, bytes_of(&data)?)));
-        go(py, via, calls::put_many(objects, puts.collect::<PyResult<_>>()?))
+        let puts = puts
+            .into_iter()
+            .map(|(path, data, attributes)| Ok((described(objects.clone(), attributes), path.0, bytes_of(&data)?)));
+        go(py, via, calls::put_many(puts.collect::<PyResult<_>>()?))
     }
 
     /// Begins to put an object whose bytes come later, and which nobody sees before they are all there.
@@ -230,10 +284,10 @@ impl Pool {
         prefix: PathIn,
         after: PathIn,
         by_folder: bool,
-        limit: Option<usize>,
+        limit: Option<Count>,
         via: Via<'_>,
     ) -> PyResult<Py<PyAny>> {
-        go(py, via, calls::list(self.0.way()?, prefix.0, after.0, by_folder, limit))
+        go(py, via, calls::list(self.0.way()?, prefix.0, after.0, by_folder, limit.map(|limit| limit.0)))
     }
 
     /// (name, what is known of it) of all that is in a folder.

@@ -12,8 +12,8 @@
 An *object* is bytes under a *key*, and the file at that path: whatever mounts the pool sees it too. docs/PYTHON.md is a tour of ten minutes.
 """
 
-import functools
-import os
+import functools as _functools
+import os as _os
 
 from tidemill import _native, errors
 from tidemill._async_files import AsyncPoolFile
@@ -36,10 +36,10 @@ from tidemill.errors import (
 )
 
 # What other threads are in the middle of is done before the process forks; the child makes connections of its own.
-os.register_at_fork(
+_os.register_at_fork(
     before=_native.before_fork,
-    after_in_parent=functools.partial(_native.after_fork, is_child=False),
-    after_in_child=functools.partial(_native.after_fork, is_child=True),
+    after_in_parent=_functools.partial(_native.after_fork, is_child=False),
+    after_in_child=_functools.partial(_native.after_fork, is_child=True),
 )
 
 __all__ = [
@@ -66,3 +66,8 @@ __all__ = [
     "errors",
     "start",
 ]
+
+
+def __dir__() -> list[str]:
+    """The public names alone."""
+    return sorted(__all__)

@@ -80,6 +80,7 @@ class Pool:
     def close(self) -> None: ...
     def get(self, path: _Path, start: int = 0, stop: int | None = None, via: Bridge | None = None) -> View: ...
     def get_many(self, ranges: Sequence[tuple[_Path, int, int | None]], via: Bridge | None = None) -> builtins.list[View | TidemillError]: ...
+    def get_described(self, path: _Path, via: Bridge | None = None) -> tuple[View, bytes | None, bytes | None]: ...
     def put(
         self,
         path: _Path,
@@ -88,10 +89,11 @@ class Pool:
         if_version: str | None = None,
         placement: str | None = None,
         stripe_size: str | None = None,
+        attributes: Sequence[tuple[bytes, bytes]] = ...,
         via: Bridge | None = None,
     ) -> str: ...
     def put_many(
-        self, puts: builtins.list[tuple[_Path, Data]], placement: str | None = None, stripe_size: str | None = None, via: Bridge | None = None
+        self, puts: Sequence[tuple[_Path, Data, Sequence[tuple[bytes, bytes]]]], placement: str | None = None, stripe_size: str | None = None, via: Bridge | None = None
     ) -> builtins.list[str | TidemillError]: ...
     def upload(
         self,

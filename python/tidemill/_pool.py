@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, overload
 
-from tidemill import _bridge, _files, _native
+from tidemill import _arrays, _bridge, _files, _native
 from tidemill._async_files import AsyncPoolFile
 from tidemill._values import Entry, Location, Node, Stat
 from tidemill.errors import Invalid, TidemillError
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from numpy.typing import NDArray
     from typing_extensions import Buffer
 
     from tidemill._native import View
@@ -69,8 +70,8 @@ def start(memory: str | int = "1GiB", *, space_wait: float | None = None) -> Poo
     return Pool(_native.start(f"{memory}B" if isinstance(memory, int) else memory, space_wait))
 
 
-def _put_many_of(items: Mapping[str, Data] | Mapping[bytes, Data] | Iterable[tuple[Path, Data]]) -> list[tuple[Path, Data]]:
-    return list(items.items() if isinstance(items, Mapping) else items)
+def _put_many_of(items: Mapping[str, Data] | Mapping[bytes, Data] | Iterable[tuple[Path, Data]]) -> list[tuple[Path, Data, _arrays.Attributes]]:
+    return [(key, *_arrays.described(data)) for key, data in (items.items() if isinstance(items, Mapping) else items)]
 
 
 def _raised(outcomes: list[T | TidemillError]) -> list[T]:
@@ -95,7 +96,7 @@ class Pool:
 
     Keys and paths are text with ``/`` between names, from the pool's root; slashes at their ends mean nothing. Names that are no UTF-8 are bytes,
     or text with surrogates as of ``os.fsdecode``. Whatever takes bytes takes any object with the buffer protocol (bytes, bytearray, memoryview, NumPy
-    arrays, Arrow buffers) whose memory is in one piece.
+    arrays, Arrow buffers) whose memory is in one piece; a NumPy array may lie as it likes, and is put with its dtype and shape.
 
     Several threads may use one pool. The methods that begin with ``a`` are the same for ``asyncio``: they leave the loop free, and one that is
     cancelled is done or not. A process that is forked from this one goes on with a connection of its own, but for a pool of this process.
@@ -121,20 +122,31 @@ class Pool:
     ) -> str:
         """Puts an object in place of what has the key; its version. Nobody sees a part of it; missing folders are made.
 
-        `data` is copied once, into the pool; it may be changed when this returns. `if_absent`: only where nothing has the key, else `Exists`.
+        `data` is copied once, into the pool; it may be changed when this returns. An array or scalar of NumPy is put in C order with its dtype and
+        shape, for `get_array`; one with Python objects (also in fields) or a mask raises `TypeError`. `if_absent`: only where nothing has the key, else `Exists`.
         `if_version`: only in place of this version, else `VersionDiffers`. `placement` (``striped``, ``whole``, ``here``, ``at(3)``, ``balanced``) and
         `stripe_size` (as ``"4MiB"``) say where the bytes shall lie; else its folder does. Raises `NoSpace` in a full pool.
         """
-        return self._native.put(key, data, if_absent, if_version, placement, stripe_size)
+        data, attributes = _arrays.described(data)
+        return self._native.put(key, data, if_absent, if_version, placement, stripe_size, attributes)
 
     def get(self, key: Path, start: int = 0, stop: int | None = None) -> View:
         """The bytes of an object as a view, all or from byte `start` up to `stop`; fewer at its end, none behind it.
 
         The view is the pool's memory itself where the bytes are on this host: of a long object all its pieces (of 1 MiB, unless it was put otherwise)
         are mapped side by side. Of less than 2 MiB they are copied into one where there are several, and so is what comes from another host:
-        `View.copied` tells. Raises `NotFound`, and `IsAFolder` where the key is a folder.
+        `View.copied` tells. Raises `NotFound`, `IsAFolder` where the key is a folder, and `Invalid` where `start` or `stop` is negative: the end
+        of an object is a slice of its view.
         """
         return self._native.get(key, start, stop)
+
+    def get_array(self, key: Path) -> NDArray[Any]:
+        """An object that was put as a NumPy array: dtype, shape and bytes are those of one put. It cannot be written to.
+
+        The array shows the pool's memory itself, as `get` does. Raises `NotFound`, `IsAFolder`, and `Invalid` where it was put as plain bytes, or
+        changed through a file since so that it has another length.
+        """
+        return _arrays.array_of(key, *self._native.get_described(key))
 
     def delete(self, key: Path, *, if_version: str | None = None, missing_ok: bool = False) -> None:
         """Deletes an object; its folder stays. `if_version`: only this version, else `VersionDiffers`.
@@ -262,7 +274,7 @@ class Pool:
         self._native.rename(path, to)
 
     def copy(self, path: Path, to: Path) -> str:
-        """Puts a copy of a file under another key; its version. Nobody sees a part of it. Raises `NotFound`, `IsAFolder`, `NoSpace`."""
+        """Puts a copy of a file under another key, of an array with dtype and shape; its version. Nobody sees a part of it. Raises `NotFound`, `IsAFolder`, `NoSpace`."""
         return self._native.copy(path, to)
 
     # The pool itself.
@@ -335,11 +347,16 @@ class Pool:
         stripe_size: str | None = None,
     ) -> str:
         """As `put`. `data` must stay as it is until this is done."""
-        return await _call(self._native.put, key, data, if_absent, if_version, placement, stripe_size)
+        data, attributes = _arrays.described(data)
+        return await _call(self._native.put, key, data, if_absent, if_version, placement, stripe_size, attributes)
 
     async def aget(self, key: Path, start: int = 0, stop: int | None = None) -> View:
         """As `get`."""
         return await _call(self._native.get, key, start, stop)
+
+    async def aget_array(self, key: Path) -> NDArray[Any]:
+        """As `get_array`."""
+        return _arrays.array_of(key, *await _call(self._native.get_described, key))
 
     async def adelete(self, key: Path, *, if_version: str | None = None, missing_ok: bool = False) -> None:
         """As `delete`."""

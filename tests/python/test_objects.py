@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import asyncio
 import random
 import threading
 
@@ -25,6 +26,36 @@ def test_what_is_put_is_got(pool: tidemill.Pool, length: int) -> None:
     assert pool.get("folder/data", length + 5) == b""
 
 
+def test_negative_places_lengths_and_limits_are_refused_with_the_rule(pool: tidemill.Pool) -> None:
+    pool.put("data", b"data")
+    file = pool.open("data", "r+b", buffering=0)
+    assert isinstance(file, tidemill.PoolFile)
+    calls = [
+        lambda: pool.get("data", -1),
+        lambda: pool.get("data", 0, -1),
+        lambda: pool.list(limit=-1),
+        lambda: asyncio.run(pool.alist(limit=-1)),
+        lambda: file.pread(-1, 0),
+        lambda: file.pread(1, -1),
+        lambda: file.truncate(-1),
+    ]
+    for call in calls:
+        with pytest.raises(tidemill.Invalid, match="from 0 to"):
+            call()
+    with pytest.raises(tidemill.Invalid):
+        file.seek(-1)
+    file.close()
+    assert bytes(pool.get("data")[-1:]) == b"a"
+
+
+@pytest.mark.parametrize("memory", [0, -1, "0", "-5GiB", "many"])
+def test_a_pool_of_no_memory_is_refused(memory: int | str) -> None:
+    with pytest.raises(tidemill.Invalid):
+        tidemill.start(memory)
+    with pytest.raises(tidemill.Invalid):
+        tidemill.start("64MiB", space_wait=-1)
+
+
 @pytest.mark.parametrize("data", [b"bytes", bytearray(b"bytearray"), memoryview(b"..memory..")[2:8], array.array("d", [1.5, 2.5]), np.arange(6).reshape(2, 3)])
 def test_any_buffer_is_put_as_its_bytes(pool: tidemill.Pool, data: bytes) -> None:
     pool.put("data", data)
@@ -33,7 +64,7 @@ def test_any_buffer_is_put_as_its_bytes(pool: tidemill.Pool, data: bytes) -> Non
 
 def test_a_buffer_with_gaps_is_refused_with_what_to_do(pool: tidemill.Pool) -> None:
     with pytest.raises(BufferError, match="ascontiguousarray"):
-        pool.put("data", np.arange(100)[::2])
+        pool.put("data", memoryview(np.arange(100)[::2]))
     with pytest.raises(TypeError):
         pool.put("data", "text")  # type: ignore[arg-type]
 

@@ -43,6 +43,10 @@ def test_it_installs_from_the_repository(tmp_path: Path) -> None:
     assert printed.startswith(f"b'b' {tmp_path}")
 
 
+def test_dir_shows_public_names_alone() -> None:
+    assert dir(tidemill) == sorted(tidemill.__all__)
+
+
 def public() -> list[tuple[str, object]]:
     """All that users see of the package, with what is in its classes."""
     found: list[tuple[str, object]] = []

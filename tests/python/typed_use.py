@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_type
+from typing import TYPE_CHECKING, Any, assert_type
 
 import tidemill
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 async def use(pool: tidemill.Pool, array: NDArray[np.float64]) -> None:
     """Each line has the type that it says."""
     assert_type(pool.put("key", array), str)
+    assert_type(pool.put("key", array[0]), str)
+    assert_type(pool.get_array("key"), NDArray[Any])
+    assert_type(await pool.aget_array("key"), NDArray[Any])
     assert_type(pool.get("key"), tidemill.View)
     assert_type(pool.get("key")[0], int)
     assert_type(pool.get("key")[1:], memoryview)

@@ -127,8 +127,8 @@ impl Partition {
             Command::Place { file, partition } => self.place(file, partition),
             Command::Punched { file, generation } => self.punched(file, generation),
             Command::GaveUp { file, generation, stripe } => self.gave_up(file, generation, stripe),
-            Command::PutObject { parent, name, condition, placing, contents } => {
-                self.put_object(session, (parent, &name), condition, (placing, contents), now)
+            Command::PutObject { parent, name, condition, placing, attributes, contents } => {
+                self.put_object(session, (parent, &name), condition, (placing, attributes, contents), now)
             }
             Command::DeleteObject { parent, name, condition } => self.delete_object(parent, &name, condition, now),
             Command::Reserve { count, stripes, layout, by } => {

@@ -20,7 +20,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use wire::{
     Answer, Condition, Content, Contents, DirEntry, Gone, Head, INLINE_BYTES_MAX, Kind, LIST_ENTRIES_MAX, Name,
-    NewInode, NewKind, Object, Outcome, RESERVED_MAX, Refusal, Session, StripeRuns, Target, Timestamp, Version,
+    NewInode, NewKind, Object, ObjectAttributes, Outcome, RESERVED_MAX, Refusal, Session, StripeRuns, Target,
+    Timestamp, Version,
 };
 
 /// Permission bits of what a put makes.
@@ -91,7 +92,7 @@ impl Partition {
         session: Session,
         (parent, name): (FileId, &Name),
         condition: Condition,
-        (placing, contents): (Placing, Contents),
+        (placing, attributes, contents): (Placing, ObjectAttributes, Contents),
         now: Timestamp,
     ) -> Outcome<Answer> {
         self.open_directory(parent)?;
@@ -112,7 +113,7 @@ impl Partition {
         {
             return Ok(Answer::Elsewhere(self.inode(parent)?.asked.placing));
         }
-        let (file, inode) = self.filled_object(session, parent, new, contents, now)?;
+        let (file, inode) = self.filled_object((session, parent), new, (attributes, contents), now)?;
         let version = Version { file, change: inode.version };
         self.insert_inode(file, inode);
         let pointed = self.edit_entries(parent, now, |entries, hash| {
@@ -174,16 +175,16 @@ impl Partition {
         Ok(NewObject { inode, directory, wanted })
     }
 
-    /// Its inode, with the bytes.
+    /// Its inode, with the bytes and attributes.
     fn filled_object(
         &mut self,
-        session: Session,
-        parent: FileId,
+        (session, parent): (Session, FileId),
         NewObject { inode, directory, wanted }: NewObject,
-        contents: Contents,
+        (attributes, contents): (ObjectAttributes, Contents),
         now: Timestamp,
     ) -> Outcome<(FileId, Inode)> {
         let mut inode = Inode::new(inode, directory, Some(wanted), now);
+        inode.describe(parent, attributes)?;
         let (file, size, place, placed) = match contents {
             Contents::Inline(bytes) if bytes.len() > INLINE_BYTES_MAX as usize => {
                 return Err(Refusal::invalid(Object::File(parent), "more bytes than live with an inode"));

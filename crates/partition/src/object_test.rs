@@ -11,7 +11,8 @@ use wire::{
 const ROOT: FileId = FileId::ROOT;
 
 fn put(condition: Condition, contents: Contents) -> Command {
-    Command::PutObject { parent: ROOT, name: name("k"), condition, placing: Placing::default(), contents }
+    let (placing, attributes) = (Placing::default(), Box::default());
+    Command::PutObject { parent: ROOT, name: name("k"), condition, placing, attributes, contents }
 }
 
 fn reserve(count: u32, stripes: u64) -> Command {
@@ -138,6 +139,35 @@ fn names_are_listed_as_keys_are_ordered() {
 }
 
 #[test]
+fn an_object_has_its_attributes_from_the_moment_of_its_put_and_loses_them_with_the_next() {
+    let mut bench = Bench::new();
+    let with = |attributes: &[(&'static [u8], &'static [u8])], contents| {
+        let attributes = attributes.iter().map(|(name, value)| (Bytes::from_static(name), Bytes::from_static(value)));
+        let (placing, attributes) = (Placing::default(), attributes.collect());
+        let (name, condition) = (name("k"), Condition::Always);
+        Command::PutObject { parent: ROOT, name, condition, placing, attributes, contents }
+    };
+    let shape = |bench: &mut Bench, file| bench.try_to(Command::Xattr { file, name: Bytes::from_static(wire::SHAPE) });
+    let before = bench.partition.bytes();
+    let first = version(bench.try_to(with(&[(wire::SHAPE, b"[3]"), (b"user.mine", b"x")], small(b"one"))));
+    assert_eq!(shape(&mut bench, first.file), Ok(Answer::Xattr(Bytes::from_static(b"[3]"))));
+    let Answer::Reserved(files) = bench.apply(reserve(1, 2)) else { panic!() };
+    let striped = Contents::Striped { file: files[0], size: 9000, first: Bytes::new() };
+    let second = version(bench.try_to(with(&[(wire::SHAPE, b"[9000]")], striped)));
+    assert_eq!(shape(&mut bench, second.file), Ok(Answer::Xattr(Bytes::from_static(b"[9000]"))));
+    let third = version(bench.try_to(with(&[], small(b"two"))));
+    assert!(matches!(shape(&mut bench, third.file), Err(Refusal::NoAttribute(_))));
+    for kept in [wire::PLACEMENT, wire::ACL_ACCESS, b"user.tidemill.other", b"trusted.x"] {
+        let refused = bench.try_to(with(&[(kept, b"whole")], small(b"three")));
+        assert!(matches!(refused, Err(Refusal::NotPermitted(_))), "{refused:?}");
+    }
+    assert_eq!(get(&mut bench), Some((third, Bytes::from_static(b"two"))), "a put that is refused changes nothing");
+    bench.apply(Command::Purged { file: second.file });
+    bench.apply(Command::DeleteObject { parent: ROOT, name: name("k"), condition: Condition::Always });
+    assert_eq!(bench.partition.bytes(), before);
+}
+
+#[test]
 fn stripes_that_do_not_lie_as_their_directory_says_are_put_elsewhere() {
     let mut bench = Bench::of(64);
     let at = |node| Placing { policy: Some(Policy::At(NodeId(node))), stripe_size: None };
@@ -157,7 +187,8 @@ fn stripes_that_do_not_lie_as_their_directory_says_are_put_elsewhere() {
         };
     let put = |file, placing| {
         let contents = Contents::Striped { file, size: 9000, first: Bytes::new() };
-        Command::PutObject { parent: ROOT, name: name("k"), condition: Condition::Always, placing, contents }
+        let (condition, attributes) = (Condition::Always, Box::default());
+        Command::PutObject { parent: ROOT, name: name("k"), condition, placing, attributes, contents }
     };
     let usual = reserved(&mut bench, Layout::striped(STRIPE), None);
     assert_eq!(bench.apply(put(usual, Placing::default())), Answer::Elsewhere(at(2)));

@@ -139,8 +139,10 @@ impl Partition {
             }
             Command::Lock { file, lock, .. } => self.lock_weight(*file, lock),
             Command::Punched { file, .. } => body(file).map_or(0, FileBody::punched_weight),
-            Command::PutObject { parent, name, contents, .. } => {
-                INODE_BYTES + entry(name) + self.inherited_weight(*parent) + stored(contents)
+            Command::PutObject { parent, name, attributes, contents, .. } => {
+                let extra = if attributes.is_empty() { 0 } else { EXTRA_BYTES };
+                let described: u64 = attributes.iter().map(|(name, value)| xattr(name, value)).sum();
+                INODE_BYTES + entry(name) + self.inherited_weight(*parent) + stored(contents) + extra + described
             }
             Command::Reserve { count, .. } => u64::from(*count) * RESERVED_BYTES,
             _ => 0,

@@ -14,8 +14,9 @@ use bytes::Bytes;
 use placement::FileId;
 use serde::{Deserialize, Serialize};
 use wire::{
-    ACL_ACCESS, ACL_DEFAULT, Answer, Kind, OWN_NAMES, Object, Outcome, PLACEMENT, Refusal, SET_GROUP_ID, STRIPE_SIZE,
-    Timestamp, XATTR_LIST_BYTES_MAX, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX, XattrMode,
+    ACL_ACCESS, ACL_DEFAULT, Answer, DESCRIPTIONS, Kind, OWN_NAMES, Object, ObjectAttributes, Outcome, PLACEMENT,
+    Refusal, SET_GROUP_ID, STRIPE_SIZE, Timestamp, XATTR_LIST_BYTES_MAX, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX,
+    XattrMode,
 };
 
 /// What a program may do beyond its user; Linux takes it away when the bytes or the owner change.
@@ -111,6 +112,7 @@ fn meaning(file: FileId, name: &[u8]) -> Outcome<Meaning> {
     match name {
         ACL_ACCESS => Ok(Meaning::Access),
         ACL_DEFAULT => Ok(Meaning::Default),
+        _ if DESCRIPTIONS.contains(&name) => Ok(Meaning::Plain),
         _ if name.starts_with(OWN_NAMES) => Ok(placing_of(name).map_or(Meaning::Kept, Meaning::Placing)),
         _ if spaces.contains(&name) || name.contains(&0) => {
             Err(Refusal::invalid(object(), "an attribute needs a name"))
@@ -205,6 +207,18 @@ impl Inode {
 
     pub fn put_xattr(&mut self, name: &'static [u8], value: Bytes) {
         self.extra_mut().xattrs.put(Bytes::from_static(name), value);
+    }
+
+    /// Gives a new object the attributes that it is put with, into this directory.
+    pub fn describe(&mut self, parent: FileId, attributes: ObjectAttributes) -> Outcome<()> {
+        for (name, value) in attributes {
+            check_length(parent, &value)?;
+            match meaning(parent, &name)? {
+                Meaning::Plain if name.starts_with(b"user.") => self.set_plain(parent, name, value, XattrMode::Set)?,
+                _ => return Err(Refusal::NotPermitted(Object::File(parent))),
+            }
+        }
+        Ok(())
     }
 
     fn remove_xattr(&mut self, name: &[u8]) -> bool {

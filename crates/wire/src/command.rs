@@ -1,8 +1,9 @@
 //! What a partition is asked to do: one list of all commands. Names of answers stand behind the arrows.
 
 use crate::{
-    Acls, AllocateMode, Changes, Condition, Contents, Extent, HostFile, Intent, Kind, Lock, Mode, Name, OpenFlags,
-    Owner, Part, RenameFrom, RenameMode, RenameTo, SeekTo, Session, Times, Wish, XattrMode,
+    Acls, AllocateMode, Changes, Condition, Contents, Extent, HostFile, Intent, Kind, Lock, Mode, Name,
+    ObjectAttributes, OpenFlags, Owner, Part, RenameFrom, RenameMode, RenameTo, SeekTo, Session, Times, Wish,
+    XattrMode,
 };
 use bytes::Bytes;
 use placement::{FileId, Layout, PartitionId, Placing, Policy};
@@ -456,6 +457,8 @@ pub enum Command {
         condition: Condition,
         /// Where its bytes are to lie; what this leaves open is as the directory says.
         placing: Placing,
+        /// What it has from the moment that it has its name.
+        attributes: ObjectAttributes,
         /// The bytes.
         contents: Contents,
     },

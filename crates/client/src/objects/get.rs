@@ -7,7 +7,7 @@ use crate::{
     route::{PIECES_UNDER_WAY, pieces},
 };
 use bytes::Bytes;
-use futures_util::{StreamExt, stream};
+use futures_util::{StreamExt, future::join_all, stream};
 use placement::{FileId, Layout, PartitionId};
 use std::{mem, ops::Range};
 use wire::{Answer, Command, Content, Head, Object, Outcome, Refusal, StripeAction};
@@ -43,6 +43,28 @@ impl Objects {
         let key = Key::new(key)?;
         let _call = self.shared.flow.call().await;
         self.try_get(&key, offset, length).await.map_err(|refusal| about(&key, refusal))
+    }
+
+    /// The object's bytes, and of these attributes those that just this object has.
+    pub async fn get_with(&self, key: &[u8], names: &[Bytes]) -> Outcome<(Value, Vec<Option<Bytes>>)> {
+        for _ in 0..TRIES {
+            let value = self.get(key).await?;
+            match self.attributes_of(value.head.version.file, names).await {
+                Err(Refusal::NotFound(_)) => {} // another was put meanwhile
+                attributes => return Ok((value, attributes?)),
+            }
+        }
+        Err(Refusal::Busy(Object::text(key)))
+    }
+
+    /// What a file has of these attributes.
+    pub async fn attributes_of(&self, file: FileId, names: &[Bytes]) -> Outcome<Vec<Option<Bytes>>> {
+        let asked = names.iter().map(|name| self.client.xattr(file, name.clone()));
+        let answered = join_all(asked).await.into_iter().map(|answered| match answered {
+            Err(Refusal::NoAttribute(_)) => Ok(None),
+            answered => answered.map(Some),
+        });
+        answered.collect()
     }
 
     /// What is known of it besides its bytes. One message.

@@ -35,6 +35,11 @@ impl Objects {
         all(objects.iter().map(|(key, bytes, condition)| self.put(key, bytes.clone(), *condition))).await
     }
 
+    /// The same for puts that are each done through objects of their own, as of [`Objects::with_attributes`].
+    pub async fn put_each(objects: &[(Self, &[u8], Bytes, Condition)]) -> Vec<Outcome<Version>> {
+        all(objects.iter().map(|(through, key, bytes, condition)| through.put(key, bytes.clone(), *condition))).await
+    }
+
     /// Gets each, as [`Objects::get`], in the same order.
     pub async fn get_many(&self, keys: &[&[u8]]) -> Vec<Outcome<Value>> {
         all(keys.iter().map(|key| self.get(key))).await

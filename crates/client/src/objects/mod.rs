@@ -31,7 +31,7 @@ use ids::Ids;
 use placement::{Placing, Policy};
 use placings::Placings;
 use std::sync::Arc;
-use wire::{Object, Outcome, Refusal};
+use wire::{Object, ObjectAttributes, Outcome, Refusal};
 
 pub use key::{KEY_BYTES_MAX, Key};
 pub use list::{Asked, Page};
@@ -47,6 +47,8 @@ pub struct Objects {
     client: Client,
     /// Where what is put shall lie; the rest is as folders say.
     placing: Placing,
+    /// What is put has these attributes.
+    attributes: ObjectAttributes,
     shared: Arc<Shared>,
 }
 
@@ -95,7 +97,7 @@ impl Value {
 impl Objects {
     /// Objects over a client.
     pub fn new(client: Client) -> Self {
-        Self { client, placing: Placing::default(), shared: Arc::default() }
+        Self { client, placing: Placing::default(), attributes: Box::default(), shared: Arc::default() }
     }
 
     /// The same objects; what is put through this lies so, and where that says nothing as its folder says.
@@ -106,6 +108,12 @@ impl Objects {
             self.client.check_node(Object::Pool, node)?;
         }
         Ok(Self { placing, ..self.clone() })
+    }
+
+    /// The same objects; what is put through this has these attributes from the moment that it has its key.
+    #[must_use]
+    pub fn with_attributes(&self, attributes: ObjectAttributes) -> Self {
+        Self { attributes, ..self.clone() }
     }
 
     /// The same by another handle of the client.

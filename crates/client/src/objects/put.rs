@@ -66,7 +66,8 @@ impl Objects {
     async fn put_small(&self, key: &Key, bytes: &Bytes, condition: Condition) -> Outcome<Version> {
         let put = |parent| {
             let (name, contents) = (key.name().clone(), Contents::Inline(bytes.clone()));
-            Command::PutObject { parent, name, condition, placing: self.placing, contents }
+            let (placing, attributes) = (self.placing, self.attributes.clone());
+            Command::PutObject { parent, name, condition, placing, attributes, contents }
         };
         let stored = match self.there(key, Missing::Made, put).await? {
             Answer::Stored { version, gone: None } => return Ok(version),
@@ -131,7 +132,8 @@ impl Objects {
             let first = if with_it { bytes.clone() } else { Bytes::new() };
             let put = |parent| {
                 let (name, contents) = (key.name().clone(), Contents::Striped { file, size, first: first.clone() });
-                Command::PutObject { parent, name, condition, placing: self.placing, contents }
+                let (placing, attributes) = (self.placing, self.attributes.clone());
+                Command::PutObject { parent, name, condition, placing, attributes, contents }
             };
             self.there(key, Missing::Made, put).await
         };

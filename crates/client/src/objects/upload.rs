@@ -3,7 +3,7 @@
 use super::{Condition, Head, Key, Objects, Version, about, folders::Missing};
 use bytes::Bytes;
 use placement::FileId;
-use wire::{NewInode, NewKind, Outcome, WritePlace};
+use wire::{NewInode, NewKind, Outcome, WritePlace, XattrMode};
 
 /// Permission bits, as those of any object.
 const OBJECT_MODE: u32 = 0o644;
@@ -40,6 +40,9 @@ impl Objects {
         let placing = self.placing.boxed();
         let inode = NewInode { placing, ..NewInode::new(NewKind::File, OBJECT_MODE, owner) };
         let file = self.client.create_unnamed(slot, Some(key.name().clone()), inode, true).await?.attributes.file;
+        for (name, value) in &self.attributes {
+            self.client.set_xattr(file, name.clone(), value.clone(), XattrMode::Set, false).await?;
+        }
         Ok(Upload { objects: self, key: key.clone(), condition, directory, file, written: 0 })
     }
 }

@@ -54,14 +54,15 @@ fn hollow_command(command: &Command) -> Option<(Command, &Bytes)> {
             let hollow = Command::SetXattr { file, name: name.clone(), value: NONE, mode, kill_set_group_id };
             Some((hollow, value))
         }
-        Command::PutObject { parent, ref name, condition, placing, ref contents } => {
+        Command::PutObject { parent, ref name, condition, placing, ref attributes, ref contents } => {
             let (contents, payload) = match contents {
                 Contents::Inline(data) => (Contents::Inline(NONE), data),
                 Contents::Striped { file, size, first } => {
                     (Contents::Striped { file: *file, size: *size, first: NONE }, first)
                 }
             };
-            Some((Command::PutObject { parent, name: name.clone(), condition, placing, contents }, payload))
+            let (name, attributes) = (name.clone(), attributes.clone());
+            Some((Command::PutObject { parent, name, condition, placing, attributes, contents }, payload))
         }
         _ => None,
     }

@@ -1,8 +1,8 @@
 //! What stands between the fields of a message: what types alone do not promise.
 
 use crate::{
-    Answer, Body, Command, Content, Contents, ExtentAction, INLINE_BYTES_MAX, Kind, NewInode, NewKind, Part,
-    RESERVED_MAX, Request, Session, Stamp, TARGET_BYTES_MAX, Wish, codec::RUNS_MAX,
+    Answer, Body, Command, Content, Contents, ExtentAction, INLINE_BYTES_MAX, Kind, NewInode, NewKind,
+    OBJECT_ATTRIBUTES_MAX, Part, RESERVED_MAX, Request, Session, Stamp, TARGET_BYTES_MAX, Wish, codec::RUNS_MAX,
 };
 use std::path::Path;
 
@@ -59,7 +59,10 @@ fn command(command: &Command) -> Checked {
         Command::CreateUnnamed { inode: made, .. } => inode(made),
         Command::Open { whole, .. } | Command::OpenName { whole, .. } => wish(*whole),
         Command::Fold { .. } | Command::Release { .. } => Err(NOT_FOR_CLIENTS),
-        Command::PutObject { contents: stored, .. } => contents(stored),
+        Command::PutObject { attributes, contents: stored, .. } => {
+            unless(attributes.len() > OBJECT_ATTRIBUTES_MAX, "an object is put with at most 16 attributes")?;
+            contents(stored)
+        }
         Command::Reserve { count, stripes, .. } => {
             let possible = (1..=RESERVED_MAX).contains(count) && (1..=RESERVED_STRIPES_MAX).contains(stripes);
             unless(!possible, "1 to 256 files are reserved at once, of at most 2^40 stripes")

@@ -203,6 +203,7 @@ fn of_objects() -> Vec<Command> {
         name: name("key"),
         condition,
         placing: placing(Policy::Whole),
+        attributes: [(Bytes::from_static(b"user.tidemill.shape"), Bytes::from_static(b"[2, 3]"))].into(),
         contents,
     };
     let is = Condition::Is(Version { file, change: u64::MAX });
