@@ -7,7 +7,11 @@ use placement::{FileId, NodeId, PartitionId, PartitionMap};
 
 /// A place for each partition of the pool; empty where another node holds it.
 #[derive(Debug)]
-pub struct Held(Box<[Option<Mutex<Partition>>]>);
+pub struct Held {
+    places: Box<[Option<Mutex<Partition>>]>,
+    /// No other node holds any.
+    are_all: bool,
+}
 
 impl Held {
     /// What the map gives a node, all empty but for the root directory. All know which sessions have ended.
@@ -25,15 +29,19 @@ impl Held {
         };
         let last = u16::try_from(map.partitions() - 1).expect("a map has at most 2^16 partitions");
         let ids = (0..=last).map(PartitionId);
-        Self(
-            ids.map(|id| (map.node(id) == Some(node)).then(|| Mutex::new(fresh(id).sharing(endings.clone()))))
-                .collect(),
-        )
+        let held = |id| (map.node(id) == Some(node)).then(|| Mutex::new(fresh(id).sharing(endings.clone())));
+        let places: Box<[_]> = ids.map(held).collect();
+        Self { are_all: places.iter().all(Option::is_some), places }
+    }
+
+    /// Whether no other node of the pool holds a partition.
+    pub fn are_all(&self) -> bool {
+        self.are_all
     }
 
     /// A partition, if it is here.
     pub fn get(&self, id: PartitionId) -> Option<&Mutex<Partition>> {
-        self.0.get(usize::from(id.0))?.as_ref()
+        self.places.get(usize::from(id.0))?.as_ref()
     }
 }
 
@@ -43,6 +51,6 @@ impl<'a> IntoIterator for &'a Held {
     type IntoIter = std::iter::Flatten<std::slice::Iter<'a, Option<Mutex<Partition>>>>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.0.iter().flatten()
+        self.places.iter().flatten()
     }
 }

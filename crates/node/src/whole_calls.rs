@@ -90,9 +90,10 @@ impl Node {
         given
     }
 
-    /// Whether an extent of this node is where the bytes are to lie. Where nothing was said about that, it is.
+    /// Whether an extent of this node is where the bytes are to lie. A writer that goes past us cannot be sent to another node when
+    /// this one is full: so that is only where one node was asked for, or where this is the only one.
     fn may_have(&self, placed: Option<Placed>, wished: Wish) -> bool {
-        let Some(Placed { layout, by }) = placed else { return true };
+        let Some(Placed { layout, by }) = placed else { return self.partitions.are_all() };
         match (by, layout.spread()) {
             (Some(Policy::Here), _) => wished == Wish::Home,
             (Some(Policy::At(node)), _) => node == self.id(),

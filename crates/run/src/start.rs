@@ -44,6 +44,8 @@ pub async fn run(
     let workspace = ground.as_ref().map(|ground| ground.workspace(&prepared.choice, flow.clone(), cancel.clone()));
     let workspace = workspace.transpose().map_err(|problem| vec![problem])?;
     if let Some(workspace) = &workspace {
+        let placed = workspace.lie_here().await;
+        placed.map_err(|trouble| vec![Problem::new(format!("the run's files cannot be placed: {trouble}"))])?;
         let brought = workspace.bring_inputs(&order.data_dir, order.stage_in).await;
         brought.map_err(|trouble| vec![Problem::new(format!("an input cannot be shown to tasks: {trouble}"))])?;
     }

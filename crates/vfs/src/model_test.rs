@@ -354,6 +354,8 @@ async fn two_clients_see_one_file_system_of_inline_striped_and_whole_files() {
     for (seed, nodes) in (100..106).zip(FEW_NODES.into_iter().cycle()) {
         let pool = Pool::of_arenas(nodes, 256 << 20);
         let (one, other) = (pool.client().await, pool.client().await);
+        // So that of several nodes' files some are whole, and others are not.
+        one.set_xattr(FileId::ROOT, PLACEMENT, "whole".into(), XattrMode::Set, false).await.unwrap();
         compare(one.clone(), [one, other], seed, 1500).await;
     }
 }

@@ -3,7 +3,8 @@
 use crate::{Handle, Vfs, pool_test::*};
 use bytes::Bytes;
 use client::{
-    Client, Connection, InProcess, Nodes,
+    Client, Connection, InProcess, Nodes, Objects,
+    objects::Condition,
     twin::{Counting, Dying, Stepped},
 };
 use node::{Node, Settings};
@@ -13,7 +14,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 use store::Model;
-use wire::{OpenFlags, Outcome, Recall, Refusal, Session};
+use wire::{OpenFlags, Outcome, PLACEMENT, Recall, Refusal, Session, XattrMode};
 
 /// Enough directories that each node has some.
 const DIRECTORIES: usize = 40;
@@ -203,6 +204,8 @@ async fn whole_files_are_the_business_of_their_nodes_process_and_look_alike_to_a
     let (here, there) = (pool.client().await, pool.over(Stepped::new, IMPATIENT).await);
     let (mut slots, made) = (Vec::new(), directories(&here).await);
     for directory in made {
+        let policy = format!("at({})", home(directory, 4));
+        here.set_xattr(directory, PLACEMENT, policy.into(), XattrMode::Set, false).await.unwrap();
         let handle = write(&here, directory, b"here", 10_000).await.unwrap();
         slots.push(here.backing(handle).expect("it is whole, and its node is here").slot());
         let file = there.lookup(directory, b"here").await.unwrap();
@@ -219,6 +222,58 @@ async fn whole_files_are_the_business_of_their_nodes_process_and_look_alike_to_a
     slots.sort_unstable();
     slots.dedup();
     assert_eq!(slots.len(), DIRECTORIES, "two nodes may give the same slot, but not the same number for it");
+}
+
+/// Writes 1 MiB at a time until the pool has no room for more; how many bytes it took.
+async fn written_until_full(vfs: &Vfs, handle: Handle) -> u64 {
+    let mut written = 0;
+    loop {
+        match vfs.write(handle, written, Bytes::from(vec![7; 1 << 20])).await {
+            Ok(put) => written += u64::from(put),
+            Err(Refusal::NoSpace(_)) => return written,
+            Err(refusal) => panic!("{refusal}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_file_of_which_nothing_is_said_takes_what_all_nodes_have_free_less_five_percent() {
+    for nodes in [2, 3, 8] {
+        let pool = Pool::of_arenas(nodes, 16 << 20);
+        let vfs = pool.client().await;
+        let objects = Objects::new(vfs.client.clone());
+        let free = vfs.usage().capacity - vfs.usage().used;
+        for number in 0..4 {
+            // As a mount makes it, and a program with a descriptor of its own.
+            let flags = OpenFlags { whole: true, ..OpenFlags::READ_WRITE };
+            let name = format!("f{number}");
+            let (made, handle) = vfs.create(Vfs::root(), name.as_bytes(), 0o600, OWNER, flags).await.unwrap();
+            assert!(made.whole.is_none() && vfs.backing(handle).is_none(), "nobody writes past us into one node");
+            let written = written_until_full(&vfs, handle).await;
+            assert!(written >= free * 95 / 100, "{written} of {free} bytes at {nodes} nodes");
+            vfs.close(handle).await.unwrap();
+            vfs.unlink(Vfs::root(), name.as_bytes()).await.unwrap();
+            let most = Bytes::from(vec![8; usize::try_from(free * 95 / 100).unwrap()]);
+            objects.put(b"object", most, Condition::Always).await.unwrap();
+            vfs.unlink(Vfs::root(), b"object").await.unwrap();
+        }
+        objects.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn who_asks_for_one_node_gets_an_extent_there_and_may_stop_at_its_end() {
+    let pool = Pool::of_arenas(4, 16 << 20);
+    if !pool.nodes()[0].keeps_whole_files() {
+        return;
+    }
+    let vfs = pool.client().await;
+    vfs.set_xattr(Vfs::root(), PLACEMENT, "here".into(), XattrMode::Set, false).await.unwrap();
+    let flags = OpenFlags { whole: true, ..OpenFlags::READ_WRITE };
+    let (made, handle) = vfs.create(Vfs::root(), b"f", 0o600, OWNER, flags).await.unwrap();
+    assert!(made.whole.is_some() && vfs.backing(handle).is_some());
+    let written = written_until_full(&vfs, handle).await;
+    assert!((14 << 20..=16 << 20).contains(&written), "{written} bytes of one node of 16 MiB");
 }
 
 #[tokio::test]

@@ -37,12 +37,13 @@ use crate::layout;
 use exec::ToolPath;
 use flow::{Command, DataId, TaskId, ToolId};
 use janitor::Janitor;
+use placement::Policy;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use vfs::Vfs;
-use wire::Mark;
+use wire::{Mark, PLACEMENT, XattrMode};
 
 /// The pool as the tasks of one run see it.
 #[derive(Debug)]
@@ -143,6 +144,14 @@ impl Workspace {
             Form::Direct(direct) => direct.root.join(place),
             Form::Staged(staged) => staged.root.join(place).into(),
         }
+    }
+
+    /// From now on what is made in the pool lies at one node, that of the run: so a kernel may write it past us, however many nodes
+    /// the pool has.
+    pub async fn lie_here(&self) -> Result<(), Trouble> {
+        let here = Policy::Here.to_string();
+        let set = self.base.pool.set_xattr(Vfs::root(), PLACEMENT, here.into(), XattrMode::Set, false);
+        set.await.map_err(Trouble::pool(Path::new("/")))
     }
 
     /// Shows the inputs below `data`: bound read-only, or copied into the pool with `stage_in`. Paths that are relative

@@ -5,6 +5,7 @@ use crate::layout;
 use crate::workspace::{Collected, Direct, Forms, Staged, Workspace};
 use flow::{DataId, TaskId};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -82,6 +83,17 @@ async fn a_copy_goes_with_its_last_reader() {
     assert!(matches!(bench.space.collect(SECOND, false).await.unwrap(), Collected::All(_)));
     assert!(!bench.copy_of_a());
     assert!(!bench.dir_of(SECOND).exists());
+}
+
+#[tokio::test]
+async fn what_a_run_makes_is_asked_to_lie_at_its_own_node() {
+    let bench = Bench::new().await;
+    bench.space.lie_here().await.unwrap();
+    bench.enter(FIRST).await;
+    fs::write(bench.path_of(B), "tide").unwrap();
+    assert!(matches!(bench.space.collect(FIRST, false).await.unwrap(), Collected::All(_)));
+    let made = bench.space.base.pool.resolve(layout::member(&bench.flow, B).as_os_str().as_bytes()).await.unwrap().file;
+    assert_eq!(bench.space.base.pool.xattr(made, wire::PLACEMENT).await.unwrap(), "here");
 }
 
 #[tokio::test]
