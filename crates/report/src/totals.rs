@@ -68,7 +68,8 @@ impl Run {
             tasks_cancelled: count(&|task| task.status == Status::Cancelled),
             tool_s: Seconds::rounded(self.tasks.iter().map(wall).sum()),
             cpu_s: self.cpu(),
-            slot_use: if offered_s > 0.0 { (slot_s / offered_s * 1e4).round() / 1e4 } else { 0.0 },
+            // Tasks that wait for space lend their slots, so there may be more at work than slots.
+            slot_use: if offered_s > 0.0 { (slot_s / offered_s * 1e4).round().min(1e4) / 1e4 } else { 0.0 },
             pool_peak_bytes: self.pool.peak_bytes,
             written_bytes: self.data_bytes(|member| member.writer.is_some()),
             input_bytes: self.tasks.iter().filter(|task| task.start_s.is_some()).map(|task| task.input_bytes).sum(),

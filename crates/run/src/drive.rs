@@ -9,13 +9,12 @@
 //! One thread runs the loop; processes, copies and removals go on beside it.
 
 use crate::attempt::{self, Context};
-use crate::crowded::Crowded;
 use crate::event::{Event, Progress};
 use crate::export::{self, Written};
 use crate::guess::Guess;
 use crate::machine::MachineMeter;
 use crate::record::{Failure, Record, Tried};
-use crate::workspace::{Trouble, Workspace};
+use crate::workspace::{Made, Trouble, Workspace};
 use base::ByteSize;
 use flow::{DataId, TaskId};
 use report::{Captured, Reason, ReasonKind};
@@ -66,7 +65,6 @@ pub struct Driver<'a> {
     /// Members on their way out; true if they are to be dropped afterwards.
     leaving: HashMap<DataId, bool>,
     failures: HashMap<TaskId, Failure>,
-    crowded: Crowded,
     /// The task that was told to stop since the copies of running tasks took too much memory, and how much that was; until
     /// it has ended, however it does.
     evicted: Option<(TaskId, ByteSize)>,
@@ -103,7 +101,6 @@ impl<'a> Driver<'a> {
             export_turns: Arc::new(Semaphore::new(EXPORTS_AT_ONCE)),
             leaving: HashMap::new(),
             failures: HashMap::new(),
-            crowded: Crowded::default(),
             evicted: None,
             guess,
             meter,
@@ -116,7 +113,8 @@ impl<'a> Driver<'a> {
     pub async fn drive(mut self) {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
-        let mut cancelled = false;
+        let (mut cancelled, context) = (false, self.context.clone());
+        self.see_pool();
         self.feed(sched::Event::Begin);
         while !self.ended || !self.exporting.is_empty() {
             tokio::select! {
@@ -124,14 +122,23 @@ impl<'a> Driver<'a> {
                 () = self.cancel.cancelled(), if !cancelled => {
                     cancelled = true;
                     self.feed(sched::Event::Cancel);
-                    self.give_up_crowded();
                 }
                 Some(ended) = self.attempts.join_next() => self.attempt_ended(joined(ended)),
                 Some(ended) = self.exporting.join_next() => self.export_ended(joined(ended)),
+                () = removed(&context) => self.see_pool(),
                 _ = tick.tick() => self.look(),
             }
         }
+        drop(context);
         self.look();
+    }
+
+    /// Tells the scheduler how full the pool is.
+    fn see_pool(&mut self) {
+        if let Some(workspace) = &self.context.workspace {
+            let state = workspace.pool_state();
+            self.feed(sched::Event::Pool(state));
+        }
     }
 
     /// Gives the scheduler an event and does what it says, in order.
@@ -147,7 +154,7 @@ impl<'a> Driver<'a> {
 
     fn obey(&mut self, command: Command) {
         match command {
-            Command::Start { task, slot, attempt } => self.start(task, slot.0, attempt),
+            Command::Start { task, slot, attempt } => self.launch(task, slot.0, attempt),
             Command::Stop { task } => {
                 if let Some(stop) = self.stops.get(&task) {
                     stop.cancel();
@@ -161,11 +168,6 @@ impl<'a> Driver<'a> {
             }
             Command::Ended { .. } => self.ended = true,
         }
-    }
-
-    /// Starts what the scheduler says; it does not count an attempt that we added.
-    fn start(&mut self, task: TaskId, slot: u32, attempt: u32) {
-        self.launch(task, slot, attempt + u32::from(self.crowded.had_another_chance(task)));
     }
 
     fn launch(&mut self, task: TaskId, slot: u32, attempt: u32) {
@@ -191,9 +193,7 @@ impl<'a> Driver<'a> {
                 self.guess.done(self.context.flow.task(task), seconds);
                 let tool = self.tool_name(task);
                 (self.tell)(&Event::TaskDone { task, tool, seconds });
-                for made in &made {
-                    self.export(made.data);
-                }
+                self.made(&made);
                 self.feed(sched::Event::Done(task));
             }
             Err(failure) => {
@@ -204,7 +204,15 @@ impl<'a> Driver<'a> {
                 self.attempt_failed(task, failure);
             }
         }
-        self.start_crowded();
+    }
+
+    /// What a task wrote is there: some of it goes out, and the scheduler hears of all.
+    fn made(&mut self, made: &[Made]) {
+        made.iter().for_each(|made| self.export(made.data));
+        self.see_pool();
+        for made in made {
+            self.feed(sched::Event::Wrote { data: made.data, bytes: in_pool(made.bytes) });
+        }
     }
 
     /// Why a task failed that was told to stop for its copies: for them, unless it failed by itself or the run is ended.
@@ -237,35 +245,14 @@ impl<'a> Driver<'a> {
     }
 
     fn attempt_failed(&mut self, task: TaskId, failure: Failure) {
-        let crowded = failure.kind == ReasonKind::NoSpace && self.others_run() && !self.cancel.is_cancelled();
+        let found_no_space = failure.kind == ReasonKind::NoSpace && !self.cancel.is_cancelled();
         let retry = failure.retry;
         self.failures.insert(task, failure);
-        if !(crowded && self.crowded.admit(task)) {
+        self.see_pool();
+        if found_no_space {
+            self.feed(sched::Event::NoSpace { task, retry });
+        } else {
             self.feed(sched::Event::Failed { task, retry });
-        }
-    }
-
-    fn others_run(&self) -> bool {
-        !self.attempts.is_empty() || !self.crowded.waiting.is_empty()
-    }
-
-    /// When nothing else runs, the next task that others left no space gets its other chance. For the scheduler it has been
-    /// running all the time, so its slot is still its own.
-    fn start_crowded(&mut self) {
-        if !self.attempts.is_empty() || self.cancel.is_cancelled() {
-            return;
-        }
-        let Some(task) = self.crowded.waiting.pop_front() else { return };
-        let before = &self.record.run.tasks[task.0 as usize];
-        let (slot, attempt) = (before.slot.unwrap_or(0), before.attempts + 1);
-        self.retry(task);
-        self.launch(task, slot, attempt);
-    }
-
-    /// The run is ended: what waits for its other chance keeps its failure.
-    fn give_up_crowded(&mut self) {
-        for task in std::mem::take(&mut self.crowded.waiting) {
-            self.feed(sched::Event::Failed { task, retry: false });
         }
     }
 
@@ -350,7 +337,11 @@ impl<'a> Driver<'a> {
     /// Sends a member out, if it is one that goes out.
     fn export(&mut self, data: DataId) {
         let Some(place) = self.exports.places.get(&data).cloned() else { return };
-        self.leaving.insert(data, self.exports.finals.contains(&data) && !self.context.keep);
+        let goes = self.exports.finals.contains(&data) && !self.context.keep;
+        self.leaving.insert(data, goes);
+        if goes {
+            self.leaves(data);
+        }
         let (context, turns) = (self.context.clone(), self.export_turns.clone());
         self.exporting.spawn(async move {
             let _turn = turns.acquire().await;
@@ -383,25 +374,39 @@ impl<'a> Driver<'a> {
 
     /// The last reader has ended. What is on its way out goes when it is out.
     fn drop_member(&mut self, data: DataId) {
+        self.leaves(data);
         match self.leaving.get_mut(&data) {
             Some(drop_after) => *drop_after = !self.context.keep,
             None => self.remove(data),
         }
     }
 
+    /// From now on the member's bytes count as ones that go by themselves.
+    fn leaves(&self, data: DataId) {
+        if let Some(workspace) = self.pool_of(data) {
+            workspace.leaves(self.bytes_of(data));
+        }
+    }
+
+    /// The pool, if a task wrote the member. Inputs stay to the end of the run (docs/SEMANTICS.md): bound ones take no memory.
+    fn pool_of(&self, data: DataId) -> Option<&Workspace> {
+        self.context.workspace.as_ref().filter(|_| self.context.flow.writer_of(data).is_some())
+    }
+
+    fn bytes_of(&self, data: DataId) -> u64 {
+        in_pool(self.record.run.data[data.0 as usize].bytes.unwrap_or(0))
+    }
+
     fn remove(&mut self, data: DataId) {
-        // Inputs stay to the end of the run (docs/SEMANTICS.md): bound ones take no memory.
-        let Some(workspace) = self.context.workspace.as_ref().filter(|_| self.context.flow.writer_of(data).is_some())
-        else {
-            return;
-        };
-        workspace.drop_member(data);
+        let Some(workspace) = self.pool_of(data) else { return };
+        workspace.drop_member(data, self.bytes_of(data));
         self.record.dropped(data);
     }
 
     /// Samples the pool and the machine, and tells how things stand.
     fn look(&mut self) {
         self.evict();
+        self.see_pool();
         let usage = self.context.workspace.as_ref().map(Workspace::usage);
         if let Some(usage) = usage {
             self.record.sample(usage.used, usage.capacity);
@@ -422,6 +427,21 @@ impl<'a> Driver<'a> {
             left: self.guess.seconds_left(self.record.run.settings.slots),
         }));
     }
+}
+
+/// Waits until something was removed from the pool, for ever if there is none.
+async fn removed(context: &Context) {
+    match &context.workspace {
+        Some(workspace) => workspace.removed().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What a file of so many bytes takes of a pool: whole pages above what lies beside an inode, and the inode.
+fn in_pool(bytes: u64) -> u64 {
+    const PAGE: u64 = 4096;
+    const INODE: u64 = 512;
+    INODE + if bytes > PAGE { bytes.next_multiple_of(PAGE) } else { bytes }
 }
 
 /// A panic of a task of ours is ours.

@@ -11,7 +11,6 @@
 mod attempt;
 mod checked;
 mod choice;
-mod crowded;
 mod drive;
 mod event;
 mod export;

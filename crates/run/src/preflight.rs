@@ -58,6 +58,12 @@ pub fn inputs(flow: &Checked, data_dir: &Path) -> Vec<Problem> {
     problems
 }
 
+/// The length of an input's file; 0 if there is none.
+pub fn bytes_of_input(flow: &Checked, data_dir: &Path, data: DataId) -> u64 {
+    let path = layout::host_path(flow, data).map(|path| data_dir.join(path));
+    path.and_then(|path| std::fs::metadata(path).ok()).map_or(0, |metadata| metadata.len())
+}
+
 /// Opens a regular file; whatever else is there is an error, and none of it makes us wait (a FIFO without a writer would).
 pub fn open_file(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();

@@ -101,7 +101,8 @@ fn scheduler(order: &Order, limits: &Limits, pool: ByteSize) -> Result<Scheduler
     let machine = Machine { slots: order.slots, memory: limits.free().saturating_sub(pool.0) };
     let options = Options { fail_fast: order.fail_fast };
     let workflow = order.flow.workflow();
-    Scheduler::from_workflow(workflow, machine, options, |_| order.keep).map_err(|refused| {
+    let bytes = |data| preflight::bytes_of_input(&order.flow, &order.data_dir, data);
+    Scheduler::from_workflow(workflow, machine, options, |_| order.keep, bytes).map_err(|refused| {
         let told = refused.iter().take(LISTED_MAX).map(|(task, why)| {
             let tool = &workflow.tool_of(&workflow.tasks[task.0 as usize]).name;
             Problem::new(format!("task {} {tool}: {why}", task.0))

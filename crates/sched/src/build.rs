@@ -7,27 +7,31 @@ use flow::{DataId, ParamKind, Source, Task, TaskId, Workflow};
 
 impl Scheduler {
     /// A scheduler that holds all tasks of a checked workflow; `Event::Begin` closes it and starts the first tasks. Data
-    /// for which `kept` says true is never dropped, nor is what nobody reads. Tasks that can never run on this machine
-    /// are returned instead, all of them, in order.
+    /// for which `kept` says true is never dropped, nor is what nobody reads. `bytes` are those of the workflow's inputs. Tasks that can
+    /// never run on this machine are returned instead, all of them, in order.
     pub fn from_workflow(
         workflow: &Workflow,
         machine: Machine,
         options: Options,
         kept: impl Fn(DataId) -> bool,
+        bytes: impl Fn(DataId) -> u64,
     ) -> Result<Self, Vec<(TaskId, Refused)>> {
         let mut scheduler = Self::new(machine, options);
         scheduler.reserve(workflow.tasks.len(), workflow.data_count() as usize);
-        scheduler.give_inputs(workflow);
+        scheduler.give_inputs(workflow, bytes);
         (0..workflow.data_count()).map(DataId).filter(|data| kept(*data)).for_each(|data| scheduler.keep(data));
         let refused = scheduler.add_all(workflow);
         scheduler.whole();
         if refused.is_empty() { Ok(scheduler) } else { Err(refused) }
     }
 
-    fn give_inputs(&mut self, workflow: &Workflow) {
+    fn give_inputs(&mut self, workflow: &Workflow, bytes: impl Fn(DataId) -> u64) {
         let given = workflow.elements.iter().filter(|element| matches!(element.source, Source::Input(_)));
         for element in given {
-            (element.first.0..element.first.0 + element.count).for_each(|data| self.give(DataId(data)));
+            for data in (element.first.0..element.first.0 + element.count).map(DataId) {
+                self.give(data);
+                self.weigh(data, bytes(data));
+            }
         }
     }
 
@@ -48,6 +52,7 @@ impl Scheduler {
 fn fill(spec: &mut TaskSpec, id: TaskId, task: &Task, workflow: &Workflow) {
     let tool = workflow.tool_of(task);
     spec.id = id;
+    spec.tool = task.tool;
     spec.cpus = tool.resources.cpus;
     spec.memory = tool.resources.memory;
     spec.retries = tool.retries;
@@ -117,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_workflow_starts_at_begin_with_what_its_inputs_allow() {
-        let made = Scheduler::from_workflow(&chain(2, 1), MACHINE, Options::default(), |data| data == DataId(0));
+        let made = Scheduler::from_workflow(&chain(2, 1), MACHINE, Options::default(), |data| data == DataId(0), |_| 0);
         let mut scheduler = made.expect("it fits");
         let mut commands = vec![];
         scheduler.on(Event::Begin, 0, &mut commands);
@@ -130,7 +135,7 @@ mod tests {
 
     #[test]
     fn all_tasks_that_cannot_run_here_are_told() {
-        let refused = Scheduler::from_workflow(&chain(3, 2), MACHINE, Options::default(), |_| false).map(|_| ());
+        let refused = Scheduler::from_workflow(&chain(3, 2), MACHINE, Options::default(), |_| false, |_| 0).map(|_| ());
         let told: Vec<_> = refused.expect_err("too wide").into_iter().map(|(task, _)| task.0).collect();
         assert_eq!(told, [0, 1, 2]);
     }

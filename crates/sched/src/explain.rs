@@ -2,6 +2,7 @@
 
 use crate::policy::Policy;
 use crate::room::{Needs, Room, SlotId};
+use crate::space::SpaceRules;
 use crate::table::{Life, State, Table};
 use crate::words::Because;
 use flow::{DataId, TaskId};
@@ -26,6 +27,8 @@ pub enum Standing {
         needs: Needs,
         /// Whether that is free, so that only those ahead keep it waiting.
         fits: bool,
+        /// Waits for space: so many bytes more must be free in the pool before it starts beside what runs; 0 if that is not so.
+        lacks: u64,
         /// Since when, on the caller's clock.
         since_ms: u64,
     },
@@ -49,7 +52,7 @@ impl Standing {
     pub(crate) fn of(
         task: TaskId,
         table: &Table,
-        policy: &dyn Policy,
+        (policy, space): (&dyn Policy, &SpaceRules),
         room: &Room,
         failure: impl Fn(TaskId) -> Option<Because>,
     ) -> Option<Self> {
@@ -60,7 +63,8 @@ impl Standing {
             State::New => Some(Self::waiting(task, row.missing, table)),
             State::Ready => {
                 let ahead = policy.ahead_of(task).unwrap_or(0);
-                Some(Self::Ready { ahead, needs: row.needs, fits: room.fits(row.needs), since_ms })
+                let (fits, lacks) = (room.fits(row.needs), space.lacks(task));
+                Some(Self::Ready { ahead, needs: row.needs, fits, lacks, since_ms })
             }
             State::Running(slot) => Some(Self::Running { slot, attempt: row.attempts, since_ms }),
             State::Done => Some(Self::Done),

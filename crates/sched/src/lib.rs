@@ -19,9 +19,11 @@
 
 mod build;
 mod explain;
+mod median;
 mod policy;
 mod room;
 mod scheduler;
+mod space;
 mod table;
 mod words;
 
@@ -29,6 +31,7 @@ pub use explain::Standing;
 pub use policy::{Fifo, Policy};
 pub use room::{Machine, Needs, Room, SlotId};
 pub use scheduler::{Counts, Scheduler};
+pub use space::PoolState;
 pub use words::{Because, Command, Event, Link, Options, Refused, TaskSpec};
 
 #[cfg(test)]

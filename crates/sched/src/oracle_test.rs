@@ -1,7 +1,7 @@
 //! Thousands of random graphs and runs, each watched by an oracle that knows only the promises.
 
 use crate::*;
-use flow::{DataId, TaskId};
+use flow::{DataId, TaskId, ToolId};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ fn spec(id: u32, (reads, after, writes, cpus, memory, retries): Dice) -> TaskSpe
     let inputs = reads.into_iter().map(|pick| DataId(u32::from(pick) % (GIVEN + 2 * id))).collect();
     let after = after.into_iter().filter(|_| id > 0).map(|pick| TaskId(u32::from(pick) % id.max(1))).collect();
     let outputs = (0..u32::from(writes)).map(|at| DataId(GIVEN + 2 * id + at)).collect();
-    TaskSpec { id: TaskId(id), inputs, outputs, after, cpus, memory, retries }
+    TaskSpec { id: TaskId(id), tool: ToolId(id % 3), inputs, outputs, after, cpus, memory, retries }
 }
 
 type Dice = (Vec<u16>, Vec<u16>, u8, u32, u64, u32);

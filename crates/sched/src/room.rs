@@ -30,6 +30,8 @@ pub struct Needs {
 pub struct Room {
     machine: Machine,
     cpus: u32,
+    /// Processors that running tasks take beyond those of the machine, lent by others that wait for space.
+    lent: u32,
     memory: u64,
     /// Freed lanes below `fresh`.
     freed: BinaryHeap<Reverse<u32>>,
@@ -40,7 +42,7 @@ pub struct Room {
 impl Room {
     /// An idle machine.
     pub fn new(machine: Machine) -> Self {
-        Self { machine, cpus: machine.slots, memory: machine.memory, freed: BinaryHeap::new(), fresh: 0 }
+        Self { machine, cpus: machine.slots, lent: 0, memory: machine.memory, freed: BinaryHeap::new(), fresh: 0 }
     }
 
     /// What the machine has in all.
@@ -63,20 +65,30 @@ impl Room {
         needs.cpus <= self.cpus && needs.memory <= self.memory
     }
 
-    /// Takes what a starting task needs; the smallest free lane is its own.
+    /// Whether it can start now if tasks that wait for space lend `lendable` processors in all.
+    pub(crate) fn fits_lent(&self, needs: Needs, lendable: u32) -> bool {
+        let missing = needs.cpus.saturating_sub(self.cpus);
+        needs.memory <= self.memory && self.lent + missing <= lendable
+    }
+
+    /// Takes what a starting task needs; the smallest free lane is its own. Processors that are not free are lent by others.
     pub(crate) fn take(&mut self, needs: Needs) -> SlotId {
-        assert!(needs.cpus > 0 && self.fits(needs), "a task starts only where it fits");
-        self.cpus -= needs.cpus;
+        assert!(needs.cpus > 0 && needs.memory <= self.memory, "a task starts only where it fits");
+        let missing = needs.cpus.saturating_sub(self.cpus);
+        self.lent += missing;
+        assert!(self.lent <= self.machine.slots, "no more is lent than there is");
+        self.cpus -= needs.cpus - missing;
         self.memory -= needs.memory;
         let slot = self.freed.pop().map_or(self.fresh, |Reverse(slot)| slot);
         self.fresh = self.fresh.max(slot + 1);
-        assert!(slot < self.machine.slots, "each running task takes a cpu, so there are lanes enough");
         SlotId(slot)
     }
 
-    /// Gives back what an ended task took.
+    /// Gives back what an ended task took: first to those who lent theirs.
     pub(crate) fn give(&mut self, needs: Needs, slot: SlotId) {
-        self.cpus += needs.cpus;
+        let returned = self.lent.min(needs.cpus);
+        self.lent -= returned;
+        self.cpus += needs.cpus - returned;
         self.memory += needs.memory;
         self.freed.push(Reverse(slot.0));
         assert!(self.cpus <= self.machine.slots && self.memory <= self.machine.memory, "given back more than taken");
@@ -95,6 +107,21 @@ mod tests {
         room.give(one, SlotId(2));
         room.give(one, SlotId(0));
         assert_eq!(room.take(one), SlotId(0));
+    }
+
+    #[test]
+    fn what_is_lent_is_given_back_before_anything_is_free() {
+        let one = Needs { cpus: 1, memory: 0 };
+        let mut room = Room::new(Machine { slots: 1, memory: 0 });
+        let first = room.take(one);
+        assert!(!room.fits_lent(one, 0) && room.fits_lent(one, 1));
+        let second = room.take(one);
+        assert_eq!((first, second), (SlotId(0), SlotId(1)));
+        assert!(!room.fits_lent(one, 1), "it is lent once");
+        room.give(one, first);
+        assert!(!room.fits(one), "the other still runs");
+        room.give(one, second);
+        assert!(room.fits(one));
     }
 
     #[test]

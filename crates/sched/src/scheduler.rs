@@ -6,9 +6,10 @@
 use crate::explain::Standing;
 use crate::policy::{Fifo, Policy};
 use crate::room::{Machine, Room, SlotId};
+use crate::space::{Refusal, SpaceRules};
 use crate::table::{Life, State, Table};
 use crate::words::{Because, Command, Event, Link, Options, Refused, TaskSpec};
-use flow::{DataId, TaskId};
+use flow::{DataId, TaskId, ToolId};
 use std::collections::{HashMap, VecDeque};
 
 /// How many tasks are in each state.
@@ -60,6 +61,7 @@ enum Growth {
 pub struct Scheduler {
     table: Table,
     policy: Box<dyn Policy>,
+    space: SpaceRules,
     room: Room,
     options: Options,
     counts: Counts,
@@ -90,6 +92,7 @@ impl Scheduler {
         Self {
             table: Table::default(),
             policy,
+            space: SpaceRules::default(),
             room: Room::new(machine),
             options,
             counts: Counts::default(),
@@ -105,6 +108,11 @@ impl Scheduler {
     /// Says that the datum exists before the run. Before tasks that read it are added.
     pub fn give(&mut self, data: DataId) {
         self.table.datum_mut(data).life = Life::There;
+    }
+
+    /// Says how many bytes an input of the workflow has. Before tasks that read it are added.
+    pub fn weigh(&mut self, data: DataId, bytes: u64) {
+        self.space.wrote(data, bytes, false);
     }
 
     /// Says that the datum is never dropped. Before the run begins.
@@ -131,6 +139,9 @@ impl Scheduler {
             Event::Add(spec) => self.added(&spec, turn),
             Event::Close => self.close(turn),
             Event::Done(task) => self.done(task, turn),
+            Event::Wrote { data, bytes } => self.wrote(data, bytes),
+            Event::Pool(state) => self.space.pool(state),
+            Event::NoSpace { task, retry } => self.no_space(task, retry, turn),
             Event::Failed { task, retry } => self.attempt_failed(task, retry, turn),
             Event::Cancel => self.cancel(turn),
         }
@@ -151,7 +162,8 @@ impl Scheduler {
 
     /// Where the task stands, and why it waits or failed; None for a task that was never added.
     pub fn explain(&self, task: TaskId) -> Option<Standing> {
-        Standing::of(task, &self.table, self.policy.as_ref(), &self.room, |task| self.failures.get(&task).copied())
+        let failure = |task| self.failures.get(&task).copied();
+        Standing::of(task, &self.table, (self.policy.as_ref(), &self.space), &self.room, failure)
     }
 
     /// The chain of reasons from a failed task to the root; empty if it has not failed.
@@ -241,7 +253,24 @@ impl Scheduler {
 
     fn make_ready(&mut self, task: TaskId, now_ms: u64) {
         self.set(task, State::Ready, now_ms);
+        self.offer(task);
+    }
+
+    /// A ready task may start from now on.
+    fn offer(&mut self, task: TaskId) {
+        let (mut frees, mut reads) = (0, 0);
+        for data in self.table.inputs(task) {
+            let bytes = self.space.size(data);
+            reads += bytes;
+            let is_last = self.table.datum(data).is_some_and(|datum| datum.last_reader() == Some(task));
+            frees += if is_last { bytes } else { 0 };
+        }
+        self.space.ready(task, self.tool(task), frees, reads);
         self.policy.ready(task);
+    }
+
+    fn tool(&self, task: TaskId) -> ToolId {
+        self.table.row(task).expect("it was added").tool
     }
 
     fn set(&mut self, task: TaskId, state: State, now_ms: u64) {
@@ -274,9 +303,17 @@ impl Scheduler {
         }
     }
 
+    /// A datum of a task that is about to be done. What nobody reads goes out by itself.
+    fn wrote(&mut self, data: DataId, bytes: u64) {
+        let stays = self.table.readers_of(data).next().is_some() || self.table.datum_mut(data).kept;
+        self.space.wrote(data, bytes, stays);
+    }
+
     fn done(&mut self, task: TaskId, turn: &mut Turn) {
         self.leave(task);
         self.set(task, State::Done, turn.now_ms);
+        let written = self.table.outputs(task).iter().map(|data| self.space.size(*data)).sum();
+        self.space.end(task, self.tool(task), Some(written));
         let mut eased = Vec::new();
         for position in 0..self.table.outputs(task).len() {
             let data = self.table.outputs(task)[position];
@@ -320,7 +357,10 @@ impl Scheduler {
         let inputs = self.table.inputs(task).len();
         for position in 0..inputs {
             let data = self.table.input(task, position);
-            self.table.datum_mut(data).readers -= 1;
+            self.table.read_no_more(data, task);
+            if let Some(last) = self.table.datum_mut(data).last_reader() {
+                self.space.inherits(last, data);
+            }
             self.drop_if_spent(data, turn);
         }
     }
@@ -329,12 +369,27 @@ impl Scheduler {
         let datum = self.table.datum_mut(data);
         if self.growth == Growth::Closed && datum.is_spent() {
             datum.life = Life::Dropped;
+            if datum.writer().is_some() {
+                self.space.dropped(data);
+            }
             turn.commands.push(Command::Drop { data });
         }
     }
 
+    fn no_space(&mut self, task: TaskId, retry: bool, turn: &mut Turn) {
+        if self.stopped.is_some() || self.space.refuse(task) == Refusal::Final {
+            return self.attempt_failed(task, retry, turn);
+        }
+        self.leave(task);
+        self.set(task, State::Ready, turn.now_ms);
+        let row = self.table.row_mut(task);
+        row.attempts_max += 1;
+        turn.commands.push(Command::Retry { task, left: row.attempts_max - row.attempts });
+    }
+
     fn attempt_failed(&mut self, task: TaskId, retry: bool, turn: &mut Turn) {
         self.leave(task);
+        self.space.end(task, self.tool(task), None);
         let row = self.table.row_mut(task);
         let left = row.attempts_max - row.attempts;
         if retry && left > 0 && self.stopped.is_none() {
@@ -398,6 +453,9 @@ impl Scheduler {
         if !self.begun || self.stopped.is_some() {
             return;
         }
+        for task in self.space.take_back() {
+            self.offer(task);
+        }
         while let Some(task) = self.choose() {
             let row = self.table.row_mut(task);
             assert!(row.state == State::Ready && row.missing == 0, "the policy holds ready tasks only");
@@ -411,7 +469,12 @@ impl Scheduler {
 
     fn choose(&mut self) -> Option<TaskId> {
         let table = &self.table;
-        self.policy.choose(&self.room, &|task| table.row(task).expect("ready tasks have rows").needs)
+        let needs = |task| table.row(task).expect("ready tasks have rows").needs;
+        let preferred = self.policy.choose(&self.room, &needs);
+        let task = self.space.choose(preferred, &self.room, &needs)?;
+        self.policy.leave(task, preferred == Some(task));
+        self.space.start(task);
+        Some(task)
     }
 
     fn end(&mut self, turn: &mut Turn) {
@@ -419,8 +482,9 @@ impl Scheduler {
         if !all_known || self.ended {
             return;
         }
-        let Counts { running, done, failed, .. } = self.counts;
-        assert!(running > 0 || self.counts.unfinished() == 0, "nothing runs and tasks wait: the graph has a cycle");
+        let Counts { ready, running, done, failed, .. } = self.counts;
+        let goes_on = running > 0 || (ready > 0 && self.space.waits_for_leaving());
+        assert!(goes_on || self.counts.unfinished() == 0, "nothing runs and tasks wait: the graph has a cycle");
         if self.counts.unfinished() == 0 {
             self.ended = true;
             turn.commands.push(Command::Ended { done, failed });

@@ -246,7 +246,7 @@ fn explain_tells_what_a_task_waits_for() {
     story.begin();
     let running = Standing::Running { slot: SlotId(0), attempt: 1, since_ms: 0 };
     assert_eq!(story.0.explain(TaskId(0)), Some(running));
-    let ready = Standing::Ready { ahead: 0, needs: Needs { cpus: 1, memory: 60 }, fits: false, since_ms: 0 };
+    let ready = Standing::Ready { ahead: 0, needs: Needs { cpus: 1, memory: 60 }, fits: false, lacks: 0, since_ms: 0 };
     assert_eq!(story.0.explain(TaskId(1)), Some(ready));
     let waits = Standing::Waits { missing: 1, data: Some((DataId(1), Some(TaskId(0)))), after: None };
     assert_eq!(story.0.explain(TaskId(2)), Some(waits));

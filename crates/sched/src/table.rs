@@ -5,7 +5,7 @@
 
 use crate::room::{Needs, SlotId};
 use crate::words::{Refused, TaskSpec};
-use flow::{DataId, TaskId};
+use flow::{DataId, TaskId, ToolId};
 
 /// No edge.
 const NONE: u32 = u32::MAX;
@@ -51,11 +51,12 @@ struct Edge {
 pub struct Row {
     pub state: State,
     pub needs: Needs,
+    pub tool: ToolId,
     /// Attempts started.
     pub attempts: u32,
     /// Attempts that may be started in all.
     pub attempts_max: u32,
-    /// Inputs and tasks that are not there yet, once for each edge.
+    /// Inputs and tasks that are not there yet, once for each edge: each input once, however often it is bound.
     pub missing: u32,
     /// When it came into its state, on the caller's clock.
     pub since_ms: u64,
@@ -70,6 +71,7 @@ pub struct Row {
 const VACANT: Row = Row {
     state: State::Vacant,
     needs: Needs { cpus: 1, memory: 0 },
+    tool: ToolId(0),
     attempts: 0,
     attempts_max: 0,
     missing: 0,
@@ -101,18 +103,32 @@ pub struct Datum {
     pub life: Life,
     /// Never dropped.
     pub kept: bool,
-    /// Edges of readers that have not ended.
+    /// Tasks that read it and have not ended.
     pub readers: u32,
+    /// Their numbers, combined by XOR: if there is only one, this is it.
+    left: u32,
     writer: u32,
     waiters: List,
 }
 
-const UNKNOWN: Datum = Datum { life: Life::Awaited, kept: false, readers: 0, writer: NONE, waiters: EMPTY };
+const UNKNOWN: Datum = Datum { life: Life::Awaited, kept: false, readers: 0, left: 0, writer: NONE, waiters: EMPTY };
 
 impl Datum {
     /// The task that writes it; None for an input.
     pub fn writer(&self) -> Option<TaskId> {
         (self.writer != NONE).then_some(TaskId(self.writer))
+    }
+
+    /// The only task that still reads it, if that is one task, and its bytes go when that has ended.
+    pub fn last_reader(&self) -> Option<TaskId> {
+        let goes = self.readers == 1 && !self.kept && self.life == Life::There && self.writer != NONE;
+        goes.then_some(TaskId(self.left))
+    }
+
+    /// One reader more, or one that has ended.
+    fn count_reader(&mut self, reader: TaskId, readers: u32) {
+        self.readers = readers;
+        self.left ^= reader.0;
     }
 
     /// Whether its bytes exist for nobody's sake.
@@ -142,11 +158,8 @@ impl Table {
     pub fn insert(&mut self, spec: &TaskSpec, now_ms: u64) -> Result<(), Refused> {
         self.check(spec)?;
         let edges = index(self.edges.len());
-        for data in &spec.inputs {
-            let edge = self.edge(spec.id, data.0);
-            self.datum_mut(*data).readers += 1;
-            append(&mut self.edges, &mut self.data[at(data.0)].waiters, edge);
-        }
+        spec.inputs.iter().for_each(|data| self.read(spec.id, *data));
+        let inputs = index(self.edges.len()) - edges;
         for task in &spec.after {
             let edge = self.edge(spec.id, task.0);
             self.row_mut(*task);
@@ -158,18 +171,38 @@ impl Table {
         self.rows[at(spec.id.0)] = Row {
             state: State::New,
             needs: Needs { cpus: spec.cpus.max(1), memory: spec.memory },
+            tool: spec.tool,
             attempts: 0,
             attempts_max: spec.retries.saturating_add(1),
             missing: 0,
             since_ms: now_ms,
             edges,
-            inputs: index(spec.inputs.len()),
+            inputs,
             after: index(spec.after.len()),
             outputs,
             outputs_len: index(spec.outputs.len()),
             waiters,
         };
         Ok(())
+    }
+
+    /// Makes `task`, the last that was added, a reader of the datum, once however often it names it.
+    fn read(&mut self, task: TaskId, data: DataId) {
+        let datum = self.datum_mut(data);
+        let (last, readers) = (datum.waiters.tail, datum.readers + 1);
+        if self.edges.get(at(last)).is_some_and(|edge| edge.owner == task) {
+            return;
+        }
+        self.datum_mut(data).count_reader(task, readers);
+        let edge = self.edge(task, data.0);
+        append(&mut self.edges, &mut self.data[at(data.0)].waiters, edge);
+    }
+
+    /// A reader of the datum has ended.
+    pub fn read_no_more(&mut self, data: DataId, reader: TaskId) {
+        let datum = self.datum_mut(data);
+        let readers = datum.readers - 1;
+        datum.count_reader(reader, readers);
     }
 
     fn check(&mut self, spec: &TaskSpec) -> Result<(), Refused> {
@@ -233,7 +266,7 @@ impl Table {
         grow(&mut self.data, data.0, || UNKNOWN)
     }
 
-    /// What the task reads, in order.
+    /// What the task reads, each once, in order.
     pub fn inputs(&self, task: TaskId) -> impl ExactSizeIterator<Item = DataId> + '_ {
         let row = &self.rows[at(task.0)];
         self.edges[at(row.edges)..at(row.edges + row.inputs)].iter().map(|edge| DataId(edge.on))
@@ -257,7 +290,7 @@ impl Table {
         &self.outputs[at(row.outputs)..at(row.outputs + row.outputs_len)]
     }
 
-    /// Who reads the datum, once for each edge, in the order of adding.
+    /// Who reads the datum, each once, in the order of adding.
     pub fn readers_of(&self, data: DataId) -> impl Iterator<Item = TaskId> + '_ {
         self.walk(self.data[at(data.0)].waiters)
     }
@@ -312,13 +345,30 @@ mod tests {
     }
 
     #[test]
-    fn readers_are_found_in_the_order_of_adding() {
+    fn readers_are_found_in_the_order_of_adding_each_once() {
         let mut table = Table::default();
         for id in [2, 0, 1] {
-            let spec = TaskSpec { inputs: vec![DataId(5)], ..TaskSpec::new(TaskId(id)) };
+            let spec = TaskSpec { inputs: vec![DataId(5), DataId(3), DataId(5)], ..TaskSpec::new(TaskId(id)) };
             table.insert(&spec, 0).expect("each is new");
         }
         assert_eq!(table.readers_of(DataId(5)).map(|task| task.0).collect::<Vec<_>>(), [2, 0, 1]);
         assert_eq!(table.datum(DataId(5)).expect("known").readers, 3);
+        assert_eq!(table.inputs(TaskId(0)).collect::<Vec<_>>(), [DataId(5), DataId(3)]);
+    }
+
+    #[test]
+    fn the_last_reader_of_a_temporary_is_known_when_all_others_have_ended() {
+        let mut table = Table::default();
+        let writer = TaskSpec { outputs: vec![DataId(5)], ..TaskSpec::new(TaskId(9)) };
+        table.insert(&writer, 0).expect("new");
+        for id in [2, 0, 1] {
+            let spec = TaskSpec { inputs: vec![DataId(5), DataId(5)], ..TaskSpec::new(TaskId(id)) };
+            table.insert(&spec, 0).expect("each is new");
+        }
+        table.datum_mut(DataId(5)).life = Life::There;
+        table.read_no_more(DataId(5), TaskId(0));
+        assert_eq!(table.datum(DataId(5)).expect("known").last_reader(), None);
+        table.read_no_more(DataId(5), TaskId(2));
+        assert_eq!(table.datum(DataId(5)).expect("known").last_reader(), Some(TaskId(1)));
     }
 }

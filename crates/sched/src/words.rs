@@ -1,7 +1,8 @@
 //! What goes into the scheduler and what comes out of it.
 
 use crate::room::{Machine, SlotId};
-use flow::{DataId, TaskId};
+use crate::space::PoolState;
+use flow::{DataId, TaskId, ToolId};
 use thiserror::Error;
 
 /// A task as the scheduler sees it.
@@ -9,7 +10,9 @@ use thiserror::Error;
 pub struct TaskSpec {
     /// Its number; numbers are dense, from 0, but may be added in any order.
     pub id: TaskId,
-    /// Data it reads, once for each binding.
+    /// Its tool: what tasks of one tool wrote tells what the next will write.
+    pub tool: ToolId,
+    /// Data it reads; named twice it counts once.
     pub inputs: Vec<DataId>,
     /// Data it writes.
     pub outputs: Vec<DataId>,
@@ -26,7 +29,16 @@ pub struct TaskSpec {
 impl TaskSpec {
     /// A task of one processor that reads and writes nothing.
     pub fn new(id: TaskId) -> Self {
-        Self { id, inputs: Vec::new(), outputs: Vec::new(), after: Vec::new(), cpus: 1, memory: 0, retries: 0 }
+        Self {
+            id,
+            tool: ToolId(0),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            after: Vec::new(),
+            cpus: 1,
+            memory: 0,
+            retries: 0,
+        }
     }
 }
 
@@ -46,8 +58,25 @@ pub enum Event {
     Add(Box<TaskSpec>),
     /// The workflow will not grow any more: data may be dropped, and the run can end.
     Close,
-    /// The task's attempt succeeded and its outputs exist.
+    /// The task's attempt succeeded and its outputs exist. How large those are is said before, by `Wrote`.
     Done(TaskId),
+    /// A running task wrote this datum, of so many bytes.
+    Wrote {
+        /// The data; an output of the task that is about to be done.
+        data: DataId,
+        /// What it takes of the pool.
+        bytes: u64,
+    },
+    /// How full the pool is now. Without a pool it is never said.
+    Pool(PoolState),
+    /// The task's attempt failed since the pool was full. It is tried again when there may be space, and for good it has failed
+    /// only if it ran alone.
+    NoSpace {
+        /// The task.
+        task: TaskId,
+        /// Whether another attempt can help if it ran alone.
+        retry: bool,
+    },
     /// The task's attempt failed.
     Failed {
         /// The task.
@@ -66,7 +95,7 @@ pub enum Command {
     Start {
         /// The task.
         task: TaskId,
-        /// The lane it runs in: the smallest free number below `Machine::slots`.
+        /// The lane it runs in: the smallest free number. Below `Machine::slots`, unless tasks that wait for space lend it theirs.
         slot: SlotId,
         /// Which attempt this is, from 1.
         attempt: u32,
@@ -80,7 +109,7 @@ pub enum Command {
     Retry {
         /// The task.
         task: TaskId,
-        /// How many attempts are left, this next one counted.
+        /// How many attempts are left, this next one counted. What found no space does not count.
         left: u32,
     },
     /// The task has failed for good.

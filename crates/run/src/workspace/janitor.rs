@@ -2,9 +2,12 @@
 
 use super::transfer::bytes_of;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use vfs::Vfs;
 use wire::{Outcome, Refusal};
 
@@ -14,32 +17,67 @@ use wire::{Outcome, Refusal};
 /// scheduler wait for a removal that waits for it.
 #[derive(Debug)]
 pub struct Janitor {
-    queue: Option<Sender<PathBuf>>,
+    queue: Option<Sender<Removal>>,
     thread: Option<JoinHandle<()>>,
+    /// Bytes of members that were or will be handed in, and are not removed yet.
+    leaving: Arc<AtomicU64>,
+    /// Told after each removal.
+    removed: Arc<Notify>,
+}
+
+/// A place to be removed, and how many bytes of members go with it.
+#[derive(Debug)]
+struct Removal {
+    place: PathBuf,
+    bytes: u64,
 }
 
 impl Janitor {
     /// Starts the thread. Must be called within a tokio runtime.
     pub fn new(pool: Vfs) -> Self {
-        let (queue, told) = channel::<PathBuf>();
-        let runtime = Handle::current();
+        let (queue, told) = channel::<Removal>();
+        let (leaving, removed) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
+        let (runtime, left, tell) = (Handle::current(), leaving.clone(), removed.clone());
         let work = move || {
-            for place in told {
+            for Removal { place, bytes } in told {
                 if let Err(refusal) = runtime.block_on(remove(&pool, &place)) {
                     tracing::warn!(path = %place.display(), %refusal, "a file that is no longer needed stays in the pool");
                 }
+                left.fetch_sub(bytes, Relaxed);
+                tell.notify_one();
             }
         };
         let thread = std::thread::Builder::new().name("janitor".into()).spawn(work).ok();
-        Self { queue: Some(queue), thread }
+        Self { queue: Some(queue), thread, leaving, removed }
     }
 
     /// Asks for `place` below the pool's root to be removed, with all that is in it, and its folder too if that is then empty.
     pub fn remove(&self, place: PathBuf) {
+        self.remove_leaving(place, 0);
+    }
+
+    /// The same of a member of so many bytes that was said to leave.
+    pub fn remove_leaving(&self, place: PathBuf, bytes: u64) {
         // Without its thread nothing is removed before the end of the run, when the pool goes.
-        if let Some(Err(left)) = self.queue.as_ref().map(|queue| queue.send(place)) {
-            tracing::warn!(path = %left.0.display(), "a file that is no longer needed stays in the pool");
+        if let Some(Err(left)) = self.queue.as_ref().map(|queue| queue.send(Removal { place, bytes })) {
+            tracing::warn!(path = %left.0.place.display(), "a file that is no longer needed stays in the pool");
+            self.leaving.fetch_sub(bytes, Relaxed);
         }
+    }
+
+    /// Says that a member of so many bytes will be removed: soon, or when it is exported.
+    pub fn leaves(&self, bytes: u64) {
+        self.leaving.fetch_add(bytes, Relaxed);
+    }
+
+    /// Bytes of members that were said to leave and are there still.
+    pub fn leaving(&self) -> u64 {
+        self.leaving.load(Relaxed)
+    }
+
+    /// Waits for the next removal.
+    pub async fn removed(&self) {
+        self.removed.notified().await;
     }
 
     /// Waits until all is removed.
@@ -74,7 +112,6 @@ async fn remove(pool: &Vfs, place: &Path) -> Outcome<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
 
     #[tokio::test(flavor = "multi_thread")]
     async fn files_go_and_their_folder_with_the_last() {
@@ -89,9 +126,13 @@ mod tests {
         }
         let mut janitor = Janitor::new(pool.clone());
         for place in ["t.1/a", "t.1/never-there", "t.1/scratch", "t.2/a"] {
-            janitor.remove(place.into());
+            janitor.leaves(1);
+            janitor.remove_leaving(place.into(), 1);
         }
+        janitor.removed().await;
+        let left = janitor.leaving.clone();
         tokio::task::spawn_blocking(move || janitor.close()).await.unwrap();
+        assert_eq!(left.load(Relaxed), 0);
         assert!(matches!(pool.resolve(b"t.1").await, Err(Refusal::NotFound(_))));
         assert_eq!(pool.read_file(b"t.2/kept").await.unwrap(), b"x");
         assert!(matches!(pool.resolve(b"t.2/a").await, Err(Refusal::NotFound(_))));

@@ -221,9 +221,27 @@ impl Workspace {
         }
     }
 
-    /// Removes a member that nobody reads any more, soon. Inputs stay: they cost nothing while they are bound.
-    pub fn drop_member(&self, id: DataId) {
-        self.janitor.remove(layout::member(&self.base.flow, id));
+    /// Says that a member of so many bytes will be dropped: now, or when it is exported.
+    pub fn leaves(&self, bytes: u64) {
+        self.janitor.leaves(bytes);
+    }
+
+    /// Removes a member that nobody reads any more, and that was said to leave, soon. Inputs stay: they cost nothing while they are bound.
+    pub fn drop_member(&self, id: DataId, bytes: u64) {
+        self.janitor.remove_leaving(layout::member(&self.base.flow, id), bytes);
+    }
+
+    /// How full the pool is, as the scheduler wants to know it.
+    pub fn pool_state(&self) -> sched::PoolState {
+        // What is leaving first: should it go in between, it is counted as used no more than it is.
+        let leaving = self.janitor.leaving();
+        let wire::Usage { capacity, used, waiting, .. } = self.usage();
+        sched::PoolState { capacity, used, leaving: leaving.min(used), waiting }
+    }
+
+    /// Waits until something was removed.
+    pub async fn removed(&self) {
+        self.janitor.removed().await;
     }
 
     /// A member's bytes, for its export.
