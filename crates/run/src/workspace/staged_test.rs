@@ -123,7 +123,7 @@ async fn a_failed_attempt_leaves_nothing_in_the_pool() {
 #[tokio::test]
 async fn a_task_that_cannot_have_its_input_holds_nothing() {
     let mut bench = Bench::new().await;
-    bench.space.drop_member(A);
+    bench.space.drop_member(A, 0);
     bench.space.close();
     let command = bench.flow.command(FIRST, &bench.space.dir_of(FIRST).text(), &|_| String::new());
     let trouble = bench.space.enter(FIRST, &command).await.unwrap_err();
