@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from pathlib import Path
+from urllib.parse import unquote
 
 import jsonschema
 import pytest
@@ -29,6 +30,11 @@ def test_of_a_run_that_is_done(bench: Workbench) -> None:
     assert run.code == 0, run.err
     check(run.report)
     assert (run.report["outcome"], run.report["exit_code"]) == ("done", 0)
+    assert [tool["runs"] for tool in run.report["by_tool"]] == [2, run.report["tasks"][2]["attempts"]]
+    linked = [member for member in run.report["data"] if "link" in member]
+    assert linked, "outputs are linked"
+    for member in linked:
+        assert (bench.report / unquote(member["link"])).resolve() == Path(member["exported"]).resolve()
 
 
 def test_of_a_run_that_failed(bench: Workbench) -> None:
@@ -53,6 +59,7 @@ def test_of_a_run_that_was_interrupted(bench: Workbench) -> None:
     check(report)
     assert (report["outcome"], report["exit_code"]) == ("interrupted", 130)
     assert {task["reason"]["kind"] for task in report["tasks"]} == {"cancelled"}
+    assert (report["totals"]["tasks_failed"], report["totals"]["tasks_cancelled"]) == (0, 5)
 
 
 def test_of_a_run_of_nothing(bench: Workbench) -> None:

@@ -84,11 +84,11 @@ const PRINTED = new Set(["head", "tail"]);
 export function visible(value, marks = UNSEEN) {
   if (typeof value === "string") return value.replace(marks, escaped);
   if (value === null || typeof value !== "object") return value;
-  for (const key of Object.keys(value)) {
-    if (PRINTED.has(key)) continue;
+  for (const key in value) {
     const part = value[key];
-    if (typeof part === "string" || typeof part === "object")
-      value[key] = visible(part, LINED.has(key) ? UNSEEN_IN_LINES : marks);
+    if (typeof part === "number" || PRINTED.has(key)) continue;
+    const seen = visible(part, LINED.has(key) ? UNSEEN_IN_LINES : marks);
+    if (seen !== part) value[key] = seen;
   }
   return value;
 }
