@@ -34,9 +34,9 @@ pub struct ToolTotals {
     pub waited_s: Seconds,
     /// The part of `ran_s` that lies on the critical path.
     pub critical_s: Seconds,
-    /// Processor time over the time of the slots taken, of last attempts; above 1 it ran more threads than it has slots.
+    /// Processor time over the time of the slots taken, of all runs; above 1 it ran more threads than it has slots.
     pub cpu_use: Option<f64>,
-    /// The largest resident memory of any task's last attempt, in bytes.
+    /// The most memory that any run held, in bytes (`Task::peak_memory_bytes`, or `max_rss_bytes` where that is not known).
     pub peak_memory_bytes: Option<u64>,
     /// Bytes of the inputs of tasks that started.
     pub input_bytes: u64,
@@ -91,17 +91,25 @@ impl Sum {
         totals.retries += u32::try_from(task.earlier.len()).unwrap_or(u32::MAX);
         totals.ran_s.0 += task.spans().map(|(start, end)| end - start).sum::<f64>();
         totals.waited_s.0 += task.waited_s.map_or(0.0, |waited| waited.0);
-        totals.peak_memory_bytes = totals.peak_memory_bytes.max(task.max_rss_bytes);
         totals.output_bytes += task.output_bytes;
-        let Some((start, end)) = task.start_s.zip(task.end_s) else { return };
-        totals.input_bytes += task.input_bytes;
-        let length = end.0 - start.0;
-        if task.status == Status::Done {
-            self.lengths.push(length);
+        let last = task.start_s.zip(task.end_s);
+        if last.is_some() {
+            totals.input_bytes += task.input_bytes;
         }
-        if let Some(cpu) = task.cpu_s {
-            self.cpu_s += cpu.0;
-            self.slot_s += length * f64::from(task.cpus.max(1));
+        self.lengths.extend(last.filter(|_| task.status == Status::Done).map(|(start, end)| end.0 - start.0));
+        self.add_use(task);
+    }
+
+    /// Adds what the runs of `task` used, of those of which it is known.
+    fn add_use(&mut self, task: &Task) {
+        let earlier = task.earlier.iter().map(|attempt| (attempt.cpu_s, attempt.peak_memory_bytes));
+        let last = (task.cpu_s, task.peak_memory_bytes.or(task.max_rss_bytes));
+        for ((start, end), (cpu, memory)) in task.spans().zip(earlier.chain([last])) {
+            self.totals.peak_memory_bytes = self.totals.peak_memory_bytes.max(memory);
+            if let Some(cpu) = cpu {
+                self.cpu_s += cpu.0;
+                self.slot_s += (end - start) * f64::from(task.cpus.max(1));
+            }
         }
     }
 
@@ -136,7 +144,8 @@ mod tests {
 
     #[test]
     fn a_tool_has_the_sums_and_the_extremes_of_its_tasks() {
-        let attempt = Attempt { start_s: Seconds(0.0), end_s: Seconds(0.5), ..Attempt::default() };
+        let attempt = Attempt { end_s: Seconds(0.5), cpu_s: Some(Seconds(0.15)), ..Attempt::default() };
+        let attempt = Attempt { peak_memory_bytes: Some(11), ..attempt };
         let sort = Task {
             attempts: 2,
             earlier: vec![attempt],
@@ -146,7 +155,7 @@ mod tests {
             waited_s: Some(Seconds(0.25)),
             ..task("sort", 1.0, 2.0)
         };
-        let wide = Task { cpus: 2, cpu_s: Some(Seconds(2.0)), max_rss_bytes: Some(9), ..task("sort", 2.0, 4.0) };
+        let wide = Task { cpus: 2, cpu_s: Some(Seconds(2.0)), peak_memory_bytes: Some(9), ..task("sort", 2.0, 4.0) };
         let failed = Task { status: Status::Failed, output_bytes: 3, ..task("sort", 4.0, 14.0) };
         let never = Task { tool: "sort".into(), input_bytes: 99, ..Task::default() };
         let tasks = vec![sort, task("cut", 0.0, 8.0), wide, failed, never, task("sort", 0.0, 3.0)];
@@ -158,7 +167,7 @@ mod tests {
         assert_eq!((sort.runs, sort.retries, sort.waited_s), (5, 1, Seconds(0.25)));
         let [least, median, most] = [sort.shortest_s, sort.median_s, sort.longest_s].map(|time| time.unwrap().0);
         assert_eq!((least, median, most, sort.ran_s.0), (1.0, 2.0, 3.0, 16.5));
-        assert_eq!((sort.cpu_use, sort.peak_memory_bytes), (Some(0.6), Some(9)));
+        assert_eq!((sort.cpu_use, sort.peak_memory_bytes), (Some(0.5727), Some(11)));
         assert_eq!((sort.input_bytes, sort.output_bytes), (10, 3));
     }
 }

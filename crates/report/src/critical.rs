@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_retried_task_is_one_step_from_its_first_start() {
-        let attempt = Attempt { slot: 0, start_s: Seconds(0.0), end_s: Seconds(1.0), text: String::new() };
+        let attempt = Attempt { end_s: Seconds(1.0), ..Attempt::default() };
         let retried = Task { earlier: vec![attempt], attempts: 2, ..task(0, 1, (2.0, 4.0)) };
         // Took the slot that the first attempt left.
         let run = Run { tasks: vec![retried, task(1, 0, (1.0, 9.0))], ..Run::default() };
