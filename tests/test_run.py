@@ -475,3 +475,40 @@ def test_two_runs_with_one_output_folder_both_write_whole_files(bench: Workbench
     assert {path.read_text() for path in bench.out.rglob("*.txt")} == {"tide\n"}
     assert list(bench.root.rglob("*.part")) == []
     assert json.loads((bench.report / "run.json").read_text())["outcome"] == "done"
+
+
+def test_a_failed_task_is_kept_and_repeated_outside_the_run(bench: Workbench) -> None:
+    """The kept script ends as the task did, with what it read, its variables and its standard files; mended, it ends well."""
+    with bench.tools.open("a") as tools:
+        tools.write(r"""
+[tools.picky]
+command = ["sh", "-c", "echo $MOOD $TIDEMILL_TOOL; ls $3 >&2; cat $1 - $(cat $4); echo trace > trace; test -e $2.mended", "sh", "{made}", "{raw}", "{dir}", "{list}"]
+stdin = "{raw}"
+stdout = "{to}"
+env = { MOOD = "it's fine" }
+inputs.made = {}
+inputs.raw = {}
+inputs.dir = { array = "dir" }
+inputs.list = { array = "list" }
+outputs.to = {}
+""")
+    bench.script(
+        'var raw = Data.get("in"); var made = Data.define("Made"); var p = Data.define("P", 2); var to = Data.define("To");'
+        "copy({from: raw, to: made}); copy({from: raw, to: p[0]}); copy({from: made, to: p[1]});"
+        "picky({made: made, raw: raw, dir: p, list: p, to: to});"
+    )
+    run = bench.run("--keep-failed")
+    assert run.code == 1
+    reason = next(task["reason"] for task in run.report["tasks"] if task["status"] == "failed")
+    kept, script = Path(reason["kept"]), Path(reason["repeat"])
+    assert str(kept) in run.err
+    assert str(script) in run.err
+    assert kept.parent == bench.report / "failed"
+    assert (kept / "left/trace").read_text() == "trace\n"
+    shown = "it's fine picky\n" + 4 * "tide\n"
+    assert (kept / "left/To").read_text() == shown
+    again = subprocess.run([script], cwd="/", capture_output=True, text=True, timeout=30, check=False)
+    assert (again.returncode, again.stderr) == (1, "P_0.txt\nP_1.txt\n")
+    assert (kept / "again/To").read_text() == shown
+    (kept / "inputs/data/in.txt.mended").touch()
+    assert subprocess.run([script], cwd="/", capture_output=True, timeout=30, check=False).returncode == 0

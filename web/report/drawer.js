@@ -73,6 +73,7 @@ export function reasonOf(model, task, go) {
     "div",
     { class: "reason" },
     el("p", {}, task.reason.text),
+    task.reason.kept ? el("p", {}, `It is kept in ${task.reason.kept}; ${task.reason.repeat} repeats its command.`) : null,
     steps.length > 0 ? el("ol", { class: "chain" }, steps.slice(0, LISTED_MAX).map(step)) : null,
   );
 }

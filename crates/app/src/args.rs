@@ -318,6 +318,9 @@ pub struct RunArgs {
     /// Delete no temporary at its last use, and export them all
     #[arg(long)]
     pub keep: bool,
+    /// Keep failed tasks beside the report: their folders, and scripts that repeat their commands
+    #[arg(long)]
+    pub keep_failed: bool,
     /// Copy inputs into the pool instead of binding them read-only
     #[arg(long)]
     pub stage_in: bool,

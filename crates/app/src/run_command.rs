@@ -69,6 +69,7 @@ fn order(args: &RunArgs, loaded: source::Loaded) -> Result<Order, Vec<Problem>> 
     let out_dir = std::path::absolute(&args.out).unwrap_or_else(|_| args.out.clone());
     let run_id = run_id(&loaded.flow.workflow().name);
     let report_dir = report_dir(args, &run_id)?;
+    let keep_failed = args.keep_failed.then(|| std::path::absolute(report_dir.join("failed")).ok()).flatten();
     Ok(Order {
         run_id,
         data_dir: loaded.data_dir,
@@ -93,6 +94,7 @@ fn order(args: &RunArgs, loaded: source::Loaded) -> Result<Order, Vec<Problem>> 
         },
         passthrough: !args.no_passthrough,
         keep: args.keep,
+        keep_failed,
         exports,
         stage_in: args.stage_in,
         fail_fast: args.fail_fast,

@@ -116,6 +116,12 @@ pub struct Reason {
     /// The signal that ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
+    /// The folder that is kept of it, with `--keep-failed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<String>,
+    /// The script in that folder that repeats its command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeat: Option<String>,
     /// What it wrote on standard output; none if nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdout: Option<Captured>,

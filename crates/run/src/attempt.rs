@@ -7,6 +7,7 @@
 //! ```
 
 use crate::checked::Checked;
+use crate::keep_failed::{KeepFailed, Repeat};
 use crate::record::{Failure, Tried};
 use crate::workspace::{Collected, Given, Made, Missing, Trouble, Workspace};
 use base::ByteSize;
@@ -49,6 +50,8 @@ pub struct Context {
     pub copies_max: u64,
     /// Whether leftovers stay.
     pub keep: bool,
+    /// Where failed tasks are kept, if they are.
+    pub keep_failed: Option<KeepFailed>,
     /// How often the pool was found filled at the end of a task: the first who fails for it frees it, and others failed for it too.
     pub filled: AtomicU64,
 }
@@ -99,6 +102,7 @@ impl Context {
         tried.refused = (self.refusals(), self.filled.load(Relaxed)) != refused_before;
         // Before the folder goes: how full the pool was is part of the story.
         let outcome = outcome.map_err(|failure| self.blame_space(failure, task, tried.refused));
+        let outcome = self.keep_or_forget(outcome, (task, attempt)).await;
         if let (Err(_), Some(workspace)) = (&outcome, workspace) {
             // What cannot be removed is told by the log; the failure that came first is what the user needs.
             if let Err(trouble) = workspace.discard(task).await {
@@ -176,12 +180,7 @@ impl Context {
         if !command.path.is_empty() {
             put_path_first(&mut environment, &command.path);
         }
-        let own: [(&str, String); 3] = [
-            ("TIDEMILL_TASK", task.0.to_string()),
-            ("TIDEMILL_TOOL", self.flow.tool_of(task).name.clone()),
-            ("TIDEMILL_ATTEMPT", attempt.to_string()),
-        ];
-        let own = own.map(|(name, value)| (name.into(), value.into())).into_iter();
+        let own = self.own_variables(task, attempt).map(|(name, value)| (name.into(), value.into())).into_iter();
         let of_tool = command.env.iter().map(|(name, value)| (name.into(), value.into()));
         for (name, value) in own.chain(of_tool).chain(given.variables.iter().cloned()) {
             set(&mut environment, name, value);
@@ -192,6 +191,39 @@ impl Context {
             set(&mut environment, name, list);
         }
         environment
+    }
+
+    /// What a task is told of itself.
+    fn own_variables(&self, task: TaskId, attempt: u32) -> [(&'static str, String); 3] {
+        [
+            ("TIDEMILL_TASK", task.0.to_string()),
+            ("TIDEMILL_TOOL", self.flow.tool_of(task).name.clone()),
+            ("TIDEMILL_ATTEMPT", attempt.to_string()),
+        ]
+    }
+
+    /// Keeps what a failed attempt left, if that is wanted; of a task that is done, nothing is kept of earlier ones.
+    async fn keep_or_forget(
+        &self,
+        outcome: Result<Vec<Made>, Failure>,
+        (task, attempt): (TaskId, u32),
+    ) -> Result<Vec<Made>, Failure> {
+        let (Some(keep), Some(workspace)) = (&self.keep_failed, &self.workspace) else { return outcome };
+        let failure = match outcome {
+            Ok(made) => {
+                keep.forget(&self.flow, task);
+                return Ok(made);
+            }
+            Err(failure) if failure.kind == ReasonKind::Cancelled => return Err(failure),
+            Err(failure) => failure,
+        };
+        let variables = self.own_variables(task, attempt).map(|(name, value)| (name.to_owned(), value)).into();
+        let repeat = Repeat { task, why: failure.text.clone(), program: self.program(task), variables };
+        let (kept, text) = match keep.keep(&self.flow, workspace, &repeat).await {
+            Ok(kept) => (kept, failure.text.clone()),
+            Err(error) => (None, format!("{}; it could not be kept: {error}", failure.text)),
+        };
+        Err(Failure { kept, text, ..failure })
     }
 
     async fn collect(&self, workspace: &Workspace, task: TaskId) -> Result<Vec<Made>, Failure> {

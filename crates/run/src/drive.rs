@@ -264,12 +264,13 @@ impl<'a> Driver<'a> {
     }
 
     fn failed(&mut self, task: TaskId, because: Because) {
+        self.guess.gone(self.context.flow.task(task));
         let tool = self.tool_name(task);
         let own = matches!(because, Because::Itself) || self.failures.contains_key(&task);
         let (reason, output, upstream) = if own {
             let failure = self.failures.remove(&task);
             let output = self.printed(task);
-            let text = failure.map(|failure| failure.text).unwrap_or_default();
+            let text = failure.map(|failure| failure.told()).unwrap_or_default();
             (text, output, because == Because::Cancelled)
         } else {
             let reason = self.explain(because);

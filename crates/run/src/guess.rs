@@ -1,19 +1,29 @@
-//! How long a run may still take: each tool's mean so far, times its tasks to come, over the slots.
+//! How long a run may still take: each tool's median so far, times its tasks to come and the slots that they take, over the slots.
+//!
+//! A median, since one task that hangs or finds everything cached says nothing of the others. What waits for data is not foreseen:
+//! the guess is what the slots could do at best.
 
 use flow::{Task, Workflow};
+use std::collections::VecDeque;
 
 /// Before so many tasks are done, a guess would jump too much to be shown.
-const TASKS_SEEN_MIN: u32 = 3;
+const TASKS_SEEN_MIN: usize = 3;
+
+/// A tool's median is of so many of its last tasks: the later say more of those to come.
+const TIMES_KEPT_MAX: usize = 63;
 
 /// What is known of each tool.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct Tool {
-    done: u32,
-    seconds: f64,
+    /// Seconds of its last tasks.
+    times: VecDeque<f64>,
+    /// Slots that each of its tasks takes.
+    cpus: u32,
+    /// Tasks that have not ended.
     left: u32,
 }
 
-/// Means by tool; tools that have not been seen take the mean of all.
+/// Medians by tool; tools that have not been seen take the median of all tools that were.
 #[derive(Debug, Clone)]
 pub struct Guess {
     tools: Vec<Tool>,
@@ -22,7 +32,8 @@ pub struct Guess {
 impl Guess {
     /// Nothing has run.
     pub fn new(workflow: &Workflow) -> Self {
-        let mut tools = vec![Tool::default(); workflow.tools.len()];
+        let known = |tool: &flow::Tool| Tool { cpus: tool.resources.cpus.max(1), ..Tool::default() };
+        let mut tools: Vec<Tool> = workflow.tools.iter().map(known).collect();
         for task in &workflow.tasks {
             tools[task.tool.0 as usize].left += 1;
         }
@@ -31,22 +42,45 @@ impl Guess {
 
     /// A task took `seconds`.
     pub fn done(&mut self, task: &Task, seconds: f64) {
-        let tool = &mut self.tools[task.tool.0 as usize];
-        tool.done += 1;
-        tool.seconds += seconds;
-        tool.left = tool.left.saturating_sub(1);
+        let times = &mut self.tools[task.tool.0 as usize].times;
+        if times.len() == TIMES_KEPT_MAX {
+            times.pop_front();
+        }
+        times.push_back(seconds);
+        self.gone(task);
+    }
+
+    /// A task will not run any more.
+    pub fn gone(&mut self, task: &Task) {
+        let left = &mut self.tools[task.tool.0 as usize].left;
+        *left = left.saturating_sub(1);
     }
 
     /// Seconds until all is done with `slots` busy; none before there is something to guess from.
     pub fn seconds_left(&self, slots: u32) -> Option<f64> {
-        let done: u32 = self.tools.iter().map(|tool| tool.done).sum();
-        if done < TASKS_SEEN_MIN {
+        if self.tools.iter().map(|tool| tool.times.len()).sum::<usize>() < TASKS_SEEN_MIN {
             return None;
         }
-        let mean_of_all = self.tools.iter().map(|tool| tool.seconds).sum::<f64>() / f64::from(done);
-        let mean = |tool: &Tool| if tool.done > 0 { tool.seconds / f64::from(tool.done) } else { mean_of_all };
-        let work: f64 = self.tools.iter().map(|tool| mean(tool) * f64::from(tool.left)).sum();
-        Some(work / f64::from(slots.max(1)))
+        let medians: Vec<Option<f64>> = self.tools.iter().map(|tool| median(tool.times.iter().copied())).collect();
+        let of_unseen = median(medians.iter().flatten().copied())?;
+        let to_come = || self.tools.iter().zip(&medians).filter(|(tool, _)| tool.left > 0);
+        let each = |median: &Option<f64>| median.unwrap_or(of_unseen);
+        let work: f64 = to_come().map(|(tool, median)| each(median) * f64::from(tool.left * tool.cpus)).sum();
+        // However many slots there are, no task takes less than its time.
+        let longest = to_come().map(|(_, median)| each(median)).fold(0.0, f64::max);
+        Some((work / f64::from(slots.max(1))).max(longest))
+    }
+}
+
+/// The middle one; of an even number the mean of the two in the middle.
+fn median(times: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut times: Vec<f64> = times.collect();
+    times.sort_by(f64::total_cmp);
+    let middle = times.len() / 2;
+    match times.len() {
+        0 => None,
+        count if count % 2 == 1 => Some(times[middle]),
+        _ => Some(f64::midpoint(times[middle - 1], times[middle])),
     }
 }
 
@@ -59,19 +93,47 @@ mod tests {
         Task { tool: ToolId(tool), files: [].into(), configs: [].into(), after: [].into(), line: 0 }
     }
 
-    fn tool(name: &str) -> Declared {
-        serde_json::from_value(serde_json::json!({"name": name, "command": ["x"]})).unwrap()
+    fn tool(name: &str, cpus: u32) -> Declared {
+        serde_json::from_value(serde_json::json!({"name": name, "command": ["x"], "resources": {"cpus": cpus}}))
+            .unwrap()
+    }
+
+    /// After tasks of these tools took these seconds, of a workflow with `counts` tasks of each tool.
+    fn guess(tools: &[(&str, u32, u32)], took: &[(u32, f64)]) -> Guess {
+        let mut flow = Workflow::default();
+        for ((name, cpus, count), number) in tools.iter().zip(0..) {
+            flow.tools.push(tool(name, *cpus));
+            flow.tasks.extend((0..*count).map(|_| task(number)));
+        }
+        let mut guess = Guess::new(&flow);
+        took.iter().for_each(|(tool, seconds)| guess.done(&task(*tool), *seconds));
+        guess
     }
 
     #[test]
-    fn a_guess_weighs_each_tool_by_its_own_mean() {
-        let mut flow = Workflow { tools: vec![tool("fast"), tool("slow")], ..Workflow::default() };
-        flow.tasks = vec![task(0), task(0), task(1), task(1)];
-        let mut guess = Guess::new(&flow);
-        assert_eq!(guess.seconds_left(2), None);
-        for (tool, seconds) in [(0, 1.0), (0, 1.0), (1, 9.0)] {
-            guess.done(&task(tool), seconds);
-        }
-        assert_eq!(guess.seconds_left(2), Some(4.5));
+    fn a_guess_weighs_each_tool_by_its_own_median() {
+        let tools = [("fast", 1, 12), ("slow", 1, 4)];
+        assert_eq!(guess(&tools, &[(0, 1.0), (0, 1.0)]).seconds_left(2), None);
+        let seen = guess(&tools, &[(0, 1.0), (0, 1.0), (1, 9.0)]);
+        assert_eq!(seen.seconds_left(2), Some((10.0 + 27.0) / 2.0));
+        let with_one_that_hung = guess(&tools, &[(0, 1.0), (0, 1000.0), (0, 1.0), (1, 9.0)]);
+        assert_eq!(with_one_that_hung.seconds_left(2), Some((9.0 + 27.0) / 2.0));
+    }
+
+    #[test]
+    fn tasks_of_many_slots_weigh_more_and_none_is_shorter_than_itself() {
+        let wide = guess(&[("wide", 2, 5)], &[(0, 4.0), (0, 4.0), (0, 4.0)]);
+        assert_eq!(wide.seconds_left(2), Some(8.0));
+        assert_eq!(wide.seconds_left(64), Some(4.0), "two at once, on however many slots");
+    }
+
+    #[test]
+    fn what_failed_is_not_waited_for_and_unseen_tools_are_as_the_others() {
+        let mut seen = guess(&[("a", 1, 3), ("b", 1, 2)], &[(0, 2.0), (0, 2.0), (0, 2.0)]);
+        assert_eq!(seen.seconds_left(1), Some(4.0));
+        seen.gone(&task(1));
+        assert_eq!(seen.seconds_left(1), Some(2.0));
+        seen.gone(&task(1));
+        assert_eq!(seen.seconds_left(1), Some(0.0));
     }
 }

@@ -16,6 +16,7 @@ mod event;
 mod export;
 mod ground;
 mod guess;
+mod keep_failed;
 mod last_resort;
 mod layout;
 mod machine;

@@ -52,6 +52,8 @@ pub struct Order {
     pub passthrough: bool,
     /// Nothing is deleted before the end, and everything is exported.
     pub keep: bool,
+    /// The folder that failed tasks are kept in; none: they are not.
+    pub keep_failed: Option<PathBuf>,
     /// Members to export beside the outputs that nobody reads.
     pub exports: BTreeSet<DataId>,
     /// Inputs are copied into the pool instead of bound.

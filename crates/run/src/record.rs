@@ -1,10 +1,12 @@
 //! The report as it fills: what happened to tasks and data, in the words of run.json.
 
 use crate::export::Written;
+use crate::keep_failed;
 use crate::provenance::Hashes;
 use crate::workspace::Made;
 use flow::{DataId, TaskId};
 use report::{Attempt, Captured, Outcome, Reason, ReasonKind, Run, Seconds, Status};
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// How an attempt failed.
@@ -18,12 +20,25 @@ pub struct Failure {
     pub signal: Option<i32>,
     /// Whether another attempt can help.
     pub retry: bool,
+    /// The folder that the attempt is kept in, if it is.
+    pub kept: Option<PathBuf>,
 }
 
 impl Failure {
+    /// Why, and where what is kept of it lies.
+    pub fn told(&self) -> String {
+        match &self.kept {
+            None => self.text.clone(),
+            Some(folder) => {
+                let script = folder.join(keep_failed::SCRIPT);
+                format!("{}; it is kept in {}, and {} repeats it", self.text, folder.display(), script.display())
+            }
+        }
+    }
+
     /// A failure without a signal that another attempt may mend.
     pub fn new(kind: ReasonKind, text: impl Into<String>) -> Self {
-        Self { kind, text: text.into(), signal: None, retry: true }
+        Self { kind, text: text.into(), signal: None, retry: true, kept: None }
     }
 }
 
@@ -121,6 +136,8 @@ impl Record {
             root: Some(tried.task.0),
             via: None,
             signal: failure.signal,
+            kept: failure.kept.as_ref().map(|folder| folder.display().to_string()),
+            repeat: failure.kept.as_ref().map(|folder| folder.join(keep_failed::SCRIPT).display().to_string()),
             stdout: of_failure.0,
             stderr: of_failure.1,
         });

@@ -5,6 +5,7 @@ use crate::checked::Checked;
 use crate::drive::{Driver, Exports};
 use crate::event::Event;
 use crate::ground::{Ground, RUN_VARIABLE, mark};
+use crate::keep_failed::KeepFailed;
 use crate::last_resort::LastResort;
 use crate::memory::Limits;
 use crate::order::Order;
@@ -136,6 +137,7 @@ fn context(
         grace: order.grace,
         copies_max: order.copies.unwrap_or_else(|| Limits::read().copies()).0,
         keep: order.keep,
+        keep_failed: order.keep_failed.clone().map(|folder| KeepFailed { folder, data_dir: order.data_dir.clone() }),
         filled: AtomicU64::default(),
     })
 }

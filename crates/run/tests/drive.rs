@@ -36,6 +36,7 @@ fn order(flow: Checked, folder: &Path) -> Order {
         storage: Storage::Staging,
         passthrough: true,
         keep: false,
+        keep_failed: None,
         exports: BTreeSet::new(),
         stage_in: false,
         fail_fast: false,
@@ -96,6 +97,19 @@ fn the_report_tells_of_each_tool_and_how_busy_the_machine_was() {
     let last = report.critical_path.steps.last().expect("something ran");
     let ends = report.tasks.iter().filter_map(|task| task.end_s).map(|end| end.0).fold(0.0, f64::max);
     assert_eq!(last.end_s.0, ends, "the path ends with the task that ended last");
+}
+
+#[test]
+fn of_a_task_that_succeeds_in_the_end_nothing_is_kept_and_of_others_the_last_attempt() {
+    let folder = tempfile::tempdir().unwrap();
+    let scripts = ["test $TIDEMILL_ATTEMPT = 2 && echo ok > $1", "echo $TIDEMILL_ATTEMPT > trace; exit 4"];
+    let kept = folder.path().join("failed");
+    let order = Order { keep_failed: Some(kept.clone()), ..order(flow(&scripts, 1), folder.path()) };
+    let (report, _) = run(order, |_, _| ());
+    assert_eq!(report.tasks[0].status, Status::Done);
+    assert!(!kept.join("sh.0").exists());
+    assert_eq!(std::fs::read_to_string(kept.join("sh.1/left/trace")).unwrap(), "2\n");
+    assert_eq!(report.tasks[1].reason.as_ref().unwrap().kept.as_deref(), kept.join("sh.1").to_str());
 }
 
 #[test]

@@ -27,6 +27,7 @@ fn order(run_id: &str, folder: &Path, storage: Storage) -> Order {
         storage,
         passthrough: true,
         keep: false,
+        keep_failed: None,
         exports: BTreeSet::new(),
         stage_in: false,
         fail_fast: false,

@@ -21,6 +21,7 @@ mod copies;
 mod direct;
 mod host;
 mod janitor;
+mod kept;
 mod preloaded;
 mod staged;
 mod transfer;

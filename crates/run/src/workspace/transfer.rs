@@ -52,7 +52,9 @@ impl Drop for PoolFile {
 }
 
 /// Runs `work` on a thread that may block.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Trouble> + Send + 'static) -> Result<T, Trouble> {
+pub async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Trouble> + Send + 'static,
+) -> Result<T, Trouble> {
     match tokio::task::spawn_blocking(work).await {
         Ok(outcome) => outcome,
         Err(panic) => std::panic::resume_unwind(panic.into_panic()),

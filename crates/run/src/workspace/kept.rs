@@ -1,0 +1,69 @@
+//! Copies to the host's disk of what a failed task had: its folder as it left it, and inputs that tasks wrote.
+
+use super::{Base, Form, Trouble, Workspace, transfer};
+use crate::layout;
+use flow::{DataId, TaskId};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use wire::Kind;
+
+impl Workspace {
+    /// Copies the folder of a failed task to `target`, which is not there yet. Links, sockets and the like are left out.
+    pub async fn save_folder(&self, task: TaskId, target: &Path) -> Result<(), Trouble> {
+        let place = PathBuf::from(layout::task_dir(&self.base.flow, task));
+        match self.form(task) {
+            Form::Direct(_) => save_from_pool(&self.base, place, target).await,
+            Form::Staged(staged) => {
+                let (folder, target) = (staged.root.join(place), target.to_path_buf());
+                transfer::blocking(move || save_from_host(folder, target)).await
+            }
+        }
+    }
+
+    /// Puts an input to `target`: a copy of what a task wrote, a link to a file of the data folder.
+    pub async fn save_input(&self, id: DataId, data_dir: &Path, target: &Path) -> Result<(), Trouble> {
+        let folder = target.parent().unwrap_or(Path::new("/"));
+        fs::create_dir_all(folder).map_err(Trouble::host(folder))?;
+        match layout::host_path(&self.base.flow, id) {
+            Some(path) => symlink(data_dir.join(path), target).map_err(Trouble::host(target)),
+            None => transfer::out_of_pool(&self.base, &layout::member(&self.base.flow, id), target.to_path_buf()).await,
+        }
+    }
+}
+
+async fn save_from_pool(base: &Base, top: PathBuf, target: &Path) -> Result<(), Trouble> {
+    let mut folders = vec![(top, target.to_path_buf())];
+    while let Some((place, target)) = folders.pop() {
+        fs::create_dir_all(&target).map_err(Trouble::host(&target))?;
+        if base.find(&place).await?.is_none() {
+            continue;
+        }
+        for name in base.names_in(&place).await? {
+            let (place, target) = (place.join(&name), target.join(&name));
+            match base.find(&place).await?.map(|attributes| attributes.kind) {
+                Some(Kind::Directory) => folders.push((place, target)),
+                Some(Kind::File) => transfer::out_of_pool(base, &place, target).await?,
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+fn save_from_host(top: PathBuf, target: PathBuf) -> Result<(), Trouble> {
+    let mut folders = vec![(top, target)];
+    while let Some((folder, target)) = folders.pop() {
+        fs::create_dir_all(&target).map_err(Trouble::host(&target))?;
+        let Ok(entries) = fs::read_dir(&folder) else { continue };
+        for entry in entries.flatten() {
+            let (path, target) = (entry.path(), target.join(entry.file_name()));
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => folders.push((path, target)),
+                Ok(kind) if kind.is_file() => fs::copy(&path, target).map(drop).map_err(Trouble::host(path))?,
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
