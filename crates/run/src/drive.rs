@@ -184,6 +184,10 @@ impl<'a> Driver<'a> {
         self.stops.remove(&task);
         let evicted = self.evicted.take_if(|(stopped, _)| *stopped == task);
         self.record.tried(&tried);
+        let limit = self.context.flow.tool_of(task).resources.memory;
+        if let Some(passed) = self.record.passed_memory(&tried, limit) {
+            (self.tell)(&Event::Warning(passed));
+        }
         let seconds = tried.ended.saturating_duration_since(tried.started).as_secs_f64();
         match tried.result {
             Ok(made) => {

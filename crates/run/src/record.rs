@@ -4,8 +4,10 @@ use crate::export::Written;
 use crate::keep_failed;
 use crate::provenance::Hashes;
 use crate::workspace::Made;
+use base::ByteSize;
 use flow::{DataId, TaskId};
 use report::{Attempt, Captured, Outcome, Reason, ReasonKind, Run, Seconds, Status};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -80,12 +82,14 @@ pub struct Record {
     begun: Instant,
     /// Tasks that may have written less than they meant to.
     doubts: usize,
+    /// Tools whose tasks took more memory than they declare, and were told.
+    hungry: BTreeSet<String>,
 }
 
 impl Record {
     /// A record whose times count from `begun`.
     pub fn new(run: Run, begun: Instant) -> Self {
-        Self { run, begun, doubts: 0 }
+        Self { run, begun, doubts: 0, hungry: BTreeSet::new() }
     }
 
     /// Seconds from the start to `moment`.
@@ -220,6 +224,22 @@ impl Record {
         })
     }
 
+    /// An attempt held more memory than its tool declares (`limit`; 0: nothing), which others were promised: told once for each tool.
+    pub fn passed_memory(&mut self, tried: &Tried, limit: u64) -> Option<String> {
+        let peak = tried.peak_memory_bytes.filter(|peak| limit > 0 && *peak > limit)?;
+        let tool = self.task(tried.task).tool.clone();
+        let text = format!(
+            "tool {tool}: task {} held {} of memory, more than its `memory = {:?}`: raise it, or fewer tasks fit than run at once",
+            tried.task.0,
+            ByteSize(peak),
+            ByteSize(limit).to_string().replace(' ', ""),
+        );
+        self.hungry.insert(tool).then(|| {
+            self.run.warnings.push(text.clone());
+            text
+        })
+    }
+
     /// Something about the whole run went wrong; the first word of it stays.
     pub fn problem(&mut self, text: String) {
         self.run.problem.get_or_insert(text);
@@ -244,4 +264,43 @@ impl Record {
 pub fn wall_clock() -> String {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     report::rfc3339_utc(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tried(task: u32, peak: Option<u64>) -> Tried {
+        let now = Instant::now();
+        Tried {
+            task: TaskId(task),
+            started: now,
+            ended: now,
+            argv: Vec::new(),
+            exit_code: Some(0),
+            cpu_s: None,
+            max_rss_bytes: None,
+            peak_memory_bytes: peak,
+            stdout: None,
+            stderr: None,
+            refused: false,
+            result: Ok(Vec::new()),
+        }
+    }
+
+    #[test]
+    fn a_tool_that_takes_more_memory_than_it_declares_is_told_once() {
+        let task = |tool: &str| report::Task { tool: tool.into(), ..report::Task::default() };
+        let run = Run { tasks: vec![task("hog"), task("hog"), task("calm")], ..Run::default() };
+        let mut record = Record::new(run, Instant::now());
+        let limit = 8 << 20;
+        assert_eq!(record.passed_memory(&tried(0, Some(limit)), limit), None);
+        assert_eq!(record.passed_memory(&tried(0, None), limit), None, "it is not known");
+        assert_eq!(record.passed_memory(&tried(0, Some(40 << 20)), 0), None, "nothing was declared");
+        let told = record.passed_memory(&tried(0, Some(40 << 20)), limit).unwrap();
+        assert!(told.contains("tool hog: task 0 held 40 MiB") && told.contains("`memory = \"8MiB\"`"), "{told}");
+        assert_eq!(record.passed_memory(&tried(1, Some(50 << 20)), limit), None);
+        assert!(record.passed_memory(&tried(2, Some(50 << 20)), limit).is_some());
+        assert_eq!(record.run.warnings.len(), 2);
+    }
 }
