@@ -2,9 +2,22 @@
 
 use crate::{Client, client::unexpected};
 use placement::{FileId, Layout, NodeId, PartitionId, StripeNo};
+use std::{future::poll_fn, mem, task::Poll};
 use wire::{Answer, Command, GONE_MAX, Gone, Leftovers, Outcome, Refusal, Session, StripeAction, Trim};
 
+/// So many stripes are gone through before others may go on.
+const STRIPES_AT_ONCE: u64 = 64;
+
 impl Client {
+    /// Whether there is no such file, as the node says that would have it.
+    pub async fn lacks(&self, file: FileId) -> Outcome<bool> {
+        match self.ask(file.partition(), Command::Stat { file }).await {
+            Ok(_) => Ok(false),
+            Err(Refusal::NotFound(_)) => Ok(true),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
     /// Removes the stripes of a file that is gone. What fails is left to [`Self::recover`].
     pub async fn purge(&self, gone: Option<Gone>) {
         if let Some(gone) = gone
@@ -16,6 +29,7 @@ impl Client {
 
     async fn remove_stripes(&self, gone: &Gone) -> Outcome<()> {
         for stripe in gone.stripes.iter() {
+            let_others(stripe).await;
             self.stripe(gone.file, gone.layout, StripeNo(stripe), StripeAction::Remove).await?;
         }
         self.change_unheld(gone.file.partition(), Command::Purged { file: gone.file }).await?;
@@ -25,6 +39,7 @@ impl Client {
     /// Removes stripes that were touched while their file was removed by another client: who removed it did not see them.
     pub(crate) async fn forget(&self, file: FileId, layout: Layout, stripes: impl Iterator<Item = u64>) {
         for stripe in stripes {
+            let_others(stripe).await;
             if let Err(error) = self.stripe(file, layout, StripeNo(stripe), StripeAction::Remove).await {
                 tracing::warn!(%error, %file, "a stripe of a removed file was left behind");
             }
@@ -36,6 +51,7 @@ impl Client {
         let layout = trim.layout;
         let stripe_bytes = u64::from(layout.stripe_bytes());
         for stripe in trim.stripes.iter() {
+            let_others(stripe).await;
             let kept = trim.length.saturating_sub(stripe * stripe_bytes).min(stripe_bytes);
             let length = u32::try_from(kept).expect("at most the length of a stripe");
             let action = StripeAction::Truncate { generation: trim.generation, length };
@@ -110,6 +126,7 @@ impl Client {
     /// done after that.
     async fn end_at_stripes(&self, session: Session, gone: &Gone, ended: &mut Vec<NodeId>) -> Outcome<()> {
         for stripe in gone.stripes.iter() {
+            let_others(stripe).await;
             let partition = gone.layout.partition(self.0.seed, gone.file, StripeNo(stripe), self.0.partitions);
             let Some(home) = self.0.home(partition).filter(|home| !ended.contains(home)) else { continue };
             ended.push(home);
@@ -165,6 +182,19 @@ impl Client {
             other => Err(unexpected(&other)),
         }
     }
+}
+
+/// Lets others of this thread go on, every so many stripes: where nodes are in this process, nothing else does.
+async fn let_others(stripe: u64) {
+    let mut again = stripe % STRIPES_AT_ONCE == 0;
+    poll_fn(|context| {
+        if !mem::take(&mut again) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// The same asked of all partitions. A node that does not answer is asked once, not for each of its partitions; what is refused

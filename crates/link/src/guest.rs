@@ -32,7 +32,7 @@ use std::{
 use store::Segments;
 use tokio::{
     sync::{Semaphore, mpsc::UnboundedReceiver, watch},
-    task::{AbortHandle, JoinSet},
+    task::{AbortHandle, JoinSet, yield_now},
     time::timeout,
 };
 use wire::{
@@ -545,6 +545,10 @@ impl House {
             if let Err(error) = self.end_session(session, stopping).await {
                 tracing::error!(%error, session = session.0, "what a client held that has gone is still held");
             }
+            if !stopping {
+                self.end_strays(session).await;
+            }
+            yield_now().await;
             self.carried.lock().remove(&session);
         }
     }
@@ -563,12 +567,25 @@ impl House {
         }
     }
 
+    /// Removes what it wrote here of files that have never come to be.
+    async fn end_strays(&self, session: Session) {
+        for (file, stripes) in self.node.end_strays(session) {
+            match self.janitor.lacks(file).await {
+                Ok(true) => self.node.remove_stray(file, &stripes),
+                Ok(false) => {}
+                Err(refusal) => tracing::warn!(%refusal, %file, "stripes of a file that may be none were left behind"),
+            }
+            yield_now().await;
+        }
+    }
+
     /// In those partitions of this node that it touched. Whether something of it is left that others may have a part of: most clients leave
     /// nothing.
     async fn end_here(&self, session: Session) -> Result<bool, Failure> {
         let map = self.welcome(session)?.map;
         let mut left = false;
         for partition in self.node.end_session(session) {
+            yield_now().await;
             // No change of a client has this number.
             let stamp = Some(Stamp { session, number: u64::MAX, settled: u64::MAX });
             let ask = |stamp, command| request(map.epoch(), session, partition, Body::Meta { stamp, command });

@@ -2,7 +2,7 @@
 
 use client::{Client, Connection, InProcess, Nodes, Patience};
 use node::Node;
-use placement::NodeId;
+use placement::{FileId, NodeId};
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 use wire::{Gone, Outcome, Session};
@@ -40,6 +40,11 @@ impl Janitor {
             client.purge(Some(gone)).await;
         }
         Ok(())
+    }
+
+    /// Whether there is no such file, wherever it would be.
+    pub async fn lacks(&self, file: FileId) -> Outcome<bool> {
+        self.client().await?.lacks(file).await
     }
 
     async fn client(&self) -> Outcome<&Client> {

@@ -157,6 +157,21 @@ async fn look_around(house: Arc<House>) {
         if let Err(error) = purged {
             tracing::warn!(%error, "stripes of removed files were left behind");
         }
+        tokio::select! {
+            _ = stopping.wait_for(|stop| *stop) => return,
+            () = know_strays(&house) => {}
+        }
+    }
+}
+
+/// What long sessions wrote of other nodes' files is theirs no more once these files are there.
+async fn know_strays(house: &House) {
+    for (session, files) in house.node.crowded_strays() {
+        for file in files {
+            if house.janitor.lacks(file).await == Ok(false) {
+                house.node.is_no_stray(session, file);
+            }
+        }
     }
 }
 

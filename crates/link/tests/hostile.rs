@@ -225,6 +225,25 @@ async fn a_session_is_served_on_its_own_connection_only() {
 }
 
 #[tokio::test]
+async fn stripes_of_files_that_are_none_go_with_the_session_that_wrote_them() {
+    let node = node();
+    let server = serve(&node, &any_port());
+    let before = node.usage();
+    let remote = Remote::new(server.address().clone(), &token());
+    let Ok(Answer::Welcome(welcome)) = remote.call(hello()).await else { panic!("no welcome") };
+    for file in 0..28 {
+        let data = Bytes::from(vec![7; STRIPE as usize]);
+        let action = StripeAction::Write { generation: 0, offset: 0, ends: false, data };
+        let body = Body::Stripe { file: FileId(1_000_000 + file), stripe: StripeNo(file), action };
+        assert_eq!(remote.call(Request { session: welcome.session, body, ..hello() }).await, Ok(Answer::Done));
+    }
+    assert_eq!(node.usage().stripes, 28);
+    drop(remote);
+    until(|| node.usage() == before).await;
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_session_that_was_never_given_is_not_served() {
     let server = serve(&node(), &any_port());
     let mut raw = Raw::connect(&server);

@@ -8,7 +8,7 @@ use client::{Client, Connection, Objects, Patience, objects::Condition};
 use common::*;
 use link::{Limits, Listener, Remote, Server};
 use node::{Hear, Node, Reply, Settings};
-use placement::{Epoch, Layout, NodeId, PartitionId, PartitionMap, StripeNo, stripe_partition};
+use placement::{Epoch, FileId, Layout, NodeId, PartitionId, PartitionMap, StripeNo, stripe_partition};
 use std::{
     sync::{
         Arc,
@@ -56,6 +56,33 @@ impl Death {
         }
         self.died.notify_one();
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stripe_of_no_file_goes_with_its_session_also_at_a_node_that_would_not_have_the_file() {
+    let pool = Pool::start();
+    let healthy = pool.client().await;
+    healthy.put(b"folder/other", Bytes::from(vec![7; STRIPES * STRIPE as usize]), Condition::Always).await.unwrap();
+    let before = pool.held();
+    let [one, other] = [0, 1].map(|at| remote(pool.servers[at].address()));
+    let welcome = hello(&one, Session::NONE).await;
+    hello(&other, welcome.session).await;
+    let there = (0..64).map(PartitionId).find(|id| welcome.map.node(*id) == Some(NodeId(2))).unwrap();
+    for home in (0..64).map(PartitionId) {
+        let (file, action) = (FileId::new(home, 1_000_000), StripeAction::Fill { data: Bytes::from_static(b"bytes") });
+        let body = Body::Stripe { file, stripe: StripeNo(3), action };
+        assert_eq!(other.call(request(&welcome, there, body)).await, Ok(Answer::Done));
+    }
+    assert_ne!(pool.held(), before);
+    drop((one, other));
+    let end = Instant::now() + ENOUGH;
+    while pool.held() != before {
+        assert!(Instant::now() < end, "{:?} are left", pool.held());
+        tokio::task::yield_now().await;
+    }
+    let kept = healthy.get(b"folder/other").await.unwrap();
+    assert_eq!(kept.len(), STRIPES * STRIPE as usize);
+    pool.stop().await;
 }
 
 impl Connection for Mortal {

@@ -28,6 +28,7 @@ mod owners;
 mod reply;
 mod settings;
 mod space;
+mod strays;
 mod sync;
 mod timer;
 mod touched;

@@ -50,6 +50,9 @@ impl Node {
         let Some(partition) = self.partitions.get(call.partition) else {
             return Ok(Err(self.not_here(call.partition)));
         };
+        if let Some(refusal) = call.command.as_ref().and_then(|command| self.too_much(command)) {
+            return Ok(Err(refusal));
+        }
         if let Err(refusal) = self.store_first(call)? {
             return Ok(Err(refusal));
         }

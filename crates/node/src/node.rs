@@ -11,6 +11,7 @@ use crate::{
     meta::{MetaCall, refusal_of},
     owners::Processes,
     space::{Full, Space},
+    strays::Strays,
     touched::Touched,
     whole::Wholes,
     whole_calls::{Appends, ExtentCall},
@@ -55,10 +56,13 @@ pub struct Node {
     pub(crate) marks: Marks,
     pub(crate) processes: Processes,
     pub(crate) touched: Touched,
+    pub(crate) strays: Strays,
     /// The count of the last session that was given, and of the first less one.
     sessions: AtomicU64,
     sessions_before: u64,
     pub(crate) files: AtomicU64,
+    /// What the whole pool may hold, as far as this node can tell: partitions are dealt by memory.
+    pub(crate) pool_bytes: u64,
     stop: OnceLock<StopHook>,
 }
 
@@ -89,6 +93,8 @@ pub fn member(id: NodeId, map: PartitionMap, settings: Settings, engine: Arc<dyn
     let touched = Touched::new(map.partitions());
     let partitions = Held::share(id, &map, &settings, touched.endings());
     let whole = Wholes::new(id, engine.extents());
+    let held = map.held().get(&id).copied().unwrap_or(0).max(1);
+    let pool_bytes = settings.memory.0.saturating_mul(map.partitions().into()) / u64::from(held);
     let sessions_before = clock::now().secs.unsigned_abs() << SESSIONS_BITS;
     let files = u64::from(partitions.get(FileId::ROOT.partition()).is_some());
     Arc::new(Node {
@@ -107,10 +113,12 @@ pub fn member(id: NodeId, map: PartitionMap, settings: Settings, engine: Arc<dyn
         marks: Marks::default(),
         processes: Processes::default(),
         touched,
+        strays: Strays::default(),
         space,
         sessions: AtomicU64::new(sessions_before),
         sessions_before,
         files: AtomicU64::new(files),
+        pool_bytes,
         stop: OnceLock::new(),
     })
 }
@@ -330,6 +338,7 @@ impl Node {
             }
             StripeAction::Read { offset, length } => self.engine.read(key, offset, length).map(Answer::Bytes),
             StripeAction::Truncate { generation, length } => {
+                self.note_stray(session, key);
                 self.engine.truncate(key, Generation(generation), length).map(|()| Answer::Done)
             }
             StripeAction::Remove => self.engine.remove(key).map(|()| Answer::Done),
@@ -351,16 +360,12 @@ impl Node {
         if has_ended() {
             return Ok(Err(Refusal::Ended));
         }
+        let is_stray = match self.admit_write(*session, *key) {
+            Ok(is_stray) => is_stray,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
         let done = match what {
-            What::Fill { data } => {
-                let done = self.engine.write(*key, *generation, 0, data);
-                // Who ends a session removes afterwards what it had reserved; it may not have seen this.
-                if done.is_ok() && has_ended() {
-                    drop(self.engine.remove(*key));
-                    return Ok(Err(Refusal::Ended));
-                }
-                done.and_then(|()| self.engine.fit(*key))
-            }
+            What::Fill { data } => self.engine.write(*key, *generation, 0, data).and_then(|()| self.engine.fit(*key)),
             What::Write { offset, ends, data } => {
                 let done = self.engine.write(*key, *generation, *offset, data);
                 if *ends { done.and_then(|()| self.engine.fit(*key)) } else { done }
@@ -368,6 +373,11 @@ impl Node {
             What::Zero { offset, length } => self.engine.zero(*key, *generation, *offset, *length),
             What::Extend { length } => self.engine.extend(*key, *generation, *length),
         };
+        // Who ends a session removes afterwards what it had reserved, and what belongs to no file; it may not have seen this.
+        if (is_stray || matches!(what, What::Fill { .. })) && done.is_ok() && has_ended() {
+            drop(self.engine.remove(*key));
+            return Ok(Err(Refusal::Ended));
+        }
         match done {
             Ok(()) => Ok(Ok(Answer::Done)),
             Err(error) => refusal_of(error, Object::File(key.file)).map(Err),

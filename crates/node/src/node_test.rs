@@ -2,7 +2,7 @@
 
 use crate::{Node, Settings, embedded, member};
 use bytes::Bytes;
-use placement::{Epoch, FileId, NodeId, PartitionId, PartitionMap, StripeNo};
+use placement::{Epoch, FileId, Layout, NodeId, PartitionId, PartitionMap, StripeNo};
 use std::{
     future::Future,
     pin::Pin,
@@ -11,8 +11,9 @@ use std::{
 };
 use store::Model;
 use wire::{
-    Answer, Body, Command, Extent, ExtentAction, Failure, Intent, Lock, LockKind, LockOwner, LockStyle, Name, NewInode,
-    NewKind, OpenFlags, Owner, Part, Refusal, Request, Session, Stamp, StripeAction, Then, Wish, WritePlace,
+    AllocateMode, Answer, Body, Command, Extent, ExtentAction, Failure, Intent, Lock, LockKind, LockOwner, LockStyle,
+    Name, NewInode, NewKind, OpenFlags, Owner, Part, Refusal, Request, Session, Stamp, StripeAction, Then, Wish,
+    WritePlace,
 };
 
 const STRIPE: u32 = 4096;
@@ -116,6 +117,52 @@ fn a_made_up_partition_or_range_is_refused() {
     let long = StripeAction::Write { generation: 0, offset: STRIPE - 1, ends: false, data };
     let refused = ask(&node, Epoch::FIRST, 0, stripe(long));
     assert!(matches!(refused, Err(Failure::Refused(Refusal::TooLarge { .. }))), "{refused:?}");
+}
+
+#[test]
+fn more_stripes_than_the_pool_can_ever_hold_are_neither_reserved_nor_allocated() {
+    let node = node();
+    let change = |number, command| {
+        let stamp = Some(Stamp { session: Session(1), number, settled: 1 });
+        ask(&node, Epoch::FIRST, 0, Body::Meta { stamp, command })
+    };
+    let file = FileId::ROOT; // it is refused before anybody looks at what it is
+    let allocate = |mode| Command::Allocate { file, offset: 0, length: 1 << 60, mode };
+    for (number, command) in [
+        (1, Command::Reserve { count: 1, stripes: 1 << 40, layout: Layout::striped(STRIPE), by: None }),
+        (2, Command::Reserve { count: 1, stripes: u64::MAX, layout: Layout::striped(STRIPE), by: None }),
+        (3, allocate(AllocateMode::Extend)),
+        (4, allocate(AllocateMode::KeepSize)),
+    ] {
+        let refused = change(number, command);
+        assert!(matches!(refused, Err(Failure::Refused(Refusal::NoSpace(_)))), "{refused:?}");
+    }
+    let stripes = node.settings().memory.0 / u64::from(STRIPE);
+    let fits = Command::Reserve { count: 1, stripes, layout: Layout::striped(STRIPE), by: None };
+    assert!(matches!(change(5, fits), Ok(Answer::Reserved(_))));
+}
+
+#[test]
+fn of_a_file_that_is_here_only_planned_stripes_are_written_and_what_belongs_to_none_goes_with_its_session() {
+    let node = node();
+    let write = |file, stripe| {
+        let action = StripeAction::Write { generation: 0, offset: 0, ends: false, data: Bytes::from_static(b"x") };
+        ask(&node, Epoch::FIRST, 0, Body::Stripe { file, stripe: StripeNo(stripe), action })
+    };
+    let stale = |answer| matches!(answer, Err(Failure::Refused(Refusal::Stale(_))));
+    assert!(stale(write(FileId::ROOT, 0)), "a directory has none");
+    assert!(write(FileId(9), u64::MAX).is_err());
+    let stamp = Some(Stamp { session: Session(1), number: 1, settled: 1 });
+    let layout = Layout::striped(STRIPE);
+    let reserve = Body::Meta { stamp, command: Command::Reserve { count: 1, stripes: 2, layout, by: None } };
+    let Ok(Answer::Reserved(reserved)) = ask(&node, Epoch::FIRST, 0, reserve) else { panic!("not reserved") };
+    for (file, stripe) in [(reserved[0], 1), (reserved[0], 2), (FileId(9), 1 << 40), (FileId(9), 0)] {
+        assert_eq!(write(file, stripe), Ok(Answer::Done));
+    }
+    assert_eq!(node.usage().stripes, 4);
+    node.end_session(Session(1));
+    assert_eq!(node.end_strays(Session(1)), []);
+    assert_eq!(node.usage().stripes, 1, "what was reserved is its partition's to remove");
 }
 
 #[test]

@@ -362,6 +362,15 @@ impl FileBody {
         self.size.max(self.reserved)
     }
 
+    /// Whether a stripe may exist in an engine.
+    pub fn expects(&self, stripe: u64) -> bool {
+        match &self.place {
+            Place::Inline(_) | Place::Whole(_) => false,
+            Place::Spilling(_) => stripe == 0,
+            Place::Striped(striped) => striped.stripes.contains(stripe),
+        }
+    }
+
     /// What may exist in an engine.
     pub fn stripes(&mut self) -> StripeRuns {
         match &mut self.place {

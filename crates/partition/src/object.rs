@@ -264,6 +264,15 @@ impl Partition {
         self.reserved.stripes(file, session).map(|stripes| stripes.layout)
     }
 
+    /// Whether a session may write this stripe: its file has it, or the session has reserved it.
+    pub fn expects(&self, file: FileId, stripe: u64, session: Session) -> bool {
+        match self.inodes.get(&file).map(|inode| &inode.body) {
+            Some(Body::File(body)) => body.expects(stripe),
+            Some(_) => false,
+            None => self.reserved.stripes(file, session).is_some_and(|reserved| stripe < reserved.count),
+        }
+    }
+
     /// Whether there is such an inode, of whatever kind.
     pub fn has(&self, file: FileId) -> bool {
         self.inodes.contains_key(&file)

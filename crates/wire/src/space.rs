@@ -79,6 +79,11 @@ impl StripeRuns {
         self.runs.is_empty()
     }
 
+    /// Whether this stripe is one of them.
+    pub fn contains(&self, stripe: u64) -> bool {
+        self.runs.range(..=stripe).next_back().is_some_and(|(_, stop)| stripe < *stop)
+    }
+
     /// How many runs there are.
     pub fn runs(&self) -> usize {
         self.runs.len()
