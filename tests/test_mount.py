@@ -95,6 +95,8 @@ def test_sqlite_keeps_a_database_in_it(mounted: Mounted) -> None:
 
 
 def test_df_tells_the_size_of_the_pool(mounted: Mounted) -> None:
+    shown = subprocess.run(["df", "--local", "--output=source", mounted.dir], capture_output=True, text=True, check=True)
+    assert shown.stdout.splitlines()[1].startswith("tidemill-")
     status = os.statvfs(mounted.dir)
     assert status.f_blocks * status.f_frsize == 256 << 20
     before = status.f_bavail * status.f_frsize

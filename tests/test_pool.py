@@ -229,9 +229,59 @@ def test_the_command_line_says_what_was_wrong_with_which_key(home: Home) -> None
     said = home.fails("put", "n" * 256, "-", code=1)
     assert "too long" in said
     assert "nnn... (256 bytes)" in said
-    assert "No such file" in home.fails("put", "a/c", "missing")
+    assert "No such file" in home.fails("put", "a/c", "missing", code=1)
+    assert "holds no data" in home.fails("put", "--placement", "at(9)", "a/c", "-", code=1)
     assert home.ok("ls", "a") == "b\n", "nothing came of all that"
     home.ok("pool", "stop")
+
+
+def test_a_name_that_ends_with_a_slash_is_a_folder_and_what_comes_keeps_its_name(home: Home) -> None:
+    home.ok("pool", "start", "--nodes", "2", "--memory", "64MiB")
+    (home.folder / "file").write_text("hello")
+    home.ok("put", "a/", "file")
+    home.ok("cp", "a/file", "b/c/")
+    home.ok("get", "b/c/file", home.runtime)
+    assert (home.runtime / "file").read_text() == "hello"
+    (home.runtime / "file").unlink()
+    assert "say which name" in home.fails("put", "a/", "-", code=1)
+    listed = [json.loads(line) for line in home.ok("ls", "--json", "-r").splitlines()]
+    assert [(entry["key"], entry["kind"]) for entry in listed] == [("a", "folder"), ("a/file", "file"), ("b", "folder"), ("b/c", "folder"), ("b/c/file", "file")]
+    assert listed[1] == json.loads(home.ok("stat", "--json", "a/file"))
+    status = json.loads(home.ok("pool", "status", "--json"))
+    assert (status["up"], status["memory"], status["waiting"]) == (2, 128 << 20, 0)
+    assert (status["used"], status["files"]) == tuple(sum(node[what] for node in status["nodes"]) for what in ("used", "files"))
+    assert home.ok("pool", "status").splitlines()[-1].startswith("2 of 2 nodes of ")
+    home.ok("pool", "stop")
+
+
+def test_a_mount_says_once_that_a_node_is_silent_and_ends_with_its_pool(home: Home) -> None:
+    if reason := why_no_mount():
+        pytest.skip(reason)
+    folder = home.folder / "mount"
+    folder.mkdir()
+    for way in ("nodes killed", "pool stopped"):
+        home.ok("pool", "start", "--nodes", "2", "--memory", "64MiB")
+        command = [home.binary, "mount", "--pool", home.runtime / "tidemill/pool", folder]
+        process = subprocess.Popen(command, env=home.environment, stderr=subprocess.PIPE, text=True)
+        assert process.stderr is not None
+        assert "is mounted at" in process.stderr.readline()
+        for number in range(60):
+            (folder / f"d{number}").mkdir()
+        pids = home.pids()
+        if way == "nodes killed":
+            os.kill(pids[1], signal.SIGKILL)
+            listed = subprocess.run(["ls", "-lR", folder], capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+            assert "d59" in listed.stdout + listed.stderr
+            os.kill(pids[0], signal.SIGKILL)
+        else:
+            home.ok("pool", "stop")
+        said = process.communicate(timeout=SECONDS_MAX)[1]
+        assert process.returncode == 1, said
+        assert said.count("the pool of ") == said.count("has ended, and its mount ends with it") == 1, said
+        assert all(said.count(f"warning: node {node} does not answer") <= 1 for node in (1, 2)), said
+        assert len(said.splitlines()) <= 4, said
+        assert not os.path.ismount(folder)
+    assert home.run("umount", folder / "none").stderr.decode().endswith("is not a Tidemill mount: it is not there\n")
 
 
 def test_a_second_pool_at_the_same_file_is_refused_and_the_first_goes_on(home: Home) -> None:

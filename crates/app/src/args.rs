@@ -234,6 +234,9 @@ pub struct LsArgs {
     /// All that is below too
     #[arg(long, short)]
     pub recursive: bool,
+    /// An object a line, as of `stat --json`
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `tidemill cp`.

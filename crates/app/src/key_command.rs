@@ -10,7 +10,8 @@ use client::{
     objects::{Condition, KEY_BYTES_MAX},
 };
 use placement::{FileId, Placing, Policy};
-use serde_json::json;
+use serde_json::{Value, json};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -171,16 +172,22 @@ fn chunk(from: &mut dyn Read) -> io::Result<Bytes> {
 
 /// `tidemill put`.
 pub fn put(args: &PutArgs) -> Result<u8, Vec<Problem>> {
-    let mut from: Box<dyn Read> = if args.file.as_os_str() == "-" {
-        Box::new(io::stdin())
+    let way = Way::into(&args.which)?;
+    Ok(code(put_file(&way, args)))
+}
+
+fn put_file(way: &Way, args: &PutArgs) -> Result<(), Failed> {
+    let key = key_for(&args.key, &args.file)?;
+    let (mut from, size): (Box<dyn Read>, u64) = if args.file.as_os_str() == "-" {
+        (Box::new(io::stdin()), 0)
     } else {
         let opened = File::open(&args.file).and_then(|file| {
-            let is_folder = file.metadata()?.is_dir();
-            if is_folder { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(file) }
+            let of = file.metadata()?;
+            if of.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok((file, of.len())) }
         });
-        Box::new(opened.map_err(|error| vec![of_host(&args.file, &error).0])?)
+        let (file, size) = opened.map_err(|error| of_host(&args.file, &error))?;
+        (Box::new(file), size)
     };
-    let way = Way::into(&args.which)?;
     let next = || chunk(&mut *from).map_err(|error| of_host(&args.file, &error));
     let condition = match args.if_version {
         Some(version) => Condition::Is(version),
@@ -188,8 +195,25 @@ pub fn put(args: &PutArgs) -> Result<u8, Vec<Problem>> {
         None => Condition::Always,
     };
     let placing = Placing { policy: args.placement, stripe_size: args.stripe_size };
-    let objects = way.objects.placed(placing).map_err(|refusal| vec![refused(&args.key, &refusal).0])?;
-    Ok(code(way.put(&objects, (&args.key, condition), next)))
+    let fails = |refusal| refused(&key, &refusal);
+    let objects = way.objects.placed(placing).map_err(fails)?;
+    if size > CHUNK_BYTES as u64 {
+        way.wait(objects.check_possible(size)).map_err(fails)?;
+    }
+    way.put(&objects, (&key, condition), next)
+}
+
+/// The key of what is put: behind a slash at its end the name of what it comes from.
+fn key_for(key: &str, from: &Path) -> Result<String, Failed> {
+    if !key.ends_with('/') {
+        return Ok(key.to_owned());
+    }
+    match from.file_name().and_then(OsStr::to_str).filter(|name| *name != "-") {
+        Some(name) => Ok(format!("{key}{name}")),
+        None => {
+            Err(Failed(Problem::new(format!("{} is a folder", shown(key))).hint("say which name the file gets in it")))
+        }
+    }
 }
 
 /// `tidemill get`. A file of the host is there whole or not at all.
@@ -198,21 +222,24 @@ pub fn get(args: &GetArgs) -> Result<u8, Vec<Problem>> {
     if args.file.as_os_str() == "-" {
         return Ok(code(way.read(&args.key, to_standard_output)));
     }
-    let fails = |error: io::Error| of_host(&args.file, &error);
+    // Into a folder of the host, under its own name.
+    let name = args.key.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    let file = &if args.file.is_dir() { args.file.join(name) } else { args.file.clone() };
+    let fails = |error: io::Error| of_host(file, &error);
     let fetched = || {
-        let is_plain = std::fs::symlink_metadata(&args.file).map_or(true, |there| there.is_file());
+        let is_plain = std::fs::symlink_metadata(file).map_or(true, |there| there.is_file());
         if !is_plain {
             // A pipe or a device is written to, not replaced.
-            let mut to = File::options().write(true).open(&args.file).map_err(fails)?;
+            let mut to = File::options().write(true).open(file).map_err(fails)?;
             return way.read(&args.key, |bytes| to.write_all(bytes).map_err(fails));
         }
-        let mut part = args.file.as_os_str().to_owned();
+        let mut part = file.as_os_str().to_owned();
         part.push(format!(".part-{}", std::process::id()));
         let part = Path::new(&part);
         let written = || {
             let mut to = File::create_new(part).map_err(fails)?;
             way.read(&args.key, |bytes| to.write_all(bytes).map_err(fails))?;
-            std::fs::rename(part, &args.file).map_err(fails)
+            std::fs::rename(part, file).map_err(fails)
         };
         written().inspect_err(|_| drop(std::fs::remove_file(part)))
     };
@@ -236,7 +263,7 @@ pub fn ls(args: &LsArgs) -> Result<u8, Vec<Problem>> {
         let found = way.find(&args.key)?;
         let key = args.key.trim_matches('/');
         if found.kind != Kind::Directory {
-            return print_entry(key, &found, args.long).map(|()| 0);
+            return print_entry(key, &found, args).map(|()| 0);
         }
         list(&way, key, "", found.file, args)
     };
@@ -257,12 +284,12 @@ fn list(way: &Way, key: &str, shown: &str, folder: FileId, args: &LsArgs) -> Res
         let last = String::from_utf8_lossy(entry.name.as_bytes());
         let (name, below) = (format!("{shown}{last}"), format!("{key}/{last}"));
         let below = below.trim_start_matches('/');
-        if args.long {
+        if args.long || args.json {
             match way.wait(way.vfs.stat(entry.file)) {
                 // It went meanwhile.
                 Err(Refusal::NotFound(_)) => continue,
                 Err(refusal) => worst = code(Err(refused(below, &refusal))),
-                Ok(found) => print_entry(&name, &found, true)?,
+                Ok(found) => print_entry(&name, &found, args)?,
             }
         } else {
             print_line(&format!("{name}{}", ending(entry.kind)))?;
@@ -275,9 +302,12 @@ fn list(way: &Way, key: &str, shown: &str, folder: FileId, args: &LsArgs) -> Res
     Ok(worst)
 }
 
-fn print_entry(name: &str, found: &Attributes, long: bool) -> Result<(), Failed> {
+fn print_entry(name: &str, found: &Attributes, args: &LsArgs) -> Result<(), Failed> {
+    if args.json {
+        return print_line(&as_json(name, found).to_string());
+    }
     let end = ending(found.kind);
-    if !long {
+    if !args.long {
         return print_line(&format!("{name}{end}"));
     }
     let (kind, time) = (letter(found.kind), shown_time(found.modified));
@@ -323,7 +353,8 @@ pub fn cp(args: &CpArgs) -> Result<u8, Vec<Problem>> {
         let fails = |refusal| refused(&args.from, &refusal);
         let handle = way.wait(way.vfs.open(found.file, OpenFlags::READ)).map_err(fails)?;
         let mut at = 0;
-        way.put(&way.objects, (&args.to, Condition::Always), || {
+        let to = key_for(&args.to, Path::new(args.from.trim_end_matches('/')))?;
+        way.put(&way.objects, (&to, Condition::Always), || {
             let bytes = way.read_at(handle, at).map_err(fails)?;
             at += bytes.len() as u64;
             Ok(bytes)
@@ -356,32 +387,38 @@ pub fn stat(args: &StatArgs) -> Result<u8, Vec<Problem>> {
     let way = Way::into(&args.which)?;
     Ok(way.each(&args.keys, |way, key| {
         let found = way.find(key)?;
-        let kind = match found.kind {
-            Kind::File => "file",
-            Kind::Directory => "folder",
-            Kind::Symlink => "link",
-            Kind::Fifo => "pipe",
-            Kind::Socket => "socket",
-            Kind::CharDevice(_) | Kind::BlockDevice(_) => "device",
-            _ => "other",
-        };
-        let (mode, modified) = (format!("{:04o}", found.mode), shown_time(found.modified));
         if args.json {
-            let (uid, gid) = (found.owner.uid, found.owner.gid);
-            return print_line(
-                &json!({
-                    "key": key, "file": found.file.to_string(), "version": Head::from(&found).version.to_string(),
-                    "kind": kind, "size": found.size,
-                    "allocated": found.allocated, "mode": mode, "links": found.links, "uid": uid, "gid": gid,
-                    "modified": modified, "changed": shown_time(found.changed), "created": shown_time(found.created),
-                })
-                .to_string(),
-            );
+            return print_line(&as_json(key, &found).to_string());
         }
+        let kind = word(found.kind);
+        let (mode, modified) = (format!("{:04o}", found.mode), shown_time(found.modified));
         let (size, held) = (found.size, ByteSize(found.allocated));
         let key = shown(key);
         print_line(&format!("{key}: {kind}, {size} bytes, {held} in the pool, mode {mode}, {modified}"))
     }))
+}
+
+fn word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::File => "file",
+        Kind::Directory => "folder",
+        Kind::Symlink => "link",
+        Kind::Fifo => "pipe",
+        Kind::Socket => "socket",
+        Kind::CharDevice(_) | Kind::BlockDevice(_) => "device",
+        _ => "other",
+    }
+}
+
+/// What `stat` and `ls` tell of a file or folder.
+fn as_json(key: &str, found: &Attributes) -> Value {
+    let (mode, modified) = (format!("{:04o}", found.mode), shown_time(found.modified));
+    json!({
+        "key": key, "file": found.file.to_string(), "version": Head::from(found).version.to_string(),
+        "kind": word(found.kind), "size": found.size,
+        "allocated": found.allocated, "mode": mode, "links": found.links, "uid": found.owner.uid, "gid": found.owner.gid,
+        "modified": modified, "changed": shown_time(found.changed), "created": shown_time(found.created),
+    })
 }
 
 /// `tidemill locate`.

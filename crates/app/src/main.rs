@@ -12,6 +12,7 @@ mod data_folder;
 mod exec_command;
 mod flow_command;
 mod key_command;
+mod log;
 mod mount_command;
 mod pool_command;
 mod progress;
@@ -80,7 +81,12 @@ fn tell(told: &clap::Error) -> ExitCode {
 /// The log goes to standard error: what a person may need when something is odd.
 fn start_log() {
     let filter = EnvFilter::try_from_env("TIDEMILL_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| console::Unfailing).without_time().init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .event_format(log::PlainLines)
+        .with_ansi(false)
+        .with_writer(|| console::Unfailing)
+        .init();
 }
 
 /// Tells all problems and gives the exit code.

@@ -4,13 +4,21 @@ use crate::args::{MountArgs, UmountArgs};
 use crate::console;
 use crate::{run_command, signals};
 use base::Problem;
-use client::Patience;
+use client::{Client, Patience};
 use fuse::{Claim, Mount, MountError, Options, RuntimeDir, Undo, Unmounter};
+use pool::ConnectedPool;
 use run::PoolSize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 use tokio::runtime::Handle;
 use vfs::Vfs;
+
+/// The exit code when the pool has ended before the mount.
+const POOL_ENDED: u8 = 1;
+/// The pool is looked for so often.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Mounts an empty pool at all directories and waits until it is unmounted everywhere or a signal comes.
 pub fn mount(args: &MountArgs) -> Result<u8, Vec<Problem>> {
@@ -22,7 +30,7 @@ pub fn mount(args: &MountArgs) -> Result<u8, Vec<Problem>> {
     let claim = claim(args).map_err(told)?;
     ending.clears(claim.undo());
     let carrier = pool_file(args).map(|_| pool::carrier()).transpose().map_err(one)?;
-    let (pool, what) = open_pool(args).map_err(one)?;
+    let (pool, what) = open_pool(args, &ending).map_err(one)?;
     let mounts = mount_all((args, carrier), &pool, &claim, &ending)?;
     if !args.quiet {
         let dirs: Vec<String> = args.dirs.iter().map(|dir| dir.display().to_string()).collect();
@@ -32,7 +40,7 @@ pub fn mount(args: &MountArgs) -> Result<u8, Vec<Problem>> {
     mounts.iter().for_each(Mount::wait);
     drop(mounts);
     drop(claim);
-    Ok(received.exit_code().unwrap_or(0))
+    Ok(received.exit_code().unwrap_or(if ending.known().pool_ended { POOL_ENDED } else { 0 }))
 }
 
 fn one(problem: Problem) -> Vec<Problem> {
@@ -71,9 +79,11 @@ fn pool_file(args: &MountArgs) -> Option<PathBuf> {
 }
 
 /// The pool, and what it is.
-fn open_pool(args: &MountArgs) -> Result<(Vfs, String), Problem> {
+fn open_pool(args: &MountArgs, ending: &Ending) -> Result<(Vfs, String), Problem> {
     if let Some(path) = pool_file(args) {
+        let connected = ConnectedPool::read(&path)?;
         let client = pool::runtime()?.block_on(pool::connect(&path, Patience::default()))?;
+        ends_with(connected, client.clone(), ending.clone())?;
         return Ok((Vfs::new(client), format!("the pool of {}", path.display())));
     }
     let PoolSize { size, lowered } = run::Limits::read().pool(args.memory)?;
@@ -81,6 +91,19 @@ fn open_pool(args: &MountArgs) -> Result<(Vfs, String), Problem> {
         console::warn(&format!("{line}"));
     }
     Ok((pool::embedded(size, run_command::space_wait()?)?, format!("a pool of {size}")))
+}
+
+/// From now on the mount ends when the pool does.
+fn ends_with(pool: ConnectedPool, client: Client, ending: Ending) -> Result<(), Problem> {
+    let waits = pool::runtime()?;
+    let watch = move || {
+        while !waits.block_on(pool.has_ended(&client)) {
+            thread::sleep(LOOK_EVERY);
+        }
+        ending.pool_ended(pool.path());
+    };
+    let started = thread::Builder::new().name("pool".into()).spawn(watch);
+    started.map(drop).map_err(|error| Problem::new(format!("no thread that looks after the pool: {error}")))
 }
 
 /// One mount for each directory, each with a session of its own. With what carries the connections, if the pool is elsewhere.
@@ -115,6 +138,7 @@ struct Ending(Arc<Mutex<Known>>);
 #[derive(Debug, Default)]
 struct Known {
     begun: bool,
+    pool_ended: bool,
     unmounters: Vec<Unmounter>,
     undo: Option<Undo>,
 }
@@ -142,12 +166,28 @@ impl Ending {
 
     /// Unmounting ends the waits of `mount`.
     fn begin(&self) {
-        let unmounters = {
-            let mut known = self.known();
-            known.begun = true;
-            std::mem::take(&mut known.unmounters)
-        };
-        unmounters.iter().for_each(unmount);
+        self.take().iter().for_each(unmount);
+    }
+
+    /// Nothing can be had of the pool any more: whoever uses the mount is not waited for.
+    fn pool_ended(&self, path: &Path) {
+        self.known().pool_ended = true;
+        let unmounters = self.take();
+        if !unmounters.is_empty() {
+            eprintln!("error: the pool of {} has ended, and its mount ends with it", path.display());
+        }
+        for unmounter in unmounters {
+            if let Err(error) = unmounter.abandon() {
+                tracing::error!("{error}");
+            }
+        }
+    }
+
+    /// The end begins: what is mounted until now.
+    fn take(&self) -> Vec<Unmounter> {
+        let mut known = self.known();
+        known.begun = true;
+        std::mem::take(&mut known.unmounters)
     }
 
     fn at_once(&self) {

@@ -119,7 +119,8 @@ fn status(args: &StatusArgs) -> Result<u8, Problem> {
     let printed = if args.json {
         writeln!(out, "{}", as_json(&path, &file, &present))
     } else {
-        present.iter().try_for_each(|node| writeln!(out, "{}", as_line(node)))
+        let lines = present.iter().map(as_line).chain([summary(&path, &present)]);
+        lines.into_iter().try_for_each(|line| writeln!(out, "{line}"))
     };
     printed.map_err(|error| Problem::new(format!("standard output: {error}")))?;
     let all_up = present.iter().all(|node| matches!(node.state, State::Up(_)));
@@ -138,11 +139,49 @@ fn as_line(node: &Present) -> String {
     }
 }
 
+/// All nodes that answer, together.
+#[derive(Debug, Default)]
+struct Sum {
+    up: usize,
+    used: u64,
+    memory: u64,
+    files: u64,
+    waiting: u64,
+    slots: u64,
+}
+
+impl Sum {
+    fn of(present: &[Present]) -> Self {
+        present.iter().fold(Self::default(), |sum, node| match &node.state {
+            State::Down(_) => sum,
+            State::Up(up) => Self {
+                up: sum.up + 1,
+                used: sum.used + up.usage.used,
+                memory: sum.memory + node.entry.memory,
+                files: sum.files + up.usage.files,
+                waiting: sum.waiting + up.usage.waiting,
+                slots: sum.slots + u64::from(node.entry.slots),
+            },
+        })
+    }
+}
+
+fn summary(path: &Path, present: &[Present]) -> String {
+    let Sum { up, used, memory, files, waiting, slots } = Sum::of(present);
+    let (all, plural) = (present.len(), if present.len() == 1 { "" } else { "s" });
+    let (used, memory) = (ByteSize(used), ByteSize(memory));
+    let waiting = if waiting == 0 { String::new() } else { format!(", {waiting} requests wait for space") };
+    let of = path.display();
+    format!("{up} of {all} node{plural} of {of} up: {used} of {memory} used, {files} files, {slots} slots{waiting}")
+}
+
 fn as_json(path: &Path, file: &PoolFile, present: &[Present]) -> Value {
     let nodes: Vec<Value> = present.iter().map(node_as_json).collect();
     let started = report::rfc3339_utc(file.started * 1000);
+    let Sum { up, used, memory, files, waiting, slots } = Sum::of(present);
     json!({
         "pool": path, "started": started, "partitions": file.partitions, "max_nodes": file.max_nodes, "nodes": nodes,
+        "up": up, "used": used, "memory": memory, "files": files, "slots": slots, "waiting": waiting,
     })
 }
 

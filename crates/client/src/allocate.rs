@@ -3,7 +3,7 @@
 //! Filling with zeros is giving back and then taking: who reads in between sees zeros too.
 
 use crate::{Client, client::unexpected, files::PLANS_MAX};
-use placement::{FileId, Layout, StripeNo};
+use placement::{FileId, Layout, NodeId, Spread, StripeNo};
 use std::{ops::Range, time::Duration};
 use wire::{
     AllocateMode, Answer, Command, Object, Outcome, Refusal, SeekTo, Shortage, StripeAction, StripeRuns, Usage,
@@ -29,7 +29,7 @@ impl Client {
                 if mode == AllocateMode::ZeroRange { AllocateMode::Extend } else { AllocateMode::KeepSize }
             }
         };
-        self.check_possible(length).await?;
+        self.check_possible(length, None).await?;
         self.allocate_once(file, offset, length, takes).await
     }
 
@@ -41,15 +41,25 @@ impl Client {
         }
     }
 
-    /// More than the pool may hold at all, where all its nodes say what they may hold, is refused before anything is taken.
-    async fn check_possible(&self, wanted: u64) -> Outcome<()> {
-        let usages: Outcome<Vec<Usage>> = self.usages().await.into_iter().map(|(_, usage)| usage).collect();
+    /// More than the pool may hold at all is refused before anything is taken, where all its nodes say what they may hold; with a layout that
+    /// names a partition, more than its node may hold.
+    pub(crate) async fn check_possible(&self, wanted: u64, layout: Option<Layout>) -> Outcome<()> {
+        let node = match layout.map(Layout::spread) {
+            Some(Spread::In(partition)) => self.0.home(partition).filter(|_| self.0.nodes.len() > 1),
+            _ => None,
+        };
+        let counts = |id: NodeId| node.is_none_or(|node| node == id);
+        if self.known_capacity(counts).is_some_and(|capacity| wanted <= capacity) {
+            return Ok(());
+        }
+        let usages = self.usages().await.into_iter().filter(|(id, _)| counts(*id));
+        let usages: Outcome<Vec<Usage>> = usages.map(|(_, usage)| usage).collect();
         let usage = usages.unwrap_or_default().iter().fold(Usage::default(), Usage::with);
         if wanted <= usage.capacity || usage.capacity == 0 {
             return Ok(());
         }
         let (capacity, used, waited) = (usage.capacity, usage.used, Duration::ZERO);
-        Err(Refusal::NoSpace(Shortage { capacity, used, wanted, waited }))
+        Err(Refusal::NoSpace(Shortage { node, capacity, used, wanted, waited }))
     }
 
     async fn allocate_once(&self, file: FileId, offset: u64, length: u64, mode: AllocateMode) -> Outcome<()> {

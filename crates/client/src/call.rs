@@ -15,7 +15,9 @@ use futures_util::future::Either;
 use node::{Reply, sleep_until};
 use placement::{FileId, Layout, NodeId, PartitionId, PartitionMap, StripeNo};
 use std::sync::Arc;
-use wire::{Answer, Body, Command, Credentials, Failure, Name, Object, Outcome, Refusal, Request, StripeAction, Then};
+use wire::{
+    Answer, Body, Command, Credentials, Failure, Name, Object, Outcome, Refusal, Request, Shortage, StripeAction, Then,
+};
 
 impl Client {
     /// Asks a partition for something that changes nothing. What intents hold is settled first, where they are committed.
@@ -185,13 +187,23 @@ impl Client {
         body: &Body,
         number: Option<&Number<'_>>,
     ) -> Outcome<Answer> {
+        if self.0.nodes.is_any_silent() {
+            Box::pin(self.pass(partition, body)).await?;
+        }
         let (home, reply) = self.call(life, partition, body, number)?;
         let failure = match reply.await {
             Ok(answer) => return Ok(answer),
+            Err(Failure::Refused(Refusal::NoSpace(shortage))) => return Err(self.full(home, shortage)),
             Err(Failure::Refused(refusal)) if refusal != Refusal::Ended => return Err(refusal),
             Err(failure) => failure,
         };
         Box::pin(self.send_again(life, partition, body, number, (home, failure))).await
+    }
+
+    /// Refuses at once what is asked of a node that is known not to answer.
+    async fn pass(&self, partition: PartitionId, body: &Body) -> Outcome<()> {
+        let (home, ..) = self.0.way(partition)?;
+        self.0.nodes.pass(home, || self.usage_request(), || object(body)).await
     }
 
     /// Sends it once; to whom, and what will come of it.
@@ -212,6 +224,24 @@ impl Client {
         Ok((home, reply))
     }
 
+    /// Says which node is full, where there are several.
+    fn full(&self, node: NodeId, shortage: Shortage) -> Refusal {
+        let node = (self.0.nodes.len() > 1).then_some(node);
+        Refusal::NoSpace(Shortage { node, ..shortage })
+    }
+
+    /// Says which node does not answer, and remembers it.
+    fn refused_by(&self, node: NodeId, refusal: Refusal) -> Refusal {
+        match refusal {
+            Refusal::NoSpace(shortage) => self.full(node, shortage),
+            Refusal::Unavailable { object, tries, why } => {
+                self.0.nodes.silent(node, tries, &why);
+                Refusal::Unavailable { object, tries, why: format!("node {node}: {why}").into() }
+            }
+            other => other,
+        }
+    }
+
     /// Goes on after a failure of a node.
     async fn send_again(
         &self,
@@ -228,7 +258,7 @@ impl Client {
                 Step::Refuse(Refusal::Ended) if retry.is_lost() && number.is_some() => {
                     return Err(Refusal::MaybeDone(object(body)));
                 }
-                Step::Refuse(refusal) => return Err(with_node(home, refusal)),
+                Step::Refuse(refusal) => return Err(self.refused_by(home, refusal)),
                 Step::Follow(map) => self.0.follow(map),
                 Step::Again(pause) => sleep_until(node::now() + pause).await,
             }
@@ -239,16 +269,6 @@ impl Client {
                 Err(failure) => failure,
             };
         }
-    }
-}
-
-/// Says which node does not answer.
-fn with_node(node: NodeId, refusal: Refusal) -> Refusal {
-    match refusal {
-        Refusal::Unavailable { object, tries, why } => {
-            Refusal::Unavailable { object, tries, why: format!("node {node}: {why}").into() }
-        }
-        other => other,
     }
 }
 

@@ -67,8 +67,8 @@ impl Plan {
 
 /// What came of writing by a plan.
 enum Done {
-    /// So many bytes are written and published.
-    Written(u32),
+    /// So many bytes are written and published; and what stopped the rest, where not all of them are.
+    Written(u32, Option<Refusal>),
     /// The file was truncated meanwhile.
     Stale,
 }
@@ -227,16 +227,27 @@ impl Client {
     ///
     /// `kill_set_id` takes the set-id bits away, for a writer that is not trusted with them.
     pub async fn write(&self, file: FileId, place: WritePlace, data: Bytes, kill_set_id: bool) -> Outcome<Written> {
+        self.write_until_full(file, place, data, kill_set_id).await.map(|(written, _)| written)
+    }
+
+    /// The same, and why fewer bytes than given were written.
+    pub(crate) async fn write_until_full(
+        &self,
+        file: FileId,
+        place: WritePlace,
+        data: Bytes,
+        kill_set_id: bool,
+    ) -> Outcome<(Written, Option<Refusal>)> {
         let length = length_of(&data, file)?;
         for _ in 0..PLANS_MAX {
             let inline = if length <= INLINE_BYTES_MAX { data.clone() } else { Bytes::new() };
             let command = Command::Write { file, place, length, data: inline, kill_set_id };
             match self.change(file.partition(), command).await? {
-                Answer::Written { offset } => return Ok(Written { offset, length, layout: None }),
-                Answer::Put { offset, length } => return Ok(Written { offset, length, layout: None }),
+                Answer::Written { offset } => return Ok((Written { offset, length, layout: None }, None)),
+                Answer::Put { offset, length } => return Ok((Written { offset, length, layout: None }, None)),
                 Answer::Whole(extent) => {
                     if let Some((offset, length)) = Box::pin(self.write_whole(file, extent, place, &data)).await? {
-                        return Ok(Written { offset, length, layout: None });
+                        return Ok((Written { offset, length, layout: None }, None));
                     }
                 }
                 Answer::Unplaced { policy, layout } => Box::pin(self.place(file, policy, layout)).await?,
@@ -244,8 +255,8 @@ impl Client {
                 Answer::TrimFirst(trim) => self.finish_trim(file, trim).await?,
                 Answer::Stripes { offset, generation, size, layout } => {
                     let plan = Plan { file, layout, offset, generation, size, append: place == WritePlace::End };
-                    if let Done::Written(length) = self.write_planned(plan, &data).await? {
-                        return Ok(Written { offset, length, layout: Some(layout) });
+                    if let Done::Written(length, stopped) = self.write_planned(plan, &data).await? {
+                        return Ok((Written { offset, length, layout: Some(layout) }, stopped));
                     }
                 }
                 other => return Err(unexpected(&other)),
@@ -283,16 +294,18 @@ impl Client {
         if stopped.is_none() && written < data.len() {
             (written, stopped) = Box::pin(self.write_new(plan, data, written)).await;
         }
-        match stopped {
+        let (stopped, done) = match stopped {
             Some(Refusal::Stale(_)) => return Ok(Done::Stale),
             Some(refusal) if written == 0 => return Err(refusal),
-            _ => {}
-        }
-        let done = self.publish(plan, written, data).await;
+            stopped => (stopped, self.publish(plan, written, data).await),
+        };
         if let Some(reserved) = &mut reserved {
             reserved.start += written as u64;
         }
-        done
+        match done {
+            Ok(Done::Written(length, _)) => Ok(Done::Written(length, stopped)),
+            done => done,
+        }
     }
 
     async fn write_piece(&self, plan: Plan, data: &Bytes, piece: &Piece) -> Outcome<()> {
@@ -336,7 +349,7 @@ impl Client {
     async fn publish(&self, plan: Plan, written: usize, data: &Bytes) -> Outcome<Done> {
         let Plan { file, layout, generation, .. } = plan;
         let end = plan.offset + written as u64;
-        let done = Done::Written(u32::try_from(written).expect("at most the length of the write"));
+        let done = Done::Written(u32::try_from(written).expect("at most the length of the write"), None);
         if end <= plan.size {
             return Ok(done);
         }

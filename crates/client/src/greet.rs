@@ -46,12 +46,15 @@ pub async fn greet(nodes: &Nodes, patience: Patience) -> Outcome<Greeted> {
     let mut greeted = Vec::with_capacity(nodes.len());
     for (node, connection) in nodes.iter() {
         let session = known.as_ref().map_or(Session::NONE, |known| known.session);
-        let answered = hello(connection, session, patience).await;
+        let answered = match nodes.pass(node, || hello_request(session), || Object::Pool).await {
+            Ok(()) => hello(connection, session, patience).await,
+            Err(refusal) => Err(refusal),
+        };
         greeted.push(answered.is_ok());
         match answered {
             Ok(welcome) => known = Some(one_pool(known, node, welcome)?),
-            Err(ref refusal @ Refusal::Unavailable { ref why, .. }) => {
-                tracing::warn!("node {node} does not answer, and what it holds is not there: {why}");
+            Err(ref refusal @ Refusal::Unavailable { tries, ref why, .. }) => {
+                nodes.silent(node, tries, why);
                 silent.get_or_insert_with(|| refusal.clone());
             }
             Err(refusal) => return Err(refusal),
@@ -63,12 +66,15 @@ pub async fn greet(nodes: &Nodes, patience: Patience) -> Outcome<Greeted> {
 
 /// Starts a session, or tells of one that another node has begun.
 pub async fn hello(connection: &dyn Connection, session: Session, patience: Patience) -> Outcome<Welcome> {
-    let (epoch, partition) = (Epoch::FIRST, PartitionId(0));
-    let request = || Request { epoch, session, hurried: false, partition, body: Body::Hello };
-    match until_answered(connection, patience, request, |_| {}).await? {
+    match until_answered(connection, patience, || hello_request(session), |_| {}).await? {
         Answer::Welcome(welcome) => Ok(welcome),
         other => Err(unexpected(&other)),
     }
+}
+
+fn hello_request(session: Session) -> Request {
+    let (epoch, partition) = (Epoch::FIRST, PartitionId(0));
+    Request { epoch, session, hurried: false, partition, body: Body::Hello }
 }
 
 /// What is known with one more welcome, of the node that was asked and of the same pool; the newer map.

@@ -34,6 +34,7 @@ mod names;
 mod nodes;
 mod numbers;
 pub mod objects;
+mod outage;
 mod place;
 mod retry;
 mod route;

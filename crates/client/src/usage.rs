@@ -13,7 +13,7 @@ use std::{
     task::Poll,
     time::{Duration, Instant},
 };
-use wire::{Answer, Body, Failure, Object, Outcome, Request, Usage};
+use wire::{Answer, Body, Failure, Object, Outcome, Refusal, Request, Usage};
 
 /// Who places files by how full nodes are asks again after this: until then it counts what it placed itself.
 const ASKED_AGAIN: Duration = Duration::from_millis(100);
@@ -112,7 +112,7 @@ impl Client {
     /// How full each node is, by ascending ids. All are asked at once; one that does not answer is `Unavailable` after this
     /// client's patience.
     pub async fn usages(&self) -> Vec<(NodeId, Outcome<Usage>)> {
-        let asked = self.0.nodes.iter().map(|(id, node)| async move { (id, self.usage_of(node).await) });
+        let asked = self.0.nodes.iter().map(|(id, node)| async move { (id, self.usage_of(id, node).await) });
         let answered = all(asked).await;
         self.0.usages.with(answered.iter().map(|(_, usage)| usage.as_ref().ok().copied()));
         answered
@@ -128,6 +128,13 @@ impl Client {
         }
     }
 
+    /// What some nodes may hold, as they said last; none where one of them never has.
+    pub(crate) fn known_capacity(&self, counts: impl Fn(NodeId) -> bool) -> Option<u64> {
+        let known = self.0.usages.known.lock();
+        let said = self.0.nodes.iter().zip(known.iter()).filter(|((node, _), _)| counts(*node));
+        said.map(|(_, said)| said.usage.map(|usage| usage.capacity)).sum()
+    }
+
     /// The node with the most free memory, as of a moment ago, which is to get `more` bytes; none where no node has said.
     pub(crate) async fn freest(&self, more: u64) -> Option<NodeId> {
         if self.0.usages.is_due() {
@@ -138,7 +145,8 @@ impl Client {
         self.0.nodes.iter().nth(chosen).map(|(node, _)| node)
     }
 
-    async fn usage_of(&self, node: &dyn Connection) -> Outcome<Usage> {
+    async fn usage_of(&self, id: NodeId, node: &dyn Connection) -> Outcome<Usage> {
+        self.0.nodes.pass(id, || self.usage_request(), || Object::Pool).await?;
         let mut retry = Retry::new(self.0.patience);
         loop {
             let failure = match node.call(self.usage_request()).await {
@@ -147,7 +155,12 @@ impl Client {
                 Err(failure) => failure,
             };
             match retry.on(failure, || Object::Pool) {
-                Step::Refuse(refusal) => return Err(refusal),
+                Step::Refuse(refusal) => {
+                    if let Refusal::Unavailable { tries, why, .. } = &refusal {
+                        self.0.nodes.silent(id, *tries, why);
+                    }
+                    return Err(refusal);
+                }
                 Step::Follow(map) => self.0.follow(map),
                 Step::Again(pause) => sleep_until(node::now() + pause).await,
             }
@@ -165,7 +178,12 @@ impl Client {
         }
     }
 
-    fn usage_request(&self) -> Request {
+    /// Whether no node of the pool answers, as far as is known from calls.
+    pub fn is_cut_off(&self) -> bool {
+        self.0.nodes.are_all_silent()
+    }
+
+    pub(crate) fn usage_request(&self) -> Request {
         let (epoch, session, partition) = (self.0.epoch(), self.session(), PartitionId(0));
         Request { epoch, session, hurried: false, partition, body: Body::Usage }
     }

@@ -39,16 +39,15 @@ use crate::{
 
 /// A helper that has not answered by then never will.
 const HELPER_WAIT: Duration = Duration::from_secs(10);
-/// A file that a program closed a moment ago still counts as open until the kernel has cleaned up: ask this often ...
-const BUSY_TRIES: u32 = 5;
-/// ... with this pause, before a mount is called busy.
-const BUSY_PAUSE: Duration = Duration::from_millis(10);
+/// A file that a program closed a moment ago still counts as open until the kernel has cleaned up, which takes longer where the machine is
+/// busy: ask again after these pauses, milliseconds, before a mount is called busy.
+const BUSY_PAUSES: [u64; 6] = [10, 20, 40, 80, 160, 320];
 
 /// What to attach.
 pub(crate) struct Request<'a> {
     /// An empty directory, absolute and without links.
     pub(crate) point: &'a Path,
-    /// Shown as the mount's source: the pool's name.
+    /// Shown as the mount's source.
     pub(crate) source: &'a str,
     /// Whether other users may enter (`allow_other`).
     pub(crate) shared: bool,
@@ -150,10 +149,10 @@ fn receive_device(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
 
 /// Unmounts `point`, lazily if it stays in use.
 pub(crate) fn detach(point: &Path) -> io::Result<Unmounted> {
-    for _ in 0..BUSY_TRIES {
+    for pause in BUSY_PAUSES {
         match detach_once(point, false) {
             Ok(()) => return Ok(Unmounted::Clean),
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => thread::sleep(BUSY_PAUSE),
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => thread::sleep(Duration::from_millis(pause)),
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Ok(Unmounted::Already),
             Err(error) => return Err(error),
         }

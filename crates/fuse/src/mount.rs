@@ -54,7 +54,7 @@ const END_WAIT: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own, named where it is made")]
 pub struct Options {
-    /// Shown as the mount's source; the sweep knows the pool by it, so it must be the name of the [`Claim`](crate::Claim).
+    /// Part of the mount's source; the sweep knows the pool by it, so it must be the name of the [`Claim`](crate::Claim).
     pub name: String,
     /// Whether other users of the machine may enter; for ordinary users only where `/etc/fuse.conf` says `user_allow_other`.
     pub shared: bool,
@@ -128,7 +128,8 @@ impl Mount {
 
     fn start(way: &Way, real: PathBuf, options: &Options, parts: &Parts<'_>) -> Result<Self, MountError> {
         let ended = Arc::new(Ended::default());
-        let request = attach::Request { point: &real, source: &options.name, shared: options.shared };
+        let source = mountinfo::source_of(&options.name);
+        let request = attach::Request { point: &real, source: &source, shared: options.shared };
         let device = attach::attach(way, &request)?;
         // From here on whatever fails must not leave the mount behind.
         let attached = Attached(&real);
@@ -214,6 +215,13 @@ struct State {
 }
 
 impl Unmounter {
+    /// Unmounts a pool that has ended. Nobody waits for files that are in use: they fail from when this process ends.
+    pub fn abandon(&self) -> Result<Unmounted, MountError> {
+        let outcome = self.unmount();
+        self.0.ended.set();
+        outcome
+    }
+
     /// As [`Mount::unmount`].
     pub fn unmount(&self) -> Result<Unmounted, MountError> {
         let state = &*self.0;
@@ -225,8 +233,8 @@ impl Unmounter {
         // Its threads end by themselves when the last open file is closed; nobody waits for them after a detach.
         drop(session.take());
         if outcome == Unmounted::Clean && !state.ended.wait_for(END_WAIT) {
-            tracing::warn!("{} is unmounted here and still mounted in another namespace", state.point.display());
-            return Ok(Unmounted::Detached);
+            let point = state.point.display();
+            tracing::warn!("{point} is unmounted, and the kernel still has it: it may be mounted in another namespace");
         }
         Ok(outcome)
     }

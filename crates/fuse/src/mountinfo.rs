@@ -12,6 +12,11 @@ use std::{
 /// The type that the mounts of Tidemill carry, as `mount` shows it.
 pub(crate) const KIND: &str = "fuse.tidemill";
 
+/// The source of the mount of a pool, as `df` and `mount` show it. A colon in it would make it a remote one to `df`.
+pub(crate) fn source_of(pool: &str) -> String {
+    format!("tidemill-{pool}")
+}
+
 /// One mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
@@ -21,7 +26,7 @@ pub(crate) struct Entry {
     pub(crate) point: PathBuf,
     /// Type, `ext4`, `fuse.tidemill`.
     pub(crate) kind: String,
-    /// What is mounted; for ours the pool's name.
+    /// What is mounted; for ours see [`source_of`].
     pub(crate) source: OsString,
 }
 

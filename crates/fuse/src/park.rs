@@ -373,7 +373,7 @@ mod tests {
 
     #[test]
     fn a_refusal_reaches_the_program_as_its_errno() {
-        let shortage = Shortage { capacity: 1, used: 1, wanted: 1, waited: Duration::ZERO };
+        let shortage = Shortage { node: None, capacity: 1, used: 1, wanted: 1, waited: Duration::ZERO };
         let (hear, _) = ask(&parking(), OnSignal::GiveUp, ready(Err(Refusal::NoSpace(shortage))));
         assert_eq!(hear.try_recv().unwrap(), Err(Errno::NOSPC));
     }

@@ -95,7 +95,7 @@ pub(crate) fn resolve(point: &Path) -> io::Result<PathBuf> {
 /// Unmounts the Tidemill mount at `dir`, from any process of the user who mounted it (or root), also when its server is dead.
 /// A busy mount is detached lazily.
 pub fn unmount_path(dir: &Path) -> Result<Unmounted, MountError> {
-    let point = resolve(dir).map_err(|error| unreachable_point(dir, error))?;
+    let point = resolve(dir).map_err(|error| not_mounted(dir, error))?;
     let mounted = mountinfo::at(&point).map_err(MountError::io("reading", "/proc/self/mountinfo"))?;
     match mounted {
         Some(entry) if entry.kind == KIND => {
@@ -108,9 +108,17 @@ pub fn unmount_path(dir: &Path) -> Result<Unmounted, MountError> {
     }
 }
 
+/// What cannot be reached is no mount: there is nothing to be made first.
+fn not_mounted(dir: &Path, error: io::Error) -> MountError {
+    match error.kind() {
+        io::ErrorKind::NotFound => MountError::NotOurs { point: dir.to_owned(), found: "not there".to_owned() },
+        _ => unreachable_point(dir, error),
+    }
+}
+
 /// Nothing is mounted at `point`: it is a link to a mount, or the user is mistaken.
 fn unmount_unmounted(dir: &Path, point: &Path) -> Result<Unmounted, MountError> {
-    let meta = fs::symlink_metadata(point).map_err(|error| unreachable_point(dir, error))?;
+    let meta = fs::symlink_metadata(point).map_err(|error| not_mounted(dir, error))?;
     if meta.is_symlink() {
         let target = point.canonicalize().map_err(|error| unreachable_point(dir, error))?;
         return unmount_path(&target);

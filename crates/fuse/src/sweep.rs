@@ -13,6 +13,7 @@
 //! ```
 
 use std::{
+    ffi::OsStr,
     fs::{self, File, TryLockError},
     io::{self, Read},
     os::unix::fs::MetadataExt,
@@ -135,7 +136,8 @@ fn wait_for(file: &File) -> io::Result<()> {
 
 /// Whether it is a mount of the pool of `folder`.
 fn is_ours(entry: &mountinfo::Entry, folder: &Path) -> bool {
-    entry.kind == KIND && Some(entry.source.as_os_str()) == folder.file_name()
+    let name = folder.file_name().and_then(OsStr::to_str);
+    entry.kind == KIND && name.is_some_and(|name| entry.source.as_os_str() == mountinfo::source_of(name).as_str())
 }
 
 fn read_owner(path: &Path) -> Owner {

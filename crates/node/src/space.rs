@@ -88,7 +88,7 @@ impl Space {
     fn refuse(&self, full: Full, waited: Duration) -> Refusal {
         self.refused.fetch_add(1, Relaxed);
         let Full { capacity, used, wanted } = full;
-        let refusal = Refusal::NoSpace(Shortage { capacity, used, wanted, waited });
+        let refusal = Refusal::NoSpace(Shortage { node: None, capacity, used, wanted, waited });
         tracing::warn!("{refusal}");
         refusal
     }

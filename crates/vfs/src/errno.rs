@@ -40,6 +40,8 @@ pub fn meaning(refusal: &Refusal) -> (Errno, Level) {
         // The node has said it, with how full it is and what to do.
         Refusal::NoSpace(_) => (Errno::NOSPC, Level::DEBUG),
         Refusal::TooLarge { .. } => (Errno::FBIG, Level::WARN),
+        // The client has said it once, when the node fell silent.
+        Refusal::Unavailable { .. } => (Errno::IO, Level::DEBUG),
         Refusal::TooManyLinks { .. } => (Errno::MLINK, Level::DEBUG),
         Refusal::TooManyOpen { .. } => (Errno::NFILE, Level::WARN),
         Refusal::Placed(_) => (Errno::BUSY, Level::DEBUG),
@@ -61,7 +63,7 @@ mod tests {
 
     #[test]
     fn a_full_pool_is_no_space_and_the_node_alone_says_so() {
-        let shortage = Shortage { capacity: 1, used: 1, wanted: 1, waited: Duration::ZERO };
+        let shortage = Shortage { node: None, capacity: 1, used: 1, wanted: 1, waited: Duration::ZERO };
         assert_eq!(meaning(&Refusal::NoSpace(shortage)), (Errno::NOSPC, Level::DEBUG));
     }
 

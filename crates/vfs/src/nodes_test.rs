@@ -49,30 +49,42 @@ async fn with_one_at(pool: &Pool, id: u32, left: &Arc<AtomicU64>, calls: &Arc<At
     pool.over(way, IMPATIENT).await
 }
 
+/// Does it until a node that is back was found to be: the next probe of it is due in a while.
+async fn until_it_answers<T, F: Future<Output = Outcome<T>>>(mut what: impl FnMut() -> F) -> T {
+    loop {
+        match what().await {
+            Err(Refusal::Unavailable { .. }) => tokio::time::sleep(std::time::Duration::from_millis(5)).await,
+            outcome => return outcome.unwrap(),
+        }
+    }
+}
+
 #[tokio::test]
-async fn what_a_silent_node_holds_is_unavailable_after_a_bounded_number_of_tries_and_all_else_goes_on() {
+async fn what_a_silent_node_holds_is_unavailable_after_one_round_of_tries_then_at_once_and_all_else_goes_on() {
     let (pool, calls, left) = (Pool::of(4), Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(u64::MAX)));
     let vfs = with_one_at(&pool, 3, &left, &calls).await;
     let made = directories(&vfs).await;
     assert!((1..=4).all(|node| made.iter().any(|directory| home(*directory, 4) == node)));
     left.store(0, Relaxed);
+    let (mut refused, mut sent) = (0, 0);
     for directory in &made {
         let before = calls.load(Relaxed);
         let listed = vfs.list(*directory, 0, 10).await;
         if home(*directory, 4) == 3 {
             assert!(matches!(listed, Err(Refusal::Unavailable { tries: 3, .. })), "{listed:?}");
-            assert_eq!(calls.load(Relaxed) - before, 3);
+            (refused, sent) = (refused + 1, sent + calls.load(Relaxed) - before);
         } else {
             let handle = write(&vfs, *directory, b"f", 10).await.unwrap();
             assert_eq!(vfs.read(handle, 0, 100).await.unwrap().len(), 10);
             vfs.close(handle).await.unwrap();
         }
     }
+    assert!(refused > 1 && (3..2 * refused).contains(&sent), "{sent} were sent for {refused} calls");
     let before = calls.load(Relaxed);
     assert!(matches!(vfs.client.close().await, Err(Refusal::Unavailable { .. })), "not everywhere");
-    assert_eq!(calls.load(Relaxed) - before, 48 + 3, "the others, and three tries for all that it holds");
+    assert!((48..=49).contains(&(calls.load(Relaxed) - before)), "the others, and at most a probe of it");
     left.store(u64::MAX, Relaxed);
-    vfs.client.close().await.unwrap();
+    until_it_answers(|| vfs.client.close()).await;
     for directory in made {
         vfs.list(directory, 0, 10).await.unwrap();
     }
@@ -89,7 +101,7 @@ async fn a_client_that_comes_while_a_node_is_silent_finds_the_rest_and_that_node
     }
     assert!(matches!(vfs.lookup(FileId::ROOT, b"d0").await, Err(Refusal::Unavailable { .. })));
     left.store(u64::MAX, Relaxed);
-    assert_eq!(vfs.lookup(FileId::ROOT, b"d0").await.unwrap().file, made[0]);
+    assert_eq!(until_it_answers(|| vfs.lookup(FileId::ROOT, b"d0")).await.file, made[0]);
     let dead = |node: &Arc<Node>| (node.id(), Arc::new(Dying::new(direct(node), 0)) as Arc<dyn Connection>);
     let nobody = Client::connect_all(pool.nodes().iter().map(dead).collect(), IMPATIENT).await;
     assert!(matches!(nobody, Err(Refusal::Unavailable { tries: 3, .. })), "{nobody:?}");

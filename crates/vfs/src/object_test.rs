@@ -7,7 +7,8 @@ use client::{
     objects::{Asked, Condition, Page, Value},
     twin::{Counting, Dying, Lossy, Troubles},
 };
-use placement::FRAGMENTS;
+use node::Settings;
+use placement::{FRAGMENTS, NodeId, Placing, Policy};
 use std::{
     collections::BTreeMap,
     sync::{
@@ -16,6 +17,7 @@ use std::{
     },
     time::Duration,
 };
+use store::Model;
 use wire::{Kind, OpenFlags, Outcome, Refusal, RenameMode, Usage};
 
 const ALWAYS: Condition = Condition::Always;
@@ -439,8 +441,44 @@ async fn a_full_pool_refuses_a_put_and_keeps_what_is_there() {
     objects.put(b"k", bytes(3, 14 * STRIPE), ALWAYS).await.unwrap();
 }
 
+#[tokio::test]
+async fn what_does_not_fit_waits_for_space_once_what_never_can_not_at_all_and_both_name_what_is_full() {
+    for nodes in [1, 2] {
+        let settings = Settings { space_wait: Duration::from_millis(20), ..settings() };
+        let pool = Pool::start(nodes, &settings, || Arc::new(Model::new(u64::from(64 * STRIPE), STRIPE)));
+        let (vfs, objects) = (pool.client().await, objects(&pool.client().await));
+        let all = 64 * STRIPE * nodes;
+        objects.put(b"k", bytes(1, all / 2), ALWAYS).await.unwrap();
+        let refused = || vfs.usage().refused;
+        let shortage = |refusal| match refusal {
+            Err(Refusal::NoSpace(shortage)) => shortage,
+            other => panic!("{other:?}"),
+        };
+        let never = shortage(objects.put(b"k", bytes(2, all + 1), ALWAYS).await.map(drop));
+        assert_eq!((never.capacity, never.node, refused()), (all.into(), None, 0), "it is known before");
+        assert_eq!(shortage(objects.check_possible(u64::from(all) + 1).await), never);
+        let full = shortage(objects.put(b"k", bytes(2, all * 3 / 4), ALWAYS).await.map(drop));
+        assert_eq!(full.node.is_some(), nodes > 1, "{full}");
+        assert!((1..=8).contains(&refused()), "what is under way waits, and nothing after it: {}", refused());
+        let (before, mut upload) = (refused(), objects.upload(b"k", ALWAYS).await.unwrap());
+        let mut written = Ok(());
+        while written.is_ok() {
+            written = upload.write(bytes(3, 4 * STRIPE)).await;
+        }
+        shortage(written);
+        assert!((1..=4).contains(&(refused() - before)), "a piece that was cut off is not tried again");
+        upload.abandon().await.unwrap();
+        if nodes > 1 {
+            let one = Placing { policy: Some(Policy::At(NodeId(2))), stripe_size: None };
+            let put = objects.placed(one).unwrap().put(b"other", bytes(2, 65 * STRIPE), ALWAYS).await;
+            assert_eq!(shortage(put.map(drop)).node, Some(NodeId(2)), "a node of its own may be too small");
+        }
+        assert!(objects.get(b"k").await.unwrap().into_bytes() == bytes(1, all / 2));
+    }
+}
+
 /// What objects are, so plain that it is right by reading it.
-type Model = BTreeMap<String, Vec<u8>>;
+type Plain = BTreeMap<String, Vec<u8>>;
 
 #[tokio::test]
 async fn objects_over_a_bad_connection_are_what_a_map_is() {
@@ -450,7 +488,7 @@ async fn objects_over_a_bad_connection_are_what_a_map_is() {
         let counter = AtomicU64::new(seed * 100);
         let bad = pool.over(|node| Lossy::new(node, Troubles::MANY, counter.fetch_add(1, Relaxed)), patience).await;
         let (objects, vfs) = (objects(&bad), pool.client().await);
-        let (mut model, mut dice) = (Model::new(), crate::object_linear_test::dice(seed));
+        let (mut model, mut dice) = (Plain::new(), crate::object_linear_test::dice(seed));
         for round in 0..400 {
             let key = format!("{}{}", ["", "a/", "a/b/"][dice.below(3)], dice.below(6) + 10);
             let length = LENGTHS[dice.below(LENGTHS.len())];

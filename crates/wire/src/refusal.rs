@@ -2,7 +2,7 @@
 
 use crate::{Intent, Name, Version};
 use base::ByteSize;
-use placement::FileId;
+use placement::{FileId, NodeId};
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, fmt, time::Duration};
 
@@ -61,7 +61,9 @@ impl fmt::Display for Object {
 /// How full the pool was when it had no space left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shortage {
-    /// What the pool can hold, bytes.
+    /// The node that is full; none where it is the pool, or its only node.
+    pub node: Option<NodeId>,
+    /// What that can hold, bytes.
     pub capacity: u64,
     /// What it held, bytes.
     pub used: u64,
@@ -73,9 +75,17 @@ pub struct Shortage {
 
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let full = self.node.map_or_else(|| "the pool".to_owned(), |node| format!("node {node} of the pool"));
+        if self.wanted > self.capacity {
+            let (wanted, capacity) = (ByteSize(self.wanted), ByteSize(self.capacity));
+            return write!(
+                f,
+                "{full} is too small: it holds at most {capacity}, and {wanted} are wanted; give it more memory"
+            );
+        }
         write!(
             f,
-            "the pool is full: {} of {} used, {} more wanted, waited {:.1} s for space; \
+            "{full} is full: {} of {} used, {} more wanted, waited {:.1} s for space; \
              give the pool more memory, or delete files that are no longer needed",
             ByteSize(self.used),
             ByteSize(self.capacity),
@@ -291,7 +301,13 @@ mod tests {
 
     #[test]
     fn a_full_pool_says_how_full_and_what_to_do() {
-        let shortage = Shortage { capacity: 1 << 30, used: 1 << 30, wanted: 4096, waited: Duration::from_millis(1500) };
+        let shortage = Shortage {
+            node: None,
+            capacity: 1 << 30,
+            used: 1 << 30,
+            wanted: 4096,
+            waited: Duration::from_millis(1500),
+        };
         let text = Refusal::NoSpace(shortage).to_string();
         assert!(text.contains("1.5 s") && text.contains("more memory"), "{text}");
     }

@@ -94,6 +94,11 @@ impl Objects {
         self.client.in_one_session(put).await
     }
 
+    /// Refuses with `NoSpace` what is longer than all that the pool may hold: for those who know before their bytes come how many there will be.
+    pub async fn check_possible(&self, size: u64) -> Outcome<()> {
+        self.client.check_possible(size, None).await
+    }
+
     async fn put_large_in(&self, key: &Key, bytes: &Bytes, condition: Condition) -> Outcome<Version> {
         for _ in 0..TRIES {
             let there = self.known_place(key).await?;
@@ -123,6 +128,9 @@ impl Objects {
         let placing = self.placing_in(there.directory, asks).await?;
         let (layout, by) = self.client.placed(placing, (there.directory, key.name()), size).await;
         let stripes = size.div_ceil(u64::from(layout.stripe_bytes()));
+        if stripes > PIECES_UNDER_WAY as u64 {
+            self.client.check_possible(size, Some(layout)).await?;
+        }
         let taken = self.shared.ids.take(&self.client, there.partition, stripes, (layout, by)).await?;
         let (file, with_it) = (taken.file, stripes == 1 && self.is_stripe_beside(taken.file, layout));
         let named = async {
@@ -188,9 +196,10 @@ impl Objects {
         });
         let mut writes = writes.fuse();
         let (mut under_way, mut outcome) = (FuturesUnordered::new(), Ok(()));
-        // All that is under way ends before what was written is removed.
+        // All that is under way ends before what was written is removed. Nothing begins after a refusal: each would wait for space anew.
         loop {
-            let next = if under_way.len() < PIECES_UNDER_WAY { writes.next() } else { None };
+            let goes_on = under_way.len() < PIECES_UNDER_WAY && outcome.is_ok();
+            let next = if goes_on { writes.next() } else { None };
             let ended = if let Some(write) = next {
                 under_way.push(write);
                 // Its bytes are copied now, and it is sent before the next one's are: the node is at one while we are at another.

@@ -3,7 +3,7 @@
 use super::{Condition, Head, Key, Objects, Version, about, folders::Missing};
 use bytes::Bytes;
 use placement::FileId;
-use wire::{NewInode, NewKind, Outcome, WritePlace, XattrMode};
+use wire::{NewInode, NewKind, Outcome, Refusal, WritePlace, XattrMode};
 
 /// Permission bits, as those of any object.
 const OBJECT_MODE: u32 = 0o644;
@@ -59,10 +59,14 @@ impl Upload {
     pub(super) async fn add(&mut self, mut bytes: Bytes) -> Outcome<()> {
         while !bytes.is_empty() {
             let place = WritePlace::At(self.written);
-            let written = self.objects.client.write(self.file, place, bytes.clone(), false).await;
-            let written = written.map_err(|refusal| about(&self.key, refusal))?.length;
-            self.written += u64::from(written);
-            drop(bytes.split_to(written as usize));
+            let written = self.objects.client.write_until_full(self.file, place, bytes.clone(), false).await;
+            let (written, stopped) = written.map_err(|refusal| about(&self.key, refusal))?;
+            self.written += u64::from(written.length);
+            drop(bytes.split_to(written.length as usize));
+            // It has waited for space already.
+            if let Some(refusal @ Refusal::NoSpace(_)) = stopped {
+                return Err(refusal);
+            }
         }
         Ok(())
     }

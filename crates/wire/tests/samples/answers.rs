@@ -184,7 +184,13 @@ fn of_intents() -> Vec<Answer> {
 
 fn refusals() -> Vec<Refusal> {
     let object = || Object::File(FILE);
-    let shortage = Shortage { capacity: 1, used: 2, wanted: 3, waited: Duration::new(u64::MAX, 999_999_999) };
+    let shortage = Shortage {
+        node: Some(NodeId(2)),
+        capacity: 1,
+        used: 2,
+        wanted: 3,
+        waited: Duration::new(u64::MAX, 999_999_999),
+    };
     vec![
         Refusal::NotFound(Object::Entry { parent: FILE, name: name("lost") }),
         Refusal::Exists(Object::Handle(9)),

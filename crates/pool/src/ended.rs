@@ -1,0 +1,66 @@
+//! Whether a pool that is in use has ended: a mount of it ends then too.
+
+use crate::PoolFile;
+use base::Problem;
+use client::Client;
+use std::path::{Path, PathBuf};
+
+/// A pool that was connected to, as its file told of it then.
+#[derive(Debug)]
+pub struct ConnectedPool {
+    path: PathBuf,
+    file: PoolFile,
+}
+
+impl ConnectedPool {
+    /// The pool that a file tells of now.
+    pub fn read(path: &Path) -> Result<Self, Problem> {
+        Ok(Self { path: path.to_owned(), file: PoolFile::read(path)? })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it has ended, which is for ever: none of its nodes answers this client, and its file is gone or tells of another pool, or all its
+    /// nodes were processes of this machine that have ended. A pool that is only cut off has not.
+    pub async fn has_ended(&self, client: &Client) -> bool {
+        self.may_have_ended() && client.usages().await.iter().all(|(_, usage)| usage.is_err())
+    }
+
+    fn may_have_ended(&self) -> bool {
+        let gone =
+            || self.file.nodes.iter().all(|node| node.process.is_of_this_machine() && node.process.find().is_none());
+        PoolFile::read(&self.path).map_or(true, |now| now != self.file || gone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{file::tests::sample, process::Process};
+
+    #[test]
+    fn a_pool_may_have_ended_when_its_file_is_gone_or_anothers_or_its_processes_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pool");
+        let mut file = sample();
+        file.nodes.iter_mut().for_each(|node| node.process = Process::this().unwrap());
+        file.write(&path).unwrap();
+        let connected = ConnectedPool::read(&path).unwrap();
+        assert!(!connected.may_have_ended(), "its processes live");
+        let other = PoolFile { started: file.started + 1, ..file.clone() };
+        other.write(&path).unwrap();
+        assert!(connected.may_have_ended(), "another pool has the file");
+        std::fs::remove_file(&path).unwrap();
+        assert!(connected.may_have_ended(), "nothing has the file");
+        file.nodes[0].process.boot = "of another machine".into();
+        file.nodes[1].process.began += 1;
+        file.write(&path).unwrap();
+        assert!(!ConnectedPool::read(&path).unwrap().may_have_ended(), "nobody knows of the other machine");
+        file.nodes[0].process = file.nodes[1].process.clone();
+        file.write(&path).unwrap();
+        assert!(ConnectedPool::read(&path).unwrap().may_have_ended(), "all were here, and are gone");
+    }
+}
