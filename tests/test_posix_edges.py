@@ -19,11 +19,7 @@ import pytest
 EDGES = Path(__file__).parent / "edges"
 TOPICS = sorted(path.stem for path in EDGES.glob("*.py") if path.stem not in ("calls", "run"))
 # What comes of setting flags of inodes, of a file and of a folder, by the number of the flag.
-NO_FLAGS = [
-    came
-    for path in ("f", "d")
-    for came in ([0, 0], *([path, flag, "ENOTSUP" if flag else 0, None] for flag in (64, 128, 4, 16, 32, 0)), 0)
-]
+NO_FLAGS = [came for path in ("f", "d") for came in ([0, 0], *([path, flag, "ENOTSUP" if flag else 0, None] for flag in (64, 128, 4, 16, 32, 0)), 0)]
 # The name of a case, and what comes of it on a mount instead. On purpose, each:
 DIFFERENCES: dict[str, object] = {
     # Ranges can be zeroed, which tmpfs does not do.

@@ -21,7 +21,8 @@ RINGS = {"io_uring_queue_init", "io_uring_queue_init_params", "io_uring_queue_in
 LATER = {"pidfd_spawn", "pidfd_spawnp", "posix_spawn_file_actions_addchdir", "posix_spawn_file_actions_addfchdir"}
 
 # Headers of the C library that declare functions of files.
-HEADERS = """aio.h dirent.h execinfo.h fcntl.h fts.h ftw.h glob.h mntent.h nl_types.h poll.h pty.h spawn.h stdio.h stdlib.h termios.h unistd.h utime.h utmp.h utmpx.h
+HEADERS = """aio.h dirent.h execinfo.h fcntl.h fts.h ftw.h glob.h mntent.h nl_types.h poll.h pty.h spawn.h stdio.h stdlib.h termios.h unistd.h utime.h
+utmp.h utmpx.h
 sched.h sys/acct.h sys/epoll.h sys/eventfd.h sys/fanotify.h sys/file.h sys/inotify.h sys/ioctl.h sys/mman.h sys/mount.h sys/pidfd.h sys/quota.h sys/sendfile.h
 sys/signalfd.h sys/socket.h sys/stat.h sys/statfs.h sys/statvfs.h sys/swap.h sys/time.h sys/timerfd.h sys/uio.h sys/vfs.h sys/xattr.h dlfcn.h""".split()
 DECLARED = re.compile(r"extern\s[^;{}]*?\b(\w+)\s*\(([^;{}]*)\)\s*;")

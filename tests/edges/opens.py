@@ -13,7 +13,22 @@ import termios
 from collections.abc import Callable
 from pathlib import Path
 
-from calls import AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW, LIBC, allocate, checked, edge, in_child, link_at, look, opened, outcome, statx
+from calls import (
+    AT_EMPTY_PATH,
+    AT_FDCWD,
+    AT_SYMLINK_FOLLOW,
+    AT_SYMLINK_NOFOLLOW,
+    LIBC,
+    allocate,
+    checked,
+    edge,
+    in_child,
+    link_at,
+    look,
+    opened,
+    outcome,
+    statx,
+)
 
 NOBODY = 65534
 
@@ -121,7 +136,7 @@ def a_path_descriptor_does_nothing_else(_: Path) -> object:
         "lock": lambda file: fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB),
         "range lock": lambda file: fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB),
         "control": lambda file: checked(LIBC.ioctl(file, termios.FIONREAD, ctypes.byref(number))),
-        "sync": lambda file: os.fdatasync(file),
+        "sync": os.fdatasync,
         "sync all": lambda file: checked(LIBC.syncfs(file)),
         "entries": lambda file: checked(LIBC.getdents64(file, some, ctypes.c_size_t(4096))),
         "listing": os.listdir,
@@ -131,7 +146,7 @@ def a_path_descriptor_does_nothing_else(_: Path) -> object:
         "copy": lambda file: os.close(os.dup(file)),
         "closed on exec": lambda file: fcntl.fcntl(file, fcntl.F_GETFD),
         "below": lambda file: os.stat("in", dir_fd=file).st_size,
-        "into": lambda file: os.chdir(file),
+        "into": os.chdir,
     }
     came = []
     for path, flags in (("f", 0), ("d", 0), ("l", os.O_NOFOLLOW), ("d", os.O_DIRECTORY | os.O_RDWR | os.O_TRUNC)):
@@ -547,7 +562,9 @@ def a_handle_finds_its_file_when_the_kernel_has_forgotten_it(_: Path) -> object:
             outcome(Path("/proc/sys/vm/drop_caches").write_text, "2")
             file = checked(LIBC.open_by_handle_at(mount, handles[path], os.O_RDONLY))
             try:
-                return os.read(file, 99).decode() if path.endswith("f") else [os.listdir(file), os.stat("..", dir_fd=file).st_ino == os.stat(f"{path}/..").st_ino]
+                return (
+                    os.read(file, 99).decode() if path.endswith("f") else [os.listdir(file), os.stat("..", dir_fd=file).st_ino == os.stat(f"{path}/..").st_ino]
+                )
             finally:
                 os.close(file)
 
@@ -565,16 +582,16 @@ def flags_of_inodes(_: Path) -> object:
     os.mkdir("d")
     get, put = 0x80086601, 0x40086602
     immutable, append_only, no_dump, no_times, compressed = 0x10, 0x20, 0x40, 0x80, 0x4
+    control = lambda file, request, place: outcome(lambda: checked(LIBC.ioctl(file, request, place)))
     seen = []
     for path in ("f", "d"):
         with opened(path, os.O_RDONLY) as file:
             said = ctypes.c_int(0)
-            seen.append([outcome(lambda: checked(LIBC.ioctl(file, get, ctypes.byref(said)))), said.value])
+            seen.append([control(file, get, ctypes.byref(said)), said.value])
             for flags in (no_dump, no_times, compressed, immutable, append_only, 0):
-                asked = ctypes.c_int(flags)
-                seen.append([path, flags, outcome(lambda: checked(LIBC.ioctl(file, put, ctypes.byref(asked)))), outcome(os.utime, path)])
+                seen.append([path, flags, control(file, put, ctypes.byref(ctypes.c_int(flags))), outcome(os.utime, path)])
             with opened("new" + path) as other:
-                seen.append(outcome(lambda: checked(LIBC.ioctl(other, 0x801C581F, ctypes.create_string_buffer(28)))))
+                seen.append(control(other, 0x801C581F, ctypes.create_string_buffer(28)))
     return seen
 
 

@@ -115,7 +115,10 @@ def an_answer_has_no_place(_: Path) -> object:
             "statx": lambda bad: tried("statx", AT_FDCWD, b"f", 0, 0xFFF, bad),
             "statfs": lambda bad: tried("statfs", b"f", bad),
             "readlink": lambda bad: tried("readlink", b"l", bad, long),
-            "readlink of no bytes": lambda bad: [tried("readlink", b"l", bad, ctypes.c_size_t(0)), tried("readlinkat", AT_FDCWD, b"l", bad, ctypes.c_size_t(0))],
+            "readlink of no bytes": lambda bad: [
+                tried("readlink", b"l", bad, ctypes.c_size_t(0)),
+                tried("readlinkat", AT_FDCWD, b"l", bad, ctypes.c_size_t(0)),
+            ],
             "getcwd": lambda bad: bad.value and LIBC.getcwd(bad, ctypes.c_size_t(4096)),
             "utimensat": lambda bad: bad.value and tried("utimensat", AT_FDCWD, b"f", bad, 0),
             "getxattr": lambda bad: tried("getxattr", b"f", b"user.a", bad, long),

@@ -36,7 +36,7 @@ pub struct Request<'a> {
 )]
 pub enum Operation<'a> {
     /// Which inode has this name? Answered by `entry`, which counts as one lookup. `.` is the inode itself, of whatever kind, and `..` the directory above: so the
-    /// kernel finds again what a file handle means (open_by_handle_at(2)).
+    /// kernel finds again what a file handle means (`open_by_handle_at(2)`).
     Lookup { name: &'a [u8] },
     /// Answered by `attributes`.
     Getattr { handle: Option<u64> },

@@ -1,12 +1,14 @@
 //! Memory of the program, looked at before it is used: what cannot be read or written is `EFAULT`, as the kernel has it, and not the program's end.
 //!
-//! The kernel is asked by calls that read or write one word and do nothing else. Of a long range the first and the last page are asked for, and whether all between
+//! The heap and the stack of the first thread are there, where most of what programs give lies. Of all else the kernel is asked, by calls that read or write one
+//! word and do nothing else. Of a long range the first and the last page are asked for, and whether all between
 //! them is mapped; a page amid a range that is mapped and may not be used is not seen. A range may also be unmapped by another thread meanwhile.
 
 use crate::guard::{errno, set_errno};
 use rustix::io::Errno;
 use std::ffi::{c_char, c_int, c_long, c_void};
 use std::ptr::{null_mut, without_provenance_mut};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The least page of any processor, bytes.
 const PAGE_BYTES: usize = 4096;
@@ -18,6 +20,38 @@ const SIGNALS_BYTES: usize = 8;
 const WORD_BYTES: usize = 4;
 /// `FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_EQ, 0)`: writes a word as it is.
 const OR_NOTHING: c_long = 2 << 28;
+
+/// Where the heap begins that grows by brk(2), or a little behind that.
+static HEAP: AtomicUsize = AtomicUsize::new(usize::MAX);
+/// The stack of the first thread is less; those of others are farther from it.
+const STACK_BYTES_MAX: usize = 64 << 20;
+
+unsafe extern "C" {
+    /// Where the stack of the first thread begins, as the loader notes it.
+    static __libc_stack_end: *const c_void;
+}
+
+/// Notes where memory of the program is, before it runs.
+pub fn prepare() {
+    // SAFETY: it is given back at once.
+    unsafe {
+        let first = libc::malloc(1);
+        HEAP.store(first.addr(), Ordering::Relaxed);
+        libc::free(first);
+    }
+}
+
+/// Whether a range is of the heap, or of the stack that this thread runs on: both are there, and may be written.
+fn is_own(first: usize, last: usize) -> bool {
+    let here = (&raw const first).addr();
+    // SAFETY: the loader has written it, and nobody writes it again.
+    let end = unsafe { __libc_stack_end }.addr();
+    if here <= first && last < end {
+        return end - here < STACK_BYTES_MAX;
+    }
+    // SAFETY: it tells where the heap ends.
+    HEAP.load(Ordering::Relaxed) <= first && last < unsafe { libc::sbrk(0) }.addr()
+}
 
 /// Where the page of an address begins that is behind it.
 fn next_page(at: usize) -> usize {
@@ -67,10 +101,16 @@ fn is_mapped(start: usize, end: usize) -> bool {
 
 /// How many bytes from an address on can be used.
 fn usable(at: usize, bytes: usize, can_be: fn(usize) -> bool) -> usize {
-    if bytes == 0 || !can_be(at) {
+    if bytes == 0 {
         return 0;
     }
     let last = at.saturating_add(bytes - 1);
+    if is_own(at, last) {
+        return bytes;
+    }
+    if !can_be(at) {
+        return 0;
+    }
     let second = next_page(at);
     if last < second || (can_be(last) && (last < next_page(second) || is_mapped(second, last))) {
         return bytes;
@@ -152,7 +192,7 @@ pub fn length(text: *const c_char) -> Result<usize, Errno> {
     let start = text.addr();
     let mut at = start;
     while at - start < TEXT_BYTES_MAX {
-        if !is_readable(at) {
+        if !is_own(at, at) && !is_readable(at) {
             return Err(Errno::FAULT);
         }
         let end = next_page(at).min(start.saturating_add(TEXT_BYTES_MAX));

@@ -22,6 +22,7 @@ static BEGIN: extern "C" fn() = begin;
 
 extern "C" fn begin() {
     fork::prepare();
+    crate::memory::prepare();
     crate::launch::take_name();
     if let Some(prefix) = variable(settings::PREFIX).filter(|prefix| prefix.starts_with(b"/") && prefix.len() > 1) {
         ours::set_prefix(prefix);

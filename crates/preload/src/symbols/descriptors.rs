@@ -189,8 +189,8 @@ held! {
 
 /// How a lease is refused: somebody else may always have the file open.
 fn unleased(descriptor: c_int, wanted: c_ulong) -> Errno {
-    let is_lease = c_int::try_from(wanted)
-        .is_ok_and(|wanted| [libc::F_RDLCK, libc::F_WRLCK, libc::F_UNLCK].contains(&wanted));
+    let is_lease =
+        c_int::try_from(wanted).is_ok_and(|wanted| [libc::F_RDLCK, libc::F_WRLCK, libc::F_UNLCK].contains(&wanted));
     if is_lease && kind(descriptor) != Some(ours::Kind::Folder) { Errno::AGAIN } else { Errno::INVAL }
 }
 

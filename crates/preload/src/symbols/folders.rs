@@ -202,8 +202,7 @@ unsafe fn scanned(found: Result<Found, Errno>, into: *mut *mut *mut dirent, chos
         }
         entries.as_ptr().copy_to(list, entries.len());
         if let Some(order) = order {
-            let order: unsafe extern "C" fn(*const c_void, *const c_void) -> c_int =
-                std::mem::transmute(order);
+            let order: unsafe extern "C" fn(*const c_void, *const c_void) -> c_int = std::mem::transmute(order);
             libc::qsort(list.cast(), entries.len(), size_of::<*mut dirent>(), Some(order));
         }
         into.write(list);
