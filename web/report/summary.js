@@ -42,10 +42,17 @@ export function showHeader(run) {
       : "",
     number("slots in use", "totals.slot_use", totals.slot_use, words.percent),
     number("peak of the pool", "totals.pool_peak_bytes", totals.pool_peak_bytes, words.bytes),
+    ...leastPeak(run.pool),
     number("data written", "totals.written_bytes", totals.written_bytes, words.bytes),
   );
   byId("warnings").append(...run.warnings.map((warning) => el("li", {}, warning)));
   byId("warnings").hidden = run.warnings.length === 0;
+}
+
+/** What the run could have done with, where that was worked out. */
+function leastPeak({ least_peak_bytes: least, least_peak_orders: orders }) {
+  if (least === null || least === undefined) return [];
+  return [number(`least peak of ${words.plural(orders, "order")}`, "pool.least_peak_bytes", least, words.bytes)];
 }
 
 function number(label, field, value, show, tone = null) {

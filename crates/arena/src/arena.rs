@@ -263,6 +263,10 @@ impl Engine for Arena {
         Usage { capacity, used, reserved, stripes, own_room }
     }
 
+    fn peak(&self) -> u64 {
+        self.pool.peak()
+    }
+
     fn extents(&self) -> Option<Arc<dyn Extents>> {
         self.extents.clone().map(|slots| slots as Arc<dyn Extents>)
     }

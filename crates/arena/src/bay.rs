@@ -290,7 +290,7 @@ impl Bay for Berth {
         }
         *place = None;
         books.offers.bytes -= u64::from(bytes_of(span.order));
-        drop(books);
+        self.pool.settle(books);
         let block = Block::of(&self.pool, Some(self.memory.clone()), span);
         Some(self.pool.put_down(block, length, None))
     }

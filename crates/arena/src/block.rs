@@ -22,6 +22,7 @@ use crate::backing::Backing;
 use crate::bay::{Bays, Memory, Offers};
 use crate::buddy::{Buddy, Span};
 use crate::grant::Room;
+use crate::high_water::HighWater;
 use crate::landing::Landed;
 use crate::ledger::{Ledger, NoRoom, OWN};
 use crate::tmpfs::Tmpfs;
@@ -52,6 +53,8 @@ pub struct Books {
     pub ledger: Ledger,
     /// What of it is offered and not taken.
     pub offers: Offers,
+    /// The most that was used.
+    high_water: HighWater,
 }
 
 impl Pool {
@@ -71,7 +74,8 @@ impl Pool {
             .map(|memory| (memory, tops_liked))
             .or_else(|_| Backing::new(tops_least, top_bytes).map(|memory| (memory, tops_least)))?;
         let buddy = Buddy::new(u32::try_from(tops).expect("at most tops_most"), top);
-        let books = Mutex::new(Books { ledger: Ledger::new(capacity, buddy, discards), offers: Offers::default() });
+        let (ledger, high_water) = (Ledger::new(capacity, buddy, discards), HighWater::new(capacity));
+        let books = Mutex::new(Books { ledger, offers: Offers::default(), high_water });
         let (bays, landed, hook) = (Bays::new(), Landed::default(), RwLock::default());
         Ok(Arc::new(Self { memory, capacity, books, bays, landed, hook, whole: OnceLock::new() }))
     }
@@ -114,15 +118,32 @@ impl Pool {
 
     /// Ends a reservation and says so.
     pub fn release(&self, bytes: u64) {
-        self.books().ledger.release(bytes);
+        let mut books = self.books();
+        books.ledger.release(bytes);
+        self.settle(books);
         self.notify();
     }
 
     /// Capacity, bytes used and bytes reserved. What is offered is not used: it is taken back when it is wanted.
     pub fn account(&self) -> (u64, u64, u64) {
         let books = self.books();
-        let used = books.ledger.kept() - books.offers.bytes() + self.used_by_whole(&books.ledger);
+        let used = books.kept_by_us() + self.used_by_whole(&books.ledger);
         (self.capacity, used, books.ledger.reserved())
+    }
+
+    /// The most that was ever used, whole files as the system counts them.
+    pub fn peak(&self) -> u64 {
+        self.look_at_whole(&mut self.books())
+    }
+
+    /// To be called before whole files give something back: what they held until now counts.
+    pub fn note_whole(&self) {
+        self.look_at_whole(&mut self.books());
+    }
+
+    fn look_at_whole(&self, books: &mut Books) -> u64 {
+        let (kept, whole) = (books.kept_by_us(), self.used_by_whole(&books.ledger));
+        books.high_water.look(kept, whole)
     }
 
     /// What whole files may still take without asking; none when they have nothing.
@@ -236,6 +257,10 @@ impl Pool {
     /// Gives back to the system what is too much, then lets others at the ledger.
     pub fn settle(&self, mut books: MutexGuard<'_, Books>) {
         self.give_back_excess(&mut books);
+        let kept = books.kept_by_us();
+        if books.high_water.note(kept) {
+            self.look_at_whole(&mut books);
+        }
     }
 
     fn give_back_excess(&self, books: &mut Books) {
@@ -251,6 +276,13 @@ impl Pool {
                 debug_assert!(false, "memory could not be given back: {error}");
             }
         }
+    }
+}
+
+impl Books {
+    /// Blocks and reservations, without what is only offered.
+    fn kept_by_us(&self) -> u64 {
+        self.ledger.kept() - self.offers.bytes()
     }
 }
 

@@ -132,6 +132,7 @@ impl Slots {
     }
 
     fn punch(&self, slot: Slot, range: &Range<u64>) -> Result<(), EngineError> {
+        self.pool.note_whole();
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         fallocate(self.file(slot), flags, range.start, range.end - range.start)
             .map_err(|errno| EngineError::Extent { slot, action: "punch", source: errno.into() })?;
@@ -155,6 +156,7 @@ impl Extents for Slots {
 
     fn give_back(&self, slot: Slot) {
         let file = self.file(slot);
+        self.pool.note_whole();
         // Cutting a file of ours to nothing takes nothing; should the system refuse all the same, its life just goes on unused.
         if file.set_len(0).is_err() {
             return;
@@ -265,6 +267,7 @@ impl Extents for Slots {
     }
 
     fn truncate(&self, slot: Slot, length: u64) -> Result<(), EngineError> {
+        self.pool.note_whole();
         self.file(slot).set_len(length).map_err(|source| EngineError::Extent { slot, action: "truncate", source })?;
         self.pool.notify();
         Ok(())
@@ -367,7 +370,8 @@ mod tests {
     use rustix::process::geteuid;
     use std::os::unix::process::CommandExt;
     use std::process::Command;
-    use store::{Engine, Model};
+    use placement::{FileId, StripeNo};
+    use store::{Engine, Generation, Model, StripeKey};
 
     /// A user without rights.
     const NOBODY: u32 = 65_534;
@@ -397,6 +401,25 @@ mod tests {
         let told = String::from_utf8_lossy(&tests.stdout);
         assert!(tests.status.success() && !told.contains("running 0 tests"), "{told}");
         assert!(!told.contains("the model stands in"), "{told}");
+    }
+
+    #[test]
+    fn the_peak_counts_blocks_and_whole_files_as_they_were_together_at_one_moment() {
+        let arena = Arena::new(Options { stripe_bytes: 1 << 16, ..Options::of_capacity(16 << 20) }).unwrap();
+        let Some(extents) = arena.extents() else { return println!("SKIPPED: no whole files here") };
+        let key = |stripe: u64| StripeKey { file: FileId(1), stripe: StripeNo(stripe) };
+        for stripe in 0..10 {
+            arena.write(key(stripe), Generation(0), 0, &[1; 1 << 16]).unwrap();
+        }
+        let slot = extents.take().unwrap();
+        extents.write_at(slot, 0, &[1; 1 << 20]).unwrap();
+        let both = arena.usage().used;
+        assert!(both >= (10 << 16) + (1 << 20));
+        (0..10).for_each(|stripe| arena.remove(key(stripe)).unwrap());
+        extents.give_back(slot);
+        arena.write(key(0), Generation(0), 0, &[1; 1 << 16]).unwrap();
+        assert!(arena.usage().used < both);
+        assert!((both..=both + (16 << 10)).contains(&arena.peak()), "{} of {both}", arena.peak());
     }
 
     #[test]

@@ -48,6 +48,7 @@ mod extents;
 mod grant;
 #[allow(unsafe_code, reason = "signal handlers have no safe call; each block says why it is sound")]
 mod guarded;
+mod high_water;
 mod landing;
 #[allow(unsafe_code, reason = "leases have no safe call; each block says why it is sound")]
 mod lease;

@@ -193,6 +193,11 @@ impl Node {
         Usage { capacity, used, files, stripes, waiting, waited, refused, own_room }
     }
 
+    /// The most that its memory ever held, bytes; see [`store::Engine::peak`].
+    pub fn peak(&self) -> u64 {
+        self.engine.peak()
+    }
+
     /// The descriptor of an extent, for a face in this process; none when the extent is no longer what it was, and none to
     /// write to while the pool is crowded.
     pub fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<Backing> {

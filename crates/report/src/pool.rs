@@ -22,8 +22,16 @@ impl Sample for PoolSample {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pool {
-    /// The most that was used at any sample, in bytes.
+    /// The most that was used at any moment, in bytes: a mark that the pool keeps, which no fall between two samples escapes. Never less
+    /// than the truth, more by at most a thousandth of the pool.
     pub peak_bytes: u64,
+    /// The least peak that was found in random orders of the same tasks with the sizes that their files had, in as many slots; none where
+    /// not all tasks are done. A run cannot need much less.
+    #[serde(default)]
+    pub least_peak_bytes: Option<u64>,
+    /// How many orders those were.
+    #[serde(default)]
+    pub least_peak_orders: u32,
     /// `[seconds, bytes used, bytes of capacity]`, in the order of time; at most `SAMPLES_MAX`.
     pub samples: Samples<PoolSample>,
 }
@@ -33,6 +41,11 @@ impl Pool {
     pub fn push(&mut self, time: Seconds, used_bytes: u64, capacity_bytes: u64) {
         self.peak_bytes = self.peak_bytes.max(used_bytes);
         self.samples.push(PoolSample(time, used_bytes, capacity_bytes));
+    }
+
+    /// Takes in the mark that the pool kept.
+    pub fn mark(&mut self, peak_bytes: u64) {
+        self.peak_bytes = self.peak_bytes.max(peak_bytes);
     }
 
     /// Ends the curve where the run did.

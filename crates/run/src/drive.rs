@@ -212,11 +212,11 @@ impl<'a> Driver<'a> {
 
     /// What a task wrote is there: some of it goes out, and the scheduler hears of all.
     fn made(&mut self, made: &[Made]) {
-        made.iter().for_each(|made| self.export(made.data));
-        self.see_pool();
         for made in made {
-            self.feed(sched::Event::Wrote { data: made.data, bytes: in_pool(made.bytes) });
+            self.feed(sched::Event::Wrote { data: made.data, bytes: made.takes });
+            self.export(made.data);
         }
+        self.see_pool();
     }
 
     /// Why a task failed that was told to stop for its copies: for them, unless it failed by itself or the run is ended.
@@ -389,7 +389,7 @@ impl<'a> Driver<'a> {
     /// From now on the member's bytes count as ones that go by themselves.
     fn leaves(&self, data: DataId) {
         if let Some(workspace) = self.pool_of(data) {
-            workspace.leaves(self.bytes_of(data));
+            workspace.leaves(self.scheduler.bytes_of(data));
         }
     }
 
@@ -398,13 +398,9 @@ impl<'a> Driver<'a> {
         self.context.workspace.as_ref().filter(|_| self.context.flow.writer_of(data).is_some())
     }
 
-    fn bytes_of(&self, data: DataId) -> u64 {
-        in_pool(self.record.run.data[data.0 as usize].bytes.unwrap_or(0))
-    }
-
     fn remove(&mut self, data: DataId) {
         let Some(workspace) = self.pool_of(data) else { return };
-        workspace.drop_member(data, self.bytes_of(data));
+        workspace.drop_member(data, self.scheduler.bytes_of(data));
         self.record.dropped(data);
     }
 
@@ -440,13 +436,6 @@ async fn removed(context: &Context) {
         Some(workspace) => workspace.removed().await,
         None => std::future::pending().await,
     }
-}
-
-/// What a file of so many bytes takes of a pool: whole pages above what lies beside an inode, and the inode.
-fn in_pool(bytes: u64) -> u64 {
-    const PAGE: u64 = 4096;
-    const INODE: u64 = 512;
-    INODE + if bytes > PAGE { bytes.next_multiple_of(PAGE) } else { bytes }
 }
 
 /// A panic of a task of ours is ours.

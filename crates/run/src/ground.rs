@@ -24,6 +24,7 @@ use vfs::Vfs;
 pub struct Ground {
     /// The pool.
     pub pool: Vfs,
+    node: Arc<Node>,
     /// The mount; none with staging or the library.
     mount: Option<Mount>,
     /// By which programs with the library come in.
@@ -56,7 +57,7 @@ impl Ground {
         let mount = way.mount(&pool)?;
         let door = way.door(&node)?;
         let ram_disk = if choice.has_copies() { Some(ram_disk(&mut claim)?) } else { None };
-        Ok(Self { pool, mount, door, ram_disk, claim })
+        Ok(Self { pool, node, mount, door, ram_disk, claim })
     }
 
     /// The pool as tasks see it.
@@ -86,6 +87,11 @@ impl Ground {
             copied: choice.staged.clone(),
         };
         Ok(Workspace::new(self.pool.clone(), forms, flow, cancel))
+    }
+
+    /// The most that the pool held at any moment, bytes.
+    pub fn peak(&self) -> u64 {
+        self.node.peak()
     }
 
     /// Unmounts, closes the door and removes; the error says what could not be.

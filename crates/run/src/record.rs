@@ -209,6 +209,25 @@ impl Record {
         self.run.pool.push(now, used, capacity);
     }
 
+    /// The most that the pool held at any moment.
+    pub fn peak(&mut self, bytes: u64) {
+        self.run.pool.mark(bytes);
+    }
+
+    /// Works out how little memory other orders of the tasks would have needed, if all of them are done.
+    pub fn find_least_peak(&mut self, workflow: &flow::Workflow) {
+        if self.run.tasks.iter().any(|task| task.status != Status::Done) {
+            return;
+        }
+        let bytes = |data: DataId| self.run.data[data.0 as usize].bytes.unwrap_or(0);
+        let settings = &self.run.settings;
+        let found = sched::least_peak(&sched::tasks_of(workflow), settings.slots, bytes, |_| settings.keep);
+        if let Some(found) = found {
+            self.run.pool.least_peak_bytes = Some(found.bytes);
+            self.run.pool.least_peak_orders = found.orders;
+        }
+    }
+
     /// A task ended well although the pool was full while it ran: programs that do not look at errors of writing do.
     pub fn doubtful(&mut self, id: TaskId) -> Option<String> {
         const TOLD_MAX: usize = 10;

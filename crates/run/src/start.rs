@@ -64,6 +64,10 @@ pub async fn run(
     let context = context(&order, flow, workspace, prepared.programs);
     let driver = Driver::new(context.clone(), prepared.scheduler, exports(&order), &mut record, tell, cancel.clone());
     driver.drive().await;
+    if let Some(ground) = &ground {
+        record.peak(ground.peak());
+        record.find_least_peak(order.flow.workflow());
+    }
     record.hashed(hashes.await.unwrap_or_default());
     // A tool may have left a daemon; it would hold the mount.
     let left = exec::sweep(&mark(&order.run_id));

@@ -48,6 +48,16 @@ impl Scheduler {
     }
 }
 
+/// All tasks of a workflow in the scheduler's words.
+pub fn tasks_of(workflow: &Workflow) -> Vec<TaskSpec> {
+    let spec = |(id, task)| {
+        let mut spec = TaskSpec::new(id);
+        fill(&mut spec, id, task, workflow);
+        spec
+    };
+    (0..).map(TaskId).zip(&workflow.tasks).map(spec).collect()
+}
+
 /// Says the task in the scheduler's words, into a spec that is used again and again.
 fn fill(spec: &mut TaskSpec, id: TaskId, task: &Task, workflow: &Workflow) {
     let tool = workflow.tool_of(task);

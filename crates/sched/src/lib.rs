@@ -19,6 +19,7 @@
 
 mod build;
 mod explain;
+mod least_peak;
 mod median;
 mod policy;
 mod room;
@@ -27,7 +28,9 @@ mod space;
 mod table;
 mod words;
 
+pub use build::tasks_of;
 pub use explain::Standing;
+pub use least_peak::{LeastPeak, least_peak};
 pub use policy::{Fifo, Policy};
 pub use room::{Machine, Needs, Room, SlotId};
 pub use scheduler::{Counts, Scheduler};

@@ -150,6 +150,11 @@ impl Scheduler {
         self.end(turn);
     }
 
+    /// The bytes of a datum, as they were told; 0 before.
+    pub fn bytes_of(&self, data: DataId) -> u64 {
+        self.space.size(data)
+    }
+
     /// How many tasks are in each state.
     pub fn counts(&self) -> Counts {
         self.counts

@@ -112,6 +112,12 @@ pub trait Engine: Send + Sync + fmt::Debug {
     /// What is held now; cheap.
     fn usage(&self) -> Usage;
 
+    /// The most that was ever used, in bytes: never less than it was, and more by a thousandth of the capacity at most. Of an engine that
+    /// does not keep it, what is used now.
+    fn peak(&self) -> u64 {
+        self.usage().used
+    }
+
     /// Its whole files; none when it keeps none.
     fn extents(&self) -> Option<Arc<dyn Extents>> {
         None

@@ -162,6 +162,10 @@ impl<E: Engine + 'static> Engine for Failing<E> {
         self.inner.engine.usage()
     }
 
+    fn peak(&self) -> u64 {
+        self.inner.engine.peak()
+    }
+
     fn extents(&self) -> Option<Arc<dyn Extents>> {
         self.inner
             .engine

@@ -47,7 +47,7 @@ impl Direct {
                 None => "nothing is there",
                 Some(attributes) => match attributes.kind {
                     Kind::File => {
-                        made.push(Made { data, bytes: attributes.size });
+                        made.push(Made::of(data, &attributes));
                         continue;
                     }
                     Kind::Directory => "a directory is there",

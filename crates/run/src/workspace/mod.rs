@@ -91,6 +91,18 @@ pub struct Made {
     pub data: DataId,
     /// Its size.
     pub bytes: u64,
+    /// What it takes of the pool: more than its size, or less if it has holes.
+    pub takes: u64,
+}
+
+impl Made {
+    fn of(data: DataId, found: &wire::Attributes) -> Self {
+        /// About what an inode and its name take.
+        const INODE: u64 = 512;
+        // Up to a page the bytes are beside the inode.
+        let inline = if found.size <= 4096 { found.size } else { 0 };
+        Self { data, bytes: found.size, takes: INODE + found.allocated.max(inline) }
+    }
 }
 
 /// What `collect` found.

@@ -44,7 +44,9 @@ impl Staged {
             match not_a_file(&path) {
                 Some(found) => missing.push(Missing { data, path: path.into(), found }),
                 None if missing.is_empty() => {
-                    made.push(Made { data, bytes: transfer::into_pool(base, path, &place).await? });
+                    transfer::into_pool(base, path, &place).await?;
+                    let found = base.find(&place).await?;
+                    made.extend(found.map(|found| Made::of(data, &found)));
                 }
                 None => {}
             }
