@@ -84,7 +84,6 @@ fn start_log() {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .event_format(log::PlainLines)
-        .with_ansi(false)
         .with_writer(|| console::Unfailing)
         .init();
 }

@@ -67,7 +67,7 @@ impl Node {
             _ => return None,
         };
         let (capacity, used) = (self.pool_bytes, self.engine.usage().used);
-        let shortage = Shortage { capacity, used, wanted: bytes, waited: Duration::ZERO };
+        let shortage = Shortage { node: None, capacity, used, wanted: bytes, waited: Duration::ZERO };
         (bytes > capacity.saturating_mul(POOLS_MAX)).then_some(Refusal::NoSpace(shortage))
     }
 

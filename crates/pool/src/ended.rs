@@ -50,7 +50,8 @@ mod tests {
         file.write(&path).unwrap();
         let connected = ConnectedPool::read(&path).unwrap();
         assert!(!connected.may_have_ended(), "its processes live");
-        let other = PoolFile { started: file.started + 1, ..file.clone() };
+        let mut other = file.clone();
+        other.started += 1;
         other.write(&path).unwrap();
         assert!(connected.may_have_ended(), "another pool has the file");
         std::fs::remove_file(&path).unwrap();
