@@ -86,9 +86,10 @@ fn places(args: &StartArgs) -> Result<Places, Problem> {
 
 fn stop(which: &WhichPool) -> Result<u8, Problem> {
     let path = file(which)?;
-    let stopped = pool::stop(&path)?;
+    let runtime = RuntimeDir::of_user().map_err(told)?;
+    let stopped = pool::stop(&path, Some(runtime.path()))?;
     // Folders of nodes that died.
-    RuntimeDir::of_user().and_then(|runtime| runtime.sweep()).map_err(told)?;
+    runtime.sweep().map_err(told)?;
     let mut code = 0;
     for (node, how) in &stopped {
         let (id, host, pid) = (node.id, &node.host, node.pid());

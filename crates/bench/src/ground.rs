@@ -62,7 +62,7 @@ struct MadePool {
 
 impl Drop for MadePool {
     fn drop(&mut self) {
-        if let Err(problem) = pool::stop(&self.file) {
+        if let Err(problem) = pool::stop(&self.file, None) {
             // Standard error may be closed, and this is no place to panic.
             let _ = writeln!(std::io::stderr().lock(), "warning: {problem}");
         }

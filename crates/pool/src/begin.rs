@@ -1,12 +1,17 @@
 //! The right to start a pool at a file: one starter at a time, and none while a pool is there.
 
+use crate::trusted;
 use base::Problem;
+use rustix::fs::OFlags;
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io,
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
+
+/// A pool file takes its own name, and not that of what somebody made it lead to.
+const NO_LINKS: i32 = OFlags::NOFOLLOW.bits().cast_signed();
 
 /// The right to start a pool at a file. Without [`Begun::done`] the file goes with it.
 #[derive(Debug)]
@@ -25,7 +30,7 @@ impl Begun {
                 .hint("--pool FILE or TIDEMILL_POOL names another")
         };
         loop {
-            let lock = open(path).map_err(|error| failed(&error))?;
+            let lock = open(path).map_err(|error| if is_link(path) { link(path) } else { failed(&error) })?;
             match lock.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {
@@ -38,7 +43,9 @@ impl Begun {
             if !is_named(&lock, path) {
                 continue;
             }
-            if lock.metadata().is_ok_and(|file| file.len() > 0) {
+            let about = lock.metadata().map_err(|error| failed(&error))?;
+            trusted::check(path, &about)?;
+            if about.len() > 0 {
                 stands(path)?;
                 // Of a pool that is no more: this name is ours now, empty again.
                 lock.set_len(0).map_err(|error| failed(&error))?;
@@ -62,7 +69,16 @@ impl Drop for Begun {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(NO_LINKS).open(path)
+}
+
+fn is_link(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|about| about.is_symlink())
+}
+
+fn link(path: &Path) -> Problem {
+    Problem::new(format!("{} is a link: a pool is not started through one", path.display()))
+        .hint("name the file that it is to lead to, or remove it")
 }
 
 /// Whether the file has this name still.
@@ -75,6 +91,22 @@ fn is_named(file: &File, path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_pool_is_started_through_a_link_or_into_a_file_that_others_can_write() {
+        let folder = tempfile::tempdir().unwrap();
+        let [target, link, open] = ["target", "link", "open"].map(|name| folder.path().join(name));
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        let refused = |path: &Path| Begun::take(path, |_| Ok(())).unwrap_err().to_string();
+        assert!(refused(&link).contains("is a link"), "it leads nowhere");
+        assert!(!target.exists(), "nothing was made where it leads");
+        fs::write(&target, "of a pool").unwrap();
+        assert!(refused(&link).contains("is a link"), "it leads to a file");
+        fs::write(&open, "").unwrap();
+        fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+        assert!(refused(&open).contains("may write"));
+        assert!(open.exists(), "it is not ours to remove");
+    }
 
     #[test]
     fn one_starter_at_a_time_and_a_start_that_failed_leaves_no_file() {

@@ -3,6 +3,7 @@
 use crate::{
     connect::{Key, NoWay},
     process::Process,
+    trusted::{self, NotOpened},
 };
 use base::Problem;
 use link::{Address, Certificate, Identity};
@@ -10,7 +11,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::{
     fs::{self, OpenOptions},
-    io::{self, Write},
+    io::{self, Read, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
@@ -96,9 +97,11 @@ impl PoolFile {
 
     /// The same, with what a program is told.
     pub(crate) fn find(path: &Path) -> Result<Self, NoWay> {
-        let text = read_text(path).map_err(|error| NoWay {
-            errno: Errno::from_io_error(&error).unwrap_or(Errno::INVAL),
-            problem: unreadable(path, &error),
+        let text = read_text(path).map_err(|why| match why {
+            NotOpened::Distrusted(problem) => NoWay { errno: Errno::ACCESS, problem },
+            NotOpened::Io(error) => {
+                NoWay { errno: Errno::from_io_error(&error).unwrap_or(Errno::INVAL), problem: unreadable(path, &error) }
+            }
         })?;
         Self::parse(path, &text).map_err(|(errno, problem)| NoWay { problem, errno })
     }
@@ -158,12 +161,14 @@ impl PoolFile {
     }
 }
 
-fn read_text(path: &Path) -> io::Result<String> {
-    let length = fs::metadata(path)?.len();
+fn read_text(path: &Path) -> Result<String, NotOpened> {
+    let (file, mut text) = (trusted::open(path)?, String::new());
+    let length = file.metadata()?.len();
     if length > BYTES_MAX {
-        return Err(io::Error::other(format!("it is no pool file: it has {length} bytes")));
+        return Err(io::Error::other(format!("it is no pool file: it has {length} bytes")).into());
     }
-    fs::read_to_string(path)
+    file.take(BYTES_MAX).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Problem {

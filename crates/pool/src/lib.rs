@@ -30,6 +30,7 @@ mod roll;
 mod serve;
 mod start;
 mod stop;
+mod trusted;
 
 pub use connect::{NoWay, carrier, connect, connect_by_hand, connect_with, runtime, way};
 pub use door::Door;

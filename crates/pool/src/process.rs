@@ -2,12 +2,17 @@
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
+    process::{Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal},
 };
 use serde::{Deserialize, Serialize};
 use std::{
+    ffi::OsStr,
     fs, io,
-    os::{fd::OwnedFd, unix::fs::MetadataExt},
+    os::{
+        fd::OwnedFd,
+        unix::{ffi::OsStrExt, fs::MetadataExt},
+    },
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -27,7 +32,11 @@ pub struct Process {
 impl Process {
     /// This one.
     pub fn this() -> io::Result<Self> {
-        let pid = std::process::id();
+        Self::of(std::process::id())
+    }
+
+    /// One of this host, in the network of this one.
+    pub(crate) fn of(pid: u32) -> io::Result<Self> {
         Ok(Self { pid, began: began(pid)?, boot: boot()?, net: net()? })
     }
 
@@ -39,6 +48,19 @@ impl Process {
         let held = Held::of(self.pid)?;
         // Only now is it sure that the number is not given to another.
         (began(self.pid).ok()? == self.began && !held.wait(Duration::ZERO)).then_some(held)
+    }
+
+    /// Whether it is a node that was started at this pool file, as far as can be seen: by its user and the words that it was called with. It is
+    /// to be held meanwhile, so that its number is not given to another.
+    pub fn is_node_of(&self, file: &Path) -> bool {
+        let folder = PathBuf::from(format!("/proc/{}", self.pid));
+        let is_ours = fs::metadata(&folder).is_ok_and(|about| about.uid() == geteuid().as_raw());
+        let words = fs::read(folder.join("cmdline")).unwrap_or_default();
+        let words: Vec<&[u8]> = words.split(|byte| *byte == 0).collect();
+        let named =
+            words.windows(2).find(|pair| pair[0] == b"--pool").map(|pair| Path::new(OsStr::from_bytes(pair[1])));
+        let same = |named: &Path| named.canonicalize().ok().zip(file.canonicalize().ok()).is_some_and(|(a, b)| a == b);
+        is_ours && words.get(1) == Some(&&b"node"[..]) && named.is_some_and(same)
     }
 
     /// Whether it is on this host, so that nobody loses what is said over the host's own sockets: on this machine and in this network.

@@ -13,6 +13,7 @@ use client::Connection;
 use link::{Address, Identity, Limits, ListenFailed, Listener, Server, serve_on};
 use node::{Node, Settings};
 use placement::NodeId;
+use rustix::fs::OFlags;
 use std::{
     fs::OpenOptions,
     io::{self, BufRead, Write},
@@ -244,7 +245,8 @@ fn is_told_of(pool: &Path, entry: &NodeEntry) -> bool {
 /// Nothing of the starter is held any more: what is logged from here on is in a file.
 fn let_go(log: &Path) -> Result<(), Problem> {
     let changed = || -> io::Result<()> {
-        let log = OpenOptions::new().create(true).append(true).mode(0o600).open(log)?;
+        let no_links = OFlags::NOFOLLOW.bits().cast_signed();
+        let log = OpenOptions::new().create(true).append(true).mode(0o600).custom_flags(no_links).open(log)?;
         let nothing = OpenOptions::new().read(true).write(true).open("/dev/null")?;
         rustix::stdio::dup2_stderr(&log)?;
         rustix::stdio::dup2_stdin(&nothing)?;

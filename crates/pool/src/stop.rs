@@ -7,7 +7,7 @@ use crate::{
 use base::Problem;
 use client::Connection;
 use placement::{Epoch, PartitionId};
-use std::{fs, path::Path, thread, time::Duration};
+use std::{ffi::OsStr, fs, path::Path, thread, time::Duration};
 use tokio::time::timeout;
 use wire::{Body, Request, Session};
 
@@ -31,15 +31,20 @@ pub enum Stopped {
     Unknown(String),
 }
 
-/// Ends all nodes of the pool at `path`, at once; then its file goes, unless a node may still be there. In the order of the file.
-pub fn stop(path: &Path) -> Result<Vec<(NodeEntry, Stopped)>, Problem> {
+/// Ends all nodes of the pool at `path`, at once; then its file goes, and a link that led to it, unless a node may still be there. In the order
+/// of the file.
+///
+/// The file may be forged: no process is ended by force that is not seen to be a node of it, and logs of nodes that died go only where they
+/// are in `runtime`, the user's own directory.
+pub fn stop(path: &Path, runtime: Option<&Path>) -> Result<Vec<(NodeEntry, Stopped)>, Problem> {
     let file = PoolFile::read(path)?;
-    let key = file.key(path)?;
+    let (key, link) = (file.key(path)?, path);
+    let path = &path.canonicalize().map_err(|error| Problem::new(format!("{}: {error}", path.display())))?;
     let stopped: Vec<(NodeEntry, Stopped)> = thread::scope(|scope| {
         let ending = |node: NodeEntry| {
             let key = &key;
             scope.spawn(move || {
-                let stopped = stop_node(&node, key);
+                let stopped = stop_node(&node, key, path);
                 (node, stopped)
             })
         };
@@ -47,24 +52,41 @@ pub fn stop(path: &Path) -> Result<Vec<(NodeEntry, Stopped)>, Problem> {
         threads.into_iter().map(|thread| thread.join().expect("ending a node does not panic")).collect()
     });
     for (node, how) in &stopped {
-        if *how != Stopped::Ended && node.process.is_of_this_machine() {
+        if *how != Stopped::Ended && node.process.is_of_this_machine() && is_log_in(runtime, &node.log) {
             fs::remove_file(&node.log).ok();
         }
     }
     if !stopped.iter().any(|(_, how)| matches!(how, Stopped::Unknown(_))) {
         fs::remove_file(path)
             .map_err(|error| Problem::new(format!("the pool file {} cannot be removed: {error}", path.display())))?;
+        if fs::symlink_metadata(link).is_ok_and(|about| about.is_symlink()) {
+            fs::remove_file(link)
+                .map_err(|error| Problem::new(format!("the link {} cannot be removed: {error}", link.display())))?;
+        }
     }
     Ok(stopped)
 }
 
-fn stop_node(node: &NodeEntry, key: &Key) -> Stopped {
+/// Whether it is named as logs of nodes are, in that directory itself.
+fn is_log_in(runtime: Option<&Path>, log: &Path) -> bool {
+    let name = log.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    runtime.is_some() && log.parent() == runtime && name.starts_with("node-") && name.ends_with(".log")
+}
+
+fn stop_node(node: &NodeEntry, key: &Key, file: &Path) -> Stopped {
     let held = node.process.find();
     match (ask(node, key), held) {
         (Ok(()), None) => Stopped::Ended,
         (Ok(()), Some(held)) if held.wait(END_WAIT) => Stopped::Ended,
         (Err(_), None) if node.process.is_of_this_machine() => Stopped::Gone,
         (Err(why), None) => Stopped::Unknown(why),
+        (_, Some(_)) if !node.process.is_node_of(file) => {
+            let why = format!(
+                "process {} is not seen to be a `tidemill node` of this pool, so it was left alone",
+                node.pid()
+            );
+            Stopped::Unknown(why)
+        }
         (_, Some(held)) => {
             held.terminate();
             if !held.wait(TERM_WAIT) {
@@ -88,4 +110,38 @@ fn ask(node: &NodeEntry, key: &Key) -> Result<(), String> {
             Err(_) => Err(format!("it did not answer within {} s", ANSWER_WAIT.as_secs())),
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{file::tests::sample, process::Process};
+    use std::{os::unix::fs::symlink, process::Command};
+
+    #[test]
+    fn a_forged_pool_file_ends_no_process_and_removes_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, link, victim] = ["pool", "link", "node-1.log"].map(|name| folder.path().join(name));
+        fs::write(&victim, "dear").unwrap();
+        let mut child = Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let mut file = sample();
+        for node in &mut file.nodes {
+            node.addresses = vec![format!("unix:{}", folder.path().join("nobody").display()).parse().unwrap()];
+            node.log.clone_from(&victim);
+            node.process = Process::of(child.id()).unwrap();
+        }
+        file.write(&path).unwrap();
+        let stopped = stop(&path, Some(Path::new("/run/other"))).unwrap();
+        assert!(stopped.iter().all(|(_, how)| matches!(how, Stopped::Unknown(why) if why.contains("left alone"))));
+        assert!(child.try_wait().unwrap().is_none() && path.exists() && victim.exists());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        symlink(&path, &link).unwrap();
+        let stopped = stop(&link, Some(Path::new("/run/other"))).unwrap();
+        assert!(stopped.iter().all(|(_, how)| *how == Stopped::Gone) && victim.exists());
+        assert!(
+            !path.exists() && fs::symlink_metadata(&link).is_err(),
+            "neither the file nor the link looks like a pool"
+        );
+    }
 }
