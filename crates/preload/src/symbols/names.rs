@@ -68,11 +68,10 @@ unsafe fn linked(old: (c_int, *const c_char), new: (c_int, *const c_char), flags
 /// # Safety
 /// `into` has room for `room` bytes.
 unsafe fn read_into(said: Said<'_>, into: *mut c_char, room: size_t) -> ssize_t {
-    #[expect(clippy::cast_possible_truncation, reason = "the system takes the lower half")]
-    let room = match room as c_int {
-        ..=0 => return number(Err(Errno::INVAL)),
-        room => room.cast_unsigned() as usize,
-    };
+    let room = room & c_uint::MAX as usize;
+    if !(1..=c_int::MAX as usize).contains(&room) {
+        return number(Err(Errno::INVAL));
+    }
     number(done(|process| {
         let text = process.read_link(said.into())?;
         // SAFETY: the caller says so.

@@ -101,10 +101,10 @@ unsafe fn heard<N: From<i8> + PartialOrd>(
         let mut whole: sockaddr_storage = std::mem::zeroed();
         let mut there = WHOLE_BYTES;
         let outcome = call((&raw mut whole).cast(), &raw mut there);
-        if outcome >= N::from(0) {
-            if let Err(errno) = put(given(&whole, there, into, room), length) {
-                return number(Err(errno));
-            }
+        if outcome >= N::from(0)
+            && let Err(errno) = put(given(&whole, there, into, room), length)
+        {
+            return number(Err(errno));
         }
         outcome
     }
