@@ -100,7 +100,8 @@ function drawCurves(state, context, width, height, colours) {
     const base = two ? height / 2 : height - EDGE;
     const room = (two ? height / 2 : height - EDGE) - EDGE - 2;
     const y = (amount) => base + ((at === 0 ? -1 : 1) * Math.min(amount, band.top) * room) / band.top;
-    drawMarks(context, band, y, width, height, colours);
+    // Both bands begin at the same 0.
+    drawMarks(context, at === 0 ? band.ticks : band.ticks.filter(([place]) => place > 0), y, width, height, colours);
     drawClipped(context, width, height, () => drawBand(context, state, band, axis, y, at === 0 ? colours.accent : colours.wait));
     if (band.limit) drawLimit(context, band, y, width, colours);
     if (two) drawName(context, band, at === 0 ? EDGE + 2 : height - EDGE - 2, width, colours);
@@ -116,9 +117,9 @@ function drawClipped(context, width, height, draw) {
   context.restore();
 }
 
-function drawMarks(context, band, y, width, height, colours) {
+function drawMarks(context, marks, y, width, height, colours) {
   context.textAlign = "right";
-  for (const [place, text] of band.ticks) {
+  for (const [place, text] of marks) {
     const row = Math.round(y(place)) + 0.5;
     context.strokeStyle = colours.line;
     context.lineWidth = 1;

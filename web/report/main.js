@@ -40,6 +40,7 @@ function start() {
   startTools(model, shared, colours);
   startData(model, shared);
   showProvenance(run);
+  byId("print").addEventListener("click", () => print());
   byId("zoom-in").addEventListener("click", () => zoomBy(shared.view, 0.5));
   byId("zoom-out").addEventListener("click", () => zoomBy(shared.view, 2));
   byId("zoom-all").addEventListener("click", () => zoomBy(shared.view, Infinity));

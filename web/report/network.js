@@ -202,7 +202,8 @@ function fateOf({ failed, roots, cancelled }) {
 
 function underline(node) {
   const own = node.tasks.length === 1 ? `task ${node.tasks[0]}` : plural(node.tasks.length, "task");
-  if (node.failed + node.cancelled > 0 && node.tasks.length > 1) return `${own}, ${fateOf(node)}`;
+  const left = node.failed + node.cancelled;
+  if (left > 0 && node.tasks.length > 1) return `${count(node.tasks.length - left)} of ${own} done`;
   return node.seconds > 0 ? `${own}, ${seconds(node.seconds)}` : `${own}, not run`;
 }
 
@@ -279,7 +280,11 @@ function tell(state) {
   const { at, view } = state;
   if (at === null || view === null) return;
   card(state, at, box.left + view.x + at.x * view.scale, box.top + view.y + (at.y + state.box.nodeHeight) * view.scale);
-  announce(at.tasks.length === 1 ? spoken(state.model.tasks[at.tasks[0]]) : `${at.tool}, ${underline(at)}.`);
+  announce(
+    at.tasks.length === 1
+      ? spoken(state.model.tasks[at.tasks[0]])
+      : `${at.tool}, ${underline(at)}${at.failed + at.cancelled > 0 ? `, ${fateOf(at)}` : ""}.`,
+  );
 }
 
 function card(state, node, x, y) {

@@ -162,7 +162,8 @@ fn sentence(event: &Event) -> Option<String> {
         Event::TaskFailed { task, tool, reason, output, .. } => Some(failure(task.0, tool, reason, output)),
         Event::Warning(text) => Some(format!("warning: {text}")),
         Event::Ended { outcome, seconds, done, failed } => {
-            let failed = if *failed > 0 { format!(", {failed} failed or never ran") } else { String::new() };
+            let fate = if *outcome == "interrupted" { "not finished" } else { "failed or never ran" };
+            let failed = if *failed > 0 { format!(", {failed} {fate}") } else { String::new() };
             Some(format!("{outcome}: {done} {} done{failed}, {}", plural(*done, "task"), duration(*seconds)))
         }
     }
@@ -274,6 +275,13 @@ mod tests {
         assert_eq!(named, EXPORTS_NAMED_MAX);
         assert_eq!(outputs.total().as_deref(), Some("wrote 2 more; 12 outputs, 12 KiB"));
         assert_eq!(Outputs::default().total(), None);
+    }
+
+    #[test]
+    fn what_an_interrupted_run_left_is_not_said_to_have_failed() {
+        let ended = |outcome| sentence(&Event::Ended { outcome, seconds: 2.0, done: 3, failed: 4 }).expect("told");
+        assert!(ended("interrupted").starts_with("interrupted: 3 tasks done, 4 not finished"), "{}", ended("interrupted"));
+        assert!(ended("failed").starts_with("failed: 3 tasks done, 4 failed or never ran"), "{}", ended("failed"));
     }
 
     #[test]
