@@ -35,7 +35,7 @@ function columnsOf(model, colours, swatches) {
     time("in all", "ran_s", "78px"),
     time("waited", "waited_s", "82px"),
     time("critical", "critical_s"),
-    amount("CPU", "cpu_use", known(words.percent), "50px"),
+    amount("CPU", "cpu_use", known((part) => `${words.count(part * 100)} %`), "50px"),
     amount("memory", "peak_memory_bytes", words.bytes, "72px"),
     amount("read", "input_bytes", words.bytes, "72px"),
     amount("wrote", "output_bytes", words.bytes, "72px"),

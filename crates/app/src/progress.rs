@@ -280,7 +280,11 @@ mod tests {
     #[test]
     fn what_an_interrupted_run_left_is_not_said_to_have_failed() {
         let ended = |outcome| sentence(&Event::Ended { outcome, seconds: 2.0, done: 3, failed: 4 }).expect("told");
-        assert!(ended("interrupted").starts_with("interrupted: 3 tasks done, 4 not finished"), "{}", ended("interrupted"));
+        assert!(
+            ended("interrupted").starts_with("interrupted: 3 tasks done, 4 not finished"),
+            "{}",
+            ended("interrupted")
+        );
         assert!(ended("failed").starts_with("failed: 3 tasks done, 4 failed or never ran"), "{}", ended("failed"));
     }
 

@@ -186,7 +186,16 @@ mod tests {
     fn task(id: u32, slot: u32, (start, end): (f64, f64)) -> Task {
         let at = |time| Some(Seconds(time));
         let status = Status::Done;
-        Task { id, status, attempts: 1, cpus: 1, slot: Some(slot), start_s: at(start), end_s: at(end), ..Task::default() }
+        Task {
+            id,
+            status,
+            attempts: 1,
+            cpus: 1,
+            slot: Some(slot),
+            start_s: at(start),
+            end_s: at(end),
+            ..Task::default()
+        }
     }
 
     fn reads(name: &str, task: Task) -> Task {
