@@ -40,7 +40,8 @@ pub fn cut(text: &str, chars_max: usize) -> Cow<'_, str> {
 
 /// Whether a terminal would do something else with `c` than show it. A tab is harmless.
 fn is_unsafe(c: char) -> bool {
-    let changes_order = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let changes_order =
+        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let ends_line = matches!(c, '\u{2028}' | '\u{2029}');
     (c.is_control() && c != '\t') || changes_order || ends_line
 }

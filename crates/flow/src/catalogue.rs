@@ -154,7 +154,9 @@ impl Catalogue {
             let more = alone.len().saturating_sub(SHOWN_MAX);
             let more = if more > 0 { format!(", and {more} more") } else { String::new() };
             let told = alone[..alone.len().min(SHOWN_MAX)].join(", ");
-            return Err(Problem::new(format!("{what}: {told}{more}")).hint("add the missing file, or narrow the pattern"));
+            return Err(
+                Problem::new(format!("{what}: {told}{more}")).hint("add the missing file, or narrow the pattern")
+            );
         }
         let path = |mate: &Mate| self.paths[mate.path].as_ref();
         Ok(rows.into_iter().filter_map(|[one, other]| Some([path(one?), path(other?)])).collect())
@@ -273,7 +275,8 @@ fn no_two_kinds(what: &str, kinds: &[&str], count: usize) -> Problem {
         }
         _ => format!("the second group of {what} is {}{more}, and a pair is of two", told.join(", ")),
     };
-    Problem::new(message).hint("the first group is the pair's name, the second tells its two files apart, such as ([12])")
+    Problem::new(message)
+        .hint("the first group is the pair's name, the second tells its two files apart, such as ([12])")
 }
 
 fn shown(paths: &[&str]) -> String {

@@ -261,7 +261,9 @@ impl<'a> Compiler<'a> {
                 format!("a file name is made of names: write `{{{name}.name}}` or `{{{name}.file}}`")
             }
             ToolPart::ParamValue(own) if array.is_some() && self.tool.params[own].kind.array().is_none() => {
-                format!("`{name}` takes arrays, so it has no single name; an output with `array` takes one for each member")
+                format!(
+                    "`{name}` takes arrays, so it has no single name; an output with `array` takes one for each member"
+                )
             }
             ToolPart::ParamValue(_) if param.kind.is_optional() => {
                 format!("`{name}` is optional: a file name cannot need it")

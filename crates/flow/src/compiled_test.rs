@@ -42,7 +42,8 @@ fn message(tool: &Tool) -> String {
 
 #[test]
 fn a_tool_that_makes_sense_is_not_refused() {
-    let mut whole = tool(&["{here}/run", "--in={a}", "{a.name}{a.ext}", "x{many}y", "{many.file}", "{all}", "{mask?-m}", "{mask}"]);
+    let mut whole =
+        tool(&["{here}/run", "--in={a}", "{a.name}{a.ext}", "x{many}y", "{many.file}", "{all}", "{mask?-m}", "{mask}"]);
     whole.stdin = Some("{a}".to_owned());
     whole.stdout = Some("{out}".to_owned());
     whole.env = vec![("ALL".to_owned(), "{all}:{depth}".to_owned())];

@@ -53,11 +53,17 @@ fn syntax(text: &str, file: &str, error: &serde_json::Error) -> Problem {
     if let Ok(Err(problem)) = serde_json::from_str::<Head>(text).map(|head| check_version(head.tidemill_flow)) {
         return problem.at(Place::file(file));
     }
+    // A text that is no JSON at all is told as that, whatever it says before the place where it breaks off.
+    let broken = serde_json::from_str::<serde::de::IgnoredAny>(text).err();
+    let (error, what) = match &broken {
+        Some(error) => (error, "JSON"),
+        None => (error, "descriptor of a workflow"),
+    };
     let at = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     let place = Place::at_line(file, text, (at(error.line()), at(error.column())));
     let message = error.to_string();
     let message = message.split(" at line ").next().unwrap_or_default();
-    Problem::new(format!("this is no descriptor of a workflow: {message}")).at(place)
+    Problem::new(format!("this is no {what}: {message}")).at(place)
 }
 
 fn check_version(version: u64) -> Result<(), Problem> {

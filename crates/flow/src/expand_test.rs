@@ -33,7 +33,11 @@ fn paths_and_values_stand_where_the_template_names_them() {
         config("rate", ConfigType::Number, None),
     ];
     let story = Story::default()
-        .tool("T", "python3 {here}/t.py {in} {in.name}:{in.stem}:{in.ext}:{in.file}:{in.dir} {{{out}}} -d={depth} {rate}", params)
+        .tool(
+            "T",
+            "python3 {here}/t.py {in} {in.name}:{in.stem}:{in.ext}:{in.file}:{in.dir} {{{out}}} -d={depth} {rate}",
+            params,
+        )
         .input("In", "x/In.csv")
         .define("Out", &[])
         .call("T", "in=In out=Out rate=0.5");

@@ -142,7 +142,9 @@ impl Naming<'_> {
                     if data.is_array() && data.len() != count {
                         let (own, other) = (self.workflow.data_name(id), &self.tool.params[usize::from(*param)].name);
                         let counts = format!("{count} names are made of the {} of `{other}`", data.len());
-                        return Err(format!("`{own}` is named after the member of `{other}` at its place, and {counts}"));
+                        return Err(format!(
+                            "`{own}` is named after the member of `{other}` at its place, and {counts}"
+                        ));
                     }
                     name.push_str(data.get(of).map_or("", |id| part_of(names.get(id), *part)));
                 }

@@ -250,7 +250,11 @@ fn members_are_named_by_index_and_number() {
 fn members_of_an_output_are_named_after_the_members_of_an_input_at_their_places() {
     let story = |count: u32| {
         Story::default()
-            .tool("All", "all {in} {out}", vec![inputs("in", ArrayForm::Args), named("out", Some(ArrayForm::Args), "{in.name}.txt")])
+            .tool(
+                "All",
+                "all {in} {out}",
+                vec![inputs("in", ArrayForm::Args), named("out", Some(ArrayForm::Args), "{in.name}.txt")],
+            )
             .inputs("I", &["a/x.csv", "b/y.csv"])
             .define("O", &[count])
             .call("All", "in=I out=O")
@@ -260,7 +264,10 @@ fn members_of_an_output_are_named_after_the_members_of_an_input_at_their_places(
     assert_eq!(plan.file_name(id(&two, "O[0]")), "x.txt");
     assert_eq!(plan.file_name(id(&two, "O[1]")), "y.txt");
     let told = refused(&story(3)).remove(0);
-    assert!(told.ends_with("`O[0]` is named after the member of `in` at its place, and 3 names are made of the 2 of `in`"), "{told}");
+    assert!(
+        told.ends_with("`O[0]` is named after the member of `in` at its place, and 3 names are made of the 2 of `in`"),
+        "{told}"
+    );
 }
 
 #[test]

@@ -39,11 +39,15 @@ fn refused_at(tool: &Tool, item: usize) -> Option<ShellWord> {
     }
     let before = &tool.command[item - 1];
     let after = tool.command.get(item + 1);
-    let is_program = |word: &String| word.len() > 1 && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c));
+    let is_program =
+        |word: &String| word.len() > 1 && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c));
     match word {
         "&&" | "||" => found(word, "make a tool of each step, or run a shell: [\"sh\", \"-c\", \"...\"]".to_owned()),
         "2>&1" => found(word, "both streams are kept for the report".to_owned()),
-        "|" if item > 1 && !before.starts_with('-') && after.is_some_and(|next| is_program(next) && !next.starts_with('-')) => {
+        "|" if item > 1
+            && !before.starts_with('-')
+            && after.is_some_and(|next| is_program(next) && !next.starts_with('-')) =>
+        {
             found(word, "make a tool of each step, or run a shell: [\"sh\", \"-c\", \"...\"]".to_owned())
         }
         _ if word.starts_with("$(") && word.ends_with(')') => {
@@ -187,7 +191,8 @@ mod tests {
         for pattern in ["*.csv", "/data/*", "{here}/refs/*.fa", "Train.*"] {
             assert_eq!(warnings(&tool(&["wc", pattern])).len(), 1, "{pattern}");
         }
-        for command in [&["find", "{in}", "-name", "*.c"][..], &["x", "--exclude", "*.o"], &["x", "a.*b"], &["x", "*"]] {
+        for command in [&["find", "{in}", "-name", "*.c"][..], &["x", "--exclude", "*.o"], &["x", "a.*b"], &["x", "*"]]
+        {
             assert!(warnings(&tool(command)).is_empty(), "{command:?}");
         }
     }

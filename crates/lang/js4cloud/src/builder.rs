@@ -132,7 +132,9 @@ impl Builder {
 
     /// Says how many lines were left out, if some were.
     pub fn log_end(&self) {
-        if let (Some(log), Some(more)) = (&self.log, self.printed.checked_sub(PRINTED_LINES_MAX).filter(|more| *more > 0)) {
+        if let (Some(log), Some(more)) =
+            (&self.log, self.printed.checked_sub(PRINTED_LINES_MAX).filter(|more| *more > 0))
+        {
             log(&format!("... {more} more lines that the script printed are left out"));
         }
     }

@@ -32,9 +32,8 @@ fn functions<'js>(ctx: &Ctx<'js>, builder: &Rc<RefCell<Builder>>) -> Result<Obje
     let of = Rc::clone(builder);
     host.set("all", Function::new(ctx.clone(), move |name: String| Reply(of.borrow_mut().all(&name)))?)?;
     let of = Rc::clone(builder);
-    let pairs = move |name: String, found: Vec<usize>, parts: Vec<String>| {
-        Reply(of.borrow_mut().pairs(&name, &found, parts))
-    };
+    let pairs =
+        move |name: String, found: Vec<usize>, parts: Vec<String>| Reply(of.borrow_mut().pairs(&name, &found, parts));
     host.set("pairs", Function::new(ctx.clone(), pairs)?)?;
     let of = Rc::clone(builder);
     let define = move |name: String, shape: Vec<f64>| Reply(of.borrow_mut().define(&name, &shape));

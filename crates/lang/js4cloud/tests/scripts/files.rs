@@ -40,11 +40,15 @@ fn all_takes_every_file_of_a_name_whatever_their_number() {
     let source = r#"var reads = Data.get("reads", "all"); Any({in: reads, out: Data.define("O", reads.length)});"#;
     let workflow = run(source).unwrap_or_else(|problem| panic!("{problem}"));
     let paths: Vec<&str> = (0..7).filter_map(|id| workflow.input_path(flow::DataId(id))).collect();
-    let expected = ["readme.md", "s1_R1.fastq", "s1_R2.fastq", "s2_R1.fastq", "s2_R2.fastq", "s10_R1.fastq", "s10_R2.fastq"];
+    let expected =
+        ["readme.md", "s1_R1.fastq", "s1_R2.fastq", "s2_R1.fastq", "s2_R2.fastq", "s10_R1.fastq", "s10_R2.fastq"];
     assert_eq!(paths, expected.map(|name| format!("reads/{name}")));
     assert_eq!(called(r#"var a = Data.get("Poem", "all"); Any({in: a, out: Data.define("O", a.length)});"#).len(), 1);
     // The same again is the same element.
-    assert_eq!(called(r#"Data.get("reads", "all"); Any({in: Data.get("reads", "all"), out: Data.define("O")});"#).len(), 1);
+    assert_eq!(
+        called(r#"Data.get("reads", "all"); Any({in: Data.get("reads", "all"), out: Data.define("O")});"#).len(),
+        1
+    );
     assert!(told(&FILES, r#"Data.get("reads", "al")"#).contains("is a whole number or \"all\", not the text \"al\""));
 }
 
@@ -87,7 +91,10 @@ fn pairs_are_rows_of_two_with_the_name_of_the_pair() {
 fn a_pair_without_its_partner_is_refused_with_the_name_of_the_missing_file() {
     let files = ["é/s1_R1.fq", "é/s1_R2.fq", "é/s2_R1.fq"];
     let told_of = told(&files, "\nvar p = Data.pairs(/(.*)_R([12])/);");
-    assert!(told_of.contains("`é/s2_R1.fq` has no partner `é/s2_R2.fq`") && told_of.starts_with("dir/w.js:2:"), "{told_of}");
+    assert!(
+        told_of.contains("`é/s2_R1.fq` has no partner `é/s2_R2.fq`") && told_of.starts_with("dir/w.js:2:"),
+        "{told_of}"
+    );
     assert!(told(&files, "Data.pairs(/_R([12])/)").contains("needs two groups"));
     assert!(told(&files, "Data.pairs('s')").contains("Data.pairs needs a regular expression, not the text \"s\""));
 }

@@ -31,7 +31,8 @@ fn runaway_loops_end_at_the_step_limit() {
         assert!(message.ends_with("hint: does a loop never end?"), "{source}: {message}");
     }
     // The last step is the loop's own, which has no place, or the call's: one step before turns that round.
-    let messages = ["var i;", "var i = Math.abs(1);"].map(|first| told(&format!("{first}\nfor (;;) Math.abs(i);"), few()));
+    let messages =
+        ["var i;", "var i = Math.abs(1);"].map(|first| told(&format!("{first}\nfor (;;) Math.abs(i);"), few()));
     assert!(messages.iter().any(|message| message.starts_with("dir/w.js:2:")), "{messages:?}");
 }
 
