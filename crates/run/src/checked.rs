@@ -59,6 +59,11 @@ impl Checked {
         self.task(id).files.iter().filter(move |file| of_kind(file.param)).flat_map(|file| file.data.iter())
     }
 
+    /// Every task, after all those it waits for.
+    pub fn order(&self) -> &[TaskId] {
+        self.plan.order()
+    }
+
     /// The file name of a member.
     pub fn file_name(&self, id: DataId) -> &str {
         self.plan.file_name(id)

@@ -4,7 +4,7 @@
 //! other, or look for them there, find them. Inputs lie below `data` as they do in the data folder.
 
 use crate::checked::Checked;
-use flow::{DataId, Source, TaskId};
+use flow::{DataId, TaskId};
 use std::path::{Component, Path, PathBuf};
 
 /// The folder of inputs.
@@ -25,11 +25,7 @@ pub fn member(flow: &Checked, id: DataId) -> PathBuf {
 
 /// The path of an input as the workflow has it: relative to the data folder, or absolute. None for what tasks write.
 pub fn host_path(flow: &Checked, id: DataId) -> Option<&str> {
-    let element = flow.workflow().element_of(id);
-    match &element.source {
-        Source::Input(files) => files.get((id.0 - element.first.0) as usize).map(AsRef::as_ref),
-        Source::Defined => None,
-    }
+    flow.workflow().input_path(id)
 }
 
 /// Below `data`, without anything that would lead out of it.

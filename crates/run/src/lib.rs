@@ -34,6 +34,7 @@ mod workspace;
 pub use checked::Checked;
 pub use event::{Event, Progress};
 pub use last_resort::LastResort;
+pub use layout::{member as member_place, task_dir};
 pub use memory::{Limits, POOL_BYTES_MIN, PoolSize};
 pub use order::{Asked, Order, Storage};
 pub use preflight::folder as check_folder;

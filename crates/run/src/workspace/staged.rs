@@ -41,7 +41,7 @@ impl Staged {
         for data in base.outputs(task) {
             let place = layout::member(&base.flow, data);
             let path = self.root.join(&place);
-            match not_a_file(&path) {
+            match not_a_file(&self.root, &place) {
                 Some(found) => missing.push(Missing { data, path: path.into(), found }),
                 None if missing.is_empty() => {
                     transfer::into_pool(base, path, &place).await?;
@@ -137,9 +137,14 @@ impl Staged {
     }
 }
 
-/// What stands where an output should be, if it is no regular file.
-fn not_a_file(path: &Path) -> Option<&'static str> {
-    match fs::symlink_metadata(path) {
+/// What stands where an output should be, if it is no regular file in folders of its task. A folder that the tool has made a
+/// link of would lead to files of others.
+fn not_a_file(root: &Path, place: &Path) -> Option<&'static str> {
+    let folders = place.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
+    if folders.into_iter().any(|folder| root.join(folder).is_symlink()) {
+        return Some("its directory is a symbolic link, and the pool keeps files");
+    }
+    match fs::symlink_metadata(root.join(place)) {
         Err(_) => Some("nothing is there"),
         Ok(metadata) if metadata.is_file() => None,
         Ok(metadata) if metadata.is_dir() => Some("a directory is there"),

@@ -97,6 +97,23 @@ async fn what_a_run_makes_is_asked_to_lie_at_its_own_node() {
 }
 
 #[tokio::test]
+async fn an_output_in_a_directory_that_is_a_link_is_refused() {
+    let bench = Bench::new().await;
+    bench.enter(FIRST).await;
+    let elsewhere = tempfile::tempdir().unwrap();
+    fs::write(elsewhere.path().join("B"), "of others").unwrap();
+    fs::remove_dir_all(bench.dir_of(FIRST)).unwrap();
+    std::os::unix::fs::symlink(elsewhere.path(), bench.dir_of(FIRST)).unwrap();
+    let Collected::Missing(missing) = bench.space.collect(FIRST, false).await.unwrap() else {
+        panic!("what lies elsewhere was taken over")
+    };
+    assert_eq!(missing[0].found, "its directory is a symbolic link, and the pool keeps files");
+    bench.space.discard(FIRST).await.unwrap();
+    assert!(!bench.dir_of(FIRST).is_symlink());
+    assert_eq!(fs::read(elsewhere.path().join("B")).unwrap(), b"of others", "what the link led to stays");
+}
+
+#[tokio::test]
 async fn a_missing_output_keeps_the_folder_until_it_is_discarded_and_then_all_goes() {
     let bench = Bench::new().await;
     bench.enter(FIRST).await;
