@@ -348,6 +348,47 @@ def test_writers_that_crowd_each_other_out_are_tried_again_alone(bench: Workbenc
         assert "pool was full" in retried[0]["earlier"][0]["text"]
 
 
+CHAINS = """
+var a = Data.define("A", COUNT), b = Data.define("B", COUNT), merged = Data.define("Merged");
+for (var i = 0; i < COUNT; i++) {
+    shell({script: 'head -c 5000000 /dev/zero > "$1"', to: a[i]});
+    STEP
+}
+MERGE
+"""
+SMALL = "measure({from: a[i], to: b[i]});"
+HALF = "half({from: a[i], to: b[i]});"
+MERGE = "merge({from: b, to: merged});"
+HALF_TOOLS = r"""
+[tools.merge]
+command = ["sh", "-c", "cat \"$@\" | wc -c", "sh", "{from}"]
+stdout = "{to}"
+inputs.from = { array = "args" }
+outputs.to = {}
+
+[tools.half]
+command = ["head", "-c", "2000000", "{from}"]
+stdout = "{to}"
+inputs.from = {}
+outputs.to = {}
+"""
+
+
+@pytest.mark.parametrize(("count", "step", "merge", "memory"), [(40, SMALL, "", 30), (20, HALF, MERGE, 64)])
+def test_temporaries_of_many_chains_go_before_new_ones_come(bench: Workbench, count: int, step: str, merge: str, memory: int) -> None:
+    """All first steps together write 100 MB and more: the pool is large enough only if what reads them goes first."""
+    with bench.tools.open("a") as tools:
+        tools.write(HALF_TOOLS)
+    bench.script(CHAINS.replace("COUNT", str(count)).replace("STEP", step).replace("MERGE", merge))
+    run = bench.run("--memory", f"{memory}MiB", "--slots", "2")
+    assert run.code == 0, run.err
+    pool = run.report["pool"]
+    assert pool["peak_bytes"] <= memory << 20
+    assert pool["peak_bytes"] >= max(sample[1] for sample in pool["samples"])
+    assert 10_000_000 <= pool["least_peak_bytes"]
+    assert pool["least_peak_orders"] == 10_000
+
+
 def test_a_tool_that_ignores_a_full_pool_is_warned_about(bench: Workbench, storage: str) -> None:
     if storage == "staging":
         pytest.skip("a staged tool writes to the RAM disk: the pool refuses us, not the tool")

@@ -35,8 +35,18 @@ pub fn least_peak(
     bytes: impl Fn(DataId) -> u64,
     kept: impl Fn(DataId) -> bool,
 ) -> Option<LeastPeak> {
+    least_of_orders(tasks, slots, (bytes, kept), ORDERS_MAX.into())
+}
+
+/// The same of at most so many orders.
+pub fn least_of_orders(
+    tasks: &[TaskSpec],
+    slots: u32,
+    (bytes, kept): (impl Fn(DataId) -> u64, impl Fn(DataId) -> bool),
+    orders_max: u64,
+) -> Option<LeastPeak> {
     let graph = Graph::of(tasks, bytes, kept);
-    let orders = (WORK_MAX / graph.work().max(1)).clamp(1, ORDERS_MAX.into());
+    let orders = (WORK_MAX / graph.work().max(1)).clamp(1, orders_max);
     let (mut dice, mut least) = (Dice(SEED), None);
     for _ in 0..orders {
         // An order that is no better than the best so far is given up: if none is left, the bound is the answer.

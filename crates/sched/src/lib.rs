@@ -41,3 +41,5 @@ pub use words::{Because, Command, Event, Link, Options, Refused, TaskSpec};
 mod oracle_test;
 #[cfg(test)]
 mod scheduler_test;
+#[cfg(test)]
+mod space_test;

@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 struct Case {
     machine: Machine,
     fail_fast: bool,
+    /// Whether it hears of a pool.
+    has_pool: bool,
     kept: BTreeSet<DataId>,
     tasks: Vec<TaskSpec>,
     /// One for each event: which running task ends, and whether well.
@@ -40,11 +42,11 @@ fn cases() -> impl Strategy<Value = Case> {
     let machine = (3..6_u32, 50..120_u64).prop_map(|(slots, memory)| Machine { slots, memory });
     let kept = prop::collection::btree_set((0..50_u32).prop_map(DataId), 0..6);
     let chances = prop::collection::vec((any::<u8>(), any::<u8>()), 100);
-    (machine, any::<bool>(), kept, dice, chances, 0..120_usize, 0..30_usize).prop_map(
-        |(machine, fail_fast, kept, dice, chances, cancel_at, at_begin)| {
+    (machine, any::<(bool, bool)>(), kept, dice, chances, 0..120_usize, 0..30_usize).prop_map(
+        |(machine, (fail_fast, has_pool), kept, dice, chances, cancel_at, at_begin)| {
             let tasks: Vec<_> = (0..).zip(dice).map(|(id, dice)| spec(id, dice)).collect();
             let at_begin = at_begin.min(tasks.len());
-            Case { machine, fail_fast, kept, tasks, chances, cancel_at, at_begin }
+            Case { machine, fail_fast, has_pool, kept, tasks, chances, cancel_at, at_begin }
         },
     )
 }
@@ -54,6 +56,10 @@ fn cases() -> impl Strategy<Value = Case> {
 struct Seen {
     running: BTreeMap<TaskId, SlotId>,
     attempts: BTreeMap<TaskId, u32>,
+    /// How often each found no space.
+    refused: BTreeMap<TaskId, u32>,
+    /// How many writers wait for space.
+    waiting: u64,
     done: BTreeSet<TaskId>,
     failed: BTreeMap<TaskId, Because>,
     dropped: BTreeSet<DataId>,
@@ -67,6 +73,10 @@ impl Seen {
         self.done.contains(&task) || self.failed.contains_key(&task)
     }
 
+    fn refused_of(&self, task: TaskId) -> u32 {
+        self.refused.get(&task).copied().unwrap_or(0)
+    }
+
     fn exists(&self, data: DataId, case: &Case) -> bool {
         let writer = case.tasks.iter().find(|task| task.outputs.contains(&data));
         writer.map_or(data.0 < GIVEN, |writer| self.done.contains(&writer.id))
@@ -78,7 +88,9 @@ impl Seen {
             Command::Start { task, slot, attempt } => self.start(task, slot, attempt, case),
             Command::Stop { task } => assert!(self.running.contains_key(&task)),
             Command::Retry { task, left } => {
-                assert_eq!(self.attempts[&task] + left, case.tasks[task.0 as usize].retries + 1);
+                let (given, refused) = (case.tasks[task.0 as usize].retries + 1, self.refused_of(task));
+                // A refusal that nothing could help counts as a failure.
+                assert!((given..=given + refused).contains(&(self.attempts[&task] + left)));
             }
             Command::Failed { task, because } => self.fail(task, because, case),
             Command::Drop { data } => self.drop_data(data, case),
@@ -95,14 +107,16 @@ impl Seen {
         assert!(!self.stopping && !self.has_ended(task));
         assert!(spec.inputs.iter().all(|data| self.exists(*data, case) && !self.dropped.contains(data)));
         assert!(spec.after.iter().all(|task| self.done.contains(task)));
-        let free = (0..case.machine.slots).map(SlotId).find(|slot| self.running.values().all(|taken| taken != slot));
+        let free = (0..).map(SlotId).find(|slot| self.running.values().all(|taken| taken != slot));
         assert_eq!(Some(slot), free, "the smallest free lane");
         assert_eq!(self.running.insert(task, slot), None);
         *self.attempts.entry(task).or_default() += 1;
         assert_eq!(self.attempts[&task], attempt);
-        assert!(attempt <= spec.retries + 1);
+        assert!(attempt <= spec.retries + 1 + self.refused_of(task));
         let specs = || self.running.keys().map(|task| &case.tasks[task.0 as usize]);
-        assert!(specs().map(|spec| spec.cpus.max(1)).sum::<u32>() <= case.machine.slots);
+        let cpus = specs().map(|spec| spec.cpus.max(1)).sum::<u32>();
+        let lent = if self.waiting > 0 { case.machine.slots } else { 0 };
+        assert!(cpus <= case.machine.slots + lent, "only who waits for space lends its cpus");
         assert!(specs().map(|spec| spec.memory).sum::<u64>() <= case.machine.memory);
     }
 
@@ -110,7 +124,10 @@ impl Seen {
         assert!(!self.has_ended(task) && !self.running.contains_key(&task));
         let spec = &case.tasks[task.0 as usize];
         match because {
-            Because::Itself => assert!(self.attempts[&task] == spec.retries + 1 || self.stopping),
+            Because::Itself => {
+                let (given, refused) = (spec.retries + 1, self.refused_of(task));
+                assert!((given..=given + refused).contains(&self.attempts[&task]) || self.stopping);
+            }
             Because::Input { data, root } => {
                 assert!(spec.inputs.contains(&data) && !self.exists(data, case));
                 assert!(self.failed.contains_key(&root));
@@ -157,7 +174,14 @@ impl Seen {
     }
 }
 
-/// Plays the case to its end; `fails_below` of 256 attempts fail.
+/// A pool of 200 bytes in any state. What is leaving goes at last.
+fn pool(step: usize, pick: u8, luck: u8, idle: bool) -> PoolState {
+    let used = u64::from(luck).min(200);
+    let leaving = if step.is_multiple_of(3) && !idle { used.min(u64::from(pick)) } else { 0 };
+    PoolState { capacity: 200, used, leaving, waiting: u64::from(pick) % 4 }
+}
+
+/// Plays the case to its end; `fails_below` of 256 attempts fail, some of them for want of space.
 fn play(case: &Case, fails_below: u8) {
     let mut scheduler = Scheduler::new(case.machine, Options { fail_fast: case.fail_fast });
     (0..GIVEN).for_each(|data| scheduler.give(DataId(data)));
@@ -187,20 +211,33 @@ fn play(case: &Case, fails_below: u8) {
             tell(Event::Cancel, &mut seen);
         }
         let (pick, luck) = case.chances[step % case.chances.len()];
+        if case.has_pool {
+            let state = pool(step, pick, luck, seen.running.is_empty());
+            seen.waiting = state.waiting;
+            tell(Event::Pool(state), &mut seen);
+        }
         if let Some(task) = seen.running.keys().nth(usize::from(pick) % seen.running.len().max(1)).copied() {
-            seen.running.remove(&task);
             let fails = luck < fails_below;
-            if !fails {
-                seen.done.insert(task);
+            for data in case.tasks[task.0 as usize].outputs.iter().filter(|_| !fails) {
+                tell(Event::Wrote { data: *data, bytes: u64::from(luck) }, &mut seen);
             }
-            tell(if fails { Event::Failed { task, retry: true } } else { Event::Done(task) }, &mut seen);
+            seen.running.remove(&task);
+            if fails && case.has_pool && pick.is_multiple_of(2) {
+                *seen.refused.entry(task).or_default() += 1;
+                tell(Event::NoSpace { task, retry: true }, &mut seen);
+            } else if fails {
+                tell(Event::Failed { task, retry: true }, &mut seen);
+            } else {
+                seen.done.insert(task);
+                tell(Event::Done(task), &mut seen);
+            }
         }
         if let Some(task) = later.next() {
             tell(Event::Add(Box::new(task.clone())), &mut seen);
         } else if !seen.closed {
             seen.closed = true;
             tell(Event::Close, &mut seen);
-        } else if seen.running.is_empty() {
+        } else if seen.ended {
             break;
         }
     }

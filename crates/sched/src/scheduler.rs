@@ -201,6 +201,7 @@ impl Scheduler {
         self.admit(spec)?;
         self.table.insert(spec, now_ms)?;
         self.counts.new += 1;
+        self.space.expect(spec.tool);
         match self.stopped.or_else(|| self.lost_need(spec.id)) {
             Some(because) => self.doomed.push_back((spec.id, because)),
             None => self.count_missing(spec.id, now_ms),
@@ -317,6 +318,7 @@ impl Scheduler {
     fn done(&mut self, task: TaskId, turn: &mut Turn) {
         self.leave(task);
         self.set(task, State::Done, turn.now_ms);
+        self.space.expect_no_more(self.tool(task));
         let written = self.table.outputs(task).iter().map(|data| self.space.size(*data)).sum();
         self.space.end(task, self.tool(task), Some(written));
         let mut eased = Vec::new();
@@ -440,6 +442,7 @@ impl Scheduler {
 
     fn fail(&mut self, task: TaskId, because: Because, turn: &mut Turn) {
         self.set(task, State::Failed, turn.now_ms);
+        self.space.expect_no_more(self.tool(task));
         self.failures.insert(task, because);
         turn.commands.push(Command::Failed { task, because });
         let root = self.root(task);

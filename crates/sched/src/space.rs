@@ -4,7 +4,8 @@
 //! will write: what tasks of its tool wrote so far (the median), else as much as it reads.
 //!
 //! 1. Above half of the pool the largest gain starts first, of equals the task that became ready last. Below, the policy chooses.
-//! 2. What writes more than it frees starts only if that fits beside what running tasks have yet to write, or nothing else can run.
+//! 2. A task starts only if what it will write fits beside what running tasks have yet to write, or nothing else can run. One that writes
+//!    more than it frees leaves room besides for a task of any tool that has still to come: what frees the most must write first.
 //! 3. Writers that wait for space lend their processors to tasks that free some.
 //! 4. A task that found no space is tried again when some came, each time only if more is free than the last time; in the end alone. It
 //!    fails for good when it ran alone and no other task could free anything.
@@ -38,8 +39,6 @@ const REFUSALS_BESIDE_OTHERS: u32 = 5;
 #[derive(Debug, Default)]
 pub struct SpaceRules {
     pool: PoolState,
-    /// Whether a task has started.
-    begun: bool,
     /// Bytes of each datum that is there, by its number.
     sizes: Vec<u64>,
     /// What the pool holds beside what running tasks have written and what is leaving.
@@ -69,6 +68,8 @@ pub struct SpaceRules {
 /// Ready tasks of a tool, and what its tasks wrote.
 #[derive(Debug, Default)]
 struct OfTool {
+    /// Tasks that have not ended.
+    left: u32,
     written: RunningMedian,
     /// By `Held::rank`.
     ready: BTreeSet<Rank>,
@@ -94,7 +95,6 @@ struct Candidate {
     task: TaskId,
     gain: i64,
     since: u64,
-    frees: u64,
     writes: u64,
 }
 
@@ -110,13 +110,13 @@ pub enum Refusal {
 impl SpaceRules {
     /// How full the pool is now.
     pub fn pool(&mut self, state: PoolState) {
-        if !self.begun {
-            self.settled = state.used;
-        }
         if state.leaving < self.pool.leaving {
             self.hope();
         }
         self.pool = state;
+        // Files take a little more or less than was told: what running tasks cannot have written is not theirs, nor is what is not there.
+        let held = state.used.saturating_sub(state.leaving);
+        self.settled = self.settled.clamp(held.saturating_sub(self.promised), held);
     }
 
     /// Something was freed: who found no space may try again.
@@ -145,6 +145,16 @@ impl SpaceRules {
         let bytes = self.size(data);
         self.settled = self.settled.saturating_sub(bytes);
         self.pool.leaving += bytes;
+    }
+
+    /// There is a task of this tool more.
+    pub fn expect(&mut self, tool: ToolId) {
+        self.tool(tool).left += 1;
+    }
+
+    /// A task of this tool has ended for good.
+    pub fn expect_no_more(&mut self, tool: ToolId) {
+        self.tool(tool).left -= 1;
     }
 
     /// The task is ready, to free and to read so many bytes.
@@ -188,7 +198,6 @@ impl SpaceRules {
     /// A ready task starts.
     pub fn start(&mut self, task: TaskId) {
         let writes = self.candidate(task).map_or(0, |candidate| candidate.writes);
-        self.begun = true;
         self.alone = (self.running.is_empty() && self.pool.leaving == 0).then_some(task);
         self.let_go(task);
         self.running.insert(task, writes);
@@ -267,17 +276,23 @@ impl SpaceRules {
     }
 
     fn lacking(&self, candidate: &Candidate) -> u64 {
-        let refusals = self.refusals.get(&candidate.task).copied().unwrap_or(0);
-        if self.pool.capacity == 0 || (candidate.gain >= 0 && refusals == 0) {
+        if self.pool.capacity == 0 {
             return 0;
         }
         // Who found no space underestimates: it asks for a sixteenth of the pool, then for an eighth ...
-        let least = match refusals {
-            0 => 0,
-            _ => self.pool.capacity >> REFUSALS_BESIDE_OTHERS.saturating_sub(refusals),
+        let least = match self.refusals.get(&candidate.task) {
+            None => 0,
+            Some(refusals) => self.pool.capacity >> REFUSALS_BESIDE_OTHERS.saturating_sub(*refusals),
         };
+        let beside = if candidate.gain < 0 { self.reserve() } else { 0 };
         let free = self.pool.capacity.saturating_sub(self.pool.used);
-        (candidate.writes.max(least) + self.yet_to_write()).saturating_sub(free)
+        (candidate.writes.max(least) + self.yet_to_write() + beside).saturating_sub(free)
+    }
+
+    /// What a task of any tool that has still to come will write, as far as is known.
+    fn reserve(&self) -> u64 {
+        let to_come = self.tools.iter().filter(|of_tool| of_tool.left > 0);
+        to_come.filter_map(|of_tool| of_tool.written.get()).max().unwrap_or(0)
     }
 
     fn candidate(&self, task: TaskId) -> Option<Candidate> {
@@ -335,7 +350,7 @@ impl SpaceRules {
         let slots = room.machine().slots;
         let lendable = if all_wait && waiting > 0 { slots } else { waiting.min(slots) };
         self.best(|candidate| {
-            let frees = candidate.frees > 0 && candidate.gain >= 0 && self.lacking(candidate) == 0;
+            let frees = candidate.gain > 0 && self.lacking(candidate) == 0;
             lendable > 0 && frees && room.fits_lent(needs(candidate.task), lendable)
         })
     }
@@ -358,7 +373,7 @@ impl Held {
     fn candidate(&self, task: TaskId, of_tool: &OfTool) -> Candidate {
         let writes = of_tool.written.get().unwrap_or(self.reads);
         let gain = signed(self.frees) - signed(writes);
-        Candidate { task, gain, since: self.since, frees: self.frees, writes }
+        Candidate { task, gain, since: self.since, writes }
     }
 }
 

@@ -99,9 +99,18 @@ impl Made {
     fn of(data: DataId, found: &wire::Attributes) -> Self {
         /// About what an inode and its name take.
         const INODE: u64 = 512;
-        // Up to a page the bytes are beside the inode.
-        let inline = if found.size <= 4096 { found.size } else { 0 };
-        Self { data, bytes: found.size, takes: INODE + found.allocated.max(inline) }
+        const PAGE: u64 = 4096;
+        const STRIPE: u64 = 1 << 20;
+        let bytes = found.size;
+        let takes = match (found.whole, bytes) {
+            (Some(_), _) => found.allocated,
+            // Beside the inode.
+            (None, 0..=PAGE) => bytes,
+            // In blocks: powers of two of pages, of which the last may be whole though its bytes are fewer.
+            (None, 0..STRIPE) => bytes.next_power_of_two(),
+            (None, _) => bytes.next_multiple_of(STRIPE),
+        };
+        Self { data, bytes, takes: INODE + takes }
     }
 }
 
