@@ -367,10 +367,10 @@ fn timespec(time: Option<SystemTime>) -> Timespec {
 #[allow(clippy::print_stdout, reason = "a test says what it could not try")]
 mod tests {
     use crate::{Arena, Options};
+    use placement::{FileId, StripeNo};
     use rustix::process::geteuid;
     use std::os::unix::process::CommandExt;
     use std::process::Command;
-    use placement::{FileId, StripeNo};
     use store::{Engine, Generation, Model, StripeKey};
 
     /// A user without rights.

@@ -235,8 +235,9 @@ mod tests {
 
     #[test]
     fn forty_chains_need_what_two_slots_hold_at_once() {
-        let tasks: Vec<_> =
-            (0..40).flat_map(|i| [task(2 * i, &[], &[2 * i]), task(2 * i + 1, &[2 * i, 2 * i], &[2 * i + 1])]).collect();
+        let tasks: Vec<_> = (0..40)
+            .flat_map(|i| [task(2 * i, &[], &[2 * i]), task(2 * i + 1, &[2 * i, 2 * i], &[2 * i + 1])])
+            .collect();
         let bytes = |data: DataId| if data.0.is_multiple_of(2) { 5 } else { 0 };
         let one = least_peak(&tasks[..6], 1, bytes, |_| false).expect("it ends");
         assert_eq!(one, LeastPeak { bytes: 5, orders: ORDERS_MAX });

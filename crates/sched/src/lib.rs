@@ -12,9 +12,10 @@
 //!  |   +---------------------------------------->+---------> failed  (and so do those that read its outputs)
 //! ```
 //!
-//! Promises: every task ends exactly once; none starts before its inputs exist; cpus and memory are never exceeded; data
-//! that is not kept is dropped exactly once, after its last reader has ended. The work is O(edges) in all: nothing is
-//! rescanned. What it does not do: prove that the graph has no cycle (`flow` does, before), or know why a task failed.
+//! Promises: every task ends exactly once; none starts before its inputs exist; cpus and memory are never exceeded, but for
+//! cpus that tasks lend while they wait for space; data
+//! that is not kept is dropped exactly once, after its last reader has ended. The work is
+//! O(edges) in all, and O(tools + log tasks) for each start: nothing is rescanned. What it does not do: prove that the graph has no cycle (`flow` does, before), or know why a task failed.
 #![forbid(unsafe_code)]
 
 mod build;

@@ -2,7 +2,7 @@
 
 use crate::*;
 use Command::{Drop, Ended, Failed, Retry, Start, Stop};
-use flow::{DataId, TaskId};
+use flow::{DataId, TaskId, ToolId};
 
 const MACHINE: Machine = Machine { slots: 2, memory: 100 };
 
@@ -236,6 +236,89 @@ fn what_nobody_will_write_or_add_is_known_when_it_is_closed() {
     let no_task = fail(1, Because::NoTask { task: TaskId(7) });
     assert_eq!(story.on(Event::Close), [no_writer, no_task]);
     assert_eq!(story.on(Event::Begin), [Ended { done: 0, failed: 2 }]);
+}
+
+/// A pool of 1,000 bytes.
+fn pool(used: u64, waiting: u64) -> Event {
+    Event::Pool(PoolState { capacity: 1000, used, leaving: 0, waiting })
+}
+
+/// Makers and their readers: 0 -> d1 -> 1, 2 -> d3 -> 3, 4 -> d5 -> 5.
+fn makers_and_readers() -> Vec<TaskSpec> {
+    let pair = |at: u32| {
+        let maker = TaskSpec { tool: ToolId(0), ..task(at, &[], &[at + 1]) };
+        [maker, TaskSpec { tool: ToolId(1), ..task(at + 1, &[at + 1], &[at + 10]) }]
+    };
+    [0, 2, 4].into_iter().flat_map(pair).collect()
+}
+
+impl Story {
+    /// Makers and readers in one slot or two, begun in an empty pool.
+    fn of_makers(slots: u32) -> Self {
+        let mut story = Self::with(Options::default(), Machine { slots, memory: 0 }, makers_and_readers());
+        story.on(pool(0, 0));
+        story.begin();
+        story
+    }
+
+    fn made(&mut self, id: u32, data: u32, bytes: u64) -> Vec<Command> {
+        assert_eq!(self.on(Event::Wrote { data: DataId(data), bytes }), []);
+        self.done(id)
+    }
+}
+
+#[test]
+fn above_half_of_the_pool_the_task_that_frees_most_goes_first_and_of_equals_the_youngest() {
+    let mut story = Story::of_makers(2);
+    assert_eq!(story.made(0, 1, 40), [start(4, 0, 1)], "in the order of their coming while there is space");
+    story.on(pool(600, 0));
+    assert_eq!(story.made(2, 3, 40), [start(3, 1, 1)], "of the readers the younger");
+}
+
+#[test]
+fn what_writes_more_than_it_frees_waits_until_it_fits_or_nothing_else_can_run() {
+    let mut story = Story::of_makers(1);
+    story.on(pool(400, 0));
+    assert_eq!(story.made(0, 1, 400), [start(1, 0, 1)], "two makers would leave no room for a reader");
+    story.on(pool(401, 0));
+    assert_eq!(story.made(1, 10, 1), [drop_of(1)], "what is leaving is waited for");
+    let waits = story.0.explain(TaskId(2)).expect("it is ready");
+    assert!(matches!(waits, Standing::Ready { lacks: 201, .. }), "{waits:?}");
+    assert_eq!(story.on(pool(1, 0)), [start(2, 0, 1)]);
+    story.on(pool(1000, 0));
+    assert_eq!(
+        story.on(Event::Failed { task: TaskId(2), retry: false })[2..],
+        [start(4, 0, 1)],
+        "nothing else can run"
+    );
+}
+
+#[test]
+fn a_slot_is_lent_to_who_frees_some_while_writers_wait() {
+    let mut story = Story::of_makers(1);
+    story.on(pool(600, 0));
+    assert_eq!(story.made(0, 1, 400), [start(1, 0, 1)]);
+    story.on(pool(1, 0));
+    assert_eq!(story.made(1, 10, 1), [drop_of(1), start(2, 0, 1)]);
+    assert_eq!(story.on(pool(1, 0)), []);
+    assert_eq!(story.made(2, 3, 400), [start(4, 0, 1)]);
+    assert_eq!(story.on(pool(990, 0)), [], "the one slot is taken");
+    assert_eq!(story.on(pool(990, 1)), [start(3, 1, 1)], "a writer waits: the reader runs beside it");
+    assert_eq!(story.on(pool(990, 1)), [], "it is lent once");
+}
+
+#[test]
+fn who_finds_no_space_waits_for_others_and_fails_only_alone() {
+    let mut story = Story::of_makers(2);
+    let none = |id| Event::NoSpace { task: TaskId(id), retry: false };
+    story.on(pool(1000, 0));
+    assert_eq!(story.on(none(0))[0], Retry { task: TaskId(0), left: 1 });
+    let retried = story.made(2, 3, 100);
+    assert!(!retried.contains(&fail(0, Because::Itself)), "{retried:?}");
+    let mut alone = Story::of(vec![task(0, &[], &[1])]);
+    alone.on(pool(0, 0));
+    alone.begin();
+    assert_eq!(alone.on(none(0)), [fail(0, Because::Itself), Ended { done: 0, failed: 1 }]);
 }
 
 #[test]

@@ -65,7 +65,12 @@ fn chains(length: u32, of_each: &[u64], merged: bool, slots: u32) -> Case {
         let inputs = (0..length).map(|chain| DataId(chain * steps + steps - 1)).collect();
         let id = length * steps;
         case.bytes.push(1);
-        case.tasks.push(TaskSpec { tool: ToolId(steps), inputs, outputs: vec![DataId(id)], ..TaskSpec::new(TaskId(id)) });
+        case.tasks.push(TaskSpec {
+            tool: ToolId(steps),
+            inputs,
+            outputs: vec![DataId(id)],
+            ..TaskSpec::new(TaskId(id))
+        });
     }
     case
 }
@@ -152,7 +157,9 @@ impl<'a> World<'a> {
         self.leaving -= if self.leaving > 0 { dice.below(self.leaving) + 1 } else { 0 };
         self.look();
         let at = dice.below(self.running.len() as u64) as usize;
-        let Some((task, written)) = self.running.iter().nth(at).map(|(task, written)| (*task, *written)) else { return };
+        let Some((task, written)) = self.running.iter().nth(at).map(|(task, written)| (*task, *written)) else {
+            return;
+        };
         let left = self.case.bytes[task.0 as usize] - written;
         if left == 0 {
             return self.end(task);
