@@ -147,3 +147,28 @@ def test_a_mount_whose_standard_error_cannot_be_written_is_unmounted_as_any_othe
         process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=30) in (143, 2)
     assert bench.mounts() == []
+
+
+def test_what_is_refused_or_failed_has_the_exit_code_of_the_page(bench: Workbench) -> None:
+    for words, said in {
+        ("umount", "/nonexistent"): "is not a Tidemill mount: it is not there",
+        ("umount", bench.data): "an ordinary directory",
+        ("run", "f.js", "--memory", "-5GiB"): "`-5GiB` is less than nothing",
+        ("mount", "/nonexistent"): "mkdir -p /nonexistent",
+        ("flow", "show", "none.js"): "none.js",
+    }.items():
+        done = bench.tidemill(*words)
+        assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+    assert "mkdir" not in bench.tidemill("umount", "/nonexistent").stderr
+
+
+def test_equal_failures_are_told_once_and_the_events_have_all(bench: Workbench) -> None:
+    bench.script('var d = Data.define("D", 4); for (var i = 0; i < 4; i++)\n  shell({script: "seq 30 >&2; exit " + (i == 3 ? 4 : 3), to: d[i]});')
+    run = bench.run("--slots", "1")
+    assert run.code == 1
+    assert run.err.count("it ended with exit code 3") == 1
+    assert "called in line 2; writes D[0]; with script = " in run.err
+    assert "2 more tasks of shell failed as task 0 did: 1, 2\n" in run.err
+    events = [json.loads(line) for line in bench.run("--json").out.splitlines()]
+    assert sum(event["event"] == "task_failed" for event in events) == 4
+    assert events[-1]["report"] == str(bench.report / "report.html")

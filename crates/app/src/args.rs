@@ -119,7 +119,7 @@ pub struct StartArgs {
     #[arg(long, value_name = "A,B,C", value_delimiter = ',')]
     pub hosts: Vec<String>,
     /// The most memory that a node takes [default: half of what is free on its host, shared by the nodes there]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub memory: Option<ByteSize>,
     /// How many one-processor tasks a node runs at once; 0 for nodes that only store [default: the processors it may use]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=4096))]
@@ -310,7 +310,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,
     /// The most memory the pool takes, never above the control group's limit [default: half of the free memory]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub memory: Option<ByteSize>,
     /// How many one-processor tasks run at once [default: the processors this process may use]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
@@ -365,7 +365,7 @@ pub struct MountArgs {
     #[arg(value_name = "DIR", required = true)]
     pub dirs: Vec<PathBuf>,
     /// The most memory an embedded pool takes [default: half of the free memory]
-    #[arg(long, value_name = "SIZE", conflicts_with = "pool")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, conflicts_with = "pool")]
     pub memory: Option<ByteSize>,
     /// Show the pool of this pool file, started with `tidemill pool start` [default: an embedded pool, unless the environment names one]
     #[arg(long, value_name = "FILE")]
@@ -457,10 +457,10 @@ pub struct FilecopyArgs {
     #[arg(long, value_name = "K", default_value_t = 8, conflicts_with = "experiment", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub workers: u32,
     /// The size of each file [default: 128MiB, or what the experiment has]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub file_size: Option<ByteSize>,
     /// How much is written and read at a time [default: 32MiB]
-    #[arg(long, value_name = "SIZE", conflicts_with = "experiment")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, conflicts_with = "experiment")]
     pub chunk_size: Option<ByteSize>,
     /// Workers and nodes on hosts of their own (network namespaces: as root), whose links let through so many Mbit/s: of workers, of nodes
     #[arg(long, value_name = "W,N", value_delimiter = ',', num_args = 1)]
@@ -495,10 +495,10 @@ pub struct LocalityArgs {
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub files: u32,
     /// The size of each file
-    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, default_value = "64MiB")]
     pub file_size: ByteSize,
     /// How much is written and read at a time
-    #[arg(long, value_name = "SIZE", default_value = "1MiB")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, default_value = "1MiB")]
     pub chunk_size: ByteSize,
     /// What the link of each host (a network namespace: as root) lets through, Mbit/s
     #[arg(long, value_name = "MBIT", default_value_t = 480, value_parser = clap::value_parser!(u32).range(1..=100_000))]

@@ -10,6 +10,7 @@ mod bench_command;
 mod console;
 mod data_folder;
 mod exec_command;
+mod failures;
 mod flow_command;
 mod key_command;
 mod log;

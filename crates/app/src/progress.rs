@@ -3,6 +3,7 @@
 //! Failures and warnings go to standard error, except with `--json`: events go to standard output, one object a line.
 
 use crate::console::say;
+use crate::failures::Failures;
 use base::ByteSize;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use run::{Event, Progress};
@@ -26,7 +27,7 @@ pub fn form(quiet: bool, json: bool) -> Box<dyn Show> {
     if json {
         Box::new(Json)
     } else if quiet {
-        Box::new(Quiet)
+        Box::new(Quiet::default())
     } else if std::io::stderr().is_terminal() {
         Box::new(Bar::new())
     } else {
@@ -45,12 +46,36 @@ impl Show for Json {
 }
 
 /// Errors only.
-struct Quiet;
+#[derive(Default)]
+struct Quiet {
+    told: Told,
+}
 
 impl Show for Quiet {
     fn show(&mut self, event: &Event) {
-        if let Event::TaskFailed { upstream: false, .. } | Event::Warning(_) = event {
-            say(&sentence(event).unwrap_or_default());
+        match event {
+            Event::TaskFailed { .. } | Event::Warning(_) => self.told.lines(event).iter().for_each(|line| say(line)),
+            Event::Ended { .. } => self.told.failures.counted().for_each(|line| say(&line)),
+            _ => {}
+        }
+    }
+}
+
+/// What was said, so that it is said once.
+#[derive(Default)]
+struct Told {
+    outputs: Outputs,
+    failures: Failures,
+}
+
+impl Told {
+    /// What all forms for people say of an event.
+    fn lines(&mut self, event: &Event) -> Vec<String> {
+        match event {
+            Event::Exported { path, bytes, .. } => self.outputs.add(path, *bytes).into_iter().collect(),
+            Event::TaskFailed { .. } => self.failures.add(event).into_iter().collect(),
+            Event::Ended { .. } => self.failures.counted().chain(self.outputs.total()).chain(sentence(event)).collect(),
+            _ => sentence(event).into_iter().collect(),
         }
     }
 }
@@ -77,20 +102,11 @@ impl Outputs {
     }
 }
 
-/// What both forms for people say of an event.
-fn lines(event: &Event, outputs: &mut Outputs) -> Vec<String> {
-    match event {
-        Event::Exported { path, bytes, .. } => outputs.add(path, *bytes).into_iter().collect(),
-        Event::Ended { .. } => outputs.total().into_iter().chain(sentence(event)).collect(),
-        _ => sentence(event).into_iter().collect(),
-    }
-}
-
 /// Lines for logs.
 #[derive(Default)]
 struct Plain {
     last: Option<Instant>,
-    outputs: Outputs,
+    told: Told,
 }
 
 impl Show for Plain {
@@ -102,7 +118,7 @@ impl Show for Plain {
                     say(&progress_line(progress));
                 }
             }
-            _ => lines(event, &mut self.outputs).iter().for_each(|line| say(line)),
+            _ => self.told.lines(event).iter().for_each(|line| say(line)),
         }
     }
 }
@@ -110,13 +126,13 @@ impl Show for Plain {
 /// A progress bar with the counts beside it; messages scroll above it.
 struct Bar {
     bar: ProgressBar,
-    outputs: Outputs,
+    told: Told,
 }
 
 impl Bar {
     fn new() -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8));
-        Self { bar, outputs: Outputs::default() }
+        Self { bar, told: Told::default() }
     }
 
     fn start(&self, tasks: usize) {
@@ -138,7 +154,7 @@ impl Show for Bar {
             Event::Started { tasks, .. } => self.start(*tasks),
             _ => {}
         }
-        let lines = lines(event, &mut self.outputs);
+        let lines = self.told.lines(event);
         if !lines.is_empty() {
             self.bar.suspend(|| lines.iter().for_each(|line| say(line)));
         }
@@ -154,14 +170,13 @@ fn sentence(event: &Event) -> Option<String> {
             plural(*slots as usize, "slot")
         )),
         Event::TaskRetried { task, tool, reason } => Some(format!("task {} {tool} is tried again: {reason}", task.0)),
-        Event::TaskFailed { upstream: true, .. }
+        Event::TaskFailed { .. }
         | Event::TaskStarted { .. }
         | Event::TaskDone { .. }
         | Event::Exported { .. }
         | Event::Progress(_) => None,
-        Event::TaskFailed { task, tool, reason, output, .. } => Some(failure(task.0, tool, reason, output)),
         Event::Warning(text) => Some(format!("warning: {text}")),
-        Event::Ended { outcome, seconds, done, failed } => {
+        Event::Ended { outcome, seconds, done, failed, .. } => {
             let fate = if *outcome == "interrupted" { "not finished" } else { "failed or never ran" };
             let failed = if *failed > 0 { format!(", {failed} {fate}") } else { String::new() };
             Some(format!("{outcome}: {done} {} done{failed}, {}", plural(*done, "task"), duration(*seconds)))
@@ -169,22 +184,9 @@ fn sentence(event: &Event) -> Option<String> {
     }
 }
 
-/// A failed task with the end of its output, indented so that it stands apart.
-fn failure(task: u32, tool: &str, reason: &str, output: &str) -> String {
-    const LINES_MAX: usize = 20;
-    let lines: Vec<&str> = output.lines().collect();
-    let shown = &lines[lines.len().saturating_sub(LINES_MAX)..];
-    let mut text = format!("task {task} {tool} failed: {reason}");
-    for line in shown {
-        text.push_str("\n    | ");
-        text.push_str(&plain(line));
-    }
-    text
-}
-
 /// A line of a tool's output as a terminal may show it: without colours and other commands to the terminal, and of a line
 /// that was written over (as progress bars are) the last form.
-fn plain(line: &str) -> String {
+pub fn plain(line: &str) -> String {
     let line = line.trim_end_matches('\r');
     let line = line.rsplit('\r').next().unwrap_or(line);
     let mut shown = String::with_capacity(line.len());
@@ -238,27 +240,11 @@ pub fn duration(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flow::TaskId;
 
     #[test]
     fn durations_read_as_people_say_them() {
         let shown: Vec<String> = [0.421, 9.4, 7.0, 12.3, 185.0, 7440.0].map(duration).into();
         assert_eq!(shown, ["0.42 s", "9.40 s", "7 s", "12 s", "3 min 5 s", "2 h 4 min"]);
-    }
-
-    #[test]
-    fn a_failed_task_shows_the_end_of_its_output() {
-        let output: String = (0..30).map(|line| format!("line {line}")).collect::<Vec<_>>().join("\n");
-        let event = Event::TaskFailed {
-            task: TaskId(7),
-            tool: "C45".into(),
-            reason: "it ended with exit code 3".into(),
-            output,
-            upstream: false,
-        };
-        let text = sentence(&event).expect("failures are said");
-        assert!(text.starts_with("task 7 C45 failed: it ended with exit code 3\n    | line 10\n"), "{text}");
-        assert!(text.ends_with("| line 29"), "{text}");
     }
 
     #[test]
@@ -279,24 +265,12 @@ mod tests {
 
     #[test]
     fn what_an_interrupted_run_left_is_not_said_to_have_failed() {
-        let ended = |outcome| sentence(&Event::Ended { outcome, seconds: 2.0, done: 3, failed: 4 }).expect("told");
+        let ended = |outcome| sentence(&Event::Ended { outcome, seconds: 2.0, done: 3, failed: 4, report: None }).expect("told");
         assert!(
             ended("interrupted").starts_with("interrupted: 3 tasks done, 4 not finished"),
             "{}",
             ended("interrupted")
         );
         assert!(ended("failed").starts_with("failed: 3 tasks done, 4 failed or never ran"), "{}", ended("failed"));
-    }
-
-    #[test]
-    fn a_task_that_failed_upstream_is_only_counted() {
-        let event = Event::TaskFailed {
-            task: TaskId(8),
-            tool: "P".into(),
-            reason: String::new(),
-            output: String::new(),
-            upstream: true,
-        };
-        assert_eq!(sentence(&event), None);
     }
 }

@@ -42,7 +42,10 @@ pub fn run(args: &RunArgs) -> Result<u8, Vec<Problem>> {
     }
     report.link_outputs(&std::path::absolute(&report_dir).unwrap_or_default());
     let written = write_report(&report, &report_dir);
-    if let Some(event) = ended {
+    if let Some(mut event) = ended {
+        if let (run::Event::Ended { report, .. }, Ok(())) = (&mut event, &written) {
+            *report = std::path::absolute(report_dir.join("report.html")).ok();
+        }
         show.show(&event);
     }
     Ok(conclude(args, &report, &written, &report_dir))

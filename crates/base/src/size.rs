@@ -38,6 +38,9 @@ impl FromStr for ByteSize {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let refused = || format!("`{text}` is not a size; write for example 512MiB, 4GiB or 2GB");
+        if text.trim_start().starts_with('-') {
+            return Err(format!("`{text}` is less than nothing; write for example 512MiB, 4GiB or 2GB"));
+        }
         let text_lower = text.trim().to_ascii_lowercase();
         let split = text_lower.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text_lower.len());
         let (number, unit) = text_lower.split_at(split);
@@ -69,6 +72,12 @@ impl fmt::Display for ByteSize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_size_below_nothing_is_refused_as_such() {
+        let why = "-5GiB".parse::<ByteSize>().expect_err("refused");
+        assert!(why.starts_with("`-5GiB` is less than nothing"), "{why}");
+    }
 
     #[test]
     fn sizes_read_as_people_write_them() {

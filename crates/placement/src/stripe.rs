@@ -55,7 +55,9 @@ mod tests {
             for file in 0..20 {
                 let mut held = BTreeMap::<NodeId, u64>::new();
                 for stripe in 0..1000 {
-                    *held.entry(map.node(stripe_partition(7, FileId(file), StripeNo(stripe), 4096)).unwrap()).or_default() += 1;
+                    *held
+                        .entry(map.node(stripe_partition(7, FileId(file), StripeNo(stripe), 4096)).unwrap())
+                        .or_default() += 1;
                     let fair = |(node, share): &(NodeId, u64)| {
                         let (has, due) = (held.get(node).copied().unwrap_or(0) * all, (stripe + 1) * share);
                         has.abs_diff(due) <= 3 * all
@@ -78,7 +80,10 @@ mod tests {
     #[test]
     fn the_place_of_a_stripe_is_the_same_in_every_build() {
         let place = |seed, file, stripe| stripe_partition(seed, FileId(file), StripeNo(stripe), 4096).0;
-        assert_eq!([place(0, 1, 0), place(0, 1, 1), place(1, 1, 0), place(0, 1 << 48 | 5, 9)], [2350, 2351, 3765, 4054]);
+        assert_eq!(
+            [place(0, 1, 0), place(0, 1, 1), place(1, 1, 0), place(0, 1 << 48 | 5, 9)],
+            [2350, 2351, 3765, 4054]
+        );
     }
 
     proptest! {

@@ -3,8 +3,8 @@
 //! In the skeleton no task has run and no member exists; the run fills in what happened. A task that nobody touches again
 //! stays `cancelled`, which is what it is if the run ends early.
 
-use crate::{DataKind, DataRef, Element, Member, Pool, Provenance, Reason, ReasonKind, Run, Status, Task, Totals};
 use crate::{CriticalPath, Load, Machine, Outcome, Settings, WorkflowInfo};
+use crate::{DataKind, DataRef, Element, Member, Pool, Provenance, Reason, ReasonKind, Run, Status, Task, Totals};
 use flow::{DataId, ParamKind, Source, Workflow};
 use std::collections::HashMap;
 

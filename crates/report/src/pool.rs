@@ -1,7 +1,7 @@
 //! Memory of the pool over time. Of neighbouring samples the highest is kept, so that no peak is lost.
 
-use crate::samples::{Sample, Samples};
 use crate::Seconds;
+use crate::samples::{Sample, Samples};
 use serde::{Deserialize, Serialize};
 
 /// One sample: when, bytes used, bytes of capacity.

@@ -200,7 +200,10 @@ impl Task {
     /// When each of its attempts started and ended, in the order of time.
     pub(crate) fn spans(&self) -> impl Iterator<Item = (f64, f64)> {
         let last = self.start_s.zip(self.end_s);
-        self.earlier.iter().map(|attempt| (attempt.start_s.0, attempt.end_s.0)).chain(last.map(|(start, end)| (start.0, end.0)))
+        self.earlier
+            .iter()
+            .map(|attempt| (attempt.start_s.0, attempt.end_s.0))
+            .chain(last.map(|(start, end)| (start.0, end.0)))
     }
 
     /// Whether it failed by itself, not because of another task or the end of the run.

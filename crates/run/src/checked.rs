@@ -1,7 +1,7 @@
 //! A workflow together with the plan that its check made.
 
 use base::Problem;
-use flow::{Command, DataId, ParamKind, Plan, Script, Task, TaskId, Workflow};
+use flow::{Command, ConfigBinding, DataId, ParamKind, Plan, Script, Task, TaskId, Workflow};
 
 /// A workflow that was proved whole.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,6 +62,29 @@ impl Checked {
     /// Every task, after all those it waits for.
     pub fn order(&self) -> &[TaskId] {
         self.plan.order()
+    }
+
+    /// The members that a task writes, for people; of many the first and how many more.
+    pub fn told_outputs(&self, id: TaskId) -> String {
+        const TOLD_MAX: usize = 3;
+        let names: Vec<String> = self.outputs(id).take(TOLD_MAX).map(|data| self.workflow.data_name(data)).collect();
+        let more = self.outputs(id).skip(TOLD_MAX).count();
+        if more > 0 { format!("{} and {more} more", names.join(", ")) } else { names.join(", ") }
+    }
+
+    /// The values that the call of a task gives, for people, within a bound.
+    pub fn told_values(&self, id: TaskId) -> String {
+        const CHARS_MAX: usize = 200;
+        let tool = self.tool_of(id);
+        let told = |bound: &ConfigBinding| {
+            let value = serde_json::to_string(&bound.value).unwrap_or_default();
+            format!("{} = {value}", tool.params[usize::from(bound.param)].name)
+        };
+        let text = self.task(id).configs.iter().map(told).collect::<Vec<_>>().join(", ");
+        match text.char_indices().nth(CHARS_MAX) {
+            Some((end, _)) => format!("{}...", &text[..end]),
+            None => text,
+        }
     }
 
     /// The file name of a member.

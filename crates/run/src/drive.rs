@@ -271,26 +271,31 @@ impl<'a> Driver<'a> {
         self.guess.gone(self.context.flow.task(task));
         let tool = self.tool_name(task);
         let own = matches!(because, Because::Itself) || self.failures.contains_key(&task);
-        let (reason, output, upstream) = if own {
+        let (reason, (output, left_out), kept, upstream) = if own {
             let failure = self.failures.remove(&task);
-            let output = self.printed(task);
-            let text = failure.map(|failure| failure.told()).unwrap_or_default();
-            (text, output, because == Because::Cancelled)
+            let kept = failure.as_ref().and_then(|failure| failure.kept.clone());
+            let text = failure.map(|failure| failure.text).unwrap_or_default();
+            (text, self.printed(task), kept, because == Because::Cancelled)
         } else {
             let reason = self.explain(because);
             let text = reason.text.clone();
             self.record.never_ran(task, reason);
-            (text, String::new(), true)
+            (text, (String::new(), 0), None, true)
         };
-        (self.tell)(&Event::TaskFailed { task, tool, reason, output, upstream });
+        let flow = &self.context.flow;
+        let (line, writes, values) = (flow.task(task).line, flow.told_outputs(task), flow.told_values(task));
+        (self.tell)(&Event::TaskFailed { task, tool, reason, line, writes, values, output, left_out, kept, upstream });
     }
 
-    /// The end of what the failed task printed: standard error, or standard output if there is none.
-    fn printed(&self, task: TaskId) -> String {
+    /// The end of what the failed task printed: standard error, or standard output if there is none; and how many bytes came before.
+    fn printed(&self, task: TaskId) -> (String, u64) {
         let reason = self.record.run.tasks[task.0 as usize].reason.as_ref();
         let stream = reason.and_then(|reason| reason.stderr.as_ref().or(reason.stdout.as_ref()));
         stream
-            .map(|Captured { head, tail, .. }| if tail.is_empty() { head.clone() } else { tail.clone() })
+            .map(|Captured { head, tail, bytes }| match tail.as_str() {
+                "" => (head.clone(), 0),
+                _ => (tail.clone(), bytes.saturating_sub(tail.len() as u64)),
+            })
             .unwrap_or_default()
     }
 

@@ -3,6 +3,7 @@
 use base::ByteSize;
 use flow::TaskId;
 use serde_json::{Value, json};
+use std::path::PathBuf;
 
 /// Something that happened. Times are seconds since the start of the run.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,8 +58,18 @@ pub enum Event {
         tool: String,
         /// Why, in a line or two.
         reason: String,
+        /// The line of its call in the script, from 1; 0 when unknown.
+        line: u32,
+        /// What it should have written, as in the script; of many the first and how many more.
+        writes: String,
+        /// The values that its call gives, such as `n = 3, mode = "fast"`.
+        values: String,
         /// The end of what it printed; empty if it never ran.
         output: String,
+        /// Bytes that it printed before that.
+        left_out: u64,
+        /// The folder that is kept of it, if it is.
+        kept: Option<PathBuf>,
         /// Whether it failed only since a task before it did.
         upstream: bool,
     },
@@ -85,6 +96,8 @@ pub enum Event {
         done: usize,
         /// Tasks that failed or never ran.
         failed: usize,
+        /// The report; none if it could not be written.
+        report: Option<PathBuf>,
     },
 }
 
@@ -126,16 +139,18 @@ impl Event {
             Self::TaskRetried { task, tool, reason } => {
                 json!({"event": "task_retried", "task": task.0, "tool": tool, "reason": reason})
             }
-            Self::TaskFailed { task, tool, reason, output, upstream } => json!({"event": "task_failed", "task": task.0,
-                "tool": tool, "reason": reason, "output": output, "upstream": upstream}),
+            Self::TaskFailed { task, tool, reason, line, writes, values, output, left_out, kept, upstream } => {
+                json!({"event": "task_failed", "task": task.0, "tool": tool, "reason": reason, "line": line,
+                "writes": writes, "values": values, "output": output, "left_out": left_out, "kept": kept, "upstream": upstream})
+            }
             Self::Exported { data, path, bytes } => {
                 json!({"event": "exported", "data": data, "path": path, "bytes": bytes})
             }
             Self::Progress(at) => json!({"event": "progress", "tasks": at.tasks, "done": at.done, "failed": at.failed,
                 "running": at.running, "used": at.used.0, "capacity": at.capacity.0, "elapsed": at.elapsed, "left": at.left}),
             Self::Warning(text) => json!({"event": "warning", "text": text}),
-            Self::Ended { outcome, seconds, done, failed } => json!({"event": "ended", "outcome": outcome,
-                "seconds": seconds, "done": done, "failed": failed}),
+            Self::Ended { outcome, seconds, done, failed, report } => json!({"event": "ended", "outcome": outcome,
+                "seconds": seconds, "done": done, "failed": failed, "report": report}),
         }
     }
 }

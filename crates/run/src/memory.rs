@@ -90,7 +90,11 @@ impl Limits {
         }
         let size = ByteSize(asked.map_or(free / 2, |asked| asked.0).clamp(POOL_BYTES_MIN, ceiling));
         let lowered = asked.filter(|asked| size < *asked).map(|asked| {
-            format!("--memory {asked}: {} lets us take only {}: the pool takes {size}", self.tightest(), ByteSize(free))
+            let (free, left) = (ByteSize(free), ByteSize(free - ceiling));
+            format!(
+                "--memory {asked}: the pool takes only {size}; {free} are free in {}, and {left} of it stay so",
+                self.tightest()
+            )
         });
         Ok(PoolSize { size, lowered })
     }
@@ -174,7 +178,11 @@ mod tests {
         assert_eq!(limits.pool(None).expect("fits").size, ByteSize(512 << 20), "half of what the group leaves");
         let pool = limits.pool(Some(ByteSize(2 << 30))).expect("fits");
         assert_eq!(pool.size, ByteSize(896 << 20), "an eighth stays for tools and ourselves");
-        assert!(pool.lowered.expect("said").contains("control group"));
+        let said = pool.lowered.expect("said");
+        assert_eq!(
+            said,
+            "--memory 2 GiB: the pool takes only 896 MiB; 1 GiB are free in the control group, and 128 MiB of it stay so"
+        );
     }
 
     #[test]

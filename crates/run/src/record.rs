@@ -27,17 +27,6 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Why, and where what is kept of it lies.
-    pub fn told(&self) -> String {
-        match &self.kept {
-            None => self.text.clone(),
-            Some(folder) => {
-                let script = folder.join(keep_failed::SCRIPT);
-                format!("{}; it is kept in {}, and {} repeats it", self.text, folder.display(), script.display())
-            }
-        }
-    }
-
     /// A failure without a signal that another attempt may mend.
     pub fn new(kind: ReasonKind, text: impl Into<String>) -> Self {
         Self { kind, text: text.into(), signal: None, retry: true, kept: None }

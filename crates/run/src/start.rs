@@ -214,6 +214,7 @@ fn ended(run: &Run) -> Event {
         seconds: run.makespan().0,
         done: run.totals.tasks_done as usize,
         failed: (run.totals.tasks_failed + run.totals.tasks_cancelled) as usize,
+        report: None,
     }
 }
 

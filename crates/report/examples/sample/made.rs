@@ -4,7 +4,9 @@
 //! Report. Times and sizes come from a fixed sequence, so that the same arguments always give the same run.
 
 use flow::{DataId, DataRefs, Element, FileBinding, Param, ParamKind, Resources, Source, Tool, ToolId, Workflow};
-use report::{Attempt, Captured, FileUsed, Machine, MachineUse, Measured, Mode, Outcome, Reason, ReasonKind, Run, Seconds};
+use report::{
+    Attempt, Captured, FileUsed, Machine, MachineUse, Measured, Mode, Outcome, Reason, ReasonKind, Run, Seconds,
+};
 use report::{Seed, Settings, Status, Task, ToolUsed, WorkflowInfo};
 use std::path::Path;
 
@@ -207,7 +209,8 @@ impl<'a> Machinery<'a> {
         let inputs = self.members(flow_task, false);
         if let Some(missing) = inputs.iter().find(|place| self.written_s[**place].is_none()) {
             let via = run.data[*missing].writer.expect("inputs are always there");
-            (run.tasks[id].status, run.tasks[id].reason) = (Status::Failed, Some(upstream(&run.tasks[via as usize], via)));
+            (run.tasks[id].status, run.tasks[id].reason) =
+                (Status::Failed, Some(upstream(&run.tasks[via as usize], via)));
             return;
         }
         let mut ready = inputs.iter().filter_map(|place| self.written_s[*place]).fold(0.01, f64::max);
@@ -385,7 +388,8 @@ fn machine_use(run: &Run, end: f64) -> MachineUse {
     let step = if run.tasks.len() > 1_000 { 2.0 } else { 0.1 };
     let (mut cpu_s, mut time) = (0.0, 0.0);
     while time <= end {
-        let running = u32::try_from(spans.iter().filter(|(from, to)| *from <= time && time < *to).count()).expect("few");
+        let running =
+            u32::try_from(spans.iter().filter(|(from, to)| *from <= time && time < *to).count()).expect("few");
         cpu_s += step * (0.93 * f64::from(running) + 0.15);
         let filled = run.data.iter().filter(|member| member.written_s.is_some_and(|written| written.0 <= time));
         let there = filled.filter(|member| member.dropped_s.is_none_or(|dropped| dropped.0 > time));

@@ -7,7 +7,8 @@ use std::io::Write;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let tasks: usize = arguments.next().ok_or("usage: sample TASKS [done|failed|interrupted|hostile] [json|html]")?.parse()?;
+    let tasks: usize =
+        arguments.next().ok_or("usage: sample TASKS [done|failed|interrupted|hostile] [json|html]")?.parse()?;
     let story = story(arguments.next().as_deref().unwrap_or("done"))?;
     let run = made::run(tasks, story);
     let text = match arguments.next().as_deref() {
