@@ -15,6 +15,7 @@ mod flow_command;
 mod key_command;
 mod log;
 mod mount_command;
+mod node_log;
 mod pool_command;
 mod progress;
 mod run_command;
@@ -85,7 +86,7 @@ fn start_log() {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .event_format(log::PlainLines)
-        .with_writer(|| console::Unfailing)
+        .with_writer(node_log::writer)
         .init();
 }
 

@@ -2,11 +2,12 @@
 
 use crate::args::{NodeArgs, PoolCommand, StartArgs, StatusArgs, WhichPool};
 use crate::console;
-use crate::{run_command, signals};
+use crate::{node_log, run_command, signals};
 use base::{ByteSize, Problem};
 use fuse::{MountError, RuntimeDir};
 use pool::{Ground, Memory, NodeEntry, Pick, Places, PoolFile, Present, State, Stopped, Unseated, Wanted};
 use run::PoolSize;
+use rustix::process::DumpableBehavior;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -242,6 +243,9 @@ fn attend(args: &NodeArgs) -> Result<u8, Problem> {
         Err(Unseated::Told) => return Ok(2),
         Err(Unseated::Alone(problem)) => return Err(problem),
     };
+    // Its memory has the token: no other process of this user looks into it. Not before: to make the memory may take a user namespace.
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|error| cannot(error.into()))?;
+    node_log::bound(&log);
     let (first, undo) = (member.ender(), claim.undo());
     let received = signals::watch(first, move || undo.act()).map_err(cannot)?;
     member.wait();

@@ -4,12 +4,15 @@ mod giving;
 
 use crate::{
     Limits,
+    arriving::{ARRIVAL_WAIT, Arriving, Budget, TooSlow},
     brisk::Brisk,
+    entrance::{Entrance, Stranger},
     janitor::Janitor,
     loans::Loans,
     payload::payload_bytes,
     pipe::{Pipe, ended, nonce},
     placing::{Said, said},
+    rare::Rare,
     shown::Shown,
     tls::Arrived,
     told::{Batch, Told},
@@ -25,13 +28,16 @@ use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     task::{Context, Poll, Waker, ready},
     time::Instant,
 };
 use store::Segments;
 use tokio::{
-    sync::{Semaphore, mpsc::UnboundedReceiver, watch},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc::UnboundedReceiver, watch},
     task::{AbortHandle, JoinSet, yield_now},
     time::timeout,
 };
@@ -56,11 +62,14 @@ pub struct House {
     pub carried: Mutex<BTreeSet<Session>>,
     pub token: Token,
     pub limits: Limits,
-    /// For so many connections more.
-    pub room: Arc<Semaphore>,
     /// So many connections more may look for their next request.
     pub looking: Arc<Semaphore>,
     pub stopping: watch::Receiver<bool>,
+    /// For lines of the log that whoever comes can cause.
+    pub rare: Rare,
+    pub arriving: Budget,
+    /// What the requests of all connections carry that wait, bytes.
+    pub waiting_bytes: AtomicUsize,
 }
 
 /// Why a connection ends.
@@ -78,6 +87,8 @@ enum End {
     Ids { id: u64, last: u64 },
     #[error("nothing was put down where it was said to be: {0:?}")]
     NotFilled(Filled),
+    #[error("the bytes of a request have not come within {} s, and others wait for their room", ARRIVAL_WAIT.as_secs())]
+    Slow,
     #[error("the connection broke: {0}")]
     Broken(#[from] io::Error),
     #[error("the node ends; try again, or another of the pool's addresses")]
@@ -101,6 +112,7 @@ struct Guest {
     /// The same by their ids, with the bytes that each carries.
     waits: HashMap<u64, (AbortHandle, usize)>,
     waiting_bytes: usize,
+    arriving: Arriving,
     told: Arc<Told>,
     batches: UnboundedReceiver<Batch>,
     /// Whether it may bind files of the host.
@@ -116,39 +128,49 @@ struct Guest {
     brisk: Brisk,
 }
 
-/// One connection from its first byte to its last, at an endpoint of this name.
-pub async fn receive(arrived: Arrived, called: Arc<str>, house: Arc<House>) {
+/// One connection from its first byte to its last.
+pub async fn receive(arrived: Arrived, stranger: Stranger, house: Arc<House>) {
     let mut stopping = house.stopping.clone();
-    let opened = tokio::select! {
+    let met = tokio::select! {
         _ = stopping.wait_for(|stop| *stop) => return,
-        opened = timeout(house.limits.handshake, arrived.open()) => opened,
+        () = stranger.goes() => return tracing::debug!("a connection made way for others before its handshake"),
+        met = timeout(house.limits.handshake, meet(arrived, &stranger, &house)) => met,
     };
-    let mut pipe = match opened {
-        Ok(Ok(stream)) => Pipe::new(stream, Side::Node),
-        Ok(Err(error)) => return tracing::debug!(%error, "a connection ended before its TLS"),
-        Err(_) => return tracing::debug!("a connection did not finish its TLS in time"),
-    };
-    let greeted = tokio::select! {
-        _ = stopping.wait_for(|stop| *stop) => return,
-        greeted = timeout(house.limits.handshake, greet(&mut pipe, &house.token, &called)) => greeted,
-    };
-    match greeted {
-        Ok(Ok(Ok(brief))) => Guest::new(house, pipe, brief).stay().await,
-        Ok(Ok(Err(why))) => {
-            tracing::warn!(%why, "a connection was refused");
+    drop(stranger);
+    match met {
+        Ok(Ok((pipe, Ok(inside)))) => {
+            Guest::new(house, pipe, inside.brief).stay().await;
+            drop(inside.room);
+        }
+        Ok(Ok((pipe, Err(why)))) => {
+            house.rare.warn(|| tracing::warn!(%why, "a connection was refused"));
             pipe.close().await;
         }
         Ok(Err(error)) => tracing::debug!(%error, "a connection ended before its handshake"),
-        Err(_) => {
-            pipe.out.short().extend(refusal(&HandshakeFailed::TimedOut));
-            pipe.close().await;
-        }
+        Err(_) => tracing::debug!("a connection did not finish its handshake in time"),
     }
 }
 
-/// The handshake: whether the client may be over soon, or the reason why it was refused, whose words are still to be written then.
-async fn greet(pipe: &mut Pipe, token: &Token, called: &str) -> io::Result<Result<bool, HandshakeFailed>> {
-    let handshake = NodeHandshake::new(token.clone(), VERSIONS, nonce()?).at(called);
+/// Somebody who has come in.
+struct Inside {
+    /// It may be over soon.
+    brief: bool,
+    room: OwnedSemaphorePermit,
+}
+
+async fn meet(
+    arrived: Arrived,
+    stranger: &Stranger,
+    house: &House,
+) -> io::Result<(Pipe, Result<Inside, HandshakeFailed>)> {
+    let mut pipe = Pipe::new(arrived.open().await?, Side::Node);
+    let greeted = greet(&mut pipe, house, stranger.entrance()).await?;
+    Ok((pipe, greeted))
+}
+
+/// The handshake: who came in, or the reason why it was refused, whose words are still to be written then.
+async fn greet(pipe: &mut Pipe, house: &House, entrance: &Entrance) -> io::Result<Result<Inside, HandshakeFailed>> {
+    let handshake = NodeHandshake::new(house.token.clone(), VERSIONS, nonce()?).at(&entrance.called);
     pipe.out.short().extend(handshake.challenge(concat!("Tidemill ", env!("CARGO_PKG_VERSION"))));
     pipe.flush().await?;
     let step = loop {
@@ -162,11 +184,17 @@ async fn greet(pipe: &mut Pipe, token: &Token, called: &str) -> io::Result<Resul
         }
     };
     let (send, greeted) = match step {
-        Step::Done { send, version, brief, what } => {
-            tracing::debug!(%version, what, "a client has come");
-            pipe.frames.open();
-            (send, Ok(brief))
-        }
+        Step::Done { send, version, brief, what } => match entrance.room() {
+            Some(room) => {
+                tracing::debug!(%version, what, "a client has come");
+                pipe.frames.open();
+                (send, Ok(Inside { brief, room }))
+            }
+            None => {
+                let full = HandshakeFailed::Full(house.limits.connections);
+                (refusal(&full), Err(full))
+            }
+        },
         Step::Close { send, why } => (send, Err(why)),
         Step::Send(send) => (send, Err(HandshakeFailed::TimedOut)),
     };
@@ -191,6 +219,7 @@ impl Guest {
             waiting: JoinSet::new(),
             waits: HashMap::new(),
             waiting_bytes: 0,
+            arriving: Arriving::default(),
             told: Arc::new(told),
             batches,
             binds,
@@ -219,15 +248,16 @@ impl Guest {
         };
         match &end {
             End::Left | End::Died | End::Goodbye(_) | End::Stopped => tracing::debug!(%end, "a connection has ended"),
-            _ => tracing::warn!(%end, "a connection has ended"),
+            _ => self.house.rare.warn(|| tracing::warn!(%end, "a connection has ended")),
         }
-        let Self { house, mut pipe, sessions, watching, mut waiting, told, loans, .. } = self;
+        let Self { house, mut pipe, sessions, watching, mut waiting, waiting_bytes, told, loans, .. } = self;
         told.end();
         if let Err(error) = pipe.stream_mut().rest() {
             tracing::debug!(%error, "a connection has ended without its last words");
         }
         loans.map(|loans| tokio::spawn(loans.outlive()));
         waiting.shutdown().await;
+        house.waiting_bytes.fetch_sub(waiting_bytes, Relaxed);
         for session in watching {
             house.node.unwatch(session);
         }
@@ -252,6 +282,9 @@ impl Guest {
                 }
                 continue;
             }
+            let bytes = self.pipe.frames.arriving_bytes();
+            ready!(self.arriving.poll(&self.house.arriving, bytes, Instant::now(), context))
+                .map_err(|TooSlow| End::Slow)?;
             match self.pipe.poll_fill(context).map_err(End::Broken)? {
                 Poll::Ready(0) => return Poll::Ready(Ok(End::Left)),
                 Poll::Ready(_) => self.brisk.on_come(Instant::now()),
@@ -289,6 +322,7 @@ impl Guest {
     fn take_frames(&mut self) -> Result<bool, End> {
         while self.pipe.out.remaining() < self.house.limits.queued_bytes {
             let Some(frame) = self.pipe.frames.next()? else { return Ok(true) };
+            self.arriving.done();
             let message = ToNode::decode(frame)?;
             self.on(message)?;
         }
@@ -470,7 +504,9 @@ impl Guest {
 
     fn wait(&mut self, id: u64, reply: Reply, bytes: usize) {
         let limits = &self.house.limits;
-        if self.waits.len() >= limits.waiting || self.waiting_bytes + bytes > limits.waiting_bytes {
+        let all = self.house.waiting_bytes.load(Relaxed) + bytes;
+        let is_much = self.waiting_bytes + bytes > limits.waiting_bytes || all > 2 * limits.waiting_bytes;
+        if self.waits.len() >= limits.waiting || (bytes > 0 && is_much) {
             drop(reply);
             let why = format!("{} requests of this connection wait already", self.waits.len());
             return self.answer(id, &Err(Failure::Lost(why)));
@@ -478,12 +514,14 @@ impl Guest {
         let waiting = self.waiting.spawn(async move { (id, reply.await) });
         self.waits.insert(id, (waiting, bytes));
         self.waiting_bytes += bytes;
+        self.house.waiting_bytes.fetch_add(bytes, Relaxed);
     }
 
     /// It waits no longer.
     fn let_go(&mut self, id: u64) -> Option<AbortHandle> {
         let (waiting, bytes) = self.waits.remove(&id)?;
         self.waiting_bytes -= bytes;
+        self.house.waiting_bytes.fetch_sub(bytes, Relaxed);
         Some(waiting)
     }
 

@@ -25,6 +25,7 @@
 #![deny(unsafe_code)]
 
 mod address;
+mod arriving;
 mod bare;
 mod bay;
 mod brisk;
@@ -33,6 +34,7 @@ mod crew;
 mod dial;
 mod driver;
 mod ears;
+mod entrance;
 mod gate;
 mod guest;
 mod hand;
@@ -48,6 +50,7 @@ mod own;
 mod payload;
 mod pipe;
 mod placing;
+mod rare;
 mod remote;
 mod rights;
 #[allow(unsafe_code, reason = "it looks at raw memory; its block says why it is sound")]

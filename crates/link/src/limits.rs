@@ -6,15 +6,19 @@ use wire::handshake::HANDSHAKE_WAIT;
 /// What connections may take of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// So many connections at one time, those included that have not proven yet that they may come in.
+    /// So many connections at one time at each address, of those that have proven that they may come in.
     pub connections: usize,
+    /// So many that have not proven it yet, at each address; who comes then takes the place of the one who has waited longest.
+    pub unproven: usize,
     /// Who has not done its part of the handshake by then is cut off.
     pub handshake: Duration,
     /// So many requests of one connection may wait (for space, locks, others' hearing). More are told that the node takes no more
     /// for now. Reading goes on: what frees those that wait may come behind them.
     pub waiting: usize,
-    /// So many bytes may the requests that wait carry, of one connection.
+    /// So many bytes may the requests that wait carry, of one connection; and twice as many, of all together.
     pub waiting_bytes: usize,
+    /// So many bytes may payloads have that are arriving, of all connections together; others are not read meanwhile.
+    pub arriving_bytes: usize,
     /// While so many bytes of answers are not written, no more requests of the connection are read.
     pub queued_bytes: usize,
     /// So many descriptors and views may a client of this host have at one time, of one connection.
@@ -44,11 +48,15 @@ impl Default for Limits {
         Self {
             // Far more than a job has hosts; each takes a descriptor and, idle, some KiB.
             connections: 1024,
+            // A client of this host is through in a millisecond, one that is far away in a few.
+            unproven: 128,
             handshake: HANDSHAKE_WAIT,
             // Twice the waiters for locks that a node has room for (4,096), so that what unlocks still comes through.
             waiting: 8192,
             // The writes that a mount parks for space (256), of a stripe each.
             waiting_bytes: 256 << 20,
+            // A few of the longest, or a stripe of each of dozens of clients. What is received where it stays does not count.
+            arriving_bytes: 64 << 20,
             // A few of the longest answers.
             queued_bytes: 32 << 20,
             // As many as there may be whole files.

@@ -2,27 +2,30 @@
 
 use crate::{
     Address, Limits, Listener,
+    arriving::Budget,
+    entrance::Entrance,
     guest::{self, House},
     janitor::Janitor,
     listener::Entered,
-    pipe::Pipe,
-    tls::Arrived,
+    rare::Rare,
 };
 use client::Connection;
 use node::Node;
 use parking_lot::Mutex;
 use placement::NodeId;
-use std::{io, sync::Arc, thread, time::Duration};
+use std::{
+    io,
+    sync::{Arc, atomic::AtomicUsize},
+    thread,
+    time::Duration,
+};
 use tokio::{
     runtime::{Builder, Handle, Runtime},
     sync::{Semaphore, watch},
     task::{JoinHandle, JoinSet},
     time::timeout,
 };
-use wire::{
-    frame::Side,
-    handshake::{HandshakeFailed, Token, refusal},
-};
+use wire::handshake::Token;
 
 /// When the system has no descriptor for who comes, the next try is so much later: somebody may have ended by then.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -30,8 +33,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 /// A server that is dropped has so long to end what its connections hold: as long as they may take for their last words, and more.
 const DROP_WAIT: Duration = Duration::from_secs(5);
-/// So many may be told at one time that there are too many: more are closed without a word.
-const TURNED_AWAY_MAX: usize = 64;
 
 /// A node that is reached at one address or several, until it is stopped or dropped.
 #[derive(Debug)]
@@ -80,9 +81,21 @@ pub fn serve_on(
     let (stop, stopping) = watch::channel(false);
     let janitor = Janitor::new(&node, others);
     let (segments, carried, token) = (node.segments(), Mutex::default(), token.clone());
-    let room = Arc::new(Semaphore::new(limits.connections));
     let looking = Arc::new(Semaphore::new(limits.looking));
-    let house = Arc::new(House { node, segments, janitor, carried, token, limits, room, looking, stopping });
+    let (rare, arriving, waiting_bytes) = (Rare::default(), Budget::new(limits.arriving_bytes), AtomicUsize::new(0));
+    let house = Arc::new(House {
+        node,
+        segments,
+        janitor,
+        carried,
+        token,
+        limits,
+        looking,
+        stopping,
+        rare,
+        arriving,
+        waiting_bytes,
+    });
     let (handle, addresses, taking) = (runtime.clone(), Vec::new(), Vec::new());
     let mut server = Server { house, addresses, stop, taking, handle, runtime: None };
     server.taking.push(runtime.spawn(look_around(server.house.clone())));
@@ -91,12 +104,13 @@ pub fn serve_on(
 }
 
 impl Server {
-    /// Serves the node there too, within the same limits. A session may come at either address, to one at a time.
+    /// Serves the node there too, with as many connections as at the first address. A session may come at either address, to one at a time.
     pub fn also_at(&mut self, listener: Listener) -> Result<(), ServeFailed> {
-        let (address, called) = (listener.address().clone(), listener.called().to_string().into());
+        let (address, limits) = (listener.address().clone(), self.house.limits);
+        let entrance = Entrance::new(listener.called().to_string(), limits.connections, limits.unproven);
         let _entered = self.handle.enter();
         let entered = listener.enter().map_err(|source| ServeFailed { address: address.clone(), source })?;
-        self.taking.push(self.handle.spawn(take(entered, called, self.house.clone())));
+        self.taking.push(self.handle.spawn(take(entered, entrance, self.house.clone())));
         self.addresses.push(address);
         Ok(())
     }
@@ -176,42 +190,25 @@ async fn know_strays(house: &House) {
 }
 
 /// Takes connections until it is to stop, then waits for their ends.
-async fn take(listener: Entered, called: Arc<str>, house: Arc<House>) {
-    let (mut guests, mut turned_away) = (JoinSet::new(), JoinSet::new());
+async fn take(listener: Entered, entrance: Arc<Entrance>, house: Arc<House>) {
+    let mut guests = JoinSet::new();
     let mut stopping = house.stopping.clone();
     loop {
-        while guests.try_join_next().is_some() || turned_away.try_join_next().is_some() {}
+        while guests.try_join_next().is_some() {}
         let stream = tokio::select! {
             _ = stopping.wait_for(|stop| *stop) => break,
             stream = listener.accept() => stream,
         };
         match stream {
-            Ok(arrived) => match house.room.clone().try_acquire_owned() {
-                Ok(room) => {
-                    let received = guest::receive(arrived, called.clone(), house.clone());
-                    guests.spawn(async move {
-                        received.await;
-                        drop(room);
-                    });
-                }
-                Err(_) if turned_away.len() < TURNED_AWAY_MAX => {
-                    turned_away.spawn(turn_away(arrived, house.clone()));
-                }
-                Err(_) => {}
-            },
+            Ok(arrived) => {
+                guests.spawn(guest::receive(arrived, entrance.meet(), house.clone()));
+            }
             Err(error) => {
-                tracing::warn!(%error, "a connection could not be taken");
+                house.rare.warn(|| tracing::warn!(%error, "a connection could not be taken"));
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
     drop(listener);
     while guests.join_next().await.is_some() {}
-}
-
-async fn turn_away(arrived: Arrived, house: Arc<House>) {
-    let Ok(Ok(stream)) = timeout(house.limits.handshake, arrived.open()).await else { return };
-    let mut pipe = Pipe::new(stream, Side::Node);
-    pipe.out.short().extend(refusal(&HandshakeFailed::Full(house.limits.connections)));
-    pipe.close().await;
 }

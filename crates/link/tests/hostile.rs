@@ -225,6 +225,64 @@ async fn a_session_is_served_on_its_own_connection_only() {
 }
 
 #[tokio::test]
+async fn strangers_who_say_nothing_keep_nobody_out() {
+    let limits = Limits { connections: 4, unproven: 4, ..Limits::default() };
+    let server = serve_with(&node(), &any_port(), limits);
+    let silent: Vec<Raw> = (0..40).map(|_| Raw::connect(&server)).collect();
+    for _ in 0..10 {
+        Raw::connect(&server).greet(token(), VERSIONS).unwrap();
+    }
+    let mut first = silent.into_iter().next().unwrap();
+    assert!(ends(&mut first), "it made way");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_full_address_keeps_nobody_out_of_another() {
+    let limits = Limits { connections: 1, unproven: 1, ..Limits::default() };
+    let (node, folder) = (node(), tempfile::tempdir().unwrap());
+    let mut server = serve_with(&node, &any_port(), limits);
+    let socket = link::Address::Unix(folder.path().join("socket"));
+    server.also_at(link::Listener::bind(&socket).unwrap()).unwrap();
+    let mut inside = Raw::connect(&server);
+    inside.greet(token(), VERSIONS).unwrap();
+    assert!(Raw::connect(&server).greet(token(), VERSIONS).is_err(), "it is full");
+    vfs(&socket).await.write_file(b"f", b"bytes").await.unwrap();
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn payloads_that_are_announced_by_many_take_no_more_memory_than_the_budget() {
+    let limits = Limits { arriving_bytes: 1 << 20, ..Limits::default() };
+    let server = serve_with(&node(), &any_port(), limits);
+    let action = StripeAction::Fill { data: vec![7; 1 << 20].into() };
+    let body = Body::Stripe { file: FileId::ROOT, stripe: StripeNo(0), action };
+    let (mut head, mut stalled) = (Vec::new(), Vec::new());
+    let payload = encode_request(&Request { body, ..hello() }, 1, &mut head).unwrap();
+    for _ in 0..8 {
+        let mut raw = Raw::connect(&server);
+        raw.greet(token(), VERSIONS).unwrap();
+        raw.stream.write_all(&head).unwrap();
+        raw.stream.write_all(&payload[..100_000]).unwrap();
+        stalled.push(raw);
+    }
+    // Short ones pass by.
+    let healthy = vfs(server.address()).await;
+    healthy.write_file(b"f", b"bytes").await.unwrap();
+    // Of those that wait each is read as soon as there is room.
+    std::thread::scope(|scope| {
+        for mut raw in stalled {
+            let rest = payload.slice(100_000..);
+            scope.spawn(move || {
+                raw.stream.write_all(&rest).unwrap();
+                assert!(matches!(raw.next(), Some(ToClient::Reply { id: 1, .. })));
+            });
+        }
+    });
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn stripes_of_files_that_are_none_go_with_the_session_that_wrote_them() {
     let node = node();
     let server = serve(&node, &any_port());

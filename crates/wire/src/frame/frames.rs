@@ -120,6 +120,14 @@ impl Frames {
         self.payload.is_some()
     }
 
+    /// How long the payload is that is coming into memory of its own, as announced; 0 where there is none.
+    pub fn arriving_bytes(&self) -> usize {
+        match (&self.payload, self.coming) {
+            (Some(Coming::Own(_)), Some(header)) => header.payload as usize,
+            _ => 0,
+        }
+    }
+
     /// Takes what fits of `bytes`; frames are to be asked for, then it takes more.
     pub fn feed(&mut self, bytes: &mut &[u8]) {
         if let Some(landing) = self.landing() {

@@ -1,0 +1,139 @@
+//! Payloads on their way into memory of their own: all connections together may have so many bytes of them, and others are not read meanwhile.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::{Duration, Instant},
+};
+use tokio::{
+    sync::{AcquireError, OwnedSemaphorePermit, Semaphore},
+    time::{Sleep, sleep},
+};
+
+/// Shorter payloads are read at once: what a connection has of them is little beside what it has anyway.
+const LONG_BYTES: usize = 64 << 10;
+/// Budgets are counted in pieces of so many bytes.
+const PIECE_BYTES: usize = 4 << 10;
+/// A payload that has not come in so long, while others wait for its room, ends its connection.
+pub const ARRIVAL_WAIT: Duration = Duration::from_secs(30);
+
+type Acquired = Result<OwnedSemaphorePermit, AcquireError>;
+
+/// Room for payloads that are arriving.
+#[derive(Debug)]
+pub struct Budget {
+    room: Arc<Semaphore>,
+    pieces: u32,
+}
+
+/// What one connection has of it.
+#[derive(Default)]
+pub struct Arriving {
+    waits: Option<Pin<Box<dyn Future<Output = Acquired> + Send>>>,
+    has: Option<Has>,
+}
+
+#[derive(Debug)]
+struct Has {
+    _permit: OwnedSemaphorePermit,
+    since: Instant,
+    late: Pin<Box<Sleep>>,
+}
+
+/// It has been arriving for too long.
+#[derive(Debug, PartialEq)]
+pub struct TooSlow;
+
+impl Budget {
+    /// For so many bytes at one time.
+    pub fn new(bytes: usize) -> Self {
+        let pieces = u32::try_from(bytes.div_ceil(PIECE_BYTES)).unwrap_or(u32::MAX).max(1);
+        Self { room: Arc::new(Semaphore::new(pieces as usize)), pieces }
+    }
+
+    /// For a payload: one that is longer than the budget has it alone.
+    fn pieces(&self, bytes: usize) -> u32 {
+        u32::try_from(bytes.div_ceil(PIECE_BYTES)).unwrap_or(u32::MAX).min(self.pieces)
+    }
+}
+
+impl Arriving {
+    /// A payload has come, or there is none.
+    pub fn done(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Whether a payload of so many bytes may be read now.
+    pub fn poll(
+        &mut self,
+        budget: &Budget,
+        bytes: usize,
+        now: Instant,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), TooSlow>> {
+        if bytes < LONG_BYTES {
+            self.done();
+            return Poll::Ready(Ok(()));
+        }
+        if self.has.is_none() {
+            let acquire = || Box::pin(budget.room.clone().acquire_many_owned(budget.pieces(bytes)));
+            let acquired = ready!(self.waits.get_or_insert_with(|| acquire()).as_mut().poll(context));
+            self.waits = None;
+            self.has = Some(Has::from(acquired.expect("the budget is never closed"), now));
+        }
+        let Some(has) = &mut self.has else { unreachable!("it was just acquired") };
+        if now.saturating_duration_since(has.since) >= ARRIVAL_WAIT {
+            if budget.room.available_permits() == 0 {
+                return Poll::Ready(Err(TooSlow));
+            }
+            (has.since, has.late) = (now, Box::pin(sleep(ARRIVAL_WAIT)));
+        }
+        // It only wakes: what is late is told by the time.
+        let _ = has.late.as_mut().poll(context);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Has {
+    fn from(permit: OwnedSemaphorePermit, since: Instant) -> Self {
+        Self { _permit: permit, since, late: Box::pin(sleep(ARRIVAL_WAIT)) }
+    }
+}
+
+impl std::fmt::Debug for Arriving {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Arriving").field("waits", &self.waits.is_some()).field("has", &self.has).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::Waker;
+
+    #[tokio::test]
+    async fn payloads_beyond_the_budget_wait_and_who_stalls_while_others_wait_is_ended() {
+        let (budget, now) = (Budget::new(1 << 20), Instant::now());
+        let context = &mut Context::from_waker(Waker::noop());
+        let [mut one, mut other, mut short] = [0; 3].map(|_| Arriving::default());
+        assert_eq!(one.poll(&budget, 16 << 20, now, context), Poll::Ready(Ok(())), "alone, however long it is");
+        assert_eq!(other.poll(&budget, 1 << 20, now, context), Poll::Pending);
+        assert_eq!(short.poll(&budget, 4096, now, context), Poll::Ready(Ok(())));
+        let late = now + ARRIVAL_WAIT;
+        assert_eq!(one.poll(&budget, 16 << 20, late, context), Poll::Ready(Err(TooSlow)));
+        one.done();
+        assert_eq!(other.poll(&budget, 1 << 20, late, context), Poll::Ready(Ok(())));
+    }
+
+    #[tokio::test]
+    async fn a_slow_payload_goes_on_where_there_is_room_for_others() {
+        let (budget, mut one, mut now) = (Budget::new(1 << 20), Arriving::default(), Instant::now());
+        let context = &mut Context::from_waker(Waker::noop());
+        for _ in 0..5 {
+            assert_eq!(one.poll(&budget, 128 << 10, now, context), Poll::Ready(Ok(())));
+            now += ARRIVAL_WAIT;
+        }
+    }
+}
