@@ -396,14 +396,24 @@ def test_a_node_whose_starter_was_ended_stays_where_the_pool_file_names_it(home:
     with node.stdin as told, node.stdout as said:
         seat = {"id": 1, "nodes_here": 1, "reach": "Here", "port": 0, "memory": {"Bytes": 64 << 20}, "slots": 0}
         version = home.ok("--version").split()[1]
-        order = {"version": version, "pool": "b" * 32, "token": "a" * 64, "identity": None, "partitions": 16, "space_wait": {"secs": 1, "nanos": 0}, "seats": [seat]}
+        order = {
+            "version": version,
+            "pool": "b" * 32,
+            "token": "a" * 64,
+            "identity": None,
+            "partitions": 16,
+            "space_wait": {"secs": 1, "nanos": 0},
+            "seats": [seat],
+        }
         print(json.dumps(order), file=told, flush=True)
         here = json.loads(said.readline())["Here"]
         print(json.dumps({"Deal": [here]}), file=told, flush=True)
         assert json.loads(said.readline()) == {"Ready": 1}
         if stands:
             file.touch(mode=0o600)
-            file.write_text(json.dumps({"tidemill_pool": 2, "started": 0, "id": "b" * 32, "token": "a" * 64, "partitions": 16, "max_nodes": 1, "nodes": [here]}))
+            file.write_text(
+                json.dumps({"tidemill_pool": 2, "started": 0, "id": "b" * 32, "token": "a" * 64, "partitions": 16, "max_nodes": 1, "nodes": [here]})
+            )
     if stands:
         assert "of 64 MiB used" in home.ok("pool", "status", "--pool", file)
         home.ok("pool", "stop", "--pool", file)
@@ -420,6 +430,20 @@ def test_a_port_in_use_is_named_and_nothing_is_half_started(home: Home) -> None:
         assert f"127.0.0.1:{port}" in said
         assert said.count("in use") == 1, "said once, by the starter"
     assert home.is_clean()
+
+
+def test_a_node_cannot_be_looked_into(home: Home) -> None:
+    home.ok("pool", "start", "--memory", "64MiB")
+    file = home.runtime / "tidemill/pool"
+    pid = json.loads(file.read_text())["nodes"][0]["pid"]
+    # What may be dumped is its own user's; the rest is root's alone.
+    assert "\nVmRSS:" in Path(f"/proc/{pid}/status").read_text()
+    assert Path(f"/proc/{pid}/environ").stat().st_uid == 0
+    if os.geteuid() == 0:
+        drop = ["setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace"]
+        looked = subprocess.run([*drop, "head", "-c1", f"/proc/{pid}/environ"], capture_output=True, check=False)
+        assert looked.returncode != 0
+    home.ok("pool", "stop")
 
 
 def test_a_wrong_token_is_refused_and_others_notice_nothing(home: Home) -> None:
