@@ -223,14 +223,14 @@ def test_the_command_line_says_what_was_wrong_with_which_key(home: Home) -> None
     assert "rm -r" in home.fails("rm", "a", code=1)
     assert "a part of it is no folder" in home.fails("put", "a/b/c", "-", code=1)
     assert "no part of a key is" in home.fails("put", "a/..", "-", code=1)
-    assert home.fails("put", "/", "-", code=1) == "error: /: a key has at least one byte\n", "what and why once"
+    assert home.fails("put", "/", "-", code=1) == "error: / is a folder\n  hint: say which name the file gets in it\n", "what and why once"
     assert "the root folder stays" in home.fails("rm", "-r", "/", code=1)
     assert "not a version" in home.fails("put", "--if-version", "1", "a/b", "-")
     said = home.fails("put", "n" * 256, "-", code=1)
     assert "too long" in said
     assert "nnn... (256 bytes)" in said
     assert "No such file" in home.fails("put", "a/c", "missing", code=1)
-    assert "holds no data" in home.fails("put", "--placement", "at(9)", "a/c", "-", code=1)
+    assert "no node 9 that holds data" in home.fails("put", "--placement", "at(9)", "a/c", "-", code=1)
     assert home.ok("ls", "a") == "b\n", "nothing came of all that"
     home.ok("pool", "stop")
 

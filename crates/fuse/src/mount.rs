@@ -217,7 +217,7 @@ struct State {
 impl Unmounter {
     /// Unmounts a pool that has ended. Nobody waits for files that are in use: they fail from when this process ends.
     pub fn abandon(&self) -> Result<Unmounted, MountError> {
-        let outcome = self.unmount();
+        let outcome = self.0.detach(&mut self.0.session.lock()).map(|detached| detached.unwrap_or(Unmounted::Already));
         self.0.ended.set();
         outcome
     }
@@ -226,12 +226,7 @@ impl Unmounter {
     pub fn unmount(&self) -> Result<Unmounted, MountError> {
         let state = &*self.0;
         let mut session = state.session.lock();
-        if session.is_none() {
-            return Ok(Unmounted::Already);
-        }
-        let outcome = state.detach_if_ours()?;
-        // Its threads end by themselves when the last open file is closed; nobody waits for them after a detach.
-        drop(session.take());
+        let Some(outcome) = state.detach(&mut session)? else { return Ok(Unmounted::Already) };
         if outcome == Unmounted::Clean && !state.ended.wait_for(END_WAIT) {
             let point = state.point.display();
             tracing::warn!("{point} is unmounted, and the kernel still has it: it may be mounted in another namespace");
@@ -241,6 +236,17 @@ impl Unmounter {
 }
 
 impl State {
+    /// Takes the mount away; none where somebody has.
+    fn detach(&self, session: &mut Option<Session>) -> Result<Option<Unmounted>, MountError> {
+        if session.is_none() {
+            return Ok(None);
+        }
+        let outcome = self.detach_if_ours()?;
+        // Its threads end by themselves when the last open file is closed; nobody waits for them after a detach.
+        drop(session.take());
+        Ok(Some(outcome))
+    }
+
     /// While the session lives, so does its device number; afterwards another mount may carry it.
     fn detach_if_ours(&self) -> Result<Unmounted, MountError> {
         if self.ended.is_set() {
