@@ -90,7 +90,7 @@ impl Arena {
         let pool =
             Pool::new(capacity, top_order(stripe_bytes)).map_err(|source| ArenaRefused::Memory { capacity, source })?;
         let shards = (0..SHARDS).map(|_| Shard::default()).collect();
-        let extents = if whole { Slots::new(&pool).ok().map(Arc::new) } else { None };
+        let extents = if whole { Slots::new(&pool).ok() } else { None };
         Ok(Self { pool, stripe_bytes, shards, stripes: AtomicU64::new(0), extents })
     }
 

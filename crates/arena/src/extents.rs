@@ -10,14 +10,14 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use rustix::fs::{
-    FallocateFlags, Mode, OFlags, SeekFrom, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, fallocate, futimens, open,
-    seek,
+    FallocateFlags, Mode, OFlags, SeekFrom, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, fallocate, fcntl_getfl,
+    fcntl_setfl, futimens, open, seek,
 };
 use rustix::io::{Errno, ReadWriteFlags, pread, pwritev2};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -26,8 +26,9 @@ use store::{Access, Allocate, EngineError, ExtentState, Extents, Mark, Put, Seek
 use crate::PAGE_BYTES;
 use crate::block::Pool;
 use crate::grant::Room;
+use crate::pages::Pages;
 use crate::tmpfs::Tmpfs;
-use crate::{lease, mark};
+use crate::{lease, mark, thin};
 
 /// Slots are kept in pieces of this many, made when they are first needed.
 const PIECE_SLOTS: usize = 1024;
@@ -39,6 +40,8 @@ const APPEND_LOCKS: usize = 64;
 const STAT_BLOCK_BYTES: u64 = 512;
 /// For more than a kernel asks for at once, the length is looked up before room is made.
 const ASKED_BYTES_MAX: u32 = 1 << 20;
+/// Of 64 MiB that lie densely half is in so many runs: each is of 512 KiB, then.
+const RUNS_MAX: u32 = 64;
 /// Room is asked for so often while a call finds none.
 const ROOM_TRIES: u32 = 4;
 
@@ -52,6 +55,8 @@ pub struct Slots {
     stock: Mutex<Stock>,
     /// Our own appends share a file's one position, which tells where they went.
     appends: [Mutex<()>; APPEND_LOCKS],
+    pages: Arc<Pages>,
+    me: Weak<Self>,
 }
 
 /// Which slots may be taken.
@@ -62,19 +67,46 @@ struct Stock {
     limit: u32,
     /// Those whose times were set: the next life must not start with them.
     timed: HashSet<u32>,
+    /// Those in which somebody set space aside.
+    reserved: HashSet<u32>,
 }
 
 impl Slots {
     /// An empty stock; fails where we may not have a tmpfs, neither here nor in a user namespace.
     ///
     /// Raises this process's soft limit of open files to the hard one: each whole file is one. A quarter is left to others.
-    pub fn new(pool: &Arc<Pool>) -> io::Result<Self> {
+    pub fn new(pool: &Arc<Pool>) -> io::Result<Arc<Self>> {
         pool.keep_whole_files_in(Tmpfs::bounded(PAGE_BYTES.into())?);
         let limit = usize::try_from(descriptors() / 4 * 3).unwrap_or(SLOTS_MAX).min(SLOTS_MAX);
         let files = (0..limit.div_ceil(PIECE_SLOTS)).map(|_| OnceLock::new()).collect();
         let limit = u32::try_from(limit).expect("at most SLOTS_MAX");
-        let stock = Mutex::new(Stock { free: Vec::new(), made: 0, limit, timed: HashSet::new() });
-        Ok(Self { pool: Arc::clone(pool), files, stock, appends: [const { Mutex::new(()) }; APPEND_LOCKS] })
+        let stock =
+            Mutex::new(Stock { free: Vec::new(), made: 0, limit, timed: HashSet::new(), reserved: HashSet::new() });
+        Ok(Arc::new_cyclic(|me| Self {
+            pool: Arc::clone(pool),
+            files,
+            stock,
+            appends: [const { Mutex::new(()) }; APPEND_LOCKS],
+            pages: Arc::default(),
+            me: me.clone(),
+        }))
+    }
+
+    /// The file system of all of them.
+    pub fn home(&self) -> &Tmpfs {
+        self.pool.home()
+    }
+
+    /// Whether at least half of what a file holds, `allocated` bytes, lies in few runs.
+    pub fn lies_in_long_runs(&self, slot: Slot, allocated: u64) -> bool {
+        let (mut at, mut found) = (0, 0);
+        for _ in 0..RUNS_MAX {
+            let Ok(Some(start)) = self.seek(slot, at, SeekTo::Data) else { break };
+            let Ok(Some(end)) = self.seek(slot, start, SeekTo::Hole) else { break };
+            found += end - start;
+            at = end;
+        }
+        found >= allocated / 2
     }
 
     fn file(&self, slot: Slot) -> &File {
@@ -125,13 +157,25 @@ impl Slots {
         self.pool.regrant(|room| room.when_written(wanted)).granted > before
     }
 
+    /// Does something that reads the file for us alone: it does not count as its last read.
+    fn unseen<T>(&self, slot: Slot, action: impl FnOnce() -> T) -> Option<T> {
+        let file = self.file(slot);
+        let flags = fcntl_getfl(file).ok()?.difference(OFlags::NOATIME);
+        fcntl_setfl(file, flags | OFlags::NOATIME).ok()?;
+        let done = action();
+        fcntl_setfl(file, flags).ok()?;
+        Some(done)
+    }
+
     fn give_space(&self, slot: Slot, range: &Range<u64>, keep_size: bool) -> Result<(), EngineError> {
+        self.stock.lock().reserved.insert(slot.0);
         let flags = if keep_size { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
         let len = range.end - range.start;
         self.with_room(slot, "allocate", len, || fallocate(self.file(slot), flags, range.start, len))
     }
 
-    fn punch(&self, slot: Slot, range: &Range<u64>) -> Result<(), EngineError> {
+    /// Gives back the space of a range.
+    pub fn punch(&self, slot: Slot, range: &Range<u64>) -> Result<(), EngineError> {
         self.pool.note_whole();
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         fallocate(self.file(slot), flags, range.start, range.end - range.start)
@@ -157,11 +201,13 @@ impl Extents for Slots {
     fn give_back(&self, slot: Slot) {
         let file = self.file(slot);
         self.pool.note_whole();
+        self.pages.forget(self, slot);
         // Cutting a file of ours to nothing takes nothing; should the system refuse all the same, its life just goes on unused.
         if file.set_len(0).is_err() {
             return;
         }
         let mut stock = self.stock.lock();
+        stock.reserved.remove(&slot.0);
         if stock.timed.remove(&slot.0) {
             let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
             let _ = futimens(file, &Timestamps { last_access: now, last_modification: now });
@@ -178,6 +224,29 @@ impl Extents for Slots {
 
     fn fd(&self, slot: Slot) -> Option<BorrowedFd<'_>> {
         Some(self.file(slot).as_fd())
+    }
+
+    fn watch(&self, slot: Slot) {
+        self.pages.watch(self, &self.me, slot);
+    }
+
+    fn forget(&self, slot: Slot) {
+        self.pages.forget(self, slot);
+    }
+
+    fn is_loose(&self, slot: Slot) -> bool {
+        if self.stock.lock().reserved.contains(&slot.0) {
+            return false;
+        }
+        let length = self.state(slot).map_or(0, |state| state.length);
+        length >= thin::BYTES_MIN && self.unseen(slot, || thin::is_worth_it(self, slot, length)).unwrap_or(false)
+    }
+
+    fn thin(&self, slot: Slot, from: u64) -> Option<u64> {
+        let ExtentState { length, modified, .. } = self.state(slot).ok()?;
+        let next = self.unseen(slot, || thin::piece(self, slot, from..length));
+        self.set_times(slot, None, Some(modified)).ok()?;
+        next.flatten().filter(|next| *next < length)
     }
 
     fn open(&self, slot: Slot, access: Access, mark: Mark) -> io::Result<OwnedFd> {
@@ -268,6 +337,7 @@ impl Extents for Slots {
 
     fn truncate(&self, slot: Slot, length: u64) -> Result<(), EngineError> {
         self.pool.note_whole();
+        self.pages.extend(self, slot, length);
         self.file(slot).set_len(length).map_err(|source| EngineError::Extent { slot, action: "truncate", source })?;
         self.pool.notify();
         Ok(())
@@ -369,9 +439,14 @@ mod tests {
     use crate::{Arena, Options};
     use placement::{FileId, StripeNo};
     use rustix::process::geteuid;
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
     use std::os::unix::process::CommandExt;
     use std::process::Command;
-    use store::{Engine, Generation, Model, StripeKey};
+    use std::sync::Arc;
+    use std::thread;
+    use std::time::{Duration, Instant};
+    use store::{Allocate, Engine, Extents, Generation, Model, Slot, StripeKey};
 
     /// A user without rights.
     const NOBODY: u32 = 65_534;
@@ -401,6 +476,110 @@ mod tests {
         let told = String::from_utf8_lossy(&tests.stdout);
         assert!(tests.status.success() && !told.contains("running 0 tests"), "{told}");
         assert!(!told.contains("the model stands in"), "{told}");
+    }
+
+    const MIB: u64 = 1 << 20;
+
+    /// An arena with whole files, and one of them that somebody writes past us.
+    fn written_past_us() -> Option<(Arc<dyn Extents>, Slot, File)> {
+        let extents = Arena::new(Options::of_capacity(512 * MIB)).unwrap().extents()?;
+        let slot = extents.take().unwrap();
+        extents.watch(slot);
+        let file = extents.fd(slot)?.try_clone_to_owned().unwrap().into();
+        Some((extents, slot, file))
+    }
+
+    fn allocated(extents: &Arc<dyn Extents>, slot: Slot) -> u64 {
+        extents.state(slot).unwrap().allocated
+    }
+
+    #[test]
+    fn bytes_far_apart_in_a_file_that_was_extended_take_a_small_page_each() {
+        let Some((extents, slot, file)) = written_past_us() else { return };
+        extents.truncate(slot, 400 * MIB).unwrap();
+        for number in 0..200 {
+            file.write_all_at(b"x", number * 2 * MIB).unwrap();
+        }
+        assert_eq!(allocated(&extents, slot), 200 * 4096);
+        extents.forget(slot);
+        extents.watch(slot);
+        file.write_all_at(b"x", 2 * MIB - 1).unwrap();
+        assert_eq!(allocated(&extents, slot), 201 * 4096, "likewise after it was opened again");
+        extents.give_back(slot);
+    }
+
+    #[test]
+    fn a_file_that_is_filled_densely_after_it_was_extended_has_huge_pages_again_and_so_has_who_comes_after_a_hollow_one()
+     {
+        let Some((extents, slot, file)) = written_past_us() else { return };
+        extents.truncate(slot, 400 * MIB).unwrap();
+        let mut at = 0;
+        // A byte in an empty part of the file tells which pages there are.
+        let has_huge = |probe: u64| {
+            let before = allocated(&extents, slot);
+            file.write_all_at(b"x", probe).unwrap();
+            let taken = allocated(&extents, slot) - before;
+            extents.allocate(slot, probe / 4096 * 4096..probe / 4096 * 4096 + 2 * MIB, Allocate::PunchHole).unwrap();
+            taken > 4096
+        };
+        assert!(!has_huge(300 * MIB));
+        while at < 64 * MIB {
+            file.write_all_at(&vec![7; 1 << 16], at).unwrap();
+            at += 1 << 16;
+        }
+        let end = Instant::now() + Duration::from_mins(1);
+        while !has_huge(300 * MIB) {
+            assert!(Instant::now() < end, "it has small pages still");
+            thread::yield_now();
+        }
+        extents.truncate(slot, 500 * MIB).unwrap();
+        assert!(!has_huge(450 * MIB), "a new hole");
+        extents.forget(slot);
+        assert!(has_huge(450 * MIB), "nobody writes to it any more");
+        extents.give_back(slot);
+    }
+
+    #[test]
+    fn what_was_written_backwards_is_thinned_to_its_pages_and_keeps_its_bytes_and_times() {
+        let Some((extents, slot, file)) = written_past_us() else { return };
+        for number in (0..40_u64).rev() {
+            // In turn at the start, in the middle and at the end of a huge page.
+            file.write_all_at(&[7; 100], number * 2 * MIB + number % 3 * (MIB - 50)).unwrap();
+        }
+        let all = extents.read_at(slot, 0, u32::MAX).unwrap();
+        let before = extents.state(slot).unwrap();
+        assert!(extents.is_loose(slot));
+        let mut at = Some(0);
+        while let Some(from) = at {
+            at = extents.thin(slot, from);
+        }
+        let after = extents.state(slot).unwrap();
+        assert!((40 * 4096..=2 * 40 * 4096).contains(&after.allocated), "{} of {}", after.allocated, before.allocated);
+        assert_eq!((after.length, after.modified, after.accessed), (before.length, before.modified, before.accessed));
+        assert!(extents.read_at(slot, 0, u32::MAX).unwrap() == all);
+        extents.give_back(slot);
+    }
+
+    #[test]
+    fn what_is_full_of_bytes_or_zeros_or_was_set_aside_is_not_thinned() {
+        let Some((extents, slot, file)) = written_past_us() else { return };
+        for (fill, reserved) in [(7, false), (0, false), (7, true)] {
+            extents.truncate(slot, 0).unwrap();
+            if reserved {
+                extents.allocate(slot, 0..40 * MIB, Allocate::Extend).unwrap();
+                (0..20).for_each(|number| file.write_all_at(b"x", number * 2 * MIB).unwrap());
+            } else {
+                (0..40).for_each(|number| file.write_all_at(&vec![fill; 1 << 20], number * MIB).unwrap());
+            }
+            // A page of zeros that somebody wrote is not told from one that nobody did, but a huge one is.
+            assert!(reserved || fill == 0 || !extents.is_loose(slot));
+            let before = allocated(&extents, slot);
+            if extents.is_loose(slot) {
+                extents.thin(slot, 0);
+            }
+            assert_eq!(allocated(&extents, slot), before, "{fill} {reserved}");
+        }
+        extents.give_back(slot);
     }
 
     #[test]

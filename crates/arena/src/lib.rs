@@ -13,6 +13,9 @@
 //! buddy    which pages are free: power-of-two blocks, split and joined
 //! extents  whole files: a stock of nameless files in a tmpfs of their own
 //! grant    how much of the capacity that tmpfs may have: numbers in, a number out
+//! hollow   which of them have holes that must stay holes: numbers in, a decision out
+//! pages    the size of their pages, by that: who looks at them, and when
+//! thin     what of a huge page nobody wrote goes back, when nobody uses the file
 //! tmpfs    the private file system: made, sized, asked how full it is
 //! apart    work in other namespaces, for who may not do it in his own
 //! segments the memory as files, for processes that map it themselves
@@ -49,15 +52,18 @@ mod grant;
 #[allow(unsafe_code, reason = "signal handlers have no safe call; each block says why it is sound")]
 mod guarded;
 mod high_water;
+mod hollow;
 mod landing;
 #[allow(unsafe_code, reason = "leases have no safe call; each block says why it is sound")]
 mod lease;
 mod ledger;
 #[allow(unsafe_code, reason = "locks of open file descriptions have no safe call; the block says why it is sound")]
 mod mark;
+mod pages;
 mod segments;
 mod stand_in;
 mod stripe;
+mod thin;
 mod tmpfs;
 
 pub use arena::{Arena, ArenaRefused, Options};

@@ -20,6 +20,9 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::apart::{Start, apart};
 
+/// How a tmpfs gives huge pages: where a file's length covers one.
+const HUGE: &str = "within_size";
+
 /// A private tmpfs, in huge pages where a file has enough for one.
 #[derive(Debug)]
 pub struct Tmpfs {
@@ -88,19 +91,27 @@ impl Tmpfs {
     /// Moves the bound to so many bytes, at least 1; refused when more is used.
     pub fn resize(&self, bytes: u64) -> io::Result<()> {
         debug_assert!(bytes > 0, "a size of 0 is no bound");
-        let size = bytes.to_string();
+        self.reconfigure("size", &bytes.to_string())
+    }
+
+    /// What is written from now on gets huge pages, where its file is long enough for one, or small ones. What was written keeps its pages.
+    pub fn set_huge(&self, huge: bool) -> io::Result<()> {
+        self.reconfigure("huge", if huge { HUGE } else { "never" })
+    }
+
+    fn reconfigure(&self, key: &str, value: &str) -> io::Result<()> {
         match &self.namespaces {
-            None => self.set_size(&size),
+            None => self.set(key, value),
             Some(namespaces) => apart(Start::Alone, || {
                 namespaces.enter()?;
-                self.set_size(&size)
+                self.set(key, value)
             }),
         }
     }
 
-    fn set_size(&self, size: &str) -> io::Result<()> {
+    fn set(&self, key: &str, value: &str) -> io::Result<()> {
         let context = fspick(self.mount.as_fd(), c"", FsPickFlags::FSPICK_EMPTY_PATH | FsPickFlags::FSPICK_CLOEXEC)?;
-        fsconfig_set_string(&context, "size", size)?;
+        fsconfig_set_string(&context, key, value)?;
         Ok(fsconfig_reconfigure(&context)?)
     }
 
@@ -130,7 +141,7 @@ fn made(size: &str) -> io::Result<OwnedFd> {
     fsconfig_set_string(&context, "size", size)?;
     // Who makes files here bounds their number.
     fsconfig_set_string(&context, "nr_inodes", "0")?;
-    fsconfig_set_string(&context, "huge", "within_size")?;
+    fsconfig_set_string(&context, "huge", HUGE)?;
     // Older kernels do not know it, and it takes the right outside; else the pool may be swapped out, as any memory may.
     let _ = fsconfig_set_flag(&context, "noswap");
     fsconfig_create(&context)?;
@@ -167,6 +178,8 @@ mod tests {
     fn a_bound_holds_moves_and_is_never_below_what_is_used() {
         let Some(home) = bounded(1 << 20) else { return };
         let file = home.nameless_file().unwrap();
+        home.set_huge(false).unwrap();
+        home.set_huge(true).unwrap();
         assert_eq!(home.used().unwrap(), 0);
         assert!(file.write_all_at(&vec![1; 2 << 20], 0).is_err(), "beyond the bound");
         assert_eq!(home.used().unwrap(), 1 << 20);
@@ -184,6 +197,7 @@ mod tests {
         let Ok(home) = Tmpfs::new_apart("1048576") else { return };
         let file = home.nameless_file().unwrap();
         assert!(file.write_all_at(&vec![1; 2 << 20], 0).is_err(), "beyond the bound");
+        home.set_huge(false).unwrap();
         for pages in [600, 700, 256] {
             home.resize(pages << 12).unwrap();
             assert_eq!(fstatvfs(&home.mount).unwrap().f_blocks, pages);

@@ -46,6 +46,7 @@ impl Node {
         }
         // Large ones too: what they are is asked when their turn comes.
         for closed in told.closed {
+            self.shape_closed(closed);
             self.folds.queue.lock().push_back(closed);
             // Two for each that comes: the queue comes down again after many were not quiet.
             self.fold_beyond(self.settings().closed_kept, 2);

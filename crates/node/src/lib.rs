@@ -30,6 +30,7 @@ mod settings;
 mod space;
 mod strays;
 mod sync;
+mod thinning;
 mod timer;
 mod touched;
 mod watch;

@@ -276,6 +276,7 @@ impl Node {
             self.look_for(mark);
         }
         self.look_at_processes();
+        self.thin_some();
         let orphans = Session::of(self.id(), 0);
         let state = self.marks.state.lock();
         let orphaned = orphans.and_then(|orphans| state.sessions.get(&orphans)).map_or(0, BTreeSet::len);

@@ -12,6 +12,7 @@ use crate::{
     owners::Processes,
     space::{Full, Space},
     strays::Strays,
+    thinning::Thinnings,
     touched::Touched,
     whole::Wholes,
     whole_calls::{Appends, ExtentCall},
@@ -51,6 +52,7 @@ pub struct Node {
     pub(crate) whole: Arc<Wholes>,
     pub(crate) appends: Appends,
     pub(crate) folds: Folds,
+    pub(crate) thinnings: Thinnings,
     pub(crate) space: Arc<Space>,
     pub(crate) locks: Locks,
     pub(crate) marks: Marks,
@@ -109,6 +111,7 @@ pub fn member(id: NodeId, map: PartitionMap, settings: Settings, engine: Arc<dyn
         whole,
         appends: Appends::default(),
         folds: Folds::default(),
+        thinnings: Thinnings::default(),
         locks: Locks::default(),
         marks: Marks::default(),
         processes: Processes::default(),
@@ -186,6 +189,7 @@ impl Node {
     /// How full the pool is, and who waits.
     pub fn usage(&self) -> Usage {
         self.whole.sweep();
+        self.thin_some();
         let held = self.engine.usage();
         let (waiting, waited, refused) = self.space.counts();
         let files = self.files.load(Relaxed);

@@ -165,9 +165,14 @@ impl Wholes {
 
     /// From now on somebody may have it open or mapped; who has it to read and write may store into a mapping.
     pub fn lend(&self, extent: Extent, flags: OpenFlags) {
-        let life = &mut self.lives.lock()[extent.slot as usize];
-        life.lent = true;
-        life.mapped |= flags.read && flags.write;
+        {
+            let life = &mut self.lives.lock()[extent.slot as usize];
+            life.lent = true;
+            life.mapped |= flags.read && flags.write;
+        }
+        if flags.write {
+            self.extents().watch(Slot(extent.slot));
+        }
     }
 
     /// Whether somebody may change the extent by a store into a mapping.

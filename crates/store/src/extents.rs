@@ -118,6 +118,20 @@ pub trait Extents: Send + Sync + fmt::Debug {
     /// wait for space.
     fn make_way(&self) -> bool;
 
+    /// From now on somebody past us may write to it: an engine that must know how it is filled looks at it by itself.
+    fn watch(&self, slot: Slot);
+
+    /// Nobody past us has it open any more.
+    fn forget(&self, slot: Slot);
+
+    /// Whether about half of what it takes was never written, as pages were larger than what was. What was [allocated](Self::allocate)
+    /// counts as written.
+    fn is_loose(&self, slot: Slot) -> bool;
+
+    /// Gives back what was never written so, of a piece of the file from `from` on. Where the next piece begins, if there is one. Only to be
+    /// called of what is loose, while nobody else can use the extent. Its bytes and their times stay.
+    fn thin(&self, slot: Slot, from: u64) -> Option<u64>;
+
     /// The descriptor, the same for every life of the slot; none where the bytes are not in a file.
     fn fd(&self, slot: Slot) -> Option<BorrowedFd<'_>>;
 

@@ -44,6 +44,22 @@ impl<E: Engine> Extents for FailingExtents<E> {
         self.extents.make_way()
     }
 
+    fn watch(&self, slot: Slot) {
+        self.extents.watch(slot);
+    }
+
+    fn forget(&self, slot: Slot) {
+        self.extents.forget(slot);
+    }
+
+    fn is_loose(&self, slot: Slot) -> bool {
+        self.extents.is_loose(slot)
+    }
+
+    fn thin(&self, slot: Slot, from: u64) -> Option<u64> {
+        self.extents.thin(slot, from)
+    }
+
     fn fd(&self, slot: Slot) -> Option<BorrowedFd<'_>> {
         self.extents.fd(slot)
     }

@@ -181,6 +181,19 @@ impl Extents for ModelExtents {
         locked(&self.state).extents.holds(slot, mark)
     }
 
+    fn watch(&self, _slot: Slot) {}
+
+    fn forget(&self, _slot: Slot) {}
+
+    /// Its pages are small.
+    fn is_loose(&self, _slot: Slot) -> bool {
+        false
+    }
+
+    fn thin(&self, _slot: Slot, _from: u64) -> Option<u64> {
+        None
+    }
+
     fn state(&self, slot: Slot) -> Result<ExtentState, EngineError> {
         let mut state = locked(&self.state);
         let file = state.extents.file(slot);

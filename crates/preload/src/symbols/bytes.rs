@@ -4,16 +4,26 @@ use super::{held, moved, symbols};
 use crate::guard::{done, number, zero};
 use crate::limit::within;
 use crate::memory::{room, value};
-use crate::ours::{borrowed, is_remote};
+use crate::ours::{borrowed, is_remote, kind};
 use libc::{c_int, c_uint, c_void, iovec, off_t, size_t, ssize_t};
 use posix::Process;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 /// Of one step of a copy between descriptors, bytes.
 const STEP_BYTES: usize = 1 << 20;
 /// Of one read or write, as the kernel bounds it (`MAX_RW_COUNT`).
 const ONCE_BYTES: usize = 0x7fff_f000;
+
+/// A local file that gets longer than this may get holes, or space beforehand: its node does that, and has its pages follow.
+const SHAPED_BYTES: off_t = 64 << 10;
+
+/// Whether the node is asked to change a file up to this place. The kernel sees to limits of the process (`RLIMIT_FSIZE`).
+fn is_nodes_to_shape(descriptor: c_int, end: off_t) -> bool {
+    let shapes = || end >= SHAPED_BYTES && getrlimit(Resource::Fsize).current.is_none() && kind(descriptor).is_some();
+    is_remote(descriptor) || shapes()
+}
 
 fn length(outcome: Result<usize, Errno>) -> ssize_t {
     number(outcome.and_then(|bytes| ssize_t::try_from(bytes).map_err(|_| Errno::INVAL)))
@@ -244,6 +254,33 @@ fn advance(at: &mut Option<&mut off_t>, bytes: usize) {
     }
 }
 
+symbols! {
+    /// ftruncate(2).
+    fn ftruncate(descriptor: c_int, bytes: off_t) -> c_int | ftruncate64 {
+        if !is_nodes_to_shape(descriptor, bytes) {
+            // SAFETY: two integers.
+            return unsafe { next(descriptor, bytes) };
+        }
+        zero(done(|process| process.set_size(borrowed(descriptor), bytes)))
+    }
+    /// fallocate(2).
+    fn fallocate(descriptor: c_int, mode: c_int, at: off_t, bytes: off_t) -> c_int | fallocate64 {
+        if !is_nodes_to_shape(descriptor, at.saturating_add(bytes)) {
+            // SAFETY: integers.
+            return unsafe { next(descriptor, mode, at, bytes) };
+        }
+        zero(done(|process| process.allocate(borrowed(descriptor), mode.cast_unsigned(), at, bytes)))
+    }
+    /// `posix_fallocate(3)`, which returns its error.
+    fn posix_fallocate(descriptor: c_int, at: off_t, bytes: off_t) -> c_int | posix_fallocate64 {
+        if !is_nodes_to_shape(descriptor, at.saturating_add(bytes)) {
+            // SAFETY: integers.
+            return unsafe { next(descriptor, at, bytes) };
+        }
+        done(|process| process.allocate(borrowed(descriptor), 0, at, bytes)).map_or_else(Errno::raw_os_error, |()| 0)
+    }
+}
+
 moved! {
     /// read(2).
     fn read(descriptor: c_int, into: *mut c_void, bytes: size_t) -> ssize_t, descriptor => length(read_into(descriptor, into, bytes, None));
@@ -283,15 +320,6 @@ moved! {
     /// lseek(2).
     fn lseek(descriptor: c_int, at: off_t, from: c_int) -> off_t | lseek64, descriptor =>
         number(sought(from, at).and_then(|to| done(|process| process.seek(borrowed(descriptor), to))).and_then(|at| off_t::try_from(at).map_err(|_| Errno::OVERFLOW)));
-    /// ftruncate(2).
-    fn ftruncate(descriptor: c_int, bytes: off_t) -> c_int | ftruncate64, descriptor =>
-        zero(done(|process| process.set_size(borrowed(descriptor), bytes)));
-    /// fallocate(2).
-    fn fallocate(descriptor: c_int, mode: c_int, at: off_t, bytes: off_t) -> c_int | fallocate64, descriptor =>
-        zero(done(|process| process.allocate(borrowed(descriptor), mode.cast_unsigned(), at, bytes)));
-    /// `posix_fallocate(3)`, which returns its error.
-    fn posix_fallocate(descriptor: c_int, at: off_t, bytes: off_t) -> c_int | posix_fallocate64, descriptor =>
-        done(|process| process.allocate(borrowed(descriptor), 0, at, bytes)).map_or_else(Errno::raw_os_error, |()| 0);
     /// `posix_fadvise(2)`: advice that nobody needs.
     fn posix_fadvise(descriptor: c_int, at: off_t, bytes: off_t, advice: c_int) -> c_int | posix_fadvise64, descriptor =>
         reached(descriptor).map_or_else(Errno::raw_os_error, |()| 0);

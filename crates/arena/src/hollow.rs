@@ -1,0 +1,208 @@
+//! Whole files that have holes, told from those that are being filled: numbers in, a decision out.
+//!
+//! A tmpfs in huge pages gives a whole one to the first byte that is written below the file's length: 512 times what tmpfs
+//! without them takes. It has one size of pages for all its files, which may change at any moment. So its pages are small as long
+//! as a file is hollow that somebody writes past us:
+//!
+//! ```text
+//!   Plain --its length is far ahead of its bytes--> Hollow --64 MiB more came, in long runs--> Dense
+//!     ^----------- its bytes have caught up -----------'
+//! ```
+//!
+//! A file is watched from an open for writing until nobody has it open.
+
+use std::collections::HashMap;
+
+/// A file is hollow when it is so much longer than what it holds. Less is not worth a change of the pages.
+const GAP_BYTES: u64 = 64 << 10;
+/// After so many bytes more it is asked whether they lie close together.
+const ENOUGH_BYTES: u64 = 64 << 20;
+/// So often in quick succession is a file looked at after it was opened for writing.
+const FRESH_LOOKS: u8 = 3;
+
+/// What the system tells of a file.
+#[derive(Clone, Copy, Debug)]
+pub struct Fill {
+    pub length: u64,
+    pub allocated: u64,
+}
+
+/// How a file is filled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Shape {
+    Plain,
+    Hollow {
+        /// What it held when it was judged last.
+        since: u64,
+    },
+    Dense,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct WatchedFill {
+    shape: Shape,
+    /// Quick looks that are left.
+    fresh: u8,
+}
+
+/// The files that are watched, by slot.
+#[derive(Debug, Default)]
+pub struct Hollows {
+    files: HashMap<u32, WatchedFill>,
+    /// How many of them are hollow.
+    hollow: usize,
+}
+
+impl Fill {
+    fn gap(self) -> u64 {
+        self.length.saturating_sub(self.allocated)
+    }
+}
+
+impl Hollows {
+    /// Somebody opens it for writing.
+    pub fn watch(&mut self, slot: u32, fill: Fill) {
+        self.files.entry(slot).or_insert(WatchedFill { shape: Shape::Plain, fresh: 0 });
+        self.change(slot, |watched| {
+            watched.fresh = FRESH_LOOKS;
+            watched.see(fill, || false);
+        });
+    }
+
+    /// Nobody has it open any more.
+    pub fn forget(&mut self, slot: u32) {
+        let gone = self.files.remove(&slot);
+        self.hollow -= usize::from(gone.is_some_and(|watched| watched.is_hollow()));
+    }
+
+    /// It is about to be as long as `fill` says.
+    pub fn extend(&mut self, slot: u32, fill: Fill) {
+        self.change(slot, |watched| {
+            if watched.shape == Shape::Dense && fill.gap() >= ENOUGH_BYTES {
+                watched.shape = Shape::Plain;
+            }
+            watched.see(fill, || false);
+        });
+    }
+
+    /// It was looked at. `is_dense` is asked rarely: whether its bytes lie in long runs.
+    pub fn see(&mut self, slot: u32, fill: Fill, is_dense: impl FnOnce() -> bool) {
+        self.change(slot, |watched| {
+            watched.fresh = watched.fresh.saturating_sub(1);
+            watched.see(fill, is_dense);
+        });
+    }
+
+    fn change(&mut self, slot: u32, what: impl FnOnce(&mut WatchedFill)) {
+        let Some(watched) = self.files.get_mut(&slot) else { return };
+        let before = watched.is_hollow();
+        what(watched);
+        self.hollow = self.hollow + usize::from(watched.is_hollow()) - usize::from(before);
+    }
+
+    /// Whether pages must be small.
+    pub fn any_hollow(&self) -> bool {
+        self.hollow > 0
+    }
+
+    /// Whether there is something to look at soon.
+    pub fn any_urgent(&self) -> bool {
+        self.files.values().any(WatchedFill::is_urgent)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// Those to be looked at now: all, or the urgent ones.
+    pub fn due(&self, all: bool) -> Vec<u32> {
+        let due = self.files.iter().filter(|(_, watched)| all || watched.is_urgent());
+        due.map(|(slot, _)| *slot).collect()
+    }
+}
+
+impl WatchedFill {
+    fn is_hollow(&self) -> bool {
+        matches!(self.shape, Shape::Hollow { .. })
+    }
+
+    fn is_urgent(&self) -> bool {
+        self.fresh > 0 || self.is_hollow()
+    }
+
+    fn see(&mut self, fill: Fill, is_dense: impl FnOnce() -> bool) {
+        let is_far = fill.gap() >= GAP_BYTES;
+        self.shape = match self.shape {
+            Shape::Plain if is_far => Shape::Hollow { since: fill.allocated },
+            Shape::Hollow { .. } if !is_far => Shape::Plain,
+            Shape::Hollow { since } if fill.allocated >= since + ENOUGH_BYTES => {
+                if is_dense() {
+                    Shape::Dense
+                } else {
+                    Shape::Hollow { since: fill.allocated }
+                }
+            }
+            same => same,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn fill(length: u64, allocated: u64) -> Fill {
+        Fill { length, allocated }
+    }
+
+    fn watching(length: u64, allocated: u64) -> Hollows {
+        let mut hollows = Hollows::default();
+        hollows.watch(7, fill(length, allocated));
+        hollows
+    }
+
+    #[test]
+    fn a_file_is_hollow_while_its_length_is_far_ahead_of_its_bytes() {
+        let mut hollows = watching(0, 0);
+        assert!(!hollows.any_hollow());
+        hollows.see(7, fill(500 * MIB, 501 * MIB), || panic!("it is not asked"));
+        assert!(!hollows.any_hollow(), "what is appended has its pages");
+        hollows.extend(7, fill(600 * MIB, 501 * MIB));
+        assert!(hollows.any_hollow());
+        hollows.see(7, fill(600 * MIB, 530 * MIB), || panic!("it is not asked"));
+        assert!(hollows.any_hollow(), "it is not filled yet");
+        hollows.see(7, fill(600 * MIB, 600 * MIB), || false);
+        assert!(!hollows.any_hollow());
+        assert!(watching(MIB, 4096).any_hollow(), "whoever made it so");
+        assert!(!watching(4096, 0).any_hollow(), "that is a page");
+    }
+
+    #[test]
+    fn a_file_that_is_filled_densely_is_hollow_for_64_mib_and_one_that_is_not_stays_so() {
+        for dense in [true, false] {
+            let mut hollows = watching(1 << 40, 0);
+            hollows.see(7, fill(1 << 40, 63 * MIB), || panic!("it is not asked"));
+            assert!(hollows.any_hollow());
+            hollows.see(7, fill(1 << 40, 64 * MIB), || dense);
+            assert_eq!(hollows.any_hollow(), !dense);
+            hollows.see(7, fill(1 << 40, 127 * MIB), || panic!("it is not asked"));
+            hollows.extend(7, fill(2 << 40, 127 * MIB));
+            assert!(hollows.any_hollow(), "a hole was made anew");
+        }
+    }
+
+    #[test]
+    fn who_is_gone_is_nothing_any_more_and_a_new_one_is_looked_at_soon() {
+        let mut hollows = watching(MIB, 0);
+        hollows.watch(8, fill(0, 0));
+        assert_eq!(hollows.due(false).len(), 2);
+        for _ in 0..FRESH_LOOKS {
+            hollows.see(8, fill(0, 0), || false);
+        }
+        assert_eq!((hollows.due(false), hollows.due(true).len()), (vec![7], 2));
+        hollows.forget(7);
+        assert!(!hollows.any_hollow() && !hollows.any_urgent() && !hollows.is_empty());
+    }
+}

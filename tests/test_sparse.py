@@ -1,0 +1,75 @@
+"""Files with holes take about what they take on tmpfs: through a mount with passthrough, and by the preload library."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pools
+import preloaded
+import pytest
+from pools import tmpfs
+
+# Bytes 2 MiB apart, in files that are made in four ways; after each the blocks that it has, in the end. What was written from its
+# end to its start has its small pages when nobody uses it any more and somebody asks how full the pool is.
+PROGRAM = """
+import json, os, sys, time
+folder, gap, count = sys.argv[1], 2 << 20, 40
+
+def written(name, order, length=0, again=False):
+    path = f"{folder}/{name}"
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    if length:
+        os.ftruncate(file, length)
+    if again:
+        os.close(file)
+        file = os.open(path, os.O_RDWR)
+    for number in order:
+        assert os.pwrite(file, b"x", number * gap + number) == 1
+    os.close(file)
+    return path
+
+def blocks(path):
+    end = time.monotonic() + 30
+    while os.stat(path).st_blocks > 2 * count * 8 and time.monotonic() < end:
+        os.statvfs(folder)
+    file = os.open(path, os.O_RDONLY)
+    for number in range(count):
+        assert os.pread(file, 2, number * gap + number).rstrip(b"\\0") == b"x"
+    os.close(file)
+    return os.stat(path).st_blocks
+
+sparse = [
+    written("extended", range(count), count * gap),
+    written("extended before", range(count), count * gap, again=True),
+    written("appended", range(count)),
+    written("backwards", reversed(range(count))),
+]
+print(json.dumps({path.rpartition("/")[2]: blocks(path) for path in sparse}))
+"""
+
+
+def told(command: list[str], environment: dict[str, str]) -> dict[str, int]:
+    """What the program tells."""
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("way", ["mount", "library"])
+@pytest.mark.usefixtures("root")
+def test_holes_of_files_that_are_written_directly_take_at_most_twice_what_they_take_on_tmpfs(binary: Path, ground: Path, way: str) -> None:
+    python = [sys.executable, "-c", PROGRAM]
+    with tmpfs(ground / "tmpfs") as folder:
+        wanted = told([*python, str(folder)], pools.environment(ground))
+    if way == "mount":
+        with pools.pool(binary, ground) as mounted:
+            found = told([*python, str(mounted.dir)], pools.environment(ground))
+    else:
+        with preloaded.pool(binary, ground) as pool:
+            done = pool.run(*python, "/tidemill")
+            assert done.returncode == 0, done.stderr
+            found = json.loads(done.stdout)
+    assert all(found[name] <= 2 * blocks for name, blocks in wanted.items()), f"{found} where tmpfs has {wanted}"
