@@ -84,7 +84,7 @@ def folders(pool: Pool, tmp_path: Path) -> tuple[Path, Path]:
     return here, there
 
 
-@pytest.mark.parametrize("what", ["reopened", "standard", "opened", "kept", "limited"])
+@pytest.mark.parametrize("what", ["reopened", "standard", "opened", "kept", "limited", "printed"])
 def test_streams_of_files_that_are_not_local_do_as_on_this_host(pool: Pool, tmp_path: Path, what: str) -> None:
     program, other = compiled("streams", tmp_path), tmp_path / "other"
     other.write_text("of this host\n")

@@ -186,10 +186,31 @@ static void limited(const char *other)
     show("a");
 }
 
+/* dprintf(3) of programs that are compiled with checks. */
+extern int __dprintf_chk(int, int, const char *, ...);
+
+/* By words in registers of both kinds, and on the stack. */
+static void printed(const char *other)
+{
+    int file = made("f", "");
+    int length = dprintf(file, "%d %s %.1f %d %.2f %ld %c %.3f\n", 1, "two", 3.5, 4, 5.25, 6L, '7', 8.125);
+    length += dprintf(file, "%d %d %d %d %d %d %g %g %g %g %g %g %g %g %g\n", 1, 2, 3, 4, 5, 6, .1, .2, .3, .4, .5, .6, .7, .8, .9);
+    length += __dprintf_chk(file, 1, "%s %g %d %d %d %d\n", "checked", 1.5, 1, 2, 3, 4) + dprintf(file, "%s", "");
+    SAY("%d\n", length);
+    close(file);
+    show("f");
+    file = open(other, O_RDONLY);
+    SAY("%d %s\n", dprintf(file, "no"), strerror(errno));
+    close(file);
+    file = open("f", O_RDONLY);
+    SAY("%d %s\n", dprintf(file, "no"), strerror(errno));
+    close(file);
+}
+
 int main(int count, char **words)
 {
     static const struct { const char *name; void (*run)(const char *); } all[] = {
-        {"reopened", reopened}, {"standard", standard}, {"opened", opened}, {"kept", kept}, {"limited", limited},
+        {"reopened", reopened}, {"standard", standard}, {"opened", opened}, {"kept", kept}, {"limited", limited}, {"printed", printed},
     };
     report = dup(2);
     if (count != 4 || chdir(words[2]))

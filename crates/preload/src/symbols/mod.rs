@@ -11,6 +11,7 @@ mod folders;
 mod listed;
 mod names;
 mod opens;
+mod printed;
 mod processes;
 mod raw;
 mod rings;
