@@ -6,8 +6,8 @@
 //! library as if we were not there.
 //!
 //! Invariants: nothing is done before the program touches the pool but to keep what the environment says; no thread is started; what is not ours costs a
-//! comparison; a panic is an error of one call. What it does not do: decide what a verb means (`posix`), keep a table that must be right (the
-//! kernel has it).
+//! comparison, and a system call where its path is neither of the heap nor of the first thread's stack; a panic is an error of one call, and so is a
+//! pointer that leads nowhere. What it does not do: decide what a verb means (`posix`), keep a table that must be right (the kernel has it).
 
 mod actions;
 mod folder;

@@ -1,4 +1,5 @@
-//! Whether what a program says is ours: asked in every call, so without memory, locks or system calls.
+//! Whether what a program says is ours: asked in every call, so without memory or locks, and without a system call but that which a path's
+//! pointer may need.
 //!
 //! A path is ours below the prefix, as text, and, relative, where the folder that it starts from is. A descriptor is ours if we opened
 //! it, or found it when the process began; the kernel has the descriptor itself, so a wrong answer here costs a look, and never
