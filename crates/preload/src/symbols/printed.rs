@@ -19,13 +19,12 @@ fn printed(descriptor: c_int, print: impl FnOnce(*mut *mut c_char) -> c_int) -> 
     let (mut written, mut outcome) = (0, length);
     while written < bytes {
         // SAFETY: the text has so many bytes.
-        match usize::try_from(unsafe { super::write(descriptor, text.add(written).cast(), bytes - written) }) {
-            Ok(more) => written += more,
-            Err(_) => {
-                outcome = -1;
-                break;
-            }
-        }
+        let more = unsafe { super::write(descriptor, text.add(written).cast(), bytes - written) };
+        let Ok(more) = usize::try_from(more) else {
+            outcome = -1;
+            break;
+        };
+        written += more;
     }
     // SAFETY: the C library's memory, which nobody else has.
     unsafe { libc::free(text.cast()) };
