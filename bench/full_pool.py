@@ -82,7 +82,8 @@ def main() -> int:
     parser.add_argument("--rows", type=int, help="a sample of so many rows of KDD Cup 1999")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as ground:
-        return 0 if all([measure(example, given) for example in examples(given, Path(ground))]) else 1
+        finished = [measure(example, given) for example in examples(given, Path(ground))]
+        return 0 if all(finished) else 1
 
 
 if __name__ == "__main__":

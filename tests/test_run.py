@@ -385,7 +385,7 @@ def test_temporaries_of_many_chains_go_before_new_ones_come(bench: Workbench, co
     pool = run.report["pool"]
     assert pool["peak_bytes"] <= memory << 20
     assert pool["peak_bytes"] >= max(sample[1] for sample in pool["samples"])
-    assert 10_000_000 <= pool["least_peak_bytes"]
+    assert pool["least_peak_bytes"] >= 10_000_000
     assert pool["least_peak_orders"] == 10_000
 
 

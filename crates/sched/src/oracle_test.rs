@@ -107,7 +107,8 @@ impl Seen {
         assert!(!self.stopping && !self.has_ended(task));
         assert!(spec.inputs.iter().all(|data| self.exists(*data, case) && !self.dropped.contains(data)));
         assert!(spec.after.iter().all(|task| self.done.contains(task)));
-        let free = (0..).map(SlotId).find(|slot| self.running.values().all(|taken| taken != slot));
+        let free =
+            (0..2 * case.machine.slots).map(SlotId).find(|slot| self.running.values().all(|taken| taken != slot));
         assert_eq!(Some(slot), free, "the smallest free lane");
         assert_eq!(self.running.insert(task, slot), None);
         *self.attempts.entry(task).or_default() += 1;

@@ -1,4 +1,6 @@
 //! Random workflows in pools that are almost too small: a pool that is played, with writers that wait or are refused.
+#![allow(clippy::cast_possible_truncation, reason = "the numbers of a test are small")]
+#![allow(clippy::print_stdout, reason = "how many finish is a measurement")]
 
 use crate::least_peak::least_of_orders;
 use crate::*;
