@@ -22,6 +22,7 @@ COMMANDS = {
 # Commands that share a section.
 TOGETHER = {
     "## tidemill put, get, cat": ["put", "get", "cat", "ls", "cp", "rm", "stat", "locate"],
+    "## tidemill flow": ["flow show", "flow check", "flow export"],
     "## tidemill bench": ["bench filecopy", "bench locality", "bench metadata", "bench objects"],
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 from workbench import Workbench
@@ -75,6 +76,7 @@ BAD_TOOLS = {
     "bad time": ('[tools.x]\ncommand = ["true"]\ntimeout = "soon"\n', ["timeout", "soon"]),
     "missing file": ('[tools.x]\ncommand = ["sh", "{here}/gone.sh"]\nfiles = ["gone.sh"]\n', ["gone.sh"]),
     "no TOML": ("[tools.x\n", ["tools.toml:"]),
+    "a redirection": ('[tools.x]\ncommand = ["sort", "{i}", ">", "{o}"]\ninputs.i = {}\noutputs.o = {}\n', ["tools.toml:3:", "no shell", 'stdout = "{o}"']),
 }
 
 
@@ -122,6 +124,8 @@ def test_flags(bench: Workbench, flags: list[str], said: list[str]) -> None:
         '{"tidemill_flow": 1, "tasks": [{"tool": "nobody"}]}',
         '{"tidemill_flow": 1, "surprise": true}',
         '{"tidemill_flow": 1, "tools": [',
+        '{"tools": [',
+        "",
     ],
 )
 def test_descriptor(bench: Workbench, text: str) -> None:
@@ -130,6 +134,7 @@ def test_descriptor(bench: Workbench, text: str) -> None:
     done = bench.tidemill("run", flow, "--data", bench.data)
     assert done.returncode == 2
     assert "flow.json" in done.stderr
+    assert ("this is no JSON" in done.stderr) == (not text.endswith("}")), done.stderr
 
 
 @pytest.mark.parametrize("storage", ["mount"])
@@ -156,11 +161,43 @@ def test_check_says_what_run_would_and_show_lists(bench: Workbench) -> None:
     assert checked.returncode == 0, checked.stderr
     assert "1 task" in checked.stdout
     shown = bench.tidemill("flow", "show", bench.workflow, *flags)
-    assert "copy(in) -> B" in shown.stdout
+    assert "copy(in.txt) -> B" in shown.stdout
     exported = bench.tidemill("flow", "export", bench.workflow, *flags)
     assert json.loads(exported.stdout)["tidemill_flow"] == 1
     bench.script('var d = Data.define("D"); ghost({to: d});')
     assert bench.tidemill("flow", "check", bench.workflow, *flags).returncode == 2
+
+
+@pytest.mark.parametrize("storage", ["mount"])
+def test_a_workflow_of_no_tasks_is_said_to_be_strange(bench: Workbench) -> None:
+    bench.script('print("\\x1b[2J");')
+    run = bench.run()
+    assert run.code == 0
+    assert "warning: " in run.err
+    assert "0 tasks" in run.err
+    assert "\\u{1b}[2J" in run.err
+    assert "\x1b" not in run.err
+    checked = bench.tidemill("flow", "check", bench.workflow, "--data", bench.data, "--tools", bench.tools)
+    assert "warning: " in checked.stderr
+
+
+@pytest.mark.parametrize("storage", ["mount"])
+def test_the_commands_that_are_shown_do_what_the_run_does(bench: Workbench) -> None:
+    """Pasted into a shell, with a folder in the place of the pool's."""
+    (bench.data / "it's odd.txt").write_text("odd\n")
+    bench.script(
+        'var a = Data.get("in"), o = Data.get("it\'s odd"), p = Data.define("P", 2), d = Data.define("D"), l = Data.define("L"), m = Data.define("M");'
+        "copy({from: o, to: p[1]}); copy({from: a, to: p[0]}); measure({from: p[1], to: m});"
+        "join_list({from: p, to: l}); join_dir({from: [p[1], p[0], m], to: d});"
+    )
+    run = bench.run()
+    assert run.code == 0, run.err
+    shown = bench.tidemill("flow", "show", bench.workflow, "--data", bench.data, "--tools", bench.tools, "--commands")
+    assert shown.returncode == 0, shown.stderr
+    script = shown.stdout.replace("POOL=$(mktemp -d)", "POOL=$PWD/pasted")
+    subprocess.run(["sh", "-e"], input=script, text=True, cwd=bench.root, check=True)
+    for place in ("join_list.3/L.txt", "join_dir.4/D.txt"):
+        assert (bench.root / "pasted" / place).read_text() == (bench.out / Path(place).name).read_text()
 
 
 @pytest.mark.parametrize("storage", ["mount"])

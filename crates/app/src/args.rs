@@ -391,12 +391,23 @@ pub struct UmountArgs {
 /// `tidemill flow`.
 #[derive(Debug, Subcommand)]
 pub enum FlowCommand {
-    /// List the elements and tasks of a workflow
-    Show(Source),
+    /// List the elements and tasks of a workflow, or the commands that a run would start
+    Show(ShowArgs),
     /// Check a workflow, its tools and its inputs; nothing is printed if all is well but one line
     Check(Source),
     /// Print the workflow as a JSON descriptor
     Export(Source),
+}
+
+/// `tidemill flow show`.
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// The workflow.
+    #[command(flatten)]
+    pub source: Source,
+    /// Print every task's command with all paths and values filled in, as a shell takes it
+    #[arg(long)]
+    pub commands: bool,
 }
 
 /// `tidemill bench`.

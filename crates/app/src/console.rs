@@ -1,14 +1,15 @@
-//! Standard error and standard output, which may be closed or full at any moment.
+//! Standard error, which may be closed or full at any moment; standard output is in `output`.
 //!
 //! What cannot be said to a person ends nothing and changes no exit code. What a program or a file was to get is another thing: that
 //! is for the command to report. No other file prints with the macros of the standard library, which panic.
 
+use base::printable;
 use std::io::{self, Write};
 
-/// Says a line on standard error, if there is anybody.
+/// Says a line on standard error, if there is anybody. Names in it do nothing to a terminal.
 pub fn say(line: &str) {
     // One call, so that lines of several threads do not mix.
-    let _ = io::stderr().lock().write_all(format!("{line}\n").as_bytes());
+    let _ = io::stderr().lock().write_all(format!("{}\n", printable::lines(line)).as_bytes());
 }
 
 /// Says `warning: TEXT`.
@@ -22,7 +23,8 @@ pub struct Unfailing;
 
 impl Write for Unfailing {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let _ = io::stderr().lock().write_all(bytes);
+        let text = String::from_utf8_lossy(bytes);
+        let _ = io::stderr().lock().write_all(printable::lines(&text).as_bytes());
         Ok(bytes.len())
     }
 

@@ -1,67 +1,74 @@
 //! `tidemill flow show|check|export`: a workflow without running it.
 
-use crate::args::{FlowCommand, Source};
-use crate::console;
+use crate::args::{FlowCommand, ShowArgs, Source};
 use crate::data_folder::{OUT, REPORTS};
 use crate::source::{self, Loaded};
-use base::Problem;
+use crate::{commands, console, output};
+use base::{Problem, printable};
 use flow::{Element, TaskId};
 use run::Checked;
 use std::fmt::Write;
-use std::io::{self, Write as _};
 use std::path::Path;
 
 /// Does it; the exit code.
 pub fn flow(command: &FlowCommand) -> Result<u8, Vec<Problem>> {
-    match command {
-        FlowCommand::Show(source) => show(&load(source)?.flow),
+    let text = match command {
+        FlowCommand::Show(args) => show(args)?,
         FlowCommand::Check(source) => check(source)?,
-        FlowCommand::Export(source) => print(&flow::to_json(load(source)?.flow.workflow())),
-    }
-    Ok(0)
+        FlowCommand::Export(source) => flow::to_json(load(source)?.flow.workflow()),
+    };
+    Ok(output::print_all(&text))
 }
 
 /// Loads it as a run with the default folders would.
 fn load(source: &Source) -> Result<Loaded, Vec<Problem>> {
     let loaded = source::load(source, &[Path::new(OUT), Path::new(REPORTS)])?;
-    loaded.warnings.iter().for_each(|warning| console::say(&format!("warning: {warning}")));
+    loaded.warnings.iter().for_each(|warning| console::warn(warning));
     Ok(loaded)
 }
 
-fn check(source: &Source) -> Result<(), Vec<Problem>> {
+fn check(source: &Source) -> Result<String, Vec<Problem>> {
     let loaded = load(source)?;
     run::check_before_start(&loaded.flow, &loaded.data_dir)?;
     let workflow = loaded.flow.workflow();
-    print(&format!(
+    Ok(format!(
         "{}: {} tasks, {} data elements with {} files, {} tools; all is well\n",
         source.workflow.display(),
         workflow.tasks.len(),
         workflow.elements.len(),
         workflow.data_count(),
         workflow.tools.len()
-    ));
-    Ok(())
+    ))
 }
 
-/// Writes to standard output; a reader that went away (`| head`) is no error.
-fn print(text: &str) {
-    let _ = io::stdout().lock().write_all(text.as_bytes());
+fn show(args: &ShowArgs) -> Result<String, Vec<Problem>> {
+    let loaded = load(&args.source)?;
+    Ok(if args.commands { commands::listing(&loaded) } else { listing(&loaded.flow) })
 }
 
-fn show(flow: &Checked) {
+fn listing(flow: &Checked) -> String {
     let workflow = flow.workflow();
     let mut text = String::from("data\n");
+    let mut add = |line: String| {
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(text, "{}", printable::line(&line));
+    };
     for element in &workflow.elements {
-        let _ = writeln!(text, "  {}  {}", shaped(element), origin(flow, element));
+        add(format!("  {}  {}", shaped(element), origin(flow, element)));
     }
-    text.push_str("tasks\n");
+    add("tasks".to_owned());
     for (id, task) in (0..).map(TaskId).zip(&workflow.tasks) {
-        let names = |ids: Vec<flow::DataId>| summary(flow, &ids);
-        let (inputs, outputs) = (names(flow.inputs(id).collect()), names(flow.outputs(id).collect()));
-        let arrow = if outputs.is_empty() { "" } else { " -> " };
-        let _ = writeln!(text, "  {:>5}  {}({inputs}){arrow}{outputs}", id.0, workflow.tool_of(task).name);
+        add(format!("  {:>5}  {}", id.0, called(flow, id, &workflow.tool_of(task).name)));
     }
-    print(&text);
+    text
+}
+
+/// `C45(Part[0]) -> Model[0][0]`.
+pub fn called(flow: &Checked, task: TaskId, tool: &str) -> String {
+    let names = |ids: Vec<flow::DataId>| summary(flow, &ids);
+    let (inputs, outputs) = (names(flow.inputs(task).collect()), names(flow.outputs(task).collect()));
+    let arrow = if outputs.is_empty() { "" } else { " -> " };
+    format!("{tool}({inputs}){arrow}{outputs}")
 }
 
 /// `Model[3][20]`.
@@ -83,10 +90,11 @@ fn origin(flow: &Checked, element: &Element) -> String {
     }
 }
 
-/// Names of members; of many only the first and the last.
+/// Names of members, of inputs their files; of many only the first and the last.
 fn summary(flow: &Checked, ids: &[flow::DataId]) -> String {
     const LISTED_MAX: usize = 4;
-    let name = |id: &flow::DataId| flow.workflow().data_name(*id);
+    let workflow = flow.workflow();
+    let name = |id: &flow::DataId| workflow.input_path(*id).map_or_else(|| workflow.data_name(*id), str::to_owned);
     match ids {
         [first, .., last] if ids.len() > LISTED_MAX => format!("{} ... {} ({})", name(first), name(last), ids.len()),
         _ => ids.iter().map(name).collect::<Vec<_>>().join(", "),

@@ -2,8 +2,9 @@
 
 use crate::args::{CpArgs, GetArgs, KeysArgs, LsArgs, PutArgs, RmArgs, StatArgs, WhichPool};
 use crate::console;
+use crate::output::{self, PrintError};
 use crate::pool_command;
-use base::{ByteSize, Problem};
+use base::{ByteSize, Problem, printable};
 use bytes::Bytes;
 use client::{
     Objects, Patience,
@@ -34,8 +35,19 @@ struct Way {
     objects: Objects,
 }
 
-/// What went wrong with one key.
-struct Failed(Problem);
+/// Why a command on one key ended early.
+enum Failed {
+    /// Something went wrong.
+    Told(Problem),
+    /// Nobody reads standard output any more.
+    ReaderGone,
+}
+
+impl From<PrintError> for Failed {
+    fn from(error: PrintError) -> Self {
+        error.problem().map_or(Self::ReaderGone, Self::Told)
+    }
+}
 
 impl Way {
     fn into(which: &WhichPool) -> Result<Self, Vec<Problem>> {
@@ -113,8 +125,8 @@ impl Way {
 /// The exit code of what was done with one key, after saying what went wrong.
 fn code(done: Result<(), Failed>) -> u8 {
     match done {
-        Ok(()) => 0,
-        Err(Failed(problem)) => {
+        Ok(()) | Err(Failed::ReaderGone) => 0,
+        Err(Failed::Told(problem)) => {
             console::say(&format!("error: {problem}"));
             1
         }
@@ -123,7 +135,7 @@ fn code(done: Result<(), Failed>) -> u8 {
 
 fn refused(key: &str, refusal: &Refusal) -> Failed {
     let key = shown(key);
-    Failed(match refusal {
+    Failed::Told(match refusal {
         Refusal::NotFound(_) => Problem::new(format!("{key}: there is no such file or folder")),
         Refusal::IsDirectory(_) => Problem::new(format!("{key} is a folder")),
         Refusal::Changed { present, .. } => changed(&key, *present),
@@ -160,7 +172,7 @@ fn changed(key: &str, present: Option<Version>) -> Problem {
 }
 
 fn of_host(path: &Path, error: &io::Error) -> Failed {
-    Failed(Problem::new(format!("{}: {error}", path.display())))
+    Failed::Told(Problem::new(format!("{}: {error}", path.display())))
 }
 
 /// The next bytes of a reader, as many as a chunk has unless it ends.
@@ -211,7 +223,8 @@ fn key_for(key: &str, from: &Path) -> Result<String, Failed> {
     match from.file_name().and_then(OsStr::to_str).filter(|name| *name != "-") {
         Some(name) => Ok(format!("{key}{name}")),
         None => {
-            Err(Failed(Problem::new(format!("{} is a folder", shown(key))).hint("say which name the file gets in it")))
+            let problem = Problem::new(format!("{} is a folder", shown(key)));
+            Err(Failed::Told(problem.hint("say which name the file gets in it")))
         }
     }
 }
@@ -247,7 +260,7 @@ pub fn get(args: &GetArgs) -> Result<u8, Vec<Problem>> {
 }
 
 fn to_standard_output(bytes: &Bytes) -> Result<(), Failed> {
-    io::stdout().write_all(bytes).map_err(|error| of_host(Path::new("standard output"), &error))
+    output::print(bytes).map_err(Failed::from)
 }
 
 /// `tidemill cat`.
@@ -304,7 +317,7 @@ fn list(way: &Way, key: &str, shown: &str, folder: FileId, args: &LsArgs) -> Res
 
 fn print_entry(name: &str, found: &Attributes, args: &LsArgs) -> Result<(), Failed> {
     if args.json {
-        return print_line(&as_json(name, found).to_string());
+        return print_json(&as_json(name, found));
     }
     let end = ending(found.kind);
     if !args.long {
@@ -338,8 +351,13 @@ fn letter(kind: Kind) -> char {
     }
 }
 
+/// Prints a line that names what others may have named.
 fn print_line(line: &str) -> Result<(), Failed> {
-    writeln!(io::stdout(), "{line}").map_err(|error| of_host(Path::new("standard output"), &error))
+    output::print(format!("{}\n", printable::line(line)).as_bytes()).map_err(Failed::from)
+}
+
+fn print_json(value: &Value) -> Result<(), Failed> {
+    output::print(format!("{value}\n").as_bytes()).map_err(Failed::from)
 }
 
 /// `tidemill cp`.
@@ -348,7 +366,9 @@ pub fn cp(args: &CpArgs) -> Result<u8, Vec<Problem>> {
     let copied = || {
         let found = way.find(&args.from)?;
         if found.kind != Kind::File {
-            return Err(Failed(Problem::new(format!("{} is no file", shown(&args.from))).hint("cp copies one file")));
+            return Err(Failed::Told(
+                Problem::new(format!("{} is no file", shown(&args.from))).hint("cp copies one file"),
+            ));
         }
         let fails = |refusal| refused(&args.from, &refusal);
         let handle = way.wait(way.vfs.open(found.file, OpenFlags::READ)).map_err(fails)?;
@@ -371,12 +391,12 @@ pub fn rm(args: &RmArgs) -> Result<u8, Vec<Problem>> {
         let fails = |refusal| refused(key, &refusal);
         let found = way.find(key)?;
         if found.kind == Kind::Directory && !args.recursive {
-            return Err(Failed(
+            return Err(Failed::Told(
                 Problem::new(format!("{} is a folder", shown(key))).hint("rm -r removes it with all that is in it"),
             ));
         }
         if found.file == FileId::ROOT {
-            return Err(Failed(Problem::new("the root folder stays".to_owned()).hint("name what is in it")));
+            return Err(Failed::Told(Problem::new("the root folder stays".to_owned()).hint("name what is in it")));
         }
         way.wait(way.vfs.remove_tree(key.as_bytes())).map_err(fails)
     }))
@@ -388,7 +408,7 @@ pub fn stat(args: &StatArgs) -> Result<u8, Vec<Problem>> {
     Ok(way.each(&args.keys, |way, key| {
         let found = way.find(key)?;
         if args.json {
-            return print_line(&as_json(key, &found).to_string());
+            return print_json(&as_json(key, &found));
         }
         let kind = word(found.kind);
         let (mode, modified) = (format!("{:04o}", found.mode), shown_time(found.modified));
@@ -440,7 +460,7 @@ fn print_located(key: &str, located: &Located, as_json: bool) -> Result<(), Fail
         let ranges = located.bytes.iter().map(|(range, node)| json!([range.start, range.end, node]));
         let ranges: Vec<_> = ranges.collect();
         let shown = json!({"key": key, "exists": true, "inode": inode, "nodes": shares, "ranges": ranges});
-        return print_line(&shown.to_string());
+        return print_json(&shown);
     }
     let nodes: Vec<String> =
         shares.iter().map(|(node, bytes)| format!("{} on node {node}", ByteSize(*bytes))).collect();
@@ -454,7 +474,7 @@ fn print_expected(key: &str, expected: &Expected, as_json: bool) -> Result<(), F
         let nodes: Vec<_> = nodes.iter().map(|(node, share)| json!({"node": node, "share": share})).collect();
         let shown =
             json!({"key": key, "exists": false, "placement": policy.to_string(), "inode": inode, "nodes": nodes});
-        return print_line(&shown.to_string());
+        return print_json(&shown);
     }
     let shared = nodes.iter().map(|(node, share)| format!("node {node} ({:.0} %)", share * 100.0));
     let would = match (&nodes[..], policy) {

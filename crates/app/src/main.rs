@@ -7,6 +7,7 @@
 
 mod args;
 mod bench_command;
+mod commands;
 mod console;
 mod data_folder;
 mod exec_command;
@@ -16,6 +17,7 @@ mod key_command;
 mod log;
 mod mount_command;
 mod node_log;
+mod output;
 mod pool_command;
 mod progress;
 mod run_command;
@@ -26,7 +28,7 @@ mod source;
 use args::{Cli, Command};
 use base::Problem;
 use clap::Parser;
-use std::io::ErrorKind;
+use std::io::Write;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
@@ -36,7 +38,7 @@ pub const REFUSED: u8 = 2;
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(told) => return tell(&told),
+        Err(told) => return ExitCode::from(tell(&told)),
     };
     start_log();
     // What `exec` starts has the limits that it would have without us.
@@ -67,16 +69,14 @@ fn main() -> ExitCode {
     ExitCode::from(outcome.unwrap_or_else(|problems| refuse(&problems)))
 }
 
-/// Tells what is wrong with flags (exit code 2), or the help that was asked for (0, if it could be written).
-fn tell(told: &clap::Error) -> ExitCode {
-    let asked_for = !told.use_stderr();
-    match told.print() {
-        Err(error) if asked_for && error.kind() != ErrorKind::BrokenPipe => {
-            console::say(&format!("error: standard output: {error}"));
-            ExitCode::FAILURE
-        }
-        _ if asked_for => ExitCode::SUCCESS,
-        _ => ExitCode::from(REFUSED),
+/// Tells what is wrong with the flags, or what --help and --version ask for; the exit code.
+fn tell(told: &clap::Error) -> u8 {
+    let printed = told.print().and_then(|()| std::io::stdout().flush());
+    match printed {
+        // Where standard error cannot be written nobody can be told that.
+        _ if told.use_stderr() => REFUSED,
+        Ok(()) => 0,
+        Err(error) => output::PrintError::from(error).conclude(),
     }
 }
 
@@ -85,6 +85,7 @@ fn start_log() {
     let filter = EnvFilter::try_from_env("TIDEMILL_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_ansi(false)
         .event_format(log::PlainLines)
         .with_writer(node_log::writer)
         .init();

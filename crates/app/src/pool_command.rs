@@ -1,9 +1,8 @@
 //! `tidemill pool` and `tidemill node`: pools of several nodes.
 
 use crate::args::{NodeArgs, PoolCommand, StartArgs, StatusArgs, WhichPool};
-use crate::console;
-use crate::{node_log, run_command, signals};
-use base::{ByteSize, Problem};
+use crate::{console, node_log, output, run_command, signals};
+use base::{ByteSize, Problem, printable};
 use fuse::{MountError, RuntimeDir};
 use pool::{Ground, Memory, NodeEntry, Pick, Places, PoolFile, Present, State, Stopped, Unseated, Wanted};
 use run::PoolSize;
@@ -117,16 +116,14 @@ fn status(args: &StatusArgs) -> Result<u8, Problem> {
     let path = file(&args.which)?;
     let file = PoolFile::read(&path)?;
     let present = pool::roll(&path, &file)?;
-    let mut out = std::io::stdout().lock();
-    let printed = if args.json {
-        writeln!(out, "{}", as_json(&path, &file, &present))
+    let text = if args.json {
+        format!("{}\n", as_json(&path, &file, &present))
     } else {
         let lines = present.iter().map(as_line).chain([summary(&path, &present)]);
-        lines.into_iter().try_for_each(|line| writeln!(out, "{line}"))
+        lines.map(|line| format!("{}\n", printable::line(&line))).collect()
     };
-    printed.map_err(|error| Problem::new(format!("standard output: {error}")))?;
     let all_up = present.iter().all(|node| matches!(node.state, State::Up(_)));
-    Ok(if all_up { 0 } else { INCOMPLETE })
+    Ok(output::print_all(&text).max(if all_up { 0 } else { INCOMPLETE }))
 }
 
 fn as_line(node: &Present) -> String {

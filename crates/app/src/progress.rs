@@ -4,10 +4,11 @@
 
 use crate::console::say;
 use crate::failures::Failures;
-use base::ByteSize;
+use crate::output::{self, PrintError};
+use base::{ByteSize, printable};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use run::{Event, Progress};
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 /// Plain progress lines are at least this far apart.
@@ -20,12 +21,17 @@ const EXPORTS_NAMED_MAX: usize = 10;
 pub trait Show {
     /// Shows one event.
     fn show(&mut self, event: &Event);
+
+    /// Tells it if events could not be written; the exit code.
+    fn conclude(&mut self) -> u8 {
+        0
+    }
 }
 
 /// The form that fits the flags and the terminal.
 pub fn form(quiet: bool, json: bool) -> Box<dyn Show> {
     if json {
-        Box::new(Json)
+        Box::new(Json::default())
     } else if quiet {
         Box::new(Quiet::default())
     } else if std::io::stderr().is_terminal() {
@@ -36,12 +42,21 @@ pub fn form(quiet: bool, json: bool) -> Box<dyn Show> {
 }
 
 /// One JSON object a line on standard output.
-struct Json;
+#[derive(Default)]
+struct Json {
+    /// Why events are not written any more. No reason to stop a run.
+    unwritten: Option<PrintError>,
+}
 
 impl Show for Json {
     fn show(&mut self, event: &Event) {
-        // A reader that went away (`| head`) is no reason to stop a run.
-        let _ = writeln!(std::io::stdout().lock(), "{}", event.to_json());
+        if self.unwritten.is_none() {
+            self.unwritten = output::print(format!("{}\n", event.to_json()).as_bytes()).err();
+        }
+    }
+
+    fn conclude(&mut self) -> u8 {
+        self.unwritten.take().map_or(0, PrintError::conclude)
     }
 }
 
@@ -184,23 +199,20 @@ fn sentence(event: &Event) -> Option<String> {
     }
 }
 
-/// A line of a tool's output as a terminal may show it: without colours and other commands to the terminal, and of a line
-/// that was written over (as progress bars are) the last form.
+/// A line of a tool's output as a terminal may show it: without colours, of a line that was written over (as progress bars
+/// are) the last form, other commands to the terminal by their numbers, and of a long one the beginning.
 pub fn plain(line: &str) -> String {
+    const CHARS_MAX: usize = 1_000;
     let line = line.trim_end_matches('\r');
-    let line = line.rsplit('\r').next().unwrap_or(line);
-    let mut shown = String::with_capacity(line.len());
-    let mut rest = line.chars();
-    while let Some(next) = rest.next() {
-        match next {
-            // `ESC [ parameters letter` is a command; other escapes lose only their ESC.
-            '\x1b' if rest.as_str().starts_with('[') => drop(rest.by_ref().skip(1).find(|c| ('@'..='~').contains(c))),
-            '\t' => shown.push(next),
-            _ if next.is_control() => {}
-            _ => shown.push(next),
-        }
+    let mut rest = line.rsplit('\r').next().unwrap_or(line);
+    let mut shown = String::with_capacity(rest.len());
+    // `ESC [ parameters letter` is a colour or the like.
+    while let Some((before, after)) = rest.split_once("\x1b[") {
+        shown.push_str(before);
+        rest = after.find(|c| ('@'..='~').contains(&c)).map_or("", |end| &after[end + 1..]);
     }
-    shown
+    shown.push_str(rest);
+    printable::cut(&shown, CHARS_MAX).into_owned()
 }
 
 fn progress_line(at: &Progress) -> String {
@@ -249,7 +261,9 @@ mod tests {
 
     #[test]
     fn output_of_tools_cannot_command_the_terminal() {
-        assert_eq!(plain("\x1b[31mred\x1b[0m \x07bell\x1b]0;title"), "red bell]0;title");
+        assert_eq!(plain("\x1b[31mred\x1b[0m \x07bell\x1b]0;title"), "red \\u{7}bell\\u{1b}]0;title");
+        assert_eq!(plain("\u{202e}txt.exe\x1b["), "\\u{202e}txt.exe");
+        assert!(plain(&"x".repeat(2000)).ends_with("x... (1000 more characters)"));
         assert_eq!(plain("10 %\r90 %\r100 %\r"), "100 %");
         assert_eq!(plain("a\tb ü"), "a\tb ü");
     }

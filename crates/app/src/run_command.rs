@@ -48,7 +48,7 @@ pub fn run(args: &RunArgs) -> Result<u8, Vec<Problem>> {
         }
         show.show(&event);
     }
-    Ok(conclude(args, &report, &written, &report_dir))
+    Ok(conclude(args, &report, &written, &report_dir).max(show.conclude()))
 }
 
 /// Says where the report is; the exit code.

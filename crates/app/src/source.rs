@@ -6,6 +6,7 @@ use crate::data_folder::{self, DataFolder};
 use base::Problem;
 use flow::{Catalogue, ConfigValue, Script, Tool, Workflow};
 use run::Checked;
+use std::collections::HashSet;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,19 @@ pub struct Loaded {
     pub warnings: Vec<String>,
 }
 
+/// What is no fault of a workflow, and still rarely meant; `language` is what it was written in.
+fn strange(workflow: &Workflow, name: &str, language: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    if workflow.tasks.is_empty() {
+        let why = if language == "json" { "`tasks` is empty" } else { "the script calls no tool" };
+        found.push(format!("{name}: the workflow has 0 tasks: {why}"));
+    }
+    let called: HashSet<flow::ToolId> = workflow.tasks.iter().map(|task| task.tool).collect();
+    let tools = (0..).map(flow::ToolId).zip(&workflow.tools).filter(|(id, _)| called.contains(id));
+    found.extend(tools.flat_map(|(_, tool)| flow::shell_warnings(tool)).map(|problem| problem.to_string()));
+    found
+}
+
 /// Scripts and descriptors above this are refused: nobody writes them by hand, and reading them would take the memory that the pool needs.
 const SOURCE_BYTES_MAX: u64 = 256 << 20;
 
@@ -38,20 +52,28 @@ pub fn load(source: &args::Source, written: &[&Path]) -> Result<Loaded, Vec<Prob
     let data_dir = data_dir(source.data.as_deref()).map_err(one)?;
     let sets = source.sets.iter().map(|set| parse_set(set)).collect::<Result<Vec<_>, _>>().map_err(one)?;
     let name = source.workflow.display().to_string();
-    if flow::is_descriptor(&text) {
+    if flow::is_descriptor(&text) || is_json(&source.workflow) {
         refuse_script_flags(source, &sets).map_err(one)?;
         let flow = Checked::new(flow::from_json(&text, &name).map_err(one)?, None)?;
-        return Ok(Loaded { flow, language: "json", data_dir, tools: None, sets, warnings: Vec::new() });
+        let warnings = strange(flow.workflow(), &name, "json");
+        return Ok(Loaded { flow, language: "json", data_dir, tools: None, sets, warnings });
     }
     let tool_file = tool_file(source);
     let tools = tool_file.as_deref().map_or(Ok(Vec::new()), read_tools)?;
-    // A script without the word cannot ask for inputs, and the folder may be large.
-    let mut inputs =
-        if text.contains("get") { data_folder::list(&data_dir, written).map_err(one)? } else { DataFolder::default() };
-    let warnings = std::mem::take(&mut inputs.warnings);
-    let workflow = evaluate(&name, &text, tools, inputs, &sets).map_err(one)?;
+    // A script without these words cannot ask for inputs, and the folder may be large.
+    let asks = ["get", "pairs"].iter().any(|word| text.contains(word));
+    let mut inputs = if asks { data_folder::list(&data_dir, written).map_err(one)? } else { DataFolder::default() };
+    let mut warnings = std::mem::take(&mut inputs.warnings);
+    let folder = told_folder(&data_dir, source.data.is_some());
+    let workflow = evaluate(&name, &text, tools, (inputs, folder), &sets).map_err(one)?;
     let flow = Checked::new(workflow, Some(Script { file: &name, source: &text }))?;
+    warnings.extend(strange(flow.workflow(), &name, "js4cloud"));
     Ok(Loaded { flow, language: "js4cloud", data_dir, tools: tool_file, sets, warnings })
+}
+
+/// Whether the name says that it is JSON: also a broken one is told as such.
+fn is_json(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
 }
 
 /// What only a script has use for.
@@ -103,17 +125,24 @@ fn read_tools(path: &Path) -> Result<Vec<Tool>, Vec<Problem>> {
     toolfile::parse(&toolfile::ToolFile { name: &name, text: &text, here: &here }, &|path| path.exists())
 }
 
+/// The data folder in messages.
+fn told_folder(dir: &Path, is_named: bool) -> String {
+    let shown = dir.display();
+    let default = if is_named { "" } else { " (the current one, which is the default of --data)" };
+    format!("the data folder {shown}{default}")
+}
+
 fn evaluate(
     name: &str,
     text: &str,
     tools: Vec<Tool>,
-    inputs: DataFolder,
+    (inputs, told): (DataFolder, String),
     sets: &[(String, ConfigValue)],
 ) -> Result<Workflow, Problem> {
     let script = js4cloud::Script { file: name.to_owned(), source: text.to_owned() };
     let inputs = js4cloud::Inputs {
         tools,
-        catalogue: Catalogue::new(inputs.files).set_aside(inputs.set_aside),
+        catalogue: Catalogue::new(inputs.files).of_folder(told).set_aside(inputs.set_aside),
         sets: sets.to_vec(),
         log: Some(Box::new(|line| console::say(line))),
         ..js4cloud::Inputs::default()
@@ -148,6 +177,19 @@ mod tests {
         assert_eq!(parse_set("name=tide").unwrap().1, ConfigValue::String("tide".into()));
         assert_eq!(parse_set("name=\"20\"").unwrap().1, ConfigValue::String("20".into()));
         assert_eq!(parse_set("eq=a=b").unwrap().1, ConfigValue::String("a=b".into()));
+    }
+
+    #[test]
+    fn a_message_about_the_data_folder_names_it_and_says_where_it_comes_from() {
+        let dir = tempfile::tempdir().unwrap();
+        let told = |is_named| {
+            let folder = (DataFolder::default(), told_folder(dir.path(), is_named));
+            evaluate("w.js", "Data.get('Poem')", Vec::new(), folder, &[]).expect_err("there is none").message
+        };
+        let beginning =
+            format!("no file `Poem` or `Poem.*` among the 0 files of the data folder {}", dir.path().display());
+        assert_eq!(told(true), beginning);
+        assert_eq!(told(false), beginning + " (the current one, which is the default of --data)");
     }
 
     #[test]

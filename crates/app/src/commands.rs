@@ -1,0 +1,134 @@
+//! `flow show --commands`: what a run would start, as a script for a shell.
+//!
+//! Paths are those of a run, with `$POOL` in the place of the pool's folder, which only a run has; inputs are the files of the
+//! data folder. Tasks stand in an order in which they can run, so the text as a whole does what the run does, one after another.
+
+use crate::flow_command::called;
+use crate::source::Loaded;
+use base::printable;
+use flow::{Command, DataId, TaskId};
+use std::path::Path;
+
+/// Stands for the pool's folder until a line is quoted; no path and no value holds a zero byte.
+const POOL: &str = "\0";
+
+/// The folder in which a shell that runs the text makes those of the tasks.
+const OPENING: &str =
+    "# What `tidemill run` starts, with $POOL in the place of the pool's folder.\nPOOL=$(mktemp -d)\n";
+
+/// The commands of all tasks.
+pub fn listing(loaded: &Loaded) -> String {
+    let tasks = loaded.flow.order().iter().map(|task| of_task(loaded, *task));
+    std::iter::once(OPENING.to_owned()).chain(tasks).collect()
+}
+
+fn of_task(loaded: &Loaded, task: TaskId) -> String {
+    let flow = &loaded.flow;
+    let tool = flow.tool_of(task);
+    let path_of = |id: DataId| match flow.workflow().input_path(id) {
+        Some(path) => loaded.data_dir.join(path).display().to_string(),
+        None => Path::new(POOL).join(run::member_place(flow, id)).display().to_string(),
+    };
+    let dir = Path::new(POOL).join(run::task_dir(flow, task)).display().to_string();
+    let command = flow.command(task, &dir, &path_of);
+    let mut steps = Vec::new();
+    if tool.needs_workdir() {
+        steps.push(format!("mkdir -p {0} && cd {0}", quoted(&dir)));
+    }
+    steps.extend(laid_out(&command));
+    steps.push(started(&command));
+    let line = flow.task(task).line;
+    let line = if line > 0 { format!(", line {line}") } else { String::new() };
+    let title = format!("task {}{line}: {}", task.0, called(flow, task, &tool.name));
+    format!("\n# {}\n{}\n", printable::line(&title), steps.join(" &&\n  "))
+}
+
+/// Lists and directories of links that are made before the tool starts.
+fn laid_out(command: &Command) -> Vec<String> {
+    let mut steps = Vec::new();
+    for (path, text) in &command.lists {
+        let lines: Vec<String> = text.lines().map(quoted).collect();
+        steps.push(format!("printf '%s\\n' {} > {}", lines.join(" "), quoted(path)));
+    }
+    for dir in &command.dirs {
+        steps.push(format!("mkdir -p {}", quoted(&dir.path)));
+        let link = |(name, target): &(String, String)| {
+            format!("ln -s {} {}", quoted(target), quoted(&format!("{}/{name}", dir.path)))
+        };
+        steps.extend(dir.links.iter().map(link));
+    }
+    steps
+}
+
+/// The program with its variables, arguments and streams.
+fn started(command: &Command) -> String {
+    let mut words = Vec::new();
+    let is_variable = |name: &str| flow::is_identifier(name);
+    if !command.path.is_empty() {
+        words.push(format!("PATH={}:\"$PATH\"", quoted(&command.path.join(":"))));
+    }
+    let (plain, odd): (Vec<_>, Vec<_>) = command.env.iter().partition(|(name, _)| is_variable(name));
+    words.extend(plain.iter().map(|(name, value)| format!("{name}={}", quoted(value))));
+    if !odd.is_empty() {
+        words.push("env".to_owned());
+        words.extend(odd.iter().map(|(name, value)| quoted(&format!("{name}={value}"))));
+    }
+    words.push(quoted(&command.program));
+    words.extend(command.args.iter().map(|argument| quoted(argument)));
+    words.push(command.stdin.as_ref().map_or("< /dev/null".to_owned(), |path| format!("< {}", quoted(path))));
+    words.extend(command.stdout.as_ref().map(|path| format!("> {}", quoted(path))));
+    words.join(" ")
+}
+
+/// `text` as one word of a shell; what a terminal would not show is written by its number.
+fn quoted(text: &str) -> String {
+    if text.is_empty() {
+        return "''".to_owned();
+    }
+    text.split(POOL).map(word).collect::<Vec<_>>().join("\"$POOL\"")
+}
+
+fn word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,@%+".contains(c);
+    if text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    if printable::lines(text) == text && !text.contains('\t') {
+        return format!("'{}'", text.replace('\'', "'\\''"));
+    }
+    // `printf` with the bytes by their numbers, which every shell knows; it would lose line ends at the very end.
+    let shown = text.trim_end_matches('\n');
+    let bytes: String = shown.bytes().map(|byte| format!("\\{byte:03o}")).collect();
+    let ends = &text[shown.len()..];
+    let ends = if ends.is_empty() { String::new() } else { format!("'{ends}'") };
+    format!("\"$(printf '{bytes}')\"{ends}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_quoted_so_that_a_shell_reads_it_back() {
+        for text in [
+            "plain-1.txt",
+            "a b",
+            "it's",
+            "$HOME `x` \"q\" \\",
+            "*",
+            "~",
+            "a\tb",
+            "\u{202e}x%s\x1b[2J\n",
+            "a\nb\n",
+            "é",
+            "",
+        ] {
+            let line = format!("printf %s {}", quoted(text));
+            assert_eq!(printable::lines(&line), line, "nothing in it commands a terminal");
+            let out = std::process::Command::new("sh").args(["-c", &line]).output().expect("sh is there");
+            assert_eq!(String::from_utf8_lossy(&out.stdout), text, "{line}");
+        }
+        assert_eq!(quoted("--in=\0/C45.3/x y"), "--in=\"$POOL\"'/C45.3/x y'");
+        assert_eq!(quoted("\0/a"), "\"$POOL\"/a");
+    }
+}
