@@ -4,6 +4,7 @@
 //! could show a name in another order than it has. Both are shown by their numbers: `\u{1b}`, `\u{202e}`.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 /// The most characters of a line that are shown: a path has at most 4,096 bytes, and some words stand beside it.
 pub const LINE_CHARS_MAX: usize = 5_000;
@@ -33,7 +34,8 @@ pub fn cut(text: &str, chars_max: usize) -> Cow<'_, str> {
         if is_unsafe(c) { safe.extend(c.escape_debug()) } else { safe.push(c) }
     }
     if let Some(end) = end {
-        safe.push_str(&format!("... ({} more characters)", text[end..].chars().count()));
+        // Writing to a `String` cannot fail.
+        let _ = write!(safe, "... ({} more characters)", text[end..].chars().count());
     }
     Cow::Owned(safe)
 }
