@@ -98,10 +98,10 @@ fn word(text: &str) -> String {
     }
     // `printf` with the bytes by their numbers, which every shell knows; it would lose line ends at the very end.
     let shown = text.trim_end_matches('\n');
-    let bytes: String = shown.bytes().map(|byte| format!("\\{byte:03o}")).collect();
+    let bytes: Vec<String> = shown.bytes().map(|byte| format!("\\{byte:03o}")).collect();
     let ends = &text[shown.len()..];
     let ends = if ends.is_empty() { String::new() } else { format!("'{ends}'") };
-    format!("\"$(printf '{bytes}')\"{ends}")
+    format!("\"$(printf '{}')\"{ends}", bytes.concat())
 }
 
 #[cfg(test)]

@@ -220,13 +220,11 @@ fn key_for(key: &str, from: &Path) -> Result<String, Failed> {
     if !key.ends_with('/') {
         return Ok(key.to_owned());
     }
-    match from.file_name().and_then(OsStr::to_str).filter(|name| *name != "-") {
-        Some(name) => Ok(format!("{key}{name}")),
-        None => {
-            let problem = Problem::new(format!("{} is a folder", shown(key)));
-            Err(Failed::Told(problem.hint("say which name the file gets in it")))
-        }
-    }
+    let Some(name) = from.file_name().and_then(OsStr::to_str).filter(|name| *name != "-") else {
+        let problem = Problem::new(format!("{} is a folder", shown(key)));
+        return Err(Failed::Told(problem.hint("say which name the file gets in it")));
+    };
+    Ok(format!("{key}{name}"))
 }
 
 /// `tidemill get`. A file of the host is there whole or not at all.

@@ -120,7 +120,7 @@ fn status(args: &StatusArgs) -> Result<u8, Problem> {
         format!("{}\n", as_json(&path, &file, &present))
     } else {
         let lines = present.iter().map(as_line).chain([summary(&path, &present)]);
-        lines.map(|line| format!("{}\n", printable::line(&line))).collect()
+        lines.map(|line| format!("{}\n", printable::line(&line))).collect::<Vec<_>>().concat()
     };
     let all_up = present.iter().all(|node| matches!(node.state, State::Up(_)));
     Ok(output::print_all(&text).max(if all_up { 0 } else { INCOMPLETE }))

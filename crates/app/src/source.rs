@@ -144,7 +144,7 @@ fn evaluate(
         tools,
         catalogue: Catalogue::new(inputs.files).of_folder(told).set_aside(inputs.set_aside),
         sets: sets.to_vec(),
-        log: Some(Box::new(|line| console::say(line))),
+        log: Some(Box::new(console::say)),
         ..js4cloud::Inputs::default()
     };
     js4cloud::evaluate(script, inputs)
