@@ -132,10 +132,11 @@ extern "C" fn on_bus(_: c_int, about: *mut siginfo_t, _: *mut c_void) {
         if restored {
             return;
         }
-        match BEFORE.get() {
-            Some(Ok(before)) => libc::sigaction(libc::SIGBUS, &raw const before.0, ptr::null_mut()),
-            _ => libc::signal(libc::SIGBUS, libc::SIG_DFL) as c_int,
-        };
+        if let Some(Ok(before)) = BEFORE.get() {
+            libc::sigaction(libc::SIGBUS, &raw const before.0, ptr::null_mut());
+        } else {
+            libc::signal(libc::SIGBUS, libc::SIG_DFL);
+        }
         // Sent by somebody, it does not come again by itself.
         if code <= 0 {
             libc::raise(libc::SIGBUS);

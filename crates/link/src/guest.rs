@@ -1,6 +1,9 @@
 //! The node's side of one connection: who came, what was asked, what waits, and what ends with it.
 
 mod giving;
+mod greeting;
+
+pub use greeting::receive;
 
 use crate::{
     Limits,
@@ -126,80 +129,6 @@ struct Guest {
     /// What of our memory it was shown; none where it is not.
     shown: Option<Shown>,
     brisk: Brisk,
-}
-
-/// One connection from its first byte to its last.
-pub async fn receive(arrived: Arrived, stranger: Stranger, house: Arc<House>) {
-    let mut stopping = house.stopping.clone();
-    let met = tokio::select! {
-        _ = stopping.wait_for(|stop| *stop) => return,
-        () = stranger.goes() => return tracing::debug!("a connection made way for others before its handshake"),
-        met = timeout(house.limits.handshake, meet(arrived, &stranger, &house)) => met,
-    };
-    drop(stranger);
-    match met {
-        Ok(Ok((pipe, Ok(inside)))) => {
-            Guest::new(house, pipe, inside.brief).stay().await;
-            drop(inside.room);
-        }
-        Ok(Ok((pipe, Err(why)))) => {
-            house.rare.warn(|| tracing::warn!(%why, "a connection was refused"));
-            pipe.close().await;
-        }
-        Ok(Err(error)) => tracing::debug!(%error, "a connection ended before its handshake"),
-        Err(_) => tracing::debug!("a connection did not finish its handshake in time"),
-    }
-}
-
-/// Somebody who has come in.
-struct Inside {
-    /// It may be over soon.
-    brief: bool,
-    room: OwnedSemaphorePermit,
-}
-
-async fn meet(
-    arrived: Arrived,
-    stranger: &Stranger,
-    house: &House,
-) -> io::Result<(Pipe, Result<Inside, HandshakeFailed>)> {
-    let mut pipe = Pipe::new(arrived.open().await?, Side::Node);
-    let greeted = greet(&mut pipe, house, stranger.entrance()).await?;
-    Ok((pipe, greeted))
-}
-
-/// The handshake: who came in, or the reason why it was refused, whose words are still to be written then.
-async fn greet(pipe: &mut Pipe, house: &House, entrance: &Entrance) -> io::Result<Result<Inside, HandshakeFailed>> {
-    let handshake = NodeHandshake::new(house.token.clone(), VERSIONS, nonce()?).at(&entrance.called);
-    pipe.out.short().extend(handshake.challenge(concat!("Tidemill ", env!("CARGO_PKG_VERSION"))));
-    pipe.flush().await?;
-    let step = loop {
-        match pipe.frames.next() {
-            Err(garbled) => break handshake.on_garbled(garbled),
-            Ok(Some(frame)) => break handshake.on(&frame),
-            Ok(None) => {}
-        }
-        if pipe.fill().await? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-    };
-    let (send, greeted) = match step {
-        Step::Done { send, version, brief, what } => match entrance.room() {
-            Some(room) => {
-                tracing::debug!(%version, what, "a client has come");
-                pipe.frames.open();
-                (send, Ok(Inside { brief, room }))
-            }
-            None => {
-                let full = HandshakeFailed::Full(house.limits.connections);
-                (refusal(&full), Err(full))
-            }
-        },
-        Step::Close { send, why } => (send, Err(why)),
-        Step::Send(send) => (send, Err(HandshakeFailed::TimedOut)),
-    };
-    pipe.out.short().extend(send);
-    Ok(greeted)
 }
 
 impl Guest {

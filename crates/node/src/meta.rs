@@ -50,10 +50,8 @@ impl Node {
         let Some(partition) = self.partitions.get(call.partition) else {
             return Ok(Err(self.not_here(call.partition)));
         };
-        if let Some(refusal) = call.command.as_ref().and_then(|command| self.too_much(command)) {
-            return Ok(Err(refusal));
-        }
-        if let Err(refusal) = self.store_first(call)? {
+        let too_much = call.command.as_ref().and_then(|command| self.too_much(command));
+        if let Err(refusal) = too_much.map_or_else(|| self.store_first(call), |refusal| Ok(Err(refusal)))? {
             return Ok(Err(refusal));
         }
         let mut partition = partition.lock();
