@@ -93,7 +93,11 @@ class Pool:
         via: Bridge | None = None,
     ) -> str: ...
     def put_many(
-        self, puts: Sequence[tuple[_Path, Data, Sequence[tuple[bytes, bytes]]]], placement: str | None = None, stripe_size: str | None = None, via: Bridge | None = None
+        self,
+        puts: Sequence[tuple[_Path, Data, Sequence[tuple[bytes, bytes]]]],
+        placement: str | None = None,
+        stripe_size: str | None = None,
+        via: Bridge | None = None,
     ) -> builtins.list[str | TidemillError]: ...
     def upload(
         self,
