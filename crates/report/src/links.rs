@@ -1,6 +1,7 @@
 //! Where outputs lie, seen from the folder of the report: relative URLs, which stay true while both are moved together.
 
 use crate::Run;
+use std::fmt::Write;
 use std::path::{Component, Path, PathBuf};
 
 impl Run {
@@ -50,7 +51,7 @@ fn encoded(name: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             url.push(char::from(byte));
         } else {
-            url.push_str(&format!("%{byte:02X}"));
+            let _ = write!(url, "%{byte:02X}");
         }
     }
     url
