@@ -67,16 +67,12 @@ impl MachineMeter {
 
     /// Memory that the system could not have back at once: files that nobody uses are not in it.
     fn memory(&self) -> Option<u64> {
-        match &self.memory_group {
-            Some((group, _)) => {
-                let idle = value(&fs::read_to_string(group.join("memory.stat")).ok()?, "inactive_file").unwrap_or(0);
-                Some(number(&group.join("memory.current"))?.saturating_sub(idle))
-            }
-            None => {
-                let (total, available) = parse_meminfo(&fs::read_to_string(self.root.join("proc/meminfo")).ok()?);
-                Some(total.saturating_sub(available))
-            }
-        }
+        let Some((group, _)) = &self.memory_group else {
+            let (total, available) = parse_meminfo(&fs::read_to_string(self.root.join("proc/meminfo")).ok()?);
+            return Some(total.saturating_sub(available));
+        };
+        let idle = value(&fs::read_to_string(group.join("memory.stat")).ok()?, "inactive_file").unwrap_or(0);
+        Some(number(&group.join("memory.current"))?.saturating_sub(idle))
     }
 }
 
