@@ -521,9 +521,10 @@ def test_two_runs_with_one_output_folder_both_write_whole_files(bench: Workbench
 def test_a_failed_task_is_kept_and_repeated_outside_the_run(bench: Workbench) -> None:
     """The kept script ends as the task did, with what it read, its variables and its standard files; mended, it ends well."""
     with bench.tools.open("a") as tools:
-        tools.write(r"""
+        tools.write(r'''
 [tools.picky]
-command = ["sh", "-c", "echo $MOOD $TIDEMILL_TOOL; ls $3 >&2; cat $1 - $(cat $4); echo trace > trace; test -e $2.mended", "sh", "{made}", "{raw}", "{dir}", "{list}"]
+command = ["sh", "-c", """echo $MOOD $TIDEMILL_TOOL; ls $3 >&2
+ cat $1 - $(cat $4); echo trace > trace; test -e $2.mended""", "sh", "{made}", "{raw}", "{dir}", "{list}"]
 stdin = "{raw}"
 stdout = "{to}"
 env = { MOOD = "it's fine" }
@@ -532,7 +533,7 @@ inputs.raw = {}
 inputs.dir = { array = "dir" }
 inputs.list = { array = "list" }
 outputs.to = {}
-""")
+''')
     bench.script(
         'var raw = Data.get("in"); var made = Data.define("Made"); var p = Data.define("P", 2); var to = Data.define("To");'
         "copy({from: raw, to: made}); copy({from: raw, to: p[0]}); copy({from: made, to: p[1]});"

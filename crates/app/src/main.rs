@@ -93,6 +93,8 @@ fn start_log() {
 
 /// Tells all problems and gives the exit code.
 fn refuse(problems: &[Problem]) -> u8 {
-    problems.iter().for_each(|problem| console::say(&format!("error: {problem}")));
+    for problem in problems {
+        console::say(&format!("error: {problem}"));
+    }
     REFUSED
 }

@@ -88,7 +88,7 @@ fn open_pool(args: &MountArgs, ending: &Ending) -> Result<(Vfs, String), Problem
     }
     let PoolSize { size, lowered } = run::Limits::read().pool(args.memory)?;
     if let Some(line) = lowered.filter(|_| !args.quiet) {
-        console::warn(&format!("{line}"));
+        console::warn(&line);
     }
     Ok((pool::embedded(size, run_command::space_wait()?)?, format!("a pool of {size}")))
 }
@@ -199,7 +199,7 @@ impl Ending {
 fn unmount(unmounter: &Unmounter) {
     match unmounter.unmount() {
         Ok(fuse::Unmounted::Detached) => {
-            console::say(&format!("the pool is in use: it is detached, and ends with its last user"))
+            console::say("the pool is in use: it is detached, and ends with its last user");
         }
         Ok(_) => {}
         Err(error) => tracing::error!("{error}"),

@@ -97,7 +97,7 @@ fn stop(which: &WhichPool) -> Result<u8, Problem> {
             Stopped::Ended => {}
             Stopped::Gone => console::say(&format!("node {id} at {host} was not there any more")),
             Stopped::Killed => {
-                console::say(&format!("node {id} at {host} did not answer: its process {pid} was ended"))
+                console::say(&format!("node {id} at {host} did not answer: its process {pid} was ended"));
             }
             Stopped::Unknown(why) => {
                 code = INCOMPLETE;

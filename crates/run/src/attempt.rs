@@ -223,7 +223,7 @@ impl Context {
             Ok(kept) => (kept, failure.text.clone()),
             Err(error) => (None, format!("{}; it could not be kept: {error}", failure.text)),
         };
-        Err(Failure { kept, text, ..failure })
+        Err(Failure { text, kept, ..failure })
     }
 
     async fn collect(&self, workspace: &Workspace, task: TaskId) -> Result<Vec<Made>, Failure> {

@@ -139,9 +139,10 @@ fn text(command: &Command, repeat: &Repeat, folder: &Path) -> String {
         .chain(command.args.iter().cloned())
         .map(|word| quoted(&word))
         .collect();
-    let path = match command.path.is_empty() {
-        true => String::new(),
-        false => format!("PATH={}:$PATH\nexport PATH\n", quoted(&command.path.join(":"))),
+    let path = if command.path.is_empty() {
+        String::new()
+    } else {
+        format!("PATH={}:$PATH\nexport PATH\n", quoted(&command.path.join(":")))
     };
     let input = quoted(command.stdin.as_deref().unwrap_or("/dev/null"));
     let output = command.stdout.as_ref().map_or(String::new(), |path| format!(" > {}", quoted(path)));
