@@ -123,8 +123,9 @@ class Pool:
         """Puts an object in place of what has the key; its version. Nobody sees a part of it; missing folders are made.
 
         `data` is copied once, into the pool; it may be changed when this returns. An array or scalar of NumPy is put in C order with its dtype and
-        shape, for `get_array`; one with Python objects (also in fields) or a mask raises `TypeError`. `if_absent`: only where nothing has the key, else `Exists`.
-        `if_version`: only in place of this version, else `VersionDiffers`. `placement` (``striped``, ``whole``, ``here``, ``at(3)``, ``balanced``) and
+        shape, for `get_array`; one with Python objects (also in fields) or a mask raises `TypeError`. `if_absent`: only where nothing has the key,
+        else `Exists`. `if_version`: only in place of this version, else `VersionDiffers`.
+        `placement` (``striped``, ``whole``, ``here``, ``at(3)``, ``balanced``) and
         `stripe_size` (as ``"4MiB"``) say where the bytes shall lie; else its folder does. Raises `NoSpace` in a full pool.
         """
         data, attributes = _arrays.described(data)
@@ -274,7 +275,10 @@ class Pool:
         self._native.rename(path, to)
 
     def copy(self, path: Path, to: Path) -> str:
-        """Puts a copy of a file under another key, of an array with dtype and shape; its version. Nobody sees a part of it. Raises `NotFound`, `IsAFolder`, `NoSpace`."""
+        """Puts a copy of a file under another key, of an array with dtype and shape; its version. Nobody sees a part of it.
+
+        Raises `NotFound`, `IsAFolder`, `NoSpace`.
+        """
         return self._native.copy(path, to)
 
     # The pool itself.
