@@ -279,7 +279,9 @@ mod tests {
 
     #[test]
     fn what_an_interrupted_run_left_is_not_said_to_have_failed() {
-        let ended = |outcome| sentence(&Event::Ended { outcome, seconds: 2.0, done: 3, failed: 4, report: None }).expect("told");
+        let ended = |outcome| {
+            sentence(&Event::Ended { outcome, seconds: 2.0, done: 3, failed: 4, report: None }).expect("told")
+        };
         assert!(
             ended("interrupted").starts_with("interrupted: 3 tasks done, 4 not finished"),
             "{}",
