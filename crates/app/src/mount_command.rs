@@ -174,7 +174,7 @@ impl Ending {
         self.known().pool_ended = true;
         let unmounters = self.take();
         if !unmounters.is_empty() {
-            eprintln!("error: the pool of {} has ended, and its mount ends with it", path.display());
+            console::say(&format!("error: the pool of {} has ended, and its mount ends with it", path.display()));
         }
         for unmounter in unmounters {
             if let Err(error) = unmounter.abandon() {
