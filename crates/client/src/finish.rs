@@ -186,7 +186,7 @@ impl Client {
 
 /// Lets others of this thread go on, every so many stripes: where nodes are in this process, nothing else does.
 async fn let_others(stripe: u64) {
-    let mut again = stripe % STRIPES_AT_ONCE == 0;
+    let mut again = stripe.is_multiple_of(STRIPES_AT_ONCE);
     poll_fn(|context| {
         if !mem::take(&mut again) {
             return Poll::Ready(());

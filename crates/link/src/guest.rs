@@ -9,15 +9,13 @@ use crate::{
     Limits,
     arriving::{ARRIVAL_WAIT, Arriving, Budget, TooSlow},
     brisk::Brisk,
-    entrance::{Entrance, Stranger},
     janitor::Janitor,
     loans::Loans,
     payload::payload_bytes,
-    pipe::{Pipe, ended, nonce},
+    pipe::{Pipe, ended},
     placing::{Said, said},
     rare::Rare,
     shown::Shown,
-    tls::Arrived,
     told::{Batch, Told},
 };
 use bytes::{Buf, Bytes};
@@ -40,17 +38,16 @@ use std::{
 };
 use store::Segments;
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc::UnboundedReceiver, watch},
+    sync::{Semaphore, mpsc::UnboundedReceiver, watch},
     task::{AbortHandle, JoinSet, yield_now},
-    time::timeout,
 };
 use wire::{
     Answer, Body, Command, Failure, LockOwner, Mark, Object, OpenFlags, Refusal, Request, Session, Stamp, Welcome,
     codec::{
         Filled, Publish, ToNode, begins_stripe, encode_near, encode_placed, encode_pong, encode_recalls, encode_reply,
     },
-    frame::{Garbled, Side},
-    handshake::{HandshakeFailed, NodeHandshake, Step, Token, VERSIONS, refusal},
+    frame::Garbled,
+    handshake::Token,
 };
 
 /// What all connections share.

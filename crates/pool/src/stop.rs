@@ -69,8 +69,9 @@ pub fn stop(path: &Path, runtime: Option<&Path>) -> Result<Vec<(NodeEntry, Stopp
 
 /// Whether it is named as logs of nodes are, in that directory itself.
 fn is_log_in(runtime: Option<&Path>, log: &Path) -> bool {
-    let name = log.file_name().and_then(OsStr::to_str).unwrap_or_default();
-    runtime.is_some() && log.parent() == runtime && name.starts_with("node-") && name.ends_with(".log")
+    let stem = log.file_stem().and_then(OsStr::to_str).unwrap_or_default();
+    let is_named_so = stem.starts_with("node-") && log.extension() == Some(OsStr::new("log"));
+    runtime.is_some() && log.parent() == runtime && is_named_so
 }
 
 fn stop_node(node: &NodeEntry, key: &Key, file: &Path) -> Stopped {

@@ -69,17 +69,16 @@ async fn greet(pipe: &mut Pipe, house: &House, entrance: &Entrance) -> io::Resul
         }
     };
     let (send, greeted) = match step {
-        Step::Done { send, version, brief, what } => match entrance.room() {
-            Some(room) => {
+        Step::Done { send, version, brief, what } => {
+            if let Some(room) = entrance.room() {
                 tracing::debug!(%version, what, "a client has come");
                 pipe.frames.open();
                 (send, Ok(Inside { brief, room }))
-            }
-            None => {
+            } else {
                 let full = HandshakeFailed::Full(house.limits.connections);
                 (refusal(&full), Err(full))
             }
-        },
+        }
         Step::Close { send, why } => (send, Err(why)),
         Step::Send(send) => (send, Err(HandshakeFailed::TimedOut)),
     };
