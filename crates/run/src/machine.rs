@@ -31,7 +31,8 @@ impl MachineMeter {
         let (memory_bytes, _) = parse_meminfo(&fs::read_to_string(root.join("proc/meminfo")).ok()?);
         let groups = groups(root);
         let tightest_cpu = groups.iter().filter_map(|group| Some((group.clone(), cpu_limit(group)?)));
-        let tightest_memory = groups.iter().filter_map(|group| Some((group.clone(), number(&group.join("memory.max"))?)));
+        let tightest_memory =
+            groups.iter().filter_map(|group| Some((group.clone(), number(&group.join("memory.max"))?)));
         Some(Self {
             root: root.to_owned(),
             cpu_group: tightest_cpu.filter(|(_, limit)| *limit < cpus).min_by(|one, other| one.1.total_cmp(&other.1)),
@@ -43,9 +44,13 @@ impl MachineMeter {
 
     /// What the report says of it before the first sample.
     pub fn blank(&self) -> MachineUse {
-        let cpus = self.cpu_group.as_ref().map_or((Measured::Machine, self.cpus), |(_, limit)| (Measured::Group, *limit));
+        let cpus =
+            self.cpu_group.as_ref().map_or((Measured::Machine, self.cpus), |(_, limit)| (Measured::Group, *limit));
         let memory = self.memory_group.as_ref();
-        MachineUse::new(cpus, memory.map_or((Measured::Machine, self.memory_bytes), |(_, limit)| (Measured::Group, *limit)))
+        MachineUse::new(
+            cpus,
+            memory.map_or((Measured::Machine, self.memory_bytes), |(_, limit)| (Measured::Group, *limit)),
+        )
     }
 
     /// Processor seconds spent so far, and bytes of memory in use; none if the system stopped telling.
@@ -113,8 +118,10 @@ fn processors(stat: &str) -> f64 {
 #[expect(clippy::cast_precision_loss, reason = "hundredths of seconds of millennia")]
 fn busy_s(stat: &str) -> Option<f64> {
     const TICKS_A_SECOND: f64 = 100.0;
-    let fields: Vec<u64> = stat.lines().next()?.split_whitespace().skip(1).map_while(|field| field.parse().ok()).collect();
-    let busy: u64 = fields.iter().take(8).enumerate().filter(|(at, _)| ![3, 4].contains(at)).map(|(_, ticks)| ticks).sum();
+    let fields: Vec<u64> =
+        stat.lines().next()?.split_whitespace().skip(1).map_while(|field| field.parse().ok()).collect();
+    let busy: u64 =
+        fields.iter().take(8).enumerate().filter(|(at, _)| ![3, 4].contains(at)).map(|(_, ticks)| ticks).sum();
     (fields.len() >= 4).then_some(busy as f64 / TICKS_A_SECOND)
 }
 
