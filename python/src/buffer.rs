@@ -43,7 +43,7 @@ impl Lent {
     }
 }
 
-/// Whether elements are addresses, by their format as of the `struct` module and NumPy, without the names of fields (`:name:`).
+/// Whether elements are addresses, by their format as of the `struct` module and `NumPy`, without the names of fields (`:name:`).
 fn has_references(format: &[u8]) -> bool {
     format.iter().any(|code| matches!(code, b'O' | b'P' | b'z' | b'&' | b'X'))
 }

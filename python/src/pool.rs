@@ -44,6 +44,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for PathIn {
 }
 
 /// A length, a place or a number of things: none of them is negative.
+#[derive(Debug, Clone, Copy)]
 pub struct Count(pub u64);
 
 impl<'a, 'py> FromPyObject<'a, 'py> for Count {

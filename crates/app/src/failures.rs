@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_failed_task_is_told_with_its_line_outputs_values_and_how_much_is_left_out() {
-        let output: String = (0..30).map(|line| format!("line {line}\n")).collect();
+        let output = (0..30).map(|line| format!("line {line}")).collect::<Vec<_>>().join("\n") + "\n";
         let text = Failures::default().add(&failed(7, "it ended with exit code 3", &output)).unwrap();
         let (head, end) = text.split_once("\n    | ").unwrap();
         assert_eq!(

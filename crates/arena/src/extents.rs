@@ -588,15 +588,15 @@ mod tests {
         let Some(extents) = arena.extents() else { return println!("SKIPPED: no whole files here") };
         let key = |stripe: u64| StripeKey { file: FileId(1), stripe: StripeNo(stripe) };
         for stripe in 0..10 {
-            arena.write(key(stripe), Generation(0), 0, &[1; 1 << 16]).unwrap();
+            arena.write(key(stripe), Generation(0), 0, &vec![1; 1 << 16]).unwrap();
         }
         let slot = extents.take().unwrap();
-        extents.write_at(slot, 0, &[1; 1 << 20]).unwrap();
+        extents.write_at(slot, 0, &vec![1; 1 << 20]).unwrap();
         let both = arena.usage().used;
         assert!(both >= (10 << 16) + (1 << 20));
         (0..10).for_each(|stripe| arena.remove(key(stripe)).unwrap());
         extents.give_back(slot);
-        arena.write(key(0), Generation(0), 0, &[1; 1 << 16]).unwrap();
+        arena.write(key(0), Generation(0), 0, &vec![1; 1 << 16]).unwrap();
         assert!(arena.usage().used < both);
         assert!((both..=both + (16 << 10)).contains(&arena.peak()), "{} of {both}", arena.peak());
     }

@@ -132,7 +132,7 @@ impl Nodes {
                 self.answers(way);
                 true
             }
-            Either::Right((_, reply)) => {
+            Either::Right(((), reply)) => {
                 *way.probe.lock() = Some(reply);
                 false
             }

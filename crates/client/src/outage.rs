@@ -99,7 +99,7 @@ mod tests {
             }
             now += Duration::from_millis(10);
         }
-        let gaps: Vec<u128> = probes.windows(2).map(|pair| (pair[1] - pair[0]).as_millis()).collect();
+        let gaps: Vec<u128> = probes.windows(2).map(|pair| pair[1].saturating_sub(pair[0]).as_millis()).collect();
         assert_eq!(probes[0], PAUSE_FIRST);
         assert_eq!(gaps, [200, 400, 800, 1600, 2000, 2000, 2000, 2000]);
         let silence = outage.silence().unwrap();

@@ -223,7 +223,7 @@ mod tests {
             task(5, 1, (6.02, 7.0)),
         ];
         let data = vec![written("A", 0, 2.0), written("B", 1, 1.0)];
-        let run = Run { tasks, data, ..Run::default() };
+        let run = Run { data, tasks, ..Run::default() };
         let expected = [(0, WaitedFor::Start), (2, WaitedFor::Data), (3, WaitedFor::Slot), (4, WaitedFor::After)];
         assert_eq!(path(&run), expected);
         let path = run.critical_path();

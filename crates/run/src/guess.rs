@@ -106,7 +106,9 @@ mod tests {
             flow.tasks.extend((0..*count).map(|_| task(number)));
         }
         let mut guess = Guess::new(&flow);
-        took.iter().for_each(|(tool, seconds)| guess.done(&task(*tool), *seconds));
+        for (tool, seconds) in took {
+            guess.done(&task(*tool), *seconds);
+        }
         guess
     }
 
@@ -115,9 +117,9 @@ mod tests {
         let tools = [("fast", 1, 12), ("slow", 1, 4)];
         assert_eq!(guess(&tools, &[(0, 1.0), (0, 1.0)]).seconds_left(2), None);
         let seen = guess(&tools, &[(0, 1.0), (0, 1.0), (1, 9.0)]);
-        assert_eq!(seen.seconds_left(2), Some((10.0 + 27.0) / 2.0));
+        assert_eq!(seen.seconds_left(2), Some(f64::midpoint(10.0, 27.0)));
         let with_one_that_hung = guess(&tools, &[(0, 1.0), (0, 1000.0), (0, 1.0), (1, 9.0)]);
-        assert_eq!(with_one_that_hung.seconds_left(2), Some((9.0 + 27.0) / 2.0));
+        assert_eq!(with_one_that_hung.seconds_left(2), Some(f64::midpoint(9.0, 27.0)));
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub const PLACEMENT: &[u8] = b"user.tidemill.placement";
 pub const STRIPE_SIZE: &[u8] = b"user.tidemill.stripe_size";
 /// The attribute in which a client shows where the bytes of a file are. No partition has it.
 pub const LOCATE: &[u8] = b"user.tidemill.locate";
-/// The element type of an object that was put as an array: NumPy's description of a dtype, as JSON.
+/// The element type of an object that was put as an array: `NumPy`'s description of a dtype, as JSON.
 pub const DTYPE: &[u8] = b"user.tidemill.dtype";
 /// The shape of an object that was put as an array: a JSON list of lengths.
 pub const SHAPE: &[u8] = b"user.tidemill.shape";
