@@ -3,21 +3,16 @@
 
 PYTHON    ?= python3
 BIN       := target/release/tidemill
-# The tests drive the debug build, which `cargo test` has all but made and which checks its own arithmetic; PROFILE=release tests the build of users.
-PROFILE   ?= debug
-AS_TESTED := $(if $(filter release,$(PROFILE)),--release)
-TESTED    := target/$(PROFILE)/tidemill
 # A file system that does nothing, the peer of what takes no data.
 NOTHING   := target/release/examples/nothing
 VENV      := .venv
 DEMO      := build/demo
-INSTALL_WHEEL := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall
 # The programs that the tests use on the mount.
 TESTED_WITH := fuse3 acl attr sqlite3 rsync git build-essential iproute2 redis-server memcached
 # The tests run on real inputs where this folder exists; see examples/*/README.md.
 DATA      ?= ../shared/data
 
-.PHONY: help demo build tested tested-package wheel package suites test test-rust test-python test-web guard soak sim fuzz check fix bench bench-storage bench-filecopy bench-python bench-preload clean
+.PHONY: help demo build wheel package suites test test-rust test-python test-web guard soak sim fuzz check fix bench bench-storage bench-filecopy bench-python bench-preload clean
 
 help:
 	@echo "make demo    build, set up what is missing, run the classification workflow, say where the report is"
@@ -58,17 +53,7 @@ wheel: $(VENV)/.ready
 
 # In the environment of the tests.
 package: wheel
-	$(INSTALL_WHEEL) build/wheels/tidemill-*.whl
-
-# What the Python tests drive: the binary, the preload library, the examples, and the package.
-tested:
-	cargo build --workspace --locked $(AS_TESTED)
-	cargo build --workspace --examples --locked $(AS_TESTED)
-
-tested-package: $(VENV)/.ready
-	rm -rf build/tested-wheels
-	$(VENV)/bin/maturin build $(AS_TESTED) --locked --out build/tested-wheels
-	$(INSTALL_WHEEL) build/tested-wheels/tidemill-*.whl
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall build/wheels/tidemill-*.whl
 
 web/node_modules/.ready: web/package-lock.json
 	cd web && npm ci --no-audit --no-fund --loglevel=error
@@ -86,9 +71,9 @@ test: test-rust test-python test-web
 test-rust:
 	cargo test --workspace --locked
 
-test-python: tested tested-package examples/.venv/.ready suites
+test-python: $(BIN) $(NOTHING) package examples/.venv/.ready suites
 	examples/packages.sh montage ncbi-blast+ $(TESTED_WITH)
-	TIDEMILL=$(abspath $(TESTED)) $(VENV)/bin/python -m pytest tests
+	TIDEMILL=$(abspath $(BIN)) $(VENV)/bin/python -m pytest tests
 
 guard: $(BIN) package
 	TIDEMILL_GUARD=1 TIDEMILL=$(abspath $(BIN)) $(VENV)/bin/python -m pytest tests/python

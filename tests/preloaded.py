@@ -78,7 +78,7 @@ class Pool:
     def open_to_all(self) -> Iterator[None]:
         """Lets every user of the host read the pool's file and reach its nodes meanwhile; the folder of what runs is its user's alone else."""
         for path in [self.folder.parent, self.folder, *self.folder.rglob("*")]:
-            path.chmod(0o755 if path.is_dir() else 0o666)
+            path.chmod(0o755 if path.is_dir() else 0o666 if path.is_socket() else 0o644)
         try:
             yield
         finally:

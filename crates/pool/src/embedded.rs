@@ -27,6 +27,9 @@ pub fn embedded_node(memory: ByteSize, space_wait: Duration) -> Result<Arc<Node>
 /// The engine that settings ask for.
 pub fn engine(settings: &Settings) -> Result<Arc<Arena>, Problem> {
     let memory = settings.memory;
+    if memory.0 == 0 {
+        return Err(Problem::new("a pool that has no memory holds nothing").hint("give it --memory"));
+    }
     let options = arena::Options { stripe_bytes: settings.stripe_bytes, ..arena::Options::of_capacity(memory.0) };
     Arena::new(options).map(Arc::new).map_err(|error| {
         Problem::new(format!("no memory for a pool of {memory}: {error}")).hint("give less with --memory")
