@@ -14,7 +14,7 @@ pub fn line(text: &str) -> Cow<'_, str> {
     cut(text, LINE_CHARS_MAX)
 }
 
-/// `text` as lines, each as [`line`] has it.
+/// `text` as lines, each as [`line()`] has it.
 pub fn lines(text: &str) -> Cow<'_, str> {
     if text.len() <= LINE_CHARS_MAX && !text.chars().any(|c| is_unsafe(c) && c != '\n') {
         return Cow::Borrowed(text);
