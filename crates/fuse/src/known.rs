@@ -54,16 +54,18 @@ pub(crate) struct Known {
     removed: Removed,
     notifier: Notifier,
     vfs: Vfs,
+    /// The same pool for what no kernel asks.
+    beside: Vfs,
     parking: Arc<Parking>,
 }
 
 impl Known {
-    /// Of the kernel that `notifier` reaches, with the session `vfs` behind it.
+    /// Of the kernel that `notifier` reaches, with the session `vfs` behind it, and one beside it that keeps nothing.
     pub(crate) fn new(
         ordinary: Ordinary,
         through: Through,
         notifier: Notifier,
-        vfs: Vfs,
+        (vfs, beside): (Vfs, Vfs),
         parking: Arc<Parking>,
     ) -> Self {
         Self {
@@ -76,6 +78,7 @@ impl Known {
             removed: Removed::default(),
             notifier,
             vfs,
+            beside,
             parking,
         }
     }
@@ -186,6 +189,15 @@ impl Known {
                 Opened { direct, parallel_direct_writes: direct, keep_cache: !direct && !outdated, ..opened }
             }
         }
+    }
+
+    /// The last byte of a file and its offset, if the kernel has it open and reads it by requests to us.
+    pub(crate) fn last_byte(&self, file: FileId) -> Option<(u64, u8)> {
+        if !self.opens.lock().is_ordinary(file) {
+            return None;
+        }
+        // An error is told to who reads.
+        self.parking.wait(self.beside.last_byte(file)).ok().flatten()
     }
 
     /// The kernel has let go of one open of `file`.

@@ -137,11 +137,12 @@ impl Mount {
         let session = Session::start(Device::from(device), &config, |granted, notifier, backings| {
             let through = Through::new(granted.passthrough.then_some(backings));
             let ordinary = Ordinary { direct_writes: options.direct_writes, flush: options.pool_locks };
+            let sessions = (parts.own.vfs.clone(), parts.own.beside.clone());
             Arc::new(Face {
                 vfs: parts.own.vfs.clone(),
                 manners: Manners { keeps: parts.own.keeps, pool_locks: options.pool_locks },
                 known: parts.own.hears(
-                    Known::new(ordinary, through, notifier, parts.own.vfs.clone(), Arc::clone(parts.parking)),
+                    Known::new(ordinary, through, notifier, sessions, Arc::clone(parts.parking)),
                     granted.pruning,
                 ),
                 parking: Arc::clone(parts.parking),

@@ -67,6 +67,11 @@ impl<B: Clone> Opens<B> {
         }
     }
 
+    /// Whether it is open the ordinary way.
+    pub(crate) fn is_ordinary(&self, file: FileId) -> bool {
+        self.open.get(&file).is_some_and(|open| open.backing.is_none())
+    }
+
     /// One open less. What was held for the last one is given back.
     pub(crate) fn leave(&mut self, file: FileId) -> Option<B> {
         let open = self.open.get_mut(&file)?;

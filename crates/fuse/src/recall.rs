@@ -36,7 +36,10 @@ pub(crate) fn hear(known: &Arc<Known>, recalls: &[Recall]) {
     for recall in recalls {
         match *recall {
             Recall::Attributes(file) => until_known(known, file, || notifier.drop_attributes(file.0)),
-            Recall::Bytes(file) => until_known(known, file, || notifier.drop_bytes(file.0, 0, 0)),
+            Recall::Bytes(file) => {
+                tell_length(known, file);
+                until_known(known, file, || notifier.drop_bytes(file.0, 0, 0));
+            }
             // Its listing is kept like the bytes of a file.
             Recall::Names(directory) => until_known(known, directory, || notifier.drop_bytes(directory.0, 0, 0)),
             Recall::Removed(file) => known.was_removed(file),
@@ -49,6 +52,18 @@ pub(crate) fn hear(known: &Arc<Known>, recalls: &[Recall]) {
             thread::sleep(LISTING_ARRIVAL);
             new_epoch(notifier);
         }
+    }
+}
+
+/// Tells the kernel how long a file is that it reads.
+///
+/// A program that reads behind the end that its kernel knows makes it ask for the length. A kernel drops that answer when a notice of the same
+/// inode came in between, and takes the old end for the file's. So it must know of every length before it is told to forget
+/// pages, and the one notice that tells a length is a byte to be kept: the file's last one, which goes with the pages.
+fn tell_length(known: &Known, file: FileId) {
+    let Some((last, byte)) = known.last_byte(file) else { return };
+    if let Err(error) = known.notifier().store(file.0, last, &[byte]) {
+        tracing::debug!("the length of {file} is not told: {error}");
     }
 }
 

@@ -19,6 +19,8 @@ const KEEP_FOR: Duration = Duration::from_secs(1);
 /// The session of one mount.
 pub(crate) struct OwnSession {
     pub(crate) vfs: Vfs,
+    /// The session beside it, which keeps nothing.
+    pub(crate) beside: Vfs,
     /// What its kernel may keep.
     pub(crate) keeps: Keeps,
     /// Set when there is a kernel that may have kept something.
@@ -28,7 +30,8 @@ pub(crate) struct OwnSession {
 impl OwnSession {
     /// Another session of the pool of `vfs`.
     pub(crate) fn of(vfs: &Vfs, parking: &Parking) -> Outcome<Self> {
-        let vfs = parking.wait(vfs.another())?;
+        let beside = vfs.clone();
+        let vfs = parking.wait(beside.another())?;
         let known = Arc::new(OnceLock::<Arc<Known>>::new());
         let hearer = Arc::clone(&known);
         let watched = parking.wait(vfs.watch(Arc::new(move |recalls| {
@@ -43,7 +46,7 @@ impl OwnSession {
                 Keeps::For(KEEP_FOR)
             }
         };
-        Ok(Self { vfs, keeps, known })
+        Ok(Self { vfs, beside, keeps, known })
     }
 
     /// From now on `known` is told what to forget; and what others removed, where its kernel can be made to let go of that.

@@ -359,6 +359,46 @@ fn who_looks_through_one_mount_after_an_answer_of_the_other_sees_no_less() {
     }
 }
 
+/// A kernel that asks how long a file is drops the answer when it is told meanwhile to forget something of that file.
+#[test]
+fn a_read_reaches_the_end_that_another_mount_wrote_while_others_make_the_kernel_forget_bytes_of_the_same_file() {
+    const RECORD: usize = 1000;
+    needs_fuse!();
+    for way in ways() {
+        let pair = Pair::new(way);
+        let (here, there) = pair.both("f");
+        fs::write(&here, vec![0; 8192]).unwrap();
+        let stop = AtomicU64::new(0);
+        let goes_on = || stop.load(SeqCst) == 0;
+        let write_there = || OpenOptions::new().write(true).open(&there).unwrap();
+        thread::scope(|scope| {
+            let (reader, writer, noise) = (File::open(&here).unwrap(), write_there(), write_there());
+            scope.spawn(move || {
+                while goes_on() {
+                    noise.write_all_at(b"noise", 100).unwrap();
+                }
+            });
+            scope.spawn(|| {
+                let file = File::open(&here).unwrap();
+                while goes_on() {
+                    file.read_exact_at(&mut [0; 5], 100).unwrap();
+                }
+            });
+            for number in 0..100_u8 {
+                let (at, wanted) = (8192 + u64::from(number) * RECORD as u64, [1 + number; RECORD]);
+                writer.write_all_at(&wanted, at).unwrap();
+                let mut found = [0; RECORD];
+                let read = reader.read_at(&mut found, at);
+                if read.as_ref().ok() != Some(&found.len()) || found != wanted {
+                    stop.store(1, SeqCst);
+                    panic!("record {number}: {read:?} read");
+                }
+            }
+            stop.store(1, SeqCst);
+        });
+    }
+}
+
 #[test]
 fn storms_of_renames_in_one_directory_from_both_mounts_end_and_leave_one_truth() {
     needs_fuse!();

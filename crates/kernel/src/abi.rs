@@ -81,6 +81,7 @@ pub(crate) mod op {
 pub(crate) mod notify {
     pub(crate) const INVAL_INODE: i32 = 2;
     pub(crate) const INVAL_ENTRY: i32 = 3;
+    pub(crate) const STORE: i32 = 4;
     pub(crate) const DELETE: i32 = 6;
     pub(crate) const INC_EPOCH: i32 = 8;
     pub(crate) const PRUNE: i32 = 9;

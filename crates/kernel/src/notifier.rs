@@ -1,7 +1,7 @@
 //! What the kernel shall forget: messages that nobody asked for.
 //!
 //! The kernel works on a notification before the call returns. `drop_entry` takes the directory's lock, `drop_bytes` waits
-//! for pages that are being read or written: from a thread that such an operation waits for they would wait for ever.
+//! and `store` wait for pages that are being read or written: from a thread that such an operation waits for they would wait for ever.
 //! `drop_attributes` and `new_epoch` take no lock and wait for nothing.
 
 use std::{io, sync::Arc};
@@ -32,6 +32,13 @@ impl Notifier {
     pub fn drop_bytes(&self, inode: u64, offset: u64, length: u64) -> io::Result<bool> {
         let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         self.drop_inode(inode, signed(offset), signed(length))
+    }
+
+    /// Puts bytes into the kernel's cache of an inode. The kernel takes the inode to be at least as long as they reach, also where it
+    /// drops an answer that says so because a notification came in between. Waits for pages under way.
+    pub fn store(&self, inode: u64, offset: u64, bytes: &[u8]) -> io::Result<bool> {
+        let head: [u8; 24] = Bytes::new().u64(inode).u64(offset).u32(length_of(bytes)?).u32(0).done();
+        self.tell(notify::STORE, &[&head, bytes])
     }
 
     /// A name is looked up anew. Waits for operations on its directory.
@@ -76,6 +83,6 @@ impl Notifier {
     }
 }
 
-fn length_of(name: &[u8]) -> io::Result<u32> {
-    u32::try_from(name.len()).map_err(|_| io::ErrorKind::InvalidInput.into())
+fn length_of(bytes: &[u8]) -> io::Result<u32> {
+    u32::try_from(bytes.len()).map_err(|_| io::ErrorKind::InvalidInput.into())
 }

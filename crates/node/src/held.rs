@@ -9,6 +9,8 @@ use placement::{FileId, NodeId, PartitionId, PartitionMap};
 #[derive(Debug)]
 pub struct Held {
     places: Box<[Option<Mutex<Partition>>]>,
+    /// No other node holds any.
+    are_all: bool,
 }
 
 impl Held {
@@ -29,7 +31,12 @@ impl Held {
         let ids = (0..=last).map(PartitionId);
         let held = |id| (map.node(id) == Some(node)).then(|| Mutex::new(fresh(id).sharing(endings.clone())));
         let places: Box<[_]> = ids.map(held).collect();
-        Self { places }
+        Self { are_all: places.iter().all(Option::is_some), places }
+    }
+
+    /// Whether no other node of the pool holds a partition.
+    pub fn are_all(&self) -> bool {
+        self.are_all
     }
 
     /// A partition, if it is here.

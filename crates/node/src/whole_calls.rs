@@ -91,10 +91,9 @@ impl Node {
     }
 
     /// Whether an extent of this node is where the bytes are to lie. A writer that goes past us cannot be sent to another node when
-    /// this one is full. Where nothing was asked for it begins here all the same: pages that the kernels of two hosts keep of a striped file are not
-    /// yet coherent while both write it at once.
+    /// this one is full: so that is only where one node was asked for, or where this is the only one.
     fn may_have(&self, placed: Option<Placed>, wished: Wish) -> bool {
-        let Some(Placed { layout, by }) = placed else { return true };
+        let Some(Placed { layout, by }) = placed else { return self.partitions.are_all() };
         match (by, layout.spread()) {
             (Some(Policy::Here), _) => wished == Wish::Home,
             (Some(Policy::At(node)), _) => node == self.id(),

@@ -191,6 +191,16 @@ fn opening_and_closing_tell_nobody() {
 }
 
 #[test]
+fn attributes_of_a_file_that_another_has_open_do_not_last() {
+    let mut bench = Bench::new(2);
+    let file = bench.create(0, "f").file;
+    bench.told(1, Command::Open { file, flags: OpenFlags::READ_WRITE, whole: Wish::No });
+    assert!(bench.stat(1, file).lasting && !bench.stat(2, file).lasting);
+    bench.told(1, Command::Close { file });
+    assert!(bench.stat(2, file).lasting);
+}
+
+#[test]
 fn a_resent_creation_grants_nothing_that_was_recalled_since() {
     let mut bench = Bench::new(2);
     let inode = NewInode::new(NewKind::File, 0o644, Owner::default());

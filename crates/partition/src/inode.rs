@@ -153,10 +153,11 @@ impl Inode {
         matches!(self.body, Body::File(_))
     }
 
-    /// Whether its attributes change only by commands, or by what the kernel of this session does itself: a whole file is read
-    /// and written past its node by whoever has it open.
+    /// Whether the kernel of this session may keep its attributes: not those of a file that another session has open. A whole file is read
+    /// and written past its node by whoever has it open. Of any other, a recall of attributes would make that kernel drop an answer
+    /// that tells it how long the file is, and a read would end too early.
     pub fn attributes_last(&self, session: Session) -> bool {
-        self.extent().is_none() || self.opens.iter().all(|(holder, _)| *holder == session)
+        !self.is_file() || self.opens.iter().all(|(holder, _)| *holder == session)
     }
 
     /// What decides who may do what with it.

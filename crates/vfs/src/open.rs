@@ -114,6 +114,17 @@ impl Vfs {
         self.read_as(Client::hurried, handle, offset, length)
     }
 
+    /// The last byte of a file and its offset; none of an empty one, or of one that was cut meanwhile. It may be answered before others
+    /// have heard of it.
+    pub fn last_byte(&self, file: FileId) -> impl Future<Output = Outcome<Option<(u64, u8)>>> + Send + use<> {
+        let client = self.client.hurried();
+        async move {
+            let Some(last) = client.stat(file).await?.size.checked_sub(1) else { return Ok(None) };
+            let bytes = client.read(file, last, 1).await?;
+            Ok(bytes.first().map(|byte| (last, *byte)))
+        }
+    }
+
     fn read_as(
         &self,
         manner: fn(&Client) -> Client,
