@@ -390,6 +390,7 @@ fn object(body: &Body) -> Object {
         | Command::Lock { file, .. }
         | Command::Allocate { file, .. }
         | Command::Place { file, .. }
+        | Command::Unplanned { file, .. }
         | Command::Placement { file }
         | Command::Seek { file, .. }
         | Command::Write { file, .. }

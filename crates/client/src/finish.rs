@@ -3,19 +3,26 @@
 use crate::{Client, client::unexpected};
 use placement::{FileId, Layout, NodeId, PartitionId, StripeNo};
 use std::{future::poll_fn, mem, task::Poll};
-use wire::{Answer, Command, GONE_MAX, Gone, Leftovers, Outcome, Refusal, Session, StripeAction, Trim};
+use wire::{Answer, Command, GONE_MAX, Gone, Leftovers, Outcome, Refusal, Session, StripeAction, StripeRuns, Trim};
 
 /// So many stripes are gone through before others may go on.
 const STRIPES_AT_ONCE: u64 = 64;
+/// So many runs of stripes are asked about at once: a request with them is short, and their partition is locked for a moment only.
+const RUNS_AT_ONCE: usize = 4096;
 
 impl Client {
-    /// Whether there is no such file, as the node says that would have it.
-    pub async fn lacks(&self, file: FileId) -> Outcome<bool> {
-        match self.ask(file.partition(), Command::Stat { file }).await {
-            Ok(_) => Ok(false),
-            Err(Refusal::NotFound(_)) => Ok(true),
-            Err(refusal) => Err(refusal),
+    /// Those of these stripes that neither the file has nor anybody has reserved, as the node says that would have the file.
+    pub async fn unplanned(&self, file: FileId, stripes: &StripeRuns) -> Outcome<StripeRuns> {
+        let (mut unplanned, mut ranges) = (StripeRuns::new(), stripes.ranges().peekable());
+        while ranges.peek().is_some() {
+            let mut some = StripeRuns::new();
+            ranges.by_ref().take(RUNS_AT_ONCE).for_each(|range| some.insert(range.start, range.end));
+            match self.ask(file.partition(), Command::Unplanned { file, stripes: some }).await? {
+                Answer::Unplanned(found) => found.ranges().for_each(|range| unplanned.insert(range.start, range.end)),
+                other => return Err(unexpected(&other)),
+            }
         }
+        Ok(unplanned)
     }
 
     /// Removes the stripes of a file that is gone. What fails is left to [`Self::recover`].

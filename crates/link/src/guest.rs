@@ -510,7 +510,7 @@ impl House {
                 tracing::error!(%error, session = session.0, "what a client held that has gone is still held");
             }
             if !stopping {
-                self.end_strays(session).await;
+                self.remove_strays(session).await;
             }
             yield_now().await;
             self.carried.lock().remove(&session);
@@ -531,13 +531,16 @@ impl House {
         }
     }
 
-    /// Removes what it wrote here of files that have never come to be.
-    async fn end_strays(&self, session: Session) {
-        for (file, stripes) in self.node.end_strays(session) {
-            match self.janitor.lacks(file).await {
-                Ok(true) => self.node.remove_stray(file, &stripes),
-                Ok(false) => {}
-                Err(refusal) => tracing::warn!(%refusal, %file, "stripes of a file that may be none were left behind"),
+    /// Removes what a session wrote here that neither its file has nor anybody has reserved.
+    pub async fn remove_strays(&self, session: Session) {
+        for file in self.node.strays_elsewhere(session) {
+            let Some(question) = self.node.ask_of_strays(session, file) else { continue };
+            match self.janitor.unplanned(file, &question.stripes).await {
+                Ok(unplanned) => self.node.remove_strays(&question, &unplanned),
+                Err(refusal) => {
+                    tracing::warn!(%refusal, %file, "stripes that may belong to nothing were left behind");
+                    self.node.leave_strays(&question);
+                }
             }
             yield_now().await;
         }

@@ -5,7 +5,7 @@ use node::Node;
 use placement::{FileId, NodeId};
 use std::sync::Arc;
 use tokio::sync::OnceCell;
-use wire::{Gone, Outcome, Session};
+use wire::{Gone, Outcome, Session, StripeRuns};
 
 /// Finishes what a client has left at a node when its session has ended there: a file that went with it may have stripes at other
 /// nodes, a change that it has begun other parts. So there are ways to all of them.
@@ -42,9 +42,9 @@ impl Janitor {
         Ok(())
     }
 
-    /// Whether there is no such file, wherever it would be.
-    pub async fn lacks(&self, file: FileId) -> Outcome<bool> {
-        self.client().await?.lacks(file).await
+    /// Those of these stripes that neither the file has, wherever it is, nor anybody has reserved.
+    pub async fn unplanned(&self, file: FileId, stripes: &StripeRuns) -> Outcome<StripeRuns> {
+        self.client().await?.unplanned(file, stripes).await
     }
 
     async fn client(&self) -> Outcome<&Client> {

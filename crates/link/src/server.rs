@@ -178,14 +178,10 @@ async fn look_around(house: Arc<House>) {
     }
 }
 
-/// What long sessions wrote of other nodes' files is theirs no more once these files are there.
+/// Looks through what long sessions wrote of other nodes' files: what these have is noted no more, what they have not goes.
 async fn know_strays(house: &House) {
-    for (session, files) in house.node.crowded_strays() {
-        for file in files {
-            if house.janitor.lacks(file).await == Ok(false) {
-                house.node.is_no_stray(session, file);
-            }
-        }
+    for session in house.node.crowded_strays() {
+        house.remove_strays(session).await;
     }
 }
 

@@ -85,6 +85,48 @@ async fn a_stripe_of_no_file_goes_with_its_session_also_at_a_node_that_would_not
     pool.stop().await;
 }
 
+/// What belongs to whom is said by the file's own node: it has planned some of what was written, and some of that lies here already.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stripes_that_an_existing_file_of_another_node_has_not_planned_go_with_the_session_that_wrote_them() {
+    let pool = Pool::start();
+    let healthy = pool.client().await;
+    let (bytes, mut files) = (vec![7; STRIPES * STRIPE as usize], Vec::new());
+    for key in 0..8 {
+        let key = format!("folder/{key}");
+        healthy.put(key.as_bytes(), Bytes::from(bytes.clone()), Condition::Always).await.unwrap();
+        files.push(healthy.head(key.as_bytes()).await.unwrap().version.file);
+    }
+    let before = pool.held();
+    let [one, other] = [0, 1].map(|at| remote(pool.servers[at].address()));
+    let welcome = hello(&one, Session::NONE).await;
+    hello(&other, welcome.session).await;
+    let home = |file, stripe| stripe_partition(welcome.seed, file, StripeNo(stripe), 64);
+    let is_there = |partition| welcome.map.node(partition) == Some(NodeId(2));
+    files.retain(|file| !is_there(file.partition()));
+    assert!(!files.is_empty());
+    for file in files {
+        let planned = (0..STRIPES as u64).find(|stripe| is_there(home(file, *stripe))).unwrap();
+        let unplanned = (0..3000).map(|at| 1000 + 2 * at).filter(|stripe| is_there(home(file, *stripe)));
+        for stripe in unplanned.chain([planned]) {
+            let action =
+                StripeAction::Write { generation: 0, offset: 0, ends: false, data: Bytes::from_static(&[7; 9]) };
+            let body = Body::Stripe { file, stripe: StripeNo(stripe), action };
+            assert_eq!(other.call(request(&welcome, home(file, stripe), body)).await, Ok(Answer::Done));
+        }
+    }
+    assert_ne!(pool.held(), before);
+    drop((one, other));
+    let end = Instant::now() + ENOUGH;
+    while pool.held() != before {
+        assert!(Instant::now() < end, "{:?} are left of {before:?}", pool.held());
+        tokio::task::yield_now().await;
+    }
+    for key in 0..8 {
+        assert_eq!(healthy.get(format!("folder/{key}").as_bytes()).await.unwrap().into_bytes(), bytes);
+    }
+    pool.stop().await;
+}
+
 impl Connection for Mortal {
     fn call(&self, request: Request) -> Reply {
         let reply = self.inner.call(request);

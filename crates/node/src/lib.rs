@@ -41,6 +41,7 @@ pub use backing::{Backing, Loan};
 pub use node::{Node, StopHook, embedded, member};
 pub use reply::Reply;
 pub use settings::Settings;
+pub use strays::Question;
 pub use timer::{Entered, LocalTime, SimulatedTime, Sleep, now, sleep_until};
 pub use watch::Hear;
 

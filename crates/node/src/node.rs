@@ -382,9 +382,9 @@ impl Node {
             What::Zero { offset, length } => self.engine.zero(*key, *generation, *offset, *length),
             What::Extend { length } => self.engine.extend(*key, *generation, *length),
         };
-        // Who ends a session removes afterwards what it had reserved, and what belongs to no file; it may not have seen this.
+        // Who ends a session removes afterwards what it had reserved, and what no file has planned; it may not have seen this.
         if (is_stray || matches!(what, What::Fill { .. })) && done.is_ok() && has_ended() {
-            drop(self.engine.remove(*key));
+            self.end_late(*session, *key);
             return Ok(Err(Refusal::Ended));
         }
         match done {

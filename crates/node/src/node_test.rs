@@ -161,8 +161,57 @@ fn of_a_file_that_is_here_only_planned_stripes_are_written_and_what_belongs_to_n
     }
     assert_eq!(node.usage().stripes, 4);
     node.end_session(Session(1));
-    assert_eq!(node.end_strays(Session(1)), []);
+    assert_eq!(node.strays_elsewhere(Session(1)), []);
     assert_eq!(node.usage().stripes, 1, "what was reserved is its partition's to remove");
+}
+
+#[test]
+fn a_stripe_that_was_written_while_its_file_was_asked_about_stays_and_is_asked_about_again() {
+    let [node, _] = two_nodes();
+    let file = FileId::new(PartitionId(1), 5);
+    let write = |session, stripe| {
+        let action = StripeAction::Write { generation: 0, offset: 0, ends: false, data: Bytes::from_static(b"x") };
+        let body = Body::Stripe { file, stripe: StripeNo(stripe), action };
+        let (epoch, session, partition) = (Epoch::FIRST, Session(session), PartitionId(0));
+        let mut reply = node.handle(Request { epoch, session, hurried: false, partition, body });
+        let answer = Pin::new(&mut reply).poll(&mut Context::from_waker(Waker::noop()));
+        assert_eq!(answer, Poll::Ready(Ok(Answer::Done)));
+    };
+    let question = |session| {
+        assert_eq!(node.strays_elsewhere(Session(session)), [file]);
+        node.ask_of_strays(Session(session), file).unwrap()
+    };
+    (0..3).for_each(|stripe| write(1, stripe));
+    let first = question(1);
+    assert_eq!(first.stripes.iter().collect::<Vec<_>>(), [0, 1, 2]);
+    write(2, 1);
+    let second = question(2);
+    let all = first.stripes.clone();
+    node.remove_strays(&first, &all);
+    assert_eq!(node.usage().stripes, 1, "who wrote it since may have planned it");
+    node.remove_strays(&second, &all);
+    assert_eq!(node.usage().stripes, 0, "of what others wrote nothing was said");
+    assert_eq!(node.strays_elsewhere(Session(1)), []);
+    write(3, 0);
+    node.leave_strays(&question(3));
+    assert_eq!((node.usage().stripes, node.strays_elsewhere(Session(3))), (1, Vec::new()));
+}
+
+#[test]
+fn sessions_of_which_much_is_noted_are_looked_through_and_what_their_files_have_is_noted_no_more() {
+    let [node, _] = two_nodes();
+    let file = FileId::new(PartitionId(1), 5);
+    for stripe in 0..1025 {
+        let action = StripeAction::Truncate { generation: 1, length: 0 };
+        let body = Body::Stripe { file, stripe: StripeNo(2 * stripe), action };
+        assert_eq!(ask(&node, Epoch::FIRST, 0, body), Ok(Answer::Done));
+        assert_eq!(node.crowded_strays().len(), usize::from(stripe == 1024));
+    }
+    assert_eq!(node.strays_elsewhere(Session(1)), [file]);
+    let question = node.ask_of_strays(Session(1), file).unwrap();
+    node.remove_strays(&question, &wire::StripeRuns::new());
+    assert_eq!(node.crowded_strays(), []);
+    assert_eq!(node.strays_elsewhere(Session(1)), []);
 }
 
 #[test]

@@ -50,6 +50,7 @@ impl Partition {
             Command::ReadLink { file } => self.read_link(file),
             Command::Parent { directory } => self.parent(directory),
             Command::Fragments { directory } => self.fragments(directory),
+            Command::Unplanned { file, stripes } => Ok(Answer::Unplanned(self.unplanned(file, &stripes))),
             Command::Placement { file } => self.placement(file),
             Command::Status { intent } => Ok(Answer::Decided(self.decision(intent))),
             Command::Probe { parent, name } => self.probe(parent, &name),

@@ -372,6 +372,15 @@ impl FileBody {
         }
     }
 
+    /// Those of these stripes that may not exist in an engine.
+    pub fn unplanned(&self, stripes: &StripeRuns) -> StripeRuns {
+        match &self.place {
+            Place::Inline(_) | Place::Whole(_) => stripes.clone(),
+            Place::Spilling(_) => stripes.without(&first_stripe()),
+            Place::Striped(striped) => stripes.without(&striped.stripes),
+        }
+    }
+
     /// What may exist in an engine.
     pub fn stripes(&mut self) -> StripeRuns {
         match &mut self.place {

@@ -273,6 +273,19 @@ impl Partition {
         }
     }
 
+    /// Those of these stripes that neither the file has nor anybody has reserved.
+    #[must_use]
+    pub fn unplanned(&self, file: FileId, stripes: &StripeRuns) -> StripeRuns {
+        match self.inodes.get(&file).map(|inode| &inode.body) {
+            Some(Body::File(body)) => body.unplanned(stripes),
+            Some(_) => stripes.clone(),
+            None => match self.reserved.0.get(&file) {
+                Some((_, reserved)) => stripes.within(reserved.count..u64::MAX),
+                None => stripes.clone(),
+            },
+        }
+    }
+
     /// Whether there is such an inode, of whatever kind.
     pub fn has(&self, file: FileId) -> bool {
         self.inodes.contains_key(&file)

@@ -4,8 +4,8 @@ use crate::partition_test::{Bench, STRIPE, name};
 use bytes::Bytes;
 use placement::{FileId, Layout, NodeId, PartitionId, Placing, Policy};
 use wire::{
-    Answer, Command, Condition, Content, Contents, Kind, NewKind, Outcome, Refusal, Session, Version, WritePlace,
-    XattrMode,
+    AllocateMode, Answer, Command, Condition, Content, Contents, Kind, NewKind, Outcome, Refusal, Session, StripeRuns,
+    Version, WritePlace, XattrMode,
 };
 
 const ROOT: FileId = FileId::ROOT;
@@ -36,6 +36,36 @@ fn get(bench: &mut Bench) -> Option<(Version, Bytes)> {
         Err(Refusal::NotFound(_)) => None,
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn stripes_are_planned_that_a_file_has_whatever_its_size_or_that_anybody_has_reserved() {
+    let mut bench = Bench::new();
+    let unplanned = |bench: &mut Bench, file| {
+        let mut stripes = StripeRuns::new();
+        stripes.insert(0, 4);
+        stripes.insert(8, 9);
+        match bench.apply(Command::Unplanned { file, stripes }) {
+            Answer::Unplanned(unplanned) => unplanned.ranges().collect::<Vec<_>>(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let file = bench.create(ROOT, "f", NewKind::File).file;
+    assert_eq!(unplanned(&mut bench, file), [0..4, 8..9], "its bytes are with the inode");
+    let stripe = u64::from(STRIPE);
+    let keep = |from, count| Command::Allocate {
+        file,
+        offset: from * stripe,
+        length: count * stripe,
+        mode: AllocateMode::KeepSize,
+    };
+    bench.apply(keep(1, 2));
+    bench.apply(keep(8, 1));
+    assert_eq!((bench.stat(file).size, unplanned(&mut bench, file)), (0, vec![0..1, 3..4]));
+    let Answer::Reserved(reserved) = bench.apply(reserve(1, 2)) else { panic!("not reserved") };
+    assert_eq!(unplanned(&mut bench, reserved[0]), [2..4, 8..9]);
+    assert_eq!(unplanned(&mut bench, ROOT), [0..4, 8..9]);
+    assert_eq!(unplanned(&mut bench, FileId(1 << 40)), [0..4, 8..9], "there is no such file");
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use crate::{
     Acls, AllocateMode, Changes, Condition, Contents, Extent, HostFile, Intent, Kind, Lock, Mode, Name,
-    ObjectAttributes, OpenFlags, Owner, Part, RenameFrom, RenameMode, RenameTo, SeekTo, Session, Times, Wish,
-    XattrMode,
+    ObjectAttributes, OpenFlags, Owner, Part, RenameFrom, RenameMode, RenameTo, SeekTo, Session, StripeRuns, Times,
+    Wish, XattrMode,
 };
 use bytes::Bytes;
 use placement::{FileId, Layout, PartitionId, Placing, Policy};
@@ -199,6 +199,13 @@ pub enum Command {
         from: Bytes,
         /// At most so many.
         max: u32,
+    },
+    /// Which of these stripes neither the file has nor anybody has reserved: what was written of them belongs to nothing. -> `Unplanned`
+    Unplanned {
+        /// The file, which need not be there.
+        file: FileId,
+        /// Which are asked about.
+        stripes: StripeRuns,
     },
     /// Where the bytes of a file lie, or of what is made in a directory. -> `Placement`
     Placement {
@@ -542,6 +549,7 @@ impl Command {
                 | Self::GetObject { .. }
                 | Self::GetFile { .. }
                 | Self::ListNames { .. }
+                | Self::Unplanned { .. }
                 | Self::Placement { .. }
         )
     }

@@ -465,6 +465,8 @@ pub enum Answer {
         /// The stripes below the size that may have bytes; none where the bytes are with the inode or in an extent.
         stripes: StripeRuns,
     },
+    /// Those of the stripes asked about that belong to nothing.
+    Unplanned(StripeRuns),
     /// The value of an extended attribute.
     Xattr(Bytes),
     /// The names of extended attributes.

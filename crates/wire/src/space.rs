@@ -131,8 +131,36 @@ impl StripeRuns {
     /// Those of the range.
     #[must_use]
     pub fn within(&self, range: Range<u64>) -> Self {
-        let met = self.runs.range(..range.end).filter(|(_, stop)| **stop > range.start);
-        Self { runs: met.map(|(start, stop)| (range.start.max(*start), range.end.min(*stop))).collect() }
+        let met = self.overlapping(&range);
+        Self { runs: met.map(|run| (range.start.max(run.start), range.end.min(run.end))).collect() }
+    }
+
+    /// Those that are not among others.
+    #[must_use]
+    pub fn without(&self, others: &Self) -> Self {
+        let mut runs = BTreeMap::new();
+        let mut keep = |start: u64, end: u64| {
+            if start < end {
+                runs.insert(start, end);
+            }
+        };
+        for run in self.ranges() {
+            let mut start = run.start;
+            for other in others.overlapping(&run) {
+                keep(start, other.start);
+                start = other.end;
+            }
+            keep(start, run.end);
+        }
+        Self { runs }
+    }
+
+    /// Runs that have a stripe of the range, in order.
+    fn overlapping(&self, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        let (start, end) = (range.start, range.end.max(range.start));
+        let first = self.runs.range(..=start).next_back().filter(|(_, stop)| **stop > start);
+        let first = first.map_or(start, |(first, _)| *first);
+        self.runs.range(first..end.max(first)).map(|(start, stop)| *start..*stop)
     }
 
     /// Every run, in order.
@@ -217,6 +245,11 @@ mod tests {
             let end = first + next(6);
             let within: Vec<u64> = runs.within(first..end).iter().collect();
             assert_eq!(within, model.range(first..end).copied().collect::<Vec<_>>());
+            let mut range = StripeRuns::new();
+            range.insert(first, end);
+            range.insert(first + 9, end + 9);
+            let without: Vec<u64> = runs.without(&range).iter().collect();
+            assert_eq!(without, model.iter().copied().filter(|stripe| !range.contains(*stripe)).collect::<Vec<_>>());
             match next(4) {
                 0 => {
                     runs.remove(first, end);

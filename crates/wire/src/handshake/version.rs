@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// What this build speaks.
-pub const VERSIONS: Versions = Versions { lowest: Version(3), highest: Version(3) };
+pub const VERSIONS: Versions = Versions { lowest: Version(4), highest: Version(4) };
 
 /// A version of the protocol, counted from 1. It grows with every change that another side would misunderstand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -46,7 +46,7 @@ fn attributes(whole: Option<Extent>) -> Attributes {
     }
 }
 
-fn runs() -> StripeRuns {
+pub fn runs() -> StripeRuns {
     let mut runs = StripeRuns::new();
     runs.insert(0, 3);
     runs.insert(u64::MAX - 9, u64::MAX);
@@ -100,6 +100,8 @@ fn of_files() -> Vec<Answer> {
         Answer::Heritage(heritage()),
         Answer::Placement { placing: placing(Policy::Here), layout: layout(), decided: true, stripes: runs() },
         Answer::Placement { placing: Placing::default(), layout: layout(), decided: false, stripes: StripeRuns::new() },
+        Answer::Unplanned(runs()),
+        Answer::Unplanned(StripeRuns::new()),
         Answer::Xattr(Bytes::from(vec![3; 64 << 10])),
         Answer::Xattrs(vec![Bytes::from_static(b"user.a"), Bytes::from_static(b"user.b")]),
         Answer::Conflict(None),

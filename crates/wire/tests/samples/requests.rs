@@ -74,6 +74,7 @@ fn asked() -> Vec<Command> {
         Command::Forgotten { file },
         Command::Status { intent: INTENT },
         Command::Fragments { directory },
+        Command::Unplanned { file, stripes: super::answers::runs() },
         Command::Placement { file },
     ]
 }
