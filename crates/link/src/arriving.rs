@@ -1,4 +1,5 @@
-//! Payloads on their way into memory of their own: all connections together may have so many bytes of them, and others are not read meanwhile.
+//! Frames on their way into memory of their own, payloads and long metas: all connections together may have so many bytes of them, and others
+//! are not read meanwhile.
 
 use std::{
     future::Future,
@@ -12,16 +13,16 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-/// Shorter payloads are read at once: what a connection has of them is little beside what it has anyway.
+/// Shorter ones are read at once: what a connection has of them is little beside what it has anyway.
 const LONG_BYTES: usize = 64 << 10;
 /// Budgets are counted in pieces of so many bytes.
 const PIECE_BYTES: usize = 4 << 10;
-/// A payload that has not come in so long, while others wait for its room, ends its connection.
+/// A frame that has not come in so long, while others wait for its room, ends its connection.
 pub const ARRIVAL_WAIT: Duration = Duration::from_secs(30);
 
 type Acquired = Result<OwnedSemaphorePermit, AcquireError>;
 
-/// Room for payloads that are arriving.
+/// Room for frames that are arriving.
 #[derive(Debug)]
 pub struct Budget {
     room: Arc<Semaphore>,
@@ -53,19 +54,19 @@ impl Budget {
         Self { room: Arc::new(Semaphore::new(pieces as usize)), pieces }
     }
 
-    /// For a payload: one that is longer than the budget has it alone.
+    /// For a frame: one that is longer than the budget has it alone.
     fn pieces(&self, bytes: usize) -> u32 {
         u32::try_from(bytes.div_ceil(PIECE_BYTES)).unwrap_or(u32::MAX).min(self.pieces)
     }
 }
 
 impl Arriving {
-    /// A payload has come, or there is none.
+    /// A frame has come, or there is none.
     pub fn done(&mut self) {
         *self = Self::default();
     }
 
-    /// Whether a payload of so many bytes may be read now.
+    /// Whether a frame of so many bytes may be read now. What it has is enough for all of it: no frame becomes longer while it comes.
     pub fn poll(
         &mut self,
         budget: &Budget,

@@ -250,6 +250,8 @@ impl Guest {
             let Some(frame) = self.pipe.frames.next()? else { return Ok(true) };
             self.arriving.done();
             let message = ToNode::decode(frame)?;
+            // Nothing more may be read for a while: this would stand there uncounted.
+            self.pipe.frames.release();
             self.on(message)?;
         }
         Ok(false)

@@ -17,7 +17,7 @@ pub struct Limits {
     pub waiting: usize,
     /// So many bytes may the requests that wait carry, of one connection; and twice as many, of all together.
     pub waiting_bytes: usize,
-    /// So many bytes may payloads have that are arriving, of all connections together; others are not read meanwhile.
+    /// So many bytes may payloads and long metas have that are arriving, of all connections together; others are not read meanwhile.
     pub arriving_bytes: usize,
     /// While so many bytes of answers are not written, no more requests of the connection are read.
     pub queued_bytes: usize,

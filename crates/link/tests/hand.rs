@@ -152,10 +152,10 @@ fn who_gives_up_waits_no_longer_and_leaves_nothing_behind() {
         asked == 2
     });
     assert!(waited.is_none() && asked == 2);
-    // The node was told: nobody has the lock once it is free.
+    // The node has heard so when it answers what comes behind: nobody has the lock once it is free.
+    hand.block_on(vfs.stat(file)).unwrap();
     client::at_once(truth.close(held)).unwrap().unwrap();
     let other = client::at_once(truth.open(file, OpenFlags::READ_WRITE)).unwrap().unwrap();
-    hand.block_on(vfs.stat(file)).unwrap();
     client::at_once(truth.lock(other, LOCK, false)).unwrap().unwrap();
 }
 

@@ -120,11 +120,31 @@ impl Frames {
         self.payload.is_some()
     }
 
-    /// How long the payload is that is coming into memory of its own, as announced; 0 where there is none.
+    /// How many bytes the frame that is coming needs in memory of its own, as announced: its payload, unless that is received where it may
+    /// stay, and a meta that is longer than the buffer for short frames. While such a meta comes, its payload counts too: who has room for
+    /// the one would else wait for room for the other.
     pub fn arriving_bytes(&self) -> usize {
-        match (&self.payload, self.coming) {
-            (Some(Coming::Own(_)), Some(header)) => header.payload as usize,
-            _ => 0,
+        let Some(header) = self.coming else { return 0 };
+        let (meta, payload) = (header.meta as usize, header.payload as usize);
+        let is_long = meta > READ_BYTES;
+        let payload = match &self.payload {
+            Some(Coming::Own(_)) => payload,
+            Some(Coming::Landing(..)) => 0,
+            None => {
+                if is_long {
+                    payload
+                } else {
+                    0
+                }
+            }
+        };
+        payload + if is_long { meta } else { 0 }
+    }
+
+    /// Gives back the memory of the frame that was given last, where it is long: the next one may be asked for much later.
+    pub fn release(&mut self) {
+        if self.spent > READ_BYTES {
+            self.drop_spent();
         }
     }
 
