@@ -6,9 +6,11 @@ import errno
 import io
 from typing import TYPE_CHECKING, cast
 
-from tidemill.errors import Invalid
+from tidemill.errors import Invalid, NoSpace
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from typing_extensions import Buffer
 
     from tidemill._native import File, View
@@ -29,7 +31,68 @@ def flags_of(mode: str) -> tuple[str, bool]:
     return _FLAGS[kind] + both, "b" not in mode
 
 
-class PoolFile(io.RawIOBase):
+class RawFile(io.RawIOBase):
+    """A file without a buffer that waits for space at most once while what stands around it is closed.
+
+    Python writes again what could not be written: a buffer its rest, and a file of text all that its buffer holds. What is written later, after
+    something was deleted, waits again.
+    """
+
+    _closing = False
+    _full: NoSpace | None = None
+
+    def closes(self) -> None:
+        """What comes now is the last that is written."""
+        self._closing = True
+
+    def _write_by(self, write: Callable[[], int], data: Buffer) -> int:
+        if self._full is not None:
+            raise NoSpace(self._full.errno or errno.ENOSPC, self._full.strerror or "", self._full.path)
+        try:
+            count = write()
+        except NoSpace as full:
+            self._full = full if self._closing else None
+            raise
+        if self._closing and count < memoryview(data).nbytes:
+            why = "the pool is full, and stayed so while the file was closed; give the pool more memory, or delete files that are no longer needed"
+            self._full = NoSpace(errno.ENOSPC, why)
+        return count
+
+
+class Writer(io.BufferedWriter):
+    """A file that is written, with a buffer."""
+
+    raw: RawFile
+
+    def close(self) -> None:
+        """Writes what is left and closes it."""
+        self.raw.closes()
+        super().close()
+
+
+class Both(io.BufferedRandom):
+    """A file that is read and written, with a buffer."""
+
+    raw: RawFile
+
+    def close(self) -> None:
+        """Writes what is left and closes it."""
+        self.raw.closes()
+        super().close()
+
+
+class Text(io.TextIOWrapper):
+    """A file of text."""
+
+    def close(self) -> None:
+        """Writes what is left and closes it."""
+        raw = getattr(self.buffer, "raw", None)
+        if isinstance(raw, RawFile):
+            raw.closes()
+        super().close()
+
+
+class PoolFile(RawFile):
     """An open file of a pool, without a buffer: what ``Pool.open(path, "rb", buffering=0)`` gives.
 
     Each read and write is a call of the pool. `pread` and `read_buffer` give views of the pool's memory instead of copies.
@@ -95,7 +158,7 @@ class PoolFile(io.RawIOBase):
         self._check()
         if not self._writes:
             raise io.UnsupportedOperation("not open for writing")
-        count = self._file.write(self._at, data)
+        count = self._write_by(lambda: self._file.write(self._at, data), data)
         self._at = self.size() if self._append else self._at + count
         return count
 
@@ -155,12 +218,12 @@ def wrapped(raw: PoolFile, buffering: int, text: tuple[str | None, str | None, s
     size = BUFFER_BYTES if buffering in {-1, 1} else buffering
     buffered: io.BufferedReader | io.BufferedWriter | io.BufferedRandom
     if raw.readable() and raw.writable():
-        buffered = io.BufferedRandom(raw, size)
+        buffered = Both(raw, size)
     elif raw.writable():
-        buffered = io.BufferedWriter(raw, size)
+        buffered = Writer(raw, size)
     else:
         buffered = io.BufferedReader(raw, size)
     if text is None:
         return buffered
     encoding, errors, newline = text
-    return io.TextIOWrapper(cast("io.BufferedReader", buffered), encoding or "utf-8", errors, newline, line_buffering=buffering == 1)
+    return Text(cast("io.BufferedReader", buffered), encoding or "utf-8", errors, newline, line_buffering=buffering == 1)

@@ -69,12 +69,13 @@ class Reader(io.BufferedReader):
         return view
 
 
-class _Uploaded(io.RawIOBase):
-    """What is written goes into an object that nobody sees yet."""
+class _Uploaded(_files.RawFile):
+    """What is written goes into an object that nobody sees yet, or nowhere once that is discarded."""
 
     def __init__(self, upload: Upload, path: str) -> None:
         self.upload = upload
         self.name = path
+        self.discarded = False
         self._written = 0
 
     def writable(self) -> bool:
@@ -84,12 +85,12 @@ class _Uploaded(io.RawIOBase):
         return self._written
 
     def write(self, data: Buffer, /) -> int:
-        count = self.upload.write(data)
+        count = memoryview(data).nbytes if self.discarded else self._write_by(lambda: self.upload.write(data), data)
         self._written += count
         return count
 
 
-class Pending(io.BufferedWriter):
+class Pending(_files.Writer):
     """A file that is written in a transaction: others see it, whole, once the transaction has ended well."""
 
     raw: _Uploaded
@@ -98,15 +99,29 @@ class Pending(io.BufferedWriter):
         super().__init__(_Uploaded(upload, path), buffer)
         # `close` lets go of the buffer's file, and the object is still to be finished.
         self._upload = upload
+        # Why not all of it was written, when it was closed.
+        self._failed: BaseException | None = None
+
+    def close(self) -> None:
+        """Writes what is left. One that failed is never seen."""
+        try:
+            super().close()
+        except BaseException as failed:
+            self._failed = failed
+            raise
 
     def commit(self) -> None:
         """Gives it its name. fsspec calls it."""
         self.close()
+        if self._failed is not None:
+            raise self._failed
         self._upload.finish()
 
     def discard(self) -> None:
-        """It will not be. fsspec calls it."""
+        """It will not be: what is left is not written. fsspec calls it."""
         try:
+            if not self.closed:
+                self.raw.discarded = True
             self.close()
         finally:
             self._upload.abandon()
@@ -282,6 +297,21 @@ class TidemillFileSystem(AsyncFileSystem):
 
     async def _pipe_file(self, path: str, value: Buffer, mode: str = "overwrite", **_: object) -> None:
         await self.pool.aput(self._strip_protocol(path), value, if_absent=mode == "create")
+
+    def open(
+        self,
+        path: str,
+        mode: str = "rb",
+        block_size: int | None = None,
+        cache_options: dict[str, Any] | None = None,
+        compression: str | None = None,
+        **words: Any,  # noqa: ANN401 - fsspec's
+    ) -> Any:  # noqa: ANN401 - a file of bytes or text, as fsspec has it
+        """A file, as ``open`` gives; in a transaction, one that appears at its end."""
+        text = {word: words.pop(word) for word in ("encoding", "errors", "newline") if "b" not in mode and word in words}
+        as_bytes = mode if "b" in mode else mode.replace("t", "") + "b"
+        file = super().open(path, as_bytes, block_size, cache_options, compression, **words)
+        return file if "b" in mode else _files.Text(file, **text)
 
     def _open(self, path: str, mode: str = "rb", block_size: int | None = None, autocommit: bool = True, **_: object) -> io.IOBase:
         flags, _text = _files.flags_of(mode)

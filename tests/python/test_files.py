@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+import time
 from pathlib import Path
 
 import pytest
@@ -124,3 +125,31 @@ def test_what_is_written_is_seen_as_it_is_flushed_and_replaced_as_a_whole_by_put
         assert pool.get("file") == b"half"
         file.write(b" and half")
     assert pool.get("file") == b"half and half"
+
+
+@pytest.mark.parametrize("mode", ["wb", "w", "w+b", "r+", "a"])
+def test_a_close_waits_for_space_once(mode: str) -> None:
+    wait = 0.5
+    with tidemill.start("8MiB", space_wait=wait) as pool:
+        pool.put("fill", bytes(6_500_000))
+        pool.put("file", b"")
+        # Its first MiB fits, its second does not: a buffer writes what is left of it once more, and a file of text all of it.
+        file = pool.open("file", mode, buffering=4 << 20)
+        file.write(b"x" * 3_000_000 if "b" in mode else "x" * 3_000_000)
+        before = time.monotonic()
+        with pytest.raises(tidemill.NoSpace, match="give the pool more memory, or delete"):
+            file.close()
+        assert wait <= time.monotonic() - before < 1.8 * wait
+        assert file.closed
+
+
+def test_what_found_no_space_is_written_by_a_close_after_something_was_deleted() -> None:
+    with tidemill.start("8MiB", space_wait=0.1) as pool:
+        pool.put("fill", bytes(6_500_000))
+        file = pool.open("file", "w", buffering=4 << 20)
+        file.write("x" * 3_000_000)
+        with pytest.raises(tidemill.NoSpace):
+            file.flush()
+        pool.delete("fill")
+        file.close()
+        assert pool.get("file") == b"x" * 3_000_000

@@ -8,6 +8,7 @@ import pickle
 import posixpath
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ from fsspec.tests import abstract
 from tidemill.fsspec import TidemillFileSystem
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from python.conftest import Nodes
 
 
@@ -252,6 +255,33 @@ def test_of_a_transaction_that_failed_nothing_is_seen(tree: TidemillFileSystem) 
     with pytest.raises(tidemill.Exists), tree.transaction, tree.open("c", "xb") as file:
         file.write(b"other")
     assert tree.cat_file("c") == b"4444"
+
+
+def test_a_file_of_a_transaction_that_found_no_space_is_never_seen_and_waits_once() -> None:
+    wait = 0.5
+    with tidemill.start("8MiB", space_wait=wait) as pool:
+        pool.put("fill", bytes(7_500_000))
+        fs = pool.fs
+
+        def seconds(call: Callable[[], object]) -> float:
+            before = time.monotonic()
+            with pytest.raises(tidemill.NoSpace):
+                call()
+            return time.monotonic() - before
+
+        for name, mode, data in (("bytes", "wb", b"x" * 900_000), ("text", "w", "x" * 900_000)):
+            transaction = fs.start_transaction()
+            file = fs.open(name, mode)
+            file.write(data)
+            assert wait <= seconds(file.close) < 1.8 * wait
+            seconds(transaction.complete)
+            fs.end_transaction()
+        transaction = fs.start_transaction()
+        fs.open("other", "wb").write(b"x" * 900_000)
+        before = time.monotonic()
+        transaction.complete(commit=False)
+        assert time.monotonic() - before < wait, "what is discarded is not written before"
+        assert [entry.name for entry in pool.folder()] == ["fill"]
 
 
 def test_touch_empties_a_file_or_gives_it_the_time_of_now(tree: TidemillFileSystem) -> None:

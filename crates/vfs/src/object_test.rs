@@ -477,6 +477,22 @@ async fn what_does_not_fit_waits_for_space_once_what_never_can_not_at_all_and_bo
     }
 }
 
+#[tokio::test]
+async fn bytes_that_an_upload_found_no_space_for_stand_there_once_when_they_are_written_again() {
+    let settings = Settings { space_wait: Duration::ZERO, ..settings() };
+    let pool = Pool::start(1, &settings, || Arc::new(Model::new(u64::from(16 * STRIPE), STRIPE)));
+    let objects = objects(&pool.client().await);
+    objects.put(b"other", bytes(1, 10 * STRIPE), ALWAYS).await.unwrap();
+    let mut upload = objects.upload(b"k", ALWAYS).await.unwrap();
+    upload.write(bytes(2, STRIPE + 7)).await.unwrap();
+    assert!(matches!(upload.write(bytes(3, 6 * STRIPE)).await, Err(Refusal::NoSpace(_))));
+    objects.delete(b"other", ALWAYS).await.unwrap();
+    upload.write(bytes(3, 6 * STRIPE)).await.unwrap();
+    upload.finish().await.unwrap();
+    let both = [bytes(2, STRIPE + 7), bytes(3, 6 * STRIPE)].concat();
+    assert!(objects.get(b"k").await.unwrap().into_bytes() == both);
+}
+
 /// What objects are, so plain that it is right by reading it.
 type Plain = BTreeMap<String, Vec<u8>>;
 

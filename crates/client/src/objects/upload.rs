@@ -55,8 +55,18 @@ impl Upload {
         self.add(bytes).await
     }
 
-    /// The same for bytes that count already.
-    pub(super) async fn add(&mut self, mut bytes: Bytes) -> Outcome<()> {
+    /// The same for bytes that count already. When it is refused, what comes next is written where these would stand: who writes them
+    /// again has them once.
+    pub(super) async fn add(&mut self, bytes: Bytes) -> Outcome<()> {
+        let start = self.written;
+        let added = self.add_all(bytes).await;
+        if added.is_err() {
+            self.written = start;
+        }
+        added
+    }
+
+    async fn add_all(&mut self, mut bytes: Bytes) -> Outcome<()> {
         while !bytes.is_empty() {
             let place = WritePlace::At(self.written);
             let written = self.objects.client.write_until_full(self.file, place, bytes.clone(), false).await;
