@@ -30,7 +30,8 @@ impl Client {
         if let Some(gone) = gone
             && let Err(error) = self.remove_stripes(&gone).await
         {
-            tracing::warn!(%error, file = %gone.file, "stripes of a removed file were left behind");
+            tracing::debug!(file = %gone.file, "its stripes could not be removed");
+            tracing::warn!(%error, "the memory of a file that was removed is not free yet: it is when a client that used it ends");
         }
     }
 
@@ -48,7 +49,7 @@ impl Client {
         for stripe in stripes {
             let_others(stripe).await;
             if let Err(error) = self.stripe(file, layout, StripeNo(stripe), StripeAction::Remove).await {
-                tracing::warn!(%error, %file, "a stripe of a removed file was left behind");
+                tracing::debug!(%error, %file, stripe, "a stripe of a removed file goes no earlier than this session");
             }
         }
     }

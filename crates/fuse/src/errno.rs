@@ -2,15 +2,61 @@
 
 use rustix::io::Errno;
 use tracing::Level;
-use wire::Refusal;
+use wire::{Object, Refusal};
 
 /// The errno of a refusal of `operation`, which is logged here and nowhere else.
 pub(crate) fn tell(operation: &'static str, refusal: &Refusal) -> Errno {
     let (errno, level) = vfs::meaning(refusal);
     match level {
-        Level::ERROR => tracing::error!("{operation}: {refusal}"),
-        Level::WARN => tracing::warn!("{operation}: {refusal}"),
+        Level::ERROR => tracing::error!("{}", message(operation, refusal)),
+        Level::WARN => tracing::warn!("{}", message(operation, refusal)),
         _ => tracing::debug!("{operation}: {refusal}"),
     }
     errno
+}
+
+/// What a person reads. A request of the kernel names an inode by its number and no path leads back from that; the mount shows the same
+/// numbers, so the message says how to find the path.
+fn message(operation: &'static str, refusal: &Refusal) -> String {
+    let place = match object(refusal) {
+        Some(Object::File(file) | Object::Entry { parent: file, .. }) => {
+            format!(" (`find -inum {file}` in the mount shows where {file} is)")
+        }
+        _ => String::new(),
+    };
+    format!("{operation}: {refusal}{place}")
+}
+
+/// What a refusal is about that is told aloud, where it is about something.
+fn object(refusal: &Refusal) -> Option<&Object> {
+    match refusal {
+        Refusal::ReadOnly(object)
+        | Refusal::TooManyAttributes(object)
+        | Refusal::TooManyLocks { object, .. }
+        | Refusal::TooLarge { object, .. }
+        | Refusal::TooManyOpen { object, .. }
+        | Refusal::Busy(object)
+        | Refusal::Stale(object)
+        | Refusal::TimedOut(object)
+        | Refusal::MaybeDone(object)
+        | Refusal::Io { object, .. } => Some(object),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use placement::FileId;
+    use wire::Name;
+
+    #[test]
+    fn a_message_that_names_an_inode_by_its_number_says_how_to_find_its_path() {
+        let file = message("write", &Refusal::Busy(Object::File(FileId(4711))));
+        assert!(file.starts_with("write: file 4711: ") && file.contains("`find -inum 4711`"), "{file}");
+        let entry = Object::entry(FileId(7), &Name::new(b"name").unwrap());
+        let entry = message("create", &Refusal::Io { object: entry, why: "it broke".into() });
+        assert!(entry.starts_with("create: `name` in directory 7: ") && entry.contains("`find -inum 7`"), "{entry}");
+        assert!(!message("statfs", &Refusal::Ended).contains("find"));
+    }
 }

@@ -540,7 +540,8 @@ impl House {
             match self.janitor.unplanned(file, &question.stripes).await {
                 Ok(unplanned) => self.node.remove_strays(&question, &unplanned),
                 Err(refusal) => {
-                    tracing::warn!(%refusal, %file, "stripes that may belong to nothing were left behind");
+                    tracing::debug!(%file, "nobody says which of its stripes here are planned");
+                    tracing::warn!(%refusal, "memory that a client has left stays in use until the pool ends, if no file uses it");
                     self.node.leave_strays(&question);
                 }
             }

@@ -226,7 +226,8 @@ impl Node {
 
     fn remove_stray(&self, key: StripeKey) {
         if let Err(error) = self.engine.remove(key) {
-            tracing::warn!(%error, file = %key.file, "a stripe of no file was left behind");
+            tracing::debug!(file = %key.file, stripe = key.stripe.0, "it belongs to nothing and stays");
+            tracing::warn!(%error, "memory that a client has left, and that no file uses, could not be freed");
         }
     }
 }

@@ -50,7 +50,8 @@ impl Vfs {
         let file = open.file;
         for (owner, style) in self.handles.lockers.close(file, handle) {
             if let Err(error) = unlock(&open.client, file, owner, style).await {
-                tracing::warn!(%error, %file, "the locks of a closed file last until its session ends");
+                tracing::debug!(%file, "its locks could not be ended with it");
+                tracing::warn!(%error, "locks of a file that was closed are held until this mount or program ends");
             }
         }
     }

@@ -107,8 +107,8 @@ impl Ids {
 async fn give_back(client: &Client, file: FileId) {
     match client.change(file.partition(), Command::Unreserve { file }).await {
         Ok(Answer::Removed { gone }) => client.purge(gone).await,
-        Ok(other) => tracing::warn!(error = %unexpected(&other), %file, "what was put in vain is left behind"),
-        Err(error) => tracing::warn!(%error, %file, "what was put in vain is left behind until the session ends"),
+        Ok(other) => tracing::debug!(error = %unexpected(&other), %file, "what was put in vain goes with the session"),
+        Err(error) => tracing::debug!(%error, %file, "what was put in vain goes with the session"),
     }
 }
 
