@@ -1,6 +1,7 @@
 //! What is started, and what is told when it has ended.
 
 use crate::capture::Captured;
+use crate::memory_group::MemoryLimit;
 use crate::tool_path::ToolFile;
 use std::ffi::OsString;
 use std::fmt;
@@ -30,6 +31,8 @@ pub struct Launch {
     pub timeout: Option<Duration>,
     /// How long it may take to end after SIGTERM.
     pub grace: Duration,
+    /// How much memory it may take; None: as much as there is.
+    pub memory: Option<MemoryLimit>,
 }
 
 impl Launch {
@@ -44,6 +47,7 @@ impl Launch {
             stdout: None,
             timeout: None,
             grace: GRACE,
+            memory: None,
         }
     }
 }
@@ -58,6 +62,14 @@ pub enum Ending {
     Signalled(i32),
     /// We ended it, since it ran longer than its time-out.
     TimedOut,
+    /// It was killed, since it took more memory than its limit.
+    OverMemory {
+        /// Bytes of its own that it was allowed.
+        own: u64,
+        /// Bytes that it held; None if the kernel killed it for all that its control group held,
+        /// files among it.
+        held: Option<u64>,
+    },
     /// We ended it, since the caller cancelled it.
     Cancelled,
     /// It never ran.
@@ -89,6 +101,7 @@ impl fmt::Display for Ending {
             Self::Exited(code) => write!(out, "exit {code}"),
             Self::Signalled(signal) => write!(out, "killed by signal {signal} ({})", signal_name(*signal)),
             Self::TimedOut => write!(out, "ended after its time-out"),
+            Self::OverMemory { own, .. } => write!(out, "killed: it took more than {own} bytes of memory"),
             Self::Cancelled => write!(out, "cancelled"),
             Self::Unknown { error } => {
                 write!(out, "ended in an unknown way ({error})\nhint: start tidemill without ignoring SIGCHLD")

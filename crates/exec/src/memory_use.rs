@@ -1,8 +1,10 @@
-//! How much memory a process and its descendants hold, looked up in `/proc` while they run.
+//! How much memory a process and its descendants hold, looked up while they run: in `/proc`, or in
+//! their control group.
 //!
 //! `ru_maxrss` alone does not tell it: it is the largest of one process, files that it maps count, and for a child it begins with
 //! what we ourselves ever held. What ends between two looks is missed; the first looks follow each other quickly, for short tasks.
 
+use crate::memory_group::MemoryGroup;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -11,6 +13,10 @@ const FIRST_LOOK: Duration = Duration::from_millis(4);
 
 /// Looks are at most this far apart.
 const LOOKS_APART_MAX: Duration = Duration::from_millis(250);
+
+/// With a limit to keep they are at most this far apart: a program that fills memory at 10 GB/s is
+/// seen 0.5 GB above it, and the look at a group is cheap.
+const LIMITED_LOOKS_APART_MAX: Duration = Duration::from_millis(50);
 
 /// Looks take at most this part of one processor, however many processes there are.
 const COST_PART: u32 = 100;
@@ -23,14 +29,17 @@ const PROCESSES_MAX: usize = 1024;
 pub struct MemoryUse {
     leader: i32,
     peak: Option<u64>,
+    apart_max: Duration,
     apart: Duration,
     next: Instant,
 }
 
 impl MemoryUse {
-    /// Of the process `leader` and its descendants, from now on.
-    pub fn of(leader: i32) -> Self {
-        Self { leader, peak: None, apart: FIRST_LOOK, next: Instant::now() + FIRST_LOOK }
+    /// Of the process `leader` and its descendants, from now on; `limited` if a group keeps them to
+    /// a limit.
+    pub fn of(leader: i32, limited: bool) -> Self {
+        let apart_max = if limited { LIMITED_LOOKS_APART_MAX } else { LOOKS_APART_MAX };
+        Self { leader, peak: None, apart_max, apart: FIRST_LOOK, next: Instant::now() + FIRST_LOOK }
     }
 
     /// When to look again.
@@ -38,12 +47,13 @@ impl MemoryUse {
         self.next
     }
 
-    /// Looks once: the bytes that are held now, if a process is there to look at.
-    pub fn look(&mut self) -> Option<u64> {
+    /// Looks once: the bytes that are held now, if a process is there to look at. `group` is that
+    /// of the processes, if they have one.
+    pub fn look(&mut self, group: Option<&MemoryGroup>) -> Option<u64> {
         let began = Instant::now();
-        let now = held_below(self.leader);
+        let now = group.map_or_else(|| held_below(self.leader), MemoryGroup::held);
         self.peak = self.peak.max(now);
-        self.apart = (self.apart * 2).min(LOOKS_APART_MAX);
+        self.apart = (self.apart * 2).min(self.apart_max);
         self.next = Instant::now() + self.apart.max(began.elapsed() * COST_PART);
         now
     }
@@ -92,13 +102,13 @@ mod tests {
     #[test]
     fn looks_become_rare_and_keep_the_most_that_was_seen() {
         let own = i32::try_from(std::process::id()).expect("a number");
-        let mut memory = MemoryUse::of(own);
+        let mut memory = MemoryUse::of(own, false);
         let many = vec![1_u8; 32 << 20];
-        let with = memory.look().expect("we are there");
+        let with = memory.look(None).expect("we are there");
         assert!(with > 32 << 20 && many[5] == 1);
         drop(many);
         for _ in 0..8 {
-            memory.look();
+            memory.look(None);
         }
         assert!(memory.peak() >= Some(with));
         assert!(memory.next_look() > Instant::now() && memory.apart == LOOKS_APART_MAX);
@@ -112,8 +122,8 @@ mod tests {
         let mut shell = Command::new("/bin/sh");
         shell.arg("-c").arg(format!("({hold}) & {hold}; wait")).stdout(Stdio::piped());
         let mut tool = shell.spawn().expect("started");
-        let mut memory = MemoryUse::of(i32::try_from(tool.id()).expect("a number"));
-        while memory.look().is_some_and(|held| held < 78_000_000) {
+        let mut memory = MemoryUse::of(i32::try_from(tool.id()).expect("a number"), false);
+        while memory.look(None).is_some_and(|held| held < 78_000_000) {
             std::thread::sleep(Duration::from_millis(5));
         }
         drop(tool.stdout.take());
@@ -123,6 +133,6 @@ mod tests {
 
     #[test]
     fn of_what_is_not_there_nothing_is_told() {
-        assert_eq!(MemoryUse::of(i32::MAX).look(), None);
+        assert_eq!(MemoryUse::of(i32::MAX, false).look(None), None);
     }
 }

@@ -3,11 +3,13 @@
 //! ```text
 //! runs --time-out or cancel: SIGTERM--> asked --grace over: SIGKILL--> killed --[`KILL_WAIT`]--> given up
 //!   \--------------------------------------\--------------------------------\--> ended: rest of the group killed, reaped
+//!   \--more memory than its limit: SIGKILL------------------------> killed
 //! ```
 
 use crate::capture::Captured;
 use crate::group::Group;
 use crate::launch::{Ending, Launch, Report, Usage};
+use crate::memory_group::{Excess, MemoryGroup};
 use crate::memory_use::MemoryUse;
 use crate::start::{Started, start};
 use rustix::process::Signal;
@@ -38,7 +40,7 @@ pub async fn run(launch: Launch, cancel: CancellationToken) -> Report {
     };
     let (ending, usage) = match process {
         Ok(process) => {
-            let memory = MemoryUse::of(process.group.leader());
+            let memory = MemoryUse::of(process.group.leader(), process.memory_group.is_some());
             Watch { process, memory, stdout: &mut stdout, stderr: &mut stderr }.end(&launch, &cancel).await
         }
         Err(ending) => (ending, Usage::default()),
@@ -67,8 +69,14 @@ enum Stage {
 
 impl Watch<'_> {
     async fn end(mut self, launch: &Launch, cancel: &CancellationToken) -> (Ending, Usage) {
-        let stage = self.until_end(launch, cancel).await;
+        let mut stage = self.until_end(launch, cancel).await;
         let ended = self.process.group.finish().await;
+        if let (Stage::Runs, Some(excess)) = (&stage, self.memory_group().and_then(|group| group.excess(None))) {
+            stage = Stage::Killed(over(excess));
+        }
+        if let (Stage::Killed(Ending::OverMemory { .. }), Some(group)) = (&stage, self.memory_group()) {
+            group.kill();
+        }
         drain(self.process.stdout.as_ref(), self.stdout);
         drain(self.process.stderr.as_ref(), self.stderr);
         let (ending, usage) = told(stage, ended);
@@ -81,30 +89,50 @@ impl Watch<'_> {
         let mut deadline = launch.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
             let look = Instant::from_std(self.memory.next_look());
-            let wanted = tokio::select! {
+            let (wanted, first) = tokio::select! {
                 _ = self.process.end.readable() => return stage,
                 () = hear(&mut self.process.stdout, self.stdout) => continue,
                 () = hear(&mut self.process.stderr, self.stderr) => continue,
-                () = tokio::time::sleep_until(look) => {
-                    self.memory.look();
-                    continue;
-                }
-                () = cancel.cancelled(), if matches!(stage, Stage::Runs) => Ending::Cancelled,
-                () = until(deadline) => Ending::TimedOut,
+                () = tokio::time::sleep_until(look) => match self.look() {
+                    Some(excess) if !matches!(stage, Stage::Killed(_)) => (over(excess), Signal::KILL),
+                    _ => continue,
+                },
+                () = cancel.cancelled(), if matches!(stage, Stage::Runs) => (Ending::Cancelled, Signal::TERM),
+                () = until(deadline) => (Ending::TimedOut, Signal::TERM),
             };
             if matches!(stage, Stage::Killed(_)) {
                 return stage;
             }
             let wait;
-            (stage, wait) = press(stage, wanted, launch.grace, &self.process.group);
+            (stage, wait) = press(stage, (wanted, first), launch.grace, &self.process.group);
             deadline = Instant::now().checked_add(wait);
         }
     }
+
+    fn memory_group(&self) -> Option<&MemoryGroup> {
+        self.process.memory_group.as_ref()
+    }
+
+    /// Looks at its memory: how much more it is than allowed, if it is.
+    fn look(&mut self) -> Option<Excess> {
+        let group = self.process.memory_group.as_ref();
+        let held = self.memory.look(group);
+        group?.excess(held)
+    }
 }
 
-/// The next, harder step to end the process, and how long to wait for it to work.
-fn press(stage: Stage, wanted: Ending, grace: Duration, group: &Group) -> (Stage, Duration) {
+fn over(Excess { own, held }: Excess) -> Ending {
+    Ending::OverMemory { own, held }
+}
+
+/// The next, harder step to end the process, and how long to wait for it to work. `first` is the
+/// signal if it was not asked before.
+fn press(stage: Stage, (wanted, first): (Ending, Signal), grace: Duration, group: &Group) -> (Stage, Duration) {
     match stage {
+        Stage::Runs if first == Signal::KILL => {
+            group.signal(Signal::KILL);
+            (Stage::Killed(wanted), KILL_WAIT)
+        }
         Stage::Runs => {
             group.signal(Signal::TERM);
             (Stage::Asked(wanted), grace)

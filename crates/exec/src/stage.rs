@@ -1,7 +1,7 @@
 //! The child between its birth and its program: what it must do itself, since it is not ours to do.
 //!
 //! ```text
-//! we  --clone(VM, VFORK)--> child: own group, entry in the keeper's list, what it is given to 0 1 2, all else closed,
+//! we  --clone(VM, VFORK)--> child: own group, keeper's list, memory's control group, what it is given to 0 1 2, all else closed,
 //! (the calling thread                limits, standard files opened, working directory entered --execve--> the tool
 //!  waits; so nothing is copied)         \-- a step fails: which and why, left in our memory; it ends
 //! ```
@@ -47,6 +47,18 @@ pub struct Plan<'a> {
     pub files_max: Option<libc::rlimit>,
     /// Where its number is entered before anything else happens to it.
     pub register: Option<Register<'a>>,
+    /// The `cgroup.procs` of the control group that it enters before its program, with all its
+    /// later children.
+    pub memory_group: Option<BorrowedFd<'a>>,
+}
+
+/// A child that runs its program.
+#[derive(Debug)]
+pub struct Spawned {
+    /// Its number.
+    pub pid: Pid,
+    /// Why it did not enter its control group, if it was to and did not: it runs without.
+    pub outside: Option<io::Error>,
 }
 
 /// A file or folder of a child.
@@ -114,6 +126,10 @@ struct Orders {
     files_max: Option<libc::rlimit>,
     /// The list and the offset of the line.
     register: Option<(c_int, i64)>,
+    /// What it enters by writing to it; -1: nothing.
+    memory_group: c_int,
+    /// The error of that; 0 as long as there is none.
+    outside_errno: c_int,
     /// Which step is under way.
     step: Step,
     /// The error of the step; 0 as long as there is none.
@@ -121,7 +137,7 @@ struct Orders {
 }
 
 /// Starts the child and returns when its program runs, or tells which step failed. It leads a process group of its own.
-pub fn spawn(plan: &Plan<'_>) -> Result<Pid, Failed> {
+pub fn spawn(plan: &Plan<'_>) -> Result<Spawned, Failed> {
     let (args, env) = (pointers(&plan.args), pointers(&plan.env));
     let mut orders = Orders {
         program: plan.program.as_ptr(),
@@ -133,12 +149,15 @@ pub fn spawn(plan: &Plan<'_>) -> Result<Pid, Failed> {
         stderr_pipe: plan.stderr.as_raw_fd(),
         files_max: plan.files_max,
         register: plan.register.map(|register| (register.list.as_raw_fd(), register.offset)),
+        memory_group: plan.memory_group.map_or(-1, |group| group.as_raw_fd()),
+        outside_errno: 0,
         step: Step::Birth,
         errno: 0,
     };
     let child = bear(&mut orders).map_err(|error| Failed { step: Step::Birth, error })?;
     if orders.errno == 0 {
-        return Ok(child);
+        let outside = (orders.outside_errno != 0).then(|| io::Error::from_raw_os_error(orders.outside_errno));
+        return Ok(Spawned { pid: child, outside });
     }
     bury(child);
     Err(Failed { step: orders.step, error: io::Error::from_raw_os_error(orders.errno) })
@@ -201,6 +220,11 @@ unsafe fn act(orders: &mut Orders) -> c_int {
             let line = crate::keeper::line_of(libc::getpid());
             // A list that takes no more leaves this one unprotected, which is no reason to fail it.
             libc::pwrite(list, line.as_ptr().cast(), line.len(), offset);
+        }
+        // The writer of a 0 is meant itself. Where that is refused it runs without, and its memory
+        // is measured.
+        if orders.memory_group >= 0 && libc::write(orders.memory_group, c"0".as_ptr().cast(), 1) < 0 {
+            orders.outside_errno = *libc::__errno_location();
         }
         if libc::dup2(orders.stderr_pipe, 2) < 0 || take(orders.stdin, 0) < 0 || take(orders.stdout, 1) < 0 {
             return -1;

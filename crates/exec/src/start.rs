@@ -4,7 +4,8 @@ use crate::files;
 use crate::group::Group;
 use crate::keeper::Record;
 use crate::launch::{Ending, Launch};
-use crate::stage::{self, Failed, NOTHING, Place, Plan, Step};
+use crate::memory_group::{MemoryGroup, MemoryLimit};
+use crate::stage::{self, Failed, NOTHING, Place, Plan, Spawned, Step};
 use crate::sys;
 use crate::tool_path::{ToolFile, ToolPath};
 use std::ffi::{CString, OsStr, OsString};
@@ -21,6 +22,8 @@ use tokio::net::unix::pipe::Receiver;
 #[derive(Debug)]
 pub struct Started {
     pub group: Group,
+    /// What limits its memory. After `group`: dropped early, that kills first.
+    pub memory_group: Option<MemoryGroup>,
     /// Readable when the leader has ended.
     pub end: AsyncFd<OwnedFd>,
     pub stdout: Option<Receiver>,
@@ -30,6 +33,7 @@ pub struct Started {
 /// A process that was just born, and the ends of its pipes.
 struct Born {
     group: Group,
+    memory_group: Option<MemoryGroup>,
     leader: rustix::process::Pid,
     stdout: Option<PipeReader>,
     stderr: PipeReader,
@@ -37,8 +41,11 @@ struct Born {
 
 /// Starts it; the error is an `Ending::NotStarted`.
 pub async fn start(launch: &Launch) -> Result<Started, Ending> {
-    // The thread waits until the program runs. Opening files may take long (a file in a full pool), so another waits for that.
-    let born = if [&launch.stdin, &launch.stdout].iter().all(|file| !matches!(file, Some(ToolFile::Path(_)))) {
+    // The thread waits until the program runs. Opening files may take long (a file in a full pool),
+    // and so may entering a control group (the kernel waits for its other processors), so another
+    // thread waits for that.
+    let opens = [&launch.stdin, &launch.stdout].iter().any(|file| matches!(file, Some(ToolFile::Path(_))));
+    let born = if !opens && launch.memory.is_none() {
         bear(launch)
     } else {
         let launch = launch.clone();
@@ -63,6 +70,7 @@ fn bear(launch: &Launch) -> Result<Born, Failed> {
         (Some(reader), Place::Open(OwnedFd::from(writer).into()))
     };
     let record = Record::new();
+    let mut memory_group = launch.memory.as_ref().and_then(MemoryLimit::group);
     let plan = Plan {
         program: c_string(launch.program.as_os_str())?,
         args: std::iter::once(launch.program.as_os_str())
@@ -76,15 +84,20 @@ fn bear(launch: &Launch) -> Result<Born, Failed> {
         stderr: stderr_writer.into(),
         files_max: files::of_tools(),
         register: record.as_ref().map(Record::register),
+        memory_group: memory_group.as_ref().map(MemoryGroup::procs),
     };
-    let leader = stage::spawn(&plan)?;
-    Ok(Born { group: Group::led_by(leader, record), leader, stdout, stderr })
+    let Spawned { pid: leader, outside } = stage::spawn(&plan)?;
+    if let Some(error) = outside {
+        tracing::info!(%error, "a tool could not enter its control group; it runs without the limit of its `memory`");
+        memory_group = None;
+    }
+    Ok(Born { group: Group::led_by(leader, record), memory_group, leader, stdout, stderr })
 }
 
 fn watch(born: Born) -> io::Result<Started> {
-    let Born { group, leader, stdout, stderr } = born;
+    let Born { group, memory_group, leader, stdout, stderr } = born;
     let end = sys::end_of(leader)?;
-    Ok(Started { group, end, stdout: stdout.map(receiver).transpose()?, stderr: Some(receiver(stderr)?) })
+    Ok(Started { group, memory_group, end, stdout: stdout.map(receiver).transpose()?, stderr: Some(receiver(stderr)?) })
 }
 
 fn variable(name: &OsStr, value: &OsStr) -> Result<CString, Failed> {

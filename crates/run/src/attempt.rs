@@ -155,6 +155,7 @@ impl Context {
             stdout: given.stdout,
             timeout: tool.timeout_ms.map(Duration::from_millis),
             grace: self.grace,
+            memory: None,
         };
         tried.started = Instant::now();
         let ended = exec::run(launch, cancel).await;
