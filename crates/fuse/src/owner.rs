@@ -61,6 +61,8 @@ pub(crate) enum Line {
     Mount(PathBuf),
     /// Remove it with all that is in it.
     Remove(PathBuf),
+    /// End the processes of this control group, and remove it with those below it.
+    Group(PathBuf),
 }
 
 impl Line {
@@ -69,6 +71,7 @@ impl Line {
         match self {
             Self::Mount(path) => format!("mount {}\n", escape(path)),
             Self::Remove(path) => format!("remove {}\n", escape(path)),
+            Self::Group(path) => format!("group {}\n", escape(path)),
         }
     }
 
@@ -80,6 +83,7 @@ impl Line {
             _ if !path.is_absolute() => None,
             "mount" => Some(Self::Mount(path)),
             "remove" => Some(Self::Remove(path)),
+            "group" => Some(Self::Group(path)),
             _ => None,
         }
     }
@@ -164,9 +168,9 @@ mod tests {
 
     #[test]
     fn an_owner_is_read_back_up_to_its_last_whole_line() {
-        let text = header().unwrap() + "mount /a\nremove /b%20c\nfuture thing\nmount relative\nmount /half";
+        let text = header().unwrap() + "mount /a\nremove /b%20c\ngroup /d\nfuture thing\nmount relative\nmount /half";
         let owner = Owner::decode(&text);
-        assert_eq!(owner.lines, [Line::Mount("/a".into()), Line::Remove("/b c".into())]);
+        assert_eq!(owner.lines, [Line::Mount("/a".into()), Line::Remove("/b c".into()), Line::Group("/d".into())]);
         assert_eq!(owner.process.unwrap().fate(), Fate::Lives);
     }
 

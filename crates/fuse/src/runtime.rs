@@ -219,6 +219,13 @@ impl Claim {
         self.note(&Line::Remove(dir))
     }
 
+    /// Notes that the control group `dir`, which is not made yet, belongs to this pool: when the
+    /// pool ends, also after a crash, its processes are killed and it is removed with the groups
+    /// below it.
+    pub fn also_removes_group(&mut self, dir: &Path) -> Result<(), MountError> {
+        self.note(&Line::Group(dir.to_owned()))
+    }
+
     /// One write to the end: after a crash a line is there or not, never half.
     fn note(&mut self, line: &Line) -> Result<(), MountError> {
         let path = self.folder.join(owner::FILE_NAME);

@@ -1,4 +1,5 @@
-//! Removing what a pool left behind: its mounts, its staging data, its folder.
+//! Removing what a pool left behind: its mounts, its staging data, control groups of its tools, its
+//! folder.
 //!
 //! Used for pools whose process died and for one that ends in good order, so both ways of ending are one piece of code.
 //! Nothing is removed through a mount: a folder in which something is still mounted stays, and is reported.
@@ -154,17 +155,25 @@ pub(crate) struct Cleared {
     pub(crate) kept: Vec<(PathBuf, String)>,
 }
 
+impl Cleared {
+    /// Notes what could not be removed.
+    fn keep(&mut self, path: &Path, removed: io::Result<()>) {
+        self.kept.extend(removed.err().map(|error| (path.to_owned(), error.to_string())));
+    }
+}
+
 /// Unmounts and removes all that belongs to the pool of `folder`, and the folder. The caller holds the pool's lock.
 pub(crate) fn clear(folder: &Path) -> Cleared {
     let mut cleared = Cleared::default();
     for line in read_owner(&folder.join(owner::FILE_NAME)).lines {
         match line {
             Line::Mount(point) => clear_mount(&point, folder, &mut cleared),
-            Line::Remove(dir) => clear_folder(&dir, &mut cleared),
+            Line::Remove(dir) => cleared.keep(&dir, remove_tree(&dir)),
+            Line::Group(dir) => cleared.keep(&dir, exec::remove_memory_groups(&dir)),
         }
     }
     if cleared.kept.is_empty() {
-        remove_registration(folder).unwrap_or_else(|error| cleared.kept.push((folder.to_owned(), error.to_string())));
+        cleared.keep(folder, remove_registration(folder));
     }
     cleared
 }
@@ -180,12 +189,6 @@ fn clear_mount(point: &Path, folder: &Path, cleared: &mut Cleared) {
         Ok(Unmounted::Already) => {}
         Ok(Unmounted::Clean | Unmounted::Detached) => cleared.unmounted.push(point.to_owned()),
         Err(error) => cleared.kept.push((point.to_owned(), error.to_string())),
-    }
-}
-
-fn clear_folder(dir: &Path, cleared: &mut Cleared) {
-    if let Err(error) = remove_tree(dir) {
-        cleared.kept.push((dir.to_owned(), error.to_string()));
     }
 }
 
