@@ -212,6 +212,46 @@ def test_what_a_killed_run_leaves_is_removed_by_the_next(bench: Workbench) -> No
     assert bench.leftovers() == []
 
 
+def test_memory_that_a_tool_declares_is_enforced_where_that_can_be_and_watched_elsewhere(bench: Workbench) -> None:
+    enforced = bench.group_parent() is not None
+    # Holds 150 MB: for ever where somebody ends it, else for as long as four looks take.
+    hold = f"(head -c 150000000 /dev/zero; sleep {3600 if enforced else 1}) | tail -c 150000000 > /dev/null"
+    bench.script(
+        'var h = Data.define("H"); var f = Data.define("F");'
+        f"frugal({{script: '{hold}; echo held > $1', to: h}}); frugal({{script: 'head -c 150000000 /dev/zero > $1', to: f}});"
+    )
+    run = bench.run("--memory", "512MiB")
+    hog, writer = run.report["tasks"]
+    assert writer["status"] == "done", f"files are not a tool's memory: {writer}"
+    assert (bench.out / "F.txt").stat().st_size == 150_000_000
+    if enforced:
+        assert run.code == 1
+        assert hog["reason"]["kind"] == "memory"
+        assert "it took more memory than its tool declares (memory = 64 MiB; " in run.err
+        assert run.report["warnings"] == []
+    else:
+        assert run.code == 0, run.err
+        assert 'more than its `memory = "64MiB"`' in run.err
+    assert bench.leftovers() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_no_control_group_stays_of_a_run_that_was_ended(bench: Workbench, number: int) -> None:
+    if bench.group_parent() is None:
+        pytest.skip("no control groups here")
+    marker = f"sleep 9{os.getpid()}.{number}"
+    bench.script(f"var d = Data.define(\"D\"); frugal({{script: 'setsid {marker} & {marker}', to: d}});")
+    process = bench.start("--json")
+    bench.wait_for(lambda: len(bench.processes(marker)) == 2)
+    assert len(bench.groups() - bench.groups_before) == 1
+    process.send_signal(number)
+    process.wait(timeout=30)
+    if number == signal.SIGKILL:
+        assert bench.tidemill("mount", bench.root / "none").returncode == 2
+    bench.wait_for(lambda: not bench.processes(marker))
+    assert bench.leftovers() == []
+
+
 def test_ten_runs_at_once_do_not_meet(bench: Workbench) -> None:
     bench.script('var a = Data.get("in"); var b = Data.define("B"); copy({from: a, to: b});')
     started = [bench.start("--out", str(bench.root / f"o{i}"), "--report", str(bench.root / f"r{i}")) for i in range(10)]

@@ -29,6 +29,12 @@ command = ["sh", "-c", "{script}", "sh", "{to}"]
 outputs.to = { extension = ".txt" }
 config.script = { type = "string" }
 
+[tools.frugal]
+command = ["sh", "-c", "{script}", "sh", "{to}"]
+memory = "64MiB"
+outputs.to = { extension = ".txt" }
+config.script = { type = "string" }
+
 [tools.measure]
 command = ["sh", "-c", "wc -c < $1", "sh", "{from}"]
 stdout = "{to}"
@@ -104,7 +110,7 @@ class Workbench:
         self.binary, self.root, self.storage = binary, root, storage
         self.data, self.out, self.report = root / "data", root / "out", root / "report"
         self.tools, self.workflow, self.runtime = root / "tools.toml", root / "flow.js", root / "runtime"
-        self.copies_before = self.copies()
+        self.copies_before, self.groups_before = self.copies(), self.groups()
         self.data.mkdir()
         self.runtime.mkdir(mode=0o700)
         (self.data / "in.txt").write_text("tide\n")
@@ -208,8 +214,25 @@ class Workbench:
         """Folders of staging runs on the RAM disk, whosoever they are."""
         return {str(path) for path in Path("/dev/shm").glob("tidemill-*-flow-*")}
 
+    @staticmethod
+    def group_parent() -> Path | None:
+        """Our own control group, if groups below it can limit memory."""
+        lines = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
+        one = [Path("/sys/fs/cgroup/memory", path.lstrip("/")) for _, names, path in lines if "memory" in names.split(",")]
+        two = [Path("/sys/fs/cgroup", path.lstrip("/")) for _, names, path in lines if not names]
+        parent = (one or two or [Path("/none")])[0]
+        control = parent / ("memory.limit_in_bytes" if one else "cgroup.subtree_control")
+        passes_on = bool(one) or (control.exists() and "memory" in control.read_text().split())
+        return parent if passes_on and control.exists() and os.access(parent, os.W_OK) and os.access(parent / "cgroup.procs", os.W_OK) else None
+
+    @classmethod
+    def groups(cls) -> set[str]:
+        """Control groups of runs, whosoever they are."""
+        parent = cls.group_parent()
+        return {str(path) for path in parent.glob("tidemill-flow-*")} if parent else set()
+
     def leftovers(self) -> list[str]:
-        """What is left of pools in the runtime folder (its lock file may stay) and on the RAM disk."""
+        """What is left of pools in the runtime folder (its lock file may stay), on the RAM disk and of control groups."""
         shm = sorted(self.copies() - self.copies_before)
         pools = [str(path) for path in self.runtime.rglob("*") if path.is_dir() and path.parent != self.runtime]
-        return shm + pools
+        return shm + pools + sorted(self.groups() - self.groups_before)

@@ -20,6 +20,7 @@ export function statusOf(task) {
     "not-started": "failed: could not be started",
     upstream: "not run: needs a task that failed",
     "no-space": "failed: the pool was full",
+    memory: "failed: took more memory than it declares",
   };
   return kinds[task.reason?.kind] ?? "failed";
 }

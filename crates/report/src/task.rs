@@ -151,6 +151,8 @@ pub enum ReasonKind {
     Cancelled,
     /// The pool was full.
     NoSpace,
+    /// It took more memory than its tool declares.
+    Memory,
 }
 
 /// The beginning and the end of what a task wrote on one stream.

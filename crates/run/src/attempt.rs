@@ -8,6 +8,7 @@
 
 use crate::checked::Checked;
 use crate::keep_failed::{KeepFailed, Repeat};
+use crate::memory_limits::MemoryLimits;
 use crate::record::{Failure, Tried};
 use crate::workspace::{Collected, Given, Made, Missing, Trouble, Workspace};
 use base::ByteSize;
@@ -48,6 +49,8 @@ pub struct Context {
     pub grace: Duration,
     /// The most bytes that copies on a RAM disk may take together.
     pub copies_max: u64,
+    /// What enforces the memory that tools declare, where that can be.
+    pub memory: Option<MemoryLimits>,
     /// Whether leftovers stay.
     pub keep: bool,
     /// Where failed tasks are kept, if they are.
@@ -155,7 +158,7 @@ impl Context {
             stdout: given.stdout,
             timeout: tool.timeout_ms.map(Duration::from_millis),
             grace: self.grace,
-            memory: None,
+            memory: self.memory.as_ref().and_then(|limits| limits.of(tool)),
         };
         tried.started = Instant::now();
         let ended = exec::run(launch, cancel).await;
@@ -314,6 +317,7 @@ fn judge(ending: &Ending, tool: &flow::Tool) -> Result<(), Failure> {
                 format!("it ran longer than its time-out of {} s and was ended", limit.as_secs_f64()),
             )
         }
+        Ending::OverMemory { own, held } => failed(ReasonKind::Memory, over_memory(ByteSize(*own), held.map(ByteSize))),
         Ending::Cancelled => {
             Err(Failure { retry: false, ..Failure::new(ReasonKind::Cancelled, "the run was ended while it ran") })
         }
@@ -322,6 +326,13 @@ fn judge(ending: &Ending, tool: &flow::Tool) -> Result<(), Failure> {
         }
         other => failed(ReasonKind::NotStarted, format!("it {other}")),
     }
+}
+
+/// Tells that a tool took more memory than it declares, and what to do.
+fn over_memory(own: ByteSize, held: Option<ByteSize>) -> String {
+    let held =
+        held.map_or("the kernel killed it at the limit of its control group".into(), |held| format!("it held {held}"));
+    format!("it took more memory than its tool declares (memory = {own}; {held}): raise `memory` in the tool file")
 }
 
 /// The tool's folders, then what PATH was.

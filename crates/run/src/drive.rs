@@ -185,7 +185,8 @@ impl<'a> Driver<'a> {
         let evicted = self.evicted.take_if(|(stopped, _)| *stopped == task);
         self.record.tried(&tried);
         let limit = self.context.flow.tool_of(task).resources.memory;
-        if let Some(passed) = self.record.passed_memory(&tried, limit) {
+        let is_told = tried.result.as_ref().is_err_and(|failure| failure.kind == ReasonKind::Memory);
+        if let Some(passed) = (!is_told).then(|| self.record.passed_memory(&tried, limit)).flatten() {
             (self.tell)(&Event::Warning(passed));
         }
         let seconds = tried.ended.saturating_duration_since(tried.started).as_secs_f64();

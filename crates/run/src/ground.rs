@@ -6,10 +6,12 @@
 use crate::checked::Checked;
 use crate::choice::{Choice, Tools};
 use crate::last_resort::{LastResort, Remains};
+use crate::memory_limits;
 use crate::order::{Order, Storage};
 use crate::workspace::{Direct, Forms, Preloaded, Staged, Workspace};
 use base::{ByteSize, Problem};
 use client::Client;
+use exec::MemoryGroups;
 use fuse::{Claim, Mount, RuntimeDir};
 use node::Node;
 use pool::Door;
@@ -31,6 +33,9 @@ pub struct Ground {
     door: Option<Door>,
     /// Where staging keeps its copies.
     ram_disk: Option<PathBuf>,
+    /// The control groups of tools that declare memory; none where they cannot be made, or no tool
+    /// does.
+    pub memory_groups: Option<Arc<MemoryGroups>>,
     /// The run's folder in the runtime directory.
     claim: Claim,
 }
@@ -51,13 +56,15 @@ impl Ground {
         clear_the_dead(&runtime)?;
         let mut claim = runtime.claim(&order.run_id)?;
         last_resort.arm(Some(Remains { undo: claim.undo(), mark: mark(&order.run_id) }));
+        // Noted first, so that after a crash the tools are ended before their files go.
+        let memory_groups = memory_limits::prepare(&order.flow, &mut claim);
         let node = pool::embedded_node(memory, order.space_wait)?;
         let pool = Vfs::new(Client::embedded(node.clone()));
         let mut way = Way { order, choice, tools, claim: &mut claim };
         let mount = way.mount(&pool)?;
         let door = way.door(&node)?;
         let ram_disk = if choice.has_copies() { Some(ram_disk(&mut claim)?) } else { None };
-        Ok(Self { pool, node, mount, door, ram_disk, claim })
+        Ok(Self { pool, node, mount, door, ram_disk, memory_groups, claim })
     }
 
     /// The pool as tasks see it.
@@ -162,7 +169,7 @@ impl Way<'_> {
 }
 
 /// Removes what killed runs left: mounts, folders, and processes that left their group.
-fn clear_the_dead(runtime: &RuntimeDir) -> Result<(), Problem> {
+pub fn clear_the_dead(runtime: &RuntimeDir) -> Result<(), Problem> {
     let swept = runtime.sweep()?;
     for name in &swept.removed {
         exec::sweep(&mark(name));

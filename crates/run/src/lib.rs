@@ -21,6 +21,7 @@ mod last_resort;
 mod layout;
 mod machine;
 mod memory;
+mod memory_limits;
 mod order;
 mod overwrites;
 mod preflight;

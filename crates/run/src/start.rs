@@ -8,6 +8,7 @@ use crate::ground::{Ground, RUN_VARIABLE, mark};
 use crate::keep_failed::KeepFailed;
 use crate::last_resort::LastResort;
 use crate::memory::Limits;
+use crate::memory_limits::{Alone, MemoryLimits};
 use crate::order::Order;
 use crate::prepare::{Prepared, prepare};
 use crate::provenance::{self, Hashed, Hashes, Resolved};
@@ -16,6 +17,7 @@ use crate::version::Versions;
 use crate::workspace::Workspace;
 use crate::{export, layout};
 use base::Problem;
+use exec::MemoryGroups;
 use flow::{DataId, ToolId};
 use report::{Mode, Outcome, Run};
 use std::collections::HashMap;
@@ -39,8 +41,9 @@ pub async fn run(
 ) -> Result<Run, Vec<Problem>> {
     let begun = Instant::now();
     let mut prepared = prepare(&order)?;
-    let ground =
-        if prepared.choice.mode == Mode::None { None } else { Some(stand(&order, &mut prepared, last_resort)?) };
+    let has_pool = prepared.choice.mode != Mode::None;
+    let ground = if has_pool { Some(stand(&order, &mut prepared, last_resort)?) } else { None };
+    let alone = if has_pool { None } else { Alone::prepare(&order, last_resort) };
     let flow = order.flow.clone();
     let workspace = ground.as_ref().map(|ground| ground.workspace(&prepared.choice, flow.clone(), cancel.clone()));
     let workspace = workspace.transpose().map_err(|problem| vec![problem])?;
@@ -61,7 +64,14 @@ pub async fn run(
     });
     prepared.warnings.iter().for_each(|warning| tell(&Event::Warning(warning.clone())));
     let hashes = hash_in_background(&order, &prepared, &cancel);
-    let context = context(&order, flow, workspace, prepared.programs);
+    let groups =
+        ground.as_ref().map_or(alone.as_ref().map(|alone| &alone.groups), |ground| ground.memory_groups.as_ref());
+    let mut context = context(&order, flow, workspace, prepared.programs);
+    let limits = |groups: &Arc<MemoryGroups>| {
+        MemoryLimits::new(groups.clone(), &prepared.choice, prepared.memory.0, context.copies_max)
+    };
+    context.memory = groups.map(limits);
+    let context = Arc::new(context);
     let driver = Driver::new(context.clone(), prepared.scheduler, exports(&order), &mut record, tell, cancel.clone());
     driver.drive().await;
     if let Some(ground) = &ground {
@@ -75,6 +85,7 @@ pub async fn run(
         record.run.warnings.push(format!("{left} processes that tools left behind were ended"));
     }
     close(context, ground, &mut record).await;
+    drop(alone);
     last_resort.arm(None);
     record.seal(cancel.is_cancelled());
     tell(&ended(&record.run));
@@ -131,8 +142,8 @@ fn context(
     flow: Arc<Checked>,
     workspace: Option<Workspace>,
     programs: HashMap<ToolId, PathBuf>,
-) -> Arc<Context> {
-    Arc::new(Context {
+) -> Context {
+    Context {
         flow,
         workspace,
         programs,
@@ -140,10 +151,11 @@ fn context(
         elsewhere: std::env::current_dir().unwrap_or_else(|_| "/".into()),
         grace: order.grace,
         copies_max: order.copies.unwrap_or_else(|| Limits::read().copies()).0,
+        memory: None,
         keep: order.keep,
         keep_failed: order.keep_failed.clone().map(|folder| KeepFailed { folder, data_dir: order.data_dir.clone() }),
         filled: AtomicU64::default(),
-    })
+    }
 }
 
 /// What tasks inherit: our own environment and the mark of the run.

@@ -1,0 +1,145 @@
+//! Limits of memory that tools declare: enforced by control groups where they can be made, else
+//! measured (`exec::Usage`).
+//!
+//! The groups belong to the run's claim in the runtime directory, so that all that removes a run's
+//! mount and folders removes them too: its end, a panic, a second signal, and the next start after
+//! SIGKILL.
+
+use crate::checked::Checked;
+use crate::choice::Choice;
+use crate::ground::{clear_the_dead, mark};
+use crate::last_resort::{LastResort, Remains};
+use crate::order::Order;
+use base::Problem;
+use exec::{MemoryGroups, MemoryLimit, PlannedGroups};
+use flow::Tool;
+use fuse::{Claim, RuntimeDir};
+use report::Mode;
+use std::sync::Arc;
+
+/// Enforces what tools declare.
+#[derive(Debug)]
+pub struct MemoryLimits {
+    groups: Arc<MemoryGroups>,
+    files: u64,
+}
+
+impl MemoryLimits {
+    /// Limits kept by these groups. Files in memory that tools write may be charged to them: those
+    /// of a pool of so many bytes, and copies on a RAM disk.
+    pub fn new(groups: Arc<MemoryGroups>, choice: &Choice, pool: u64, copies: u64) -> Self {
+        let pool = if choice.mode == Mode::None { 0 } else { pool };
+        let copies = if choice.has_copies() { copies } else { 0 };
+        Self { groups, files: pool.saturating_add(copies) }
+    }
+
+    /// The limit of a tool; none if it declares none.
+    pub fn of(&self, tool: &Tool) -> Option<MemoryLimit> {
+        let own = tool.resources.memory;
+        (own > 0).then(|| MemoryLimit { groups: self.groups.clone(), own, files: self.files })
+    }
+}
+
+/// The groups of a run without a pool, and the claim that they belong to.
+#[derive(Debug)]
+pub struct Alone {
+    /// The groups.
+    pub groups: Arc<MemoryGroups>,
+    _claim: Claim,
+}
+
+impl Alone {
+    /// Makes them, if a tool of the workflow declares memory and that can be enforced.
+    pub fn prepare(order: &Order, last_resort: &LastResort) -> Option<Self> {
+        if !is_declared(&order.flow) {
+            return None;
+        }
+        let claim = RuntimeDir::of_user().map_err(Problem::from).and_then(|runtime| {
+            clear_the_dead(&runtime)?;
+            Ok(runtime.claim(&order.run_id)?)
+        });
+        let mut claim = claim.map_err(|problem| not_enforced(&problem)).ok()?;
+        last_resort.arm(Some(Remains { undo: claim.undo(), mark: mark(&order.run_id) }));
+        let groups = prepare(&order.flow, &mut claim)?;
+        Some(Self { groups, _claim: claim })
+    }
+}
+
+/// Makes the groups of a run, if a tool of it declares memory; where that cannot be the log says
+/// why.
+pub fn prepare(flow: &Checked, claim: &mut Claim) -> Option<Arc<MemoryGroups>> {
+    if !is_declared(flow) {
+        return None;
+    }
+    let planned = PlannedGroups::find(&format!("tidemill-{}", claim.name())).map_err(|why| not_enforced(&why)).ok()?;
+    claim.also_removes_group(planned.path()).map_err(|why| not_enforced(&why)).ok()?;
+    planned.make().map_err(|why| not_enforced(&why)).ok().map(Arc::new)
+}
+
+fn not_enforced(why: &dyn std::fmt::Display) {
+    tracing::info!("the `memory` of tools is measured and not enforced: {why}");
+}
+
+/// Whether a tool that is called declares memory.
+fn is_declared(flow: &Checked) -> bool {
+    let workflow = flow.workflow();
+    workflow.tasks.iter().any(|task| workflow.tool_of(task).resources.memory > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::choice::Tools;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+
+    /// The group of a claim, made, if groups can be made here.
+    fn group_of(claim: &mut Claim, name: &str) -> Option<MemoryGroups> {
+        let planned = PlannedGroups::find(&format!("tidemill-{name}-{}", std::process::id()));
+        let made = planned.and_then(|planned| {
+            claim.also_removes_group(planned.path()).expect("noted");
+            planned.make()
+        });
+        made.inspect_err(|why| eprintln!("skipped: no control groups here: {why}")).ok()
+    }
+
+    #[test]
+    fn a_control_group_goes_with_its_claim_and_so_do_the_processes_in_it() {
+        let root = tempfile::tempdir().expect("made");
+        let runtime = RuntimeDir::at(root.path().join("run")).expect("made");
+        let mut claim = runtime.claim("run-1").expect("claimed");
+        let Some(groups) = group_of(&mut claim, "claim-test") else { return };
+        let mut inside = Command::new("sleep").arg("3600").spawn().expect("started");
+        std::fs::write(groups.path().join("0/cgroup.procs"), inside.id().to_string()).expect("entered");
+        drop(claim);
+        assert!(!groups.path().exists() && !runtime.path().join("run-1").exists());
+        assert_eq!(inside.wait().expect("ended").signal(), Some(9));
+    }
+
+    #[test]
+    fn the_limit_has_room_for_the_pool_and_for_copies_where_there_are_such() {
+        let root = tempfile::tempdir().expect("made");
+        let mut claim =
+            RuntimeDir::at(root.path().join("run")).and_then(|runtime| runtime.claim("run-1")).expect("claimed");
+        let Some(groups) = group_of(&mut claim, "room-test").map(Arc::new) else { return };
+        let (pool, copies) = (1000, 300);
+        let files = |mode| {
+            let choice = Choice { mode, ..Tools::staged("a test") };
+            MemoryLimits::new(groups.clone(), &choice, pool, copies).files
+        };
+        assert_eq!((files(Mode::None), files(Mode::Mount), files(Mode::Staging)), (0, 1000, 1300));
+    }
+
+    #[test]
+    fn only_tools_that_declare_memory_have_a_limit() {
+        let root = tempfile::tempdir().expect("made");
+        let mut claim =
+            RuntimeDir::at(root.path().join("run")).and_then(|runtime| runtime.claim("run-1")).expect("claimed");
+        let Some(groups) = group_of(&mut claim, "tool-test").map(Arc::new) else { return };
+        let limits = MemoryLimits { groups, files: 7 };
+        let mut tool = Tool::new("t", vec!["true".into()], Vec::new());
+        assert!(limits.of(&tool).is_none());
+        tool.resources.memory = 5;
+        assert!(limits.of(&tool).is_some_and(|limit| (limit.own, limit.files) == (5, 7)));
+    }
+}
