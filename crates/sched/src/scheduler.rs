@@ -479,7 +479,7 @@ impl Scheduler {
         let table = &self.table;
         let needs = |task| table.row(task).expect("ready tasks have rows").needs;
         let preferred = self.policy.choose(&self.room, &needs);
-        let task = self.space.choose(preferred, &self.room, &needs)?;
+        let task = self.space.choose(preferred, &self.room, table)?;
         self.policy.leave(task, preferred == Some(task));
         self.space.start(task);
         Some(task)

@@ -13,9 +13,12 @@
 //! Ready tasks are kept by tool, in the order of their gains: those of one tool are all estimated by one number, so the order within stays
 //! when that changes. A decision looks at the first of each tool: O(tools + log tasks), whatever else is ready.
 
+mod foresight;
+
 use crate::median::RunningMedian;
 use crate::policy::OVERTAKES_MAX;
 use crate::room::{Needs, Room};
+use crate::table::Table;
 use flow::{DataId, TaskId, ToolId};
 use std::collections::{BTreeSet, HashMap};
 
@@ -34,6 +37,8 @@ pub struct PoolState {
 
 /// After so many refusals a task is tried alone: before, each asks for twice as much free space as the one before.
 const REFUSALS_BESIDE_OTHERS: u32 = 5;
+/// So often an order is searched for in vain: a pool that is too small stays so.
+const SEARCHES_IN_VAIN_MAX: u32 = 3;
 
 /// The rules, and what they must know.
 #[derive(Debug, Default)]
@@ -63,6 +68,8 @@ pub struct SpaceRules {
     stuck: BTreeSet<TaskId>,
     /// How often the largest gain was overtaken by tasks that fit the machine.
     overtaken: u32,
+    /// How often no order was found in which all that was left fits.
+    searched_in_vain: u32,
 }
 
 /// Ready tasks of a tool, and what its tasks wrote.
@@ -71,6 +78,7 @@ struct OfTool {
     /// Tasks that have not ended.
     left: u32,
     written: RunningMedian,
+    most_written: u64,
     /// By `Held::rank`.
     ready: BTreeSet<Rank>,
 }
@@ -95,7 +103,8 @@ struct Candidate {
     task: TaskId,
     gain: i64,
     since: u64,
-    writes: u64,
+    /// What must be free for it.
+    claims: u64,
 }
 
 /// What became of a task that found no space.
@@ -197,11 +206,11 @@ impl SpaceRules {
 
     /// A ready task starts.
     pub fn start(&mut self, task: TaskId) {
-        let writes = self.candidate(task).map_or(0, |candidate| candidate.writes);
+        let claims = self.candidate(task).map_or(0, |candidate| candidate.claims);
         self.alone = (self.running.is_empty() && self.pool.leaving == 0).then_some(task);
         self.let_go(task);
-        self.running.insert(task, writes);
-        self.promised += writes;
+        self.running.insert(task, claims);
+        self.promised += claims;
     }
 
     /// A running task has ended well, having written so many bytes, or badly.
@@ -211,8 +220,9 @@ impl SpaceRules {
         let Some(written) = written else { return };
         self.refusals.remove(&task);
         let of_tool = self.tool(tool);
-        let was_unknown = of_tool.written.get().is_none();
+        let was_unknown = !of_tool.is_known();
         of_tool.written.push(written);
+        of_tool.most_written = of_tool.most_written.max(written);
         if was_unknown {
             // From now on its tasks are estimated by this.
             let waiting = std::mem::take(&mut of_tool.ready);
@@ -286,7 +296,7 @@ impl SpaceRules {
         };
         let beside = if candidate.gain < 0 { self.reserve() } else { 0 };
         let free = self.pool.capacity.saturating_sub(self.pool.used);
-        (candidate.writes.max(least) + self.yet_to_write() + beside).saturating_sub(free)
+        (candidate.claims.max(least) + self.yet_to_write() + beside).saturating_sub(free)
     }
 
     /// What a task of any tool that has still to come will write, as far as is known.
@@ -318,20 +328,23 @@ impl SpaceRules {
         &mut self,
         preferred: Option<TaskId>,
         room: &Room,
-        needs: &dyn Fn(TaskId) -> Needs,
+        table: &Table,
     ) -> Option<TaskId> {
         if self.alone.is_some_and(|task| self.refusals.contains_key(&task)) {
             return None;
         }
-        if !self.is_crowded() && preferred.is_none_or(|task| self.lacks(task) == 0) {
+        if !self.is_crowded() && preferred.is_none_or(|task| self.lacks(task) == 0 && self.is_safe(task, table)) {
             return preferred;
         }
-        self.of_gain(room, needs).or_else(|| self.lend(room, needs)).or_else(|| self.as_last(room, needs))
+        let needs = &|task| table.row(task).expect("ready tasks have rows").needs;
+        let of_gain = self.of_gain(room, needs, table);
+        of_gain.or_else(|| self.lend(room, needs)).or_else(|| self.as_last(room, needs, table))
     }
 
     /// The largest gain of those that may start. One that does not fit the machine is overtaken so often only.
-    fn of_gain(&mut self, room: &Room, needs: &dyn Fn(TaskId) -> Needs) -> Option<TaskId> {
-        let has_space = |candidate: &Candidate| self.lacking(candidate) == 0;
+    fn of_gain(&mut self, room: &Room, needs: &dyn Fn(TaskId) -> Needs, table: &Table) -> Option<TaskId> {
+        let has_space =
+            |candidate: &Candidate| self.lacking(candidate) == 0 && self.is_safe(candidate.task, table);
         let fits = |candidate: &Candidate| room.fits(needs(candidate.task));
         let first = self.best(has_space)?;
         let chosen = self.best(|candidate| has_space(candidate) && fits(candidate));
@@ -341,6 +354,12 @@ impl SpaceRules {
             self.overtaken += 1;
         }
         chosen.filter(|_| self.overtaken <= OVERTAKES_MAX)
+    }
+
+    /// Whether all that is left can still be done after the task.
+    fn is_safe(&self, task: TaskId, table: &Table) -> bool {
+        let grows = self.candidate(task).is_some_and(|candidate| candidate.gain < 0);
+        self.pool.capacity == 0 || !grows || foresight::can_finish_after(task, table, self)
     }
 
     /// Writers that wait for space have no use for their processors: a task that frees some has.
@@ -355,26 +374,51 @@ impl SpaceRules {
         })
     }
 
-    /// Nothing runs and nothing goes by itself, so waiting would be for ever: the largest gain, if it fits the machine.
-    fn as_last(&self, room: &Room, needs: &dyn Fn(TaskId) -> Needs) -> Option<TaskId> {
+    /// Nothing runs and nothing goes by itself, so waiting would be for ever: the first of an order in which all fits, else the largest gain.
+    fn as_last(&mut self, room: &Room, needs: &dyn Fn(TaskId) -> Needs, table: &Table) -> Option<TaskId> {
         if !self.running.is_empty() || self.pool.leaving > 0 {
             return None;
         }
-        self.best(|candidate| room.fits(needs(candidate.task)))
+        let planned = self.planned(table).filter(|task| self.ready.contains_key(task));
+        planned.or_else(|| self.best(|candidate| room.fits(needs(candidate.task))))
+    }
+
+    /// The first task of an order in which all that is left fits, if one is found.
+    fn planned(&mut self, table: &Table) -> Option<TaskId> {
+        if self.ready.is_empty() || self.searched_in_vain >= SEARCHES_IN_VAIN_MAX {
+            return None;
+        }
+        let planned = foresight::first_of_an_order(table, self);
+        self.searched_in_vain += u32::from(planned.is_none());
+        planned
+    }
+}
+
+impl OfTool {
+    /// Whether a task of it has ended, so that the others need not be guessed.
+    fn is_known(&self) -> bool {
+        self.written.get().is_some()
     }
 }
 
 impl Held {
     fn rank(&self, task: TaskId, of_tool: &OfTool) -> Rank {
-        let unknown = if of_tool.written.get().is_none() { self.reads } else { 0 };
+        let unknown = if of_tool.is_known() { 0 } else { self.reads };
         (signed(self.frees) - signed(unknown), self.since, task)
     }
 
     fn candidate(&self, task: TaskId, of_tool: &OfTool) -> Candidate {
-        let writes = of_tool.written.get().unwrap_or(self.reads);
-        let gain = signed(self.frees) - signed(writes);
-        Candidate { task, gain, since: self.since, writes }
+        let known = of_tool.written.get();
+        let gain = signed(self.frees) - signed(known.unwrap_or(self.reads));
+        let claims = known.unwrap_or_else(|| claim_of_guess(self.reads));
+        Candidate { task, gain, since: self.since, claims }
     }
+}
+
+/// What is set aside for a task that is guessed to write so much: a quarter more, for guesses are wrong, files take whole pages and stripes
+/// grow by doubling.
+fn claim_of_guess(bytes: u64) -> u64 {
+    bytes + bytes / 4
 }
 
 /// Pools are far below 2^62 bytes.

@@ -238,7 +238,8 @@ fn finished(cases: u64, percent: u64, full: Full) -> u64 {
     for seed in 0..cases {
         let mut dice = Dice(seed);
         let case = random(&mut dice);
-        finished += u64::from(play(&case, least(&case) * percent / 100, full, seed));
+        let done = play(&case, least(&case) * percent / 100, full, seed);
+        finished += u64::from(done);
     }
     println!("{full:?}, {percent} %: {finished} of {cases}");
     finished
@@ -248,7 +249,7 @@ fn finished(cases: u64, percent: u64, full: Full) -> u64 {
 fn most_random_workflows_finish_in_a_fifth_more_than_their_least_peak() {
     for full in [Full::Waits, Full::Fails] {
         let finished = finished(200, 120, full);
-        assert!(finished >= 170, "{full:?}: {finished} of 200");
+        assert!(finished >= 183, "{full:?}: {finished} of 200");
     }
 }
 
@@ -256,7 +257,7 @@ fn most_random_workflows_finish_in_a_fifth_more_than_their_least_peak() {
 fn what_cannot_fit_fails_in_the_end_and_nothing_goes_on_for_ever() {
     for full in [Full::Waits, Full::Fails] {
         for percent in [40, 90] {
-            finished(60, percent, full);
+            finished(20, percent, full);
         }
     }
 }

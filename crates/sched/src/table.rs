@@ -125,6 +125,11 @@ impl Datum {
         goes.then_some(TaskId(self.left))
     }
 
+    /// How many tasks still read it, and their numbers combined by XOR: if there is only one, that is it.
+    pub fn readers_left(&self) -> (u32, u32) {
+        (self.readers, self.left)
+    }
+
     /// One reader more, or one that has ended.
     fn count_reader(&mut self, reader: TaskId, readers: u32) {
         self.readers = readers;
