@@ -151,7 +151,7 @@ impl Offers {
         });
         let Some((number, span)) = revoked else { return false };
         self.bytes -= u64::from(bytes_of(span.order));
-        ledger.give(number, span);
+        ledger.give(number, span.into());
         true
     }
 
@@ -162,7 +162,7 @@ impl Offers {
             if let Some(span) = span.take() {
                 memory.table.revoke(slot, Memory::block_of(span));
                 self.bytes -= u64::from(bytes_of(span.order));
-                ledger.give(number, span);
+                ledger.give(number, span.into());
             }
         }
     }

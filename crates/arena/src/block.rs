@@ -10,7 +10,7 @@
 
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -20,7 +20,7 @@ use store::{EngineError, FreedHook};
 use crate::PAGE_BYTES;
 use crate::backing::Backing;
 use crate::bay::{Bays, Memory, Offers};
-use crate::buddy::{Buddy, Span};
+use crate::buddy::{Buddy, PageRun, Span};
 use crate::grant::Room;
 use crate::high_water::HighWater;
 use crate::landing::Landed;
@@ -304,12 +304,16 @@ struct Extent {
     bay: Option<Arc<Memory>>,
     first: u32,
     /// Changed by the block only; here, because whoever drops the extent last must know it.
-    order: AtomicU8,
+    pages: AtomicU32,
 }
 
 impl Extent {
-    fn span(&self) -> Span {
-        Span { first: self.first, order: self.order.load(Ordering::Relaxed) }
+    fn run(&self) -> PageRun {
+        PageRun { first: self.first, pages: self.pages.load(Ordering::Relaxed) }
+    }
+
+    fn bytes(&self) -> u32 {
+        self.run().pages * PAGE_BYTES
     }
 
     /// Where in the pool's memory byte `at` of the extent lies.
@@ -318,7 +322,7 @@ impl Extent {
     }
 
     fn pointer(&self, at: u32) -> *const u8 {
-        debug_assert!(at <= bytes_of(self.span().order));
+        debug_assert!(at <= self.bytes());
         // In bounds of the mapping, which wrapping arithmetic does not need to be told.
         match &self.bay {
             Some(bay) => bay.mapped.pointer(self.offset(at)),
@@ -344,7 +348,7 @@ impl Extent {
 impl Drop for Extent {
     fn drop(&mut self) {
         let mut books = self.pool.books();
-        let gone = books.ledger.give(self.home(), self.span());
+        let gone = books.ledger.give(self.home(), self.run());
         self.pool.settle(books);
         if gone {
             self.pool.end_bay(self.home());
@@ -353,7 +357,7 @@ impl Drop for Extent {
     }
 }
 
-/// Memory of one stripe: contiguous, a power of two of pages. Dropping it gives it back once its last view is gone.
+/// Memory of one stripe: contiguous, the beginning of a block. Dropping it gives it back once its last view is gone.
 pub struct Block {
     extent: Arc<Extent>,
     /// No view reaches beyond this; meaningless once none is out.
@@ -363,13 +367,14 @@ pub struct Block {
 impl Block {
     /// The block of pages that the ledger gave, of a bay or of the pool's own memory.
     pub fn of(pool: &Arc<Pool>, bay: Option<Arc<Memory>>, span: Span) -> Self {
-        let extent = Extent { pool: Arc::clone(pool), bay, first: span.first, order: AtomicU8::new(span.order) };
+        let PageRun { first, pages } = span.into();
+        let extent = Extent { pool: Arc::clone(pool), bay, first, pages: AtomicU32::new(pages) };
         Self { extent: Arc::new(extent), viewed_end: 0 }
     }
 
     /// How many bytes it has room for.
     pub fn bytes(&self) -> u32 {
-        bytes_of(self.extent.span().order)
+        self.extent.bytes()
     }
 
     /// Whether no view can see a byte from `start` on.
@@ -432,23 +437,23 @@ impl Block {
         let mut books = self.extent.pool.books();
         let added = u64::from(bytes_of(order) - self.bytes());
         self.extent.pool.make_room(&mut books, added);
-        let grown = books.ledger.grow(self.extent.home(), self.extent.span(), order);
+        let grown = books.ledger.grow(self.extent.home(), self.extent.run(), order);
         if grown {
-            self.extent.order.store(order, Ordering::Relaxed);
+            self.extent.pages.store(1 << order, Ordering::Relaxed);
         }
         self.extent.pool.settle(books);
         grown
     }
 
-    /// Gives back all but `2^order` pages, unless they are viewed; says whether it did. The caller notifies.
-    pub fn shrink(&mut self, order: u8) -> bool {
-        let span = self.extent.span();
-        if order >= span.order || !self.is_writable(bytes_of(order)) {
+    /// Gives back all but the first `pages`, unless they are viewed; says whether it did. The caller notifies.
+    pub fn shrink(&mut self, pages: u32) -> bool {
+        let run = self.extent.run();
+        if pages >= run.pages || !self.is_writable(pages * PAGE_BYTES) {
             return false;
         }
         let mut books = self.extent.pool.books();
-        books.ledger.shrink(self.extent.home(), span, order);
-        self.extent.order.store(order, Ordering::Relaxed);
+        books.ledger.shrink(self.extent.home(), run, pages);
+        self.extent.pages.store(pages, Ordering::Relaxed);
         self.extent.pool.settle(books);
         true
     }

@@ -46,6 +46,32 @@ impl Span {
     }
 }
 
+/// Pages in a row that were given out: the beginning of a block whose other pages are free.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PageRun {
+    pub first: Page,
+    pub pages: u32,
+}
+
+impl From<Span> for PageRun {
+    fn from(span: Span) -> Self {
+        Self { first: span.first, pages: 1 << span.order }
+    }
+}
+
+impl PageRun {
+    /// The blocks that its pages `from` up to `end` are made of: each as large as it can be.
+    fn pieces(self, mut from: u32, end: u32) -> impl Iterator<Item = Span> {
+        std::iter::from_fn(move || {
+            let left = end.checked_sub(from).filter(|left| *left > 0)?;
+            let order = from.trailing_zeros().min(left.ilog2());
+            let piece = Span { first: self.first + from, order: u8::try_from(order).expect("below 32") };
+            from += 1 << order;
+            Some(piece)
+        })
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Warmth {
     Warm,
@@ -123,8 +149,12 @@ impl Buddy {
         self.warm[usize::from(order)..].iter().any(|first| *first != NONE)
     }
 
-    /// Takes back a block that was given out, now warm, and joins it with what is free beside it.
-    pub fn give(&mut self, mut span: Span) {
+    /// Takes back pages that were given out, now warm, and joins them with what is free beside them.
+    pub fn give(&mut self, run: PageRun) {
+        run.pieces(0, run.pages).for_each(|piece| self.give_block(piece));
+    }
+
+    fn give_block(&mut self, mut span: Span) {
         debug_assert_eq!(self.heads[span.first as usize], NOT_FREE, "{span:?} is free already");
         while span.order < self.top && self.is_free(span.buddy()) {
             self.unlink(span.buddy());
@@ -133,24 +163,19 @@ impl Buddy {
         self.push(span, Warmth::Warm);
     }
 
-    /// Enlarges a block that was given out to `order` where it stands, if all that follows it up to there is free.
-    pub fn grow(&mut self, span: Span, order: u8) -> bool {
-        let mut steps = (span.order..order).map(|step| Span { first: span.first, order: step });
-        let is_lower = |step: &Span| step.joined().first == step.first;
-        if !steps.clone().all(|step| is_lower(&step) && self.is_free(step.buddy())) {
+    /// Enlarges pages that were given out to a block of `order` where they stand, if all that follows up to there is free.
+    pub fn grow(&mut self, run: PageRun, order: u8) -> bool {
+        let pages = 1 << order;
+        if !run.first.is_multiple_of(pages) || !run.pieces(run.pages, pages).all(|piece| self.is_free(piece)) {
             return false;
         }
-        steps.by_ref().for_each(|step| self.unlink(step.buddy()));
+        run.pieces(run.pages, pages).for_each(|piece| self.unlink(piece));
         true
     }
 
-    /// Cuts a block that was given out to `order`; the rest is free and warm.
-    pub fn shrink(&mut self, mut span: Span, order: u8) {
-        while span.order > order {
-            let (lower, upper) = span.halves();
-            self.push(upper, Warmth::Warm);
-            span = lower;
-        }
+    /// Cuts what was given out to its first `pages`; the rest is free and warm.
+    pub fn shrink(&mut self, run: PageRun, pages: u32) {
+        run.pieces(pages, run.pages).for_each(|piece| self.give_block(piece));
     }
 
     /// Turns the largest warm free block cold and names it, for its memory to be given back; none when all is cold.
@@ -253,7 +278,7 @@ mod tests {
         let mut buddy = small();
         let spans: Vec<_> = std::iter::from_fn(|| buddy.take(0)).collect();
         assert_eq!(buddy.take(3), None);
-        spans.into_iter().rev().for_each(|span| buddy.give(span));
+        spans.into_iter().rev().for_each(|span| buddy.give(span.into()));
         assert_eq!((0..4).filter_map(|_| buddy.take(3)).count(), 4);
     }
 
@@ -261,8 +286,8 @@ mod tests {
     fn the_most_recently_freed_block_is_given_out_first_and_fresh_memory_last() {
         let mut buddy = small();
         let spans = [(); 3].map(|()| buddy.take(3).unwrap());
-        buddy.give(spans[2]);
-        buddy.give(spans[0]);
+        buddy.give(spans[2].into());
+        buddy.give(spans[0].into());
         assert_eq!(buddy.take(3), Some(spans[0]));
         assert_eq!(buddy.take(1).map(|span| span.first), Some(spans[2].first));
     }
@@ -281,12 +306,12 @@ mod tests {
         };
         assert_eq!(firsts(&mut buddy), [0, 8, 16, 24]);
         for first in [16, 0, 24, 8] {
-            buddy.give(Span { first, order: 3 });
+            buddy.give(Span { first, order: 3 }.into());
         }
         assert_eq!(firsts(&mut buddy), [0, 8, 16, 24]);
         assert_eq!(buddy.take_in_row(3, 0), None);
         for first in [24, 16] {
-            buddy.give(Span { first, order: 3 });
+            buddy.give(Span { first, order: 3 }.into());
         }
         assert_eq!(buddy.take_in_row(3, 8).map(|span| span.first), Some(16), "a row begins at its first");
     }
@@ -295,10 +320,10 @@ mod tests {
     fn a_block_grows_only_over_free_pages_behind_it() {
         let mut buddy = small();
         let (lower, upper) = (buddy.take(1).unwrap(), buddy.take(1).unwrap());
-        assert!(!buddy.grow(lower, 3), "the upper half is taken");
-        assert!(!buddy.grow(upper, 2), "it would have to start earlier");
-        buddy.give(upper);
-        assert!(buddy.grow(lower, 3));
+        assert!(!buddy.grow(lower.into(), 3), "the upper half is taken");
+        assert!(!buddy.grow(upper.into(), 2), "it would have to start earlier");
+        buddy.give(upper.into());
+        assert!(buddy.grow(lower.into(), 3));
         assert_ne!(buddy.take(0).unwrap().first, lower.first + 2, "grown over");
     }
 
@@ -307,7 +332,7 @@ mod tests {
         let mut buddy = small();
         let spans = [(); 4].map(|()| buddy.take(3).unwrap());
         for span in spans {
-            buddy.give(span);
+            buddy.give(span.into());
         }
         let cooled = buddy.cool().unwrap();
         assert_eq!(buddy.warm_pages(), 24);
@@ -321,7 +346,7 @@ mod tests {
         Take(u8),
         Give(usize),
         Grow(usize, u8),
-        Shrink(usize, u8),
+        Shrink(usize, u32),
         Cool,
     }
 
@@ -330,7 +355,7 @@ mod tests {
             3 => (0_u8..4).prop_map(Move::Take),
             3 => (0_usize..8).prop_map(Move::Give),
             1 => (0_usize..8, 0_u8..4).prop_map(|(index, order)| Move::Grow(index, order)),
-            1 => (0_usize..8, 0_u8..4).prop_map(|(index, order)| Move::Shrink(index, order)),
+            1 => (0_usize..8, 1_u32..8).prop_map(|(index, pages)| Move::Shrink(index, pages)),
             1 => Just(Move::Cool),
         ];
         proptest::collection::vec(one, 0..200)
@@ -339,33 +364,33 @@ mod tests {
     proptest! {
         #[test]
         fn no_page_is_ever_given_out_twice_and_none_is_lost(moves in moves()) {
-            let (mut buddy, mut held) = (small(), Vec::<Span>::new());
+            let (mut buddy, mut held) = (small(), Vec::<PageRun>::new());
             for one in moves {
                 apply(&mut buddy, &mut held, &one);
                 let mut owned = [false; 32];
-                for page in held.iter().flat_map(|span| span.first..span.first + (1 << span.order)) {
+                for page in held.iter().flat_map(|run| run.first..run.first + run.pages) {
                     prop_assert!(!std::mem::replace(&mut owned[page as usize], true), "page {} twice after {:?}", page, one);
                 }
             }
-            for span in held {
-                buddy.give(span);
+            for run in held {
+                buddy.give(run);
             }
             prop_assert_eq!((0..5).filter_map(|_| buddy.take(3)).count(), 4);
         }
     }
 
-    fn apply(buddy: &mut Buddy, held: &mut Vec<Span>, one: &Move) {
+    fn apply(buddy: &mut Buddy, held: &mut Vec<PageRun>, one: &Move) {
         match *one {
-            Move::Take(order) => held.extend(buddy.take(order)),
+            Move::Take(order) => held.extend(buddy.take(order).map(PageRun::from)),
             Move::Give(index) if index < held.len() => buddy.give(held.swap_remove(index)),
             Move::Grow(index, order)
-                if index < held.len() && order > held[index].order && buddy.grow(held[index], order) =>
+                if index < held.len() && 1 << order > held[index].pages && buddy.grow(held[index], order) =>
             {
-                held[index].order = order;
+                held[index].pages = 1 << order;
             }
-            Move::Shrink(index, order) if index < held.len() && order < held[index].order => {
-                buddy.shrink(held[index], order);
-                held[index].order = order;
+            Move::Shrink(index, pages) if index < held.len() && pages < held[index].pages => {
+                buddy.shrink(held[index], pages);
+                held[index].pages = pages;
             }
             Move::Cool => drop(buddy.cool()),
             _ => {}

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 
 use crate::PAGE_BYTES;
-use crate::buddy::{Buddy, Page, Span};
+use crate::buddy::{Buddy, Page, PageRun, Span};
 
 /// Which memory pages are of: a bay's number, or [`OWN`].
 pub type Home = u32;
@@ -119,28 +119,28 @@ impl Ledger {
         self.buddy.has_warm(order)
     }
 
-    /// Takes back a block. Whether its home, a bay, is closed and has no block left: then it is gone.
-    pub fn give(&mut self, home: Home, span: Span) -> bool {
-        self.count(home, |held| *held -= span.pages());
-        self.at(home, |buddy| buddy.give(span));
+    /// Takes back pages. Whether their home, a bay, is closed and has none left: then it is gone.
+    pub fn give(&mut self, home: Home, run: PageRun) -> bool {
+        self.count(home, |held| *held -= u64::from(run.pages));
+        self.at(home, |buddy| buddy.give(run));
         self.ends(home)
     }
 
-    /// Enlarges a block where it stands; false when there is no room for that.
-    pub fn grow(&mut self, home: Home, span: Span, order: u8) -> bool {
-        let added = (1_u64 << order) - span.pages();
+    /// Enlarges pages to a block where they stand; false when there is no room for that.
+    pub fn grow(&mut self, home: Home, run: PageRun, order: u8) -> bool {
+        let added = (1_u64 << order) - u64::from(run.pages);
         let has_room = self.check_room(added * u64::from(PAGE_BYTES)).is_ok();
-        let grown = has_room && self.at(home, |buddy| buddy.grow(span, order));
+        let grown = has_room && self.at(home, |buddy| buddy.grow(run, order));
         if grown {
             self.count(home, |held| *held += added);
         }
         grown
     }
 
-    /// Cuts a block where it stands.
-    pub fn shrink(&mut self, home: Home, span: Span, order: u8) {
-        self.count(home, |held| *held -= span.pages() - (1 << order));
-        self.at(home, |buddy| buddy.shrink(span, order));
+    /// Cuts them to the first `pages` where they stand.
+    pub fn shrink(&mut self, home: Home, run: PageRun, pages: u32) {
+        self.count(home, |held| *held -= u64::from(run.pages - pages));
+        self.at(home, |buddy| buddy.shrink(run, pages));
         self.ends(home);
     }
 
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(ledger.take(OWN, 0), Err(NoRoom { used: 16 * 4096 }));
         // Every second page is free: 8 pages, none beside another.
         held.into_iter().filter(|span| span.first % 2 == 1).for_each(|span| {
-            ledger.give(OWN, span);
+            ledger.give(OWN, span.into());
         });
         let large = ledger.take(OWN, 3).unwrap();
         assert_eq!(large.first, 16, "from address space that was not used yet");
@@ -264,7 +264,7 @@ mod tests {
         let mut ledger = ledger();
         let spans = [ledger.take(OWN, 3).unwrap(), ledger.take(OWN, 3).unwrap()];
         for span in spans {
-            ledger.give(OWN, span);
+            ledger.give(OWN, span.into());
         }
         assert_eq!(ledger.excess(), None);
         ledger.reserve(1).unwrap();
@@ -277,13 +277,13 @@ mod tests {
     fn growing_and_shrinking_are_counted() {
         let mut ledger = ledger();
         let span = ledger.take(OWN, 0).unwrap();
-        assert!(ledger.grow(OWN, span, 3));
+        assert!(ledger.grow(OWN, span.into(), 3));
         assert_eq!(ledger.used(), 8 * 4096);
         ledger.reserve(8 * 4096).unwrap();
-        ledger.shrink(OWN, Span { order: 3, ..span }, 1);
+        ledger.shrink(OWN, PageRun { first: span.first, pages: 8 }, 2);
         assert_eq!(ledger.used(), 10 * 4096);
         ledger.reserve(1).unwrap();
-        assert!(!ledger.grow(OWN, Span { order: 1, ..span }, 3), "the reserved byte is in the way");
+        assert!(!ledger.grow(OWN, PageRun { first: span.first, pages: 2 }, 3), "the reserved byte is in the way");
     }
 
     #[test]
@@ -292,7 +292,7 @@ mod tests {
         ledger.open_bay(7, Buddy::new(4, 3));
         let spans = [ledger.take(7, 3).unwrap(), ledger.take(OWN, 3).unwrap()];
         assert!(ledger.take(7, 0).is_err(), "no byte is left");
-        ledger.give(7, spans[0]);
+        ledger.give(7, spans[0].into());
         assert_eq!((ledger.excess(), ledger.touched()), (None, 16 * 4096));
         ledger.take(OWN, 3).unwrap();
         assert_eq!(ledger.excess().map(|(home, span)| (home, span.pages())), Some((7, 8)));
@@ -304,11 +304,11 @@ mod tests {
         let mut ledger = ledger();
         ledger.open_bay(7, Buddy::new(4, 3));
         let (kept, freed) = (ledger.take(7, 0).unwrap(), ledger.take(7, 1).unwrap());
-        assert!(!ledger.give(7, freed) && ledger.excess().is_none());
+        assert!(!ledger.give(7, freed.into()) && ledger.excess().is_none());
         assert!(!ledger.close_bay(7), "it has a block");
         while ledger.excess().is_some() {}
         assert_eq!((ledger.touched(), ledger.used()), (4096, 4096));
-        assert!(ledger.give(7, kept), "it was the last");
+        assert!(ledger.give(7, kept.into()), "it was the last");
         assert_eq!((ledger.touched(), ledger.used(), ledger.excess()), (0, 0, None));
     }
 }

@@ -1,7 +1,8 @@
 //! One stripe: its generation, its length, its block; when to grow, when to write in place, when to copy.
 //!
 //! A stripe writes in place where no view can see the change, and otherwise moves to a new block: nobody waits for who looks.
-//! It grows by powers of two, and early to a whole block once it is clearly being filled from front to back.
+//! It grows by powers of two, and early to a whole block once it is clearly being filled from front to back. What it does not need
+//! of that goes back when its writer is done ([`State::fit`]).
 
 use std::io;
 use std::ops::Range;
@@ -17,6 +18,9 @@ use crate::block::{Block, Pool};
 /// A file that was appended to beyond this many bytes is likely to fill its first stripe. Small files, which are most, end
 /// before; those that do not have been copied less than this far until then.
 const EARLY_BYTES: u32 = 128 << 10;
+
+/// Of so many equal parts of its block a stripe keeps those that have bytes when it is told to fit.
+const FITTED_PARTS: u32 = 16;
 
 /// A stripe behind its own lock.
 pub struct Stripe {
@@ -130,7 +134,7 @@ impl State {
         let is_whole = write.offset == 0 && write.end() >= self.len;
         let mut block = is_whole.then(|| pool.bays.pick_up(write.data)).flatten()?;
         let order = write.orders(self.len).next().expect("at least one order is tried");
-        block.shrink(order);
+        block.shrink(1 << order);
         Some(block)
     }
 
@@ -195,8 +199,8 @@ impl State {
 
     /// Gives back what of the block is behind the bytes and not viewed; says whether there was any.
     pub fn fit(&mut self) -> bool {
-        let order = order_for(self.len);
-        self.block.as_mut().is_some_and(|block| block.shrink(order))
+        let pages = pages_of_fitted(self.len);
+        self.block.as_mut().is_some_and(|block| block.shrink(pages))
     }
 
     fn check_generation(&self, key: StripeKey, given: Generation) -> Result<(), EngineError> {
@@ -236,6 +240,13 @@ impl State {
         }
         Ok(self.block.replace(block))
     }
+}
+
+/// How many pages a stripe of `len` bytes keeps that is not about to grow: a sixteenth of its block more than it needs at most, so that
+/// one that does grow all the same, a little each time, is not copied each time.
+fn pages_of_fitted(len: u32) -> u32 {
+    let pages = len.div_ceil(PAGE_BYTES).max(1);
+    pages.next_multiple_of((pages.next_power_of_two() / FITTED_PARTS).max(1))
 }
 
 /// The order of the smallest block for `len` bytes.

@@ -92,8 +92,36 @@ fn a_truncation_gives_back_its_pages_at_once() {
     let arena = arena(2 * MIB);
     fill(&arena, key(1, 0), MIB, 3);
     arena.truncate(key(1, 0), Generation(1), 10_000).unwrap();
-    assert_eq!(arena.usage().used, 4 * PAGE);
+    assert_eq!(arena.usage().used, 3 * PAGE);
     assert_eq!(arena.read(key(1, 0), 0, u32::MAX).unwrap(), [3; 10_000][..]);
+}
+
+#[test]
+fn a_fitted_stripe_keeps_at_most_a_sixteenth_of_its_block_that_it_does_not_need() {
+    let arena = arena(64 * MIB);
+    for pages in 1..=MIB / PAGE {
+        let before = arena.usage().used;
+        fill(&arena, key(pages, 0), pages * PAGE, 5);
+        let slack = arena.usage().used - before - pages * PAGE;
+        assert!(slack <= (pages * PAGE).next_power_of_two() / 16, "{pages} pages: {slack} bytes more");
+        (pages % 4 == 0).then(|| (pages - 3..=pages).for_each(|number| arena.remove(key(number, 0)).unwrap()));
+    }
+    assert_eq!(arena.usage().used, 0);
+}
+
+#[test]
+fn a_stripe_that_grows_after_each_fit_keeps_its_bytes_whoever_took_what_it_gave_back() {
+    let arena = arena(8 * MIB);
+    let mut data = Vec::new();
+    for step in 0..1000_u32 {
+        let some = [step.to_le_bytes()[0]; 1000];
+        arena.write(key(1, 0), FIRST, u32::try_from(data.len()).unwrap(), &some).unwrap();
+        arena.fit(key(1, 0)).unwrap();
+        // A neighbour takes what was given back, if it can.
+        arena.write(key(2 + u64::from(step), 0), FIRST, 0, b"x").unwrap();
+        data.extend_from_slice(&some);
+    }
+    assert!(arena.read(key(1, 0), 0, u32::MAX).unwrap() == data);
 }
 
 #[test]

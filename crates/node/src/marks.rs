@@ -21,7 +21,7 @@ use std::{
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
-use store::{Access, Held, Slot, StandIn};
+use store::{Access, Held, Slot, StandIn, StripeKey};
 use wire::{Answer, Command, Extent, Gone, Lent, Looked, MARKED_MAX, Mark, Marked, OpenFlags, Outcome, Session, Stamp};
 
 /// More are not given at one time; as many files as a client may have open.
@@ -217,14 +217,26 @@ impl Node {
     }
 
     fn end_open(&self, mark: Mark) -> Looked {
-        let Some(Open { session, file, .. }) = self.marks.take(mark) else { return Looked::Ended { gone: None } };
+        let Some(Open { session, file, flags, .. }) = self.marks.take(mark) else { return Looked::Ended { gone: None } };
         self.unlock_open(mark, file);
         if self.partitions.get(file.partition()).is_none() {
             return Looked::EndedElsewhere { file, session };
         }
+        if flags.write {
+            self.fit_last_stripe(file);
+        }
         match self.release_open(file, session, None) {
             Ok(Answer::Removed { gone }) => Looked::Ended { gone },
             _ => Looked::Ended { gone: None },
+        }
+    }
+
+    /// A writer is done: what the file's last stripe does not need goes back, if that stripe is here. Clients with handles say so themselves.
+    fn fit_last_stripe(&self, file: FileId) {
+        let last = self.partitions.get(file.partition()).and_then(|partition| partition.lock().last_stripe(file));
+        let fitted = last.map(|stripe| self.engine.fit(StripeKey { file, stripe }));
+        if let Some(Err(error)) = fitted {
+            tracing::debug!(%error, %file, "the last stripe keeps its slack");
         }
     }
 

@@ -5,7 +5,7 @@ use crate::{
     inode::{Body, FileBody, Place, Striped, first_stripe},
 };
 use bytes::Bytes;
-use placement::FileId;
+use placement::{FileId, StripeNo};
 use std::ops::Range;
 use wire::{
     Answer, Changes, Content, FILE_BYTES_MAX, INLINE_BYTES_MAX, Object, OpenFlags, Outcome, Refusal, Session,
@@ -57,6 +57,14 @@ impl Partition {
         };
         let shared = self.is_held_by_another(file);
         Ok(Answer::Opened { attributes: self.attributes(file)?, host, trim, shared })
+    }
+
+    /// The last stripe of a striped file: the one that may have more memory than bytes.
+    pub fn last_stripe(&self, file: FileId) -> Option<StripeNo> {
+        match &self.inodes.get(&file)?.body {
+            Body::File(body) if matches!(body.place, Place::Striped(_)) => Some(StripeNo(body.size / body.stripe_bytes())),
+            _ => None,
+        }
     }
 
     pub(crate) fn change(&mut self, file: FileId, changes: &Changes, now: Timestamp) -> Outcome<Answer> {

@@ -1,6 +1,7 @@
 //! Opens of programs: each lives as long as its descriptor, whoever has that, and whatever becomes of who opened it.
 
 use crate::{Program, Vfs, pool_test::*};
+use bytes::Bytes;
 use client::{Client, at_once};
 use node::{Node, Settings};
 use placement::FileId;
@@ -16,7 +17,7 @@ use std::{
     time::Duration,
 };
 use store::{Engine, Model};
-use wire::{Lent, Lock, LockKind, LockOwner, LockStyle, Mark, OpenFlags, Outcome, Refusal};
+use wire::{Lent, Lock, LockKind, LockOwner, LockStyle, Mark, OpenFlags, Outcome, Refusal, WritePlace, XattrMode};
 
 /// Over the model engine: descriptors live and die, and show no bytes. Closed files are folded at once.
 fn model() -> (Arc<Node>, Arc<Model>) {
@@ -56,6 +57,26 @@ fn told(vfs: &Vfs, descriptor: &OwnedFd) -> Vec<Mark> {
     let found = File::from(descriptor.try_clone().unwrap()).metadata().unwrap();
     let (node, file) = (vfs.near_nodes()[0], (found.dev(), found.ino()));
     now(vfs.which(node, file)).unwrap().into_iter().map(|marked| marked.mark).collect()
+}
+
+#[test]
+fn what_a_program_wrote_takes_no_more_than_it_needs_after_its_last_close() {
+    let node = arena_node(16 << 20, Duration::ZERO);
+    let vfs = client(&node);
+    let (name, striped) = (b"user.tidemill.placement", Bytes::from_static(b"striped"));
+    now(vfs.set_xattr(Vfs::root(), name, striped, XattrMode::Set, false)).unwrap();
+    let before = vfs.usage().used;
+    let program = create(&vfs, "f", OpenFlags::READ_WRITE);
+    assert_eq!(program.marked.lent, Lent::Bytes);
+    let (file, mark) = (program.marked.file, program.marked.mark);
+    for part in 0..7_u64 {
+        let data = Bytes::from(vec![7; 100 << 10]);
+        now(vfs.write_for_program(file, WritePlace::At(part * (100 << 10)), data, false)).unwrap();
+    }
+    drop(program);
+    assert!(!now(vfs.look(mark)).unwrap());
+    let taken = vfs.usage().used - before;
+    assert!(taken < 800 << 10, "{taken} bytes for 700 KiB");
 }
 
 #[test]
