@@ -217,7 +217,9 @@ impl Node {
     }
 
     fn end_open(&self, mark: Mark) -> Looked {
-        let Some(Open { session, file, flags, .. }) = self.marks.take(mark) else { return Looked::Ended { gone: None } };
+        let Some(Open { session, file, flags, .. }) = self.marks.take(mark) else {
+            return Looked::Ended { gone: None };
+        };
         self.unlock_open(mark, file);
         if self.partitions.get(file.partition()).is_none() {
             return Looked::EndedElsewhere { file, session };

@@ -62,7 +62,9 @@ impl Partition {
     /// The last stripe of a striped file: the one that may have more memory than bytes.
     pub fn last_stripe(&self, file: FileId) -> Option<StripeNo> {
         match &self.inodes.get(&file)?.body {
-            Body::File(body) if matches!(body.place, Place::Striped(_)) => Some(StripeNo(body.size / body.stripe_bytes())),
+            Body::File(body) if matches!(body.place, Place::Striped(_)) => {
+                Some(StripeNo(body.size / body.stripe_bytes()))
+            }
             _ => None,
         }
     }

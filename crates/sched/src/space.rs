@@ -5,7 +5,8 @@
 //!
 //! 1. Above half of the pool the largest gain starts first, of equals the task that became ready last. Below, the policy chooses.
 //! 2. A task starts only if what it will write fits beside what running tasks have yet to write, or nothing else can run. One that writes
-//!    more than it frees leaves room besides for a task of any tool that has still to come: what frees the most must write first.
+//!    more than it frees leaves room besides for a task of any tool that has still to come: what frees the most must write first. And all
+//!    that is left must still be possible after it, as far as can be seen ([`foresight`]).
 //! 3. Writers that wait for space lend their processors to tasks that free some.
 //! 4. A task that found no space is tried again when some came, each time only if more is free than the last time; in the end alone. It
 //!    fails for good when it ran alone and no other task could free anything.
@@ -324,12 +325,7 @@ impl SpaceRules {
     }
 
     /// The ready task that starts next for the sake of space, whatever a policy says; `preferred` is what that says.
-    pub fn choose(
-        &mut self,
-        preferred: Option<TaskId>,
-        room: &Room,
-        table: &Table,
-    ) -> Option<TaskId> {
+    pub fn choose(&mut self, preferred: Option<TaskId>, room: &Room, table: &Table) -> Option<TaskId> {
         if self.alone.is_some_and(|task| self.refusals.contains_key(&task)) {
             return None;
         }
@@ -343,8 +339,7 @@ impl SpaceRules {
 
     /// The largest gain of those that may start. One that does not fit the machine is overtaken so often only.
     fn of_gain(&mut self, room: &Room, needs: &dyn Fn(TaskId) -> Needs, table: &Table) -> Option<TaskId> {
-        let has_space =
-            |candidate: &Candidate| self.lacking(candidate) == 0 && self.is_safe(candidate.task, table);
+        let has_space = |candidate: &Candidate| self.lacking(candidate) == 0 && self.is_safe(candidate.task, table);
         let fits = |candidate: &Candidate| room.fits(needs(candidate.task));
         let first = self.best(has_space)?;
         let chosen = self.best(|candidate| has_space(candidate) && fits(candidate));

@@ -110,11 +110,8 @@ struct Play<'a> {
 impl<'a> Play<'a> {
     /// The state when all that runs has ended.
     fn of(table: &'a Table, space: &'a SpaceRules) -> Self {
-        let ready = |of_tool: &'a OfTool| Ready {
-            of_tool,
-            held: of_tool.ready.iter().rev().peekable(),
-            own: BTreeSet::new(),
-        };
+        let ready =
+            |of_tool: &'a OfTool| Ready { of_tool, held: of_tool.ready.iter().rev().peekable(), own: BTreeSet::new() };
         let mut play = Self {
             table,
             space,
