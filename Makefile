@@ -32,8 +32,10 @@ build: $(BIN)
 # cargo itself knows what is out of date. The Python package is built beside the binary: the features of what both depend on are one set so, and
 # the wheel compiles none of it again (which took three minutes).
 .PHONY: $(BIN) $(NOTHING)
+# As the wheel's build describes Python, where there was one: described otherwise, its native part would be compiled again each time.
+PYO3_CONFIG = $(abspath $(firstword $(wildcard target/maturin/pyo3-config-*-abi3.txt)))
 $(BIN):
-	cargo build --release --locked --package app --package preload --package python
+	$(if $(PYO3_CONFIG),PYO3_CONFIG_FILE=$(PYO3_CONFIG)) cargo build --release --locked --package app --package preload --package python
 
 $(NOTHING):
 	cargo build --release --locked --package kernel --example nothing
