@@ -1,4 +1,5 @@
-//! Layer 0: small values that every crate needs: byte sizes, natural order, nearest names, problems, safe text.
+//! Layer 0: small values that every crate needs: byte sizes, natural order, nearest names,
+//! problems, safe text.
 //!
 //! Nothing here does I/O, keeps state, or knows what Tidemill is.
 #![forbid(unsafe_code)]

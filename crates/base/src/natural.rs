@@ -2,7 +2,8 @@
 
 use std::cmp::Ordering;
 
-/// Compares two names so that runs of digits count as numbers; names alike in that sense fall back to byte order.
+/// Compares two names, with runs of digits compared as numbers. Names that are equal in that order
+/// are compared by their bytes.
 pub fn compare(a: &str, b: &str) -> Ordering {
     let (mut rest_a, mut rest_b) = (a.as_bytes(), b.as_bytes());
     loop {
@@ -25,7 +26,7 @@ fn digits(text: &[u8]) -> &[u8] {
     &text[..text.iter().take_while(|byte| byte.is_ascii_digit()).count()]
 }
 
-/// Compares digit runs by value, of any length.
+/// Compares digit runs of any length by value.
 fn compare_digits(a: &[u8], b: &[u8]) -> Ordering {
     let significant = |run: &[u8]| run.iter().position(|digit| *digit != b'0').unwrap_or(run.len());
     let (a, b) = (&a[significant(a)..], &b[significant(b)..]);

@@ -1,11 +1,11 @@
 //! The nearest known name to a mistyped one.
 
-/// More names than this are not listed in a hint.
+/// The most names that a hint lists.
 const LISTED_MAX: usize = 8;
 
-/// The name of `known` that `typed` was most likely meant to be, if any is near enough.
+/// Returns the name of `known` that `typed` was most likely meant to be, if any is near enough.
 ///
-/// Near means a Jaro-Winkler similarity of at least 0.8, or the same letters in another case.
+/// Near means a Jaro-Winkler similarity of at least 0.8, ignoring case.
 pub fn name<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = typed.to_lowercase();
     known
@@ -16,7 +16,7 @@ pub fn name<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option
         .map(|(_, name)| name)
 }
 
-/// A hint for a mistyped name: the nearest known one, or what is known when that is a short list.
+/// Returns a hint for a mistyped name: the nearest known name, or all known names if there are few.
 pub fn hint<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let known: Vec<&str> = known.into_iter().collect();
     if let Some(name) = name(typed, known.iter().copied()) {

@@ -1,20 +1,23 @@
-//! Text of others as a terminal or a log may show it: file names, what tools and scripts print.
+//! Makes untrusted text safe for a terminal or a log: file names, output of tools and scripts.
 //!
-//! A control character could move the cursor, colour or retitle a terminal; a character of bidirectional text (U+202E)
-//! could show a name in another order than it has. Both are shown by their numbers: `\u{1b}`, `\u{202e}`.
+//! A control character could move the cursor, or colour or retitle a terminal; a bidirectional
+//! control character (U+202E) could show a name in another order than its characters have. Both are
+//! escaped by their code points: `\u{1b}`, `\u{202e}`.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// The most characters of a line that are shown: a path has at most 4,096 bytes, and some words stand beside it.
+/// The most characters of a line that are shown. A path has at most 4,096 bytes; the rest leaves
+/// room for the words around it.
 pub const LINE_CHARS_MAX: usize = 5_000;
 
-/// `text` as one line: line ends are shown by their escapes too, and of a long line the rest is counted.
+/// Returns `text` as one line: escapes line ends too, and replaces the rest of a long line by the
+/// number of its characters.
 pub fn line(text: &str) -> Cow<'_, str> {
     cut(text, LINE_CHARS_MAX)
 }
 
-/// `text` as lines, each as [`line()`] has it.
+/// Returns `text` with each of its lines made safe by [`line()`].
 pub fn lines(text: &str) -> Cow<'_, str> {
     if text.len() <= LINE_CHARS_MAX && !text.chars().any(|c| is_unsafe(c) && c != '\n') {
         return Cow::Borrowed(text);
@@ -22,7 +25,8 @@ pub fn lines(text: &str) -> Cow<'_, str> {
     text.split('\n').map(|part| line(part).into_owned()).collect::<Vec<_>>().join("\n").into()
 }
 
-/// `text` as one line of at most `chars_max` characters; of a longer one the rest is counted.
+/// Returns `text` as one line of at most `chars_max` characters; counts the characters that it
+/// cuts.
 pub fn cut(text: &str, chars_max: usize) -> Cow<'_, str> {
     let end = text.char_indices().nth(chars_max).map(|(end, _)| end);
     if end.is_none() && !text.chars().any(is_unsafe) {
@@ -40,7 +44,7 @@ pub fn cut(text: &str, chars_max: usize) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Whether a terminal would do something else with `c` than show it. A tab is harmless.
+/// Returns whether a terminal would act on `c` instead of showing it. A tab is harmless.
 fn is_unsafe(c: char) -> bool {
     let changes_order =
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

@@ -1,6 +1,7 @@
-//! A problem that a person can act on: what is wrong, where it stands, what to do.
+//! A problem with the user's input: what is wrong, where, and what to do about it.
 //!
-//! Scripts, tool files and descriptors are refused with one of these, so every language shows its errors alike:
+//! Scripts, tool files and workflow descriptors all report errors as a [`Problem`], so every
+//! language shows its errors in one form:
 //!
 //! ```text
 //! workflow.js:3:1: unknown tool `Shufler`
@@ -12,21 +13,21 @@
 use crate::printable;
 use std::fmt;
 
-/// Where in a text something stands. Lines and columns count from 1; 0 means unknown.
+/// A position in a text. Lines and columns count from 1; 0 means unknown.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Place {
     /// The file as the user named it.
     pub file: String,
-    /// Line, from 1; 0 when only the file is known.
+    /// The line, from 1; 0 if only the file is known.
     pub line: u32,
-    /// Column in characters, from 1; 0 when only the line is known.
+    /// The column in characters, from 1; 0 if only the line is known.
     pub column: u32,
-    /// The line itself, without its end; empty when unknown.
+    /// The text of the line, without its end; empty if unknown.
     pub text: String,
 }
 
 impl Place {
-    /// The place of byte `offset` in `source`, with the line's own text.
+    /// The position of byte `offset` in `source`, with the text of its line.
     pub fn at_offset(file: &str, source: &str, offset: usize) -> Self {
         let offset = source.floor_char_boundary(offset);
         let before = &source[..offset];
@@ -39,50 +40,51 @@ impl Place {
         }
     }
 
-    /// The place at a `line` and `column` (both from 1) of `source`, with the line's own text.
+    /// The position at `line` and `column` (both from 1) of `source`, with the text of that line.
     pub fn at_line(file: &str, source: &str, (line, column): (u32, u32)) -> Self {
         let text = source.lines().nth(line.saturating_sub(1) as usize).unwrap_or_default();
         Self { file: file.to_owned(), line, column, text: text.to_owned() }
     }
 
-    /// A whole file as a place.
+    /// A position that names a file and no line in it.
     pub fn file(file: &str) -> Self {
         Self { file: file.to_owned(), ..Self::default() }
     }
 }
 
-/// What is wrong, where, and what to do about it.
+/// An error in the user's input: a message, the position it refers to, and a hint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// What is wrong, in one sentence without a full stop, naming the object.
+    /// The error, in one sentence without a full stop, naming the object.
     pub message: String,
-    /// Where it stands, if it stands anywhere.
+    /// The position, if the problem has one.
     pub place: Option<Place>,
-    /// The remedy, where one is known.
+    /// The remedy, if one is known.
     pub hint: Option<String>,
 }
 
 impl Problem {
-    /// A problem without a place or a hint yet.
+    /// A problem that has no position and no hint yet.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), place: None, hint: None }
     }
 
-    /// The same problem, found at `place`; a place that is already known stays.
+    /// Sets the position, unless one is already set.
     #[must_use]
     pub fn at(mut self, place: Place) -> Self {
         self.place.get_or_insert(place);
         self
     }
 
-    /// The same problem with a remedy.
+    /// Sets the hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// The same problem, its hint naming the nearest of `known` to `typed`, or else all that is known when that is short.
+    /// Sets a hint that names the one of `known` nearest to `typed`, or lists all of `known` if
+    /// there are few.
     #[must_use]
     pub fn nearest<'a>(self, typed: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
         match crate::nearest::hint(typed, known) {
@@ -119,7 +121,8 @@ fn write_position(out: &mut fmt::Formatter<'_>, place: &Place) -> fmt::Result {
     }
 }
 
-/// The line with a mark under the column. A very long line is shown around the mark only.
+/// Writes the line with a mark under the column. Of a very long line only the part around the mark
+/// is shown.
 fn write_excerpt(out: &mut fmt::Formatter<'_>, place: &Place) -> fmt::Result {
     const SHOWN_CHARS_MAX: usize = 120;
     let at = (place.column as usize).saturating_sub(1);
@@ -129,7 +132,7 @@ fn write_excerpt(out: &mut fmt::Formatter<'_>, place: &Place) -> fmt::Result {
     if place.column == 0 {
         return Ok(());
     }
-    // Tabs are kept before the mark, so that it stands under its character in any terminal.
+    // Tabs before the mark are kept, so that it stands under its character in any terminal.
     let before: String = shown.chars().take(at - skipped).collect();
     let indent: String = printable::line(&before).chars().map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
     write!(out, "\n      | {indent}^")

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// An amount of bytes. Reads `64`, `64KiB`, `1.5 GiB`, `2GB` (10^9); writes the largest binary unit that fits.
+/// An amount of bytes. Parses `64`, `64KiB`, `1.5 GiB`, `2GB` (10^9); displays the largest binary
+/// unit that fits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub struct ByteSize(pub u64);
