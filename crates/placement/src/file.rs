@@ -1,4 +1,4 @@
-//! The id of a file: which partition gave it, and its number there.
+//! File ids: the partition that assigned the id, and a counter within that partition.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,31 +7,34 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::PartitionId;
 
-/// Bits of a [`FileId`] that count within a partition: 2^48 files, a thousand a second for 8,900 years.
+/// Bits of a [`FileId`] that count within a partition: 2^48 files, a thousand a second for 8,900
+/// years.
 const COUNTER_BITS: u32 = 48;
 const COUNTER_MASK: u64 = (1 << COUNTER_BITS) - 1;
 
-/// A file, directory or link, for as long as the pool lives: 16 bits of partition above 48 bits of counter.
+/// The id of a file, directory or link: 16 bits of partition above 48 bits of counter.
 ///
-/// An id is never reused. In JSON it is a string of decimal digits, because a JSON number holds only 53 bits; in formats that
-/// nobody reads it is the number.
+/// A pool never reuses an id. In human-readable formats such as JSON it is a string of decimal
+/// digits, because a JSON number holds only 53 bits; in binary formats it is a number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct FileId(pub u64);
 
 impl FileId {
-    /// The pool's root directory: the first file of partition 0, and by its value also FUSE's root inode number.
+    /// The pool's root directory: the first file of partition 0. Its value is also FUSE's root
+    /// inode number.
     pub const ROOT: Self = Self(1);
 
-    /// The most files that one partition can give an id to; counters go from 1 to this.
+    /// The largest counter, and so the most ids that one partition can assign. Counters start at 1.
     pub const COUNTER_MAX: u64 = COUNTER_MASK;
 
-    /// The id of the `counter`th file (from 1) that `partition` made. A counter above [`Self::COUNTER_MAX`] is a broken promise.
+    /// The id of the `counter`th file (from 1) that `partition` made. Panics if `counter` is above
+    /// [`Self::COUNTER_MAX`].
     pub const fn new(partition: PartitionId, counter: u64) -> Self {
         assert!(counter <= COUNTER_MASK, "a partition ran out of file ids");
         Self((partition.0 as u64) << COUNTER_BITS | counter)
     }
 
-    /// The partition that gave this id and holds the file's metadata.
+    /// The partition that assigned this id and holds the file's metadata.
     pub const fn partition(self) -> PartitionId {
         PartitionId((self.0 >> COUNTER_BITS) as u16)
     }
@@ -70,7 +73,7 @@ impl fmt::Display for FileId {
     }
 }
 
-/// A text that is no file id.
+/// The error of parsing a text that is not a file id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileIdRefused {
     text: String,
@@ -87,7 +90,8 @@ impl std::error::Error for FileIdRefused {}
 impl FromStr for FileId {
     type Err = FileIdRefused;
 
-    /// Reads what `Display` writes; a sign, blanks or leading zeros are refused, so that an id has one spelling.
+    /// Parses the form that `Display` writes. Refuses a sign, blanks and leading zeros, so that an
+    /// id has exactly one spelling.
     fn from_str(text: &str) -> Result<Self, FileIdRefused> {
         let refused = || FileIdRefused { text: text.to_owned() };
         let canonical = text == "0" || text.starts_with(|first: char| ('1'..='9').contains(&first));

@@ -1,29 +1,31 @@
-//! Fragments of a directory that is split: which one a name is in, and where each lives.
+//! Fragments of a split directory: the fragment of a name, and the partition of a fragment.
 
 use crate::{FileId, PartitionId};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// So many bits of a name's hash choose its fragment.
+/// The number of bits of a name's hash that select its fragment.
 pub const FRAGMENT_BITS: u32 = 4;
-/// A directory that is split has so many fragments.
+/// The number of fragments of a split directory.
 pub const FRAGMENTS: usize = 1 << FRAGMENT_BITS;
 
-/// The hash of a name, by which entries are ordered and split.
+/// Hashes a name. Entries are ordered, and directories split, by this hash.
 pub fn name_hash(seed: u64, name: &[u8]) -> u64 {
     xxh3_64_with_seed(name, seed)
 }
 
-/// The fragment of a name with this hash: its highest bits, so that one fragment after the other is the order of hashes.
+/// Returns the fragment of a name with this hash. It is the hash's highest bits, so listing the
+/// fragments in order lists the names in order of their hashes.
 pub fn fragment_of(hash: u64) -> usize {
     usize::try_from(hash >> (u64::BITS - FRAGMENT_BITS)).expect("four bits")
 }
 
-/// The partition of a new fragment. Like a directory's, it is computed once; afterwards the fragment's id says where it is.
+/// Computes the partition of a new fragment. It is computed only once: afterwards the fragment's id
+/// contains its partition.
 pub fn fragment_partition(seed: u64, directory: FileId, fragment: usize, partitions: u32) -> PartitionId {
     let mut hashed = [0; 17];
     hashed[..8].copy_from_slice(&directory.0.to_le_bytes());
     hashed[8..16].copy_from_slice(&(fragment as u64).to_le_bytes());
-    // The last byte tells a fragment from a stripe with the same numbers.
+    // Distinguishes the hash input of a fragment from that of a stripe with the same numbers.
     hashed[16] = 1;
     PartitionId::by_hash(xxh3_64_with_seed(&hashed, seed), partitions)
 }

@@ -1,11 +1,13 @@
-//! A fast hasher for numbers that are counted, which need no protection against chosen keys: ids of files, of requests.
+//! A fast hasher for sequential numbers such as file ids and request ids. It does not protect
+//! against keys chosen by an attacker.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// For maps keyed by such numbers.
+/// The `BuildHasher` for maps keyed by sequential numbers.
 pub type BuildNumberHasher = BuildHasherDefault<NumberHasher>;
 
-/// Multiplies, then turns the well-mixed high bits to where the table looks first.
+/// Multiplies, then rotates the well-mixed high bits to the position that the hash table uses
+/// first.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NumberHasher(u64);
 

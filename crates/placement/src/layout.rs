@@ -1,32 +1,34 @@
-//! Where the stripes of one file lie: what its metadata keeps of a policy once that is decided.
+//! Layouts: where the stripes of one file lie. A file's metadata keeps its layout once the
+//! placement policy has been decided.
 //!
-//! A layout names partitions and never a node: partitions are what moves.
+//! A layout names partitions, never nodes, because partitions move between nodes.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{FileId, PartitionId, Placing, Policy, StripeNo, StripeSize, stripe_partition};
 
-/// Where stripes lie.
+/// The distribution of a file's stripes over partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Spread {
-    /// Over all partitions, by a hash of the file and the stripe.
+    /// Over all partitions, by a hash of the file and the stripe number.
     Striped,
-    /// All in one partition.
+    /// All stripes in one partition.
     In(PartitionId),
 }
 
-/// Where the stripes of a file lie, and how long they are.
+/// The length of a file's stripes, and their distribution over partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "LayoutAsRead")]
 pub struct Layout {
-    /// Of a stripe, bytes: a power of two.
+    /// The length of a stripe in bytes: a power of two.
     stripe_bytes: u32,
-    /// So many stripes in a row lie together, where the file asks for longer pieces than engines keep: a power of two.
+    /// The number of consecutive stripes in one partition: a power of two. It is above 1 if the
+    /// file asks for a stripe size above that of the engines.
     together: u32,
     spread: Spread,
 }
 
-/// A layout as it stands in a message or snapshot, not yet checked.
+/// A decoded layout that has not been checked yet.
 #[derive(Deserialize)]
 #[serde(rename = "Layout")]
 struct LayoutAsRead {
@@ -48,35 +50,36 @@ impl TryFrom<LayoutAsRead> for Layout {
 }
 
 impl Layout {
-    /// As files usually lie in a pool whose engines keep stripes of `usual` bytes (a power of two).
+    /// The default layout, in a pool whose engines keep stripes of `usual` bytes (a power of two).
     pub const fn striped(usual: u32) -> Self {
         Self { stripe_bytes: usual, together: 1, spread: Spread::Striped }
     }
 
-    /// With pieces of this length: in shorter stripes, or with several stripes together.
+    /// A layout with stripes of `size`. If that is longer than `usual`, several stripes of `usual`
+    /// bytes lie together in one partition.
     #[must_use]
     pub fn sized(usual: u32, size: StripeSize) -> Self {
         let stripe_bytes = usual.min(size.bytes());
         Self { stripe_bytes, together: size.bytes() / stripe_bytes, spread: Spread::Striped }
     }
 
-    /// The same with all stripes in one partition.
+    /// Returns this layout with all stripes in `partition`.
     #[must_use]
     pub const fn in_partition(self, partition: PartitionId) -> Self {
         Self { spread: Spread::In(partition), ..self }
     }
 
-    /// The length of a stripe, bytes.
+    /// The length of a stripe in bytes.
     pub const fn stripe_bytes(self) -> u32 {
         self.stripe_bytes
     }
 
-    /// Where stripes lie.
+    /// The distribution of the stripes.
     pub const fn spread(self) -> Spread {
         self.spread
     }
 
-    /// The partition of a stripe, in a pool of `partitions` whose hashing was given `seed`.
+    /// The partition of a stripe, in a pool of `partitions` partitions whose hash seed is `seed`.
     pub fn partition(self, seed: u64, file: FileId, stripe: StripeNo, partitions: u32) -> PartitionId {
         match self.spread {
             Spread::Striped => stripe_partition(seed, file, StripeNo(stripe.0 / u64::from(self.together)), partitions),
@@ -85,17 +88,20 @@ impl Layout {
     }
 }
 
-/// Where the stripes of a file will lie: what was asked for, as far as a hash can answer it.
+/// A placement decision for a file's stripes: the requested placement, as far as a hash alone can
+/// decide it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placed {
-    /// How they will lie.
+    /// The layout of the stripes.
     pub layout: Layout,
-    /// A client has still to say in which partition, by this; until then the layout names the one that a hash chose.
+    /// The policy by which a client must still choose the partition. Until it has, `layout` names
+    /// the partition that a hash chose. `None` if `layout` is final.
     pub by: Option<Policy>,
 }
 
 impl Placed {
-    /// What is asked for comes to this, in a pool whose engines keep stripes of `usual` bytes and where a hash chooses `by_hash`.
+    /// Decides `placing` in a pool whose engines keep stripes of `usual` bytes; `by_hash` is the
+    /// partition that a hash chose for this file.
     pub fn of(usual: u32, placing: Placing, by_hash: PartitionId) -> Self {
         let spread = placing.stripe_size.map_or(Layout::striped(usual), |size| Layout::sized(usual, size));
         match placing.policy {
@@ -107,7 +113,8 @@ impl Placed {
         }
     }
 
-    /// Whether stripes that lie so, in a partition that a client chose by that, are where this wants them.
+    /// Returns whether stripes with `layout`, in a partition that a client chose by policy `by`,
+    /// satisfy this decision.
     pub fn is_met_by(self, layout: Layout, by: Option<Policy>) -> bool {
         match (self.by, layout.spread) {
             (None, _) => layout == self.layout,

@@ -1,9 +1,10 @@
 //! Layer 0: where things live: file ids, partitions, the partition map.
 //!
-//! Placement is computed, never asked, in two steps: a thing has a **partition** (a file's metadata by its own
-//! [`FileId`], a stripe by its file's [`Layout`]), and the [`PartitionMap`] says which node holds that partition. The first
-//! step never changes as long as the pool lives; the second may change at any time, and its [`Epoch`] tells old maps
-//! from new ones. Nothing here knows a socket, a clock or a random source.
+//! Placement is computed in two steps, without asking any node. First, each object has a
+//! **partition**: a file's metadata by its [`FileId`], a stripe by its file's [`Layout`]. Second,
+//! the [`PartitionMap`] names the node that holds the partition. The first step gives the same
+//! result for the life of the pool. The second may change at any time; the [`Epoch`] of a map tells
+//! old maps from new ones. This crate uses no socket, clock or random source.
 #![forbid(unsafe_code)]
 
 mod file;
@@ -24,5 +25,6 @@ pub use place::{directory_partition, whole_partition};
 pub use policy::{Placing, PlacingRefused, Policy, StripeSize};
 pub use stripe::{StripeNo, stripe_partition};
 
-/// The most partitions that a pool can have: as many as the 16 partition bits of a [`FileId`] can name.
+/// The most partitions that a pool can have: as many as the 16 partition bits of a [`FileId`] can
+/// name.
 pub const PARTITIONS_MAX: u32 = 1 << 16;

@@ -1,4 +1,4 @@
-//! Which node holds which partition, and since when.
+//! The partition map: which node holds which partition, as of an epoch.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::PARTITIONS_MAX;
 
-/// The unit that is placed and migrated: an index into the map, from 0.
+/// A partition, the unit of placement and migration: an index into the partition map, from 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PartitionId(pub u16);
 
-/// A node of the pool; an id is never given to a second node.
+/// A node of the pool. A pool never gives one id to two nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NodeId(pub u32);
 
-/// The age of a partition map: the map with the greater epoch is the one to follow.
+/// The version of a partition map. The map with the greater epoch is the current one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Epoch(pub u64);
@@ -33,7 +33,8 @@ impl Epoch {
 }
 
 impl PartitionId {
-    /// By the lowest bits of a hash, in a pool of so many partitions: a power of two, at most [`PARTITIONS_MAX`].
+    /// The partition chosen by the lowest bits of `hash`. `partitions` is a power of two, at most
+    /// [`PARTITIONS_MAX`].
     pub(crate) fn by_hash(hash: u64, partitions: u32) -> Self {
         assert!(partitions.is_power_of_two() && partitions <= PARTITIONS_MAX, "{partitions} partitions");
         let chosen = hash & u64::from(partitions - 1);
@@ -59,9 +60,10 @@ impl fmt::Display for Epoch {
     }
 }
 
-/// Partition to node, as of an epoch. A value: a change makes another map with the next epoch.
+/// The partition map: the node of each partition, as of an epoch. It is immutable: a change makes a
+/// new map with the next epoch.
 ///
-/// The number of partitions is a power of two, fixed for the pool's life.
+/// The number of partitions is a power of two and is fixed for the life of the pool.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "MapAsRead")]
 pub struct PartitionMap {
@@ -70,16 +72,19 @@ pub struct PartitionMap {
 }
 
 impl PartitionMap {
-    /// The first map of a pool of one node that holds all `partitions`. Refused unless they are a power of two, at most [`PARTITIONS_MAX`].
+    /// The first map of a pool of one node, which holds all `partitions`. Fails unless their number
+    /// is a power of two, at most [`PARTITIONS_MAX`].
     pub fn one_node(node: NodeId, partitions: u32) -> Result<Self, PartitionCountRefused> {
         let count = checked_count(partitions.into())?;
         Ok(Self { epoch: Epoch::FIRST, partitions: vec![node; count as usize] })
     }
 
-    /// The first map of a pool of these nodes, each with its share of the capacity (any unit): partitions are dealt one by one, each to
-    /// who is furthest behind its share, so that any run of partitions is shared out in proportion too. Refused as [`Self::one_node`] is.
+    /// The first map of a pool of several nodes, each given with its share of the capacity (in any
+    /// unit). Each partition in turn goes to the node that is furthest behind its share, so any run
+    /// of consecutive partitions is distributed in proportion, too. Fails as [`Self::one_node`]
+    /// does.
     ///
-    /// No share at all is a broken promise.
+    /// Panics if all shares are 0.
     pub fn dealt(nodes: &[(NodeId, u64)], partitions: u32) -> Result<Self, PartitionCountRefused> {
         let count = checked_count(partitions.into())?;
         let all: i128 = nodes.iter().map(|(_, share)| i128::from(*share)).sum();
@@ -99,47 +104,48 @@ impl PartitionMap {
         Ok(Self { epoch: Epoch::FIRST, partitions })
     }
 
-    /// A map that gives partition `i` to `partitions[i]`. Refused unless they are a power of two, at most [`PARTITIONS_MAX`].
+    /// A map in which `partitions[i]` holds partition `i`. Fails unless their number is a power of
+    /// two, at most [`PARTITIONS_MAX`].
     pub fn new(epoch: Epoch, partitions: Vec<NodeId>) -> Result<Self, PartitionCountRefused> {
         checked_count(partitions.len() as u64)?;
         Ok(Self { epoch, partitions })
     }
 
-    /// The age of this map.
+    /// The epoch of this map.
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// How many partitions the pool has.
+    /// The number of partitions of the pool.
     pub fn partitions(&self) -> u32 {
         u32::try_from(self.partitions.len()).expect("a map is never made with more than PARTITIONS_MAX")
     }
 
-    /// The node that holds `partition`; none when the pool has no such partition (a made-up or damaged id).
+    /// The node that holds `partition`; `None` if the pool has no such partition (an invalid id).
     pub fn node(&self, partition: PartitionId) -> Option<NodeId> {
         self.partitions.get(usize::from(partition.0)).copied()
     }
 
-    /// The nodes that hold a partition, ascending, each once.
+    /// The nodes that hold at least one partition, in ascending order, each once.
     pub fn nodes(&self) -> Vec<NodeId> {
         self.held().into_keys().collect()
     }
 
-    /// How many partitions each node holds, of those that hold some.
+    /// The number of partitions of each node that holds at least one.
     pub fn held(&self) -> BTreeMap<NodeId, u32> {
         let mut held = BTreeMap::new();
         self.partitions.iter().for_each(|node| *held.entry(*node).or_default() += 1);
         held
     }
 
-    /// One of the partitions that a node holds, the same for the same `hash`; none when it holds none.
+    /// Picks one of the partitions that `node` holds, by `hash`; `None` if it holds none.
     pub fn pick(&self, node: NodeId, hash: u64) -> Option<PartitionId> {
         let held = || (0..=u16::MAX).zip(&self.partitions).filter(|(_, holder)| **holder == node);
         let chosen = hash.checked_rem(held().count() as u64)?;
         held().nth(usize::try_from(chosen).ok()?).map(|(partition, _)| PartitionId(partition))
     }
 
-    /// The next map, in which `partition` is held by `node`; the same nodes otherwise.
+    /// The next map, in which `node` holds `partition`; all other partitions stay where they are.
     #[must_use]
     pub fn moved(&self, partition: PartitionId, node: NodeId) -> Self {
         let mut partitions = self.partitions.clone();
@@ -148,7 +154,7 @@ impl PartitionMap {
     }
 }
 
-/// A map as it stands in a file or message, its count not yet checked.
+/// A decoded map whose number of partitions has not been checked yet.
 #[derive(Deserialize)]
 struct MapAsRead {
     epoch: Epoch,
@@ -163,7 +169,7 @@ impl TryFrom<MapAsRead> for PartitionMap {
     }
 }
 
-/// A number of partitions that no pool can have.
+/// The error of a number of partitions that no pool can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartitionCountRefused {
     /// The number that was asked for.

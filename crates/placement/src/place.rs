@@ -1,25 +1,29 @@
-//! Where what is made at a place goes: by a hash of the directory and the name.
+//! Partitions of new files and directories, by a hash of the parent directory and the name.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::{FileId, PartitionId};
 
-/// What the number of a directory is multiplied with: 2^64 / golden ratio (Knuth), so that neighbours fall far apart.
+/// Multiplier for directory ids: 2^64 / golden ratio (Knuth), so that neighbouring ids give distant
+/// values.
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// XXH3 (64 bits) over the name, seeded with the pool's seed and the directory.
+/// XXH3 (64 bits) of the name, seeded with the pool's seed and the directory.
 fn place_hash(seed: u64, directory: FileId, name: &[u8]) -> u64 {
     xxh3_64_with_seed(name, seed ^ directory.0.wrapping_mul(MIX))
 }
 
-/// The one partition of a file that is made at this place, where all its bytes are to lie at one node chosen by a hash.
+/// The partition for all stripes of a file made with this name in this directory, if its policy is
+/// `whole`: all bytes at one node, which a hash chooses.
 pub fn whole_partition(seed: u64, directory: FileId, name: &[u8], partitions: u32) -> PartitionId {
     PartitionId::by_hash(place_hash(seed, directory, name), partitions)
 }
 
-/// The partition of a new directory's inode: by other bits than [`whole_partition`], so that files do not lie where directories do.
+/// The partition of a new directory's inode. It uses other bits of the hash than
+/// [`whole_partition`], so that directories and files of the same names do not lie together.
 ///
-/// It is only computed when it is made; afterwards its [`FileId`] says where it is.
+/// It is computed only when the directory is made: afterwards the directory's [`FileId`] contains
+/// its partition.
 pub fn directory_partition(seed: u64, parent: FileId, name: &[u8], partitions: u32) -> PartitionId {
     PartitionId::by_hash(place_hash(seed, parent, name) >> 32, partitions)
 }

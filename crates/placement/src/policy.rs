@@ -1,4 +1,4 @@
-//! What a user asks of where bytes lie: a policy, a length of stripes.
+//! Placement requests of users: a policy, a stripe size.
 
 use std::{fmt, str::FromStr};
 
@@ -6,18 +6,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::NodeId;
 
-/// What decides where the bytes of a file lie. As text: `striped`, `whole`, `here`, `at(3)`, `balanced`.
+/// The policy that decides where the bytes of a file lie. As text: `striped`, `whole`, `here`,
+/// `at(3)`, `balanced`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Policy {
     /// In stripes over all partitions, by a hash.
     Striped,
-    /// All at one node, by a hash of the place at which the file is made.
+    /// All at one node, chosen by a hash of the parent directory and the name under which the file
+    /// is made.
     Whole,
-    /// All at the node of who first writes more than fits beside the inode; as `whole` when that is at no node.
+    /// All at the node of the client that first writes more bytes than fit in the inode. If that
+    /// client runs on no node's host, as `Whole`.
     Here,
     /// All at this node.
     At(NodeId),
-    /// All at the node that has the most free memory when the file first grows beyond its inode.
+    /// All at the node with the most free memory at the time when the file first grows beyond its
+    /// inode.
     Balanced,
 }
 
@@ -50,13 +54,13 @@ impl FromStr for Policy {
     }
 }
 
-/// What nobody can be asked for, and what to ask for instead.
+/// The error of parsing an invalid policy or stripe size. The message says what is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlacingRefused(&'static str);
 
-/// A text that is no policy.
+/// The error of a text that is not a policy.
 const NO_POLICY: PlacingRefused = PlacingRefused("no placement; choose striped, whole, here, at(NODE) or balanced");
-/// A length that stripes cannot have.
+/// The error of an invalid stripe size.
 const NO_STRIPE_SIZE: PlacingRefused =
     PlacingRefused("no length of stripes; choose a power of two from 64KiB to 64MiB, in bytes or as 4MiB");
 
@@ -68,18 +72,19 @@ impl fmt::Display for PlacingRefused {
 
 impl std::error::Error for PlacingRefused {}
 
-/// So many bytes of a file in a row lie together: a power of two from [`Self::MIN`] to [`Self::MAX`].
+/// A stripe size: so many consecutive bytes of a file lie together. A power of two from
+/// [`Self::MIN`] to [`Self::MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
 pub struct StripeSize(u32);
 
 impl StripeSize {
-    /// 64 KiB: below, a stripe costs more to name than to move.
+    /// 64 KiB. For a shorter stripe, addressing costs more than moving its bytes.
     pub const MIN: u32 = 64 << 10;
-    /// 64 MiB: above, files that have several are few.
+    /// 64 MiB. Few files have several stripes longer than this.
     pub const MAX: u32 = 64 << 20;
 
-    /// Refused unless it is a power of two within the bounds.
+    /// A size of `bytes`. Fails unless that is a power of two within the bounds.
     pub const fn new(bytes: u32) -> Result<Self, PlacingRefused> {
         if bytes.is_power_of_two() && Self::MIN <= bytes && bytes <= Self::MAX {
             Ok(Self(bytes))
@@ -88,7 +93,7 @@ impl StripeSize {
         }
     }
 
-    /// In bytes.
+    /// The size in bytes.
     pub const fn bytes(self) -> u32 {
         self.0
     }
@@ -117,7 +122,8 @@ impl fmt::Display for StripeSize {
 impl FromStr for StripeSize {
     type Err = PlacingRefused;
 
-    /// Bytes, or with one of `K`, `KiB`, `M`, `MiB` behind the number, which are powers of two.
+    /// Parses a number of bytes, or a number followed by `K`, `KiB`, `M` or `MiB`, all of which are
+    /// powers of two.
     fn from_str(text: &str) -> Result<Self, PlacingRefused> {
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
         let (number, unit) = text.split_at(digits);
@@ -132,24 +138,24 @@ impl FromStr for StripeSize {
     }
 }
 
-/// What was asked of where bytes lie, of a file or of what is made in a directory. None where nothing was: then files lie as is best
-/// for who writes them.
+/// The placement that a user requested for a file, or for new files in a directory. A field is
+/// `None` if nothing was requested: then the bytes lie where it is best for their writers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Placing {
-    /// Where.
+    /// The policy.
     pub policy: Option<Policy>,
-    /// In pieces of this length.
+    /// The stripe size.
     pub stripe_size: Option<StripeSize>,
 }
 
 impl Placing {
-    /// In a box, where anything was asked.
+    /// This request in a box; `None` if it requests nothing.
     #[must_use]
     pub fn boxed(self) -> Option<Box<Self>> {
         (self != Self::default()).then(|| Box::new(self))
     }
 
-    /// This, and what of `above` this leaves open.
+    /// This request, with its `None` fields taken from `above`.
     #[must_use]
     pub fn or(self, above: Self) -> Self {
         Self { policy: self.policy.or(above.policy), stripe_size: self.stripe_size.or(above.stripe_size) }

@@ -1,4 +1,4 @@
-//! Where a stripe lives: a hash of the file, and the stripe's number counted on from there.
+//! The partition of a stripe: a hash of the file, plus the stripe's number.
 
 use std::fmt;
 
@@ -18,13 +18,16 @@ impl fmt::Display for StripeNo {
     }
 }
 
-/// The partition of a stripe of a striped file, in a pool of `partitions` (a power of two) whose hashing was given `seed`.
+/// The partition of a stripe of a striped file, in a pool of `partitions` partitions (a power of
+/// two) whose hash seed is `seed`.
 ///
-/// Everyone who knows the seed computes the same answer, on any machine: the first stripe's partition is XXH3 (64 bits) of the
-/// file (8 bytes, little-endian), and each further stripe lies in the partition after the one before it.
+/// The result depends on the arguments only, so that all clients and nodes compute the same one.
+/// The first stripe's partition is XXH3 (64 bits) of the file id (8 bytes, little-endian). Each
+/// further stripe lies in the partition after that of its predecessor.
 ///
-/// [`PartitionMap::dealt`](crate::PartitionMap::dealt) shares any run of partitions out in proportion to the nodes' memory. So one
-/// file fills all nodes evenly. A hash of each stripe would not: of 1,000 stripes it gives one of four nodes 8 % too many.
+/// [`PartitionMap::dealt`](crate::PartitionMap::dealt) distributes any run of partitions in
+/// proportion to the nodes' memory, so one file fills all nodes evenly. A hash of each stripe would
+/// not: of 1,000 stripes it gives one of four nodes 8 % too many.
 pub fn stripe_partition(seed: u64, file: FileId, stripe: StripeNo, partitions: u32) -> PartitionId {
     let first = xxh3_64_with_seed(&file.0.to_le_bytes(), seed);
     PartitionId::by_hash(first.wrapping_add(stripe.0), partitions)
