@@ -1,7 +1,9 @@
-//! What every engine promises, one function each: they panic where an engine breaks the promise.
+//! The contract of an engine, one test function for each promise. A function panics if the engine
+//! breaks its promise.
 //!
-//! Each takes a fresh engine; those about space want one with room for exactly [`ROOM_STRIPES`] whole stripes. An engine's
-//! tests run them all with [`crate::conformance_tests!`].
+//! Each function takes a fresh engine; those about space take one with capacity for exactly
+//! [`ROOM_STRIPES`] whole stripes. The tests of an engine run them all with
+//! [`crate::conformance_tests!`].
 
 mod extents;
 mod random;
@@ -33,10 +35,11 @@ pub use space::{
 
 use crate::{Engine, EngineError, Generation, StripeKey};
 
-/// How many whole stripes fit in the engine that the promises about space are tried on.
+/// The number of whole stripes that fit in the engine under test.
 pub const ROOM_STRIPES: u64 = 8;
 
-/// Makes a test of each promise, in a module `conformance`; the argument makes an engine with room for that many whole stripes.
+/// Makes a test of each promise, in a module `conformance`. The argument makes an engine with
+/// capacity for that many whole stripes.
 ///
 /// ```text
 /// store::conformance_tests!(|stripes: u64| Model::new(stripes * 4096, 4096));
@@ -86,11 +89,11 @@ macro_rules! conformance_tests {
     };
 }
 
-/// How many bytes fit in the engine that the promises about whole files are tried on.
+/// The capacity in bytes of the engine under test for extent files.
 pub const ROOM_BYTES: u64 = 4 << 20;
 
-/// Makes a test of each promise about whole files, in a module `extents_conformance`; the argument makes a box with an engine
-/// that keeps them, with room for that many bytes.
+/// Makes a test of each promise about extent files, in a module `extents_conformance`. The argument
+/// makes a boxed engine with extent files and capacity for that many bytes.
 #[macro_export]
 macro_rules! extents_conformance_tests {
     ($make:expr) => {
@@ -129,14 +132,15 @@ macro_rules! extents_conformance_tests {
     };
 }
 
-/// The first generation; most promises need no other.
+/// The first generation; most tests need no other.
 const FIRST: Generation = Generation(0);
 
 fn key(stripe: u64) -> StripeKey {
     StripeKey { file: FileId(7), stripe: StripeNo(stripe) }
 }
 
-/// Bytes that differ by place and by `seed`, so that a byte in a wrong place shows; made in words, since debug builds are slow.
+/// Bytes that differ by position and by `seed`, so that a byte in a wrong place shows. They are
+/// made in words, since debug builds are slow.
 fn pattern(seed: u32, len: u32) -> Vec<u8> {
     let word =
         |at: u64| ((at << 32 | u64::from(seed)) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(23).to_le_bytes();
@@ -146,7 +150,7 @@ fn pattern(seed: u32, len: u32) -> Vec<u8> {
     bytes
 }
 
-/// All that the stripe holds.
+/// The whole content of the stripe.
 fn content(engine: &dyn Engine, key: StripeKey) -> Vec<u8> {
     engine.read(key, 0, u32::MAX).expect("a stripe that stands is readable").to_vec()
 }
@@ -155,7 +159,7 @@ fn write(engine: &dyn Engine, key: StripeKey, offset: u32, data: &[u8]) {
     engine.write(key, FIRST, offset, data).expect("there is room for it");
 }
 
-/// What was written is read, at any offset and across any block boundary.
+/// A read returns the bytes that were written, at any offset and across any block boundary.
 pub fn what_was_written_is_read(engine: &dyn Engine) {
     let longest = engine.stripe_bytes();
     for (stripe, len) in [(0, 1), (1, 100), (2, longest / 2 + 1), (3, longest)] {
@@ -182,7 +186,7 @@ pub fn an_overwrite_changes_only_its_range(engine: &dyn Engine) {
     }
 }
 
-/// A gap reads as zeros, also in memory that held other bytes before.
+/// A gap reads as zeros, even in memory that held other bytes before.
 pub fn a_gap_reads_as_zeros(engine: &dyn Engine) {
     let len = engine.stripe_bytes();
     for stripe in 0..4 {
@@ -197,7 +201,7 @@ pub fn a_gap_reads_as_zeros(engine: &dyn Engine) {
     assert_eq!(content(engine, key(9)), expected);
 }
 
-/// A read is short where the stripe ends, empty behind that, and empty when the stripe is absent.
+/// A read is short at the end of the stripe, empty behind it, and empty if the stripe is absent.
 pub fn a_read_is_short_at_the_end_and_empty_when_absent(engine: &dyn Engine) {
     let read = |offset, len| engine.read(key(0), offset, len).expect("readable").to_vec();
     assert!(read(0, 10).is_empty(), "absent");
@@ -209,7 +213,7 @@ pub fn a_read_is_short_at_the_end_and_empty_when_absent(engine: &dyn Engine) {
     }
 }
 
-/// Writing nothing changes nothing: no stripe is made, none gets longer.
+/// Writing no bytes changes nothing: it neither makes a stripe nor makes one longer.
 pub fn writing_nothing_changes_nothing(engine: &dyn Engine) {
     write(engine, key(0), 100, b"");
     assert_eq!((engine.usage().stripes, engine.usage().used), (0, 0));
@@ -218,7 +222,8 @@ pub fn writing_nothing_changes_nothing(engine: &dyn Engine) {
     assert_eq!(content(engine, key(0)), b"abc");
 }
 
-/// A write that would end behind the longest stripe is refused by name and changes nothing.
+/// A write that would end behind the longest stripe is refused, with the stripe named, and changes
+/// nothing.
 pub fn a_write_past_the_longest_stripe_is_refused(engine: &dyn Engine) {
     write(engine, key(0), 0, b"abc");
     for offset in [engine.stripe_bytes() - 1, engine.stripe_bytes(), u32::MAX] {
@@ -229,7 +234,7 @@ pub fn a_write_past_the_longest_stripe_is_refused(engine: &dyn Engine) {
     assert_eq!(content(engine, key(0)), b"abc");
 }
 
-/// What was truncated never comes back: a later gap over it is zeros.
+/// Truncated bytes never come back: a later gap over them reads as zeros.
 pub fn what_was_truncated_never_comes_back(engine: &dyn Engine) {
     let len = engine.stripe_bytes();
     for kept in [0, 1, len / 2 + 1, len - 1] {
@@ -254,7 +259,8 @@ pub fn a_truncation_never_makes_a_stripe_longer(engine: &dyn Engine) {
     assert_eq!(content(engine, key(0)), b"abc");
 }
 
-/// A write or truncation that knows an older generation is refused, also when the truncated stripe was absent or is empty.
+/// A write or truncation with an older generation is refused, even if the truncated stripe was
+/// absent or is empty.
 pub fn a_late_write_is_refused(engine: &dyn Engine) {
     engine.truncate(key(0), Generation(2), 0).expect("an absent stripe");
     write_in(engine, Generation(3), b"newer").expect("a newer generation");
@@ -269,7 +275,7 @@ pub fn a_late_write_is_refused(engine: &dyn Engine) {
     write_in(engine, Generation(4), b"on").expect("the present generation");
 }
 
-/// A removed stripe forgets its generation with its bytes.
+/// Removing a stripe forgets its generation as well as its bytes.
 pub fn a_removed_stripe_forgets_its_generation(engine: &dyn Engine) {
     write_in(engine, Generation(9), b"old").expect("room");
     engine.remove(key(0)).expect("removable");

@@ -1,4 +1,4 @@
-//! The trait between who keeps bytes (an engine) and who knows what they are (a node).
+//! The engine trait, between the storage of bytes (an engine) and their meaning (a node).
 
 use std::fmt;
 use std::io;
@@ -10,12 +10,12 @@ use placement::{FileId, StripeNo};
 
 use crate::{EngineError, Extents, Held, Mark, Segments, StandIn};
 
-/// Names a stripe: a fixed-size piece of a file.
+/// The key of a stripe: a fixed-size piece of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct StripeKey {
     /// The file.
     pub file: FileId,
-    /// Which piece of it, from 0.
+    /// The number of the stripe in the file, from 0.
     pub stripe: StripeNo,
 }
 
@@ -25,7 +25,8 @@ impl fmt::Display for StripeKey {
     }
 }
 
-/// How many times a file was truncated, as the writer knew it. It keeps a late write from undoing a truncation.
+/// The number of times that a file was truncated, as far as a writer knew. It keeps a late write
+/// from undoing a truncation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct Generation(pub u32);
 
@@ -35,112 +36,126 @@ impl fmt::Display for Generation {
     }
 }
 
-/// What an engine holds, in bytes unless said otherwise. `used` is never above `capacity`.
+/// The space usage of an engine, in bytes unless said otherwise. `used` is never above `capacity`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
-    /// What it may hold at most.
+    /// The most that the engine may hold.
     pub capacity: u64,
-    /// Blocks held, viewed ones included, whole files, and what is reserved.
+    /// All space in use: blocks (those with views included), extent files, and reservations.
     pub used: u64,
     /// The part of `used` that was reserved by [`Engine::reserve`].
     pub reserved: u64,
-    /// How many stripes there are.
+    /// The number of stripes.
     pub stripes: u64,
-    /// What whole files may still take without asking; whoever writes to one past the engine is refused when it is gone. None
-    /// where there is no whole file that has bytes.
+    /// The space that extent files may still take without asking the engine. If it is exhausted, a
+    /// process that writes to an extent file directly gets ENOSPC at once. `None` if no extent file
+    /// has bytes.
     pub own_room: Option<u64>,
 }
 
 impl Usage {
-    /// Bytes that are not used. A stripe may still not fit: it takes whole blocks.
+    /// The bytes that are not used. A stripe may still not fit, because it takes whole blocks.
     pub fn free(&self) -> u64 {
         self.capacity - self.used
     }
 }
 
-/// Called after an engine's space was given back.
+/// A callback that an engine runs after space was freed.
 pub type FreedHook = Arc<dyn Fn() + Send + Sync>;
 
-/// Bytes of stripes by key. Every call is atomic: another thread sees all of it or nothing.
+/// An engine: the bytes of stripes by key. Every call is atomic: another thread sees all of it or
+/// nothing.
 ///
-/// The promises are proven by [`crate::conformance`], which every engine runs in its tests.
+/// The tests in [`crate::conformance`] check this contract; every engine runs them.
 pub trait Engine: Send + Sync + fmt::Debug {
-    /// The longest that a stripe can be, in bytes: a power of two.
+    /// The longest length of a stripe in bytes: a power of two.
     fn stripe_bytes(&self) -> u32;
 
-    /// Puts `data` at `offset`, all of it or nothing; a gap before it reads as zeros. Writing nothing changes nothing.
+    /// Writes all of `data` at `offset`, or nothing; a gap before it reads as zeros. Writing no
+    /// bytes changes nothing.
     ///
-    /// Errors: [`EngineError::Full`], [`EngineError::Stale`] and [`EngineError::TooLong`] leave the stripe as it was.
+    /// Errors: [`EngineError::Full`], [`EngineError::Stale`] and [`EngineError::TooLong`] leave the
+    /// stripe unchanged.
     fn write(&self, key: StripeKey, generation: Generation, offset: u32, data: &[u8]) -> Result<(), EngineError>;
 
-    /// The stored bytes of the range: short when the stripe ends before, empty when it is absent.
+    /// Reads the stored bytes of a range. The result is short if the stripe ends before the range
+    /// does, and empty if the stripe is absent.
     ///
-    /// The answer is a view that stays the same bytes however long it is held, whatever happens to the stripe; its space
-    /// counts as used until the last view is dropped.
+    /// The result is an immutable view: its bytes never change, whatever happens to the stripe. The
+    /// space counts as used until the last view is dropped.
     fn read(&self, key: StripeKey, offset: u32, len: u32) -> Result<Bytes, EngineError>;
 
-    /// Cuts the stripe to `len` bytes; a shorter one keeps its length. What was cut never comes back: later gaps are zeros.
+    /// Cuts the stripe to `len` bytes; a shorter stripe keeps its length. Bytes that were cut never
+    /// come back: later gaps read as zeros.
     ///
-    /// The generation is remembered until [`Engine::remove`], also of a stripe that is now empty or was absent, so that a late
-    /// write is [`EngineError::Stale`]. Never [`EngineError::Full`].
+    /// The engine remembers the generation until [`Engine::remove`], even if the stripe is now
+    /// empty or was absent, so that a late write gets [`EngineError::Stale`]. Never returns
+    /// [`EngineError::Full`].
     fn truncate(&self, key: StripeKey, generation: Generation, len: u32) -> Result<(), EngineError>;
 
-    /// Fills what the stripe has of the range with zeros, and never makes it longer: a range that reaches its end is cut off. The
-    /// generation is remembered as by [`Engine::truncate`].
+    /// Fills the range with zeros as far as the stripe has bytes there. Never makes the stripe
+    /// longer: a range that reaches its end is cut off. Remembers the generation as
+    /// [`Engine::truncate`] does.
     ///
-    /// [`EngineError::Full`], which leaves the stripe as it was, only where a view must keep what is in the middle of it.
+    /// Returns [`EngineError::Full`], which leaves the stripe unchanged, only if a view holds bytes
+    /// in the middle of the stripe that must be kept.
     fn zero(&self, key: StripeKey, generation: Generation, offset: u32, len: u32) -> Result<(), EngineError>;
 
-    /// Makes the stripe at least `len` bytes long, by zeros. Later writes there take no new space, unless a view must keep what
-    /// they overwrite.
+    /// Extends the stripe with zeros to at least `len` bytes. Later writes to them take no new
+    /// space, unless a view holds the bytes that they overwrite.
     ///
-    /// Errors: [`EngineError::Full`], [`EngineError::Stale`] and [`EngineError::TooLong`] leave the stripe as it was.
+    /// Errors: [`EngineError::Full`], [`EngineError::Stale`] and [`EngineError::TooLong`] leave the
+    /// stripe unchanged.
     fn extend(&self, key: StripeKey, generation: Generation, len: u32) -> Result<(), EngineError>;
 
-    /// Forgets the stripe and its generation. An absent one is fine.
+    /// Removes the stripe and forgets its generation. An absent stripe is not an error.
     fn remove(&self, key: StripeKey) -> Result<(), EngineError>;
 
-    /// Gives back what the stripe holds beyond its bytes, where that takes no new space: for a stripe that will not grow soon.
+    /// Frees the space that the stripe holds beyond its bytes, if that takes no new space. For a
+    /// stripe that will not grow soon.
     fn fit(&self, key: StripeKey) -> Result<(), EngineError>;
 
-    /// Counts `bytes` that the caller keeps itself against this capacity, or answers [`EngineError::Full`].
+    /// Counts `bytes` of the caller's own data against the capacity, or returns
+    /// [`EngineError::Full`].
     fn reserve(&self, bytes: u64) -> Result<(), EngineError>;
 
-    /// Ends a reservation of `bytes`. Releasing more than was reserved is a broken promise.
+    /// Ends a reservation of `bytes`. Panics if they are more than was reserved.
     fn release(&self, bytes: u64);
 
-    /// What is held now; cheap.
+    /// The current space usage; cheap.
     fn usage(&self) -> Usage;
 
-    /// The most that was ever used, in bytes: never less than it was, and more by a thousandth of the capacity at most. Of an engine that
-    /// does not keep it, what is used now.
+    /// The highest `used` so far, in bytes: never less than the true peak, and at most a thousandth
+    /// of the capacity more. For an engine that does not record it, the current `used`.
     fn peak(&self) -> u64 {
         self.usage().used
     }
 
-    /// Its whole files; none when it keeps none.
+    /// The extent files; `None` if the engine has none.
     fn extents(&self) -> Option<Arc<dyn Extents>> {
         None
     }
 
-    /// Its memory, for other processes to look at; none when they cannot.
+    /// The engine's memory, for other processes to map; `None` if they cannot.
     fn segments(&self) -> Option<Arc<dyn Segments>> {
         None
     }
 
-    /// A descriptor that stands for something, under a mark, and what tells whether it is open. Where no directory can be had without a
-    /// name, what stands for one is as for a file. Not kept over an exec.
+    /// Creates a placeholder descriptor for an open that has no file of the engine, under `mark`;
+    /// also returns the handle that tells whether a copy of it is still open. If the system has no
+    /// nameless directory to offer, a placeholder for a directory is like one for a file. The
+    /// descriptor is closed on exec.
     ///
-    /// Fails where the system has no more descriptors, and of an engine that has none to give.
+    /// Fails if the system has no more descriptors, or if the engine has no placeholders.
     fn stand_in(&self, kind: StandIn, mark: Mark) -> io::Result<(OwnedFd, Box<dyn Held>)> {
         let _ = (kind, mark);
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// From now on calls `hook` whenever space was given back, by whatever way, the last drop of a view included. A second
-    /// hook replaces the first.
+    /// Sets the callback that runs whenever space was freed by any means, including the drop of the
+    /// last view. A second hook replaces the first.
     ///
-    /// It is called after the space is free, on the thread that gave it back, with none of the engine's locks held. It must be
-    /// quick and must not block.
+    /// It runs after the space is free, on the thread that freed it, with none of the engine's
+    /// locks held. It must be quick and must not block.
     fn on_freed(&self, hook: FreedHook);
 }

@@ -1,4 +1,4 @@
-//! Why an engine did not do what it was asked.
+//! The error type of engine operations.
 
 use std::io;
 
@@ -6,51 +6,54 @@ use base::ByteSize;
 
 use crate::{Generation, Slot, StripeKey};
 
-/// Why an engine did not do what it was asked. The stripe is as it was.
+/// The reason why an engine operation failed. The stripe is unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// There is no room; it comes when stripes are removed, views dropped or reservations released.
+    /// No space. Space becomes free when stripes are removed, views dropped or reservations
+    /// released.
     #[error(
         "no room for {}: {} of {} are used; remove files or give the pool more memory",
         ByteSize(*wanted), ByteSize(*used), ByteSize(*capacity)
     )]
     Full {
-        /// What the engine may hold, in bytes.
+        /// The capacity of the engine, in bytes.
         capacity: u64,
-        /// What it held when it refused, in bytes.
+        /// The bytes that were used when the engine refused the call.
         used: u64,
-        /// What the call would have added, in bytes.
+        /// The bytes that the call would have added.
         wanted: u64,
     },
-    /// The call knew an older truncation than the stripe: ask for the file's present generation and try again.
+    /// The call's generation is older than the stripe's: look up the file's present generation and
+    /// try again.
     #[error("{key} was truncated meanwhile (generation {seen}, the call knew {given}); look the file up again")]
     Stale {
         /// The stripe.
         key: StripeKey,
         /// The generation of the call.
         given: Generation,
-        /// The generation that the stripe has seen.
+        /// The generation of the stripe.
         seen: Generation,
     },
-    /// The range ends behind the longest stripe: the caller cut the file into the wrong pieces.
+    /// The range ends behind the longest stripe: the caller divided the file into the wrong pieces.
     #[error("{key} cannot reach to byte {end}: a stripe has at most {limit} bytes")]
     TooLong {
         /// The stripe.
         key: StripeKey,
-        /// Where the write would have ended.
+        /// The end of the range that was to be written.
         end: u64,
-        /// The longest stripe.
+        /// The length of the longest stripe.
         limit: u32,
     },
-    /// The device or the operating system failed on an extent, or cannot do this to it.
+    /// The device or the operating system failed on an extent, or does not support this operation
+    /// on it.
     #[error("{slot}: {action} failed: {source}")]
     Extent {
         /// The extent.
         slot: Slot,
-        /// What was tried, for example `write`.
+        /// The operation, for example `write`.
         action: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The device or the operating system failed.
@@ -58,9 +61,9 @@ pub enum EngineError {
     Io {
         /// The stripe.
         key: StripeKey,
-        /// What was tried, for example `write`.
+        /// The operation, for example `write`.
         action: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }

@@ -1,18 +1,22 @@
-//! The trait of whole files: extents, each a file of its own that holds all the bytes of one file of the pool.
+//! The trait of extent files: each extent is a file of its own that holds all the bytes of one file
+//! of the pool.
 //!
 //! ```text
-//!   stock --take--> a life: written, read, cut, mapped by a kernel --give_back--> stock
+//!   stock --take--> in use: written, read, cut, mapped by a kernel --give_back--> stock
 //! ```
 //!
-//! An engine keeps a stock of *slots*. A slot that is taken is an empty file; one that is given back is emptied and may be
-//! taken again, with the same number and the same descriptor. Extents share the engine's capacity with its stripes and
-//! reservations: what all of them hold together is never above it, however bytes come into an extent.
+//! An engine keeps a stock of *slots*. A slot that was just taken is an empty file. A slot that is
+//! given back is emptied and may be taken again, with the same number and the same descriptor.
+//! Extents share the engine's capacity with its stripes and reservations: together they never hold
+//! more than it, however bytes come into an extent.
 //!
-//! Who takes a slot keeps count of its lives and of who uses it, and gives it back only when nobody does: an engine cannot see
-//! late callers, only whether a descriptor or a mapping of somebody else is open ([`Extents::is_quiet`]).
+//! The caller that takes a slot must count the slot's lives and its users, and give it back only
+//! when it has no users. An engine cannot see late callers; it only sees whether another process
+//! has a descriptor or a mapping open ([`Extents::is_quiet`]).
 //!
-//! A program of this host may have an extent open by itself ([`Extents::open`]): what it then does with its descriptor, and whom it
-//! gives copies, is between it and the system. Each such open has a [`Mark`], by which the system is asked whether it lives on.
+//! A program of this host may have an extent open by itself ([`Extents::open`]). It then uses and
+//! copies its descriptor without the engine. Each such open has an open lease ([`Mark`]), by which
+//! the engine asks the system whether the open is still alive.
 
 use std::fmt;
 use std::io;
@@ -24,7 +28,7 @@ use bytes::Bytes;
 
 use crate::EngineError;
 
-/// Which extent of an engine.
+/// The number of an extent in its engine.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Slot(pub u32);
 
@@ -34,7 +38,8 @@ impl fmt::Display for Slot {
     }
 }
 
-/// The number of one open of an extent by a program, below 2^62. Who gives them gives none twice.
+/// An open lease: the number, below 2^62, of one open of an extent by a program. A number is never
+/// given twice.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Mark(pub u64);
 
@@ -44,129 +49,143 @@ impl fmt::Display for Mark {
     }
 }
 
-/// What may be done through an open: at least one of reading and writing.
+/// The access mode of an open: at least one of reading and writing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Access {
-    /// Reading.
+    /// The open may read.
     pub read: bool,
-    /// Writing.
+    /// The open may write.
     pub write: bool,
-    /// Each write goes to the end, wherever that is by then. A program may change that of its descriptor.
+    /// Each write goes to the end of the file at that time. A program may change this flag of its
+    /// descriptor.
     pub append: bool,
 }
 
-/// What an extent is now.
+/// The current state of an extent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ExtentState {
-    /// Its length, bytes.
+    /// The length in bytes.
     pub length: u64,
-    /// What it holds of the capacity, bytes.
+    /// The part of the capacity that the extent holds, in bytes.
     pub allocated: u64,
-    /// Last read, as `relatime` keeps it.
+    /// The time of the last read, with the precision of `relatime`.
     pub accessed: SystemTime,
-    /// Last change of the bytes.
+    /// The time of the last change of the bytes.
     pub modified: SystemTime,
-    /// Last change of anything.
+    /// The time of the last change of anything.
     pub changed: SystemTime,
 }
 
-/// How space is set aside for a range, or given back.
+/// The mode of [`Extents::allocate`], like those of fallocate(2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Allocate {
-    /// Space for the range; a shorter extent grows to its end.
+    /// Allocates space for the range; a shorter extent grows to the range's end.
     Extend,
-    /// Space for the range; the length stays.
+    /// Allocates space for the range; the length stays.
     KeepSize,
-    /// The range reads as zeros and holds no whole page any more; the length stays.
+    /// Makes the range read as zeros and frees its whole pages; the length stays.
     PunchHole,
-    /// The range reads as zeros and has space; a shorter extent grows to its end.
+    /// Makes the range read as zeros and allocates its space; a shorter extent grows to the range's
+    /// end.
     ZeroRange,
-    /// The range reads as zeros and has space; the length stays.
+    /// Makes the range read as zeros and allocates its space; the length stays.
     ZeroRangeKeepSize,
 }
 
-/// What is looked for.
+/// The target of a seek.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SeekTo {
     /// Bytes that were written.
     Data,
-    /// A hole; there is one at the end.
+    /// A hole. The end of the file counts as one.
     Hole,
 }
 
-/// What was put.
+/// The result of a write to an extent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Put {
-    /// Where it went.
+    /// The offset at which the bytes were written.
     pub offset: u64,
-    /// How many bytes: fewer than given only when the capacity is used up.
+    /// The number of bytes written: fewer than given only if the capacity is exhausted.
     pub length: u32,
 }
 
-/// Extents by slot. All calls but [`Self::take`] are for a slot that is taken; a slot that never was is a broken promise.
+/// Extent files by slot. All calls but [`Self::take`] are for a slot that is taken; they panic for
+/// a slot that never was.
 ///
-/// The promises are proven by [`crate::conformance`], which every engine with extents runs in its tests.
+/// The tests in [`crate::conformance`] check this contract; every engine with extents runs them.
 pub trait Extents: Send + Sync + fmt::Debug {
-    /// An empty extent; none when the engine is crowded, or has no more descriptors.
+    /// Takes an empty extent; `None` if the engine is crowded, or has no more descriptors.
     fn take(&self) -> Option<Slot>;
 
-    /// Ends the life of an extent: its bytes are gone, its space is free at once and announced, the slot may be taken again.
+    /// Returns an extent to the stock: its bytes are removed, its space is free at once, the freed
+    /// hook runs, and the slot may be taken again.
     fn give_back(&self, slot: Slot);
 
-    /// Makes room for a writer past us, who writes to the descriptor and cannot ask for it. False when the engine is crowded,
-    /// more than half of its capacity used: then such a writer had better not be let in, for he is refused at once where others
-    /// wait for space.
+    /// Reserves headroom for a writer that writes to the descriptor directly and cannot ask the
+    /// engine for space. Returns false if the engine is crowded, that is, if more than half of its
+    /// capacity is used. Do not give a descriptor to such a writer then: it would get ENOSPC at
+    /// once where other writers wait for space.
     fn make_way(&self) -> bool;
 
-    /// From now on somebody past us may write to it: an engine that must know how it is filled looks at it by itself.
+    /// Announces a writer that writes to the descriptor directly. An engine that must know how the
+    /// extent fills checks it by itself from now on.
     fn watch(&self, slot: Slot);
 
-    /// Nobody past us has it open any more.
+    /// Announces that no process has the descriptor open for direct writes any more.
     fn forget(&self, slot: Slot);
 
-    /// Whether about half of what it takes was never written, as pages were larger than what was. What was [allocated](Self::allocate)
-    /// counts as written.
+    /// Returns whether about half of the extent's space was never written, because pages are larger
+    /// than the bytes written to them. Bytes that were [allocated](Self::allocate) count as
+    /// written.
     fn is_loose(&self, slot: Slot) -> bool;
 
-    /// Gives back what was never written so, of a piece of the file from `from` on. Where the next piece begins, if there is one. Only to be
-    /// called of what is loose, while nobody else can use the extent. Its bytes and their times stay.
+    /// Frees the space that was never written in one piece of the file, which starts at `from`.
+    /// Returns the start of the next piece, if there is one. Call it only for an extent that [is
+    /// loose](Self::is_loose), while nobody else can use it. The bytes and times of the file stay.
     fn thin(&self, slot: Slot, from: u64) -> Option<u64>;
 
-    /// The descriptor, the same for every life of the slot; none where the bytes are not in a file.
+    /// The descriptor, the same for every life of the slot; `None` if the bytes are not in a file.
     fn fd(&self, slot: Slot) -> Option<BorrowedFd<'_>>;
 
-    /// The same file once more, as a program that asks the system has it: with an offset and an access of its own, shared by all
-    /// copies of the descriptor and by nobody else. Not kept over an exec.
+    /// Opens the extent's file once more, as open(2) does: with an offset and an access mode that
+    /// all copies of the new descriptor share, and no other descriptor does. The descriptor is
+    /// closed on exec.
     ///
-    /// Fails where the bytes are not in a file, and where the system has no more descriptors.
+    /// Fails if the bytes are not in a file, or if the system has no more descriptors.
     fn open(&self, slot: Slot, access: Access, mark: Mark) -> io::Result<OwnedFd>;
 
-    /// Whether what was opened under the mark is still open somewhere: a copy of its descriptor in whatever process, or a mapping made
-    /// through one. Who has it may end that early, but not prolong it beyond them.
+    /// Returns whether the open with this lease is still alive: a copy of its descriptor in any
+    /// process, or a mapping made through one. A holder may end the lease early, but cannot prolong
+    /// it beyond them.
     fn holds(&self, slot: Slot, mark: Mark) -> bool;
 
-    /// What it is now, whoever changed it.
+    /// The current state, including changes made through descriptors.
     fn state(&self, slot: Slot) -> Result<ExtentState, EngineError>;
 
-    /// The bytes of the range: short at the end; holes are zeros.
+    /// Reads the bytes of the range: short at the end of the file; holes read as zeros.
     fn read_at(&self, slot: Slot, offset: u64, len: u32) -> Result<Bytes, EngineError>;
 
-    /// Puts `data` at `offset`; a gap before it reads as zeros. [`EngineError::Full`] when not a byte has room.
+    /// Writes `data` at `offset`; a gap before it reads as zeros. Fails with [`EngineError::Full`]
+    /// if there is not space for a single byte.
     fn write_at(&self, slot: Slot, offset: u64, data: &[u8]) -> Result<Put, EngineError>;
 
-    /// Puts `data` at the end, wherever that is by then: no other append, also past us, overlaps it.
+    /// Writes `data` at the current end of the file. No other append overlaps it, even one made
+    /// through a descriptor.
     fn append(&self, slot: Slot, data: &[u8]) -> Result<Put, EngineError>;
 
-    /// Cuts, or extends by a hole. What was cut never comes back.
+    /// Cuts the file, or extends it by a hole. Bytes that were cut never come back.
     fn truncate(&self, slot: Slot, length: u64) -> Result<(), EngineError>;
 
-    /// Sets space aside for a range that is not empty, or gives it back.
+    /// Allocates or frees the space of a range, which must not be empty.
     fn allocate(&self, slot: Slot, range: Range<u64>, how: Allocate) -> Result<(), EngineError>;
 
-    /// The next place of the kind from `offset` on; none from the end on, and none where only a hole follows.
+    /// Finds the next data or hole from `offset` on. `None` if `offset` is at or behind the end, or
+    /// if only a hole follows when data is sought.
     fn seek(&self, slot: Slot, offset: u64, target: SeekTo) -> Result<Option<u64>, EngineError>;
 
-    /// Sets the times that are given; that of the last change of anything becomes now.
+    /// Sets those of the two times that are given; the time of the last change of anything becomes
+    /// now.
     fn set_times(
         &self,
         slot: Slot,
@@ -174,9 +193,10 @@ pub trait Extents: Send + Sync + fmt::Debug {
         modified: Option<SystemTime>,
     ) -> Result<(), EngineError>;
 
-    /// Whether nobody else has its file open or mapped. Mappings of [`Self::fd`] itself are not seen.
+    /// Returns whether nobody else has the file open or mapped. Mappings of [`Self::fd`] itself are
+    /// not seen.
     fn is_quiet(&self, slot: Slot) -> bool;
 
-    /// How many slots there are, and how many of them are in the stock.
+    /// The number of slots, and the number of those that are in the stock.
     fn slots(&self) -> (u64, u64);
 }

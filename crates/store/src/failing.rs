@@ -1,4 +1,5 @@
-//! The failing twin: an engine that does what another does, except when a rule says that the world breaks.
+//! An engine that injects faults: it passes calls on to another engine, except those that a rule
+//! makes fail.
 
 use std::fmt;
 use std::io;
@@ -11,7 +12,7 @@ use bytes::Bytes;
 use crate::failing_extents::FailingExtents;
 use crate::{Engine, EngineError, Extents, FreedHook, Generation, Held, Mark, StandIn, StripeKey, Usage};
 
-/// Which verb of [`Engine`] was called. `usage`, `release` and the hook never fail.
+/// A kind of [`Engine`] call. `usage`, `release` and the hook never fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verb {
     /// [`Engine::write`] and [`Engine::extend`].
@@ -30,22 +31,24 @@ pub enum Verb {
     Open,
 }
 
-/// A call that may fail, as a rule sees it.
+/// A call that a rule may make fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Call {
-    /// What was called.
+    /// The kind of call.
     pub verb: Verb,
-    /// On which stripe; none for a reservation.
+    /// The stripe; `None` for a reservation.
     pub key: Option<StripeKey>,
-    /// How many bytes were asked for: data of a write, length of a read or truncation, amount of a reservation; 0 otherwise.
+    /// The number of bytes: data of a write, length of a read or truncation, amount of a
+    /// reservation; 0 otherwise.
     pub bytes: u64,
-    /// Which call of this twin it is, from 1.
+    /// The number of this call at this engine, from 1.
     pub number: u64,
-    /// What the engine held just before.
+    /// The engine's usage just before the call.
     pub usage: Usage,
 }
 
-/// Decides about each call: none lets it through, an error is its answer and the engine never sees it.
+/// A rule that decides about each call: `None` passes it on to the engine; an error becomes its
+/// result, without calling the engine.
 pub type Rule = Box<dyn Fn(&Call) -> Option<EngineError> + Send + Sync>;
 
 /// An engine that fails by a rule.
@@ -53,7 +56,7 @@ pub struct Failing<E> {
     inner: Arc<Inner<E>>,
 }
 
-/// What the twin of an engine's extents has too.
+/// The state that [`Failing`] and its extents share.
 pub struct Inner<E> {
     engine: E,
     rule: Rule,
@@ -61,22 +64,24 @@ pub struct Inner<E> {
 }
 
 impl<E: Engine> Failing<E> {
-    /// Does what `engine` does, except where `rule` answers.
+    /// Passes calls on to `engine`, except those for which `rule` returns an error.
     pub fn new(engine: E, rule: Rule) -> Self {
         Self { inner: Arc::new(Inner { engine, rule, calls: AtomicU64::new(0) }) }
     }
 
-    /// Fails call `number` (from 1) with an I/O error, and no other.
+    /// Fails only call `number` (from 1), with an I/O error.
     pub fn on_call(engine: E, number: u64) -> Self {
         Self::when(engine, move |call| call.number == number)
     }
 
-    /// Fails every call that `matches` with an I/O error; a reservation is refused as [`EngineError::Full`].
+    /// Fails every call that `matches` with an I/O error; a reservation fails with
+    /// [`EngineError::Full`].
     pub fn when(engine: E, matches: impl Fn(&Call) -> bool + Send + Sync + 'static) -> Self {
         Self::new(engine, Box::new(move |call| matches(call).then(|| broken(call))))
     }
 
-    /// Is [`EngineError::Full`] for whatever would bring more than `bytes` into use, counting the data of a write as new.
+    /// Fails with [`EngineError::Full`] every call that would bring more than `bytes` into use. All
+    /// data of a write count as new.
     pub fn full_above(engine: E, bytes: u64) -> Self {
         let rule = move |call: &Call| {
             let adds = matches!(call.verb, Verb::Write | Verb::Reserve) && call.usage.used + call.bytes > bytes;
@@ -85,12 +90,12 @@ impl<E: Engine> Failing<E> {
         Self::new(engine, Box::new(rule))
     }
 
-    /// How many calls that may fail were made so far.
+    /// The number of calls so far that could have failed.
     pub fn calls(&self) -> u64 {
         self.inner.calls.load(Ordering::SeqCst)
     }
 
-    /// The engine inside, to look at what it really holds.
+    /// The engine inside, to check what it really holds.
     pub fn inner(&self) -> &E {
         &self.inner.engine
     }
@@ -101,7 +106,7 @@ impl<E: Engine> Failing<E> {
 }
 
 impl<E: Engine> Inner<E> {
-    /// What the rule says of a call.
+    /// Applies the rule to a call.
     pub fn check(&self, verb: Verb, key: Option<StripeKey>, bytes: u64) -> Result<(), EngineError> {
         let number = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
         let call = Call { verb, key, bytes, number, usage: self.engine.usage() };

@@ -1,4 +1,5 @@
-//! The failing twin's whole files: those of the engine inside, of which an open may fail by the rule.
+//! Extent files of the fault-injecting engine: those of the engine inside, of which an open may
+//! fail by the rule.
 
 use std::fmt;
 use std::io;
@@ -12,14 +13,14 @@ use bytes::Bytes;
 use crate::failing::{Inner, Verb};
 use crate::{Access, Allocate, Engine, EngineError, ExtentState, Extents, Mark, Put, SeekTo, Slot};
 
-/// Whole files of a [`Failing`](crate::Failing).
+/// The extent files of a [`Failing`](crate::Failing).
 pub struct FailingExtents<E> {
     failing: Arc<Inner<E>>,
     extents: Arc<dyn Extents>,
 }
 
 impl<E> FailingExtents<E> {
-    /// Does what `extents` do, except where the rule answers.
+    /// Passes calls on to `extents`, except opens for which the rule returns an error.
     pub fn new(failing: Arc<Inner<E>>, extents: Arc<dyn Extents>) -> Self {
         Self { failing, extents }
     }

@@ -1,10 +1,13 @@
-//! Layer 0: the engine trait: bytes of stripes by key, with its conformance suite and twins.
+//! Layer 0: the engine trait: bytes of stripes by key, with its conformance suite and test doubles.
 //!
-//! An [`Engine`] keeps the bytes of stripes and nothing else: it knows no names, no networks and no clocks. Beside the
-//! trait stands all that an engine, or a user of one, needs for its tests: the promises as functions ([`conformance`]; every
-//! engine runs them by [`conformance_tests!`]), an engine that is right by reading it ([`Model`]) and one that breaks on
-//! demand ([`Failing`]). An engine may also keep whole files, each in a file of its own: [`Extents`]; show its memory to other
-//! processes: [`Segments`]; let them write there what it then takes over: [`Bay`]; and have bytes received into it: [`Landing`].
+//! An [`Engine`] stores the bytes of stripes and nothing else: it knows no names, networks or
+//! clocks. This crate also has all that the tests of an engine, or of its users, need: the engine's
+//! contract as test functions ([`conformance`]; every engine runs them by [`conformance_tests!`]),
+//! a reference implementation ([`Model`]), and an engine that injects faults ([`Failing`]).
+//!
+//! An engine may offer more: extent files, each in a file of its own ([`Extents`]); memory that
+//! other processes can map ([`Segments`]), or write and then hand over to the engine ([`Bay`]); and
+//! receive buffers ([`Landing`]).
 #![deny(unsafe_code)]
 
 pub mod conformance;

@@ -1,7 +1,8 @@
-//! The model twin: an engine so plain that it is right by reading it.
+//! The reference implementation of an engine for tests, simple enough to be checked by reading it.
 //!
-//! It copies where others share, recounts where they keep count, and one lock serves all. It counts bytes, not blocks, so it
-//! answers [`EngineError::Full`] later than an engine of the same capacity that holds whole blocks.
+//! It copies where real engines share, recounts where they keep counters, and uses one lock. It
+//! counts bytes, not blocks, so it returns [`EngineError::Full`] later than an engine of the same
+//! capacity that allocates whole blocks.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +16,8 @@ use bytes::Bytes;
 use crate::model_extents::{Files, ModelExtents};
 use crate::{Engine, EngineError, Extents, FreedHook, Generation, Held, Mark, StandIn, StripeKey, Usage};
 
-/// An engine over a `BTreeMap`, for tests of who uses an engine and as the measure of other engines.
+/// An engine over a `BTreeMap`: for tests of an engine's users, and as the reference for other
+/// engines.
 pub struct Model {
     pub(crate) capacity: u64,
     stripe_bytes: u32,
@@ -24,13 +26,14 @@ pub struct Model {
     whole: bool,
 }
 
-/// What is called when space was given back.
+/// The callback for freed space.
 pub type Hook = Arc<Mutex<Option<FreedHook>>>;
 
 #[derive(Default)]
 pub struct State {
     stripes: BTreeMap<StripeKey, Stripe>,
-    /// Contents that were replaced or removed while they were viewed: used until the last view is dropped.
+    /// Contents that were replaced or removed while views held them; they count as used until the
+    /// last view is dropped.
     departed: Vec<Weak<Vec<u8>>>,
     reserved: u64,
     pub(crate) extents: Files,
@@ -39,13 +42,14 @@ pub struct State {
 #[derive(Default)]
 struct Stripe {
     seen: Generation,
-    /// Never changed, only replaced: views share it.
+    /// Never changed, only replaced, because views share it.
     content: Arc<Vec<u8>>,
-    /// How much of the content is the stripe's: less than all after a truncation while it was viewed.
+    /// The length of the stripe: less than that of `content` after a truncation while it was
+    /// viewed.
     len: usize,
 }
 
-/// What a reader holds.
+/// A view that a reader holds.
 struct View {
     content: Option<Arc<Vec<u8>>>,
     start: usize,
@@ -53,13 +57,14 @@ struct View {
     hook: Hook,
 }
 
-/// Our end of a socket whose other end stands for something.
+/// The engine's end of a socket pair whose other end is a placeholder descriptor.
 #[derive(Debug)]
 pub struct OtherEnd(pub UnixStream);
 
 impl Held for OtherEnd {
     fn is_held(&self) -> bool {
-        // The end of the stream comes with the last copy, and not before: nobody writes there.
+        // Nobody writes to the other end, so the stream ends when its last copy is closed, and not
+        // before.
         (&self.0).read(&mut [0]).is_err()
     }
 }
@@ -70,7 +75,7 @@ impl Model {
         Self { capacity, stripe_bytes, state: Arc::default(), hook: Arc::default(), whole: false }
     }
 
-    /// An empty engine that keeps whole files too.
+    /// An empty engine that has extent files too.
     pub fn with_extents(capacity: u64, stripe_bytes: u32) -> Self {
         Self { whole: true, ..Self::new(capacity, stripe_bytes) }
     }
@@ -182,7 +187,7 @@ impl Engine for Model {
         self.whole.then(|| Arc::new(ModelExtents { capacity, state, hook }) as Arc<dyn Extents>)
     }
 
-    /// A descriptor that lives as any does, and is neither a file nor a directory.
+    /// A descriptor with the lifetime of any other; it is a socket, neither a file nor a directory.
     fn stand_in(&self, _kind: StandIn, _mark: Mark) -> io::Result<(OwnedFd, Box<dyn Held>)> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
@@ -240,7 +245,7 @@ impl State {
         Ok(())
     }
 
-    /// Keeps counting what left the map for as long as it is viewed.
+    /// Counts content that left the map as used for as long as it is viewed.
     fn depart(&mut self, stripe: Option<Stripe>) {
         let content = stripe.map(|stripe| Arc::downgrade(&stripe.content));
         self.departed.extend(content);
@@ -259,12 +264,12 @@ impl Stripe {
         self.content[..self.len].to_vec()
     }
 
-    /// What replacing this stripe would give back at once.
+    /// The bytes that are freed at once if this stripe is replaced.
     fn unviewed_bytes(&self) -> u64 {
         if Arc::strong_count(&self.content) == 1 { self.content.len() as u64 } else { 0 }
     }
 
-    /// Lets go of what was cut, unless someone looks at it.
+    /// Frees the bytes that were cut, unless a view holds them.
     fn shrink(&mut self) {
         if let Some(content) = Arc::get_mut(&mut self.content) {
             content.truncate(self.len);
@@ -300,7 +305,7 @@ fn written(mut bytes: Vec<u8>, offset: usize, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Calls the hook without holding its lock, so that it may set another.
+/// Calls the hook without holding its lock, so that the hook may set another.
 pub fn call(hook: &Mutex<Option<FreedHook>>) {
     let hook = locked(hook).clone();
     if let Some(hook) = hook {
@@ -308,7 +313,8 @@ pub fn call(hook: &Mutex<Option<FreedHook>>) {
     }
 }
 
-/// A test that panicked with the lock held has failed already; the others go on.
+/// Locks the mutex, even if it is poisoned: the test that panicked has failed already, and the
+/// others go on.
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

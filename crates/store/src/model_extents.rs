@@ -1,4 +1,5 @@
-//! The model twin's whole files: pages in a map, so plain that they are right by reading them.
+//! Extent files of the reference implementation: pages in a map, simple enough to be checked by
+//! reading it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,7 +18,7 @@ use crate::{Access, Allocate, EngineError, ExtentState, Extents, Held, Mark, Put
 const PAGE_BYTES: u64 = 4096;
 type Page = [u8; 4096];
 
-/// Whole files of a [`Model`](crate::Model).
+/// The extent files of a [`Model`](crate::Model).
 pub struct ModelExtents {
     pub capacity: u64,
     pub state: Arc<Mutex<State>>,
@@ -29,7 +30,7 @@ pub struct ModelExtents {
 pub struct Files {
     made: Vec<File>,
     stock: Vec<u32>,
-    /// What is open: our end of a socket whose other end stands for the descriptor.
+    /// Live opens: the model's end of a socket pair whose other end is the program's descriptor.
     opens: BTreeMap<(Slot, Mark), OtherEnd>,
 }
 
@@ -43,7 +44,7 @@ struct File {
 }
 
 impl Files {
-    /// Bytes of all pages.
+    /// The bytes of all pages.
     pub fn held(&self) -> u64 {
         self.made.iter().map(|file| file.pages.len() as u64).sum::<u64>() * PAGE_BYTES
     }
@@ -52,7 +53,7 @@ impl Files {
         self.made.get_mut(slot.0 as usize).expect("a slot that was taken")
     }
 
-    /// Whether anybody has the other end; it is never asked about again when nobody has.
+    /// Returns whether the other end is still open, and forgets the open if it is not.
     fn holds(&mut self, slot: Slot, mark: Mark) -> bool {
         let held = self.opens.get(&(slot, mark)).is_some_and(OtherEnd::is_held);
         if !held {
@@ -73,7 +74,7 @@ impl File {
         self.changed = self.modified;
     }
 
-    /// Each page of the range, and which part of it is meant.
+    /// Each page of the range, with the part of the page that is in the range.
     fn pages_of(range: &Range<u64>) -> impl Iterator<Item = (u64, Range<usize>)> + use<> {
         let (start, end) = (range.start, range.end);
         let numbers = if start < end { start / PAGE_BYTES..end.div_ceil(PAGE_BYTES) } else { 0..0 };
@@ -101,7 +102,8 @@ impl fmt::Debug for ModelExtents {
 }
 
 impl ModelExtents {
-    /// Pages for the range, from its start on as long as there is room: how much of it has some.
+    /// Allocates pages for the range from its start on, as far as there is space. Returns the end
+    /// of the part that has pages.
     fn fill(&self, slot: Slot, range: &Range<u64>) -> Result<u64, EngineError> {
         let mut state = locked(&self.state);
         let mut end = range.start;
@@ -168,7 +170,7 @@ impl Extents for ModelExtents {
         None
     }
 
-    /// A descriptor that lives as one of a file does, and shows no bytes.
+    /// A descriptor with the lifetime of a file's; it is a socket and shows no bytes.
     fn open(&self, slot: Slot, _access: Access, mark: Mark) -> io::Result<OwnedFd> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
@@ -185,7 +187,7 @@ impl Extents for ModelExtents {
 
     fn forget(&self, _slot: Slot) {}
 
-    /// Its pages are small.
+    /// Never true: all pages of the model are small.
     fn is_loose(&self, _slot: Slot) -> bool {
         false
     }
@@ -221,7 +223,7 @@ impl Extents for ModelExtents {
     }
 
     fn append(&self, slot: Slot, data: &[u8]) -> Result<Put, EngineError> {
-        // Tests of a twin have one writer.
+        // This is not atomic, but tests of the model have only one writer.
         let end = locked(&self.state).extents.file(slot).length;
         self.put(slot, end, data)
     }

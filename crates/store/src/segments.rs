@@ -1,79 +1,91 @@
-//! The traits of memory that other processes look at, of memory that one of them writes, and of memory that bytes are received into.
+//! Traits of an engine's memory: segments that other processes map, write segments, and receive
+//! buffers.
 
 use std::{fmt, io, os::fd::OwnedFd};
 
 use bytes::Bytes;
 
-/// Where bytes are in an engine's memory.
+/// A position in an engine's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// Which of its segments.
+    /// The number of the segment.
     pub segment: u32,
-    /// Where in it, bytes.
+    /// The offset in the segment, in bytes.
     pub offset: u64,
 }
 
-/// An engine's memory as files, which processes of this host can map.
+/// An engine's memory as files that processes of this host can map.
 ///
-/// What a view of [`Engine::read`](crate::Engine::read) shows is there as long as the view is held, and then becomes something else.
+/// The bytes of a view of [`Engine::read`](crate::Engine::read) stay in place as long as the view
+/// is held. After that their memory is reused.
 pub trait Segments: Send + Sync + fmt::Debug {
-    /// The lengths of those that are always there, bytes; they are numbered from 0. Bays have the numbers behind them, each its own
-    /// for ever.
+    /// The lengths, in bytes, of the segments that always exist; they are numbered from 0. Write
+    /// segments have higher numbers, which are never reused.
     fn lengths(&self) -> Vec<u64>;
 
-    /// The length of any of them, bytes; none when there is no such segment, or no more.
+    /// The length of any segment, in bytes; `None` if it does not exist, or no longer does.
     fn length(&self, segment: u32) -> Option<u64>;
 
-    /// A descriptor that can only be read and mapped.
+    /// A descriptor that allows reading and mapping for reading only.
     fn open(&self, segment: u32) -> io::Result<OwnedFd>;
 
-    /// Where these bytes are; none when they are not in the engine's memory.
+    /// The position of `bytes`; `None` if they are not in the engine's memory.
     fn place(&self, bytes: &[u8]) -> Option<Place>;
 
-    /// How many bays have gone: who has mapped some looks for them when it is another number than before.
+    /// The number of write segments that have been removed. A process that has mapped some checks
+    /// its mappings when this number has changed.
     fn gone(&self) -> u64;
 
-    /// Makes a bay for a process that will write into it.
+    /// Creates a write segment for a process that will write into it.
     fn bay(&self) -> io::Result<Box<dyn Bay>>;
 
-    /// Memory for so many bytes that are about to be received; none where they are better received elsewhere, and written.
+    /// A receive buffer for `length` bytes; `None` if it is better to receive them elsewhere and
+    /// then write them.
     fn landing(&self, length: u32) -> Option<Box<dyn Landing>>;
 }
 
-/// Memory of an engine that bytes are received into: used space, until it is dropped.
+/// A receive buffer in the engine's memory. It counts as used space until it is dropped.
 pub trait Landing: Send + Sync + fmt::Debug {
-    /// Where they are to go, as long as they are. What is in it before is unspecified.
+    /// The whole buffer, to be filled with the received bytes. Its initial content is unspecified.
     fn room(&mut self) -> &mut [u8];
 
-    /// All of it is filled. When [`Engine::write`](crate::Engine::write) is given all of it, to be the whole of a stripe, its block becomes
-    /// the stripe's, and nothing is copied; else it is free again with the last of these bytes.
+    /// Finishes the buffer, after all of it was filled. If [`Engine::write`](crate::Engine::write)
+    /// is given all the returned bytes as the whole of a stripe, the stripe takes over the buffer's
+    /// block without a copy. Otherwise the block is free again when the last of these bytes is
+    /// dropped.
     fn landed(self: Box<Self>) -> Bytes;
 }
 
-/// Memory that one process of this host writes into, and whose blocks the engine takes over as they are.
+/// A write segment: memory that one process of this host writes into, and whose blocks the engine
+/// takes over without a copy.
 ///
-/// Empty blocks are offered in a [`Table`](crate::Table); the writer fills what it has begun from its beginning, and never touches it
-/// again once that was taken. What is offered and not begun is free space all the same: the engine takes it back when it is wanted.
+/// The engine offers empty blocks in a [`Table`](crate::Table). The writer claims a block, fills it
+/// from its beginning, and never touches it again once the engine has taken it. A block that is
+/// offered and not claimed still counts as free space: the engine revokes it when the space is
+/// wanted.
 ///
-/// Dropping it says that the process writes no more. Blocks that became stripes stay what they are.
+/// Dropping the segment declares that the process writes no more. Blocks that became stripes stay
+/// stripes.
 pub trait Bay: Send + Sync + fmt::Debug {
-    /// Which segment it is.
+    /// The number of the segment.
     fn segment(&self) -> u32;
 
-    /// The length of all its blocks, bytes; its table stands behind them.
+    /// The length of all its blocks, in bytes; the table is behind them.
     fn length(&self) -> u64;
 
-    /// The length of a block, bytes.
+    /// The length of a block, in bytes.
     fn block_bytes(&self) -> u32;
 
-    /// A descriptor that can be written to.
+    /// A descriptor that allows writing.
     fn open(&self) -> io::Result<OwnedFd>;
 
-    /// Offers blocks until there are so many, at most [`SLOTS`](crate::SLOTS), or as many as there is room for.
+    /// Offers blocks until `blocks` are on offer, at most [`SLOTS`](crate::SLOTS), or until there
+    /// is no more space.
     fn offer(&self, blocks: u32);
 
-    /// Takes the first `length` bytes of the block that was begun in a slot; none where that was none. When
-    /// [`Engine::write`](crate::Engine::write) is given all of them, to be the whole of a stripe, the block becomes the stripe's, and
-    /// nothing is copied; else it is free again with the last of them.
+    /// Takes the first `length` bytes of the block that the writer claimed in `slot`; `None` if it
+    /// has claimed none there. If [`Engine::write`](crate::Engine::write) is given all of them as
+    /// the whole of a stripe, the stripe takes over the block without a copy. Otherwise the block
+    /// is free again when the last of these bytes is dropped.
     fn take(&self, slot: u32, length: u32) -> Option<Bytes>;
 }

@@ -1,18 +1,21 @@
-//! Stand-ins: descriptors for what has no bytes in a file of the engine, so that a program has one of the system's for all that it has open.
+//! Placeholder descriptors: for opens whose bytes are in no file of the engine, so that a program
+//! has a descriptor of the system for everything it has open.
 
 use std::fmt;
 
-/// What is stood in for.
+/// The kind of a placeholder descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StandIn {
-    /// A file. The descriptor has an offset, which can be moved as far as a file's can, and nothing can be read, written or changed through it.
+    /// For a file. The descriptor has an offset, which can be moved as far as that of a file; it
+    /// cannot read, write or change anything.
     Bytes,
-    /// A directory: empty, and without a name. A process may stand in it; nothing can be made there.
+    /// For a directory: an empty directory without a name. It can be a process's working directory;
+    /// nothing can be created in it.
     Directory,
 }
 
-/// The engine's own end of a stand-in.
+/// The engine's own end of a placeholder descriptor.
 pub trait Held: Send + Sync + fmt::Debug {
-    /// Whether a copy of the descriptor is open somewhere.
+    /// Returns whether any process has a copy of the descriptor open.
     fn is_held(&self) -> bool;
 }

@@ -1,15 +1,18 @@
-//! The table of a bay: which empty blocks its writer may take, in memory that engine and writer share.
+//! The offer table of a write segment: the empty blocks that its writer may claim, in memory that
+//! the engine and the writer share.
 //!
-//! Each slot is one word that only one of both can change at a time, by comparing and swapping it:
+//! Each slot is one word. Both sides change it by compare-and-swap, so only one of them succeeds at
+//! a time:
 //!
 //! ```text
-//!   nothing --offer--> offered --begin--> begun --take--> nothing         offer, take, revoke: the engine
-//!                         |  ^---give up----+                             begin, give up: the writer
-//!   nothing <--revoke-----+
+//!   empty --offer--> offered --begin--> begun --take--> empty      offer, take, revoke: the engine
+//!                       |  ^---give up----+                        begin, give up: the writer
+//!   empty <--revoke-----+
 //! ```
 //!
-//! So what was offered and not begun can be taken back without asking, also from a writer that sleeps; what is begun is the
-//! writer's until it says that it is done, or can write no more. The one file of this crate that touches raw memory.
+//! So the engine can revoke an offer that the writer has not claimed without asking, even if the
+//! writer sleeps. A claimed block is the writer's until it says that it is done, or can write no
+//! more. This is the only file of the crate that touches raw memory.
 
 use std::fs::File;
 use std::io;
@@ -18,25 +21,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
 
-/// How many bytes a table takes: a page of most machines.
+/// The size of a table in bytes: one page of most machines.
 pub const TABLE_BYTES: u64 = 4096;
-/// How many blocks can be offered at one time.
+/// The most blocks that can be on offer at a time.
 pub const SLOTS: u32 = 64;
 
-/// In a word: the block stands above these bits.
+/// The number of low bits of a word that hold the slot's state. The bits above them are the block's
+/// number.
 const STATE_BITS: u32 = 2;
 const NOTHING: u64 = 0;
 const OFFERED: u64 = 1;
 const BEGUN: u64 = 2;
 
-/// A table, mapped.
+/// A mapped offer table.
 #[derive(Debug)]
 pub struct Table(MmapRaw);
 
 impl Table {
-    /// The table that stands in a file at byte `at`, a multiple of a page. A child of this process has it not.
+    /// Maps the table at byte `at` of `file`; `at` is a multiple of the page size. Children made by
+    /// fork do not inherit the mapping.
     pub fn map(file: &File, at: u64) -> io::Result<Self> {
-        // A file that is shorter would end this process at the first look.
+        // If the file were shorter, the first access would end this process with SIGBUS.
         if at.checked_add(TABLE_BYTES).is_none_or(|end| file.metadata().map_or(true, |told| told.len() < end)) {
             return Err(io::Error::other("a bay is shorter than it was said to be"));
         }
@@ -50,9 +55,10 @@ impl Table {
     fn word(&self, slot: u32) -> &AtomicU64 {
         assert!(slot < SLOTS, "slot {slot} of {SLOTS}");
         let word = self.0.as_mut_ptr().cast::<u64>().wrapping_add(slot as usize);
-        // SAFETY: the mapping has room for more than `SLOTS` words, begins at a page, so each is aligned, and lives as long as the
-        // table that is borrowed; it is never cut, for its file is not. Whoever else has it mapped changes words as a whole, by
-        // this type or as the page of the protocol says.
+        // SAFETY: the mapping has room for more than `SLOTS` words. It begins at a page, so each
+        // word is aligned. It lives as long as the borrowed table. The file, and so the mapping, is
+        // never cut. Every other process that has it mapped changes only whole words, by this type
+        // or as the documentation of the protocol says.
         unsafe { AtomicU64::from_ptr(word) }
     }
 
@@ -60,23 +66,25 @@ impl Table {
         self.word(slot).compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Offers a block in a slot that has none.
+    /// Offers a block in an empty slot.
     pub fn offer(&self, slot: u32, block: u32) {
         self.word(slot).store(word(block, OFFERED), Ordering::Release);
     }
 
-    /// Takes an offer back, unless its writer has begun.
+    /// Revokes an offer. Returns false if the writer has claimed the block.
     pub fn revoke(&self, slot: u32, block: u32) -> bool {
         self.change(slot, word(block, OFFERED), NOTHING)
     }
 
-    /// Takes what its writer has begun, and says that it is done with.
+    /// Takes the block that the writer has claimed in `slot`, and empties the slot. Returns false
+    /// if the writer has not claimed `block` there.
     pub fn take(&self, slot: u32, block: u32) -> bool {
         self.change(slot, word(block, BEGUN), NOTHING)
     }
 
-    /// For the writer: a block that was offered, now begun, with its slot; none where there is none. The block `next` where that is offered, or
-    /// else the nearest behind it: what is put one after the other is to lie so.
+    /// For the writer: claims an offered block; returns its slot and its number, or `None` if no
+    /// block is offered. Prefers block `next`, or else the nearest behind it, so that consecutive
+    /// writes lie side by side.
     pub fn begin(&self, slots: Range<u32>, next: u32) -> Option<(u32, u32)> {
         let offered = |slot| {
             let seen = self.word(slot).load(Ordering::Relaxed);
@@ -91,7 +99,7 @@ impl Table {
         }
     }
 
-    /// For the writer: what it has begun will not be.
+    /// For the writer: returns a claimed block that it will not write to the offered state.
     pub fn give_up(&self, slot: u32, block: u32) {
         self.change(slot, word(block, BEGUN), word(block, OFFERED));
     }
@@ -107,7 +115,7 @@ mod tests {
     use std::sync::atomic::AtomicU32;
     use std::{env, fs, process, thread};
 
-    /// One table, mapped twice.
+    /// Maps one table twice.
     fn tables() -> [Table; 2] {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let name = format!("tidemill-table-{}-{}", process::id(), MADE.fetch_add(1, Ordering::Relaxed));

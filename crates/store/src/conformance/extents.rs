@@ -1,4 +1,4 @@
-//! Promises about whole files.
+//! Promises about extent files.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -34,7 +34,7 @@ fn allocated(extents: &dyn Extents, slot: Slot) -> u64 {
     extents.state(slot).expect("it is there").allocated
 }
 
-/// What was put is read, at any offset, and counted.
+/// A read returns the bytes that were written, at any offset, and they count as used.
 pub fn what_was_put_into_an_extent_is_read(engine: &dyn Engine) {
     let (extents, slot) = taken(engine);
     let data = pattern(1, 300_000);
@@ -49,7 +49,7 @@ pub fn what_was_put_into_an_extent_is_read(engine: &dyn Engine) {
     put(&*extents, slot, 5, b"");
 }
 
-/// A hole reads as zeros and holds nothing.
+/// A hole reads as zeros and takes no space.
 pub fn a_hole_reads_as_zeros_and_holds_nothing(engine: &dyn Engine) {
     let (extents, slot) = taken(engine);
     put(&*extents, slot, 1 << 40, b"far");
@@ -58,7 +58,7 @@ pub fn a_hole_reads_as_zeros_and_holds_nothing(engine: &dyn Engine) {
     assert!(allocated(&*extents, slot) <= PAGE);
 }
 
-/// A read is short at the end, and empty behind it.
+/// A read is short at the end of the file, and empty behind it.
 pub fn a_read_of_an_extent_is_short_at_its_end(engine: &dyn Engine) {
     let (extents, slot) = taken(engine);
     let read = |offset, len| extents.read_at(slot, offset, len).expect("readable").to_vec();
@@ -70,7 +70,7 @@ pub fn a_read_of_an_extent_is_short_at_its_end(engine: &dyn Engine) {
     }
 }
 
-/// What was cut never comes back.
+/// Truncated bytes never come back.
 pub fn a_cut_extent_never_shows_what_was_cut(engine: &dyn Engine) {
     let (extents, slot) = taken(engine);
     for kept in [0, 1, 5000, 8192, 20_000] {
@@ -84,7 +84,7 @@ pub fn a_cut_extent_never_shows_what_was_cut(engine: &dyn Engine) {
     }
 }
 
-/// Appends go to the end, whoever comes first.
+/// Appends go to the end, in the order in which they come.
 pub fn an_append_goes_to_the_end(engine: &dyn Engine) {
     let (extents, slot) = taken(engine);
     put(&*extents, slot, 0, b"ab");
@@ -95,7 +95,7 @@ pub fn an_append_goes_to_the_end(engine: &dyn Engine) {
     assert_eq!(content(&*extents, slot), b"abcd\0\0\0\0\0\0ef");
 }
 
-/// A slot that is taken is given to nobody else.
+/// A slot that is taken is not given to anybody else.
 pub fn slots_are_given_once(engine: &dyn Engine) {
     let extents = extents(engine);
     let mut slots: Vec<Slot> = (0..50).map(|_| extents.take().expect("not crowded")).collect();
@@ -109,7 +109,8 @@ pub fn slots_are_given_once(engine: &dyn Engine) {
     }
 }
 
-/// A slot that was given back is empty when it is taken again; its space is free at once, and that is told.
+/// A slot that was given back is empty when it is taken again. Its space is free at once, and the
+/// freed hook runs.
 pub fn a_given_back_slot_is_empty_and_its_space_is_free(engine: &dyn Engine) {
     let extents = extents(engine);
     let told = Arc::new(AtomicU64::new(0));
@@ -129,7 +130,8 @@ pub fn a_given_back_slot_is_empty_and_its_space_is_free(engine: &dyn Engine) {
     assert_eq!(extents.slots().0, extents.slots().1, "all are in the stock");
 }
 
-/// Extents, stripes and reservations share the capacity: none gets what another has, and all get what is free.
+/// Extents, stripes and reservations share the capacity: none gets space that another has, and all
+/// can get the free space.
 pub fn extents_and_stripes_share_the_capacity(engine: &dyn Engine) {
     let (extents, slot) = taken(engine);
     engine.reserve(ROOM_BYTES / 2).expect("room");
@@ -166,7 +168,7 @@ pub fn a_punched_range_is_zeros_and_free(engine: &dyn Engine) {
     assert!(allocated(&*extents, slot) <= before - 11 * PAGE);
 }
 
-/// An allocated range has space; what was there stays, unless zeros were asked for.
+/// An allocated range has space. Bytes that were there stay, unless zeros were asked for.
 pub fn an_allocated_range_has_space_and_zeros(engine: &dyn Engine) {
     let (extents, slot) = taken(engine);
     put(&*extents, slot, 0, &[7; 5000]);
@@ -187,7 +189,7 @@ pub fn an_allocated_range_has_space_and_zeros(engine: &dyn Engine) {
     assert_eq!(length(), 60_000, "a refused one changes no length");
 }
 
-/// Data and holes are found by seeking, to the page.
+/// Seeks find data and holes, with the precision of a page.
 pub fn a_seek_finds_data_and_holes(engine: &dyn Engine) {
     let (extents, slot) = taken(engine);
     put(&*extents, slot, 0, &[1; 4096]);
@@ -205,7 +207,8 @@ pub fn a_seek_finds_data_and_holes(engine: &dyn Engine) {
     assert_eq!(seek(0, SeekTo::Hole), Some(4096), "there is one at the end");
 }
 
-/// A time that was set stays until the next change; a slot's next life starts with none of it.
+/// A time that was set stays until the next change. A slot that is taken again has none of its
+/// earlier times.
 pub fn a_set_time_stays_until_the_next_change(engine: &dyn Engine) {
     let (extents, slot) = taken(engine);
     let state = || extents.state(slot).expect("it is there");
@@ -229,8 +232,8 @@ const READ: Access = Access { read: true, write: false, append: false };
 const WRITE: Access = Access { read: false, write: true, append: false };
 const BOTH: Access = Access { read: true, write: true, append: false };
 
-/// An open of an extent, and what the extent itself shows, see each other's bytes; the offset, what may be done and whether writes go to
-/// the end are each open's own. Nothing to be tried where bytes are in no file.
+/// An open descriptor and the extent itself see each other's bytes. Offset, access mode and append
+/// mode belong to each open. Skipped if the engine keeps the bytes in no file.
 pub fn an_open_has_an_offset_and_an_access_of_its_own(engine: &dyn Engine) {
     let (extents, slot) = taken(engine);
     if extents.fd(slot).is_none() {
@@ -255,7 +258,8 @@ pub fn an_open_has_an_offset_and_an_access_of_its_own(engine: &dyn Engine) {
     assert_eq!((&four, reads.stream_position().expect("a file")), (b"4567", 8), "copies share theirs");
 }
 
-/// A mark is held as long as there is a copy of what was opened under it; until then the extent is not quiet.
+/// An open lease is alive as long as there is a copy of the descriptor that was opened under it.
+/// Until then the extent is busy.
 pub fn a_mark_is_held_until_the_last_copy_of_its_open_is_closed(engine: &dyn Engine) {
     let (extents, slot) = taken(engine);
     let other = extents.take().expect("not crowded");
@@ -275,7 +279,8 @@ pub fn a_mark_is_held_until_the_last_copy_of_its_open_is_closed(engine: &dyn Eng
     assert!(extents.is_quiet(slot));
 }
 
-/// A stand-in is held as long as there is a copy of it. Nothing can be read or written through one; that of a file has an offset.
+/// A placeholder is alive as long as there is a copy of it. It cannot be read or written; that of a
+/// file has an offset.
 pub fn a_stand_in_is_held_until_its_last_copy_is_closed_and_shows_nothing(engine: &dyn Engine) {
     for (kind, mark) in [(StandIn::Bytes, 1), (StandIn::Directory, 2), (StandIn::Bytes, 3)] {
         let (descriptor, held) = engine.stand_in(kind, Mark(mark)).expect("there are descriptors");

@@ -1,6 +1,7 @@
-//! Random calls against the model: the engine and [`Model`] must answer alike, views included.
+//! Random calls against the model: the engine and [`Model`] must give the same results, views
+//! included.
 //!
-//! A failure names its seed: `steps(seed, ..)` makes the same calls again.
+//! A failure names its seed; `steps(seed, ..)` makes the same calls again.
 
 use bytes::Bytes;
 use placement::{FileId, StripeNo};
@@ -8,90 +9,93 @@ use placement::{FileId, StripeNo};
 use super::pattern;
 use crate::{Engine, EngineError, Generation, Model, StripeKey};
 
-/// Stripes that random calls choose from: few, so that calls meet.
+/// The number of stripes that random calls choose from: few, so that calls affect the same stripe
+/// often.
 const KEYS: u64 = 6;
-/// Views that are held at a time; an older one is checked and dropped for a newer.
+/// The most views held at a time. Each further view makes the oldest be checked and dropped.
 const VIEWS_MAX: usize = 8;
-/// Seeds and calls of each in the promise: about a second for an engine in a debug build.
+/// The seeds, and the calls of each, of the test: about a second for an engine in a debug build.
 const SEEDS: u64 = 20;
 const STEPS: u32 = 300;
 
-/// One call.
+/// One random call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// Writes a pattern.
     Write {
-        /// Where.
+        /// The stripe.
         key: StripeKey,
-        /// As which generation.
+        /// The generation.
         generation: Generation,
-        /// From which byte.
+        /// The offset of the first byte.
         offset: u32,
-        /// How many bytes.
+        /// The number of bytes.
         len: u32,
     },
-    /// Reads and keeps the view for a while.
+    /// Reads, and keeps the view for a while.
     Read {
-        /// Where.
+        /// The stripe.
         key: StripeKey,
-        /// From which byte.
+        /// The offset of the first byte.
         offset: u32,
-        /// How many bytes.
+        /// The number of bytes.
         len: u32,
     },
     /// Truncates.
     Truncate {
-        /// Where.
+        /// The stripe.
         key: StripeKey,
-        /// As which generation.
+        /// The generation.
         generation: Generation,
-        /// To how many bytes.
+        /// The new length in bytes.
         len: u32,
     },
-    /// Fills with zeros.
+    /// Fills a range with zeros.
     Zero {
-        /// Where.
+        /// The stripe.
         key: StripeKey,
-        /// As which generation.
+        /// The generation.
         generation: Generation,
-        /// From which byte.
+        /// The offset of the first byte.
         offset: u32,
-        /// How many bytes.
+        /// The number of bytes.
         len: u32,
     },
-    /// Extends.
+    /// Extends the stripe with zeros.
     Extend {
-        /// Where.
+        /// The stripe.
         key: StripeKey,
-        /// As which generation.
+        /// The generation.
         generation: Generation,
-        /// To how many bytes.
+        /// The new length in bytes.
         len: u32,
     },
-    /// Removes.
+    /// Removes the stripe.
     Remove(StripeKey),
-    /// Fits.
+    /// Calls [`Engine::fit`] on the stripe.
     Fit(StripeKey),
-    /// Reserves bytes and releases what was reserved before.
+    /// Reserves bytes, after releasing the previous reservation.
     Reserve(u64),
     /// Drops one of the views.
     DropView(usize),
 }
 
-/// Thousands of random calls, answered as the model answers them; calls that find the engine full change nothing.
+/// Thousands of random calls give the results that the model gives; calls that return `Full` change
+/// nothing.
 pub fn random_calls_agree_with_the_model(engine: &dyn Engine) {
     for seed in 0..SEEDS {
         run(engine, seed, STEPS);
     }
 }
 
-/// `count` calls that follow from `seed`, for stripes of at most `stripe_bytes` bytes.
+/// Makes `count` calls from `seed`, for stripes of at most `stripe_bytes` bytes.
 pub fn steps(seed: u64, count: u32, stripe_bytes: u32) -> Vec<Step> {
     let mut dice = Dice(seed);
     (0..count).map(|_| dice.step(stripe_bytes)).collect()
 }
 
-/// Makes the `count` calls of `seed` on an empty engine, checks each against the model, and leaves the engine empty.
+/// Makes the `count` calls of `seed` on an empty engine, checks each against the model, and leaves
+/// the engine empty.
 pub fn run(engine: &dyn Engine, seed: u64, count: u32) {
     let model = Model::new(u64::MAX, engine.stripe_bytes());
     let mut trial = Trial { engine, model, views: Vec::new(), reserved: 0, place: String::new() };
@@ -106,7 +110,7 @@ pub fn run(engine: &dyn Engine, seed: u64, count: u32) {
 struct Trial<'a> {
     engine: &'a dyn Engine,
     model: Model,
-    /// What the engine gave, and a copy of what it was then.
+    /// Views of the engine, each with a copy of its bytes at the time of the read.
     views: Vec<(Bytes, Vec<u8>)>,
     reserved: u64,
     place: String,
@@ -133,7 +137,7 @@ impl Trial<'_> {
         }
     }
 
-    /// Does it to both, unless the engine is full; then compares the whole stripe.
+    /// Makes the call on both, unless the engine is full; then compares the whole stripe.
     fn change(&self, key: StripeKey, verb: impl Fn(&dyn Engine) -> Result<(), EngineError>) {
         let answer = verb(self.engine);
         if !matches!(answer, Err(EngineError::Full { .. })) {
@@ -190,7 +194,7 @@ impl Trial<'_> {
     }
 }
 
-/// What an answer means, without its numbers.
+/// The kind of a result, without its numbers.
 fn meaning(answer: &Result<(), EngineError>) -> &'static str {
     match answer {
         Ok(()) => "done",
@@ -221,7 +225,7 @@ impl Dice {
         u32::try_from(self.next() % u64::from(limit)).expect("below a u32")
     }
 
-    /// A length up to `max`: short ones, around whole blocks, and any, a third each.
+    /// A length up to `max`: a third each are short, close to whole blocks, and any length.
     fn length(&mut self, max: u32) -> u32 {
         let length = match self.below(3) {
             0 => self.below(200),
@@ -231,7 +235,8 @@ impl Dice {
         length.min(max)
     }
 
-    /// Mostly the same generation; now and then a newer one, after which the others are stale.
+    /// Mostly the same generation; one in twenty times a random one. After a newer one the others
+    /// are stale.
     fn generation(&mut self) -> Generation {
         Generation(if self.below(20) == 0 { self.below(4) } else { 2 })
     }
@@ -254,7 +259,7 @@ impl Dice {
         }
     }
 
-    /// Within the stripe, save one in thirty that may be too long.
+    /// A write within the stripe; one in thirty may be too long.
     fn write(&mut self, key: StripeKey, stripe_bytes: u32) -> Step {
         let offset = self.length(stripe_bytes);
         let room = if self.below(30) == 0 { stripe_bytes } else { stripe_bytes - offset };

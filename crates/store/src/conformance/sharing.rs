@@ -9,10 +9,11 @@ use bytes::Bytes;
 use super::{FIRST, content, key, pattern, write};
 use crate::Engine;
 
-/// Rounds of a test with threads: enough to catch a torn read on two cores in most runs, few enough for a debug build.
+/// The number of rounds of a test with threads: enough to catch a torn read on two cores in most
+/// runs, few enough for a debug build.
 const ROUNDS: u32 = 200;
 
-/// A view stays the same bytes, whatever happens to the stripe and whoever gets its space next.
+/// The bytes of a view never change, whatever happens to the stripe and to its space.
 pub fn a_view_stays_the_same_bytes(engine: &dyn Engine) {
     let len = engine.stripe_bytes();
     let first = pattern(1, len / 2);
@@ -32,7 +33,7 @@ pub fn a_view_stays_the_same_bytes(engine: &dyn Engine) {
     assert_eq!(overwritten, expected);
 }
 
-/// A viewed stripe's space counts as used after its removal, until the last view is dropped; then the hook is called.
+/// The space of a removed stripe counts as used until its last view is dropped; then the hook runs.
 pub fn a_dropped_view_gives_back_its_space_and_calls_the_hook(engine: &dyn Engine) {
     let calls = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&calls);
@@ -63,7 +64,7 @@ pub fn a_write_is_seen_whole_or_not_at_all(engine: &dyn Engine) {
             scope.spawn(move || {
                 start.wait();
                 let data = vec![byte; len];
-                // A view may hold the room of another stripe; there is enough for these few.
+                // A view may hold the space of another stripe; the engine has enough for these few.
                 (0..ROUNDS).for_each(|_| write(engine, key(0), 0, &data));
             })
         });
@@ -75,14 +76,15 @@ pub fn a_write_is_seen_whole_or_not_at_all(engine: &dyn Engine) {
                 assert!(seen.iter().all(|byte| *byte == seen[0]), "a torn read");
             }
         });
-        // The reader is let go before a writer's failure is told.
+        // Stop the reader before a writer's failure is reported.
         let ends = writers.map(thread::ScopedJoinHandle::join);
         done.store(true, Ordering::SeqCst);
         assert!(ends.iter().all(Result::is_ok), "a writer failed");
     });
 }
 
-/// Threads that each append to stripes of their own, while they also use one that all share, find all their bytes.
+/// Threads that append to stripes of their own, and also use one shared stripe, find all their
+/// bytes.
 pub fn appends_by_many_threads_to_their_own_stripes_all_stand(engine: &dyn Engine) {
     let (threads, piece) = (4_u32, engine.stripe_bytes() / 64);
     thread::scope(|scope| {

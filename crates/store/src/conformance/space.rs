@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::{FIRST, ROOM_STRIPES, content, key, pattern, write};
 use crate::{Engine, EngineError};
 
-/// As many whole stripes fit as the capacity says, not one more, and `used` says so.
+/// Exactly as many whole stripes fit as the capacity says, and `used` counts them.
 pub fn exactly_the_capacity_fits(engine: &dyn Engine) {
     let len = engine.stripe_bytes();
     assert_eq!(engine.usage().capacity, ROOM_STRIPES * u64::from(len), "wanted an engine of that many stripes");
@@ -19,7 +19,8 @@ pub fn exactly_the_capacity_fits(engine: &dyn Engine) {
     assert_eq!((engine.usage().stripes, engine.usage().free()), (ROOM_STRIPES, 0));
 }
 
-/// A full engine answers so, and every stripe is as it was: the one written to, the others, and one that was absent.
+/// A call that returns `Full` leaves every stripe unchanged: the one written to, the others, and
+/// one that was absent.
 pub fn a_full_engine_leaves_the_stripe_as_it_was(engine: &dyn Engine) {
     let len = engine.stripe_bytes();
     write(engine, key(0), 0, b"short");
@@ -42,7 +43,8 @@ pub fn a_full_engine_leaves_the_stripe_as_it_was(engine: &dyn Engine) {
     write(engine, key(0), 3, &pattern(2, len - 3));
 }
 
-/// Zeros at the end of a stripe are cut off and free at once; those before it keep what is behind them, and views keep theirs.
+/// Zeros at the end of a stripe are cut off and free at once. Zeros before its end leave the bytes
+/// behind them, and views keep theirs.
 pub fn zeros_at_the_end_are_free_and_those_before_it_are_zeros(engine: &dyn Engine) {
     let len = engine.stripe_bytes();
     write(engine, key(0), 0, &pattern(3, len));
@@ -61,7 +63,7 @@ pub fn zeros_at_the_end_are_free_and_those_before_it_are_zeros(engine: &dyn Engi
     assert!(matches!(engine.write(key(1), FIRST, 0, b"late"), Err(EngineError::Stale { .. })));
 }
 
-/// What a stripe was extended by is zeros, and takes writes in a full engine.
+/// The bytes that a stripe was extended by are zeros, and take writes in a full engine.
 pub fn an_extended_stripe_takes_writes_in_a_full_engine(engine: &dyn Engine) {
     let len = engine.stripe_bytes();
     write(engine, key(0), 0, b"head");
@@ -79,7 +81,8 @@ pub fn an_extended_stripe_takes_writes_in_a_full_engine(engine: &dyn Engine) {
     engine.release(rest);
 }
 
-/// What is removed is free at once: a full engine takes as much again, as often as one likes, in pieces of any size.
+/// Removed bytes are free at once: a full engine takes as many again, any number of times, in
+/// pieces of any size.
 pub fn what_is_removed_is_free_at_once(engine: &dyn Engine) {
     let len = engine.stripe_bytes();
     for round in 0..20_u32 {
@@ -111,7 +114,8 @@ pub fn reservations_share_the_capacity(engine: &dyn Engine) {
     assert_eq!((engine.usage().used, engine.usage().reserved), (len, 0));
 }
 
-/// A fitted stripe keeps its bytes, holds no more than before, and may grow again. Fitting an absent one is fine.
+/// A fitted stripe keeps its bytes, holds no more space than before, and may grow again. Fitting an
+/// absent stripe is not an error.
 pub fn a_fitted_stripe_keeps_its_bytes_and_may_grow_again(engine: &dyn Engine) {
     let len = engine.stripe_bytes();
     engine.fit(key(5)).expect("absent is fine");
