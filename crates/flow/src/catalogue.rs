@@ -1,49 +1,49 @@
-//! The files of a data folder, found by the names that scripts use.
+//! The catalogue of a data folder: finds its files by the names that scripts use.
 //!
-//! The caller lists the folder; here is only the meaning of names. A name that fits no file, or several, is refused with
-//! what was there instead.
+//! The caller lists the folder; this module only resolves names. If a name matches no file, or
+//! several, the error lists the files that were found instead.
 
 use base::{Problem, natural, nearest};
 use std::collections::HashMap;
 
-/// So many names are shown when a name is refused.
+/// The most file names that an error message lists.
 const SHOWN_MAX: usize = 5;
 
-/// Relative paths of the files of a data folder, with `/` between folders.
+/// The relative paths of the files of a data folder, with `/` between folders.
 #[derive(Debug, Clone, Default)]
 pub struct Catalogue {
-    /// In natural order.
+    /// All paths in natural order.
     paths: Vec<Box<str>>,
-    /// Places in `paths`, in the order of their bytes: all that begin alike stand together.
+    /// Indices into `paths` in byte order, so that paths with a common prefix are adjacent.
     by_bytes: Vec<u32>,
-    /// What messages call the folder; empty: the data folder.
+    /// The name of the folder in messages; if empty, "the data folder".
     folder: String,
-    /// Files that only their full name finds, in the order of their bytes.
+    /// Files that only their full name finds, in byte order.
     set_aside: Vec<Box<str>>,
 }
 
 /// A file that a pattern of pairs matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mate {
-    /// Its place in the catalogue.
+    /// The index of the file in the catalogue.
     pub path: usize,
-    /// Its path up to what tells the two of a pair apart.
+    /// The part of its path before `mate`.
     pub before: String,
-    /// What tells them apart, such as `1` or `2`.
+    /// The part that distinguishes the two files of a pair, such as `1` or `2`.
     pub mate: String,
-    /// The rest of its path.
+    /// The part of its path after `mate`.
     pub after: String,
 }
 
-/// A way in which several files belong to one name.
+/// Files that a name may stand for as an array.
 struct Group<'a> {
-    /// Such as `Unlab/*`.
+    /// The pattern that they match, such as `Unlab/*`.
     pattern: String,
     paths: Vec<&'a str>,
 }
 
 impl Catalogue {
-    /// The catalogue of `paths`, in any order.
+    /// A catalogue of `paths`, which may be in any order.
     pub fn new(paths: impl IntoIterator<Item = String>) -> Self {
         let mut paths: Vec<Box<str>> = paths.into_iter().map(String::into_boxed_str).collect();
         paths.sort_by(|a, b| natural::compare(a, b));
@@ -52,13 +52,13 @@ impl Catalogue {
         Self { paths, by_bytes, folder: String::new(), set_aside: Vec::new() }
     }
 
-    /// The same, with what messages call the folder.
+    /// Sets the name of the folder in messages.
     #[must_use]
     pub fn of_folder(self, folder: impl Into<String>) -> Self {
         Self { folder: folder.into(), ..self }
     }
 
-    /// With files that only their full name finds: those that runs wrote into the data folder.
+    /// Adds files that only their full name finds: those that runs wrote into the data folder.
     #[must_use]
     pub fn set_aside(mut self, paths: impl IntoIterator<Item = String>) -> Self {
         self.set_aside = paths.into_iter().map(String::into_boxed_str).collect();
@@ -71,7 +71,7 @@ impl Catalogue {
         self.paths.iter().map(AsRef::as_ref)
     }
 
-    /// The file that `name` means: the file of that name, or the only `name.*`.
+    /// The file that `name` stands for: the file with this name, or else the only `name.*`.
     pub fn one(&self, name: &str) -> Result<&str, Problem> {
         if let Some(path) = self.from(name).next().filter(|path| *path == name) {
             return Ok(path);
@@ -88,7 +88,7 @@ impl Catalogue {
         }
     }
 
-    /// The `count` files that `name` means: `name/*`, `name.*` or `name_*`, in natural order.
+    /// The `count` files that `name` stands for: `name/*`, `name.*` or `name_*`, in natural order.
     pub fn many(&self, name: &str, count: u32) -> Result<Vec<&str>, Problem> {
         let groups = self.groups(name);
         let mut fitting: Vec<&Group<'_>> = groups.iter().filter(|group| group.paths.len() == count as usize).collect();
@@ -104,7 +104,8 @@ impl Catalogue {
         }
     }
 
-    /// All files that `name` means: `name/*`, `name.*` or `name_*`, or the file of that name itself, in natural order.
+    /// All files that `name` stands for: `name/*`, `name.*`, `name_*`, or else the file with this
+    /// name, in natural order.
     pub fn all(&self, name: &str) -> Result<Vec<&str>, Problem> {
         let groups = self.groups(name);
         match &groups[..] {
@@ -122,8 +123,9 @@ impl Catalogue {
         }
     }
 
-    /// The pairs of `mates`, the files that the pattern `what` matches: two whose paths differ in the mate alone. They stand in the
-    /// natural order of their first paths, the lesser mate first. A file without its partner is refused.
+    /// The pairs among `mates`, the files that the pattern `what` matches. The paths of a pair
+    /// differ only in the mate. Pairs are in the natural order of their first paths, with the
+    /// lesser mate first. Fails if a file has no partner.
     pub fn pairs(&self, what: &str, mates: &[Mate]) -> Result<Vec<[&str; 2]>, Problem> {
         let count = mates.len();
         self.matching(what, |_| count > 0)?;
@@ -162,7 +164,8 @@ impl Catalogue {
         Ok(rows.into_iter().filter_map(|[one, other]| Some([path(one?), path(other?)])).collect())
     }
 
-    /// The files for which `matches` holds, in natural order; `what` names the condition in messages.
+    /// The files for which `matches` returns true, in natural order. `what` names the condition in
+    /// messages.
     pub fn matching(&self, what: &str, matches: impl FnMut(&&str) -> bool) -> Result<Vec<&str>, Problem> {
         let found: Vec<&str> = self.paths().filter(matches).collect();
         if found.is_empty() {
@@ -178,14 +181,15 @@ impl Catalogue {
         Ok(found)
     }
 
-    /// Paths from `start` on, in the order of their bytes.
+    /// The paths from `start` on, in byte order.
     fn from(&self, start: &str) -> impl Iterator<Item = &str> {
         let path = |index: &u32| self.paths[*index as usize].as_ref();
         let first = self.by_bytes.partition_point(|index| path(index) < start);
         self.by_bytes[first..].iter().map(path)
     }
 
-    /// Files whose path is `name`, then `between`, then more, in the same folder; hidden files do not count.
+    /// The files whose path is `name`, then `between`, then more without a `/`. Hidden files do not
+    /// count.
     fn beginning(&self, name: &str, between: &str) -> Vec<&str> {
         let start = format!("{name}{between}");
         let fits = |path: &&str| {
@@ -236,7 +240,7 @@ impl Catalogue {
         Problem::new(format!("`{name}` needs {wanted}, and {}", there.join("; ")))
     }
 
-    /// With the nearest name that stands for a file or a folder, if any is near.
+    /// Adds a hint with the nearest name that stands for a file or a folder, if any is near.
     fn near(&self, problem: Problem, name: &str) -> Problem {
         match nearest::name(name, self.paths().flat_map(names_of)) {
             Some(near) => problem.hint(format!("did you mean `{near}`?")),
@@ -256,7 +260,8 @@ impl Catalogue {
     }
 }
 
-/// Names that a script may use for a path: itself, without its extension, and its folder.
+/// The names that a script may use for a path: the path itself, the path without its extension, and
+/// its folder.
 fn names_of(path: &str) -> impl Iterator<Item = &str> {
     let folder = path.rsplit_once('/').map(|(folder, _)| folder);
     let file = path.rsplit('/').next().unwrap_or(path);
@@ -265,7 +270,7 @@ fn names_of(path: &str) -> impl Iterator<Item = &str> {
     stem.into_iter().chain([path]).chain(folder)
 }
 
-/// The files of a pattern of pairs are of one kind, or of more than two.
+/// The error that the files of a pattern of pairs do not have exactly two different mates.
 fn no_two_kinds(what: &str, kinds: &[&str], count: usize) -> Problem {
     let told: Vec<String> = kinds.iter().take(SHOWN_MAX).map(|kind| format!("`{kind}`")).collect();
     let more = if kinds.len() > SHOWN_MAX { ", ..." } else { "" };

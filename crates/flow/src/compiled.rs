@@ -1,17 +1,19 @@
-//! A tool with its templates understood: every name is a parameter that may stand where it stands.
+//! The compiler of a tool's templates: resolves every name to a parameter that is allowed in its
+//! position.
 //!
-//! [`check_tool`] is the one place that decides whether a tool makes sense, for tool files and descriptors alike. It says
-//! which part of the tool is wrong; who read the tool knows where that part stands in a text.
+//! Only [`check_tool`] decides whether a tool is valid, for tool files and for descriptors. It
+//! reports the part of the tool that is wrong; the caller knows the position of that part in the
+//! text.
 
 use crate::shell_words;
 use crate::template::{Token, is_identifier, tokens};
 use crate::tool::{ArrayForm, ConfigType, ConfigValue, Param, ParamKind, Tool};
 use base::Problem;
 
-/// Parameters of one tool; `FileBinding::param` is a `u16`, and a person reads the list.
+/// The most parameters of one tool: `FileBinding::param` is a `u16`, and users read the list.
 pub const PARAMS_MAX: usize = 1_000;
 
-/// Names that templates know beside parameters, so that no parameter may have them.
+/// Names with a meaning of their own in templates. No parameter may have them.
 pub const RESERVED_NAMES: [&str; 4] = ["here", "element", "index", "number"];
 
 /// A part of a tool that can be wrong.
@@ -20,30 +22,30 @@ pub const RESERVED_NAMES: [&str; 4] = ["here", "element", "index", "number"];
 pub enum ToolPart {
     /// The tool as a whole, or its name.
     Tool,
-    /// An item of the command, from 0.
+    /// An item of the command, by its index.
     Command(usize),
     /// `stdin`.
     Stdin,
     /// `stdout`.
     Stdout,
-    /// A variable of `env`, from 0.
+    /// A variable of `env`, by its index.
     Env(usize),
-    /// A parameter, by its place in `Tool::params`.
+    /// A parameter, by its index in `Tool::params`.
     Param(usize),
     /// The `file` template, `extension` or `default` of a parameter.
     ParamValue(usize),
 }
 
-/// What is wrong with a tool, and with which part of it. The problem has no place yet.
+/// A problem with one part of a tool. The problem has no position in a text yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolProblem {
     /// The part that is wrong.
     pub part: ToolPart,
-    /// What is wrong; the message names tool and part.
+    /// The problem; its message names the tool and the part.
     pub problem: Problem,
 }
 
-/// Everything that is wrong with `tool`; empty if it makes sense.
+/// All problems of `tool`; empty if it is valid.
 pub fn check_tool(tool: &Tool) -> Vec<ToolProblem> {
     Compiler::new(tool).compile().err().unwrap_or_default()
 }
@@ -57,27 +59,27 @@ pub(crate) struct Compiled {
     pub env: Vec<Vec<Piece>>,
     /// The file name template of each parameter that has one.
     pub files: Vec<Option<Vec<Piece>>>,
-    /// Outputs, so that a name comes after the names it is made of.
+    /// Output parameters, each after those whose names its own name is made of.
     pub outputs: Vec<u16>,
 }
 
-/// A piece of a template, its name resolved.
+/// A piece of a template, with its name resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Piece {
     Text(Box<str>),
     Here,
-    /// A file parameter: its path or a part of it.
+    /// The path of a file parameter, or a part of it.
     Path(u16, Part),
-    /// A config parameter's value.
+    /// The value of a config parameter.
     Value(u16),
-    /// Text that is there if a boolean config is true, or an optional input bound.
+    /// Text that is inserted if a boolean config is true, or if an optional input is bound.
     When(u16, Box<str>),
     Element,
     Index,
     Number,
 }
 
-/// Which part of a path.
+/// A part of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     Whole,
@@ -97,7 +99,7 @@ impl Compiled {
 
 struct Compiler<'a> {
     tool: &'a Tool,
-    /// Which parameters some template names.
+    /// For each parameter, whether a template names it.
     used: Vec<bool>,
     problems: Vec<ToolProblem>,
 }
@@ -248,7 +250,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Whether a path may stand in `part`; says why not.
+    /// Checks whether a path may occur in `part`; reports the problem if not.
     fn check_path(&mut self, part: ToolPart, piece: &Piece, param: &Param) -> bool {
         let Piece::Path(index, of_path) = piece else { return true };
         let name = &param.name;
@@ -312,7 +314,7 @@ impl<'a> Compiler<'a> {
         None
     }
 
-    /// An item that several arrays would multiply is refused.
+    /// Refuses an item that names several arrays, because an item expands over one array.
     fn check_arrays(&mut self, part: ToolPart, pieces: &[Piece]) {
         let mut arrays = pieces.iter().filter_map(|piece| match piece {
             Piece::Path(index, _) if self.tool.params[usize::from(*index)].kind.array() == Some(ArrayForm::Args) => {
@@ -326,7 +328,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// The parameter of `stdin = "{p}"`.
+    /// The parameter of `stdin = "{p}"` or `stdout = "{p}"`.
     fn stream(&mut self, part: ToolPart, text: &str) -> Option<u16> {
         let pieces = self.template(part, text);
         let [Piece::Path(index, Part::Whole)] = pieces[..] else {
@@ -354,7 +356,8 @@ impl<'a> Compiler<'a> {
         Some(self.template(part, text))
     }
 
-    /// Outputs in an order in which each comes after those its name is made of.
+    /// The output parameters in an order in which each comes after those whose names its own name
+    /// is made of.
     fn output_order(&mut self, files: &[Option<Vec<Piece>>]) -> Vec<u16> {
         let is_output = |index: &usize| matches!(self.tool.params[*index].kind, ParamKind::Output { .. });
         let mut waiting: Vec<usize> = (0..files.len().min(PARAMS_MAX)).filter(is_output).collect();
@@ -426,7 +429,8 @@ fn in_file_name(part: ToolPart) -> bool {
 }
 
 impl ParamKind {
-    /// How arrays reach the command; None if only single elements may be bound, and for configs.
+    /// The form in which arrays reach the command; `None` for configs, and for parameters that take
+    /// only single elements.
     pub fn array(&self) -> Option<ArrayForm> {
         match self {
             Self::Input { array, .. } | Self::Output { array, .. } => *array,
@@ -434,12 +438,12 @@ impl ParamKind {
         }
     }
 
-    /// Whether arrays reach the command as a directory.
+    /// Returns whether arrays reach the command as a directory.
     pub fn is_dir(&self) -> bool {
         self.array() == Some(ArrayForm::Dir)
     }
 
-    /// Whether a call may leave it out although it is a file.
+    /// Returns whether this is a file parameter that a call may leave out.
     pub fn is_optional(&self) -> bool {
         matches!(self, Self::Input { optional: true, .. })
     }
@@ -450,7 +454,7 @@ impl ParamKind {
 }
 
 impl ConfigType {
-    /// Its name as tool files write it.
+    /// The name of the type in tool files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Integer => "integer",
@@ -460,7 +464,8 @@ impl ConfigType {
         }
     }
 
-    /// Whether `value` is one of its values. A whole number is a number too; text may not hold a zero byte.
+    /// Returns whether the type accepts `value`. An integer is also a number; a string must not
+    /// contain a zero byte.
     pub fn takes(self, value: &ConfigValue) -> bool {
         match (self, value) {
             (Self::Integer | Self::Number, ConfigValue::Integer(_)) | (Self::Boolean, ConfigValue::Boolean(_)) => true,
@@ -472,7 +477,7 @@ impl ConfigType {
 }
 
 impl ConfigValue {
-    /// The value as it stands on a command line.
+    /// The value as text on a command line.
     pub fn text(&self) -> String {
         match self {
             Self::Boolean(value) => value.to_string(),
@@ -482,7 +487,7 @@ impl ConfigValue {
         }
     }
 
-    /// The value as messages show it: text in quotes, so that `"8"` and `8` differ.
+    /// The value as text in messages: strings are in quotes, so that `"8"` and `8` differ.
     pub fn shown(&self) -> String {
         match self {
             Self::String(value) => format!("{value:?}"),

@@ -1,9 +1,10 @@
-//! What `check_tool` refuses, and where it says the fault is.
+//! Tools that `check_tool` refuses, and the parts that it reports.
 
 use super::*;
 
-/// A tool `T` with an input `a`, array inputs `many` (args), `more` (args) and `all` (dir), an optional input `mask`, an
-/// output `out`, and configs `depth` and `fast`, every one used once unless `command` is given.
+/// A tool `T` with an input `a`, array inputs `many` (args), `more` (args) and `all` (dir), an
+/// optional input `mask`, an output `out`, and configs `depth` and `fast`. `command` is followed by
+/// the two configs, so that both are used.
 fn tool(command: &[&str]) -> Tool {
     let input = |array, optional| ParamKind::Input { array, optional, implicit: true };
     let params = vec![
@@ -33,7 +34,7 @@ fn messages(tool: &Tool) -> Vec<String> {
     check_tool(tool).into_iter().map(|found| found.problem.to_string()).collect()
 }
 
-/// The one message about `tool`.
+/// The only message about `tool`.
 fn message(tool: &Tool) -> String {
     let mut messages = messages(tool);
     assert_eq!(messages.len(), 1, "{messages:?}");

@@ -1,4 +1,4 @@
-//! An order of the tasks, or the cycle that forbids one.
+//! Topological order of the tasks, or the cycle that prevents one.
 
 use crate::model::{DataId, TaskId, Workflow};
 use crate::tool::ParamKind;
@@ -8,16 +8,17 @@ use std::fmt::Write as _;
 /// Tasks that wait for each other.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Cycle {
-    /// Each waits for the one before it, and the first for the last.
+    /// The tasks of the cycle. Each waits for the one before it, and the first for the last.
     pub tasks: Vec<TaskId>,
-    /// What each writes for the next; None where the next only comes after it.
+    /// The member that each task writes for the next one; `None` if the next one is only declared
+    /// to come after it.
     data: Vec<Option<DataId>>,
 }
 
 impl Cycle {
-    /// ``a cycle: task 0 (`A`) -- X --> task 1 (`B`) -- Y --> task 0 ``.
+    /// A problem such as ``a cycle: task 0 (`A`) -- X -> task 1 (`B`) -- Y -> task 0``.
     pub fn problem(&self, workflow: &Workflow) -> Problem {
-        /// Links of a chain that a person reads; a long cycle shows its ends.
+        /// The most links of the chain that a message shows; of a longer cycle it shows the ends.
         const SHOWN_MAX: usize = 12;
         let mut chain = String::new();
         for (at, (task, data)) in self.tasks.iter().zip(&self.data).enumerate() {
@@ -36,7 +37,8 @@ impl Cycle {
     }
 }
 
-/// Every task after those it waits for, otherwise in the order of their numbers (breadth first).
+/// All tasks, each after those it waits for, otherwise in the order of their numbers (breadth
+/// first).
 pub(crate) fn order(workflow: &Workflow, writer_of: &dyn Fn(DataId) -> Option<TaskId>) -> Result<Vec<TaskId>, Cycle> {
     let (starts, successors, mut waits) = successors(workflow, writer_of);
     let mut order: Vec<TaskId> =
@@ -55,7 +57,7 @@ pub(crate) fn order(workflow: &Workflow, writer_of: &dyn Fn(DataId) -> Option<Ta
     if order.len() == workflow.tasks.len() { Ok(order) } else { Err(cycle(workflow, writer_of, &waits)) }
 }
 
-/// What task `task` waits for: each task, with the member that it writes.
+/// The tasks that `task` waits for, each with the member that it writes for `task`.
 fn awaited<'a>(
     workflow: &'a Workflow,
     writer_of: &'a dyn Fn(DataId) -> Option<TaskId>,
@@ -68,7 +70,8 @@ fn awaited<'a>(
     data.filter_map(|id| Some((writer_of(id)?, Some(id)))).chain(task.after.iter().map(|other| (*other, None)))
 }
 
-/// Who waits for each task, in one array with starts, and how many waits each task has.
+/// The tasks that wait for each task, as one array with start indices, and the number of waits of
+/// each task.
 fn successors(workflow: &Workflow, writer_of: &dyn Fn(DataId) -> Option<TaskId>) -> (Vec<u32>, Vec<TaskId>, Vec<u32>) {
     let count = workflow.tasks.len();
     let (mut starts, mut waits) = (vec![0u32; count + 1], vec![0u32; count]);
@@ -93,7 +96,8 @@ fn successors(workflow: &Workflow, writer_of: &dyn Fn(DataId) -> Option<TaskId>)
     (starts, successors, waits)
 }
 
-/// A cycle among the tasks that still wait: each of them waits for another of them, so going back must meet itself.
+/// Finds a cycle among the tasks that still wait. Each of them waits for another of them, so a walk
+/// backwards must return to a task that it visited.
 fn cycle(workflow: &Workflow, writer_of: &dyn Fn(DataId) -> Option<TaskId>, waits: &[u32]) -> Cycle {
     let mut at = waits.iter().position(|waits| *waits > 0).expect("some task waits, or there was an order");
     let mut place_of = vec![usize::MAX; waits.len()];
@@ -106,7 +110,8 @@ fn cycle(workflow: &Workflow, writer_of: &dyn Fn(DataId) -> Option<TaskId>, wait
         path.push((at, data));
         at = before.0 as usize;
     }
-    // `path` goes against the arrows: each task, and what it reads from the one after it in `path`.
+    // `path` runs against the data flow: each task, with the member that it reads from the next one
+    // in `path`.
     let around = &path[place_of[at]..];
     let tasks = (0..around.len()).map(|k| (around.len() - k) % around.len());
     let number = |at: usize| TaskId(u32::try_from(at).unwrap_or(u32::MAX));

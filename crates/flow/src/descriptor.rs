@@ -1,7 +1,9 @@
-//! The JSON descriptor: a workflow as a text that runs by itself. Its form is `docs/formats/flow.md`.
+//! The JSON descriptor: a complete workflow as text. Its format is described in
+//! `docs/formats/flow.md`.
 //!
-//! Reading is strict: unknown fields are refused, everything is bounded, every error says where. What is read is well formed
-//! (references resolve, parameters exist); whether it makes a whole is for [`crate::check`] to say, as for scripts.
+//! Reading is strict: unknown fields are refused, everything has a limit, and every error names its
+//! position. A descriptor that was read is well formed: references resolve, and parameters exist.
+//! As for scripts, [`crate::check`] decides whether the workflow as a whole is valid.
 
 use crate::model::{ConfigBinding, DataId, DataRefs, Element, FileBinding, Source, Task, TaskId, ToolId, Workflow};
 use crate::reference;
@@ -16,24 +18,26 @@ mod write;
 
 pub use write::to_json;
 
-/// The version of the form.
+/// The version of the format.
 pub const DESCRIPTOR_VERSION: u32 = 1;
 
-/// The field that carries the version, and by which a text is known as a descriptor.
+/// The field that holds the version and identifies a text as a descriptor.
 pub const DESCRIPTOR_FIELD: &str = "tidemill_flow";
 
-/// Longer texts are refused unread; a million tasks take about 200 MB.
+/// The longest descriptor in bytes; longer ones are refused unread. A million tasks take about 200
+/// MB.
 pub const DESCRIPTOR_BYTES_MAX: usize = 1 << 30;
 
-/// Members named in lists, in all: a short reference may name millions.
+/// The most members that all lists name together, because a short reference may name millions.
 const LISTED_MAX: usize = 16_000_000;
 
-/// Whether `text` means to be a descriptor: a JSON object with the version field. Scripts are not.
+/// Returns whether `text` looks like a descriptor: a JSON object with the version field. Scripts do
+/// not.
 pub fn is_descriptor(text: &str) -> bool {
     text.trim_start().starts_with('{') && text.contains(&format!("\"{DESCRIPTOR_FIELD}\""))
 }
 
-/// The workflow that `text` describes; `file` names it in messages.
+/// Reads the workflow that `text` describes; `file` is the name of the text in messages.
 pub fn from_json(text: &str, file: &str) -> Result<Workflow, Problem> {
     if text.len() > DESCRIPTOR_BYTES_MAX {
         return Err(Problem::new(format!("more than {DESCRIPTOR_BYTES_MAX} bytes")).at(Place::file(file)));
@@ -44,7 +48,7 @@ pub fn from_json(text: &str, file: &str) -> Result<Workflow, Problem> {
         .map_err(|problem| problem.at(Place::file(file)))
 }
 
-/// What serde refuses; another version before anything else.
+/// The problem for an error of serde. An unknown version is reported before anything else.
 fn syntax(text: &str, file: &str, error: &serde_json::Error) -> Problem {
     #[derive(serde::Deserialize)]
     struct Head {
@@ -53,7 +57,7 @@ fn syntax(text: &str, file: &str, error: &serde_json::Error) -> Problem {
     if let Ok(Err(problem)) = serde_json::from_str::<Head>(text).map(|head| check_version(head.tidemill_flow)) {
         return problem.at(Place::file(file));
     }
-    // A text that is no JSON at all is told as that, whatever it says before the place where it breaks off.
+    // A text that is not JSON is reported as such, whatever fields come before the syntax error.
     let broken = serde_json::from_str::<serde::de::IgnoredAny>(text).err();
     let (error, what) = match &broken {
         Some(error) => (error, "JSON"),
@@ -80,18 +84,18 @@ fn wrong(path: &str, message: impl AsRef<str>) -> Problem {
     Problem::new(format!("{path}: {}", message.as_ref()))
 }
 
-/// The same problem, its JSON path longer by `path`.
+/// Prepends `path` to the JSON path of a problem.
 fn under(path: &str, problem: Problem) -> Problem {
     Problem { message: format!("{path}{}", problem.message), ..problem }
 }
 
-/// Turns names into ids.
+/// Resolves names to ids.
 #[derive(Default)]
 struct Reader {
     workflow: Workflow,
     tools: HashMap<String, usize>,
     elements: HashMap<String, usize>,
-    /// Members named in lists so far.
+    /// The number of members that lists have named so far.
     listed: usize,
 }
 
@@ -161,7 +165,7 @@ impl Reader {
         Ok(())
     }
 
-    /// The task; problems have their path within it.
+    /// Reads a task; problems have their path within the task.
     fn task(&mut self, raw: &RawTask<'_>, count: usize) -> Result<Task, Problem> {
         let Some(&tool) = self.tools.get(raw.tool.as_ref()) else {
             let known = self.workflow.tools.iter().map(|tool| tool.name.as_str());
@@ -237,7 +241,7 @@ impl Reader {
     }
 }
 
-/// The value of a config parameter, as JSON.
+/// The value of a config parameter as JSON.
 fn config_json(value: &ConfigValue) -> String {
     serde_json::to_string(value).expect("a plain value has no failing parts")
 }

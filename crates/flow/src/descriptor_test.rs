@@ -1,11 +1,11 @@
-//! Reading back what was written, and what wrong descriptors are told.
+//! Round trips of descriptors, and the errors for invalid ones.
 
 use super::*;
 use crate::testing::{config, input, optional, output, story};
 use crate::tool::ConfigType;
 use proptest::prelude::*;
 
-/// Every kind of element, reference and value once.
+/// A workflow with every kind of element, reference and value.
 fn whole() -> Workflow {
     let params = vec![
         input("in"),
@@ -175,7 +175,8 @@ proptest! {
         let _ = from_json(&text, "f.json");
     }
 
-    /// Cuts, swaps and repeats bytes of a right descriptor; what is still read is checked, and its plan expanded.
+    /// Cuts, swaps and repeats bytes of a valid descriptor. If the result can still be read, it is
+    /// checked, and its plan is expanded.
     #[test]
     fn no_damage_makes_it_panic(at in 0usize..4000, length in 0usize..40, put in "[\\[\\]{}\":,0-9a-zA-Z\\-]{0,6}") {
         let text = to_json(&whole());

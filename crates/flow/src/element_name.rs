@@ -1,11 +1,12 @@
-//! What an element may be called.
+//! The rules for names of data elements.
 
 use base::Problem;
 
-/// Bytes of an element's name: with indices and an extension it is a file's name, which has at most 255.
+/// The longest name of an element in bytes. With indices and an extension it is a file name, which
+/// has at most 255.
 pub const ELEMENT_NAME_BYTES_MAX: usize = 200;
 
-/// Refuses a name that no element may have: references such as `Model[0][3]` must stay readable.
+/// Refuses a name that no element may have, so that references such as `Model[0][3]` stay readable.
 pub fn check_element_name(name: &str) -> Result<(), Problem> {
     let what = if name.is_empty() {
         "is empty"
@@ -19,7 +20,7 @@ pub fn check_element_name(name: &str) -> Result<(), Problem> {
     Err(Problem::new(format!("the name of a data element {what}: {name:?}")))
 }
 
-/// Refuses a name that no element which tasks write may have: its files are named after it.
+/// Refuses a name that no element written by tasks may have, because its files are named after it.
 pub fn check_defined_name(name: &str) -> Result<(), Problem> {
     check_element_name(name)?;
     let what = if name.contains('/') {

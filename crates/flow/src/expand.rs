@@ -1,9 +1,10 @@
-//! The command of a task: its tool's template with paths and values put in.
+//! Expands the command of a task: the template of its tool, with paths and values inserted.
 //!
-//! Pure: what must lie in the task's directory beside the outputs (list files, directories of links) is said, not made.
-//! A task's directory holds its outputs under their names, `<param>.list` for list files (`<param>.2.list` when a second
-//! item needs another), `<param>.dir` for links to an input array, `<param>` for the members of an output array that is
-//! written as a directory.
+//! This module does no I/O. It returns the list files and directories of links that the caller must
+//! create in the task's directory. That directory holds the outputs under their names,
+//! `<param>.list` for list files (`<param>.2.list` if a second item needs another one),
+//! `<param>.dir` for links to an input array, and `<param>` for the members of an output array that
+//! is written as a directory.
 
 use crate::compiled::{Part, Piece};
 use crate::model::{DataId, Task, TaskId, Workflow};
@@ -12,33 +13,34 @@ use crate::plan::Plan;
 use crate::tool::{ARGUMENT_BYTES_MAX, ArrayForm, ParamKind, Tool};
 use std::collections::BTreeMap;
 
-/// What to run for a task, and what to lay out before.
+/// The command of a task, and the files and directories to create before it runs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Command {
-    /// An absolute path if the tool's command has a `/`, otherwise a name to be searched in `path`, then in `PATH`.
+    /// An absolute path if the program in the tool's command has a `/`; otherwise a name to be
+    /// searched in `path`, then in `PATH`.
     pub program: String,
     /// The arguments after the program.
     pub args: Vec<String>,
-    /// The file that is standard input; None: empty.
+    /// The file for standard input; `None` for an empty one.
     pub stdin: Option<String>,
-    /// The file that standard output is written to; None: captured.
+    /// The file for standard output; `None` if it is captured.
     pub stdout: Option<String>,
-    /// Variables of the tool's own, added to the environment.
+    /// Variables that the tool adds to the environment.
     pub env: Vec<(String, String)>,
     /// Absolute folders that come before `PATH`.
     pub path: Vec<String>,
     /// Files to write first: absolute path and content.
     pub lists: Vec<(String, String)>,
-    /// Directories to make first.
+    /// Directories to create first.
     pub dirs: Vec<LinkDir>,
 }
 
 /// A directory for an array parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkDir {
-    /// Its absolute path.
+    /// The absolute path of the directory.
     pub path: String,
-    /// Links in it: name and target. None for an output: the tool writes its members there.
+    /// The links in it: name and target. Empty for an output: the tool writes its members there.
     pub links: Vec<(String, String)>,
 }
 
@@ -79,7 +81,7 @@ fn program(tool: &Tool, program: String) -> String {
     if program.contains('/') { from_here(tool, &program) } else { program }
 }
 
-/// `path` as an absolute one: relative ones are taken from the tool file's folder.
+/// `path` as an absolute path; relative paths are resolved from the tool file's folder.
 fn from_here(tool: &Tool, path: &str) -> String {
     if path.starts_with('/') || tool.here.is_empty() { path.to_owned() } else { format!("{}/{path}", tool.here) }
 }
@@ -90,14 +92,15 @@ struct Expansion<'a> {
     task: &'a Task,
     task_dir: &'a str,
     path_of: &'a dyn Fn(DataId) -> String,
-    /// Content by path.
+    /// The contents of list files, by path.
     lists: BTreeMap<String, String>,
-    /// By parameter.
+    /// The directories, by parameter.
     dirs: BTreeMap<u16, LinkDir>,
 }
 
 impl Expansion<'_> {
-    /// Directories are there whether or not the command names them: an implicit one too.
+    /// Adds the directories of all array parameters passed as directories, even of implicit ones
+    /// that the command does not name.
     fn add_dirs(&mut self) {
         for binding in &self.task.files {
             let param = &self.tool.params[usize::from(binding.param)];
@@ -119,7 +122,7 @@ impl Expansion<'_> {
         format!("{}/{}{ending}", self.task_dir, param.name)
     }
 
-    /// The arguments that an item of the command becomes.
+    /// Appends the arguments that an item of the command expands to.
     fn item(&mut self, pieces: &[Piece], argv: &mut Vec<String>) {
         let array = pieces.iter().find_map(|piece| match piece {
             Piece::Path(param, _) if self.form(*param) == Some(ArrayForm::Args) => Some(*param),
@@ -139,7 +142,7 @@ impl Expansion<'_> {
         }
     }
 
-    /// An item's text, with `member` for its array; None if it vanishes.
+    /// The text of an item, with `member` inserted for its array; `None` if the item is left out.
     fn text(&mut self, pieces: &[Piece], member: Option<&str>) -> Option<String> {
         let mut text = String::new();
         let mut is_flag = false;
@@ -162,7 +165,8 @@ impl Expansion<'_> {
         (!vanishes).then_some(text)
     }
 
-    /// The path that stands for a file parameter; None for an optional input that is left out.
+    /// The text for a file parameter: its path, or a part of it; `None` for an optional input that
+    /// is not bound.
     fn path(&mut self, param: u16, part: Part, member: Option<&str>) -> Option<String> {
         let data = bound(self.task, param)?;
         match self.form(param) {
@@ -180,7 +184,7 @@ impl Expansion<'_> {
         self.tool.params[usize::from(param)].kind.array()
     }
 
-    /// The path of a file that lists `lines`, the same for the same lines.
+    /// The path of a file that lists `lines`. Equal lines share one file.
     fn list(&mut self, param: u16, lines: &[String]) -> String {
         let content: String = lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
         let name = &self.tool.params[usize::from(param)].name;

@@ -1,11 +1,11 @@
-//! The commands that tasks become.
+//! The commands that tasks expand to.
 
 use super::*;
 use crate::check;
 use crate::testing::{Story, config, input, inputs, optional, output, outputs, story};
 use crate::tool::{ConfigType, ConfigValue};
 
-/// The command of the last task; members lie in `/pool`, its directory is `/task`.
+/// The command of the last task. Members lie in `/pool`; the task's directory is `/task`.
 fn command(story: &Story) -> Command {
     let workflow = &story.workflow;
     let plan = check(workflow, None).unwrap_or_else(|problems| panic!("the workflow is refused: {problems:?}"));

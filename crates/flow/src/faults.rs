@@ -1,21 +1,22 @@
-//! The faults that the check collects, and how they name tasks and places.
+//! The problems that the check collects, with the names and positions of tasks.
 
 use crate::model::{TaskId, Workflow};
 use base::{Place, Problem};
 
-/// So many faults are shown; a wrong workflow of 100,000 tasks has one mistake and as many faults.
+/// The most problems that are reported. A wrong workflow of 100,000 tasks may have as many problems
+/// from one mistake.
 const SHOWN_MAX: usize = 10;
 
-/// The text that the lines of a workflow's tasks belong to.
+/// The text that the lines of a workflow's tasks refer to.
 #[derive(Debug, Clone, Copy)]
 pub struct Script<'a> {
     /// The file as the user named it.
     pub file: &'a str,
-    /// Its text.
+    /// The text of the file.
     pub source: &'a str,
 }
 
-/// Faults of one workflow.
+/// The problems of one workflow.
 pub(crate) struct Faults<'a> {
     workflow: &'a Workflow,
     script: Option<Script<'a>>,
@@ -27,7 +28,7 @@ impl<'a> Faults<'a> {
         Self { workflow, script, found: Vec::new() }
     }
 
-    /// Notes a fault, at the line of `task` where that is known.
+    /// Adds a problem, at the line of `task` if it is known.
     pub fn add(&mut self, task: Option<TaskId>, problem: Problem) {
         let line = task.map_or(0, |task| self.line(task));
         let place = match self.script {
@@ -41,12 +42,12 @@ impl<'a> Faults<'a> {
         });
     }
 
-    /// Whether more would not help anybody.
+    /// Returns whether enough problems were found to stop.
     pub fn are_many(&self) -> bool {
         self.found.len() >= SHOWN_MAX
     }
 
-    /// The faults so far as an error, if there are any.
+    /// Returns the problems so far as an error, if there are any.
     pub fn settle(&mut self) -> Result<(), Vec<Problem>> {
         if self.found.is_empty() { Ok(()) } else { Err(self.take()) }
     }
@@ -55,7 +56,7 @@ impl<'a> Faults<'a> {
         std::mem::take(&mut self.found)
     }
 
-    /// ``task 12 (`C45`) ``: a task as messages name it.
+    /// The name of a task in messages: ``task 12 (`C45`)``.
     pub fn task(&self, task: TaskId) -> String {
         match self.tool(task) {
             Some(tool) => format!("task {} (`{tool}`)", task.0),
@@ -63,7 +64,7 @@ impl<'a> Faults<'a> {
         }
     }
 
-    /// The same with its line, where two tasks are named in one message.
+    /// As [`Self::task`], with the task's line, for messages that name two tasks.
     pub fn task_at(&self, task: TaskId) -> String {
         match (self.tool(task), self.line(task)) {
             (Some(tool), line) if line > 0 => format!("task {} (`{tool}`, line {line})", task.0),
@@ -71,7 +72,7 @@ impl<'a> Faults<'a> {
         }
     }
 
-    /// The name of the tool that `task` calls, if there is such a task and such a tool.
+    /// The name of the tool that `task` calls, if both exist.
     fn tool(&self, task: TaskId) -> Option<&'a str> {
         let task = self.workflow.tasks.get(task.0 as usize)?;
         self.workflow.tools.get(task.tool.0 as usize).map(|tool| tool.name.as_str())

@@ -1,7 +1,8 @@
 //! Layer 0: the workflow model: tools, data elements, tasks, and its JSON descriptor.
 //!
-//! Languages (JS4Cloud, later Swift and VL4Cloud) meet only here: each makes a [`Workflow`], and everything after (the
-//! check, the scheduler, the run, the report) sees nothing else. Values only: no I/O, no clock.
+//! All languages (JS4Cloud, later Swift and VL4Cloud) compile to a [`Workflow`]. The stages after
+//! them (the check, the scheduler, the run, the report) see nothing else. This crate has only
+//! values: no I/O, no clock.
 #![forbid(unsafe_code)]
 
 pub mod catalogue;

@@ -1,8 +1,9 @@
-//! The workflow as data: elements, tasks, and who reads and writes what.
+//! The workflow as data: elements, tasks, and the members that tasks read and write.
 //!
-//! Every member of every element has a `DataId`; an array's members are consecutive, row-major. Tasks refer to members by
-//! id, in runs where they can, so that 100,000 tasks stay below 1 KB each. A workflow only grows: languages add elements
-//! and tasks, `check` proves it whole, and nothing is taken away.
+//! Every member of every element has a `DataId`; the members of an array have consecutive ids in
+//! row-major order. Tasks refer to members by id, in runs where possible, so that each of 100,000
+//! tasks stays below 1 KB. A workflow only grows: languages add elements and tasks, then `check`
+//! validates it; nothing is removed.
 
 use crate::tool::{ConfigValue, Tool};
 use serde::{Deserialize, Serialize};
@@ -13,12 +14,12 @@ use std::fmt::Write as _;
 #[serde(transparent)]
 pub struct DataId(pub u32);
 
-/// A task, numbered from 0 in the order of the calls.
+/// A task; tasks are numbered from 0 in the order of the calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TaskId(pub u32);
 
-/// A tool of the workflow, by its place in `Workflow::tools`.
+/// A tool, by its index in `Workflow::tools`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ToolId(pub u32);
@@ -26,24 +27,25 @@ pub struct ToolId(pub u32);
 /// A named data element: one file, or an n-dimensional array of files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Element {
-    /// The name that scripts know it by.
+    /// The name by which scripts know it.
     pub name: String,
     /// The length of each dimension; empty for a scalar.
     pub shape: Vec<u32>,
     /// The id of the first member.
     pub first: DataId,
-    /// How many members it has: the product of `shape`, 1 for a scalar.
+    /// The number of members: the product of `shape`, 1 for a scalar.
     pub count: u32,
-    /// Where its bytes come from.
+    /// The source of its bytes.
     pub source: Source,
 }
 
-/// Where an element's bytes come from.
+/// The source of an element's bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// Files that exist before the run: a path for each member, relative to the data folder, or absolute.
+    /// Files that exist before the run: a path for each member, relative to the data folder or
+    /// absolute.
     Input(Vec<Box<str>>),
-    /// Tasks of this workflow write it.
+    /// Tasks of this workflow, which write the element.
     Defined,
 }
 
@@ -52,29 +54,30 @@ pub enum Source {
 pub struct Task {
     /// The tool that is called.
     pub tool: ToolId,
-    /// File parameters that are bound, in the tool's order.
+    /// The file parameters that are bound, in the tool's order.
     pub files: Box<[FileBinding]>,
-    /// Config parameters that the call gives itself, in the tool's order; the others have the tool's defaults.
+    /// The config parameters that the call sets, in the tool's order; the others have the tool's
+    /// defaults.
     pub configs: Box<[ConfigBinding]>,
     /// Tasks that must be done first although no data passes between them.
     pub after: Box<[TaskId]>,
-    /// The line of the call in the script, from 1; 0 when unknown.
+    /// The line of the call in the script, from 1; 0 if unknown.
     pub line: u32,
 }
 
 /// Members bound to a file parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileBinding {
-    /// The parameter, by its place in `Tool::params`.
+    /// The index of the parameter in `Tool::params`.
     pub param: u16,
-    /// What is bound.
+    /// The members.
     pub data: DataRefs,
 }
 
 /// A value bound to a config parameter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConfigBinding {
-    /// The parameter, by its place in `Tool::params`.
+    /// The index of the parameter in `Tool::params`.
     pub param: u16,
     /// The value.
     pub value: ConfigValue,
@@ -83,13 +86,13 @@ pub struct ConfigBinding {
 /// One or several members, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DataRefs {
-    /// A single member, passed as such.
+    /// A single member, not passed as an array.
     One(DataId),
-    /// Consecutive members, passed as an array (of one, perhaps).
+    /// Consecutive members, passed as an array, which may have length 1.
     Run {
-        /// The first.
+        /// The first member.
         first: DataId,
-        /// How many.
+        /// The number of members.
         count: u32,
     },
     /// Any members, passed as an array.
@@ -97,7 +100,7 @@ pub enum DataRefs {
 }
 
 impl DataRefs {
-    /// Members in the shortest form that says the same array.
+    /// An array of `members` in the shortest form.
     pub fn array(members: &[DataId]) -> Self {
         let consecutive = members.windows(2).all(|pair| pair[0].0.checked_add(1) == Some(pair[1].0));
         match members.first() {
@@ -113,7 +116,7 @@ impl DataRefs {
         (0..self.len()).map(|index| self.at(index))
     }
 
-    /// The member at a place.
+    /// The member at an index.
     pub fn get(&self, index: usize) -> Option<DataId> {
         (index < self.len()).then(|| self.at(index))
     }
@@ -127,7 +130,7 @@ impl DataRefs {
         }
     }
 
-    /// How many members.
+    /// The number of members.
     pub fn len(&self) -> usize {
         match self {
             Self::One(_) => 1,
@@ -136,7 +139,7 @@ impl DataRefs {
         }
     }
 
-    /// Whether `id` is one of them.
+    /// Returns whether `id` is one of them.
     pub fn contains(&self, id: DataId) -> bool {
         match self {
             Self::One(only) => *only == id,
@@ -145,7 +148,7 @@ impl DataRefs {
         }
     }
 
-    /// Whether every id is below `count`.
+    /// Returns whether every id is below `count`.
     pub fn is_below(&self, count: u32) -> bool {
         match self {
             Self::One(id) => id.0 < count,
@@ -154,21 +157,21 @@ impl DataRefs {
         }
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no members.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether they were passed as an array.
+    /// Returns whether the members were passed as an array.
     pub fn is_array(&self) -> bool {
         !matches!(self, Self::One(_))
     }
 }
 
-/// A whole workflow.
+/// A complete workflow.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Workflow {
-    /// A name for people: the script's file name without its extension.
+    /// A name for users: the script's file name without its extension.
     pub name: String,
     /// The declared tools.
     pub tools: Vec<Tool>,
@@ -179,7 +182,7 @@ pub struct Workflow {
 }
 
 impl Workflow {
-    /// How many members all elements have together; ids are below it.
+    /// The number of members of all elements; all ids are below it.
     pub fn data_count(&self) -> u32 {
         self.elements.last().map_or(0, |element| element.first.0 + element.count)
     }
@@ -195,7 +198,7 @@ impl Workflow {
         &self.tools[task.tool.0 as usize]
     }
 
-    /// The member's name as scripts write it: `Train`, `Model[0][3]`.
+    /// The name of a member in scripts: `Train`, `Model[0][3]`.
     pub fn data_name(&self, id: DataId) -> String {
         let element = self.element_of(id);
         let mut name = element.name.clone();
@@ -208,7 +211,7 @@ impl Workflow {
 }
 
 impl Element {
-    /// Its members in order.
+    /// The members in order.
     pub fn members(&self) -> impl ExactSizeIterator<Item = DataId> + use<> {
         (self.first.0..self.first.0 + self.count).map(DataId)
     }

@@ -1,4 +1,5 @@
-//! File names: what each member's file is called, and that no two files of one folder are called alike.
+//! File names: names each member's file, and checks that no two files in one folder have the same
+//! name.
 
 use crate::compiled::{Compiled, Part, Piece};
 use crate::faults::Faults;
@@ -7,19 +8,20 @@ use crate::tool::{ArrayForm, ConfigValue, ParamKind, Tool};
 use base::Problem;
 use std::fmt::Write as _;
 
-/// What file systems take.
+/// The longest file name that file systems accept.
 const NAME_BYTES_MAX: usize = 255;
 
-/// The file name of every member, in one text.
+/// The file names of all members, in one text.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Names {
     text: String,
-    /// By member: where its name begins in `text`, and its length. The length is 0 for members that nobody writes.
+    /// The start of each member's name in `text`, and its length. The length is 0 for members that
+    /// no task writes.
     spans: Vec<(u32, u16)>,
 }
 
 impl Names {
-    /// The names of all members; those that are no file names, or alike in one folder, are faults.
+    /// Names all members. An invalid file name, or two equal names in one folder, is a problem.
     pub fn new(workflow: &Workflow, tools: &[Compiled], order: &[TaskId], faults: &mut Faults<'_>) -> Self {
         let mut names = Self { text: String::new(), spans: vec![(0, 0); workflow.data_count() as usize] };
         for element in &workflow.elements {
@@ -59,8 +61,8 @@ impl Names {
 }
 
 impl Workflow {
-    /// The name of member `id`'s file without folders and extension. Of what a task writes it is the name that the file has
-    /// unless the tool gives it another.
+    /// The file name of member `id` without folders and extension. For a member that a task writes
+    /// it is the name that the file has unless the tool sets another one.
     pub fn file_stem(&self, id: DataId) -> String {
         let element = self.element_of(id);
         match self.input_path(id) {
@@ -69,7 +71,8 @@ impl Workflow {
         }
     }
 
-    /// The path of an input as the workflow has it: relative to the data folder, or absolute. None for what tasks write.
+    /// The path of an input as in the workflow: relative to the data folder, or absolute. `None`
+    /// for members that tasks write.
     pub fn input_path(&self, id: DataId) -> Option<&str> {
         let element = self.element_of(id);
         match &element.source {
@@ -79,14 +82,14 @@ impl Workflow {
     }
 }
 
-/// `Model_0_03`.
+/// The default name without extension, such as `Model_0_03`.
 fn named(element: &Element, id: DataId) -> String {
     let index = padded_index(element, id);
     let between = if index.is_empty() { "" } else { "_" };
     format!("{}{between}{index}", element.name)
 }
 
-/// The names of one task's files.
+/// Names the files of one task.
 struct Naming<'a> {
     workflow: &'a Workflow,
     task: &'a Task,
@@ -115,7 +118,7 @@ impl Naming<'_> {
         Ok(())
     }
 
-    /// `Model_0_03.model`.
+    /// The default name with extension, such as `Model_0_03.model`.
     fn default_name(&self, id: DataId, param: u16) -> String {
         let extension = match &self.tool.params[usize::from(param)].kind {
             ParamKind::Output { extension, .. } => extension.as_str(),
@@ -124,7 +127,8 @@ impl Naming<'_> {
         format!("{}{extension}", named(self.workflow.element_of(id), id))
     }
 
-    /// The name that a template gives to member `id`, at `place` of the `count` that are bound; `number` is that place as text.
+    /// The name that a template gives to member `id`. `place` is its index among the `count`
+    /// members that are bound, and `number` is that index as text.
     fn rendered(
         &self,
         names: &Names,
@@ -173,7 +177,7 @@ impl Naming<'_> {
                     own.push(if is_output { param.name.clone() } else { format!("{}.dir", param.name) });
                     continue;
                 }
-                // An array of arguments gets a list when it is too long for the command line.
+                // An array of arguments gets a list file if it is too long for the command line.
                 Some(ArrayForm::List | ArrayForm::Args) => own.push(format!("{}.list", param.name)),
                 _ => {}
             }
@@ -203,14 +207,14 @@ fn check_name(name: &str) -> Result<(), &'static str> {
     }
 }
 
-// --- what templates ask of a task ---
+// --- the bindings of a task, as templates use them ---
 
-/// What `task` binds to the file parameter `param`.
+/// The members that `task` binds to the file parameter `param`.
 pub(crate) fn bound(task: &Task, param: u16) -> Option<&DataRefs> {
     task.files.iter().find(|binding| binding.param == param).map(|binding| &binding.data)
 }
 
-/// The value of a config: the call's, or the default.
+/// The value of a config: that of the call, or the default.
 pub(crate) fn config<'a>(tool: &'a Tool, task: &'a Task, param: u16) -> Option<&'a ConfigValue> {
     let given = task.configs.iter().find(|binding| binding.param == param).map(|binding| &binding.value);
     given.or(match &tool.params[usize::from(param)].kind {
@@ -223,7 +227,7 @@ pub(crate) fn config_text(tool: &Tool, task: &Task, param: u16) -> String {
     config(tool, task, param).map(ConfigValue::text).unwrap_or_default()
 }
 
-/// Whether a boolean config is true, or an optional input bound.
+/// Returns whether a boolean config is true, or an optional input is bound.
 pub(crate) fn is_set(tool: &Tool, task: &Task, param: u16) -> bool {
     bound(task, param).is_some() || config(tool, task, param) == Some(&ConfigValue::Boolean(true))
 }
@@ -245,7 +249,7 @@ fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// `0_03`: the index in each dimension, padded to the width of that dimension's last.
+/// The index in each dimension, padded to the width of that dimension's last index, such as `0_03`.
 fn padded_index(element: &Element, id: DataId) -> String {
     let mut text = String::new();
     for (index, length) in element.indices(id).into_iter().zip(&element.shape) {
@@ -257,7 +261,7 @@ fn padded_index(element: &Element, id: DataId) -> String {
     text
 }
 
-/// Decimal digits of `number`.
+/// The number of decimal digits of `number`.
 fn digits(number: usize) -> usize {
     number.checked_ilog10().map_or(1, |log| log as usize + 1)
 }

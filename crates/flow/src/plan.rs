@@ -1,8 +1,9 @@
-//! The check: a workflow proved whole, and what follows from it.
+//! The check: validates a workflow as a whole and derives its plan.
 //!
-//! [`check`] refuses what no run could carry out, and hands back a [`Plan`]: who writes and reads each member, an order of the
-//! tasks, the members' file names, the parsed templates. Everything after the check relies on it. It looks at each task,
-//! member and binding a constant number of times.
+//! [`check`] refuses a workflow that no run could execute. It returns a [`Plan`]: the writer and
+//! the readers of each member, an order of the tasks, the file names of members, and the parsed
+//! templates. Everything after the check relies on it. The check visits each task, member and
+//! binding a constant number of times.
 
 use crate::compiled::Compiled;
 use crate::cycle;
@@ -14,28 +15,30 @@ use crate::tool::ParamKind;
 use crate::validate;
 use base::Problem;
 
-/// Members that all tasks read, each counted for each task; 4 bytes of the plan each.
+/// The most members that all tasks read, each counted for each task that reads it. Each takes 4
+/// bytes of the plan.
 pub const READS_MAX: u64 = 64_000_000;
 
-/// No task: a member that no task writes.
+/// The writer of a member that no task writes.
 const NOBODY: u32 = u32::MAX;
 
-/// What is known of a workflow that is whole.
+/// Everything that the check derives from a valid workflow.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// By member: the task that writes it, or `NOBODY`.
+    /// For each member, the task that writes it, or `NOBODY`.
     writers: Vec<u32>,
-    /// By member: where its readers begin in `readers`; one more at the end.
+    /// For each member, the start of its readers in `readers`; one more at the end.
     reader_starts: Vec<u32>,
     readers: Vec<TaskId>,
-    /// Every task after those it waits for.
+    /// All tasks, each after those it waits for.
     order: Vec<TaskId>,
     names: Names,
-    /// By tool.
+    /// The templates of each tool.
     tools: Vec<Compiled>,
 }
 
-/// Proves `workflow` whole, or says all that is wrong with it. `script` is the text its lines belong to, if there is one.
+/// Validates `workflow` and returns its plan, or else its problems. `script` is the text that the
+/// lines of its tasks refer to, if there is one.
 pub fn check(workflow: &Workflow, script: Option<Script<'_>>) -> Result<Plan, Vec<Problem>> {
     let mut faults = Faults::new(workflow, script);
     let tools = validate::tools(workflow, &mut faults);
@@ -62,29 +65,32 @@ fn known(writer: u32) -> Option<TaskId> {
 }
 
 impl Plan {
-    /// The task that writes member `id`; None for an input, and for a member that nobody writes (or reads).
+    /// The task that writes member `id`; `None` for an input, and for a member that no task writes
+    /// or reads.
     pub fn writer_of(&self, id: DataId) -> Option<TaskId> {
         known(self.writers[id.0 as usize])
     }
 
-    /// The tasks that read member `id`, ascending; a task that binds it twice stands twice.
+    /// The tasks that read member `id`, in ascending order; a task that binds it twice occurs
+    /// twice.
     pub fn readers(&self, id: DataId) -> &[TaskId] {
         let at = id.0 as usize;
         &self.readers[self.reader_starts[at] as usize..self.reader_starts[at + 1] as usize]
     }
 
-    /// Every task, after all those it waits for.
+    /// All tasks, each after those it waits for.
     pub fn order(&self) -> &[TaskId] {
         &self.order
     }
 
-    /// The file name of member `id`: that of the input file, or the one its writer's tool gives.
+    /// The file name of member `id`: that of the input file, or the name that its writer's tool
+    /// gives it.
     pub fn file_name(&self, id: DataId) -> &str {
         self.names.get(id)
     }
 
-    /// Where the writer of member `id` finds it: its path within the directory of the task, `model.bin` or `parts/part_03.csv`.
-    /// For an input, its file name.
+    /// The path of member `id` within the directory of the task that writes it, such as `model.bin`
+    /// or `parts/part_03.csv`. For an input, its file name.
     pub fn path_in_task(&self, workflow: &Workflow, id: DataId) -> String {
         let name = self.file_name(id);
         let task = self.writer_of(id).map(|task| &workflow.tasks[task.0 as usize]);
@@ -100,14 +106,14 @@ impl Plan {
         (0..workflow.data_count()).map(DataId).filter(written)
     }
 
-    /// The input members that some task reads.
+    /// The input members that at least one task reads.
     pub fn inputs<'a>(&'a self, workflow: &Workflow) -> impl Iterator<Item = DataId> + use<'a> {
         let read = |id: &DataId| self.writer_of(*id).is_none() && !self.readers(*id).is_empty();
         (0..workflow.data_count()).map(DataId).filter(read)
     }
 
-    /// The command of `task`, with `task_dir` as the absolute path of its directory and `path_of` telling where members lie
-    /// (for the task's own outputs: `task_dir` and [`Plan::path_in_task`]).
+    /// The command of `task`. `task_dir` is the absolute path of its directory; `path_of` returns
+    /// the path of each member (for the task's own outputs: `task_dir` and [`Plan::path_in_task`]).
     pub fn command(
         &self,
         workflow: &Workflow,
@@ -123,7 +129,8 @@ impl Plan {
     }
 }
 
-/// The folder within the directory of `task` that its output `id` lies in; None for the directory itself.
+/// The folder of output `id` within the directory of `task`; `None` if the output is in that
+/// directory itself.
 fn output_folder<'a>(workflow: &'a Workflow, task: &Task, id: DataId) -> Option<&'a str> {
     let params = &workflow.tool_of(task).params;
     let binding = task.files.iter().find(|binding| {
@@ -134,7 +141,7 @@ fn output_folder<'a>(workflow: &'a Workflow, task: &Task, id: DataId) -> Option<
     param.kind.is_dir().then_some(param.name.as_str())
 }
 
-/// The writer of each member; two writers of one are a fault.
+/// The writer of each member; a second writer is a problem.
 fn writers(workflow: &Workflow, faults: &mut Faults<'_>) -> Vec<u32> {
     let mut writers = vec![NOBODY; workflow.data_count() as usize];
     for (task, id) in bound(workflow, |kind| matches!(kind, ParamKind::Output { .. })) {
@@ -156,7 +163,7 @@ fn writers(workflow: &Workflow, faults: &mut Faults<'_>) -> Vec<u32> {
     writers
 }
 
-/// The readers of each member: where each member's begin, and all of them.
+/// The readers of each member: the start index of each member, and all readers.
 fn readers(workflow: &Workflow, faults: &mut Faults<'_>) -> (Vec<u32>, Vec<TaskId>) {
     let is_input = |kind: &ParamKind| matches!(kind, ParamKind::Input { .. });
     let mut starts = vec![0u32; workflow.data_count() as usize + 1];
@@ -181,7 +188,7 @@ fn readers(workflow: &Workflow, faults: &mut Faults<'_>) -> (Vec<u32>, Vec<TaskI
     (starts, readers)
 }
 
-/// A member that is read is an input or written.
+/// Checks that each member that is read is an input or is written by a task.
 fn check_written(workflow: &Workflow, writers: &[u32], readers: (&[u32], &[TaskId]), faults: &mut Faults<'_>) {
     let (starts, readers) = readers;
     for element in workflow.elements.iter().filter(|element| element.source == Source::Defined) {

@@ -1,4 +1,4 @@
-//! What the check refuses, and what a plan knows.
+//! Workflows that the check refuses, and the contents of plans.
 
 use super::*;
 use crate::testing::{Story, config, input, inputs, named, output, outputs, story};
@@ -17,7 +17,7 @@ fn id(story: &Story, text: &str) -> DataId {
     story.data(text, false).iter().next().expect("a member")
 }
 
-/// Split into three, copied, merged.
+/// A workflow that splits an input into three, copies each part, and merges the copies.
 fn fan() -> Story {
     story()
         .input("In", "data/In.csv")

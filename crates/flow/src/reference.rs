@@ -1,16 +1,17 @@
-//! References: members and arrays as text, `Train`, `Model[0][3]`, `TrainPart[2:5]`.
+//! References: members and arrays as text: `Train`, `Model[0][3]`, `TrainPart[2:5]`.
 //!
-//! Every index up to the last dimension names a single member. Fewer indices, or a slice as the last one, name an array in
-//! row-major order. An element's name never ends with `]`, so the indices are what stands in brackets at the end.
+//! A reference with an index for each dimension names a single member. A reference with fewer
+//! indices, or with a slice as the last one, names an array in row-major order. The name of an
+//! element never ends with `]`, so the brackets at the end of a reference are its indices.
 
 use crate::model::{DataId, DataRefs, Element, Workflow};
 
-/// What a reference names.
+/// The members that a reference names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     pub first: DataId,
     pub count: u32,
-    /// Whether it is an array, perhaps of one.
+    /// True if the reference names an array, which may have length 1.
     pub is_array: bool,
 }
 
@@ -21,12 +22,12 @@ pub(crate) enum Index {
     Slice(u32, u32),
 }
 
-/// More brackets than this are refused before anything else.
+/// The most indices that a reference may have.
 const INDICES_MAX: usize = 16;
 
 // --- reading ---
 
-/// The name and the indices of a reference.
+/// Splits a reference into its name and its indices.
 pub(crate) fn parse(text: &str) -> Result<(&str, Vec<Index>), String> {
     let mut indices = Vec::new();
     let mut name = text;
@@ -43,7 +44,7 @@ pub(crate) fn parse(text: &str) -> Result<(&str, Vec<Index>), String> {
 }
 
 fn index(inside: &str) -> Option<Index> {
-    // `parse` alone would take a sign.
+    // `parse` alone would accept a sign.
     let number = |text: &str| text.parse().ok().filter(|_| text.starts_with(|c: char| c.is_ascii_digit()));
     match inside.split_once(':') {
         Some((from, to)) => Some(Index::Slice(number(from)?, number(to)?)),
@@ -82,7 +83,8 @@ pub(crate) fn resolve(element: &Element, indices: &[Index]) -> Result<Span, Stri
 
 // --- writing ---
 
-/// References that together name `data`, and whether the only one stands for an array by itself.
+/// References that together name `data`. The second result is true if there is only one and it
+/// names an array.
 pub(crate) fn write(workflow: &Workflow, data: &DataRefs) -> (Vec<String>, bool) {
     let mut texts = Vec::new();
     let mut is_array = false;
@@ -105,7 +107,8 @@ pub(crate) fn write(workflow: &Workflow, data: &DataRefs) -> (Vec<String>, bool)
     (texts, alone)
 }
 
-/// The members from `from` to before `to`, element by element. Says whether the last text is an array by itself.
+/// Writes references to the members from `from` to before `to`, element by element. Returns whether
+/// the last reference names an array.
 fn write_run(workflow: &Workflow, mut from: u32, to: u32, texts: &mut Vec<String>) -> bool {
     let mut is_array = false;
     while from < to {
@@ -123,7 +126,7 @@ fn write_run(workflow: &Workflow, mut from: u32, to: u32, texts: &mut Vec<String
     is_array
 }
 
-/// The range of flat indices `from..to` of an array of `shape`, as few references as there can be.
+/// Writes the fewest references to the flat indices `from..to` of an array of `shape`.
 fn write_range(prefix: &str, shape: &[u32], (from, to): (u32, u32), texts: &mut Vec<String>) {
     let inner = &shape[1..];
     let step: u32 = inner.iter().product();
@@ -131,7 +134,7 @@ fn write_range(prefix: &str, shape: &[u32], (from, to): (u32, u32), texts: &mut 
         texts.push(prefix.to_owned());
         return;
     }
-    // A partial row at each end, and whole rows between them.
+    // The range is a partial row at each end, and whole rows between them.
     let (first_whole, last_whole) = (from.div_ceil(step), to / step);
     if first_whole > last_whole {
         let row = from / step;
@@ -158,7 +161,8 @@ mod tests {
     use crate::model::Source;
     use proptest::prelude::*;
 
-    /// `S`, a scalar, id 0; `A`, of 5, ids 1 to 5; `M`, of 3 x 4, ids 6 to 17; `C`, of 2 x 3 x 2, ids 18 to 29.
+    /// Elements `S`, a scalar, id 0; `A`, of 5, ids 1 to 5; `M`, of 3 x 4, ids 6 to 17; `C`, of 2 x
+    /// 3 x 2, ids 18 to 29.
     fn workflow() -> Workflow {
         let mut workflow = Workflow::default();
         for (name, shape) in [("S", vec![]), ("A", vec![5]), ("M", vec![3, 4]), ("C", vec![2, 3, 2])] {

@@ -1,21 +1,22 @@
-//! Words of a command that only a shell understands: a command is started without one.
+//! Detects words of a command that only a shell understands, because commands run without one.
 //!
-//! A person who writes `["sort", "{in}", ">", "{out}"]` means the shell's `>`, and `sort` would look for a file of that name.
-//! Only what no program takes otherwise is refused: `grep -c > {in}` counts the lines of a FASTA file that begin a sequence, and
-//! `cut -d |` names a separator. What a program may well take is a warning ([`warnings`]).
+//! A user who writes `["sort", "{in}", ">", "{out}"]` means a redirection of the shell, but `sort`
+//! would look for a file named `>`. Only words that no program takes otherwise are refused: `grep
+//! -c > {in}` counts the sequences in a FASTA file, and `cut -d |` names a separator. A word that a
+//! program may take is only a warning ([`warnings`]).
 
 use crate::tool::{ParamKind, Tool};
 use base::Problem;
 
-/// Programs that read such words themselves: shells (ten), and those that compare.
+/// Programs that interpret such words themselves: ten shells, and three that compare.
 const UNDERSTANDING: [&str; 13] =
     ["sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "csh", "tcsh", "busybox", "expr", "test", "["];
 
 const REDIRECTIONS: [&str; 8] = ["2>>", "&>", "1>", "2>", ">>", ">|", ">", "<"];
 
-/// A word of the shell in a command: what it is, and what to write in its place.
+/// A shell word in a command: its description, and a hint what to write in its place.
 pub(crate) struct ShellWord {
-    /// The item of the command, from 0.
+    /// The index of the item in the command.
     pub item: usize,
     pub message: String,
     pub hint: String,
@@ -57,8 +58,8 @@ fn refused_at(tool: &Tool, item: usize) -> Option<ShellWord> {
     }
 }
 
-/// The redirection that item `item` is or begins with, if a file parameter of the right kind comes behind it, or a file name
-/// at the end of a command that names a parameter before.
+/// The redirection operator that item `item` is or begins with, if a file parameter of the right
+/// kind comes behind it, or if a file name ends a command that names a parameter before.
 fn redirection<'a>(tool: &Tool, item: usize) -> Option<&'a str> {
     let word = tool.command[item].as_str();
     let sign = REDIRECTIONS.into_iter().find(|sign| word.starts_with(sign))?;
@@ -75,7 +76,7 @@ fn redirection<'a>(tool: &Tool, item: usize) -> Option<&'a str> {
     is_meant.then_some(sign)
 }
 
-/// What to write in the place of a redirection.
+/// The hint for a redirection.
 fn redirected(tool: &Tool, item: usize, sign: &str) -> String {
     let glued = &tool.command[item][sign.len()..];
     let target = if glued.is_empty() { tool.command.get(item + 1).map_or("", String::as_str) } else { glued };
@@ -92,17 +93,17 @@ fn param_of(item: &str) -> Option<&str> {
     item.strip_prefix('{')?.strip_suffix('}')
 }
 
-/// Whether the program reads such words itself.
+/// Returns whether the program interprets such words itself.
 fn understands(tool: &Tool) -> bool {
     let name = |item: &String| item.rsplit('/').next().unwrap_or_default().to_owned();
-    // `env A=1 sh -c ...`, `time bash ...`: a shell anywhere before a `-c` counts.
+    // `env A=1 sh -c ...`, `time bash ...`: a shell anywhere before an option counts.
     let shells = |item: &String| UNDERSTANDING[..10].contains(&name(item).as_str());
     tool.command.first().is_some_and(|first| UNDERSTANDING.contains(&name(first).as_str()))
         || tool.command.windows(2).any(|pair| shells(&pair[0]) && pair[1].starts_with('-'))
 }
 
-/// Items of a command that look like patterns of file names, which only a shell would replace. A program may take them itself
-/// (`rsync`, `find`), so they are no fault.
+/// Warnings about items of a command that look like file name patterns, which only a shell would
+/// expand. They are not errors, because some programs take patterns themselves (`rsync`, `find`).
 pub fn warnings(tool: &Tool) -> Vec<Problem> {
     const TAKERS: [&str; 12] =
         ["find", "rsync", "tar", "unzip", "zip", "grep", "egrep", "sed", "awk", "perl", "git", "make"];
@@ -123,7 +124,8 @@ pub fn warnings(tool: &Tool) -> Vec<Problem> {
     items.filter(|(item, word)| is_glob(word) && !tool.command[item - 1].starts_with('-')).map(warned).collect()
 }
 
-/// `*.csv`, `/data/*`: a path with stars and nothing that a regular expression would have.
+/// Returns whether `word` is a path with stars and without signs of a regular expression, such as
+/// `*.csv` or `/data/*`.
 fn is_glob(word: &str) -> bool {
     let is_path = |c: char| c.is_alphanumeric() || "*?/._-{}".contains(c);
     let regular = word.contains(".*") && !word.contains('/') && !word.ends_with(".*");

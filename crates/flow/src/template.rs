@@ -1,11 +1,11 @@
-//! Templates: text with `{names}` in braces, as they stand in commands and file names.
+//! The syntax of templates: text with `{names}` in braces, in commands and file names.
 //!
-//! Only the syntax is known here; what a name means, and where it may stand, is decided in `compiled`.
+//! The module `compiled` decides what a name means and where it may occur.
 
-/// One piece of a template, borrowed from its text.
+/// A piece of a template, borrowed from its text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Token<'a> {
-    /// Plain text; `{{` and `}}` are braces already.
+    /// Plain text, in which `{{` and `}}` are already single braces.
     Text(String),
     /// `{name}`, or `{name.part}`.
     Name { name: &'a str, part: Option<&'a str> },
@@ -13,7 +13,7 @@ pub(crate) enum Token<'a> {
     When { name: &'a str, text: &'a str },
 }
 
-/// The pieces of `text`, or what is wrong with it.
+/// Splits `text` into its pieces, or returns an error message.
 pub(crate) fn tokens(text: &str) -> Result<Vec<Token<'_>>, String> {
     let mut tokens = Vec::new();
     let mut plain = String::new();
@@ -44,7 +44,7 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<Token<'_>>, String> {
     Ok(tokens)
 }
 
-/// What stands between two braces.
+/// Parses the text between two braces.
 fn name(inside: &str) -> Result<Token<'_>, String> {
     let (token, name) = match (inside.split_once('?'), inside.split_once('.')) {
         (Some((name, text)), _) => (Token::When { name, text }, name),
@@ -58,7 +58,8 @@ fn name(inside: &str) -> Result<Token<'_>, String> {
     }
 }
 
-/// Whether `text` can name a tool or a parameter: letters, digits and `_`, not beginning with a digit.
+/// Returns whether `text` can name a tool or a parameter: letters, digits and `_`, not beginning
+/// with a digit.
 pub fn is_identifier(text: &str) -> bool {
     let first_fits = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     first_fits && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')

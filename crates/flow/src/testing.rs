@@ -1,17 +1,17 @@
-//! Workflows for tests, told in few words.
+//! A builder of workflows for tests.
 
 use crate::model::{ConfigBinding, DataId, DataRefs, Element, FileBinding, Source, Task, TaskId, ToolId, Workflow};
 use crate::reference;
 use crate::tool::{ArrayForm, ConfigType, ConfigValue, Param, ParamKind, Tool};
 
-/// A workflow that grows; every tool is called before it is used by name.
+/// A workflow under construction. A tool must be declared before it is called.
 #[derive(Default)]
 pub(crate) struct Story {
     pub workflow: Workflow,
 }
 
 impl Story {
-    /// A tool with a command in words, and parameters such as `input("in")`.
+    /// Adds a tool with a command in words, and parameters such as `input("in")`.
     pub fn tool(mut self, name: &str, command: &str, params: Vec<Param>) -> Self {
         self.workflow.tools.push(Tool {
             here: "/here".to_owned(),
@@ -26,12 +26,12 @@ impl Story {
         self
     }
 
-    /// An input of one file.
+    /// Adds an input of one file.
     pub fn input(self, name: &str, path: &str) -> Self {
         self.element(name, &[], Source::Input(vec![path.into()]))
     }
 
-    /// An input of several files.
+    /// Adds an input of several files.
     pub fn inputs(self, name: &str, paths: &[&str]) -> Self {
         let count = u32::try_from(paths.len()).expect("few paths");
         self.element(name, &[count], Source::Input(paths.iter().map(|&path| path.into()).collect()))
@@ -48,7 +48,8 @@ impl Story {
         self
     }
 
-    /// A call of `tool`, such as `in=A[0] out=B depth=3`; several references of an array are joined by `+`.
+    /// Adds a call of `tool`, with parameters such as `in=A[0] out=B depth=3`; several references
+    /// of an array are joined by `+`.
     pub fn call(mut self, tool: &str, params: &str) -> Self {
         let index = self.workflow.tools.iter().position(|known| known.name == tool).expect("the tool is declared");
         let (mut files, mut configs) = (Vec::new(), Vec::new());
@@ -75,7 +76,7 @@ impl Story {
         self
     }
 
-    /// The last task comes after `other`.
+    /// Makes the last task come after `other`.
     pub fn after(mut self, other: u32) -> Self {
         self.workflow.tasks.last_mut().expect("a task was called").after = [TaskId(other)].into();
         self
@@ -135,7 +136,8 @@ fn param(name: &str, kind: ParamKind) -> Param {
     Param { name: name.to_owned(), kind }
 }
 
-/// The tools that many tests need: `Copy`, `Split` (into arguments), `Merge` (from a list).
+/// A workflow with the tools that many tests need: `Copy`, `Split` (into arguments), `Merge` (from
+/// a list).
 pub(crate) fn story() -> Story {
     Story::default()
         .tool("Copy", "cp {in} {out}", vec![input("in"), output("out", "")])

@@ -1,54 +1,62 @@
-//! Tools as declared: a command template, typed parameters, and what a task of the tool needs.
+//! Tools as declared: a command template, typed parameters, and the resources that a task of the
+//! tool needs.
 //!
-//! A tool file (crate `toolfile`) or a descriptor makes these; `Workflow` holds them; `run` expands the template.
+//! Tools come from a tool file (crate `toolfile`) or a descriptor; a `Workflow` holds them; the
+//! module `expand` expands their templates.
 
 use serde::{Deserialize, Serialize};
 
-/// A declared tool. Its parameters keep the order of the declaration: inputs, then outputs, then configs.
+/// A declared tool. Its parameters keep the order of the declaration: inputs, then outputs, then
+/// configs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tool {
-    /// The name scripts call it by.
+    /// The name by which scripts call it.
     pub name: String,
-    /// One sentence for people; may be empty.
+    /// A description for users in one sentence; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// argv as templates: `{param}`, `{param.name|file|ext|dir}` for files, `{here}` for the tool file's folder; `{{` and `}}` are braces.
+    /// The argument vector as templates: `{param}`, `{param.name|file|ext|dir}` for files, `{here}`
+    /// for the tool file's folder; `{{` and `}}` are braces.
     pub command: Vec<String>,
     /// The declared parameters.
     #[serde(default)]
     pub params: Vec<Param>,
-    /// Standard input: a template naming a file parameter; none is `/dev/null`.
+    /// Standard input: a template that names a file parameter; `None` for `/dev/null`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdin: Option<String>,
-    /// Where standard output goes: a template naming an output parameter; none is captured for the report.
+    /// Standard output: a template that names an output parameter; `None` if it is captured for the
+    /// report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdout: Option<String>,
-    /// Variables added to the environment of the process, values are templates.
+    /// Variables added to the environment of the process; their values are templates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<(String, String)>,
-    /// What one task of this tool takes from the machine.
+    /// The resources that one task of this tool takes from the machine.
     #[serde(default)]
     pub resources: Resources,
-    /// How often a failed task is tried again; 0 is once only.
+    /// The number of further attempts of a failed task; 0 for a single attempt.
     #[serde(default, skip_serializing_if = "is_default")]
     pub retries: u32,
-    /// A task that runs longer is ended and has failed.
+    /// The longest run time of a task; a task that runs longer is ended and fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// Files beside the tool file that belong to the tool (scripts, libraries, data), relative to `here`; part of its hash.
+    /// Files beside the tool file that belong to the tool (scripts, libraries, data), relative to
+    /// `here`; they are part of its hash.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
-    /// Folders searched for the command before PATH, relative to `here`.
+    /// Folders that are searched for the command before `PATH`, relative to `here`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub path: Vec<String>,
-    /// The folder of the tool file, absolute; empty until known.
+    /// The absolute folder of the tool file; empty until known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub here: String,
-    /// An argv, no template, that prints the version of the program; its first line goes into the report. Empty: unknown.
+    /// A command, without templates, that prints the version of the program; the report shows its
+    /// first line. Empty if unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub version: Vec<String>,
-    /// Whether a task gets a working directory of its own. None: yes if the tool has file parameters.
+    /// True if a task gets a working directory of its own. `None`: true if the tool has file
+    /// parameters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workdir: Option<bool>,
 }
@@ -57,13 +65,13 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// What one task takes from the machine while it runs.
+/// The resources that one task takes from the machine while it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Resources {
-    /// Slots (processors), at least 1.
+    /// The number of slots (processors), at least 1.
     pub cpus: u32,
-    /// Bytes of memory of its own, beside the pool; 0 is not accounted.
+    /// The memory of the task itself in bytes, without that of the pool; 0 if it is not accounted.
     #[serde(default)]
     pub memory: u64,
 }
@@ -78,68 +86,74 @@ impl Default for Resources {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Param {
-    /// The name scripts pass it by.
+    /// The name by which scripts pass it.
     pub name: String,
-    /// What may be bound to it, and how it reaches the command.
+    /// The values that may be bound to it, and the form in which they reach the command.
     pub kind: ParamKind,
 }
 
-/// What a parameter is.
+/// The kind of a parameter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum ParamKind {
-    /// Data the tool reads.
+    /// Data that the tool reads.
     Input {
-        /// How an array reaches the command; None: one element only.
+        /// The form in which an array reaches the command; `None` if only one element may be bound.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         array: Option<ArrayForm>,
-        /// May be left out of a call; template items that name it alone then vanish.
+        /// True if a call may leave the parameter out; template items that name it are then left
+        /// out.
         #[serde(default, skip_serializing_if = "is_default")]
         optional: bool,
-        /// The tool finds the file by itself (beside another one), so no template names it.
+        /// True if the tool finds the file by itself (beside another one), so that no template
+        /// names it.
         #[serde(default, skip_serializing_if = "is_default")]
         implicit: bool,
     },
-    /// Data the tool writes.
+    /// Data that the tool writes.
     Output {
-        /// As for an input.
+        /// The form in which an array reaches the command, as for an input.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         array: Option<ArrayForm>,
-        /// The file's name as a template over other parameters' files and configs, `{element}` and `{index}`;
-        /// None: the element's name (`_index` for a member) and `extension`.
+        /// The file's name as a template over other parameters' files and configs, `{element}`,
+        /// `{index}` and `{number}`. `None`: the element's name (with `_index` for a member) and
+        /// `extension`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         file: Option<String>,
         /// The extension of the default name, with its dot; may be empty.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         extension: String,
-        /// As for an input.
+        /// True if no template names the file, as for an input.
         #[serde(default, skip_serializing_if = "is_default")]
         implicit: bool,
     },
     /// A plain value on the command line.
     Config {
-        /// What values it takes.
+        /// The type of its values.
         #[serde(rename = "type")]
         of: ConfigType,
-        /// Used when a call leaves it out; None: it must be given.
+        /// The value if a call leaves it out; `None` if a call must set it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         default: Option<ConfigValue>,
     },
 }
 
-/// How an array of files reaches a command.
+/// The form in which an array of files reaches a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ArrayForm {
-    /// One argument each; above `ARGUMENT_BYTES_MAX` in sum one `@FILE` that lists them, a line each.
+    /// One argument for each file. If their lengths add up to more than `ARGUMENT_BYTES_MAX`, one
+    /// `@FILE` instead, a file that lists the arguments, one a line.
     Args,
-    /// The path of a file that lists them, a line each.
+    /// The path of a file that lists the files, one a line.
     List,
-    /// The path of a directory of links (of the files to be, for outputs) with the files' own names.
+    /// The path of a directory with links to the files, under the files' own names; for outputs,
+    /// the directory in which the tool creates the files.
     Dir,
 }
 
-/// Above this sum of lengths an `Args` array is passed as `@FILE`.
+/// The largest sum of argument lengths, in bytes, of an `Args` array; a longer one is passed as
+/// `@FILE`.
 pub const ARGUMENT_BYTES_MAX: usize = 64 << 10;
 
 /// The type of a config parameter.
@@ -152,7 +166,8 @@ pub enum ConfigType {
     Number,
     /// Text.
     String,
-    /// `true` or `false`; a template item that is `{flag?--text}` is `--text` when true and vanishes when false.
+    /// `true` or `false`. A template item `{flag?--text}` becomes `--text` if true, and is left out
+    /// if false.
     Boolean,
 }
 
@@ -171,7 +186,7 @@ pub enum ConfigValue {
 }
 
 impl Tool {
-    /// A tool of one processor with everything else left out.
+    /// A tool of one processor with defaults for everything else.
     pub fn new(name: impl Into<String>, command: Vec<String>, params: Vec<Param>) -> Self {
         Self {
             name: name.into(),
@@ -192,17 +207,17 @@ impl Tool {
         }
     }
 
-    /// The position of the parameter called `name`.
+    /// The index of the parameter called `name`.
     pub fn param(&self, name: &str) -> Option<usize> {
         self.params.iter().position(|param| param.name == name)
     }
 
-    /// Whether any parameter is a file.
+    /// Returns whether any parameter is a file.
     pub fn has_files(&self) -> bool {
         self.params.iter().any(|param| !matches!(param.kind, ParamKind::Config { .. }))
     }
 
-    /// Whether a task of this tool runs in a directory of its own in the pool.
+    /// Returns whether a task of this tool runs in a directory of its own in the pool.
     pub fn needs_workdir(&self) -> bool {
         self.workdir.unwrap_or_else(|| self.has_files())
     }

@@ -1,4 +1,4 @@
-//! Whether each part of a workflow is well formed by itself: tools, elements, and the bindings of tasks.
+//! Validates each part of a workflow by itself: tools, elements, and the bindings of tasks.
 
 use crate::compiled::Compiled;
 use crate::element_name::{check_defined_name, check_element_name};
@@ -8,11 +8,11 @@ use crate::tool::{ParamKind, Tool};
 use base::Problem;
 use std::collections::HashSet;
 
-/// Tasks of one workflow.
+/// The most tasks of a workflow.
 pub const TASKS_MAX: u32 = 1_000_000;
-/// Members of all elements together.
+/// The most members of all elements together.
 pub const MEMBERS_MAX: u32 = 8_000_000;
-/// Tools of one workflow.
+/// The most tools of a workflow.
 pub const TOOLS_MAX: usize = 10_000;
 
 pub(crate) fn tools(workflow: &Workflow, faults: &mut Faults<'_>) -> Vec<Compiled> {
@@ -37,7 +37,7 @@ pub(crate) fn tools(workflow: &Workflow, faults: &mut Faults<'_>) -> Vec<Compile
     compiled
 }
 
-/// Elements follow each other without gaps, and have names and shapes that fit.
+/// Checks that elements follow each other without gaps, and have valid names and shapes.
 pub(crate) fn elements(workflow: &Workflow, faults: &mut Faults<'_>) {
     let mut names = HashSet::new();
     let mut next = 0u32;
@@ -46,7 +46,7 @@ pub(crate) fn elements(workflow: &Workflow, faults: &mut Faults<'_>) {
             let twice = !names.insert(&element.name);
             twice.then(|| Problem::new(format!("two data elements are called `{}`", element.name)))
         });
-        // After one fault the ids of the elements after it mean nothing.
+        // After one problem the ids of later elements have no meaning.
         if let Some(problem) = fault {
             faults.add(None, problem);
             return;
@@ -76,7 +76,7 @@ fn element_fault(element: &Element, first: u32) -> Option<Problem> {
     }
 }
 
-/// A path that ends with a file's name, and that a line of a list can hold.
+/// Returns whether a path ends with a file name and fits on one line of a list file.
 fn is_file_path(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     !matches!(name, "" | "." | "..") && !path.contains(['\0', '\n', '\r'])

@@ -1,4 +1,4 @@
-//! The descriptor as it is written, before names are resolved. Texts are borrowed where they hold no escapes.
+//! The descriptor as written, with names unresolved. Texts without escapes are borrowed.
 
 use crate::tool::{ConfigValue, Tool};
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
@@ -46,7 +46,7 @@ pub(super) struct RawTask<'a> {
     pub line: u32,
 }
 
-/// A text within a list.
+/// A text in a list.
 #[derive(Deserialize)]
 #[serde(transparent)]
 pub(super) struct Text<'a>(#[serde(borrow)] pub Cow<'a, str>);
@@ -90,7 +90,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for OneOrMany<'a> {
     }
 }
 
-/// An object with names of its own, in the order of the text; a name that stands twice is refused.
+/// An object with arbitrary names, in the order of the text. A repeated name is refused.
 pub(super) struct Pairs<'a, V>(pub Vec<(Cow<'a, str>, V)>);
 
 impl<V> Default for Pairs<'_, V> {
@@ -99,7 +99,8 @@ impl<V> Default for Pairs<'_, V> {
     }
 }
 
-/// A task has fewer parameters than `crate::PARAMS_MAX`; the search for twins is quadratic.
+/// The most entries of an object. A tool has no more parameters than `crate::PARAMS_MAX`, and the
+/// search for repeated names is quadratic.
 const PAIRS_MAX: usize = 1_000;
 
 impl<'de: 'a, 'a, V: Deserialize<'de>> Deserialize<'de> for Pairs<'a, V> {

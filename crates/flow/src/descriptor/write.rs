@@ -1,11 +1,11 @@
-//! Writing the descriptor: a line for each tool, element and task, so that people and `diff` can read it.
+//! Writes the descriptor, one line for each tool, element and task, for people and `diff`.
 
 use super::{DESCRIPTOR_FIELD, DESCRIPTOR_VERSION, config_json};
 use crate::model::{DataRefs, Element, Source, Task, Workflow};
 use crate::reference;
 use std::fmt::Write as _;
 
-/// `workflow` as a descriptor, ending with a line end. Reading it gives the same workflow.
+/// `workflow` as a descriptor that ends with a line end. Reading it returns an equal workflow.
 pub fn to_json(workflow: &Workflow) -> String {
     let mut out = format!("{{\n\"{DESCRIPTOR_FIELD}\": {DESCRIPTOR_VERSION},\n\"name\": {},\n", text(&workflow.name));
     let tool = |tool| serde_json::to_string(tool).expect("a tool has no failing parts");
