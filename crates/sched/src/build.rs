@@ -1,4 +1,4 @@
-//! A scheduler from a whole workflow.
+//! Builds a scheduler from a whole workflow.
 
 use crate::room::Machine;
 use crate::scheduler::Scheduler;
@@ -6,9 +6,10 @@ use crate::words::{Options, Refused, TaskSpec};
 use flow::{DataId, ParamKind, Source, Task, TaskId, Workflow};
 
 impl Scheduler {
-    /// A scheduler that holds all tasks of a checked workflow; `Event::Begin` closes it and starts the first tasks. Data
-    /// for which `kept` says true is never dropped, nor is what nobody reads. `bytes` are those of the workflow's inputs. Tasks that can
-    /// never run on this machine are returned instead, all of them, in order.
+    /// A scheduler with all tasks of a checked workflow; `Event::Begin` closes it and starts the
+    /// first tasks. `bytes` returns the sizes of the workflow's inputs. Data for which `kept`
+    /// returns true is never dropped, and neither is data that no task reads. If tasks can never
+    /// run on this machine, returns all of them instead, in order.
     pub fn from_workflow(
         workflow: &Workflow,
         machine: Machine,
@@ -48,7 +49,7 @@ impl Scheduler {
     }
 }
 
-/// All tasks of a workflow in the scheduler's words.
+/// The scheduler's specs of all tasks of a workflow.
 pub fn tasks_of(workflow: &Workflow) -> Vec<TaskSpec> {
     let spec = |(id, task)| {
         let mut spec = TaskSpec::new(id);
@@ -58,7 +59,7 @@ pub fn tasks_of(workflow: &Workflow) -> Vec<TaskSpec> {
     (0..).map(TaskId).zip(&workflow.tasks).map(spec).collect()
 }
 
-/// Says the task in the scheduler's words, into a spec that is used again and again.
+/// Fills `spec` with the task. The caller reuses one spec for all tasks to avoid allocations.
 fn fill(spec: &mut TaskSpec, id: TaskId, task: &Task, workflow: &Workflow) {
     let tool = workflow.tool_of(task);
     spec.id = id;
@@ -101,7 +102,8 @@ mod tests {
         FileBinding { param, data: DataRefs::One(DataId(data)) }
     }
 
-    /// A chain of `length` tasks: data `i` to data `i + 1`; datum 0 is an input.
+    /// A chain of `length` tasks: task `i` reads data `i` and writes data `i + 1`; datum 0 is an
+    /// input.
     fn chain(length: u32, cpus: u32) -> Workflow {
         let element = |name: &str, first: u32, count: u32, source| Element {
             name: name.into(),

@@ -1,4 +1,4 @@
-//! Why a task waits, where it runs, or why it failed: the answer to a user's question.
+//! Explains to a user why a task waits, where it runs, or why it failed.
 
 use crate::policy::Policy;
 use crate::room::{Needs, Room, SlotId};
@@ -7,48 +7,51 @@ use crate::table::{Life, State, Table};
 use crate::words::Because;
 use flow::{DataId, TaskId};
 
-/// Where a task stands.
+/// The state of a task, with its explanation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// It waits for data or tasks.
+    /// The task waits for data or tasks.
     Waits {
-        /// How many things are missing.
+        /// The number of data and tasks that are missing.
         missing: u32,
-        /// The first datum that is missing, and its writer.
+        /// The first missing datum, and the task that writes it.
         data: Option<(DataId, Option<TaskId>)>,
-        /// The first task that is not done.
+        /// The first task that must be done before this one and is not done.
         after: Option<TaskId>,
     },
-    /// It could start, but for room.
+    /// The task could start, but waits for resources or space.
     Ready {
-        /// Tasks that stand before it.
+        /// The number of tasks before it in the queue.
         ahead: usize,
-        /// What it takes.
+        /// The resources that it takes.
         needs: Needs,
-        /// Whether that is free, so that only those ahead keep it waiting.
+        /// True if those resources are free, so that it only waits for tasks ahead of it or for
+        /// space.
         fits: bool,
-        /// Waits for space: so many bytes more must be free in the pool before it starts beside what runs; 0 if that is not so.
+        /// The bytes that must still be freed in the pool before it may start beside the running
+        /// tasks; 0 if it does not wait for space.
         lacks: u64,
-        /// Since when, on the caller's clock.
+        /// The time since which it has been ready, on the caller's clock.
         since_ms: u64,
     },
-    /// It runs.
+    /// The task runs.
     Running {
-        /// In this lane.
+        /// The lane in which it runs.
         slot: SlotId,
-        /// Which attempt, from 1.
+        /// The number of the attempt, from 1.
         attempt: u32,
-        /// Since when, on the caller's clock.
+        /// The start of the attempt, on the caller's clock.
         since_ms: u64,
     },
-    /// It is done.
+    /// The task is done.
     Done,
-    /// It failed for good.
+    /// The task has failed for good.
     Failed(Because),
 }
 
 impl Standing {
-    /// Looks it up; walks the task's own needs and, for a ready one, the queue.
+    /// Explains a task. The work is proportional to the task's inputs and, for a ready task, to the
+    /// queue.
     pub(crate) fn of(
         task: TaskId,
         table: &Table,

@@ -1,34 +1,39 @@
-//! The least memory that a workflow would have needed: the least peak of many random orders of its tasks.
+//! Estimates the least memory that a workflow needs: the least peak of many random orders of its
+//! tasks.
 //!
-//! An order is played with all slots at work whenever a task is ready. A task's outputs count whole from its start; a temporary goes with the
-//! end of its last reader, an output that nobody reads with the end of its task. This is what a full pool is measured against: a lower
-//! bound of nothing, but what luck finds in so many tries.
+//! In a simulated order, all slots work whenever a task is ready. A task's outputs count in full
+//! from its start. A temporary is freed when its last reader ends; an output that nobody reads,
+//! when its task ends. The report compares a full pool with this estimate. It is not a lower bound,
+//! only the best result of many random tries.
 
 use crate::words::TaskSpec;
 use flow::DataId;
 use std::collections::HashMap;
 
-/// So many orders are played, unless that is too much work.
+/// The number of orders that are simulated, unless that is too much work.
 pub const ORDERS_MAX: u32 = 10_000;
 
-/// Tasks and edges that are looked at in all: a quarter of a second or so. Of 100,000 tasks about thirty orders are played.
+/// The most tasks and edges that are visited in all orders: about a quarter of a second. For
+/// 100,000 tasks that is about thirty orders.
 const WORK_MAX: u64 = 10_000_000;
 
-/// The same graph gives the same answer.
+/// A fixed seed, so that the same graph gives the same result.
 const SEED: u64 = 0x7469_6465;
 
-/// What was found.
+/// The least peak that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeastPeak {
-    /// The least peak, in bytes.
+    /// The least peak in bytes.
     pub bytes: u64,
-    /// How many orders were played.
+    /// The number of orders that were simulated.
     pub orders: u32,
 }
 
-/// Plays random orders of `tasks` in so many slots. `bytes` are those of each datum that a task writes; what is `kept` never goes.
+/// Simulates random orders of `tasks` in `slots` slots. `bytes` returns the size of each datum that
+/// a task writes. Data for which `kept` returns true is never freed.
 ///
-/// None if no order comes to its end: a task is wider than the machine, waits for one that is not there, or there is a cycle.
+/// Returns `None` if no order can finish: a task is wider than the machine, waits for a task that
+/// is not in `tasks`, or is part of a cycle.
 pub fn least_peak(
     tasks: &[TaskSpec],
     slots: u32,
@@ -38,7 +43,7 @@ pub fn least_peak(
     least_of_orders(tasks, slots, (bytes, kept), ORDERS_MAX.into())
 }
 
-/// The same of at most so many orders.
+/// As [`least_peak`], with at most `orders_max` orders.
 pub fn least_of_orders(
     tasks: &[TaskSpec],
     slots: u32,
@@ -49,7 +54,8 @@ pub fn least_of_orders(
     let orders = (WORK_MAX / graph.work().max(1)).clamp(1, orders_max);
     let (mut dice, mut least) = (Dice(SEED), None);
     for _ in 0..orders {
-        // An order that is no better than the best so far is given up: if none is left, the bound is the answer.
+        // An order is abandoned as soon as it is no better than the best so far. If the first order
+        // finishes, there is a result.
         match graph.play(slots, least.unwrap_or(u64::MAX), &mut dice) {
             Played::Peak(peak) => least = Some(peak),
             Played::NoBetter => {}
@@ -60,31 +66,31 @@ pub fn least_of_orders(
     least.map(|bytes| LeastPeak { bytes, orders })
 }
 
-/// What became of an order.
+/// The outcome of one order.
 enum Played {
     Peak(u64),
     NoBetter,
     Stuck,
 }
 
-/// The tasks by their places, with what matters of them.
+/// The tasks as a graph, by their positions in `tasks`.
 struct Graph {
     nodes: Vec<Node>,
-    /// Bytes of each temporary, and how many tasks read it.
+    /// The bytes of each temporary, and the number of tasks that read it.
     temporaries: Vec<(u64, u32)>,
 }
 
 #[derive(Default)]
 struct Node {
     cpus: u32,
-    /// How many inputs and tasks it waits for.
+    /// The number of inputs and tasks that it waits for.
     missing: u32,
     writes: u64,
-    /// What of that goes with its end.
+    /// The part of `writes` that is freed when the task ends.
     passes: u64,
-    /// Temporaries that it reads.
+    /// The temporaries that it reads.
     reads: Vec<u32>,
-    /// Who waits for it, once for each thing.
+    /// The tasks that wait for it, once for each datum or task that they wait for.
     next: Vec<u32>,
 }
 
@@ -199,7 +205,7 @@ impl Graph {
     }
 }
 
-/// One order while it is played.
+/// The state of one simulated order.
 struct Game {
     missing: Vec<u32>,
     readers: Vec<u32>,

@@ -1,21 +1,24 @@
-//! Layer 2: which task runs next: the task table as a pure decider.
+//! Layer 2: which task runs next: the task table as a pure state machine.
 //!
-//! [`Scheduler::on`] takes an [`Event`] and the time, and pushes [`Command`]s: what to start, what data nobody needs any
-//! more, who failed and because of whom. It sees no process, no clock and no file, so the same decider runs on a laptop,
-//! on many machines and in a simulation.
+//! [`Scheduler::on`] takes an [`Event`] and the time, and appends [`Command`]s: the tasks to start,
+//! the data that no task needs any more, the tasks that failed and the cause. It uses no process,
+//! clock or file, so the same state machine runs on a laptop, on many machines and in a simulation.
 //!
 //! ```text
 //! add      begin                    start             done
 //!  |  new ------> (inputs exist) ready ----> running ------> done
 //!  |   |                            ^            |
 //!  |   | an input is never written  +--- retry --+ failed, no retries left
-//!  |   +---------------------------------------->+---------> failed  (and so do those that read its outputs)
+//!  |   +---------------------------------------->+--------> failed  (and the readers of its outputs)
 //! ```
 //!
-//! Promises: every task ends exactly once; none starts before its inputs exist; cpus and memory are never exceeded, but for
-//! cpus that tasks lend while they wait for space; data
-//! that is not kept is dropped exactly once, after its last reader has ended. The work is
-//! O(edges) in all, and O(tools + log tasks) for each start: nothing is rescanned. What it does not do: prove that the graph has no cycle (`flow` does, before), or know why a task failed.
+//! Guarantees: every task ends exactly once. No task starts before its inputs exist. Running tasks
+//! never exceed the cpus and memory of the machine, except for cpus that tasks lend while they wait
+//! for space. Data that is not kept is dropped exactly once, after its last reader has ended. The
+//! work is O(edges) in all, and O(tools + log tasks) for each start: nothing is rescanned.
+//!
+//! It does not prove that the graph has no cycle (`flow` did before), and does not know why a task
+//! failed.
 #![forbid(unsafe_code)]
 
 mod build;

@@ -1,18 +1,19 @@
-//! The median of numbers that come one by one.
+//! A running median.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Two heaps that meet at the median: a number costs O(log n), the median nothing.
+/// The median of a stream of numbers, by two heaps that meet at the median. Adding a number costs
+/// O(log n), reading the median O(1).
 #[derive(Debug, Default)]
 pub struct RunningMedian {
-    /// The smaller half, and the median on top.
+    /// The smaller half, with the median on top.
     low: BinaryHeap<u64>,
     high: BinaryHeap<Reverse<u64>>,
 }
 
 impl RunningMedian {
-    /// Takes in a number.
+    /// Adds a number.
     pub fn push(&mut self, number: u64) {
         if self.low.peek().is_some_and(|median| number > *median) {
             self.high.push(Reverse(number));
@@ -26,7 +27,8 @@ impl RunningMedian {
         }
     }
 
-    /// The median, of two in the middle the smaller; none before there is a number.
+    /// The median; the smaller of the two middle numbers if their count is even. `None` if no
+    /// number was added.
     pub fn get(&self) -> Option<u64> {
         self.low.peek().copied()
     }

@@ -1,24 +1,25 @@
-//! Thousands of random graphs and runs, each watched by an oracle that knows only the promises.
+//! Thousands of random graphs and runs, each checked by an oracle that knows only the scheduler's
+//! guarantees.
 
 use crate::*;
 use flow::{DataId, TaskId, ToolId};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A random run: the graph, the machine, and what chance decides on the way.
+/// A random run: the graph, the machine, and the random choices during the run.
 #[derive(Debug, Clone)]
 struct Case {
     machine: Machine,
     fail_fast: bool,
-    /// Whether it hears of a pool.
+    /// True if the scheduler gets `Event::Pool`.
     has_pool: bool,
     kept: BTreeSet<DataId>,
     tasks: Vec<TaskSpec>,
-    /// One for each event: which running task ends, and whether well.
+    /// For each event: which running task ends, and whether it succeeds.
     chances: Vec<(u8, u8)>,
-    /// The event before which it is cancelled, if there are so many.
+    /// The number of events before the run is cancelled, if it has that many.
     cancel_at: usize,
-    /// How many tasks are there when it begins; the others are added one by one.
+    /// The number of tasks that are added before the run begins; the others are added one by one.
     at_begin: usize,
 }
 
@@ -26,7 +27,8 @@ struct Case {
 const GIVEN: u32 = 3;
 
 fn spec(id: u32, (reads, after, writes, cpus, memory, retries): Dice) -> TaskSpec {
-    // Only what earlier tasks write can be read, so there is no cycle; some of it may have no writer.
+    // A task can read only outputs of earlier tasks, so there is no cycle. Some of these outputs
+    // may have no writer.
     let inputs = reads.into_iter().map(|pick| DataId(u32::from(pick) % (GIVEN + 2 * id))).collect();
     let after = after.into_iter().filter(|_| id > 0).map(|pick| TaskId(u32::from(pick) % id.max(1))).collect();
     let outputs = (0..u32::from(writes)).map(|at| DataId(GIVEN + 2 * id + at)).collect();
@@ -51,14 +53,14 @@ fn cases() -> impl Strategy<Value = Case> {
     )
 }
 
-/// What the oracle has seen.
+/// The state of the run as the oracle knows it.
 #[derive(Default)]
 struct Seen {
     running: BTreeMap<TaskId, SlotId>,
     attempts: BTreeMap<TaskId, u32>,
-    /// How often each found no space.
+    /// The number of times that each task found no space.
     refused: BTreeMap<TaskId, u32>,
-    /// How many writers wait for space.
+    /// The number of writers that wait for space.
     waiting: u64,
     done: BTreeSet<TaskId>,
     failed: BTreeMap<TaskId, Because>,
@@ -143,7 +145,7 @@ impl Seen {
             Because::Cancelled => assert!(self.stopping),
         }
         self.failed.insert(task, because);
-        // With fail-fast nothing may start from the first failure of a task's own on.
+        // With fail-fast, no task may start after the first task that failed by itself.
         self.stopping |= case.fail_fast && because == Because::Itself;
     }
 
@@ -155,7 +157,7 @@ impl Seen {
         assert!(readers.all(|task| self.has_ended(task.id)), "dropped after its last reader");
     }
 
-    /// What must be true when all has ended.
+    /// Checks the final state, after all tasks have ended.
     fn check_end(&self, scheduler: &Scheduler, case: &Case) {
         assert!(self.ended && self.running.is_empty());
         assert!(case.tasks.iter().all(|task| self.has_ended(task.id)));
@@ -175,14 +177,15 @@ impl Seen {
     }
 }
 
-/// A pool of 200 bytes in any state. What is leaving goes at last.
+/// A pool of 200 bytes in any state. If no task runs, nothing is leaving.
 fn pool(step: usize, pick: u8, luck: u8, idle: bool) -> PoolState {
     let used = u64::from(luck).min(200);
     let leaving = if step.is_multiple_of(3) && !idle { used.min(u64::from(pick)) } else { 0 };
     PoolState { capacity: 200, used, leaving, waiting: u64::from(pick) % 4 }
 }
 
-/// Plays the case to its end; `fails_below` of 256 attempts fail, some of them for want of space.
+/// Plays the case to its end; `fails_below` of 256 attempts fail, some of them because there is no
+/// space.
 fn play(case: &Case, fails_below: u8) {
     let mut scheduler = Scheduler::new(case.machine, Options { fail_fast: case.fail_fast });
     (0..GIVEN).for_each(|data| scheduler.give(DataId(data)));

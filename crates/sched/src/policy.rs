@@ -1,44 +1,52 @@
-//! Which of the ready tasks starts next: the place where locality-aware choices will stand beside [`Fifo`].
+//! The scheduling policy: which of the ready tasks starts next. Locality-aware policies will be
+//! added beside [`Fifo`].
 //!
-//! What keeps a full pool moving stands before any policy (`space`): a policy is asked while there is space, and what it chooses starts
-//! if it fits into the pool.
+//! The space rules (module `space`), which keep a full pool moving, precede any policy. A policy is
+//! asked while the pool has space, and the task that it chooses starts only if it fits into the
+//! pool.
 
 use crate::room::{Needs, Room};
 use flow::TaskId;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
 
-/// Holds the ready tasks and chooses among them. It is not asked any more once a run has stopped.
+/// Holds the ready tasks and chooses among them. It is not called any more once a run has stopped.
 pub trait Policy: Debug + Send {
-    /// The task may start from now on.
+    /// Adds a task that may start from now on.
     fn ready(&mut self, task: TaskId);
 
-    /// The task that should start next in `room`, if one may. `needs` knows what each ready task takes.
+    /// The task that should start next with the free resources `room`, if one may. `needs` returns
+    /// the resources that each ready task takes.
     fn choose(&self, room: &Room, needs: &dyn Fn(TaskId) -> Needs) -> Option<TaskId>;
 
-    /// The task has started, by this policy's choice (`chosen`) or another, or must wait for space: it is not held any more.
+    /// Removes a task, because it started by this policy's choice (`chosen`) or another, or because
+    /// it must wait for space.
     fn leave(&mut self, task: TaskId, chosen: bool);
 
-    /// How many held tasks stand before `task`; None if it is not held. For people: may be slow.
+    /// The number of held tasks before `task`; `None` if `task` is not held. Only for explanations
+    /// to users, so it may be slow.
     fn ahead_of(&self, task: TaskId) -> Option<usize>;
 }
 
-/// In the order in which tasks became ready. When the first does not fit, later ones that do may overtake it, but only
-/// `OVERTAKES_MAX` times: then the machine empties until the first fits, so a big task is never starved.
+/// First come, first served. If the first task does not fit, later ones that fit may overtake it,
+/// but only `OVERTAKES_MAX` times. After that no task starts until the first one fits, so a big
+/// task is never starved.
 #[derive(Debug, Default)]
 pub struct Fifo {
-    /// By the number of their coming.
+    /// Tasks by their order of arrival.
     queue: BTreeMap<u64, TaskId>,
     places: HashMap<TaskId, u64>,
     next: u64,
-    /// How often the first of the queue was overtaken.
+    /// The number of times that the first of the queue was overtaken.
     overtaken: u32,
 }
 
-/// Enough to keep a machine busy while a big task waits for the running ones; small beside a long queue.
+/// Enough to keep a machine busy while a big task waits for the running ones; small beside a long
+/// queue.
 pub const OVERTAKES_MAX: u32 = 64;
 
-/// How far behind the first we look for one that fits: bounds the work for each event.
+/// The number of tasks from the front of the queue that are tried. It bounds the work for each
+/// event.
 const LOOK_AHEAD: usize = 64;
 
 impl Policy for Fifo {

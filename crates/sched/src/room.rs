@@ -1,77 +1,80 @@
-//! What the machine has, what is free of it, and which lanes of the picture are taken.
+//! The resources of the machine, those that are free, and the lanes that running tasks occupy.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The lane that a running task occupies, from 0.
+/// The lane of a running task, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SlotId(pub u32);
 
-/// What tasks may use together.
+/// The resources that all running tasks share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Machine {
-    /// Processors.
+    /// The number of processors.
     pub slots: u32,
-    /// Bytes of memory beside the pool.
+    /// The memory for tasks in bytes, without that of the pool.
     pub memory: u64,
 }
 
-/// What one task takes while it runs.
+/// The resources that one task takes while it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Needs {
-    /// Processors, at least 1.
+    /// The number of processors, at least 1.
     pub cpus: u32,
-    /// Bytes; 0 is not accounted.
+    /// The memory in bytes; 0 if it is not accounted.
     pub memory: u64,
 }
 
-/// What is free now.
+/// The resources that are free now.
 #[derive(Debug, Clone)]
 pub struct Room {
     machine: Machine,
     cpus: u32,
-    /// Processors that running tasks take beyond those of the machine, lent by others that wait for space.
+    /// The number of processors that running tasks take beyond those of the machine. Tasks that
+    /// wait for space lend them.
     lent: u32,
     memory: u64,
-    /// Freed lanes below `fresh`.
+    /// Free lanes below `fresh`.
     freed: BinaryHeap<Reverse<u32>>,
     /// The first lane that was never taken.
     fresh: u32,
 }
 
 impl Room {
-    /// An idle machine.
+    /// The resources of an idle machine.
     pub fn new(machine: Machine) -> Self {
         Self { machine, cpus: machine.slots, lent: 0, memory: machine.memory, freed: BinaryHeap::new(), fresh: 0 }
     }
 
-    /// What the machine has in all.
+    /// The total resources of the machine.
     pub fn machine(&self) -> Machine {
         self.machine
     }
 
-    /// Processors that are free.
+    /// The number of free processors.
     pub fn cpus(&self) -> u32 {
         self.cpus
     }
 
-    /// Bytes that are free.
+    /// The free memory in bytes.
     pub fn memory(&self) -> u64 {
         self.memory
     }
 
-    /// Whether a task with these needs can start now.
+    /// Returns whether a task with these needs can start now.
     pub fn fits(&self, needs: Needs) -> bool {
         needs.cpus <= self.cpus && needs.memory <= self.memory
     }
 
-    /// Whether it can start now if tasks that wait for space lend `lendable` processors in all.
+    /// Returns whether a task with these needs can start now if tasks that wait for space lend
+    /// `lendable` processors in all.
     pub(crate) fn fits_lent(&self, needs: Needs, lendable: u32) -> bool {
         let missing = needs.cpus.saturating_sub(self.cpus);
         needs.memory <= self.memory && self.lent + missing <= lendable
     }
 
-    /// Takes what a starting task needs; the smallest free lane is its own. Processors that are not free are lent by others.
+    /// Takes the resources of a starting task, and the smallest free lane. Processors that are not
+    /// free are borrowed from tasks that wait for space.
     pub(crate) fn take(&mut self, needs: Needs) -> SlotId {
         assert!(needs.cpus > 0 && needs.memory <= self.memory, "a task starts only where it fits");
         let missing = needs.cpus.saturating_sub(self.cpus);
@@ -84,7 +87,7 @@ impl Room {
         SlotId(slot)
     }
 
-    /// Gives back what an ended task took: first to those who lent theirs.
+    /// Returns the resources of an ended task, first to the tasks that lent processors.
     pub(crate) fn give(&mut self, needs: Needs, slot: SlotId) {
         let returned = self.lent.min(needs.cpus);
         self.lent -= returned;

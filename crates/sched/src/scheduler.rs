@@ -1,7 +1,9 @@
-//! The decider: what each event means for the table, the queue and the machine.
+//! The scheduler's state machine: how each event changes the table, the queue and the free
+//! resources.
 //!
-//! A failure spreads by a worklist (`doomed`), never by recursion, so a chain of 100,000 tasks fails on a small stack.
-//! Invariants, asserted: a task ends once; only running tasks report; while unfinished tasks exist something runs.
+//! Failures spread by a worklist (`doomed`), not by recursion, so a chain of 100,000 tasks fails on
+//! a small stack. Asserted invariants: a task ends once; only running tasks report an end;
+//! something runs while there are unfinished tasks.
 
 use crate::explain::Standing;
 use crate::policy::{Fifo, Policy};
@@ -12,23 +14,23 @@ use crate::words::{Because, Command, Event, Link, Options, Refused, TaskSpec};
 use flow::{DataId, TaskId, ToolId};
 use std::collections::{HashMap, VecDeque};
 
-/// How many tasks are in each state.
+/// The number of tasks in each state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Waiting for data or tasks.
+    /// Tasks that wait for data or other tasks.
     pub new: u32,
-    /// Waiting for room.
+    /// Tasks that wait for resources or space.
     pub ready: u32,
-    /// Running.
+    /// Tasks that run.
     pub running: u32,
-    /// Ended well.
+    /// Tasks that succeeded.
     pub done: u32,
-    /// Failed for good.
+    /// Tasks that failed for good.
     pub failed: u32,
 }
 
 impl Counts {
-    /// Tasks that have not ended.
+    /// The number of tasks that have not ended.
     pub fn unfinished(&self) -> u32 {
         self.new + self.ready + self.running
     }
@@ -45,18 +47,18 @@ impl Counts {
     }
 }
 
-/// Whether tasks may still come.
+/// Tells whether more tasks may be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Growth {
-    /// They may.
+    /// Tasks may be added.
     Open,
-    /// The workflow is whole: `Begin` closes it.
+    /// The workflow is complete: `Begin` closes it.
     Whole,
-    /// None comes.
+    /// No more tasks can be added.
     Closed,
 }
 
-/// The task table with everything that decides over it.
+/// The scheduler: the task table, the policy, the space rules and the free resources.
 #[derive(Debug)]
 pub struct Scheduler {
     table: Table,
@@ -68,26 +70,26 @@ pub struct Scheduler {
     begun: bool,
     growth: Growth,
     ended: bool,
-    /// Set when nothing new may start; the reason that unstarted tasks fail with.
+    /// The reason with which tasks that have not started fail. Set if no task may start any more.
     stopped: Option<Because>,
     failures: HashMap<TaskId, Because>,
-    /// Tasks about to fail. Empty between events.
+    /// Tasks that are about to fail. Empty between events.
     doomed: VecDeque<(TaskId, Because)>,
 }
 
-/// One call of `on`: the time, and where commands go.
+/// The context of one call of `on`: the time, and the commands so far.
 struct Turn<'a> {
     now_ms: u64,
     commands: &'a mut Vec<Command>,
 }
 
 impl Scheduler {
-    /// A scheduler without tasks, first come first served.
+    /// A scheduler without tasks that serves ready tasks first come, first served.
     pub fn new(machine: Machine, options: Options) -> Self {
         Self::with_policy(machine, options, Box::new(Fifo::default()))
     }
 
-    /// A scheduler without tasks that chooses among ready ones by `policy`.
+    /// A scheduler without tasks that chooses among ready tasks by `policy`.
     pub fn with_policy(machine: Machine, options: Options, policy: Box<dyn Policy>) -> Self {
         Self {
             table: Table::default(),
@@ -105,33 +107,35 @@ impl Scheduler {
         }
     }
 
-    /// Says that the datum exists before the run. Before tasks that read it are added.
+    /// Declares that the datum exists before the run. Call it before adding tasks that read the
+    /// datum.
     pub fn give(&mut self, data: DataId) {
         self.table.datum_mut(data).life = Life::There;
     }
 
-    /// Says how many bytes an input of the workflow has. Before tasks that read it are added.
+    /// Sets the size of an input of the workflow. Call it before adding tasks that read the input.
     pub fn weigh(&mut self, data: DataId, bytes: u64) {
         self.space.wrote(data, bytes, false);
     }
 
-    /// Says that the datum is never dropped. Before the run begins.
+    /// Declares that the datum is never dropped. Panics if the workflow is closed.
     pub fn keep(&mut self, data: DataId) {
         assert!(self.growth != Growth::Closed, "what is kept is said before anything can be dropped");
         self.table.datum_mut(data).kept = true;
     }
 
-    /// Makes room for so many tasks and data at once.
+    /// Allocates memory for this many tasks and data.
     pub(crate) fn reserve(&mut self, tasks: usize, data: usize) {
         self.table.reserve(tasks, data);
     }
 
-    /// Says that all tasks were added: `Begin` closes the workflow.
+    /// Declares that all tasks were added: `Begin` closes the workflow.
     pub(crate) fn whole(&mut self) {
         self.growth = Growth::Whole;
     }
 
-    /// Takes in what happened at `now_ms` (any clock that does not go back) and appends what to do.
+    /// Handles an event that happened at `now_ms` (of any clock that does not go back) and appends
+    /// the resulting commands.
     pub fn on(&mut self, event: Event, now_ms: u64, commands: &mut Vec<Command>) {
         let turn = &mut Turn { now_ms, commands };
         match event {
@@ -150,28 +154,28 @@ impl Scheduler {
         self.end(turn);
     }
 
-    /// The bytes of a datum, as they were told; 0 before.
+    /// The size of a datum in bytes; 0 if it is not known yet.
     pub fn bytes_of(&self, data: DataId) -> u64 {
         self.space.size(data)
     }
 
-    /// How many tasks are in each state.
+    /// The number of tasks in each state.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// What is free of the machine.
+    /// The resources of the machine that are free.
     pub fn room(&self) -> &Room {
         &self.room
     }
 
-    /// Where the task stands, and why it waits or failed; None for a task that was never added.
+    /// The state of the task, and why it waits or failed; `None` for a task that was never added.
     pub fn explain(&self, task: TaskId) -> Option<Standing> {
         let failure = |task| self.failures.get(&task).copied();
         Standing::of(task, &self.table, (self.policy.as_ref(), &self.space), &self.room, failure)
     }
 
-    /// The chain of reasons from a failed task to the root; empty if it has not failed.
+    /// The chain of causes from a failed task to the root; empty if the task has not failed.
     pub fn chain(&self, task: TaskId) -> Vec<Link> {
         let because = |task: TaskId| self.failures.get(&task).map(|because| Link { task, because: *because });
         std::iter::successors(because(task), |link| match link.because {
@@ -196,7 +200,7 @@ impl Scheduler {
         }
     }
 
-    /// Adds a task: it is ready, waits, or is doomed already.
+    /// Adds a task: it is ready, waits, or is about to fail.
     pub(crate) fn add(&mut self, spec: &TaskSpec, now_ms: u64) -> Result<(), Refused> {
         self.admit(spec)?;
         self.table.insert(spec, now_ms)?;
@@ -222,7 +226,7 @@ impl Scheduler {
         }
     }
 
-    /// The first thing that a new task needs and will never get.
+    /// The first need of a new task that can never be met.
     fn lost_need(&self, task: TaskId) -> Option<Because> {
         let lost = |data: &DataId| self.table.datum(*data).is_some_and(|datum| datum.life == Life::Lost);
         let failed = |task: &TaskId| self.table.row(*task).is_some_and(|row| row.state == State::Failed);
@@ -239,7 +243,7 @@ impl Scheduler {
         Because::After { task, root: self.root(task) }
     }
 
-    /// The task whose failure made this one fail.
+    /// The task at the root of a task's failure.
     fn root(&self, failed: TaskId) -> TaskId {
         match self.failures.get(&failed) {
             Some(Because::Input { root, .. } | Because::After { root, .. }) => *root,
@@ -262,7 +266,7 @@ impl Scheduler {
         self.offer(task);
     }
 
-    /// A ready task may start from now on.
+    /// Hands a ready task to the space rules and the policy; it may start from now on.
     fn offer(&mut self, task: TaskId) {
         let (mut frees, mut reads) = (0, 0);
         for data in self.table.inputs(task) {
@@ -288,7 +292,8 @@ impl Scheduler {
         row.since_ms = now_ms;
     }
 
-    /// No task comes any more: what nobody will make or read is known from here on.
+    /// Closes the workflow. From here on it is known which data and tasks will never exist, and
+    /// which data has no more readers.
     fn close(&mut self, turn: &mut Turn) {
         if std::mem::replace(&mut self.growth, Growth::Closed) == Growth::Closed {
             return;
@@ -309,7 +314,8 @@ impl Scheduler {
         }
     }
 
-    /// A datum of a task that is about to be done. What nobody reads goes out by itself.
+    /// Records the size of an output of a task that is about to be done. An output that nobody
+    /// reads leaves the pool by itself.
     fn wrote(&mut self, data: DataId, bytes: u64) {
         let stays = self.table.readers_of(data).next().is_some() || self.table.datum_mut(data).kept;
         self.space.wrote(data, bytes, stays);
@@ -335,7 +341,7 @@ impl Scheduler {
         self.release_inputs(task, turn);
     }
 
-    /// Gives back what a running task took.
+    /// Returns the resources of a running task.
     fn leave(&mut self, task: TaskId) {
         let slot = self.slot(task).expect("only a running task reports its end");
         self.room.give(self.table.row_mut(task).needs, slot);
@@ -348,7 +354,7 @@ impl Scheduler {
         }
     }
 
-    /// One thing that the task waited for is there.
+    /// Counts one datum or task that the task waited for as present.
     fn ease(&mut self, task: TaskId, now_ms: u64) {
         let row = self.table.row_mut(task);
         if row.state != State::New {
@@ -421,7 +427,7 @@ impl Scheduler {
         turn.commands.extend(running.map(|task| Command::Stop { task }));
     }
 
-    /// From now on nothing starts: what has not started is doomed.
+    /// Stops the run: no task starts any more, and all that have not started are about to fail.
     fn stop(&mut self, because: Because) {
         self.stopped = Some(because);
         for task in (0..self.table.len()).map(TaskId) {
@@ -431,7 +437,7 @@ impl Scheduler {
         }
     }
 
-    /// Fails the doomed tasks, and all that waits for them.
+    /// Fails the doomed tasks and all tasks that depend on them.
     fn spread_failures(&mut self, turn: &mut Turn) {
         while let Some((task, because)) = self.doomed.pop_front() {
             if self.table.row_mut(task).state != State::Failed {

@@ -1,4 +1,4 @@
-//! Small stories about the scheduler, one promise each.
+//! Small scenarios of the scheduler, one guarantee each.
 
 use crate::*;
 use Command::{Drop, Ended, Failed, Retry, Start, Stop};
@@ -11,11 +11,11 @@ fn task(id: u32, inputs: &[u32], outputs: &[u32]) -> TaskSpec {
     TaskSpec { inputs: data(inputs), outputs: data(outputs), ..TaskSpec::new(TaskId(id)) }
 }
 
-/// A scheduler that is told things, with the commands of the last thing.
+/// A scheduler under test; each call returns the commands of one event.
 struct Story(Scheduler);
 
 impl Story {
-    /// Datum 0 is given; the tasks are all there are.
+    /// A scheduler with these tasks, in which datum 0 is an input.
     fn of(tasks: Vec<TaskSpec>) -> Self {
         Self::with(Options::default(), MACHINE, tasks)
     }
@@ -196,7 +196,8 @@ fn a_big_task_is_overtaken_but_not_starved() {
     let big = TaskSpec { cpus: 2, ..task(1, &[], &[]) };
     let mut story =
         Story::of([vec![task(0, &[], &[]), big], (2..1000).map(|id| task(id, &[], &[])).collect()].concat());
-    // 0 runs for long; small ones pass beside it, then the big one gets its turn.
+    // Task 0 runs for long. Small tasks run beside it until the big one may not be overtaken any
+    // more.
     assert_eq!(story.begin(), [start(0, 0, 1), start(2, 1, 1)]);
     let mut small = 2;
     while let [Start { task, .. }] = story.done(small)[..] {
@@ -238,7 +239,7 @@ fn what_nobody_will_write_or_add_is_known_when_it_is_closed() {
     assert_eq!(story.on(Event::Begin), [Ended { done: 0, failed: 2 }]);
 }
 
-/// A pool of 1,000 bytes.
+/// The state of a pool of 1,000 bytes.
 fn pool(used: u64, waiting: u64) -> Event {
     Event::Pool(PoolState { capacity: 1000, used, leaving: 0, waiting })
 }
@@ -253,7 +254,7 @@ fn makers_and_readers() -> Vec<TaskSpec> {
 }
 
 impl Story {
-    /// Makers and readers in one slot or two, begun in an empty pool.
+    /// A run of makers and readers in this many slots, begun in an empty pool.
     fn of_makers(slots: u32) -> Self {
         let mut story = Self::with(Options::default(), Machine { slots, memory: 0 }, makers_and_readers());
         story.on(pool(0, 0));

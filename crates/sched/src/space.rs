@@ -1,18 +1,26 @@
-//! Space of the pool: what keeps a pool moving that runs full. These rules stand before any policy.
+//! Space rules: they keep a pool moving that runs full, and precede any policy.
 //!
-//! Each ready task has a *gain*: the bytes of temporaries that only it still reads, which go when it has ended, less the bytes that it
-//! will write: what tasks of its tool wrote so far (the median), else as much as it reads.
+//! Each ready task has a *gain*: the bytes that its end frees minus the bytes that it will write.
+//! Its end frees the temporaries that no other task still reads. The bytes that it will write are
+//! estimated as the median of what tasks of its tool wrote so far, or else as the bytes that it
+//! reads.
 //!
-//! 1. Above half of the pool the largest gain starts first, of equals the task that became ready last. Below, the policy chooses.
-//! 2. A task starts only if what it will write fits beside what running tasks have yet to write, or nothing else can run. One that writes
-//!    more than it frees leaves room besides for a task of any tool that has still to come: what frees the most must write first. And all
-//!    that is left must still be possible after it, as far as can be seen ([`foresight`]).
+//! 1. While more than half of the pool is used, the task with the largest gain starts first; of
+//!    equals, the one that became ready last. Otherwise the policy chooses.
+//! 2. A task starts only if its estimated output fits beside that which running tasks have yet to
+//!    write, or if nothing else can run. A task that writes more than it frees must also leave
+//!    space for one task of any tool that still has tasks to run, because a task that frees much
+//!    must write first. After it, all remaining tasks must still be possible, as far as can be
+//!    foreseen ([`foresight`]).
 //! 3. Writers that wait for space lend their processors to tasks that free some.
-//! 4. A task that found no space is tried again when some came, each time only if more is free than the last time; in the end alone. It
-//!    fails for good when it ran alone and no other task could free anything.
+//! 4. A task that found no space is tried again after some was freed, each time only if more is
+//!    free than the last time; in the end it runs alone. It fails for good if it ran alone and no
+//!    other task could free anything.
 //!
-//! Ready tasks are kept by tool, in the order of their gains: those of one tool are all estimated by one number, so the order within stays
-//! when that changes. A decision looks at the first of each tool: O(tools + log tasks), whatever else is ready.
+//! Ready tasks are kept by tool, in the order of their gains. One number estimates the writes of
+//! all tasks of a tool, so the order within a tool stays when that number changes. A decision
+//! examines the first task of each tool: O(tools + log tasks), independent of the number of ready
+//! tasks.
 
 mod foresight;
 
@@ -23,119 +31,129 @@ use crate::table::Table;
 use flow::{DataId, TaskId, ToolId};
 use std::collections::{BTreeSet, HashMap};
 
-/// How full the pool is; bytes.
+/// The state of the pool, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PoolState {
-    /// What it may hold; 0 without a pool.
+    /// The capacity; 0 without a pool.
     pub capacity: u64,
-    /// What it holds.
+    /// The bytes that are used.
     pub used: u64,
-    /// The part of `used` that goes without any task's doing: what was dropped and is not removed yet, and outputs on their way to the disk.
+    /// The part of `used` that is freed without any further task: dropped data that is not removed
+    /// yet, and outputs that are being copied to the disk.
     pub leaving: u64,
-    /// How many writes wait for space now.
+    /// The number of writes that wait for space now.
     pub waiting: u64,
 }
 
-/// After so many refusals a task is tried alone: before, each asks for twice as much free space as the one before.
+/// After this many refusals a task runs alone. Before that, each attempt asks for twice as much
+/// free space as the one before.
 const REFUSALS_BESIDE_OTHERS: u32 = 5;
-/// So often an order is searched for in vain: a pool that is too small stays so.
+/// The number of failed searches for an order after which none is tried: a pool that is too small
+/// stays too small.
 const SEARCHES_IN_VAIN_MAX: u32 = 3;
 
-/// The rules, and what they must know.
+/// The space rules and their state.
 #[derive(Debug, Default)]
 pub struct SpaceRules {
     pool: PoolState,
-    /// Bytes of each datum that is there, by its number.
+    /// The bytes of each existing datum, by its number.
     sizes: Vec<u64>,
-    /// What the pool holds beside what running tasks have written and what is leaving.
+    /// The bytes in the pool, without those that running tasks have written and those that are
+    /// leaving.
     settled: u64,
-    /// By the tool's number.
+    /// The tools by their numbers.
     tools: Vec<OfTool>,
     ready: HashMap<TaskId, Held>,
     next: u64,
-    /// What each running task will write, as far as is known.
+    /// The estimated output of each running task.
     running: HashMap<TaskId, u64>,
-    /// The sum of those.
+    /// The sum of `running`.
     promised: u64,
-    /// The running task beside which nothing ran so far, nor was leaving.
+    /// The running task, if nothing has run beside it so far, and nothing was leaving when it
+    /// started.
     alone: Option<TaskId>,
-    /// How often tasks found no space.
+    /// The number of times that each task found no space.
     refusals: HashMap<TaskId, u32>,
-    /// Those that wait until something is freed.
+    /// Tasks that found no space and wait until some is freed.
     refused: Vec<TaskId>,
-    /// Whether something was since they were looked at last.
+    /// True if space was freed since `refused` was last examined.
     freed: bool,
-    /// Those of them that found no space although they were alone, since a task ended last.
+    /// Tasks of `refused` that found no space although they ran alone, since space was last freed.
     stuck: BTreeSet<TaskId>,
-    /// How often the largest gain was overtaken by tasks that fit the machine.
+    /// The number of times that the task with the largest gain was overtaken by tasks that fit the
+    /// machine.
     overtaken: u32,
-    /// How often no order was found in which all that was left fits.
+    /// The number of searches that found no order in which all remaining tasks fit.
     searched_in_vain: u32,
 }
 
-/// Ready tasks of a tool, and what its tasks wrote.
+/// The ready tasks of a tool, and the bytes that its tasks wrote.
 #[derive(Debug, Default)]
 struct OfTool {
-    /// Tasks that have not ended.
+    /// The number of tasks that have not ended.
     left: u32,
     written: RunningMedian,
     most_written: u64,
-    /// By `Held::rank`.
+    /// Sorted by `Held::rank`.
     ready: BTreeSet<Rank>,
 }
 
-/// How much a task frees; until its tool is known, less what it reads. Then when it became ready.
+/// The bytes that the task frees (minus those that it reads, while no task of its tool has ended),
+/// then the order in which it became ready.
 type Rank = (i64, u64, TaskId);
 
-/// A ready task.
+/// A ready task, as the space rules hold it.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     tool: ToolId,
-    /// Bytes that go with its end.
+    /// The bytes that its end frees.
     frees: u64,
-    /// Bytes that it reads.
+    /// The bytes that it reads.
     reads: u64,
     since: u64,
 }
 
-/// A ready task as it stands to the pool now.
+/// A ready task with its current estimates.
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
     task: TaskId,
     gain: i64,
     since: u64,
-    /// What must be free for it.
+    /// The bytes that must be free for it.
     claims: u64,
 }
 
-/// What became of a task that found no space.
+/// The consequence for a task that found no space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// It waits, and is ready again when there may be space.
+    /// The task waits, and becomes ready again when there may be space.
     Waits,
-    /// Nothing can help: it was alone, and nobody else frees anything.
+    /// The task fails for good: it ran alone, and no other task can free anything.
     Final,
 }
 
 impl SpaceRules {
-    /// How full the pool is now.
+    /// Updates the state of the pool.
     pub fn pool(&mut self, state: PoolState) {
         if state.leaving < self.pool.leaving {
             self.hope();
         }
         self.pool = state;
-        // Files take a little more or less than was told: what running tasks cannot have written is not theirs, nor is what is not there.
+        // Files take a little more or less space than reported. Running tasks cannot have written
+        // more than their estimates, so the other bytes are settled; and at most the bytes that are
+        // in the pool are.
         let held = state.used.saturating_sub(state.leaving);
         self.settled = self.settled.clamp(held.saturating_sub(self.promised), held);
     }
 
-    /// Something was freed: who found no space may try again.
+    /// Space was freed: tasks that found none may try again.
     fn hope(&mut self) {
         self.freed = true;
         self.stuck.clear();
     }
 
-    /// A datum is there, of so many bytes; whether it stays until its readers have ended.
+    /// Records the size of a datum; `stays` is true if it stays in the pool until its readers have
+    /// ended.
     pub fn wrote(&mut self, data: DataId, bytes: u64, stays: bool) {
         let at = data.0 as usize;
         if at >= self.sizes.len() {
@@ -145,29 +163,29 @@ impl SpaceRules {
         self.settled += if stays { bytes } else { 0 };
     }
 
-    /// Its bytes, as far as is known.
+    /// The size of a datum in bytes, 0 if unknown.
     pub fn size(&self, data: DataId) -> u64 {
         self.sizes.get(data.0 as usize).copied().unwrap_or(0)
     }
 
-    /// A temporary was dropped: it is leaving.
+    /// Counts a dropped temporary as leaving.
     pub fn dropped(&mut self, data: DataId) {
         let bytes = self.size(data);
         self.settled = self.settled.saturating_sub(bytes);
         self.pool.leaving += bytes;
     }
 
-    /// There is a task of this tool more.
+    /// Counts one more task of this tool.
     pub fn expect(&mut self, tool: ToolId) {
         self.tool(tool).left += 1;
     }
 
-    /// A task of this tool has ended for good.
+    /// Counts one task of this tool as ended for good.
     pub fn expect_no_more(&mut self, tool: ToolId) {
         self.tool(tool).left -= 1;
     }
 
-    /// The task is ready, to free and to read so many bytes.
+    /// Adds a ready task, with the bytes that its end frees and that it reads.
     pub fn ready(&mut self, task: TaskId, tool: ToolId, frees: u64, reads: u64) {
         let held = Held { tool, frees, reads, since: self.next };
         self.next += 1;
@@ -197,7 +215,8 @@ impl SpaceRules {
         &mut self.tools[at]
     }
 
-    /// Of a datum that others read, the task is the last reader now.
+    /// Adds a datum to the bytes that the end of `task` frees, because the task is now its last
+    /// reader.
     pub fn inherits(&mut self, task: TaskId, data: DataId) {
         let bytes = self.size(data);
         if let Some(held) = self.let_go(task) {
@@ -205,7 +224,7 @@ impl SpaceRules {
         }
     }
 
-    /// A ready task starts.
+    /// Counts a ready task as running.
     pub fn start(&mut self, task: TaskId) {
         let claims = self.candidate(task).map_or(0, |candidate| candidate.claims);
         self.alone = (self.running.is_empty() && self.pool.leaving == 0).then_some(task);
@@ -214,7 +233,7 @@ impl SpaceRules {
         self.promised += claims;
     }
 
-    /// A running task has ended well, having written so many bytes, or badly.
+    /// Counts a running task as ended: successfully, with the bytes that it wrote, or not.
     pub fn end(&mut self, task: TaskId, tool: ToolId, written: Option<u64>) {
         self.leave(task);
         self.hope();
@@ -225,7 +244,7 @@ impl SpaceRules {
         of_tool.written.push(written);
         of_tool.most_written = of_tool.most_written.max(written);
         if was_unknown {
-            // From now on its tasks are estimated by this.
+            // From now on this number estimates the other tasks of the tool.
             let waiting = std::mem::take(&mut of_tool.ready);
             for (_, _, task) in waiting {
                 let held = self.ready[&task];
@@ -239,7 +258,7 @@ impl SpaceRules {
         self.alone = self.alone.filter(|alone| *alone != task);
     }
 
-    /// A running task found no space.
+    /// Counts a running task as one that found no space.
     pub fn refuse(&mut self, task: TaskId) -> Refusal {
         let was_alone = self.alone == Some(task);
         self.leave(task);
@@ -256,7 +275,8 @@ impl SpaceRules {
         Refusal::Waits
     }
 
-    /// Those that found no space and may be tried again: to be made ready.
+    /// Removes and returns the tasks that found no space and may be tried again; the caller makes
+    /// them ready.
     pub fn take_back(&mut self) -> Vec<TaskId> {
         if !std::mem::take(&mut self.freed) && !self.running.is_empty() {
             return Vec::new();
@@ -265,23 +285,25 @@ impl SpaceRules {
         self.refused.extract_if(.., |task| !stuck.contains(task)).collect()
     }
 
-    /// Whether ready tasks wait until what is leaving has gone.
+    /// Returns whether bytes are leaving the pool, for which ready tasks may wait.
     pub fn waits_for_leaving(&self) -> bool {
         self.pool.leaving > 0
     }
 
-    /// Whether more than half of the pool is used, or will be by what runs.
+    /// Returns whether more than half of the pool is used, or will be by the running tasks.
     fn is_crowded(&self) -> bool {
         self.pool.used + self.yet_to_write() > self.pool.capacity / 2 && self.pool.capacity > 0
     }
 
-    /// What running tasks have yet to write: their estimates less what they have written.
+    /// The bytes that running tasks have yet to write: their estimates minus the bytes they have
+    /// written.
     fn yet_to_write(&self) -> u64 {
         let written = self.pool.used.saturating_sub(self.pool.leaving).saturating_sub(self.settled);
         self.promised.saturating_sub(written)
     }
 
-    /// Bytes that the task lacks before it may start beside those that run; 0 if it may.
+    /// The bytes that must be freed before the task may start beside the running ones; 0 if it may
+    /// start.
     pub fn lacks(&self, task: TaskId) -> u64 {
         self.candidate(task).map_or(0, |candidate| self.lacking(&candidate))
     }
@@ -290,7 +312,8 @@ impl SpaceRules {
         if self.pool.capacity == 0 {
             return 0;
         }
-        // Who found no space underestimates: it asks for a sixteenth of the pool, then for an eighth ...
+        // A task that found no space was underestimated. It asks for a sixteenth of the pool, then
+        // for an eighth, and so on.
         let least = match self.refusals.get(&candidate.task) {
             None => 0,
             Some(refusals) => self.pool.capacity >> REFUSALS_BESIDE_OTHERS.saturating_sub(*refusals),
@@ -300,7 +323,7 @@ impl SpaceRules {
         (candidate.claims.max(least) + self.yet_to_write() + beside).saturating_sub(free)
     }
 
-    /// What a task of any tool that has still to come will write, as far as is known.
+    /// The largest estimated output of one task of any tool that still has tasks to run.
     fn reserve(&self) -> u64 {
         let to_come = self.tools.iter().filter(|of_tool| of_tool.left > 0);
         to_come.filter_map(|of_tool| of_tool.written.get()).max().unwrap_or(0)
@@ -311,7 +334,7 @@ impl SpaceRules {
         Some(held.candidate(task, &self.tools[held.tool.0 as usize]))
     }
 
-    /// The first of each tool: none of its others gains more or needs less.
+    /// The first ready task of each tool: no other of the tool has a larger gain or needs less.
     fn firsts(&self) -> impl Iterator<Item = Candidate> + '_ {
         self.tools.iter().filter_map(|of_tool| {
             let (_, _, task) = of_tool.ready.last()?;
@@ -324,7 +347,8 @@ impl SpaceRules {
         Some(best.task)
     }
 
-    /// The ready task that starts next for the sake of space, whatever a policy says; `preferred` is what that says.
+    /// Chooses the ready task that starts next. `preferred` is the policy's choice, which the space
+    /// rules may override.
     pub fn choose(&mut self, preferred: Option<TaskId>, room: &Room, table: &Table) -> Option<TaskId> {
         if self.alone.is_some_and(|task| self.refusals.contains_key(&task)) {
             return None;
@@ -337,7 +361,8 @@ impl SpaceRules {
         of_gain.or_else(|| self.lend(room, needs)).or_else(|| self.as_last(room, needs, table))
     }
 
-    /// The largest gain of those that may start. One that does not fit the machine is overtaken so often only.
+    /// The task with the largest gain of those that may start. Overtakes one that does not fit the
+    /// machine a limited number of times.
     fn of_gain(&mut self, room: &Room, needs: &dyn Fn(TaskId) -> Needs, table: &Table) -> Option<TaskId> {
         let has_space = |candidate: &Candidate| self.lacking(candidate) == 0 && self.is_safe(candidate.task, table);
         let fits = |candidate: &Candidate| room.fits(needs(candidate.task));
@@ -351,13 +376,13 @@ impl SpaceRules {
         chosen.filter(|_| self.overtaken <= OVERTAKES_MAX)
     }
 
-    /// Whether all that is left can still be done after the task.
+    /// Returns whether all remaining tasks can still run after this one.
     fn is_safe(&self, task: TaskId, table: &Table) -> bool {
         let grows = self.candidate(task).is_some_and(|candidate| candidate.gain < 0);
         self.pool.capacity == 0 || !grows || foresight::can_finish_after(task, table, self)
     }
 
-    /// Writers that wait for space have no use for their processors: a task that frees some has.
+    /// A task that frees space, if writers that wait for space can lend it their processors.
     fn lend(&self, room: &Room, needs: &dyn Fn(TaskId) -> Needs) -> Option<TaskId> {
         let waiting = u32::try_from(self.pool.waiting).unwrap_or(u32::MAX);
         let all_wait = waiting as usize >= self.running.len();
@@ -369,7 +394,8 @@ impl SpaceRules {
         })
     }
 
-    /// Nothing runs and nothing goes by itself, so waiting would be for ever: the first of an order in which all fits, else the largest gain.
+    /// The task to start if nothing runs and nothing is leaving, so that waiting would never end:
+    /// the first of an order in which all tasks fit, or else the one with the largest gain.
     fn as_last(&mut self, room: &Room, needs: &dyn Fn(TaskId) -> Needs, table: &Table) -> Option<TaskId> {
         if !self.running.is_empty() || self.pool.leaving > 0 {
             return None;
@@ -378,7 +404,7 @@ impl SpaceRules {
         planned.or_else(|| self.best(|candidate| room.fits(needs(candidate.task))))
     }
 
-    /// The first task of an order in which all that is left fits, if one is found.
+    /// The first task of an order in which all remaining tasks fit, if the search finds one.
     fn planned(&mut self, table: &Table) -> Option<TaskId> {
         if self.ready.is_empty() || self.searched_in_vain >= SEARCHES_IN_VAIN_MAX {
             return None;
@@ -390,7 +416,8 @@ impl SpaceRules {
 }
 
 impl OfTool {
-    /// Whether a task of it has ended, so that the others need not be guessed.
+    /// Returns whether a task of the tool has succeeded, so that the output of the others is
+    /// estimated by it.
     fn is_known(&self) -> bool {
         self.written.get().is_some()
     }
@@ -410,13 +437,13 @@ impl Held {
     }
 }
 
-/// What is set aside for a task that is guessed to write so much: a quarter more, for guesses are wrong, files take whole pages and stripes
-/// grow by doubling.
+/// The space that is set aside for a task with this guessed output: a quarter more, because guesses
+/// are wrong, files take whole pages and stripes grow by doubling.
 fn claim_of_guess(bytes: u64) -> u64 {
     bytes + bytes / 4
 }
 
-/// Pools are far below 2^62 bytes.
+/// Converts without overflow: pools are far below 2^62 bytes.
 fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX / 2).min(i64::MAX / 2)
 }

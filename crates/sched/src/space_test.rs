@@ -1,4 +1,5 @@
-//! Random workflows in pools that are almost too small: a pool that is played, with writers that wait or are refused.
+//! Random workflows in a simulated pool that is almost too small, with writers that wait or are
+//! refused.
 #![allow(clippy::cast_possible_truncation, reason = "the numbers of a test are small")]
 #![allow(clippy::print_stdout, reason = "how many finish is a measurement")]
 
@@ -7,10 +8,11 @@ use crate::*;
 use flow::{DataId, TaskId, ToolId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A tenth of what a run plays: enough for graphs of this size, and ten times as fast.
+/// A tenth of the orders that a real run simulates: enough for graphs of this size, and ten times
+/// as fast.
 const ORDERS: u64 = 1000;
 
-/// A generator of numbers that is the same each time.
+/// A deterministic generator of random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -20,12 +22,12 @@ impl Dice {
     }
 }
 
-/// What tools do when there is no space.
+/// The behaviour of tools if there is no space.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Full {
-    /// They wait (the mount), until nothing moves any more.
+    /// Tools wait, as on the mount, until nothing moves any more.
     Waits,
-    /// They fail at once (what is written past the pool).
+    /// Tools fail at once, as writers to extent files do.
     Fails,
 }
 
@@ -52,7 +54,8 @@ fn random(dice: &mut Dice) -> Case {
     case
 }
 
-/// Makers of large files, each with a reader of its own that writes little; all makers come first.
+/// Chains of tasks, each of which reads only its predecessor's output; `of_each` has the size of
+/// each step's output. If `merged`, one more task reads the ends of all chains.
 fn chains(length: u32, of_each: &[u64], merged: bool, slots: u32) -> Case {
     let mut case = Case { tasks: Vec::new(), bytes: Vec::new(), slots };
     let steps = of_each.len() as u32;
@@ -77,17 +80,17 @@ fn chains(length: u32, of_each: &[u64], merged: bool, slots: u32) -> Case {
     case
 }
 
-/// The pool, and who runs.
+/// The simulated pool and the running tasks.
 struct World<'a> {
     case: &'a Case,
     scheduler: Scheduler,
     capacity: u64,
     full: Full,
-    /// What each running task has written so far.
+    /// The bytes that each running task has written so far.
     running: BTreeMap<TaskId, u64>,
     waiting: BTreeSet<TaskId>,
     there: BTreeMap<DataId, u64>,
-    /// Bytes that were dropped and are not removed yet.
+    /// The bytes that were dropped and are not removed yet.
     leaving: u64,
     failed: u32,
     done: u32,
@@ -134,7 +137,7 @@ impl<'a> World<'a> {
         self.tell(Event::Pool(PoolState { capacity, used, leaving, waiting }));
     }
 
-    /// Plays to the end; whether every task is done.
+    /// Plays to the end; returns whether every task succeeded.
     fn play(&mut self, dice: &mut Dice) -> bool {
         for task in &self.case.tasks {
             self.tell(Event::Add(Box::new(task.clone())));
@@ -232,7 +235,8 @@ fn twenty_chains_with_one_merge_finish_where_their_ends_and_two_steps_fit() {
     }
 }
 
-/// How many of so many random workflows finish in a pool of so many percent of their least peak.
+/// The number of these random workflows that finish in a pool of `percent` percent of their least
+/// peak.
 fn finished(cases: u64, percent: u64, full: Full) -> u64 {
     let mut finished = 0;
     for seed in 0..cases {

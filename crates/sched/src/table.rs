@@ -1,33 +1,34 @@
-//! The task table: a row for each task and each datum, and who waits for what.
+//! The task table: a row for each task and each datum, and the edges between them.
 //!
-//! Edges are threaded through one vector as linked lists (newest last), so a task costs about 100 bytes, an edge 12, and
-//! ending a task touches only its own edges. The table stores and finds; what a state change means is `scheduler`'s.
+//! Edges are linked lists through one vector (newest last), so a task costs about 100 bytes and an
+//! edge 12, and ending a task touches only its own edges. The table only stores and finds;
+//! `scheduler` decides what a change of state means.
 
 use crate::room::{Needs, SlotId};
 use crate::words::{Refused, TaskSpec};
 use flow::{DataId, TaskId, ToolId};
 
-/// No edge.
+/// The index that stands for no edge.
 const NONE: u32 = u32::MAX;
 
-/// Where a task is in its life.
+/// The state of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// Others wait for this number, but the task was not added.
+    /// Other tasks wait for this number, but the task was not added.
     Vacant,
-    /// Some of what it needs does not exist.
+    /// Some inputs of the task, or tasks before it, are missing.
     New,
-    /// It may start.
+    /// The task may start.
     Ready,
-    /// It runs in this lane.
+    /// The task runs in this lane.
     Running(SlotId),
-    /// It succeeded.
+    /// The task succeeded.
     Done,
-    /// It failed for good.
+    /// The task failed for good.
     Failed,
 }
 
-/// A list of edges: those who wait for one thing.
+/// A linked list of edges: the tasks that wait for one datum or task.
 #[derive(Debug, Clone, Copy)]
 struct List {
     head: u32,
@@ -36,29 +37,31 @@ struct List {
 
 const EMPTY: List = List { head: NONE, tail: NONE };
 
-/// `owner` waits for something.
+/// An edge: `owner` waits for a datum or a task.
 #[derive(Debug)]
 struct Edge {
     owner: TaskId,
-    /// What it waits for: a datum among the first `inputs` edges of a row, a task after those.
+    /// The number of the datum or task: the first `inputs` edges of a row are data, the others
+    /// tasks.
     on: u32,
-    /// The next edge that waits for the same.
+    /// The next edge that waits for the same datum or task.
     next: u32,
 }
 
-/// A task.
+/// The row of a task.
 #[derive(Debug)]
 pub struct Row {
     pub state: State,
     pub needs: Needs,
     pub tool: ToolId,
-    /// Attempts started.
+    /// The number of attempts that were started.
     pub attempts: u32,
-    /// Attempts that may be started in all.
+    /// The number of attempts that may be started in all.
     pub attempts_max: u32,
-    /// Inputs and tasks that are not there yet, once for each edge: each input once, however often it is bound.
+    /// The number of inputs and tasks that are missing. An input counts once, however often it is
+    /// bound.
     pub missing: u32,
-    /// When it came into its state, on the caller's clock.
+    /// The time at which it came into its state, on the caller's clock.
     pub since_ms: u64,
     edges: u32,
     inputs: u32,
@@ -84,28 +87,28 @@ const VACANT: Row = Row {
     waiters: EMPTY,
 };
 
-/// Where a datum is in its life.
+/// The state of a datum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Life {
-    /// It may be written later.
+    /// The datum may be written later.
     Awaited,
-    /// It exists.
+    /// The datum exists.
     There,
-    /// It existed, and nobody needs it any more.
+    /// The datum existed, and no task needs it any more.
     Dropped,
-    /// Its writer failed: it will never exist.
+    /// The writer failed, so the datum will never exist.
     Lost,
 }
 
-/// A datum.
+/// The row of a datum.
 #[derive(Debug)]
 pub struct Datum {
     pub life: Life,
-    /// Never dropped.
+    /// True if it is never dropped.
     pub kept: bool,
-    /// Tasks that read it and have not ended.
+    /// The number of tasks that read it and have not ended.
     pub readers: u32,
-    /// Their numbers, combined by XOR: if there is only one, this is it.
+    /// The numbers of those tasks, combined by XOR: if there is only one, this is its number.
     left: u32,
     writer: u32,
     waiters: List,
@@ -114,36 +117,39 @@ pub struct Datum {
 const UNKNOWN: Datum = Datum { life: Life::Awaited, kept: false, readers: 0, left: 0, writer: NONE, waiters: EMPTY };
 
 impl Datum {
-    /// The task that writes it; None for an input.
+    /// The task that writes the datum; `None` for an input.
     pub fn writer(&self) -> Option<TaskId> {
         (self.writer != NONE).then_some(TaskId(self.writer))
     }
 
-    /// The only task that still reads it, if that is one task, and its bytes go when that has ended.
+    /// The only task that still reads the datum, if there is exactly one and its end frees the
+    /// datum.
     pub fn last_reader(&self) -> Option<TaskId> {
         let goes = self.readers == 1 && !self.kept && self.life == Life::There && self.writer != NONE;
         goes.then_some(TaskId(self.left))
     }
 
-    /// How many tasks still read it, and their numbers combined by XOR: if there is only one, that is it.
+    /// The number of tasks that still read the datum, and their numbers combined by XOR: if there
+    /// is only one, that is its number.
     pub fn readers_left(&self) -> (u32, u32) {
         (self.readers, self.left)
     }
 
-    /// One reader more, or one that has ended.
+    /// Adds or removes one reader; `readers` is the new number of readers.
     fn count_reader(&mut self, reader: TaskId, readers: u32) {
         self.readers = readers;
         self.left ^= reader.0;
     }
 
-    /// Whether its bytes exist for nobody's sake.
+    /// Returns whether no task needs the datum any more: it exists, was read, and has no more
+    /// readers.
     pub fn is_spent(&self) -> bool {
         let was_read = self.waiters.head != NONE;
         was_read && self.readers == 0 && !self.kept && self.life == Life::There
     }
 }
 
-/// All rows.
+/// All rows and edges.
 #[derive(Debug, Default)]
 pub struct Table {
     rows: Vec<Row>,
@@ -153,13 +159,13 @@ pub struct Table {
 }
 
 impl Table {
-    /// Rows for this many tasks and data in one allocation each.
+    /// Allocates rows for this many tasks and data in one allocation each.
     pub fn reserve(&mut self, tasks: usize, data: usize) {
         self.rows.reserve(tasks);
         self.data.reserve(data);
     }
 
-    /// Adds a task in state `New`; nothing changes if it is refused.
+    /// Adds a task in state `New`; if it is refused, nothing changes.
     pub fn insert(&mut self, spec: &TaskSpec, now_ms: u64) -> Result<(), Refused> {
         self.check(spec)?;
         let edges = index(self.edges.len());
@@ -191,7 +197,8 @@ impl Table {
         Ok(())
     }
 
-    /// Makes `task`, the last that was added, a reader of the datum, once however often it names it.
+    /// Makes `task`, which must be the last one added, a reader of the datum; once, even if the
+    /// task names it several times.
     fn read(&mut self, task: TaskId, data: DataId) {
         let datum = self.datum_mut(data);
         let (last, readers) = (datum.waiters.tail, datum.readers + 1);
@@ -203,7 +210,7 @@ impl Table {
         append(&mut self.edges, &mut self.data[at(data.0)].waiters, edge);
     }
 
-    /// A reader of the datum has ended.
+    /// Removes a reader that has ended.
     pub fn read_no_more(&mut self, data: DataId, reader: TaskId) {
         let datum = self.datum_mut(data);
         let readers = datum.readers - 1;
@@ -241,37 +248,37 @@ impl Table {
         index(self.edges.len() - 1)
     }
 
-    /// How many numbers are known, vacant ones too.
+    /// The number of known tasks, including vacant rows.
     pub fn len(&self) -> u32 {
         index(self.rows.len())
     }
 
-    /// How many data are known.
+    /// The number of known data.
     pub fn data_len(&self) -> u32 {
         index(self.data.len())
     }
 
-    /// The task's row; None if nobody named the task.
+    /// The task's row; `None` if the task is unknown.
     pub fn row(&self, task: TaskId) -> Option<&Row> {
         self.rows.get(at(task.0))
     }
 
-    /// The task's row, made if need be.
+    /// The task's row, created if necessary.
     pub fn row_mut(&mut self, task: TaskId) -> &mut Row {
         grow(&mut self.rows, task.0, || VACANT)
     }
 
-    /// The datum; None if nobody named it.
+    /// The datum; `None` if it is unknown.
     pub fn datum(&self, data: DataId) -> Option<&Datum> {
         self.data.get(at(data.0))
     }
 
-    /// The datum, made if need be.
+    /// The datum, created if necessary.
     pub fn datum_mut(&mut self, data: DataId) -> &mut Datum {
         grow(&mut self.data, data.0, || UNKNOWN)
     }
 
-    /// What the task reads, each once, in order.
+    /// The data that the task reads, each once, in order.
     pub fn inputs(&self, task: TaskId) -> impl ExactSizeIterator<Item = DataId> + '_ {
         let row = &self.rows[at(task.0)];
         self.edges[at(row.edges)..at(row.edges + row.inputs)].iter().map(|edge| DataId(edge.on))
@@ -282,25 +289,25 @@ impl Table {
         DataId(self.edges[at(self.rows[at(task.0)].edges) + position].on)
     }
 
-    /// The tasks that it waits for beside data.
+    /// The tasks that must be done before it, apart from the writers of its inputs.
     pub fn after(&self, task: TaskId) -> impl ExactSizeIterator<Item = TaskId> + '_ {
         let row = &self.rows[at(task.0)];
         let first = row.edges + row.inputs;
         self.edges[at(first)..at(first + row.after)].iter().map(|edge| TaskId(edge.on))
     }
 
-    /// What the task writes, in order.
+    /// The data that the task writes, in order.
     pub fn outputs(&self, task: TaskId) -> &[DataId] {
         let row = &self.rows[at(task.0)];
         &self.outputs[at(row.outputs)..at(row.outputs + row.outputs_len)]
     }
 
-    /// Who reads the datum, each once, in the order of adding.
+    /// The tasks that read the datum, each once, in the order in which they were added.
     pub fn readers_of(&self, data: DataId) -> impl Iterator<Item = TaskId> + '_ {
         self.walk(self.data[at(data.0)].waiters)
     }
 
-    /// Who waits for the task itself.
+    /// The tasks that wait for the task itself.
     pub fn waiters_of(&self, task: TaskId) -> impl Iterator<Item = TaskId> + '_ {
         self.walk(self.rows[at(task.0)].waiters)
     }
@@ -343,7 +350,7 @@ fn index(length: usize) -> u32 {
 mod tests {
     use super::*;
 
-    /// 1 KB a task is promised for all of a workflow; the table takes a fifth of it at most.
+    /// A workflow may take 1 KB a task in all; the table takes at most a fifth of it.
     #[test]
     fn a_task_with_three_data_costs_less_than_200_bytes() {
         assert!(size_of::<Row>() + 2 * size_of::<Datum>() + 3 * size_of::<Edge>() < 200, "{}", size_of::<Row>());

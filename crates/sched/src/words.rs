@@ -1,4 +1,4 @@
-//! What goes into the scheduler and what comes out of it.
+//! The messages of the scheduler: events and commands.
 
 use crate::room::{Machine, SlotId};
 use crate::space::PoolState;
@@ -8,21 +8,21 @@ use thiserror::Error;
 /// A task as the scheduler sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskSpec {
-    /// Its number; numbers are dense, from 0, but may be added in any order.
+    /// The task's number. Numbers are dense, from 0, but may be added in any order.
     pub id: TaskId,
-    /// Its tool: what tasks of one tool wrote tells what the next will write.
+    /// The task's tool. The output sizes of a tool's tasks estimate those of its next ones.
     pub tool: ToolId,
-    /// Data it reads; named twice it counts once.
+    /// The data that it reads; a datum named twice counts once.
     pub inputs: Vec<DataId>,
-    /// Data it writes.
+    /// The data that it writes.
     pub outputs: Vec<DataId>,
-    /// Tasks that must be done first although no data passes.
+    /// Tasks that must be done first although no data passes between them.
     pub after: Vec<TaskId>,
-    /// Processors it takes; 0 counts as 1.
+    /// The number of processors that it takes; 0 counts as 1.
     pub cpus: u32,
-    /// Bytes of memory it takes; 0 is not accounted.
+    /// The memory that it takes, in bytes; 0 is not accounted.
     pub memory: u64,
-    /// How often it is tried again after a failed attempt.
+    /// The number of further attempts after a failed one.
     pub retries: u32,
 }
 
@@ -42,14 +42,14 @@ impl TaskSpec {
     }
 }
 
-/// What the user chose for the whole run.
+/// The user's options for the whole run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Options {
-    /// After the first task that failed for good nothing new starts; what runs may end.
+    /// If a task fails for good, no further task starts; running tasks may end.
     pub fail_fast: bool,
 }
 
-/// What happened.
+/// An event: an input of the scheduler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The run begins: from now on tasks start.
@@ -58,49 +58,51 @@ pub enum Event {
     Add(Box<TaskSpec>),
     /// The workflow will not grow any more: data may be dropped, and the run can end.
     Close,
-    /// The task's attempt succeeded and its outputs exist. How large those are is said before, by `Wrote`.
+    /// The task's attempt succeeded and its outputs exist. A `Wrote` event for each output comes
+    /// before.
     Done(TaskId),
-    /// A running task wrote this datum, of so many bytes.
+    /// A running task wrote this datum.
     Wrote {
-        /// The data; an output of the task that is about to be done.
+        /// The datum: an output of the task that is about to be done.
         data: DataId,
-        /// What it takes of the pool.
+        /// The bytes that it takes in the pool.
         bytes: u64,
     },
-    /// How full the pool is now. Without a pool it is never said.
+    /// The current state of the pool. Never sent without a pool.
     Pool(PoolState),
-    /// The task's attempt failed since the pool was full. It is tried again when there may be space, and for good it has failed
-    /// only if it ran alone.
+    /// The task's attempt failed because the pool was full. It is tried again when there may be
+    /// space; it fails for good only if it ran alone.
     NoSpace {
         /// The task.
         task: TaskId,
-        /// Whether another attempt can help if it ran alone.
+        /// True if another attempt can help even if it ran alone.
         retry: bool,
     },
     /// The task's attempt failed.
     Failed {
         /// The task.
         task: TaskId,
-        /// Whether another attempt can help; false for a program that does not exist.
+        /// True if another attempt can help; false, for example, if the program does not exist.
         retry: bool,
     },
-    /// The user gave up: nothing new starts, and what runs is asked to stop.
+    /// The user cancelled the run: no task starts any more, and running tasks are stopped.
     Cancel,
 }
 
-/// What to do about it, in this order.
+/// A command: an output of the scheduler. The caller executes commands in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
     /// Start an attempt of the task.
     Start {
         /// The task.
         task: TaskId,
-        /// The lane it runs in: the smallest free number. Below `Machine::slots`, unless tasks that wait for space lend it theirs.
+        /// The lane it runs in: the smallest free number. It is below `Machine::slots`, unless
+        /// tasks that wait for space lend their processors.
         slot: SlotId,
-        /// Which attempt this is, from 1.
+        /// The number of the attempt, from 1.
         attempt: u32,
     },
-    /// End the task's process; answer with `Done` or `Failed` as it turns out.
+    /// End the task's process; then send `Done` or `Failed`, as it turns out.
     Stop {
         /// The task.
         task: TaskId,
@@ -109,121 +111,124 @@ pub enum Command {
     Retry {
         /// The task.
         task: TaskId,
-        /// How many attempts are left, this next one counted. What found no space does not count.
+        /// The number of attempts left, including the next one. Attempts that found no space do not
+        /// count.
         left: u32,
     },
     /// The task has failed for good.
     Failed {
         /// The task.
         task: TaskId,
-        /// Why; see `Scheduler::chain` for the whole story.
+        /// The cause; `Scheduler::chain` has all causes up to the root.
         because: Because,
     },
-    /// Nobody reads this any more: its bytes can go. Never said of kept data, nor of data that nobody ever read.
+    /// No task reads this datum any more: its bytes can be removed. Never sent for kept data, or
+    /// for data that no task ever read.
     Drop {
-        /// The data; an input of the workflow or the output of a task that is done.
+        /// The datum: an input of the workflow, or an output of a task that is done.
         data: DataId,
     },
     /// An added task can never run here; it does not count.
     Refused {
         /// The task.
         task: TaskId,
-        /// Why not.
+        /// The reason.
         why: Refused,
     },
-    /// Every task has ended and none will come. Said once.
+    /// Every task has ended and none will be added. Sent once.
     Ended {
-        /// Tasks that are done.
+        /// The number of tasks that succeeded.
         done: u32,
-        /// Tasks that failed, whatever the reason.
+        /// The number of tasks that failed, for whatever reason.
         failed: u32,
     },
 }
 
-/// Why a task failed: the last link of its chain of reasons.
+/// The cause of a task's failure: the last link of its chain of causes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Because {
-    /// Its own last attempt failed.
+    /// The task's own last attempt failed.
     Itself,
-    /// Data that it reads was not written, since its writer failed.
+    /// A datum that it reads was not written, because the writer failed.
     Input {
-        /// The data.
+        /// The datum.
         data: DataId,
         /// The task at the root of the chain.
         root: TaskId,
     },
     /// A task that had to be done first failed.
     After {
-        /// That task.
+        /// The task that failed.
         task: TaskId,
         /// The task at the root of the chain.
         root: TaskId,
     },
-    /// Data that it reads is neither an input nor written by any task.
+    /// A datum that it reads is neither an input nor written by any task.
     NoWriter {
-        /// The data.
+        /// The datum.
         data: DataId,
     },
-    /// It had to wait for a task that was never added.
+    /// The task had to wait for another one that was never added.
     NoTask {
-        /// That task.
+        /// The task that is missing.
         task: TaskId,
     },
-    /// It had not started when another task failed, and the run stops at the first failure.
+    /// The task had not started when another one failed, and the run stops at the first failure.
     FailFast {
         /// The task that failed first.
         root: TaskId,
     },
-    /// It had not ended when the run was cancelled.
+    /// The task had not ended when the run was cancelled.
     Cancelled,
 }
 
-/// One step in the chain of reasons of a failed task.
+/// One link in the chain of causes of a failed task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Link {
     /// The task that failed.
     pub task: TaskId,
-    /// Why; the next link's task is the writer of the data, or the task, that is named here.
+    /// The cause. The next link's task is the one that the cause names, or the writer of the datum
+    /// that it names.
     pub because: Because,
 }
 
-/// Why a task cannot be added.
+/// The reason why a task cannot be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Refused {
-    /// More processors than there are.
+    /// The task needs more processors than the machine has.
     #[error("the task needs {needs} cpus, and this run has {} slots; lower `cpus` of its tool or raise --slots", .machine.slots)]
     Cpus {
-        /// What it asks for.
+        /// The number of processors that it needs.
         needs: u32,
-        /// What there is.
+        /// The resources of the machine.
         machine: Machine,
     },
-    /// More memory than there is.
+    /// The task needs more memory than the machine has.
     #[error("the task needs {} of memory, and tasks have {} here; lower `memory` of its tool", base::ByteSize(*.needs), base::ByteSize(.machine.memory))]
     Memory {
-        /// Bytes it asks for.
+        /// The bytes that it needs.
         needs: u64,
-        /// What there is.
+        /// The resources of the machine.
         machine: Machine,
     },
-    /// The number is taken.
+    /// A task with this number exists.
     #[error("task {} was added before", .task.0)]
     Twice {
         /// The number.
         task: TaskId,
     },
-    /// Data has one writer.
+    /// The datum has a writer already.
     #[error("task {} writes this data already", .writer.0)]
     WrittenTwice {
-        /// The data.
+        /// The datum.
         data: DataId,
-        /// Who writes it; the task itself if it names the data twice.
+        /// The writer of the datum: the new task itself if it names the datum twice.
         writer: TaskId,
     },
-    /// Inputs of the workflow are not written.
+    /// The datum is an input of the workflow, which no task may write.
     #[error("the data is an input of the workflow, so no task may write it")]
     WritesInput {
-        /// The data.
+        /// The datum.
         data: DataId,
     },
     /// The workflow was closed.

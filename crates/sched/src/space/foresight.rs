@@ -1,16 +1,20 @@
-//! Foresight: whether all that is left can still be done after one more task has started.
+//! Foresight: whether all remaining tasks can still run after one more task has started.
 //!
-//! A task that writes more than it frees may leave a pool in which nothing else fits, for ever. So what would come after it is played first:
-//! the running tasks end, then it, then always the ready task that frees most of those that fit, one at a time. This is the safety
-//! check of the banker's algorithm (Dijkstra, Cooperating Sequential Processes, 1965, section 6) with bytes of the pool as the
-//! currency: a task claims what it writes, and gives back what it was the last to read.
+//! A task that writes more than it frees may leave a pool in which no other task ever fits. So the
+//! future is simulated first: the running tasks end, then the task runs, and then, one at a time,
+//! the ready task with the largest gain of those that fit. This is the safety check of the banker's
+//! algorithm (Dijkstra, Cooperating Sequential Processes, 1965, section 6) with bytes of the pool
+//! as the currency: a task claims the bytes that it writes, and returns those of which it was the
+//! last reader.
 //!
-//! A task of a tool that has not run yet claims as much as its largest input has, which may be a guess itself, and is taken to leave nothing:
-//! guesses upon guesses would hold up what fits. The check sharpens as tools become known. The play ends well as soon as the
-//! pool is no fuller than before. It is given up, and the task may start, after [`TASKS_MAX`] tasks or [`EDGES_MAX`] edges: so a
-//! decision has a bound, however many tasks there are.
+//! A task of a tool that has not run yet claims as much as its largest input, whose size may be a
+//! guess, too. It is assumed to write nothing, because guesses upon guesses would block tasks that
+//! fit. The check becomes more precise as tools become known. The simulation succeeds as soon as
+//! the pool is no fuller than before. It ends, and the task may start, after [`TASKS_MAX`] tasks or
+//! [`EDGES_MAX`] edges, so a decision is bounded however many tasks there are.
 //!
-//! Where nothing runs and no task passes that check, orders are played at random until one comes to the end of all tasks.
+//! If nothing runs and no task passes the check, random orders are simulated until one completes
+//! all tasks.
 
 use super::{Held, OfTool, Rank, SpaceRules, claim_of_guess, signed};
 use crate::least_peak::Dice;
@@ -21,18 +25,19 @@ use std::{
     iter::{Peekable, Rev},
 };
 
-/// Tasks that are played at most: well under a millisecond.
+/// The most tasks that one simulation runs: well under a millisecond.
 const TASKS_MAX: u32 = 1000;
-/// Edges that are followed at most.
+/// The most edges that one simulation follows.
 const EDGES_MAX: u32 = 10_000;
-/// Tasks that are played at most in search of an order: a hundredth of a second or so.
+/// The most tasks that a search for an order runs: about a hundredth of a second.
 const SEARCH_MAX: u32 = 10_000;
-/// The same state gives the same order.
+/// A fixed seed, so that the same state gives the same order.
 const SEED: u64 = 0x6D69_6C6C;
-/// So many outcomes has chance where it decides.
+/// The number of outcomes of a random choice.
 const CHANCES: usize = 1 << 16;
 
-/// Whether everything that is left can be done when the ready `task` starts now; also true where that is too far to see.
+/// Returns whether all remaining tasks can run if the ready `task` starts now. Also true if that is
+/// beyond the bounds of the simulation.
 pub fn can_finish_after(task: TaskId, table: &Table, space: &SpaceRules) -> bool {
     let Some(held) = space.ready.get(&task) else { return true };
     let mut play = Play::of(table, space);
@@ -52,7 +57,8 @@ pub fn can_finish_after(task: TaskId, table: &Table, space: &SpaceRules) -> bool
     true
 }
 
-/// The first task of an order in which all that is left fits, one after the other; none if no such order was found. Nothing runs.
+/// The first task of an order in which all remaining tasks fit one after the other; `None` if the
+/// search found no such order. Call it only if nothing runs.
 pub fn first_of_an_order(table: &Table, space: &SpaceRules) -> Option<TaskId> {
     let (mut dice, mut tasks_left) = (Dice(SEED), SEARCH_MAX);
     while tasks_left > 0 {
@@ -72,43 +78,43 @@ pub fn first_of_an_order(table: &Table, space: &SpaceRules) -> Option<TaskId> {
     None
 }
 
-/// What comes next in a play.
+/// The next step of a simulation.
 enum Next {
     Runs(TaskId, Held),
     NothingFits,
     NothingLeft,
 }
 
-/// The ready tasks of a tool in a play.
+/// The ready tasks of a tool in a simulation.
 struct Ready<'a> {
     of_tool: &'a OfTool,
-    /// As the rules have them, the largest gain first,
+    /// The ready tasks of the space rules, the largest gain first.
     held: Peekable<Rev<btree_set::Iter<'a, Rank>>>,
-    /// and those that became ready in the play, or free more by now.
+    /// Tasks that became ready in the simulation, or free more by now.
     own: BTreeSet<Rank>,
 }
 
-/// The state of a play: how it differs from the table and the rules.
+/// The state of a simulation, as a difference from the table and the space rules.
 struct Play<'a> {
     table: &'a Table,
     space: &'a SpaceRules,
     used: u64,
     tools: Vec<Ready<'a>>,
-    /// Tasks that are not as the rules have them any more.
+    /// Tasks of the space rules that were removed, or that changed and are in `own`.
     taken: HashSet<TaskId>,
     own: HashMap<TaskId, Held>,
     sizes: HashMap<DataId, u64>,
-    /// How many tasks still read a datum, and their numbers combined by XOR.
+    /// The number of tasks that still read a datum, and their numbers combined by XOR.
     readers: HashMap<DataId, (u32, u32)>,
     missing: HashMap<TaskId, u32>,
-    /// The largest inputs of tasks of unknown tools.
+    /// The size of the largest input of each task whose tool is unknown.
     guesses: HashMap<TaskId, u64>,
     next: u64,
     edges_left: u32,
 }
 
 impl<'a> Play<'a> {
-    /// The state when all that runs has ended.
+    /// The state after all running tasks have ended.
     fn of(table: &'a Table, space: &'a SpaceRules) -> Self {
         let ready =
             |of_tool: &'a OfTool| Ready { of_tool, held: of_tool.ready.iter().rev().peekable(), own: BTreeSet::new() };
@@ -146,7 +152,7 @@ impl<'a> Play<'a> {
         self.tools[held.tool.0 as usize].of_tool
     }
 
-    /// What must be free for the task, and what it gains.
+    /// The bytes that must be free for the task, and its gain.
     fn claim(&mut self, task: TaskId, held: Held) -> (u64, i64) {
         let of_tool = self.of_tool(held);
         if let Some(writes) = of_tool.written.get() {
@@ -160,7 +166,7 @@ impl<'a> Play<'a> {
         (claim_of_guess(guess), signed(held.frees) - signed(guess))
     }
 
-    /// The task has written so much and ends.
+    /// Ends a task that has written `writes` bytes.
     fn end(&mut self, task: TaskId, writes: u64) {
         let (table, outputs) = (self.table, self.table.outputs(task));
         let of_each = writes / (outputs.len().max(1) as u64);
@@ -183,7 +189,7 @@ impl<'a> Play<'a> {
         self.edges_left = self.edges_left.saturating_sub(1);
     }
 
-    /// One thing that the task waits for is there.
+    /// Counts one datum or task that the task waits for as present.
     fn ease(&mut self, task: TaskId) {
         self.follow();
         let Some(row) = self.table.row(task).filter(|row| row.state == State::New) else { return };
@@ -213,7 +219,7 @@ impl<'a> Play<'a> {
         self.own.insert(task, held);
     }
 
-    /// Takes a ready task out.
+    /// Removes a ready task.
     fn take(&mut self, task: TaskId) -> Option<Held> {
         if let Some(held) = self.own.remove(&task) {
             let ready = &mut self.tools[held.tool.0 as usize];
@@ -237,7 +243,8 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// The task is the last reader now.
+    /// Adds the datum to the bytes that the end of `task` frees, because the task is now its last
+    /// reader.
     fn inherits(&mut self, task: TaskId, data: DataId) {
         let bytes = self.size(data);
         if let Some(held) = self.take(task) {
@@ -255,7 +262,7 @@ impl<'a> Play<'a> {
         self.sizes.get(&data).copied().unwrap_or_else(|| self.space.size(data))
     }
 
-    /// The ready task with the largest gain of those that fit, or one that chance decides on.
+    /// The ready task with the largest gain of those that fit, or a random one if `dice` is given.
     fn next(&mut self, mut dice: Option<&mut Dice>) -> Next {
         let free = self.space.pool.capacity.saturating_sub(self.used);
         let mut best: Option<((i64, u64), TaskId, Held)> = None;
