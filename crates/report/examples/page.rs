@@ -1,5 +1,5 @@
-//! Makes report.html anew from a run.json, so that the page can be worked on with real runs:
-//! `cargo run -p report --example page -- run.json > report.html`.
+//! Rebuilds report.html from a run.json, to work on the page with real runs: `cargo run -p report
+//! --example page -- run.json > report.html`.
 
 use std::error::Error;
 use std::io::Write;

@@ -1,32 +1,33 @@
-//! How much of a run its report keeps, and the cutting.
+//! Limits of what the report of a run keeps, and the truncation to them.
 //!
-//! A report of 10,000 tasks must open in two seconds, so a task has about 1 KB; failures, which are what people come for,
-//! have more, and all of them together a budget.
+//! A report of 10,000 tasks must open in two seconds, so a task has about 1 KB. Failures, which
+//! users open the report for, have more, within a common budget.
 
 use crate::{Captured, Run};
 
-/// Bytes kept of a done task's command.
+/// The most bytes kept of the command of a task that succeeded.
 pub const COMMAND_BYTES_MAX: usize = 400;
-/// Bytes kept of a failed task's command.
+/// The most bytes kept of a failed task's command.
 pub const FAILED_COMMAND_BYTES_MAX: usize = 8 << 10;
-/// Bytes kept of the beginning of a task's stream.
+/// The most bytes kept of the beginning of a task's stream.
 pub const OUTPUT_HEAD_BYTES: usize = 4 << 10;
-/// Bytes kept of its end, where the cause usually stands.
+/// The most bytes kept of the end of a task's stream, where the cause usually is.
 pub const OUTPUT_TAIL_BYTES: usize = 12 << 10;
-/// Bytes kept of all streams of all tasks, failed ones first; later tasks keep `OUTPUT_SHORT_BYTES` of each stream's end.
+/// The most bytes kept of all streams of all tasks, failed ones first. After that, tasks keep
+/// `OUTPUT_SHORT_BYTES` of each stream's end.
 pub const OUTPUT_BYTES_MAX: usize = 4 << 20;
-/// What a stream keeps when the budget is spent.
+/// The most bytes kept of a stream when the budget is exhausted.
 const OUTPUT_SHORT_BYTES: usize = 256;
 
 const _: () = assert!(OUTPUT_SHORT_BYTES < OUTPUT_HEAD_BYTES && COMMAND_BYTES_MAX < FAILED_COMMAND_BYTES_MAX);
 
-/// The first arguments of `argv`, `limit` bytes in all, and how many are left out.
+/// The first arguments of `argv`, `limit` bytes in all, and the number of arguments left out.
 pub(crate) fn command(argv: &[String], limit: usize) -> (Vec<String>, u32) {
     let mut left = limit;
     let mut kept = Vec::new();
     for argument in argv {
         if argument.len() + 1 > left {
-            // The program itself is always told, and so is the beginning of a single long argument.
+            // Always keep the program, and the beginning of a long argument.
             if kept.is_empty() || left > limit / 2 {
                 kept.push(format!("{}…", &argument[..floor_boundary(argument, left)]));
             }
@@ -39,7 +40,7 @@ pub(crate) fn command(argv: &[String], limit: usize) -> (Vec<String>, u32) {
     (kept, cut)
 }
 
-/// Shortens the streams beyond `OUTPUT_BYTES_MAX` in sum; those of done tasks give way to those of failed ones.
+/// Shortens streams that exceed `OUTPUT_BYTES_MAX` in sum, those of failed tasks last.
 pub(crate) fn outputs(run: &mut Run) {
     let mut left = OUTPUT_BYTES_MAX;
     let reasons = run.tasks.iter_mut().filter_map(|task| task.reason.as_mut());
@@ -51,7 +52,7 @@ pub(crate) fn outputs(run: &mut Run) {
     }
 }
 
-/// Takes a stream's bytes of what is left, or shortens it.
+/// Takes a stream's bytes from the budget, or shortens the stream.
 fn fit(stream: &mut Captured, left: &mut usize) {
     match left.checked_sub(stream.head.len() + stream.tail.len()) {
         Some(rest) => *left = rest,

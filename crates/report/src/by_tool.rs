@@ -1,4 +1,4 @@
-//! The numbers of each tool: how often it ran, how long it took, what it used.
+//! Totals of each tool: how often it ran, how long it took, and the resources it used.
 
 use crate::{CriticalPath, Run, Seconds, Status, Task};
 use serde::{Deserialize, Serialize};
@@ -8,43 +8,46 @@ use std::collections::HashMap;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolTotals {
-    /// The tool.
+    /// The name of the tool.
     pub tool: String,
-    /// How many tasks call it.
+    /// The number of tasks that call it.
     pub tasks: u32,
-    /// How many of them are done.
+    /// The number of its tasks that succeeded.
     pub done: u32,
-    /// How many failed: by themselves, or because of another.
+    /// The number of its tasks that failed, by themselves or because of another task.
     pub failed: u32,
-    /// How many the end of the run stopped or kept from starting.
+    /// The number of its tasks that the end of the run stopped or kept from starting.
     pub cancelled: u32,
-    /// How often it was started.
+    /// The number of times that it was started.
     pub runs: u32,
-    /// How many of these were attempts after a failed one.
+    /// The number of starts that were attempts after a failed one.
     pub retries: u32,
-    /// The shortest time of the tasks that are done; none if none is. Times are of last attempts, by the clock.
+    /// The shortest wall-clock time of the last attempts of tasks that succeeded; none if no task
+    /// did.
     pub shortest_s: Option<Seconds>,
-    /// The median of these times; of an even number the lower of the two in the middle.
+    /// The median of those times; the lower of the two middle ones if their number is even.
     pub median_s: Option<Seconds>,
-    /// The longest of them.
+    /// The longest of those times.
     pub longest_s: Option<Seconds>,
-    /// The time of all runs together.
+    /// The time of all its runs together.
     pub ran_s: Seconds,
-    /// The time that its tasks had all they read and were not started yet.
+    /// The time during which its tasks had all inputs and were not started yet.
     pub waited_s: Seconds,
     /// The part of `ran_s` that lies on the critical path.
     pub critical_s: Seconds,
-    /// Processor time over the time of the slots taken, of all runs; above 1 it ran more threads than it has slots.
+    /// The processor time of all runs, divided by the time of the slots they took. If it is above
+    /// 1, the tool ran more threads than it has slots.
     pub cpu_use: Option<f64>,
-    /// The most memory that any run held, in bytes (`Task::peak_memory_bytes`, or `max_rss_bytes` where that is not known).
+    /// The most memory that any run held, in bytes (`Task::peak_memory_bytes`, or `max_rss_bytes`
+    /// if that is unknown).
     pub peak_memory_bytes: Option<u64>,
-    /// Bytes of the inputs of tasks that started.
+    /// The bytes of the inputs of tasks that started.
     pub input_bytes: u64,
-    /// Bytes of all that its tasks wrote.
+    /// The bytes of all outputs that its tasks wrote.
     pub output_bytes: u64,
 }
 
-/// A tool while it is summed up.
+/// The running sums of a tool.
 #[derive(Default)]
 struct Sum {
     totals: ToolTotals,
@@ -54,7 +57,7 @@ struct Sum {
 }
 
 impl Run {
-    /// The tools that tasks call, in the order of their first tasks.
+    /// The totals of the tools that tasks call, in the order of their first tasks.
     pub(crate) fn sum_by_tool(&self, path: &CriticalPath) -> Vec<ToolTotals> {
         let mut places: HashMap<&str, usize> = HashMap::new();
         let mut sums: Vec<Sum> = Vec::new();
@@ -100,7 +103,7 @@ impl Sum {
         self.add_use(task);
     }
 
-    /// Adds what the runs of `task` used, of those of which it is known.
+    /// Adds the resources that the runs of `task` used, if they are known.
     fn add_use(&mut self, task: &Task) {
         let earlier = task.earlier.iter().map(|attempt| (attempt.cpu_s, attempt.peak_memory_bytes));
         let last = (task.cpu_s, task.peak_memory_bytes.or(task.max_rss_bytes));

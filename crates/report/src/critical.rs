@@ -1,29 +1,31 @@
-//! The critical path: the chain of tasks that decided when the run ended.
+//! The critical path: the chain of tasks that determined the end of the run.
 //!
-//! From the task that ended last it goes back to whatever let each task start: the task that wrote the last of its inputs, or
-//! the one that it had to come after, or, if it had all of that and still waited, the one whose end gave it a slot or space.
+//! From the task that ended last it goes back to the event that let each task start. That is the
+//! end of the task that wrote the last of its inputs, or of a task that it had to come after. If
+//! the task had all of that and still waited, it is the end that freed a slot or space for it.
 
 use crate::plan::{Places, places, range};
 use crate::{Run, Seconds, Task};
 use serde::{Deserialize, Serialize};
 
-/// Steps that are kept: those nearest to the end of the run.
+/// The most steps that are kept: those nearest to the end of the run.
 pub const CRITICAL_STEPS_MAX: usize = 1_000;
 
-/// The chain of tasks that decided when the run ended.
+/// The chain of tasks that determined the end of the run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CriticalPath {
-    /// The time in which tasks of the path ran, of all steps.
+    /// The time during which tasks of the path ran, over all steps.
     pub ran_s: Seconds,
-    /// The longest chain of tasks that need each other, by the times they took: what the run would take with slots for all.
+    /// The length of the longest chain of dependent tasks, by the times they took: the time of the
+    /// run if there were slots for all.
     pub chain_s: Seconds,
     /// The steps in the order of time, at most `CRITICAL_STEPS_MAX`.
     pub steps: Vec<CriticalStep>,
-    /// How many steps before them are left out.
+    /// The number of earlier steps that are left out.
     #[serde(default)]
     pub steps_cut: u32,
-    /// The length of each step, of all; for the totals by tool.
+    /// The lengths of all steps, for the totals by tool.
     #[serde(skip)]
     pub(crate) lengths: Vec<(u32, f64)>,
 }
@@ -32,27 +34,27 @@ pub struct CriticalPath {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CriticalStep {
-    /// Its number.
+    /// The number of the task.
     pub task: u32,
-    /// When its first attempt started.
+    /// The start of the task's first attempt.
     pub start_s: Seconds,
-    /// When the attempt ended that the next step waited for.
+    /// The end of the attempt that the next step waited for.
     pub end_s: Seconds,
-    /// What it waited for last; the step before says of which task.
+    /// The last condition that the task waited for. The step before names the task that met it.
     pub waited_for: WaitedFor,
 }
 
-/// What let a task start.
+/// The condition that let a task start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WaitedFor {
-    /// Nothing but the run's own start.
+    /// The start of the run.
     Start,
     /// An input that the step before wrote.
     Data,
-    /// The step before, though no data passes.
+    /// The end of the step before, although no data passes.
     After,
-    /// A slot, or space in memory, that the end of the step before gave.
+    /// A slot, or space in memory, that the end of the step before freed.
     Slot,
 }
 
@@ -64,7 +66,7 @@ struct End {
     slot: u32,
 }
 
-/// A finished run, with what the walk back through it looks up.
+/// A finished run, with indices for the walk back through it.
 struct Walk<'a> {
     run: &'a Run,
     places: Places<'a>,
@@ -72,7 +74,8 @@ struct Walk<'a> {
     ends: Vec<End>,
 }
 
-/// So many ends before a start are looked at for the one that gave the slot: more attempts than end in a millisecond.
+/// The most ends before a start that are searched for the one that freed the slot: more attempts
+/// than end in a millisecond.
 const ENDS_LOOKED_AT: usize = 1_000;
 
 impl Run {
@@ -97,7 +100,8 @@ impl Walk<'_> {
     fn back(&self) -> Vec<CriticalStep> {
         let mut steps = Vec::new();
         let mut at = self.ends.last().copied();
-        // Every step begins before the one after it, unless clocks say otherwise; then the count ends it.
+        // Every step begins before the next one, unless clocks are wrong; then the count ends the
+        // loop.
         while let Some(end) = at.filter(|_| steps.len() < self.ends.len()) {
             let task = &self.run.tasks[end.task as usize];
             let Some((start, _)) = task.spans().next() else { break };
@@ -110,7 +114,7 @@ impl Walk<'_> {
         steps
     }
 
-    /// What let `task` start at `start`, and the end that did.
+    /// The condition that let `task` start at `start`, and the end that met it.
     fn released(&self, task: &Task, start: f64) -> (WaitedFor, Option<End>) {
         let needed = self.needed(task);
         let ready = needed.map_or(0.0, |(_, end)| end.time);
@@ -119,7 +123,8 @@ impl Walk<'_> {
             let near = before.iter().rev().take(ENDS_LOOKED_AT).take_while(|end| end.time > ready);
             near.filter(|end| end.task != task.id)
         };
-        // A task of one slot starts when that slot is free; others, and those that wait for space, when anything is.
+        // A task of one slot starts when that slot is free. Other tasks, and those that wait for
+        // space, start when any slot or space is.
         let own = freed().find(|end| task.cpus <= 1 && Some(end.slot) == task.slot);
         match (own.or_else(|| freed().next()), needed) {
             (Some(end), _) => (WaitedFor::Slot, Some(*end)),
@@ -128,7 +133,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The last of what `task` needs.
+    /// The last of the inputs and tasks that `task` needs.
     fn needed(&self, task: &Task) -> Option<(WaitedFor, End)> {
         let end = |(time, task): (f64, u32)| End { time, task, slot: 0 };
         let later = |first: &(f64, u32), second: &(f64, u32)| first.0.total_cmp(&second.0);
@@ -141,15 +146,15 @@ impl Walk<'_> {
         }
     }
 
-    /// When each input was written, and by which task.
+    /// The time at which each input was written, and the task that wrote it.
     fn writers(&self, task: &Task) -> impl Iterator<Item = (f64, u32)> {
         let members = task.inputs.iter().flat_map(|data| &self.run.data[range(&self.places, data)]);
         members.filter_map(|member| Some((member.written_s?.0, member.writer?)))
     }
 
-    /// The length of the longest chain of tasks that need each other.
+    /// The length of the longest chain of dependent tasks.
     fn longest_chain(&self) -> f64 {
-        // What a task needs began before it.
+        // A task begins after all tasks that it needs.
         let mut order: Vec<(f64, usize)> = Vec::new();
         for (id, task) in self.run.tasks.iter().enumerate() {
             order.extend(task.spans().next().map(|(start, _)| (start, id)));

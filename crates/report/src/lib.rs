@@ -1,14 +1,15 @@
-//! Layer 2: what a run leaves behind: run.json and report.html.
+//! Layer 2: the record of a run: run.json and report.html.
 //!
-//! [`Run`] is run.json as a value (format page: `docs/formats/run.md`, schema beside it); [`html`] makes of it one
-//! self-contained page, whose code lies in `web/report`. Pure: no I/O, no clock; whoever runs the workflow fills a `Run`:
+//! [`Run`] is run.json as a value (format page: `docs/formats/run.md`, with the schema beside it).
+//! [`html`] renders it as a self-contained page, whose code is in `web/report`. The crate has no
+//! I/O and no clock. The code that runs the workflow fills a `Run`:
 //!
 //! ```text
-//! Run::plan(&workflow)            every task `cancelled`, every member unwritten
+//! Run::plan(&workflow)        every task `cancelled`, every member unwritten
 //!   -> fill tasks, data, pool, settings while or after the tasks run
-//!   -> seal()                     totals, totals by tool, the critical path, sizes per task, bounds on what is kept
-//!   -> link_outputs(folder)       where outputs lie, seen from the folder of the report
-//!   -> json() / html(&run)        the two files
+//!   -> seal()                 totals, totals by tool, critical path, sizes per task, truncation
+//!   -> link_outputs(folder)   URLs of outputs, relative to the folder of the report
+//!   -> json() / html(&run)    the two files
 //! ```
 #![forbid(unsafe_code)]
 

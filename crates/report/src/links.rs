@@ -1,12 +1,13 @@
-//! Where outputs lie, seen from the folder of the report: relative URLs, which stay true while both are moved together.
+//! Links to outputs: URLs relative to the folder of the report, which stay valid if both are moved
+//! together.
 
 use crate::Run;
 use std::fmt::Write;
 use std::path::{Component, Path, PathBuf};
 
 impl Run {
-    /// Fills `Member::link` of what was exported, for a report in `folder`, an absolute path. Paths are taken by their words,
-    /// as a browser takes them; symbolic links on the way are not looked at.
+    /// Fills `Member::link` of exported members, for a report in the absolute path `folder`. Paths
+    /// are resolved lexically, as in a browser; symbolic links are not followed.
     pub fn link_outputs(&mut self, folder: &Path) {
         let from = plain(folder);
         let directory = PathBuf::from(&self.directory);
@@ -31,9 +32,9 @@ fn plain(path: &Path) -> PathBuf {
     plain
 }
 
-/// The way from the folder `from` to the file `to`; none if it is not known.
+/// The relative URL from the folder `from` to the file `to`; none if it cannot be determined.
 fn url(from: &Path, to: &Path) -> Option<String> {
-    // Names that are not UTF-8 were replaced in run.json: which file is meant is lost.
+    // Bytes that are not UTF-8 were replaced in run.json, so the real name of the file is unknown.
     let text = to.to_str().filter(|text| !text.contains(char::REPLACEMENT_CHARACTER))?;
     if !from.is_absolute() || !Path::new(text).is_absolute() {
         return None;
@@ -44,7 +45,7 @@ fn url(from: &Path, to: &Path) -> Option<String> {
     Some(std::iter::repeat_n("..".to_owned(), up).chain(down).collect::<Vec<_>>().join("/"))
 }
 
-/// A name as a part of a URL: nothing in it can be a scheme, an end or a quote.
+/// A name encoded as a part of a URL: it cannot contain a scheme, a delimiter or a quote.
 fn encoded(name: &str) -> String {
     let mut url = String::with_capacity(name.len());
     for byte in name.bytes() {

@@ -1,32 +1,33 @@
-//! How many tasks ran and how many waited over time, from the times of the tasks.
+//! The number of tasks that ran and that waited over time, from the times of the tasks.
 
 use crate::{Run, Seconds, Task};
 use serde::{Deserialize, Serialize};
 
-/// Steps shorter than this part of the run become means: a chart is about as many pixels wide.
+/// The most samples. Steps shorter than this fraction of the run are averaged; a chart is about as
+/// many pixels wide.
 pub const LOAD_SAMPLES_MAX: usize = 1_000;
 
-/// Tasks that run, and tasks that have all they read and wait for a slot or for space.
+/// The number of running tasks, and of tasks that have all inputs and wait for a slot or for space.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Load {
-    /// The most that ran at once.
+    /// The most tasks that ran at once.
     pub running_max: u32,
-    /// The most that waited at once.
+    /// The most tasks that waited at once.
     pub waiting_max: u32,
-    /// In the order of time, at most `LOAD_SAMPLES_MAX`.
+    /// The samples in the order of time, at most `LOAD_SAMPLES_MAX`.
     pub samples: Vec<LoadSample>,
 }
 
-/// From when on, tasks that ran, tasks that waited; until the next sample.
+/// The start of the sample, and the numbers of running and of waiting tasks until the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LoadSample(pub Seconds, pub f64, pub f64);
 
-/// From when on, and how many ran and waited.
+/// The start of a step, and the numbers of running and of waiting tasks.
 type Step = (f64, [u32; 2]);
 
 impl Run {
-    /// Tasks that ran and waited over a run that took `makespan`.
+    /// The load over a run that took `makespan`.
     pub(crate) fn load(&self, makespan: Seconds) -> Load {
         let steps = steps(changes(&self.tasks, makespan.0));
         let most = |of: usize| steps.iter().map(|(_, counts)| counts[of]).max().unwrap_or(0);
@@ -34,7 +35,7 @@ impl Run {
     }
 }
 
-/// When a task begins or ends to run (0) or to wait (1).
+/// The times at which a task begins (`true`) or ends to run (0) or to wait (1).
 fn changes(tasks: &[Task], makespan: f64) -> Vec<(f64, usize, bool)> {
     let mut changes = Vec::new();
     let mut span = |of: usize, from: f64, to: f64| {
@@ -72,7 +73,8 @@ fn steps(changes: Vec<(f64, usize, bool)>) -> Vec<Step> {
     steps
 }
 
-/// One sample for each step, but for those too short to be seen: these become means over a span that can be.
+/// One sample for each step, except that steps too short to be visible are averaged over a longer
+/// span.
 #[expect(clippy::cast_precision_loss, reason = "a thousand spans")]
 fn samples(steps: &[Step], makespan: f64) -> Vec<LoadSample> {
     let least = makespan / (LOAD_SAMPLES_MAX - 1) as f64;
@@ -85,7 +87,8 @@ fn samples(steps: &[Step], makespan: f64) -> Vec<LoadSample> {
     for (at, (start, counts)) in steps.iter().enumerate() {
         let ends = steps.get(at + 1).map_or(makespan, |next| next.0).max(*start);
         let mut start = *start;
-        // What is left of a span that a short step began is filled first; the rest of a long step is a sample of its own.
+        // If a short step began a span, the next step first fills that span; the rest of a long
+        // step is a sample of its own.
         while start < ends {
             if length == 0.0 {
                 from = start;

@@ -1,44 +1,47 @@
-//! How busy the machine was over time, with everything that ran on it: processors and memory.
+//! The use of the machine's processors and memory over time, by all processes on it.
 
 use crate::Seconds;
 use crate::samples::{Sample, Samples};
 use serde::{Deserialize, Serialize};
 
-/// The processors and the memory in use over time; of the control group where its limit is what counts.
+/// The processors and the memory in use over time: of the control group if its limit applies,
+/// otherwise of the machine.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MachineUse {
-    /// Whose processors were looked at.
+    /// The scope in which processors were measured.
     pub cpus_of: Measured,
-    /// How many there are; a group's limit may be a part of one.
+    /// The number of processors; a group's limit may be fractional.
     pub cpus: f64,
-    /// How many of them were busy in the mean, by this run or others.
+    /// The mean number of busy processors, used by this run or others.
     pub busy_cpus: f64,
-    /// Whose memory was looked at.
+    /// The scope in which memory was measured.
     pub memory_of: Measured,
-    /// How much there is, in bytes.
+    /// The total memory in bytes.
     pub memory_bytes: u64,
-    /// The most that was in use at any sample, by this run or others, in bytes; files that the system could drop are not in it.
+    /// The most memory in use at any sample, by this run or others, in bytes; without files that
+    /// the system could drop.
     pub peak_memory_bytes: u64,
-    /// In the order of time, at most `SAMPLES_MAX`.
+    /// The samples in the order of time, at most `SAMPLES_MAX`.
     pub samples: Samples<MachineSample>,
-    /// When the first sample was taken and when the last, and the processor seconds up to them.
+    /// The time of the first and of the last sample, with the processor seconds up to each.
     #[serde(skip)]
     seen: Option<[(f64, f64); 2]>,
 }
 
-/// Whose processors or memory.
+/// The scope of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Measured {
-    /// The whole machine's.
+    /// The whole machine.
     #[default]
     Machine,
-    /// The control group's, which has less than the machine.
+    /// The control group, which has less than the machine.
     Group,
 }
 
-/// One sample: when, processors busy in the mean since the sample before, bytes of memory in use.
+/// One sample: the time, the mean number of busy processors since the previous sample, the bytes of
+/// memory in use.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct MachineSample(pub Seconds, pub f64, pub u64, #[serde(skip)] f64);
 
@@ -47,7 +50,8 @@ impl Sample for MachineSample {
         self.0
     }
 
-    /// The later moment, the mean of the processors over both spans, the higher memory.
+    /// Joins two samples: the later time, the mean of the processors over both spans, the higher
+    /// memory.
     fn joined(self, later: Self) -> Self {
         let span = self.3 + later.3;
         let cpus = if span > 0.0 { (self.1 * self.3 + later.1 * later.3) / span } else { later.1 };
@@ -56,13 +60,13 @@ impl Sample for MachineSample {
 }
 
 impl MachineUse {
-    /// Nothing seen yet, of so many processors and so many bytes of memory.
+    /// The use of so many processors and bytes of memory, without samples yet.
     pub fn new((cpus_of, cpus): (Measured, f64), (memory_of, memory_bytes): (Measured, u64)) -> Self {
         Self { cpus_of, cpus, memory_of, memory_bytes, ..Self::default() }
     }
 
-    /// Adds what was seen at `time`: the processor seconds spent so far, since any moment before the run, and the memory in
-    /// use. Times must not go backwards.
+    /// Adds a sample at `time`: the processor seconds spent since any fixed moment before the run,
+    /// and the memory in use. Times must not go backwards.
     pub fn push(&mut self, time: Seconds, cpu_s: f64, memory_bytes: u64) {
         self.peak_memory_bytes = self.peak_memory_bytes.max(memory_bytes);
         let [first, (before_s, before_cpu_s)] = self.seen.unwrap_or([(time.0, cpu_s); 2]);
@@ -72,7 +76,7 @@ impl MachineUse {
         self.samples.push(MachineSample(time, rounded(cpus), memory_bytes, span));
     }
 
-    /// Works out the mean, and ends the curves where the run did.
+    /// Computes the mean, and adds the last sample, so that the curves end with the run.
     pub fn close(&mut self) {
         self.samples.close();
         if let Some([(from_s, from_cpu_s), (to_s, to_cpu_s)]) = self.seen.take().filter(|[from, to]| to.0 > from.0) {
@@ -81,7 +85,7 @@ impl MachineUse {
     }
 }
 
-/// A thousandth of a processor is less than clocks of the system tell.
+/// Rounds to a thousandth of a processor, which is finer than the system's clocks.
 fn rounded(cpus: f64) -> f64 {
     (cpus * 1e3).round() / 1e3
 }

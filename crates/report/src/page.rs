@@ -1,9 +1,12 @@
-//! report.html: the code of `web/report`, its style, and run.json, in one file that needs nothing else.
+//! report.html: the code of `web/report`, its style sheet and run.json in one self-contained file.
 //!
-//! The page's modules are ES modules, so that Node can test those that compute. In the page each becomes a function that
-//! answers what it exports; this asks of them only that an import is one line, and that exports are declarations. Nothing of
-//! the run is ever HTML: it is JSON in a script element that the browser does not run, with every `<` escaped. Should a view
-//! ever make HTML of it all the same, the page's policy runs no handler and loads nothing.
+//! The page's modules are ES modules, so that Node can test those that compute. In the page each
+//! module becomes a function that returns its exports. This requires that an import is one line,
+//! and that exports are declarations.
+//!
+//! No data of the run is ever treated as HTML: it is JSON in a script element that the browser does
+//! not execute, with every `<` escaped. If a view had a bug that made HTML of it, the page's
+//! content security policy would still run no handler and load nothing.
 
 use crate::Run;
 
@@ -18,12 +21,12 @@ macro_rules! modules {
 const MODULES: [(&str, &str); 22] = modules!["format" "model" "lanes" "scale" "layers" "rows" "dom" "paint" "theme" "card"
     "facts" "timeline" "curves" "network" "grid" "drawer" "failures" "critical" "summary" "tables" "tools" "main"];
 
-/// report.html for `run`: one file, which opens without a network and without a server.
+/// Renders report.html for `run`: one file, which opens without a network and without a server.
 pub fn html(run: &Run) -> String {
     let json = run.json().replace('<', "\\u003c");
     let mut page = String::with_capacity(json.len() + (128 << 10));
     let mut rest = TEMPLATE;
-    // One after the other, so that nothing that was put in is ever searched for a place.
+    // In one pass, so that inserted text is never searched for placeholders.
     for (place, text) in [("{style}", STYLE), ("{run}", &json), ("{script}", &script())] {
         let (before, after) = rest.split_once(place).expect("the template has each place, in this order");
         page.push_str(before);
@@ -39,7 +42,7 @@ fn script() -> String {
     MODULES.iter().map(|(name, source)| wrapped(name, source)).collect()
 }
 
-/// `const $name = (() => { source; return { its exports }; })();`
+/// Wraps a module as `const $name = (() => { source; return { its exports }; })();`.
 fn wrapped(name: &str, source: &str) -> String {
     let mut exports = Vec::new();
     let lines = source.lines().map(|line| {
@@ -54,14 +57,15 @@ fn wrapped(name: &str, source: &str) -> String {
     format!("const ${name} = (() => {{\n{}\nreturn {{ {} }};\n}})();\n", body.join("\n"), exports.join(", "))
 }
 
-/// `{ a, b } from "./x.js";` as `const { a, b } = $x;`, and `* as words from …` as `const words = …`.
+/// Translates `{ a, b } from "./x.js";` to `const { a, b } = $x;`, and `* as words from ...` to
+/// `const words = ...`.
 fn bound(import: &str) -> String {
     let (names, from) = import.split_once(" from ").expect("an import names its module on its own line");
     let module = from.trim_start_matches("\"./").trim_end_matches(".js\";");
     format!("const {} = ${module};", names.trim_start_matches("* as "))
 }
 
-/// The name that `function name(…` or `const name = …` declares.
+/// The name that `function name(...` or `const name = ...` declares.
 fn declared(declaration: &str) -> &str {
     let after = declaration.split_once(' ').map_or(declaration, |(_, after)| after);
     after.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or(after)

@@ -1,7 +1,8 @@
-//! From a workflow to the skeleton of its run: tasks, data, and who reads and writes what.
+//! The skeleton of a run, made from its workflow: tasks, data, and which tasks read and write which
+//! data.
 //!
-//! In the skeleton no task has run and no member exists; the run fills in what happened. A task that nobody touches again
-//! stays `cancelled`, which is what it is if the run ends early.
+//! In the skeleton no task has run and no member exists; the run fills in the rest. A task that is
+//! not updated stays `cancelled`, which is correct if the run ends early.
 
 use crate::{CriticalPath, Load, Machine, Outcome, Settings, WorkflowInfo};
 use crate::{DataKind, DataRef, Element, Member, Pool, Provenance, Reason, ReasonKind, Run, Status, Task, Totals};
@@ -41,7 +42,7 @@ impl Default for Run {
 }
 
 impl Run {
-    /// The skeleton of a run of `workflow`; everything else has its default.
+    /// The skeleton of a run of `workflow`; all other fields have their defaults.
     pub fn plan(workflow: &Workflow) -> Self {
         let name = workflow.name.clone();
         let mut run = Self { workflow: WorkflowInfo { name, ..WorkflowInfo::default() }, ..Self::default() };
@@ -52,7 +53,7 @@ impl Run {
         run
     }
 
-    /// Fills sizes that follow from those of members: of tasks' inputs and outputs, of elements.
+    /// Computes the sizes of elements, and of tasks' inputs and outputs, from those of members.
     pub(crate) fn sum_sizes(&mut self) {
         let places = places(&self.data);
         let sizes: Vec<u64> = self.data.iter().map(|member| member.bytes.unwrap_or(0)).collect();
@@ -67,14 +68,14 @@ impl Run {
     }
 }
 
-/// Where each name stands in `Run::data`.
+/// The index of each name in `Run::data`.
 pub type Places<'a> = HashMap<&'a str, usize>;
 
 pub fn places(data: &[Member]) -> Places<'_> {
     data.iter().enumerate().map(|(place, member)| (member.name.as_str(), place)).collect()
 }
 
-/// The places in `Run::data` that `data` names.
+/// The indices in `Run::data` that `data` names.
 pub fn range(places: &Places<'_>, data: &DataRef) -> std::ops::Range<usize> {
     let (from, count) = match data {
         DataRef::One(name) => (name, 1),
@@ -117,7 +118,7 @@ fn is_output(workflow: &Workflow, task: &flow::Task, file: &flow::FileBinding) -
     matches!(workflow.tool_of(task).params[usize::from(file.param)].kind, ParamKind::Output { .. })
 }
 
-/// References to `ids`, each run of consecutive ones as one.
+/// References to `ids`, with one reference for each run of consecutive ids.
 fn named(workflow: &Workflow, ids: &[DataId]) -> Vec<DataRef> {
     let runs = ids.chunk_by(|first, second| first.0.checked_add(1) == Some(second.0));
     runs.map(|run| match run {
@@ -132,7 +133,7 @@ fn named(workflow: &Workflow, ids: &[DataId]) -> Vec<DataRef> {
     .collect()
 }
 
-/// Writes down each member's writer, and answers which members are read.
+/// Records each member's writer; returns, for each member, whether a task reads it.
 fn mark_writers(workflow: &Workflow, data: &mut [Member]) -> Vec<bool> {
     let mut read = vec![false; data.len()];
     for (id, task) in (0..).zip(&workflow.tasks) {

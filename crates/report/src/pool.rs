@@ -1,10 +1,11 @@
-//! Memory of the pool over time. Of neighbouring samples the highest is kept, so that no peak is lost.
+//! The memory of the pool over time. Of neighbouring samples the highest is kept, so that no peak
+//! is lost.
 
 use crate::Seconds;
 use crate::samples::{Sample, Samples};
 use serde::{Deserialize, Serialize};
 
-/// One sample: when, bytes used, bytes of capacity.
+/// One sample: the time, the bytes used, the capacity in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct PoolSample(pub Seconds, pub u64, pub u64);
 
@@ -22,33 +23,35 @@ impl Sample for PoolSample {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pool {
-    /// The most that was used at any moment, in bytes: a mark that the pool keeps, which no fall between two samples escapes. Never less
-    /// than the truth, more by at most a thousandth of the pool.
+    /// The most bytes that were used at any moment. The pool records this peak itself, so that
+    /// peaks between two samples are included. It is never less than the true peak, and at most a
+    /// thousandth of the capacity more.
     pub peak_bytes: u64,
-    /// The least peak that was found in random orders of the same tasks with the sizes that their files had, in as many slots; none where
-    /// not all tasks are done. A run cannot need much less.
+    /// The least peak that was found in random orders of the same tasks, with their real file sizes
+    /// and in as many slots; none if not all tasks succeeded. A run can hardly need less.
     #[serde(default)]
     pub least_peak_bytes: Option<u64>,
-    /// How many orders those were.
+    /// The number of orders that were tried.
     #[serde(default)]
     pub least_peak_orders: u32,
-    /// `[seconds, bytes used, bytes of capacity]`, in the order of time; at most `SAMPLES_MAX`.
+    /// The samples `[seconds, bytes used, bytes of capacity]` in the order of time; at most
+    /// `SAMPLES_MAX`.
     pub samples: Samples<PoolSample>,
 }
 
 impl Pool {
-    /// Adds what was seen at `time`; times must not go backwards.
+    /// Adds a sample at `time`; times must not go backwards.
     pub fn push(&mut self, time: Seconds, used_bytes: u64, capacity_bytes: u64) {
         self.peak_bytes = self.peak_bytes.max(used_bytes);
         self.samples.push(PoolSample(time, used_bytes, capacity_bytes));
     }
 
-    /// Takes in the mark that the pool kept.
+    /// Updates the peak with the one that the pool recorded itself.
     pub fn mark(&mut self, peak_bytes: u64) {
         self.peak_bytes = self.peak_bytes.max(peak_bytes);
     }
 
-    /// Ends the curve where the run did.
+    /// Adds the last sample, so that the curve ends with the run.
     pub fn close(&mut self) {
         self.samples.close();
     }

@@ -1,16 +1,17 @@
-//! What made the results what they are: tools, programs, files, seeds.
+//! Provenance: the tools, programs, files and seeds that the results depend on.
 //!
 //! Inputs and outputs, with their hashes, are in `Run::data`; commands are in `Run::tasks`.
 
 use serde::{Deserialize, Serialize};
 
-/// Everything beside inputs and commands that results depend on.
+/// Everything except inputs and commands that the results depend on.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Provenance {
     /// The tools that tasks called, in the order of the tool file.
     pub tools: Vec<ToolUsed>,
-    /// Config values and variables that make chance repeatable: configs whose name is or ends in `seed`, and `TIDEMILL_*`.
+    /// Config values and variables that make random choices repeatable: configs whose name is or
+    /// ends in `seed`, and `TIDEMILL_*`.
     pub seeds: Vec<Seed>,
 }
 
@@ -18,20 +19,20 @@ pub struct Provenance {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolUsed {
-    /// Its name.
+    /// The name of the tool.
     pub name: String,
-    /// One sentence for people; may be empty.
+    /// A description for users in one sentence; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// BLAKE3 over the declaration and the files, hexadecimal; null if it was not made.
+    /// BLAKE3 over the declaration and the files, hexadecimal; null if it was not computed.
     pub hash: Option<String>,
     /// The command as a template.
     pub command: Vec<String>,
-    /// The program that the command's first item was found to be; none if it was not found.
+    /// The path of the program that the command's first item names; none if it was not found.
     pub program: Option<String>,
     /// BLAKE3 of the program, hexadecimal; null if it was not hashed.
     pub program_hash: Option<String>,
-    /// The version that the program states about itself; none if unknown.
+    /// The version that the program reports; none if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program_version: Option<String>,
     /// The files that belong to the tool.
@@ -43,25 +44,25 @@ pub struct ToolUsed {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileUsed {
-    /// Its path, as the tool file gives it.
+    /// The path of the file, as the tool file gives it.
     pub path: String,
-    /// Its size in bytes.
+    /// The size of the file in bytes.
     pub bytes: u64,
     /// BLAKE3 of its bytes, hexadecimal; null if it could not be read.
     pub hash: Option<String>,
 }
 
-/// A value that makes chance repeatable.
+/// A value that makes random choices repeatable.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Seed {
     /// The name of the config or variable.
     pub name: String,
-    /// Its value.
+    /// The value.
     pub value: serde_json::Value,
-    /// The tool it was given to; none for variables of the environment.
+    /// The tool that it was given to; none for variables of the environment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// How many tasks had it.
+    /// The number of tasks that had it.
     pub tasks: u32,
 }

@@ -1,12 +1,15 @@
-//! When each task could have started: what it waited for after that was a slot, not data.
+//! The time at which each task could have started. After it, the task waited for a slot or space,
+//! not for data.
 //!
-//! It follows from when members were written, so it is worked out at the end, and nobody has to watch for it.
+//! It follows from the times at which members were written, so it is computed at the end, and
+//! nothing has to record it during the run.
 
 use crate::plan::{Places, places, range};
 use crate::{Run, Seconds, Status, Task};
 
 impl Run {
-    /// Fills `ready_s` and `waited_s` of every task whose inputs all came to be; inputs of the run are there from its start.
+    /// Fills `ready_s` and `waited_s` of every task whose inputs all came to exist; inputs of the
+    /// run exist from its start.
     pub(crate) fn fill_ready(&mut self) {
         let places = places(&self.data);
         let ready: Vec<Option<Seconds>> = self.tasks.iter().map(|task| self.ready(task, &places)).collect();

@@ -1,12 +1,13 @@
 //! `Run`: run.json as one value.
 //!
-//! Instants are seconds from the start of the run; only `started` and `ended` are wall-clock times. Amounts of memory and
-//! data are bytes. Vectors `tasks` and `data` are indexed by `flow::TaskId` and `flow::DataId`.
+//! Times are seconds from the start of the run; only `started` and `ended` are wall-clock times.
+//! Amounts of memory and data are bytes. The vectors `tasks` and `data` are indexed by
+//! `flow::TaskId` and `flow::DataId`.
 
 use crate::{CriticalPath, Element, Load, MachineUse, Member, Pool, Provenance, Seconds, Task, ToolTotals, Totals};
 use serde::{Deserialize, Serialize};
 
-/// The version of the format; a reader refuses what it does not know.
+/// The version of the format; a reader refuses versions that it does not know.
 pub const FORMAT_VERSION: u32 = 1;
 
 /// Everything that is known of one run after it ended.
@@ -15,53 +16,55 @@ pub const FORMAT_VERSION: u32 = 1;
 pub struct Run {
     /// `FORMAT_VERSION`.
     pub tidemill_run: u32,
-    /// The run's own name, unique on its machine; also the name of its report's folder.
+    /// The name of the run, unique on its machine; also the name of its report's folder.
     pub id: String,
-    /// What was run.
+    /// The workflow.
     pub workflow: WorkflowInfo,
     /// The version of Tidemill.
     pub version: String,
-    /// When the run started, RFC 3339 in UTC with milliseconds (see [`crate::rfc3339_utc`]).
+    /// The start of the run, RFC 3339 in UTC with milliseconds (see [`crate::rfc3339_utc`]).
     pub started: String,
-    /// When it ended, the same.
+    /// The end of the run, in the format of `started`.
     pub ended: String,
-    /// How it ended.
+    /// The outcome of the run.
     pub outcome: Outcome,
     /// The exit code of `tidemill run`.
     pub exit_code: i32,
-    /// Why the run as a whole failed, when no task says it (outputs that could not be exported, a lost mount).
+    /// The reason why the run as a whole failed, if no task gives it (outputs that could not be
+    /// exported, a lost mount).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// Where it ran.
+    /// The machine on which it ran.
     pub machine: Machine,
-    /// How it ran.
+    /// The settings with which it ran.
     pub settings: Settings,
     /// The command line, as typed.
     pub command_line: Vec<String>,
-    /// The directory it was typed in.
+    /// The directory in which the command was typed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub directory: String,
-    /// Values given with `--set`, by name.
+    /// The values given with `--set`, by name.
     pub sets: serde_json::Map<String, serde_json::Value>,
-    /// The numbers that sum everything up; filled by [`Run::seal`].
+    /// The totals; filled by [`Run::seal`].
     pub totals: Totals,
-    /// Sentences the user should read: what was not as expected but did not fail.
+    /// Sentences that the user should read: conditions that were not as expected but did not fail
+    /// the run.
     pub warnings: Vec<String>,
-    /// Tools, files and seeds that made the results what they are.
+    /// The tools, files and seeds that the results depend on.
     pub provenance: Provenance,
     /// The data elements, in the order of their first members.
     pub elements: Vec<Element>,
     /// One entry for each member of each element, in the order of ids.
     pub data: Vec<Member>,
-    /// Memory of the pool over time.
+    /// The memory of the pool over time.
     pub pool: Pool,
-    /// The processors and the memory of the machine over time; none if they could not be looked at.
+    /// The processors and the memory of the machine over time; none if they could not be measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine_use: Option<MachineUse>,
-    /// How many tasks ran and waited over time; filled by [`Run::seal`].
+    /// The number of tasks that ran and waited over time; filled by [`Run::seal`].
     #[serde(default)]
     pub load: Load,
-    /// The chain of tasks that decided when the run ended; filled by [`Run::seal`].
+    /// The chain of tasks that determined the end of the run; filled by [`Run::seal`].
     #[serde(default)]
     pub critical_path: CriticalPath,
     /// Sums and extremes of each tool's tasks; filled by [`Run::seal`].
@@ -71,103 +74,104 @@ pub struct Run {
     pub tasks: Vec<Task>,
 }
 
-/// What was run.
+/// The workflow of a run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkflowInfo {
-    /// The name for people.
+    /// The name for users.
     pub name: String,
     /// The path of the script or descriptor, as typed.
     pub source: String,
-    /// The language it was written in: `js4cloud` or `json`.
+    /// The language in which it was written: `js4cloud` or `json`.
     pub language: String,
     /// BLAKE3 of the source file, hexadecimal.
     #[serde(default)]
     pub hash: Option<String>,
 }
 
-/// How a run ended.
+/// The outcome of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// Every task is done and every output is where it should be.
+    /// Every task succeeded and every output was exported.
     Done,
-    /// A task failed, or `Run::problem` says what did.
+    /// A task failed, or `Run::problem` gives the reason.
     Failed,
-    /// A signal ended it.
+    /// A signal ended the run.
     #[default]
     Interrupted,
 }
 
-/// Where a run took place.
+/// The machine of a run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// The host's name.
+    /// The name of the host.
     pub host: String,
-    /// Operating system and kernel: `Linux 6.18.0 x86_64`.
+    /// The operating system and kernel, such as `Linux 6.18.0 x86_64`.
     pub system: String,
-    /// Processors that the process may use.
+    /// The number of processors that the process may use.
     pub cpus: u32,
-    /// Memory in bytes: the machine's, or the cgroup's limit where that is lower.
+    /// The memory in bytes: the machine's, or the cgroup's limit if that is lower.
     pub memory_bytes: u64,
 }
 
-/// How a run was set up.
+/// The settings of a run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// Slots: tasks of one processor that may run at once.
+    /// The number of slots: the most tasks of one processor that may run at once.
     pub slots: u32,
-    /// The pool's limit in bytes.
+    /// The capacity of the pool in bytes.
     pub memory_limit_bytes: u64,
-    /// How tools saw the pool.
+    /// The way in which tools saw the pool.
     pub mode: Mode,
-    /// The line that says why this mode.
+    /// The explanation of the mode, in one line.
     pub mode_reason: String,
-    /// The folder that inputs came from.
+    /// The folder of the inputs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<String>,
     /// The tool file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<String>,
-    /// The folder that outputs went to.
+    /// The folder of the outputs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub out: Option<String>,
-    /// Whether temporaries were kept until the end.
+    /// True if temporaries were kept until the end.
     #[serde(default)]
     pub keep: bool,
-    /// Whether inputs were copied into memory.
+    /// True if inputs were copied into memory.
     #[serde(default)]
     pub stage_in: bool,
-    /// Whether the first failure ended the run.
+    /// True if the first failure ended the run.
     #[serde(default)]
     pub fail_fast: bool,
 }
 
-/// How tools saw the pool.
+/// The way in which tools saw the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// As a mounted directory.
     Mount,
-    /// By the preload library; tools that it does not reach as with staging.
+    /// By the preload library; tools that it does not reach, as with staging.
     Preload,
     /// As copies on a RAM disk around each task.
     Staging,
-    /// Not at all: no task touched a file.
+    /// Not at all: no task used a file.
     #[default]
     None,
 }
 
-/// What every version of the format has.
+/// The part that every version of the format has.
 #[derive(Deserialize)]
 struct Version {
     tidemill_run: u32,
 }
 
 impl Run {
-    /// run.json: compact, except that each task and each member has a line of its own (so that `grep` and `diff` work).
+    /// run.json: compact, except that each task and each member has a line of its own, so that
+    /// `grep` and `diff` work.
     pub fn json(&self) -> String {
         let whole = serde_json::to_value(self).expect("strings, numbers and maps of strings always become JSON");
         let serde_json::Value::Object(fields) = whole else { unreachable!("a struct becomes an object") };
@@ -175,9 +179,10 @@ impl Run {
         format!("{{\n{}\n}}\n", lines.join(",\n"))
     }
 
-    /// Reads run.json; the error says what stands in the way.
+    /// Reads run.json; the error message gives the reason if it cannot be read.
     pub fn from_json(text: &str) -> Result<Self, String> {
-        // The version first: a later one may have fields that this reader does not know.
+        // Check the version first, because a later one may have fields that this reader does not
+        // know.
         let found: Version = serde_json::from_str(text).map_err(|error| format!("this is no run.json: {error}"))?;
         if found.tidemill_run != FORMAT_VERSION {
             let found = found.tidemill_run;

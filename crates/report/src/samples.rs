@@ -1,20 +1,21 @@
-//! Amounts over time: any number of samples in, at most `SAMPLES_MAX` out.
+//! Time series with a limit: any number of samples is pushed, at most `SAMPLES_MAX` are kept.
 //!
-//! When the list is full, each two neighbours become one, and from then on twice as many samples are taken together; so
-//! samples stay evenly spread over the run. What becomes of two neighbours is the sample's own business.
+//! When the list is full, each pair of neighbours is joined into one sample, and from then on twice
+//! as many pushed samples are joined. So samples stay evenly spread over the run. The type of the
+//! sample defines how two are joined.
 
 use crate::Seconds;
 use serde::{Deserialize, Serialize};
 
-/// More points than a wide screen has pixels across.
+/// The most samples that are kept: more than a wide screen has pixels across.
 pub const SAMPLES_MAX: usize = 2_000;
 
-/// What was seen at one moment.
+/// A sample of a time series.
 pub trait Sample: Copy {
-    /// The moment.
+    /// The time of the sample.
     fn time(&self) -> Seconds;
 
-    /// What stands for this one and the one after it.
+    /// Joins this sample and the one after it.
     #[must_use]
     fn joined(self, later: Self) -> Self;
 }
@@ -24,10 +25,10 @@ pub trait Sample: Copy {
 #[serde(transparent)]
 pub struct Samples<T> {
     kept: Vec<T>,
-    /// How many samples given to `push` become one that is kept.
+    /// The number of pushed samples that are joined into one that is kept.
     #[serde(skip, default = "one")]
     stride: usize,
-    /// What stands for the samples that are not kept yet, and how many they are.
+    /// The joined sample of those that are not kept yet, and their number.
     #[serde(skip, default = "none")]
     open: Option<(T, usize)>,
     /// The last sample given to `push`.
@@ -42,7 +43,7 @@ impl<T> Default for Samples<T> {
 }
 
 impl<T: Sample> Samples<T> {
-    /// Adds what was seen; times must not go backwards.
+    /// Adds a sample; times must not go backwards.
     pub fn push(&mut self, sample: T) {
         self.last = Some(sample);
         let (joined, count) = self.open.take().map_or((sample, 1), |(open, count)| (open.joined(sample), count + 1));
@@ -51,13 +52,14 @@ impl<T: Sample> Samples<T> {
             return;
         }
         self.kept.push(joined);
-        // Two places stay free for `close`.
+        // Two entries stay free for `close`.
         if self.kept.len() == SAMPLES_MAX - 2 {
             self.halve();
         }
     }
 
-    /// Keeps what is still open and the very last sample, so that the curve ends where the run did.
+    /// Keeps the unfinished joined sample and the very last sample, so that the curve ends with the
+    /// run.
     pub fn close(&mut self) {
         for sample in [self.open.take().map(|(joined, _)| joined), self.last.take()].into_iter().flatten() {
             if self.kept.last().is_none_or(|kept| kept.time() < sample.time()) {

@@ -1,95 +1,100 @@
-//! One task of the run: when and where it ran, what it took, and why it failed.
+//! One task of the run: when and where it ran, the resources it took, and why it failed.
 
 use crate::bounds;
 use crate::{DataRef, Seconds};
 use serde::{Deserialize, Serialize};
 
-/// What became of one task.
+/// The record of one task.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Task {
-    /// Its number, from 0 in the order of the calls; its place in `Run::tasks`.
+    /// The number of the task, from 0 in the order of the calls; the index in `Run::tasks`.
     pub id: u32,
-    /// The tool it called.
+    /// The tool that it called.
     pub tool: String,
-    /// How it ended.
+    /// The status at the end.
     pub status: Status,
-    /// The line of the call in the script, from 1; 0 when unknown.
+    /// The line of the call in the script, from 1; 0 if unknown.
     pub line: u32,
-    /// Why it is not done; none if it is.
+    /// The reason why the task did not succeed; none if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
-    /// How often it was started; 0 if it never was.
+    /// The number of attempts; 0 if it never started.
     pub attempts: u32,
-    /// The slot it ran in, from 0: the lowest, if it had several; none if it never started.
+    /// The slot in which it ran, from 0: the lowest, if it had several; none if it never started.
     pub slot: Option<u32>,
-    /// How many slots it took.
+    /// The number of slots that it took.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub cpus: u32,
-    /// When the last of what it waited for was there, 0 if it waited for nothing; none if that never was. Filled by `Run::seal`.
+    /// The time at which the last input or task that it waited for was complete; 0 if it waited for
+    /// nothing; none if that never happened. Filled by `Run::seal`.
     pub ready_s: Option<Seconds>,
-    /// How long it had all it read and was not started yet: it waited for a slot, or for space; none if it never started.
-    /// Filled by `Run::seal`.
+    /// The time from `ready_s` to its first start, during which it waited for a slot or for space;
+    /// none if it never started. Filled by `Run::seal`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waited_s: Option<Seconds>,
-    /// When its last attempt started.
+    /// The start of its last attempt.
     pub start_s: Option<Seconds>,
-    /// When its last attempt ended.
+    /// The end of its last attempt.
     pub end_s: Option<Seconds>,
-    /// Attempts before the last one; empty for most.
+    /// Attempts before the last one; empty for most tasks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<Attempt>,
-    /// The command as it was started, bounded (see [`Task::set_command`]); empty if it never was.
+    /// The command as it was started, truncated (see [`Task::set_command`]); empty if it never
+    /// started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
-    /// How many arguments `command` leaves out at its end (the last one kept may be cut, and ends with `…`).
+    /// The number of arguments that `command` leaves out at its end. The last one kept may be cut;
+    /// then it ends with `…`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub command_cut: u32,
-    /// The exit code of the last attempt; none if a signal ended it or it never started.
+    /// The exit code of the last attempt; none if a signal ended it or if it never started.
     pub exit_code: Option<i32>,
-    /// Processor time of the last attempt and its children, user and system; none when unknown.
+    /// The processor time of the last attempt and its children, user and system; none if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_s: Option<Seconds>,
-    /// Largest resident memory of the last attempt, in bytes; none when unknown.
+    /// The largest resident memory of the last attempt, in bytes; none if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_rss_bytes: Option<u64>,
-    /// The most memory of their own that the processes of the last attempt held together, in bytes; none when unknown.
+    /// The most private memory that the processes of the last attempt held together, in bytes; none
+    /// if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_memory_bytes: Option<u64>,
-    /// What it printed on standard output, if it is done; none if nothing, or if that went to a file. See `Reason` for failures.
+    /// The standard output of a task that succeeded; none if it was empty or went to a file. For
+    /// failures see `Reason`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdout: Option<Captured>,
-    /// The same on standard error.
+    /// The standard error of a task that succeeded; none if it was empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr: Option<Captured>,
-    /// What it read, in the order of the tool's parameters.
+    /// The data that it read, in the order of the tool's parameters.
     pub inputs: Vec<DataRef>,
-    /// What it wrote, or should have.
+    /// The data that it wrote, or should have written.
     pub outputs: Vec<DataRef>,
-    /// Bytes of all inputs together; filled by `Run::seal`.
+    /// The bytes of all inputs; filled by `Run::seal`.
     pub input_bytes: u64,
-    /// Bytes of all outputs together that exist; filled by `Run::seal`.
+    /// The bytes of all outputs that exist; filled by `Run::seal`.
     pub output_bytes: u64,
-    /// Tasks it had to wait for although no data passes between them.
+    /// Tasks that it had to wait for although no data passes between them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<u32>,
 }
 
-/// How a task ended.
+/// The status of a task at the end of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// It ended well and all its outputs exist.
+    /// The task succeeded and all its outputs exist.
     Done,
-    /// It failed, or a task that it needs did; `Task::reason` says what.
+    /// The task failed, or one that it needs did; `Task::reason` says which.
     Failed,
-    /// The run ended before it did.
+    /// The run ended before the task did.
     #[default]
     Cancelled,
 }
 
 impl Status {
-    /// The status of a task that has ended for `reason`; without one it is done.
+    /// The status of a task that has ended for `reason`; `Done` without one.
     pub fn of(reason: Option<&Reason>) -> Self {
         match reason.map(|reason| reason.kind) {
             None => Self::Done,
@@ -99,18 +104,19 @@ impl Status {
     }
 }
 
-/// Why a task is not done.
+/// The reason why a task did not succeed.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reason {
-    /// What sort of failure.
+    /// The kind of failure.
     pub kind: ReasonKind,
-    /// A sentence for people: what failed, on what, what to do.
+    /// A sentence for users: what failed, on what, and what to do.
     pub text: String,
-    /// The task whose own failure this follows from; the task itself unless `kind` is `upstream`.
+    /// The task whose own failure caused this one; the task itself unless `kind` is `upstream`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<u32>,
-    /// The task this one waited for directly, a step on the way to `root`; for `upstream` only.
+    /// The task that this one waited for directly, one step on the way to `root`; only for
+    /// `upstream`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via: Option<u32>,
     /// The signal that ended it.
@@ -122,49 +128,49 @@ pub struct Reason {
     /// The script in that folder that repeats its command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeat: Option<String>,
-    /// What it wrote on standard output; none if nothing.
+    /// The task's standard output; none if it was empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdout: Option<Captured>,
-    /// What it wrote on standard error; none if nothing.
+    /// The task's standard error; none if it was empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr: Option<Captured>,
 }
 
-/// The sorts of reasons.
+/// The kind of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReasonKind {
     /// The command ended with an exit code other than 0.
     Exit,
-    /// A signal ended it.
+    /// A signal ended the command.
     Signal,
-    /// It ran longer than its tool allows.
+    /// The command ran longer than its tool allows.
     Timeout,
-    /// It ended well and an output is not there.
+    /// The command succeeded, but an output is missing.
     MissingOutput,
     /// The command could not be started.
     NotStarted,
-    /// A task it depends on failed.
+    /// A task that it depends on failed.
     Upstream,
-    /// The run ended before it did.
+    /// The run ended before the task did.
     #[default]
     Cancelled,
     /// The pool was full.
     NoSpace,
-    /// It took more memory than its tool declares.
+    /// The command took more memory than its tool declares.
     Memory,
 }
 
-/// The beginning and the end of what a task wrote on one stream.
+/// The beginning and the end of a task's output on one stream.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Captured {
-    /// The beginning; everything, if `tail` is empty.
+    /// The beginning; the whole output if `tail` is empty.
     pub head: String,
-    /// The end; empty if `head` is everything.
+    /// The end; empty if `head` is the whole output.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub tail: String,
-    /// How many bytes were written in all.
+    /// The length of the whole output in bytes.
     pub bytes: u64,
 }
 
@@ -172,25 +178,26 @@ pub struct Captured {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attempt {
-    /// The slot it ran in.
+    /// The slot in which it ran.
     pub slot: u32,
-    /// When it started.
+    /// The start.
     pub start_s: Seconds,
-    /// When it ended.
+    /// The end.
     pub end_s: Seconds,
-    /// Why it failed, in a sentence.
+    /// The reason of the failure, in a sentence.
     pub text: String,
-    /// Processor time of its processes, user and system; none when unknown.
+    /// The processor time of its processes, user and system; none if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_s: Option<Seconds>,
-    /// The most memory of their own that its processes held together, in bytes; none when unknown.
+    /// The most private memory that its processes held together, in bytes; none if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_memory_bytes: Option<u64>,
 }
 
 impl Task {
-    /// Keeps `argv`, or its beginning: `COMMAND_BYTES_MAX` bytes, `FAILED_COMMAND_BYTES_MAX` if the task failed (its
-    /// command is what the user wants to run by hand). Call it after `status` is set.
+    /// Keeps `argv`, or its beginning: `COMMAND_BYTES_MAX` bytes, or `FAILED_COMMAND_BYTES_MAX` if
+    /// the task did not succeed, because users run such commands by hand. Call it after `status` is
+    /// set.
     pub fn set_command(&mut self, argv: &[String]) {
         let limit = match self.status {
             Status::Done => bounds::COMMAND_BYTES_MAX,
@@ -199,7 +206,7 @@ impl Task {
         (self.command, self.command_cut) = bounds::command(argv, limit);
     }
 
-    /// When each of its attempts started and ended, in the order of time.
+    /// The start and the end of each of its attempts, in the order of time.
     pub(crate) fn spans(&self) -> impl Iterator<Item = (f64, f64)> {
         let last = self.start_s.zip(self.end_s);
         self.earlier
@@ -208,7 +215,8 @@ impl Task {
             .chain(last.map(|(start, end)| (start.0, end.0)))
     }
 
-    /// Whether it failed by itself, not because of another task or the end of the run.
+    /// Returns whether the task failed by itself, not because of another task or the end of the
+    /// run.
     pub fn is_root_failure(&self) -> bool {
         let upstream = |reason: &Reason| reason.kind == ReasonKind::Upstream;
         self.status == Status::Failed && !self.reason.as_ref().is_some_and(upstream)
@@ -216,8 +224,10 @@ impl Task {
 }
 
 impl Captured {
-    /// What a stream held: its first bytes, its last bytes (empty if `head` is everything) and its length in bytes. Both are
-    /// bounded (`OUTPUT_HEAD_BYTES`, `OUTPUT_TAIL_BYTES`); what is not UTF-8 is replaced. None if nothing was written.
+    /// The captured output of a stream: its first bytes, its last bytes (empty if `head` is the
+    /// whole output) and its length in bytes. Both ends are truncated (`OUTPUT_HEAD_BYTES`,
+    /// `OUTPUT_TAIL_BYTES`), and bytes that are not UTF-8 are replaced. `None` if the output is
+    /// empty.
     pub fn new(head: &[u8], tail: &[u8], bytes: u64) -> Option<Self> {
         if bytes == 0 {
             return None;
@@ -229,7 +239,7 @@ impl Captured {
         Some(Self { head: text(head), tail: text(tail), bytes })
     }
 
-    /// Whether something is left out between `head` and `tail`.
+    /// Returns whether output is left out between `head` and `tail`.
     pub fn is_cut(&self) -> bool {
         (self.head.len() + self.tail.len()) as u64 != self.bytes
     }

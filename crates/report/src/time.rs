@@ -1,10 +1,10 @@
-//! Time as run.json writes it: seconds from the start, and wall-clock instants.
+//! Times in run.json: seconds from the start, and wall-clock times.
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Seconds from the start of the run, or a length of time; kept to the microsecond, which is what a process start costs
-/// at least a hundred of.
+/// Seconds from the start of the run, or a length of time. Rounded to the microsecond; a process
+/// start takes at least a hundred of these.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Seconds(pub f64);
@@ -22,7 +22,7 @@ impl Seconds {
     }
 }
 
-/// `2026-11-20T15:41:16.250Z` for milliseconds since 1970-01-01 UTC.
+/// Formats milliseconds since 1970-01-01 UTC as `2026-11-20T15:41:16.250Z`.
 pub fn rfc3339_utc(unix_ms: u64) -> String {
     let (days, ms_of_day) = (unix_ms / 86_400_000, unix_ms % 86_400_000);
     let (year, month, day) = civil(days);
@@ -31,9 +31,10 @@ pub fn rfc3339_utc(unix_ms: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
 }
 
-/// Year, month and day of the Gregorian calendar, `days` after 1970-01-01.
+/// The year, month and day of the Gregorian calendar `days` after 1970-01-01.
 ///
-/// Years are counted from March, so that the leap day is a year's last, and in eras of 400 years (146,097 days each).
+/// Years are counted from March, so that the leap day is the last day of a year, and in eras of 400
+/// years (146,097 days each).
 fn civil(days: u64) -> (u64, u64, u64) {
     let since_era_start = days + 719_468; // 0000-03-01 to 1970-01-01
     let (era, day_of_era) = (since_era_start / 146_097, since_era_start % 146_097);

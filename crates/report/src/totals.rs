@@ -1,4 +1,4 @@
-//! The numbers that sum a run up, computed in one place so that run.json and the page cannot differ.
+//! The totals of a run, computed in one place so that run.json and the page cannot differ.
 
 use crate::{Run, Seconds, Status, Task, bounds};
 use serde::{Deserialize, Serialize};
@@ -7,38 +7,39 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Totals {
-    /// From the start of the run to its end.
+    /// The time from the start of the run to its end.
     pub makespan_s: Seconds,
-    /// How many tasks the workflow has.
+    /// The number of tasks of the workflow.
     pub tasks: u32,
-    /// How many are done.
+    /// The number of tasks that succeeded.
     pub tasks_done: u32,
-    /// How many failed: by themselves, or because of another.
+    /// The number of tasks that failed, by themselves or because of another task.
     pub tasks_failed: u32,
-    /// How many of them failed by themselves.
+    /// The number of tasks that failed by themselves.
     pub tasks_failed_root: u32,
-    /// How many were stopped, or never started, because the run ended.
+    /// The number of tasks that were stopped, or never started, because the run ended.
     #[serde(default)]
     pub tasks_cancelled: u32,
-    /// Wall-clock seconds of all attempts of all tasks.
+    /// The wall-clock seconds of all attempts of all tasks.
     pub tool_s: Seconds,
-    /// Processor seconds of all last attempts; none if no task knows.
+    /// The processor seconds of all last attempts; none if unknown for every task.
     pub cpu_s: Option<Seconds>,
     /// The part of `slots` times `makespan_s` in which tasks ran, 0 to 1.
     pub slot_use: f64,
-    /// The most that the pool held, in bytes.
+    /// The most bytes that the pool held.
     pub pool_peak_bytes: u64,
-    /// Bytes of all members that tasks wrote.
+    /// The bytes of all members that tasks wrote.
     pub written_bytes: u64,
-    /// Bytes of all inputs of all tasks that started: what they could read, not what they did.
+    /// The bytes of all inputs of all tasks that started: the bytes that they could read, not those
+    /// that they did read.
     pub input_bytes: u64,
-    /// Bytes of all members that were exported.
+    /// The bytes of all members that were exported.
     pub exported_bytes: u64,
 }
 
 impl Run {
-    /// Ends the filling: sums up sizes, totals and tools, works out when tasks were ready and what the end of the run waited
-    /// for, and bounds what is kept. `makespan` is the length of the whole run.
+    /// Completes the run: computes sizes, totals, totals by tool, ready times, critical path and
+    /// load, and truncates outputs. `makespan` is the length of the whole run.
     pub fn seal(&mut self, makespan: Seconds) {
         self.pool.close();
         if let Some(used) = &mut self.machine_use {
@@ -68,7 +69,8 @@ impl Run {
             tasks_cancelled: count(&|task| task.status == Status::Cancelled),
             tool_s: Seconds::rounded(self.tasks.iter().map(wall).sum()),
             cpu_s: self.cpu(),
-            // Tasks that wait for space lend their slots, so there may be more at work than slots.
+            // Tasks that wait for space lend their slots, so more tasks may run than there are
+            // slots.
             slot_use: if offered_s > 0.0 { (slot_s / offered_s * 1e4).round().min(1e4) / 1e4 } else { 0.0 },
             pool_peak_bytes: self.pool.peak_bytes,
             written_bytes: self.data_bytes(|member| member.writer.is_some()),
@@ -87,7 +89,7 @@ impl Run {
     }
 }
 
-/// Wall-clock seconds of all attempts of `task`.
+/// The wall-clock seconds of all attempts of `task`.
 fn wall(task: &Task) -> f64 {
     task.spans().map(|(start, end)| end - start).sum()
 }

@@ -1,4 +1,4 @@
-//! run.json, its schema and its page in `docs/formats` say the same.
+//! run.json, its schema and its page in `docs/formats` agree.
 
 #[path = "../examples/sample/made.rs"]
 mod made;
@@ -11,7 +11,7 @@ fn schema() -> Value {
     serde_json::from_str(include_str!("../../../docs/formats/run.schema.json")).expect("the schema is JSON")
 }
 
-/// Where `json` breaks the schema.
+/// The violations of the schema in `json`.
 fn faults(json: &Value) -> Vec<String> {
     let validator = jsonschema::validator_for(&schema()).expect("the schema is a schema");
     validator.iter_errors(json).map(|error| format!("{}: {error}", error.instance_path())).collect()
@@ -73,7 +73,7 @@ fn every_field_of_the_schema_is_told_on_its_page() {
             untold.push(name.to_owned());
         }
     });
-    // These are settings that the page tells in sum, as the flags they come from.
+    // The page describes these settings together, by the flags that set them.
     untold.retain(|name| !["data", "tools", "out", "keep", "stage_in", "fail_fast"].contains(&name.as_str()));
     assert_eq!(untold, Vec::<String>::new());
 }

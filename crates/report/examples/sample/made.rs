@@ -1,7 +1,8 @@
-//! A made-up but consistent run: a classification workflow of any size, scheduled by hand over four slots.
+//! A made-up but consistent run: a classification workflow of any size, scheduled over four slots.
 //!
-//! Partition -> n parts -> 3 learners on each -> an evaluation of each model -> Select -> a prediction of each file ->
-//! Report. Times and sizes come from a fixed sequence, so that the same arguments always give the same run.
+//! The workflow: Partition -> n parts -> 3 learners on each -> an evaluation of each model ->
+//! Select -> a prediction of each file -> Report. Times and sizes come from a fixed sequence, so
+//! that the same arguments always give the same run.
 
 use flow::{DataId, DataRefs, Element, FileBinding, Param, ParamKind, Resources, Source, Tool, ToolId, Workflow};
 use report::{
@@ -13,14 +14,15 @@ use std::path::Path;
 const SLOTS: u32 = 4;
 const LEARNERS: [&str; 3] = ["C45", "SVM", "NaiveBayes"];
 
-/// What happens in the run.
+/// The course of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Story {
-    /// Everything goes well.
+    /// All tasks succeed.
     Done,
-    /// A learner is killed, some predictions fail, one runs out of time, one is done at its second attempt.
+    /// A learner is killed, some predictions fail, one times out, and one succeeds at its second
+    /// attempt.
     Failed,
-    /// Everything goes well until the user ends it, after three fifths of its time.
+    /// All tasks succeed until the user ends the run, after three fifths of its time.
     Interrupted,
     /// As `Failed`, and every name and output tries to break out of the page.
     Hostile,
@@ -43,7 +45,8 @@ pub fn run(tasks: usize, story: Story) -> Run {
     run
 }
 
-/// Text that would end a script element, open a tag or fool a template, if the page let it.
+/// Text that would end a script element, open a tag or inject into a template string, if the page
+/// allowed it.
 pub const HOSTILE: &str = "</script><img src=x onerror=\"window.broken=1\"><!--&amp;${1+1}\u{2028}\u{202e}'\"`";
 
 fn named(story: Story, name: &str) -> String {
@@ -76,7 +79,7 @@ fn workflow(tasks: usize, story: Story) -> Workflow {
         build.call("Evaluate", 14, &[one(test), one(plus(model, at))], &[one(plus(score, at))]);
     }
     let best = build.element("BestModel", &[]);
-    // The second model of the second learner is the one that a failed run loses; `Select` does without it.
+    // A failed run loses the second model of the second learner; `Select` does not need its score.
     let scores: Vec<DataId> = (0..3 * parts).filter(|at| *at != parts + 1).map(|at| plus(score, at)).collect();
     build.call("Select", 17, &[DataRefs::List(scores.into()), all(model, parts)], &[one(best)]);
     let label = build.element("ClassLabel", &[files]);
@@ -152,7 +155,7 @@ fn declared(name: &str, inputs: usize, outputs: usize) -> Tool {
         .expect("a tool needs a name and a command")
 }
 
-// ---- what happens ----
+// ---- the course of the run ----
 
 struct Machinery<'a> {
     workflow: &'a Workflow,
@@ -179,7 +182,7 @@ impl<'a> Machinery<'a> {
         }
     }
 
-    /// Plays every task in its order, which is one of dependencies, and answers the makespan.
+    /// Plays every task in order, which is a topological order, and returns the makespan.
     fn play(mut self, run: &mut Run) -> Seconds {
         self.inputs(run);
         for id in 0..self.workflow.tasks.len() {
@@ -362,7 +365,7 @@ impl<'a> Machinery<'a> {
     }
 }
 
-/// What a signal at `end` leaves undone.
+/// Cancels all tasks and removes all data that come after a signal at `end`.
 fn interrupt(run: &mut Run, end: f64) {
     let late = |time: Option<Seconds>| time.is_none_or(|time| time.0 > end);
     for task in run.tasks.iter_mut().filter(|task| late(task.end_s)) {
@@ -381,7 +384,7 @@ fn interrupt(run: &mut Run, end: f64) {
     }
 }
 
-/// The machine is a little busier than the tasks, and has other things in its memory.
+/// The use of the machine: a little more than that of the tasks and of the pool.
 fn machine_use(run: &Run, end: f64) -> MachineUse {
     let mut used = MachineUse::new((Measured::Machine, 4.0), (Measured::Machine, 23 << 30));
     let spans: Vec<(f64, f64)> = run.tasks.iter().filter_map(|task| Some((task.start_s?.0, task.end_s?.0))).collect();
@@ -400,7 +403,7 @@ fn machine_use(run: &Run, end: f64) -> MachineUse {
     used
 }
 
-/// A pool that is nearly filled by `changes`: a tenth above their peak, in whole 64 MiB.
+/// The capacity of a pool that `changes` nearly fill: a tenth above their peak, in whole 64 MiB.
 fn capacity(changes: &[(f64, i128)]) -> u64 {
     let sums = changes.iter().scan(0, |used, (_, change)| {
         *used += change;
@@ -430,7 +433,7 @@ fn hash(of: u64) -> String {
     format!("{of:016x}").repeat(4)
 }
 
-// ---- what it ran on ----
+// ---- the environment of the run ----
 
 fn describe(run: &mut Run, workflow: &Workflow, story: Story) {
     "20261120-154116-7f3a".clone_into(&mut run.id);

@@ -1,4 +1,4 @@
-//! Prints a made-up run, for the page's tests and for looking at the page without running anything:
+//! Prints a made-up run, for the tests of the page and for viewing the page without a real run:
 //! `sample TASKS [done|failed|interrupted|hostile] [json|html]`.
 
 mod made;
