@@ -1,4 +1,5 @@
-//! How long a script of 100,000 calls takes, and what it weighs: `cargo run --release -p js4cloud --example calls`.
+//! Measures the time of a script of 100,000 calls and the memory of its tasks: `cargo run --release
+//! -p js4cloud --example calls`.
 
 use base::ByteSize;
 use flow::{Catalogue, Param, ParamKind, Script as Text, Tool};
@@ -45,7 +46,7 @@ fn tool(name: &str, reads: bool) -> Tool {
     Tool::new(name, vec!["true".to_owned()], params)
 }
 
-/// Resident bytes of this process, as the kernel counts them; 0 where it does not say.
+/// The resident memory of this process in bytes, as reported by the kernel; 0 if unknown.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 = status.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);

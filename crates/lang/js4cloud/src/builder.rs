@@ -1,4 +1,4 @@
-//! The workflow as it grows with the script's calls; every call is checked here.
+//! The workflow under construction. Checks each call of the script and adds it to the workflow.
 
 use crate::site::{Site, Sites};
 use crate::{Inputs, Limits, Log, Script};
@@ -9,38 +9,38 @@ use flow::{
 };
 use std::collections::HashMap;
 
-/// Dimensions of an array; more are mistakes.
+/// The most dimensions of an array; more are assumed to be a mistake.
 const DIMENSIONS_MAX: usize = 8;
 
-/// Bytes of the name of an input, which is a path.
+/// The longest name of an input, which is a path, in bytes.
 const NAME_BYTES_MAX: usize = 4_096;
 
-/// Bytes of all texts that calls give to config parameters, together.
+/// The most bytes of all texts that calls give to config parameters.
 const TEXT_BYTES_MAX: usize = 64 << 20;
 
-/// Lines that a script may print; it may turn a loop a million times.
+/// The most lines that a script may print; a loop may run a million times.
 const PRINTED_LINES_MAX: u64 = 10_000;
 
-/// Characters of such a line.
+/// The most characters of such a line.
 const PRINTED_CHARS_MAX: usize = 1_000;
 
-/// Members are numbered by a `u32`, and plain doubles hold every one.
+/// The most members: they are numbered by a `u32`, and a double holds every `u32` exactly.
 const COUNT_MAX: f64 = 4_294_967_295.0;
 
 /// A workflow under construction.
 pub(crate) struct Builder {
     workflow: Workflow,
-    /// Elements by name.
+    /// Indices of elements by their names.
     by_name: HashMap<String, usize>,
     catalogue: Catalogue,
     sets: Vec<(String, ConfigValue)>,
     limits: Limits,
     log: Option<Log>,
-    /// Lines printed so far, those that were left out too.
+    /// The number of lines printed so far, including those that were left out.
     printed: u64,
-    /// Members bound one by one so far.
+    /// The number of members that calls passed one by one so far.
     listed: u64,
-    /// Bytes of config texts so far.
+    /// The bytes of config texts so far.
     text_bytes: usize,
     sites: Sites,
 }
@@ -52,18 +52,18 @@ pub(crate) struct Argument {
     pub given: Given,
 }
 
-/// What a call passes.
+/// The value that a call passes for a parameter.
 #[derive(Debug)]
 pub(crate) enum Given {
     /// A single member.
     One(DataId),
-    /// An element's array, or an array within it.
+    /// The array of an element, or an array within it.
     Run { first: DataId, count: u32 },
-    /// An array that the script made of members.
+    /// An array of members that the script made.
     List(Vec<DataId>),
     /// A plain value.
     Value(ConfigValue),
-    /// Nothing that a parameter could be.
+    /// A value that no parameter can have.
     Wrong(Problem),
 }
 
@@ -86,7 +86,7 @@ impl Builder {
         }
     }
 
-    /// The workflow as it stands; the builder is empty then.
+    /// Takes the workflow out of the builder, which is empty afterwards.
     pub fn take(&mut self) -> Workflow {
         std::mem::take(&mut self.workflow)
     }
@@ -103,23 +103,24 @@ impl Builder {
         self.catalogue.paths().map(str::to_owned).collect()
     }
 
-    /// The name of a member; empty for an id that is none.
+    /// The name of a member; empty for an invalid id.
     pub fn name(&self, id: DataId) -> String {
         if id.0 < self.workflow.data_count() { self.workflow.data_name(id) } else { String::new() }
     }
 
-    /// The name of a member's file, without folders and extension; empty for an id that is none.
+    /// The name of a member's file, without folders and extension; empty for an invalid id.
     pub fn stem(&self, id: DataId) -> String {
         if id.0 < self.workflow.data_count() { self.workflow.file_stem(id) } else { String::new() }
     }
 
-    /// The path of an input; empty for what is none.
+    /// The path of an input; empty for an id that is not an input.
     pub fn path(&self, id: DataId) -> String {
         let path = (id.0 < self.workflow.data_count()).then(|| self.workflow.input_path(id)).flatten();
         path.unwrap_or_default().to_owned()
     }
 
-    /// What the script prints, as a terminal may show it: a line for each of its lines, up to a number of them.
+    /// Passes printed text to the log, line by line and made safe for a terminal, up to a number of
+    /// lines.
     pub fn log(&mut self, text: &str) {
         let Some(log) = &self.log else { return };
         for line in text.split('\n') {
@@ -130,7 +131,7 @@ impl Builder {
         }
     }
 
-    /// Says how many lines were left out, if some were.
+    /// Logs the number of lines that were left out, if there are any.
     pub fn log_end(&self) {
         if let (Some(log), Some(more)) =
             (&self.log, self.printed.checked_sub(PRINTED_LINES_MAX).filter(|more| *more > 0))
@@ -141,7 +142,8 @@ impl Builder {
 
     // --- elements ---
 
-    /// `Data.get(name)`, or `Data.get(name, count)` where `count` is not 0: the first id, then the shape.
+    /// `Data.get(name)`, or `Data.get(name, count)` if `count` is not 0. Returns the first id,
+    /// followed by the shape.
     pub fn get(&mut self, name: &str, count: f64) -> Result<Vec<u32>, Problem> {
         check_length(name)?;
         let count = self.length(name, count)?;
@@ -178,8 +180,8 @@ impl Builder {
         self.add(name, vec![count], Source::Input(paths))
     }
 
-    /// `Data.pairs(/.../)`, with the places of the matching paths, and of each what stands before its second group, that group, and
-    /// what stands after it.
+    /// `Data.pairs(/.../)`: `found` has the indices of the matching paths; `parts` has, for each of
+    /// them, the text before its second group, that group, and the text after it.
     pub fn pairs(&mut self, name: &str, found: &[usize], parts: Vec<String>) -> Result<Vec<u32>, Problem> {
         if let Some(known) = self.known(name) {
             return Ok(described(known));
@@ -194,7 +196,7 @@ impl Builder {
         self.add(name, vec![count, 2], Source::Input(paths))
     }
 
-    /// `Data.get(/.../)`, with the places of the matching paths.
+    /// `Data.get(/.../)`: `found` has the indices of the matching paths.
     pub fn matching(&mut self, name: &str, found: &[usize]) -> Result<Vec<u32>, Problem> {
         if let Some(known) = self.known(name) {
             return Ok(described(known));
@@ -253,7 +255,7 @@ impl Builder {
 
     // --- tasks ---
 
-    /// A call of the tool at `index`; `at` is the line and column that the engine tells.
+    /// Adds a call of the tool at `index`; `at` is the line and column that the engine reports.
     pub fn call(&mut self, index: u32, arguments: &[Argument], at: Option<(u32, u32)>) -> Result<(), Problem> {
         let tool = self.workflow.tools.get(index as usize).ok_or_else(|| Problem::new("no such tool"))?;
         let site = at.map(|at| self.sites.site(index, &tool.name, at).clone()).unwrap_or_default();
@@ -287,7 +289,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Arguments that take memory for each member or letter count against their limits.
+    /// Counts arguments that take memory for each member or character against their limits.
     fn account(&mut self, arguments: &[Argument]) -> Result<(), Problem> {
         for argument in arguments {
             match &argument.given {
@@ -354,7 +356,7 @@ impl Builder {
         }
     }
 
-    /// What a call gives, for messages.
+    /// The argument of a call as text for messages.
     fn told(&self, given: &Given) -> String {
         match given {
             Given::One(id) => format!("the data element `{}`", self.name(*id)),
@@ -371,7 +373,7 @@ impl Builder {
     }
 }
 
-/// A place in the script; the file and its text are put in where the error is told.
+/// A position in the script; the file and its text are added where the error is reported.
 fn place(line: u32, column: u32) -> Place {
     Place { line, column, ..Place::default() }
 }
@@ -386,12 +388,12 @@ fn check_length(name: &str) -> Result<(), Problem> {
     if name.len() <= NAME_BYTES_MAX { Ok(()) } else { Err(Problem::new(message())) }
 }
 
-/// The first id of an element, then its shape.
+/// The first id of an element, followed by its shape.
 fn described(element: &Element) -> Vec<u32> {
     std::iter::once(element.first.0).chain(element.shape.iter().copied()).collect()
 }
 
-/// Refuses a call that leaves out a parameter it must give.
+/// Refuses a call that leaves out a required parameter.
 fn check_complete(tool: &Tool, arguments: &[Argument]) -> Result<(), Problem> {
     let needed = |kind: &ParamKind| match kind {
         ParamKind::Config { default, .. } => default.is_none(),
@@ -404,7 +406,7 @@ fn check_complete(tool: &Tool, arguments: &[Argument]) -> Result<(), Problem> {
     }
 }
 
-/// `value` as one of the type's values, if it is one.
+/// `value`, if the config type `of` accepts it.
 fn fitting(of: ConfigType, value: &ConfigValue) -> Option<ConfigValue> {
     of.takes(value).then(|| value.clone())
 }

@@ -1,4 +1,4 @@
-//! The engine around one script: its thread, its limits, and what becomes of its end.
+//! Runs one script in the engine: its thread, its limits, and its outcome.
 
 use crate::builder::Builder;
 use crate::{Inputs, Limits, Script, host, place, sets};
@@ -13,20 +13,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 
-/// The stack of the script's thread: the engine's part, and room for the native calls above it.
+/// The stack of the script's thread: the engine's part, and space for the native calls above it.
 pub(crate) const THREAD_STACK_BYTES: usize = 8 << 20;
 
-/// The engine asks once in so many steps whether to go on.
+/// The number of steps between two calls of the engine's interrupt handler.
 const STEPS_A_QUESTION: u64 = 10_000;
 
-/// The name the engine knows the script by, in stack traces.
+/// The name of the script in the engine's stack traces.
 pub(crate) const SCRIPT_NAME: &str = "<script>";
 const PRELUDE_NAME: &str = "<prelude>";
 
-/// Errors of `async` functions that are kept; one is told.
+/// The most uncaught errors of `async` functions that are kept; only the last one is reported.
 const REJECTIONS_MAX: usize = 16;
 
-/// Everything but `Date`, `performance` and weak references, which would make a script's outcome a matter of chance.
+/// All intrinsics but `Date`, `performance` and weak references, which would make a script's
+/// outcome depend on chance.
 type Intrinsics = (
     intrinsic::Eval,
     intrinsic::RegExpCompiler,
@@ -38,10 +39,11 @@ type Intrinsics = (
     intrinsic::Promise,
 );
 
-/// Runs the script on a thread of its own, so that its stack has a known size and its time an end.
+/// Evaluates the script on a thread of its own, so that its stack size is known and its time is
+/// limited.
 ///
-/// A script that is still inside one engine call when its time is over is left behind with its thread; it touches nothing but
-/// its own memory, and the caller is about to refuse the script and exit.
+/// If the script is still inside one engine call when its time is over, its thread is abandoned.
+/// The thread uses only its own memory, and the caller is about to refuse the script and exit.
 pub(crate) fn evaluate(script: Script, inputs: Inputs) -> Result<Workflow, Problem> {
     let (sender, receiver) = sync_channel(1);
     let over = Arc::new(AtomicBool::new(false));
@@ -49,7 +51,7 @@ pub(crate) fn evaluate(script: Script, inputs: Inputs) -> Result<Workflow, Probl
     let seen = Arc::clone(&over);
     let thread = std::thread::Builder::new().name("script".to_owned()).stack_size(THREAD_STACK_BYTES);
     let started = thread.spawn(move || {
-        // The receiver is gone only when the time was over: nobody waits for the outcome.
+        // The receiver is gone only if the time was over; then nobody waits for the outcome.
         let _ = sender.send(Run::new(script, inputs, seen).evaluate());
     });
     if let Err(error) = started {
@@ -67,7 +69,7 @@ pub(crate) fn evaluate(script: Script, inputs: Inputs) -> Result<Workflow, Probl
     }
 }
 
-/// One script in one engine.
+/// A script and the engine that runs it.
 struct Run {
     script: Script,
     limits: Limits,
@@ -102,16 +104,17 @@ impl Run {
         Ok(workflow)
     }
 
-    /// Errors of `async` functions that nobody catches, the last one last.
+    /// Collects errors of `async` functions that nobody catches, in order.
     fn track_rejections(&self, runtime: &Runtime, tools: &Rc<[String]>) -> Rc<RefCell<Vec<Problem>>> {
         let rejected = Rc::new(RefCell::new(Vec::new()));
         let (all, tools, script) = (Rc::clone(&rejected), Rc::clone(tools), self.script.clone());
         runtime.set_host_promise_rejection_tracker(Some(Box::new(move |ctx, _promise, reason, is_handled| {
-            // A promise that is caught was told as rejected right before.
+            // A promise that is caught after its rejection was reported here just before.
             if is_handled {
                 all.borrow_mut().pop();
             } else if all.borrow().len() < REJECTIONS_MAX {
-                // Reading the reason may run code of the script, which may be rejected again.
+                // Reading the reason may run code of the script, whose promises may be rejected in
+                // turn.
                 let problem = place::problem(&ctx, &reason, &script, &tools);
                 all.borrow_mut().push(problem);
             }
@@ -151,7 +154,7 @@ impl Run {
                 Err(place::problem(ctx, &thrown, &self.script, tools))
             }
             Err(error) => Err(self.lost(&error)),
-            // What was left for later may have been stopped without an exception.
+            // Pending jobs may have been interrupted without an exception.
             Ok(()) if stopped.get() => Err(self.stopped(&ctx.catch())),
             Ok(()) => Ok(()),
         }
@@ -159,12 +162,13 @@ impl Run {
 
     fn stopped(&self, thrown: &Value<'_>) -> Problem {
         let message = format!("the script takes more than {} steps", self.limits.steps);
-        // The engine says 1:1 for code whose place it did not keep, such as a loop around plain sums.
+        // The engine reports 1:1 for code whose position it did not record, such as a loop of plain
+        // sums.
         let at = thrown.as_object().and_then(place::of_error).filter(|at| *at != (1, 1));
         Problem::new(message).at(place::place(&self.script, at)).hint("does a loop never end?")
     }
 
-    /// The engine itself failed, mostly for want of memory.
+    /// A failure of the engine itself, usually because it has no more memory.
     fn lost(&self, error: &Error) -> Problem {
         Problem::new(format!("the script cannot be run: {error}")).at(Place::file(&self.script.file))
     }
@@ -178,7 +182,7 @@ pub(crate) fn eval<'js, V: rquickjs::FromJs<'js>>(ctx: &Ctx<'js>, source: &str, 
     ctx.eval_with_options(source, options)
 }
 
-/// What the script left for later: the rest of its `async` functions.
+/// Runs the pending jobs of the script: the rest of its `async` functions.
 fn finish_jobs(ctx: &Ctx<'_>) -> Result<(), Error> {
     while ctx.execute_pending_job() {}
     if ctx.has_exception() { Err(Error::Exception) } else { Ok(()) }

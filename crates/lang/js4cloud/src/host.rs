@@ -9,7 +9,7 @@ use rquickjs::{Array, Coerced, Ctx, Error, IntoJs, Object, Result, Value};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Calls the prelude, which makes the global names.
+/// Calls the prelude, which defines the global names.
 pub(crate) fn start<'js>(ctx: &Ctx<'js>, builder: &Rc<RefCell<Builder>>, prelude: &Function<'js>) -> Result<()> {
     let tools = builder.borrow().tool_names();
     let sets = Array::new(ctx.clone())?;
@@ -54,7 +54,8 @@ fn functions<'js>(ctx: &Ctx<'js>, builder: &Rc<RefCell<Builder>>) -> Result<Obje
     let of = Rc::clone(builder);
     let call = move |tool: u32, given: Array<'js>, stack: Option<Coerced<String>>| -> Result<Reply> {
         let at = stack.and_then(|stack| place::in_script(&stack.0));
-        // Reading what the script gave may run code of the script, which calls us again: nothing is borrowed meanwhile.
+        // Reading the arguments may run code of the script, which may call the host again, so
+        // nothing is borrowed meanwhile.
         let arguments = arguments(&given)?;
         let done = of.borrow_mut().call(tool, &arguments, at);
         Ok(Reply(done.map(|()| Vec::new())))
@@ -63,7 +64,7 @@ fn functions<'js>(ctx: &Ctx<'js>, builder: &Rc<RefCell<Builder>>) -> Result<Obje
     Ok(host)
 }
 
-/// Numbers for the prelude, or a refusal that it throws where the script called.
+/// A reply to the prelude: numbers, or a problem that the prelude throws at the script's call.
 struct Reply(std::result::Result<Vec<u32>, Problem>);
 
 impl<'js> IntoJs<'js> for Reply {
@@ -84,7 +85,7 @@ impl<'js> IntoJs<'js> for Reply {
     }
 }
 
-/// The parameters of a call, as the prelude's `encode` lays them out.
+/// Decodes the parameters of a call, as encoded by the prelude's `encode`.
 fn arguments(given: &Array<'_>) -> Result<Vec<Argument>> {
     const FIELDS: usize = 4;
     let mut arguments = Vec::with_capacity(given.len() / FIELDS);
@@ -103,7 +104,7 @@ fn arguments(given: &Array<'_>) -> Result<Vec<Argument>> {
     Ok(arguments)
 }
 
-/// The plain value that a script gave: whole numbers are integers.
+/// The plain value that a script passed; whole numbers become integers.
 fn value(value: &Value<'_>) -> Result<ConfigValue> {
     if let Some(value) = value.as_bool() {
         return Ok(ConfigValue::Boolean(value));
@@ -115,7 +116,7 @@ fn value(value: &Value<'_>) -> Result<ConfigValue> {
     Ok(whole(number).map_or(ConfigValue::Number(number), ConfigValue::Integer))
 }
 
-/// `number` as an integer, if it is one that a double holds exactly.
+/// `number` as an integer, if it is a whole number within the exact range of a double.
 fn whole(number: f64) -> Option<i64> {
     const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
     #[expect(clippy::cast_possible_truncation, reason = "a whole number within the exact range")]

@@ -1,8 +1,9 @@
 //! Layer 1: JS4Cloud scripts to workflows, on an embedded JavaScript engine.
 //!
-//! [`evaluate`] runs a script once and hands back the workflow that its calls describe; nothing of the script is left then.
-//! A script is ordinary JavaScript with `Data`, a function for each tool, and `print`. It is untrusted: its steps, memory,
-//! stack, tasks and members are bounded, and it reaches no file, network, clock or chance. The same script with the same
+//! [`evaluate`] runs a script once and returns the workflow that its calls describe; nothing of the
+//! script remains afterwards. A script is ordinary JavaScript with `Data`, a function for each
+//! tool, and `print`. It is untrusted: its steps, memory, stack, tasks and members are limited, and
+//! it has no access to files, network, clock or real randomness. The same script with the same
 //! inputs gives the same workflow.
 //!
 //! ```text
@@ -23,19 +24,19 @@ use base::{Place, Problem};
 use flow::{Catalogue, ConfigValue, Tool, Workflow};
 use std::time::Duration;
 
-/// A script as it was read.
+/// A script and its file name.
 #[derive(Debug, Clone)]
 pub struct Script {
     /// The file as the user named it, for messages; its stem names the workflow.
     pub file: String,
-    /// Its text.
+    /// The text of the script.
     pub source: String,
 }
 
-/// Takes a line that a script prints, without its end.
+/// A callback for each line that a script prints, without its line end.
 pub type Log = Box<dyn Fn(&str) + Send>;
 
-/// What a script may use.
+/// The inputs of a script.
 #[derive(Default)]
 pub struct Inputs {
     /// The tools that it may call.
@@ -44,31 +45,34 @@ pub struct Inputs {
     pub catalogue: Catalogue,
     /// Values that replace the first values of top-level variables (`--set`).
     pub sets: Vec<(String, ConfigValue)>,
-    /// What it may use up.
+    /// The limits of the script.
     pub limits: Limits,
-    /// Takes each line that the script prints; None: they are dropped.
+    /// The callback for each line that the script prints; if `None`, the lines are dropped.
     pub log: Option<Log>,
 }
 
-/// What a script may use up.
+/// Limits of a script.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Turns of loops, calls, and steps of regular expressions, counted in thousands by the engine.
+    /// Loop iterations, calls, and steps of regular expressions, which the engine counts in units
+    /// of 10,000.
     pub steps: u64,
-    /// Bytes of the engine's memory.
+    /// The engine's memory in bytes.
     pub memory_bytes: usize,
-    /// Bytes of the engine's stack; at most a quarter of the thread's, which has `THREAD_STACK_BYTES`.
+    /// The engine's stack in bytes; at most a quarter of the thread's stack, which has
+    /// `THREAD_STACK_BYTES`.
     pub stack_bytes: usize,
     /// Tasks of the workflow.
     pub tasks: u32,
-    /// Members of all elements together, and members bound one by one.
+    /// Members of all elements together. It also limits the members that calls pass one by one.
     pub members: u32,
-    /// The last resort against a single call of the engine that counts no steps.
+    /// The time of the whole script: the last resort against a single call of the engine that
+    /// counts no steps.
     pub time: Duration,
 }
 
 impl Default for Limits {
-    /// Enough for a million tasks; picked so that a runaway script ends within a few seconds.
+    /// Enough for a million tasks. Chosen so that a runaway script ends within a few seconds.
     fn default() -> Self {
         Self {
             steps: 100_000_000,
@@ -81,7 +85,8 @@ impl Default for Limits {
     }
 }
 
-/// The workflow that `script` describes, or the first thing that is wrong with it, at its place.
+/// Evaluates `script` to the workflow that it describes, or returns the first problem, with its
+/// position.
 pub fn evaluate(script: Script, inputs: Inputs) -> Result<Workflow, Problem> {
     if let Some(at) = script.source.find('\0') {
         let place = Place::at_offset(&script.file, &script.source, at);

@@ -1,16 +1,17 @@
-//! From a JavaScript exception to a problem with its place in the script.
+//! Converts a JavaScript exception to a problem with its position in the script.
 
 use crate::Script;
 use crate::engine::SCRIPT_NAME;
 use base::{Place, Problem};
 use rquickjs::{Coerced, Ctx, Object, Value};
 
-/// The problem that a thrown value is; `tools` are the names of those that the script may call. Reading the value may run code of
-/// the script, so nothing that the host's functions borrow may be borrowed by the caller.
+/// The problem for a thrown value; `tools` are the names of the tools that the script may call.
+/// Reading the value may run code of the script, so the caller must not hold a borrow that the
+/// host's functions need.
 pub(crate) fn problem<'js>(ctx: &Ctx<'js>, thrown: &Value<'js>, script: &Script, tools: &[String]) -> Problem {
     let Some(error) = thrown.as_object().filter(|object| object.is_error()) else {
         let problem = if thrown.is_null() {
-            // The engine throws null when it has no memory left for an error.
+            // The engine throws null if it has no memory left for an error.
             Problem::new("the script needs more memory than it may have, or threw null")
         } else {
             Problem::new(format!("the script threw {}", shown(thrown)))
@@ -26,14 +27,14 @@ pub(crate) fn problem<'js>(ctx: &Ctx<'js>, thrown: &Value<'js>, script: &Script,
     problem.at(place(script, at))
 }
 
-/// The line and column of an error: what the host said, or where the engine was.
+/// The line and column of an error: those that the host set, or else the engine's position.
 pub(crate) fn of_error(error: &Object<'_>) -> Option<(u32, u32)> {
     let told = error.get::<_, Option<Object<'_>>>("told").ok().flatten();
     let number = |key| told.as_ref()?.get::<_, Option<u32>>(key).ok().flatten();
     number("line").zip(number("column")).or_else(|| in_script(&text(error, "stack")?))
 }
 
-/// The place of an error; of its file only when no line is known.
+/// The position of an error; only the file if no line is known.
 pub(crate) fn place(script: &Script, at: Option<(u32, u32)>) -> Place {
     match at {
         Some(at) => Place::at_line(&script.file, &script.source, at),
@@ -41,7 +42,7 @@ pub(crate) fn place(script: &Script, at: Option<(u32, u32)>) -> Place {
     }
 }
 
-/// An error of JavaScript's own.
+/// The problem for an error that JavaScript itself raised.
 fn foreign(
     ctx: &Ctx<'_>,
     script: &Script,
@@ -64,7 +65,7 @@ fn foreign(
     }
 }
 
-/// A name that nothing has: of a tool, if it is called.
+/// The problem for an undefined name, as the name of a tool if it is called.
 fn unknown(ctx: &Ctx<'_>, script: &Script, tools: &[String], name: &str, at: Option<(u32, u32)>) -> Problem {
     let line = at.and_then(|(line, _)| script.source.lines().nth(line.saturating_sub(1) as usize)).unwrap_or_default();
     let is_called = line.match_indices(name).any(|(at, _)| line[at + name.len()..].trim_start().starts_with('('));
@@ -77,7 +78,7 @@ fn unknown(ctx: &Ctx<'_>, script: &Script, tools: &[String], name: &str, at: Opt
     Problem::new(format!("unknown name `{name}`")).nearest(name, known)
 }
 
-/// The innermost line and column of the script in a stack trace.
+/// The line and column of the innermost frame of the script in a stack trace.
 pub(crate) fn in_script(stack: &str) -> Option<(u32, u32)> {
     let at = stack.lines().find_map(|frame| frame.split_once(SCRIPT_NAME)?.1.strip_prefix(':'))?;
     let mut numbers = at.trim_end_matches(')').split(':').map(str::parse::<u32>);
@@ -89,13 +90,13 @@ fn text(error: &Object<'_>, key: &str) -> Option<String> {
     value.get::<Coerced<String>>().ok().map(|text| text.0)
 }
 
-/// A thrown value that is no error.
+/// The text of a thrown value that is not an error.
 fn shown(thrown: &Value<'_>) -> String {
     let text = thrown.get::<Coerced<String>>().map_or_else(|_| thrown.type_name().to_owned(), |text| text.0);
     shortened(&text)
 }
 
-/// As much of a script's own words as a person reads.
+/// Shortens text from a script to a readable length.
 fn shortened(text: &str) -> String {
     const SHOWN_CHARS_MAX: usize = 1_000;
     match text.char_indices().nth(SHOWN_CHARS_MAX) {

@@ -1,9 +1,12 @@
-// What a script finds beside ordinary JavaScript: `Data`, a function for each tool, `print`, arrays of data that know their bounds.
+// The global names of a script beside ordinary JavaScript: `Data`, a function for each tool,
+// `print`, and arrays of data that check their bounds.
 //
-// Runs once, before the script, in the script's own realm. `host` holds the functions of the Rust side, which checks all it
-// is given: a script that tampers with JavaScript's own objects can only spoil its own workflow. Everything used after the
-// script has started is taken hold of here first, as functions whose first argument is what a method is called on. Lists of
-// our own have no prototype, and nothing is spread or iterated: a script may replace what that would call.
+// Runs once, before the script, in the script's own realm. `host` holds the functions of the Rust
+// side, which check all their arguments: a script that tampers with JavaScript's own objects can
+// only spoil its own workflow. Everything used after the script has started is saved here first,
+// methods as functions whose first argument is the receiver. The prelude's own lists have no
+// prototype, and nothing is spread or iterated, because a script may replace the functions that
+// this would call.
 (function (host, tools, sets) {
   "use strict";
   const { Array, Error, Number, Object, Proxy, RangeError, RegExp, String, Symbol, TypeError } = globalThis;
@@ -20,7 +23,7 @@
   const lastIndexOf = method(String.prototype.lastIndexOf);
   const RegExpPrototype = RegExp.prototype;
 
-  // An empty list that a script's changes of `Array.prototype` do not reach.
+  // Makes an empty list that changes of `Array.prototype` by a script do not affect.
   function list() {
     return setPrototypeOf([], null);
   }
@@ -29,7 +32,7 @@
     items[items.length] = item;
   }
 
-  // The own items of an array of the script.
+  // Copies the items of an array of the script.
   function copied(array) {
     const items = list();
     for (let index = 0; index < array.length; index += 1) {
@@ -40,7 +43,7 @@
 
   // --- errors ---
 
-  // An error that speaks for itself, so that no "TypeError:" is put before it.
+  // Throws an error whose message is complete, so that no "TypeError:" is put before it.
   function fail(message, told = {}, Kind = TypeError) {
     const error = new Kind(message);
     const value = freeze({ __proto__: null, hint: told.hint, line: told.line, column: told.column });
@@ -48,7 +51,7 @@
     throw error;
   }
 
-  // What the host answers, or its refusal as an exception.
+  // Returns the host's reply, or throws its problem as an exception.
   function answer(reply) {
     if (reply !== undefined && !isArray(reply)) {
       fail(reply.message, reply, Error);
@@ -68,7 +71,7 @@
 
   // --- data elements ---
 
-  // A single member. Its id is out of the script's reach.
+  // A single member. The script cannot reach its id.
   class Member {
     #id;
     constructor(id) {
@@ -89,14 +92,16 @@
   const { idOf } = Member;
   freeze(Member.prototype);
 
-  // Asked of an array of data, gives its first id and its count; a script that learns this key can only pass what the host checks.
+  // A property of an array of data: its first id and its count. A script that learns this key can
+  // only pass values that the host checks.
   const SPAN = Symbol("span");
   const INDEX = /^-?\d+(\.\d+)?$/;
   const isIndex = (key) => exec(INDEX, key) !== null;
 
-  // An array of data: behaves like a JavaScript array of members, or of arrays, that cannot be changed. It is a proxy so that an
-  // index out of bounds is an error at its place, and so that members are made when they are asked for. `called` is its `.name`,
-  // `rows` the names of the arrays in it, if they have names of their own.
+  // Makes an array of data: it behaves like an immutable JavaScript array of members, or of arrays.
+  // It is a proxy so that an index out of bounds throws at its position, and so that members are
+  // made only when they are accessed. `called` is its `.name`; `rows` are the names of the arrays
+  // in it, if they have names of their own.
   function arrayOf(first, shape, name, called, rows) {
     const length = shape[0];
     const inner = list();
@@ -167,7 +172,8 @@
     });
   }
 
-  // What the script gets for an element that the host describes by its first id and its shape: a member, or an array.
+  // The value for an element that the host describes by its first id and its shape: a member, or an
+  // array.
   function element(reply, name, called, rows) {
     if (reply.length === 1) {
       return new Member(reply[0]);
@@ -229,7 +235,7 @@
     },
   });
 
-  // The same expression without a memory of where it was, with the flags `more`.
+  // A copy of the expression without `lastIndex` state, with the flags `more`.
   function stateless(expression, more) {
     const flags = flagsOf(expression);
     let kept = "";
@@ -265,7 +271,7 @@
 
   const PAIRS_HINT = "such as Data.pairs(/(.*)_R([12])\\.fastq$/): the first group is the pair's name, the second tells its two files apart";
 
-  // `Data.pairs(/.../)`: rows of two files whose paths differ in the second group alone.
+  // `Data.pairs(/.../)`: rows of two files whose paths differ only in the second group.
   function pairs(expression) {
     const name = `pairs of ${written(expression)}`;
     const plain = stateless(expression, "d");
@@ -296,10 +302,11 @@
 
   // --- tool calls ---
 
-  // So deep may arrays be nested in arrays: deeper ones hold themselves.
+  // The deepest nesting of arrays in arrays; deeper ones contain themselves.
   const NESTED_MAX = 16;
 
-  // Adds the members of an array of any nesting to `ids`; answers what is wrong, if anything is. `param` names the parameter.
+  // Adds the members of an array of any nesting to `ids`; returns an error message if there is an
+  // error. `param` names the parameter.
   function flatten(array, ids, param, path, depth) {
     if (depth > NESTED_MAX) {
       return `an array in ${param} is nested more than ${NESTED_MAX} times`;
@@ -322,7 +329,8 @@
     return undefined;
   }
 
-  // Adds a parameter to `out` as the host takes it: name, kind, and two values that depend on the kind.
+  // Adds a parameter to `out` in the host's encoding: name, kind, and two values that depend on the
+  // kind.
   function put(out, name, kind, value, more) {
     add(out, name);
     add(out, kind);
@@ -389,7 +397,8 @@
   global("print", print);
   global("console", freeze({ log: print, info: print, warn: print, error: print, debug: print }));
 
-  // A script gives the same workflow each time: it has no clock, and its chance begins alike (xorshift, 32 bits).
+  // A script gives the same workflow each time, so it has no clock, and its random numbers start
+  // from a fixed seed (xorshift, 32 bits).
   let chance = 0x9e3779b9;
   Math.random = () => {
     chance ^= chance << 13;
@@ -402,7 +411,8 @@
     defineProperty(globalThis, name, { get, set: (value) => global(name, value), configurable: true, enumerable: false });
   }
 
-  // `--set`: the name has its value before the script starts, and the first value that the script gives it is let fall.
+  // `--set`: the name has its value before the script starts, and the first value that the script
+  // assigns is ignored.
   sets.forEach(([name, value]) => {
     const settle = () =>
       defineProperty(globalThis, name, { __proto__: null, value, writable: true, configurable: true, enumerable: true });

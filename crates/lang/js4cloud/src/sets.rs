@@ -1,7 +1,8 @@
-//! Whether `--set` names variables that the script declares.
+//! Checks that `--set` names variables that the script declares.
 //!
-//! JavaScript makes the global variables of a script before it runs its first statement. So the script is started once in a
-//! context of its own, with a statement before it that throws at once: what is there then was declared at the top level.
+//! JavaScript creates the global variables of a script before it runs the first statement. So the
+//! script is started once in a separate context, with a statement before it that throws at once.
+//! The variables that then exist were declared at the top level.
 
 use crate::Script;
 use crate::engine::eval;
@@ -13,7 +14,7 @@ use rquickjs::{Ctx, Value};
 pub(crate) fn check(ctx: &Ctx<'_>, script: &Script, sets: &[(String, ConfigValue)]) -> Result<(), Problem> {
     let before = names(ctx);
     if eval::<Value<'_>>(ctx, &format!("throw 0;{}", script.source), "<declared>").is_err() {
-        // The throw itself, or a syntax error, which the run will tell.
+        // The exception is the `throw` itself, or a syntax error, which the real run will report.
         let thrown = ctx.catch();
         if thrown.is_object() {
             return Ok(());
@@ -26,7 +27,7 @@ pub(crate) fn check(ctx: &Ctx<'_>, script: &Script, sets: &[(String, ConfigValue
     }
 }
 
-/// The names of the global object's own values that are not functions.
+/// The names of the global object's own properties that are not functions.
 fn names(ctx: &Ctx<'_>) -> Vec<String> {
     let code = "Object.getOwnPropertyNames(globalThis).filter((name) => typeof globalThis[name] !== 'function')";
     eval(ctx, code, "<names>").unwrap_or_default()
@@ -42,7 +43,8 @@ fn refused(ctx: &Ctx<'_>, script: &Script, name: &str, declared: &[String]) -> P
     Problem::new(message).at(place).nearest(name, declared.iter().map(String::as_str))
 }
 
-/// Whether `name` is declared by `let` or `const`: such a variable exists, and cannot be read before its value is given.
+/// Returns whether `name` is declared by `let`, `const` or `class`: such a variable exists, but
+/// cannot be read before it is initialized.
 fn is_lexical(ctx: &Ctx<'_>, name: &str) -> bool {
     if !flow::is_identifier(name) {
         return false;

@@ -1,33 +1,36 @@
-//! Where a call begins, and what its literal says twice.
+//! Finds the start of a call in the script's text, and parameters that its object literal gives
+//! twice.
 //!
-//! The engine tells how far the evaluation of a call has come, which for a call over several lines is its last argument, and
-//! it lets a parameter that is written twice pass silently. Both are mended here by looking at the text around. This is no
-//! parser: where the text is unusual (a tool under another name, a regular expression full of quotes) it answers nothing,
-//! and the engine's place stands.
+//! The engine reports the position that the evaluation of a call has reached. For a call over
+//! several lines that is its last argument. The engine also accepts a parameter that is given
+//! twice. This module corrects both by scanning the text around the position. It is not a parser:
+//! if the text is unusual (a tool under another name, a regular expression full of quotes), it
+//! finds nothing, and the engine's position is used.
 
 use std::collections::HashMap;
 
-/// A call is looked for in so many bytes before the place that the engine tells.
+/// The number of bytes before the engine's position in which a call is searched.
 const BEFORE_BYTES_MAX: usize = 64 << 10;
 
-/// So many mentions of the tool's name are tried.
+/// The most occurrences of the tool's name that are tried.
 const MENTIONS_MAX: usize = 16;
 
-/// What is known of a call in the text. Lines and columns count from 1.
+/// A call in the text. Lines and columns count from 1.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Site {
-    /// The line of the call; 0 when unknown.
+    /// The line of the call; 0 if unknown.
     pub line: u32,
-    /// Its column in characters; 0 when unknown.
+    /// The column of the call in characters; 0 if unknown.
     pub column: u32,
-    /// A parameter that its object literal gives twice, and the line and column of the second.
+    /// A parameter that the call's object literal gives twice, with the line and column of the
+    /// second one.
     pub twice: Option<(String, u32, u32)>,
 }
 
-/// The calls of one script, each looked at once: a call in a loop is one place.
+/// The calls of one script. Each position is scanned only once, however often a loop executes it.
 pub(crate) struct Sites {
     source: String,
-    /// The byte at which each line begins.
+    /// The byte offset of the start of each line.
     lines: Vec<usize>,
     known: HashMap<(u32, u32, u32), Site>,
 }
@@ -38,7 +41,7 @@ impl Sites {
         Self { source: source.to_owned(), lines, known: HashMap::new() }
     }
 
-    /// The call of the tool `name` (number `tool`) that the engine places at `(line, column)`.
+    /// The call of the tool `name` (number `tool`) that the engine reports at `(line, column)`.
     pub fn site(&mut self, tool: u32, name: &str, (line, column): (u32, u32)) -> &Site {
         let (source, lines) = (&self.source, &self.lines);
         self.known.entry((tool, line, column)).or_insert_with(|| {
@@ -66,7 +69,8 @@ fn position(source: &str, lines: &[usize], at: usize) -> (u32, u32) {
     (u32::try_from(line).unwrap_or(u32::MAX), u32::try_from(column).unwrap_or(u32::MAX))
 }
 
-/// The innermost call of `name` whose parentheses hold `at`: where the name begins, and its parenthesis.
+/// The innermost call of `name` whose parentheses enclose `at`: the offsets of the name and of the
+/// opening parenthesis.
 fn call_around(source: &str, at: usize, name: &str) -> Option<(usize, usize)> {
     let from = source.floor_char_boundary(at.saturating_sub(BEFORE_BYTES_MAX));
     let to = source.floor_char_boundary((at + name.len()).min(source.len()));
@@ -84,7 +88,8 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_' || c == '$' || c == '.'
 }
 
-/// A key that stands twice in the object literal right behind the parenthesis at `open`: its name, and where it stands again.
+/// A key that occurs twice in the object literal right behind the parenthesis at `open`: the name,
+/// and the offset of the second one.
 fn written_twice(source: &str, open: usize) -> Option<(String, usize)> {
     let mut code = Code::new(source, open);
     let mut depth = 0u32;
@@ -93,7 +98,7 @@ fn written_twice(source: &str, open: usize) -> Option<(String, usize)> {
     while let Some((at, token)) = code.next_token() {
         match token {
             "(" | "[" | "{" => {
-                // `({`: the literal; anything else before its first key is no literal.
+                // Only `({` begins such a literal; with any other bracket there is none.
                 if depth < 2 && token != ["(", "{"][depth as usize] {
                     return None;
                 }
@@ -111,7 +116,8 @@ fn written_twice(source: &str, open: usize) -> Option<(String, usize)> {
                 at_key = true;
                 continue;
             }
-            // `...more`, `[computed]`, `get x() {}` and the like are no keys that could stand twice.
+            // `...more`, `[computed]`, `get x() {}` and the like are not keys that could occur
+            // twice.
             _ if at_key && depth == 2 && code.clone().next_token().is_some_and(|(_, next)| next == ":") => {
                 let key = token.trim_matches(['"', '\'']);
                 if keys.contains(&key) {
@@ -127,12 +133,13 @@ fn written_twice(source: &str, open: usize) -> Option<(String, usize)> {
     None
 }
 
-/// JavaScript as tokens: words, texts as a whole, single characters otherwise. Comments and blanks are left out.
+/// A tokenizer for JavaScript: words, whole string literals, otherwise single characters. Skips
+/// comments and blanks.
 #[derive(Clone)]
 struct Code<'a> {
     source: &'a str,
     at: usize,
-    /// Whether a `/` would begin a regular expression.
+    /// True if a `/` would begin a regular expression.
     before_value: bool,
 }
 
@@ -141,7 +148,7 @@ impl<'a> Code<'a> {
         Self { source, at, before_value: true }
     }
 
-    /// Where the bracket that comes first is closed.
+    /// The offset at which the first bracket is closed.
     fn find_close(mut self) -> Option<usize> {
         let mut depth = 0u32;
         while let Some((at, token)) = self.next_token() {
@@ -190,7 +197,8 @@ impl<'a> Code<'a> {
     }
 }
 
-/// The length of the text that begins `rest` and ends with another `quote`; a backslash takes what follows it along.
+/// The length of the literal that begins `rest` and ends with another `quote`; a backslash escapes
+/// the next character.
 fn text_length(rest: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, c) in rest.char_indices().skip(1) {
@@ -209,7 +217,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The site of the call of `T` in `source`, with the engine's place at the mark `^`.
+    /// The site of the call of `T` in `source`, with the engine's position at the mark `^`.
     fn site(source: &str) -> Site {
         let at = source.find('^').expect("a mark");
         let plain = source.replacen('^', "", 1);

@@ -1,9 +1,9 @@
 //! Layer 1: the tool file: TOML to declared tools.
 //!
-//! [`parse`] reads a whole file and reports everything that is wrong with it, each problem at its place. The form is that of
-//! `docs/formats/tools.md`. What a tool may say is decided here key by key; whether its templates and values make sense
-//! together is decided by [`flow::check_tool`], as for descriptors. No I/O: the caller reads the text and answers which
-//! files exist.
+//! [`parse`] reads a whole file and reports all its problems, each with its position. The format is
+//! described in `docs/formats/tools.md`. This crate checks the keys of a tool one by one;
+//! [`flow::check_tool`] checks its templates and values together, as for descriptors. No I/O: the
+//! caller reads the text and checks whether files exist.
 #![forbid(unsafe_code)]
 
 mod section;
@@ -16,23 +16,25 @@ use section::{Report, Section};
 use std::path::Path;
 use toml::de::DeTable;
 
-/// The version of the form that this crate reads.
+/// The version of the format that this crate reads.
 pub const VERSION: i64 = 1;
 
-/// A tool file as it was read.
+/// A tool file and its text.
 #[derive(Debug, Clone, Copy)]
 pub struct ToolFile<'a> {
     /// The file as the user named it, for messages.
     pub name: &'a str,
-    /// Its text.
+    /// The text of the file.
     pub text: &'a str,
-    /// The folder that holds it, absolute: `{here}` in templates.
+    /// The absolute folder of the file: `{here}` in templates.
     pub here: &'a Path,
 }
 
-/// The tools of `file` in the order of their declaration, or everything that is wrong with it, in the order of the text.
+/// The tools of `file` in the order of their declaration, or all its problems in the order of the
+/// text.
 ///
-/// `exists` answers whether an absolute path is there; it is asked for every entry of `files`.
+/// `exists` returns whether a file exists at an absolute path; it is called for every entry of
+/// `files`.
 pub fn parse(file: &ToolFile<'_>, exists: &dyn Fn(&Path) -> bool) -> Result<Vec<Tool>, Vec<Problem>> {
     let document = DeTable::parse(file.text).map_err(|error| vec![syntax(file, &error)])?;
     let report = Report::new(file.name, file.text);

@@ -1,4 +1,4 @@
-//! Tool files that are right, and a table of wrong ones with what they are told.
+//! Valid tool files, and a table of invalid ones with their error messages.
 
 use super::*;
 use flow::{ArrayForm, ConfigType, ConfigValue, ParamKind, Resources};
@@ -38,7 +38,7 @@ fn read(text: &str) -> Result<Vec<Tool>, Vec<Problem>> {
     parse(&ToolFile { name: "tools.toml", text, here: Path::new("/t") }, &|path| !path.ends_with("missing.py"))
 }
 
-/// What a file of one tool, `[tools.T]` on line 2 and then `lines`, is told.
+/// The problems of a file with one tool: `[tools.T]` on line 2, followed by `lines`.
 fn told(lines: &str) -> String {
     let text = format!("version = 1\n[tools.T]\n{lines}\n");
     let problems = read(&text).expect_err("the file is wrong");
@@ -74,7 +74,7 @@ fn parameters_keep_the_order_of_the_text() {
     assert_eq!(tools[0].params.iter().map(|param| param.name.as_str()).collect::<Vec<_>>(), ["z", "a", "m"]);
 }
 
-/// Of each: lines of a tool, and what is told of them.
+/// Checks the messages for invalid tools: pairs of the lines of a tool and the expected message.
 fn check_told(wrong: &[(&str, &str)]) {
     for (lines, expected) in wrong {
         assert_eq!(told(lines), *expected, "{lines}");
@@ -233,7 +233,8 @@ fn the_tool_files_of_the_examples_are_right() {
     assert!(count > 8, "{count} tools");
 }
 
-/// Every cut of a few bytes anywhere, and every pair of characters swapped: read or refused, never a panic.
+/// Cuts a few bytes at every position, and swaps bytes: each text is read or refused, without a
+/// panic.
 #[test]
 fn no_damage_makes_it_panic() {
     for at in 0..WHOLE.len() {

@@ -1,4 +1,5 @@
-//! A table of the file, read key by key; what is wrong is noted at its place, and reading goes on.
+//! Reads a table of the file key by key. Problems are recorded with their positions, and reading
+//! goes on.
 
 use base::{Place, Problem};
 use std::cell::RefCell;
@@ -10,7 +11,8 @@ use toml::de::{DeTable, DeValue};
 pub(crate) struct Report<'a> {
     file: &'a str,
     text: &'a str,
-    /// With the byte offset of the place, to show them in the order of the text.
+    /// Each problem with the byte offset of its position, so that they can be sorted in the order
+    /// of the text.
     found: RefCell<Vec<(usize, Problem)>>,
 }
 
@@ -31,13 +33,13 @@ impl<'a> Report<'a> {
     }
 }
 
-/// A table, with the words that name it in messages.
+/// A table, with its name for messages.
 pub(crate) struct Section<'a> {
     report: &'a Report<'a>,
-    /// Such as ``tool `C45` ``; empty for the file as a whole.
+    /// The name, such as ``tool `C45` ``; empty for the file as a whole.
     subject: String,
     table: &'a DeTable<'a>,
-    /// Where its header or brace stands.
+    /// The offset of the key that names the table; 0 for the whole file.
     offset: usize,
 }
 
@@ -61,7 +63,7 @@ impl<'a> Section<'a> {
         self.table.get(key)
     }
 
-    /// Where the value of `key` stands; the section's own place if it has none.
+    /// The offset of the value of `key`; that of the section if there is no such key.
     pub fn offset_of(&self, key: &str) -> usize {
         self.get(key).map_or(self.offset, |value| value.span().start)
     }
@@ -102,7 +104,8 @@ impl<'a> Section<'a> {
         items.iter().filter_map(text).collect()
     }
 
-    /// The keys and values of the table `key`, in the order of the text.
+    /// The keys and values of the table `key`, with the offsets of the keys, in the order of the
+    /// text.
     pub fn pairs(&self, key: &str) -> Vec<(&'a str, &'a Spanned<DeValue<'a>>, usize)> {
         let Some(table) = self.typed(key, "a table", DeValue::as_table) else { return Vec::new() };
         let mut pairs: Vec<_> =
@@ -111,7 +114,7 @@ impl<'a> Section<'a> {
         pairs
     }
 
-    /// The tables under `key`, in the order of the text; `subject` names each after this section.
+    /// The tables under `key`, in the order of the text; `subject` names each within this section.
     pub fn tables(&self, key: &str, subject: impl Fn(&str) -> String) -> Vec<(&'a str, Section<'a>)> {
         let section = |(name, value, offset): (&'a str, &'a Spanned<DeValue<'a>>, usize)| {
             let subject =
@@ -135,23 +138,23 @@ impl<'a> Section<'a> {
         taken
     }
 
-    /// Notes what is wrong with the section as a whole.
+    /// Records a problem of the section as a whole.
     pub fn refuse(&self, message: &str, hint: Option<String>) {
         let problem = Problem { hint, ..Problem::new(self.told(message)) };
         self.report.add(self.offset, problem);
     }
 
-    /// Notes what is wrong with the value of `key`.
+    /// Records a problem of the value of `key`.
     pub fn refuse_at(&self, key: &str, message: impl AsRef<str>) {
         self.note(self.offset_of(key), Problem::new(self.told(message.as_ref())));
     }
 
-    /// Notes a problem whose message is complete.
+    /// Records a problem whose message is complete.
     pub fn note(&self, offset: usize, problem: Problem) {
         self.report.add(offset, problem);
     }
 
-    /// `message` with the section named before it.
+    /// `message` with the name of the section before it.
     pub fn told(&self, message: &str) -> String {
         if self.subject.is_empty() { message.to_owned() } else { format!("{}: {message}", self.subject) }
     }
@@ -161,13 +164,13 @@ impl<'a> Section<'a> {
     }
 }
 
-/// The whole number that `value` is, in any base that TOML knows.
+/// The whole number that `value` is, in any base of TOML.
 pub(crate) fn integer(value: &DeValue<'_>) -> Option<i64> {
     let digits = value.as_integer()?;
     i64::from_str_radix(digits.as_str(), digits.radix()).ok()
 }
 
-/// What a value is, as people say it.
+/// The kind of a value, in words for messages.
 pub(crate) fn kind(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "text",

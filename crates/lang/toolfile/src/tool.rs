@@ -1,4 +1,4 @@
-//! One tool of the file.
+//! Reads one tool of the file.
 
 use crate::section::{Section, kind};
 use crate::value;
@@ -25,25 +25,25 @@ const KEYS: [&str; 16] = [
     "config",
 ];
 
-/// Words that a script cannot call, or that mean something else there.
+/// Names that a script cannot call, or that mean something else there.
 const TAKEN_NAMES: [&str; 5] = ["Data", "console", "print", "undefined", "globalThis"];
 
-/// More processors or attempts than this are mistakes.
+/// The most processors and retries of a tool; more are assumed to be a mistake.
 const CPUS_MAX: u32 = 4_096;
 const RETRIES_MAX: u32 = 100;
 
-/// Where the parts of a tool stand in the text.
+/// Byte offsets of the parts of a tool in the text.
 #[derive(Default)]
 struct Offsets {
     command: Vec<usize>,
     env: Vec<usize>,
-    /// Of the parameter's name.
+    /// The offset of each parameter's name.
     params: Vec<usize>,
-    /// Of its `file`, `extension` or `default`.
+    /// The offset of each parameter's `file`, `extension` or `default`.
     values: Vec<usize>,
 }
 
-/// The tool in `section`; what is wrong is noted there.
+/// Reads the tool in `section`; its problems are recorded there.
 pub(crate) fn read(name: &str, section: &Section<'_>, here: &str, exists: &dyn Fn(&Path) -> bool) -> Tool {
     section.known(&KEYS);
     if TAKEN_NAMES.contains(&name) {
@@ -69,7 +69,7 @@ pub(crate) fn read(name: &str, section: &Section<'_>, here: &str, exists: &dyn F
     };
     let complete = section.get("command").is_some_and(|value| value.get_ref().is_array());
     for found in check_tool(&tool) {
-        // What is missing altogether was said once already.
+        // A missing command was already reported.
         if complete || !matches!(found.part, ToolPart::Tool) {
             section.note(offset(section, &offsets, found.part), found.problem);
         }
@@ -202,7 +202,7 @@ fn config(section: &Section<'_>) -> ParamKind {
     let default = default(section);
     match of {
         Some(of) => ParamKind::Config { of, default },
-        // Its type is unknown: a default that fits any type keeps to one message.
+        // The type is unknown. Drop the default, so that there is only one message.
         None => ParamKind::Config { of: ConfigType::String, default: None },
     }
 }

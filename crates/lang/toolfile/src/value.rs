@@ -1,4 +1,4 @@
-//! Values with a unit or a type of their own: times, sizes, defaults.
+//! Values with a unit or a type: times, sizes, defaults.
 
 use base::ByteSize;
 use flow::{ConfigType, ConfigValue};
@@ -8,10 +8,10 @@ use crate::section::integer;
 
 const UNITS_MS: [(&str, f64); 4] = [("ms", 1.0), ("s", 1e3), ("min", 6e4), ("h", 3.6e6)];
 
-/// The longest time-out, about a year: longer ones are mistakes.
+/// The longest timeout, about a year; longer ones are assumed to be a mistake.
 const TIMEOUT_MS_MAX: f64 = 3.2e10;
 
-/// A time such as `10min`, `1.5 h`, `500ms`, in milliseconds.
+/// Parses a time such as `10min`, `1.5 h` or `500ms` to milliseconds.
 pub(crate) fn time_ms(text: &str) -> Option<u64> {
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
     let (number, unit) = text.split_at(split);

@@ -1,4 +1,4 @@
-//! Arrays of data are like JavaScript's own.
+//! Arrays of data behave like JavaScript arrays.
 
 use super::{calls, run};
 

@@ -1,4 +1,4 @@
-//! Files by name: all of a name, names without extension, pairs by pattern.
+//! Files by name: all files of a name, names without extension, pairs by pattern.
 
 use super::{calls, run_with, tool};
 use base::Problem;
@@ -44,7 +44,7 @@ fn all_takes_every_file_of_a_name_whatever_their_number() {
         ["readme.md", "s1_R1.fastq", "s1_R2.fastq", "s2_R1.fastq", "s2_R2.fastq", "s10_R1.fastq", "s10_R2.fastq"];
     assert_eq!(paths, expected.map(|name| format!("reads/{name}")));
     assert_eq!(called(r#"var a = Data.get("Poem", "all"); Any({in: a, out: Data.define("O", a.length)});"#).len(), 1);
-    // The same again is the same element.
+    // A second call returns the same element.
     assert_eq!(
         called(r#"Data.get("reads", "all"); Any({in: Data.get("reads", "all"), out: Data.define("O")});"#).len(),
         1

@@ -1,10 +1,11 @@
-//! Scripts that tamper with JavaScript's own objects, or call back while they are read: none of them breaks the host.
+//! Scripts that tamper with JavaScript's own objects, or call back while their values are read, do
+//! not break the host.
 
 use super::{calls, inputs, run, run_with};
 use js4cloud::Inputs;
 use std::sync::{Arc, Mutex};
 
-/// What any workflow does, after the tampering.
+/// An ordinary workflow, which runs after the tampering.
 const USUAL: &str = r#"
     var all = Data.get("Unlab", 80), some = Data.get(/Unlab\/1\d\.csv/), out = Data.define("O", [2, 2]);
     Filter({dataset: all[3], fDataset: out[0][0]});
@@ -12,7 +13,7 @@ const USUAL: &str = r#"
     Any({in: some, out: [out[0][1]]});
 "#;
 
-/// The workflow that the script makes if nobody tampers.
+/// The tasks of `USUAL` without tampering.
 const EXPECTED: [&str; 3] = [
     "Filter(dataset=Unlab[3],fDataset=O[0][0])",
     "Any(in=[Unlab[1] Unlab[2]],out=[O[1][0] O[1][1]])",
@@ -73,7 +74,7 @@ fn what_a_script_passes_may_call_back_while_it_is_read() {
         "Data.get('Unlab', 80)[Symbol.iterator]().next.call({});",
         "globalThis.x = Data.get('Unlab', 80); x.length = 3;",
     ] {
-        // Refused or not: it is told, and the process stands.
+        // The script may be refused or not, but the process must survive.
         if let Err(problem) = run(script) {
             assert!(!problem.to_string().contains("broke its engine"), "{script}: {problem}");
         }

@@ -1,4 +1,4 @@
-//! Scripts that ask for too much end, and say why.
+//! Scripts that exceed a limit end with a message that names it.
 
 use super::{inputs, run_with};
 use js4cloud::{Inputs, Limits};
@@ -30,7 +30,8 @@ fn runaway_loops_end_at_the_step_limit() {
         assert!(message.contains("the script takes more than 1000000 steps"), "{source}: {message}");
         assert!(message.ends_with("hint: does a loop never end?"), "{source}: {message}");
     }
-    // The last step is the loop's own, which has no place, or the call's: one step before turns that round.
+    // The last step is either the loop's own, which has no position, or that of the call. One more
+    // step before the loop exchanges the two cases.
     let messages =
         ["var i;", "var i = Math.abs(1);"].map(|first| told(&format!("{first}\nfor (;;) Math.abs(i);"), few()));
     assert!(messages.iter().any(|message| message.starts_with("dir/w.js:2:")), "{messages:?}");
@@ -173,7 +174,8 @@ fn deep_structures_do_not_break_the_process() {
         "Copy(new Proxy({}, {ownKeys() { return ['in'] }, getOwnPropertyDescriptor() { throw 1 }}))",
     ] {
         let limits = Limits { steps: 20_000_000, memory_bytes: 128 << 20, ..few() };
-        // Read or refused, in few words; what must not happen is that the process ends.
+        // The script may be evaluated or refused with a short message, but the process must
+        // survive.
         let outcome = run_with(source, Inputs { limits, ..inputs() });
         let told = outcome.map_or_else(|problem| problem.to_string(), |_| String::new());
         assert!(told.len() < 4_000, "{} bytes are told of {source}", told.len());

@@ -1,4 +1,4 @@
-//! Whole scripts through the public face.
+//! Evaluates whole scripts through the public API.
 
 mod arrays;
 mod files;
@@ -13,8 +13,9 @@ use base::Problem;
 use flow::{ArrayForm, Catalogue, ConfigType, ConfigValue, Param, ParamKind, Tool, Workflow};
 use js4cloud::{Inputs, Script, evaluate};
 
-/// A tool whose parameters are written `<name` for an input, `>name` for an output, `name` for an integer config with a
-/// default, `name!` for one without, `name?` for a boolean one; `<name[]` and `>name[]` take arrays, `<name~` may be left out.
+/// A tool whose parameters are written `<name` for an input, `>name` for an output, `name` for an
+/// integer config with a default, `name!` for one without, and `name?` for a boolean config.
+/// `<name[]` and `>name[]` take arrays; `<name~` is optional.
 pub(crate) fn tool(name: &str, params: &[&str]) -> Tool {
     let params: Vec<Param> = params.iter().map(|text| param(text)).collect();
     let configs = params.iter().filter(|param| matches!(param.kind, ParamKind::Config { .. }));
@@ -39,7 +40,7 @@ fn param(text: &str) -> Param {
     Param { name, kind }
 }
 
-/// The tools of the classification workflow, and `Copy`, `Split`, `Merge`, `Any` for the rest.
+/// The tools of the classification workflow, and `Any` and `Copy` for other tests.
 pub(crate) fn tools() -> Vec<Tool> {
     vec![
         tool("Shuffler", &["<dataset", ">sDataset"]),
@@ -55,7 +56,7 @@ pub(crate) fn tools() -> Vec<Tool> {
     ]
 }
 
-/// `Train.csv`, `Test.csv`, `Unlab/0` to `Unlab/79`.
+/// `Train.csv`, `Test.csv`, `Unlab/0.csv` to `Unlab/79.csv`.
 pub(crate) fn catalogue() -> Catalogue {
     let unlabelled = (0..80).map(|index| format!("Unlab/{index}.csv"));
     Catalogue::new(["Train.csv".to_owned(), "Test.csv".to_owned()].into_iter().chain(unlabelled))

@@ -18,7 +18,7 @@ fn tools() -> Vec<Tool> {
     ]
 }
 
-/// The calls of an example's script; they hold together, too.
+/// The calls of an example's script, whose workflow also passes the check.
 fn pattern(source: &str) -> Vec<String> {
     let paths = ["Poem.txt", "Pages/page-1.txt", "Pages/page-10.txt", "Pages/page-2.txt"];
     let catalogue = Catalogue::new(paths.map(str::to_owned));

@@ -1,10 +1,10 @@
-//! `--set`: values from outside for top-level variables.
+//! `--set`: replaces the values of top-level variables.
 
 use super::{inputs, run_with};
 use flow::ConfigValue;
 use js4cloud::Inputs;
 
-/// What `source` prints with `sets`, or the problem.
+/// The lines that `source` prints with `sets`, or the problem.
 fn printed(source: &str, sets: &[(&str, ConfigValue)]) -> Result<Vec<String>, String> {
     let (sender, receiver) = std::sync::mpsc::channel();
     let log: Box<dyn Fn(&str) + Send> = Box::new(move |line| sender.send(line.to_owned()).expect("is received"));

@@ -1,4 +1,4 @@
-//! What wrong scripts are told, to the letter.
+//! The exact error messages for wrong scripts.
 
 use super::run;
 
