@@ -1,7 +1,10 @@
-//! Work in other namespaces: done by a process of its own that shares this one's memory and descriptors, while its caller waits.
+//! Runs work in other namespaces, in a child process that shares this process's memory and
+//! descriptors while the caller waits.
 //!
-//! Who may not make a file system here may in a user namespace of his own. A process of several threads cannot enter one, and should not:
-//! all else it does is meant where it is. So a child goes, which costs no copy of anything, lives a moment and leaves nothing behind.
+//! A process that may not create a file system here may do so in a user namespace of its own. A
+//! process with several threads cannot enter one, and should not: all its other work belongs in the
+//! present namespaces. So a child does the work. It copies nothing, lives briefly and leaves
+//! nothing behind.
 
 use std::ffi::c_void;
 use std::io;
@@ -10,25 +13,27 @@ use std::ptr;
 
 use memmap2::MmapOptions;
 
-/// Stack of the child, bytes: what is called there is a few system calls deep. Untouched it takes no memory.
+/// Stack of the child in bytes: the work is a few calls deep. Untouched stack takes no memory.
 const STACK_BYTES: usize = 256 << 10;
 
-/// Where the child begins.
+/// Namespaces in which the child starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Start {
-    /// In a new user namespace, with all rights there, and a mount namespace of that.
+    /// A new user namespace, in which the child has all capabilities, and a mount namespace owned
+    /// by it.
     New,
-    /// Where its caller is, alone: so it may go elsewhere.
+    /// The caller's namespaces. As a process with one thread, the child can then enter others.
     Alone,
 }
 
-/// What the child is given, and gives.
+/// Input and result of the child.
 struct Job<T, W> {
     work: Option<W>,
     done: Option<io::Result<T>>,
 }
 
-/// Does `work` in a child; gives what it gives. It must not panic. Fails where the system refuses such a child.
+/// Runs `work` in a child and returns its result. `work` must not panic. Fails if the system
+/// refuses the child.
 pub fn apart<T, W: FnOnce() -> io::Result<T>>(start: Start, work: W) -> io::Result<T> {
     let mut stack = MmapOptions::new().len(STACK_BYTES).map_anon()?;
     let top = stack.as_mut_ptr().wrapping_add(STACK_BYTES);
@@ -37,12 +42,13 @@ pub fn apart<T, W: FnOnce() -> io::Result<T>>(start: Start, work: W) -> io::Resu
         Start::New => libc::CLONE_NEWUSER | libc::CLONE_NEWNS,
         Start::Alone => 0,
     };
-    // No signal tells of its end: nobody else in this process is to wait for it.
+    // No exit signal: nobody else in this process should wait for the child.
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FILES | namespaces;
     let _blocked = Blocked::all()?;
-    // SAFETY: the child runs on a stack of its own, which outlives it, as `job` does: this thread stands still until the child has ended
-    // (CLONE_VFORK) and is waited for below. It uses this thread's thread-local storage meanwhile, as a call from here would; a handler of a
-    // signal cannot run in it, since all are blocked.
+    // SAFETY: the child runs on its own stack. The stack and `job` outlive it, because this thread
+    // is suspended until the child has ended (CLONE_VFORK) and is waited for below. Meanwhile the
+    // child uses this thread's thread-local storage, as a call from here would. No signal handler
+    // can run in the child, since all signals are blocked.
     let child = unsafe { libc::clone(child::<T, W>, top.cast(), flags, (&raw mut job).cast()) };
     if child < 0 {
         return Err(io::Error::last_os_error());
@@ -53,31 +59,32 @@ pub fn apart<T, W: FnOnce() -> io::Result<T>>(start: Start, work: W) -> io::Resu
 }
 
 extern "C" fn child<T, W: FnOnce() -> io::Result<T>>(job: *mut c_void) -> libc::c_int {
-    // SAFETY: it is the caller's own, who stands still.
+    // SAFETY: the pointer is to the `job` of the caller, which is suspended.
     let job = unsafe { &mut *job.cast::<Job<T, W>>() };
     job.done = job.work.take().map(|work| work());
     0
 }
 
-/// No signal reaches this thread, nor a child that it makes, as long as this lives.
+/// Blocks all signals for this thread, and for children that it creates, while the value lives.
 struct Blocked(libc::sigset_t);
 
 impl Blocked {
     fn all() -> io::Result<Self> {
         let (mut all, mut before) = (MaybeUninit::<libc::sigset_t>::uninit(), MaybeUninit::<libc::sigset_t>::uninit());
-        // SAFETY: the first call fills `all`, which the second reads; that fills `before` when it gives 0.
+        // SAFETY: the first call fills `all`, which the second reads; the second fills `before` if
+        // it returns 0.
         let done = unsafe {
             libc::sigfillset(all.as_mut_ptr());
             libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr())
         };
-        // SAFETY: filled.
+        // SAFETY: the call succeeded, so `before` is filled.
         if done == 0 { Ok(Self(unsafe { before.assume_init() })) } else { Err(io::Error::from_raw_os_error(done)) }
     }
 }
 
 impl Drop for Blocked {
     fn drop(&mut self) {
-        // SAFETY: a set that the system gave; a null pointer asks for none.
+        // SAFETY: the set came from the system; a null pointer asks for no old set.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, ptr::null_mut()) };
     }
 }

@@ -1,8 +1,9 @@
-//! The engine: which stripe has which state.
+//! The storage engine: an index of stripes by key.
 //!
-//! The index is cut into shards so that threads on different stripes rarely meet; a shard's lock is held to look up, insert or
-//! take out, never while bytes are copied or space is looked for. A stripe's first write is made apart and then put into
-//! the index whole, so a refused one leaves no trace.
+//! The index is split into shards, so threads that work on different stripes rarely contend. A
+//! shard's lock is held to look up, insert or remove, never while bytes are copied or space is
+//! allocated. A stripe is written for the first time before it enters the index, so a refused first
+//! write leaves no trace.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -24,64 +25,65 @@ use crate::segments::Shared;
 use crate::stand_in::stand_in;
 use crate::stripe::{Stripe, Write};
 
-/// Parts of the index: many more than the threads of a node, so that two rarely want the same one.
+/// Shards of the index: many more than a node has threads, so two threads rarely want the same one.
 const SHARDS: usize = 64;
 
 /// The longest stripe that an arena can be made for, in bytes.
 const STRIPE_BYTES_MAX: u32 = 1 << 30;
 
-/// What an arena is made with.
+/// Parameters of an arena.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// What stripes and reservations may use at most, in bytes. Nothing of it is taken from the system before it is used.
+    /// Maximum bytes of stripes and reservations. No memory is taken from the system before its
+    /// use.
     pub capacity: u64,
     /// The longest stripe and the largest block, in bytes: a power of two, at least 4096.
     pub stripe_bytes: u32,
-    /// Whether whole files are kept too, where this process may make a file system for them (`CAP_SYS_ADMIN`, or a user
-    /// namespace).
+    /// Also keep extent files if this process may create a tmpfs for them (`CAP_SYS_ADMIN`, or in a
+    /// user namespace).
     pub whole: bool,
 }
 
 impl Options {
-    /// An arena of `capacity` bytes for stripes of 1 MiB.
+    /// Options for an arena of `capacity` bytes with stripes of 1 MiB.
     pub fn of_capacity(capacity: u64) -> Self {
         Self { capacity, stripe_bytes: 1 << 20, whole: true }
     }
 }
 
-/// Why an arena could not be made.
+/// Reasons why an arena could not be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArenaRefused {
-    /// The stripe size is none that an arena can have.
+    /// The stripe size is not a power of two or is out of range.
     #[error(
         "a stripe cannot have {0} bytes; choose a power of two from 4096 to {STRIPE_BYTES_MAX}, for example 1048576"
     )]
     StripeBytes(u32),
-    /// The system gave no address space.
+    /// The system refused the address space.
     #[error("cannot set aside {} of address space: {source}; ask for less memory, or raise the limit (ulimit -v)", ByteSize(*capacity))]
     Memory {
-        /// What was asked for, in bytes.
+        /// Requested capacity in bytes.
         capacity: u64,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
-/// Stripes in memory.
+/// An in-memory engine for stripes.
 pub struct Arena {
     pool: Arc<Pool>,
     stripe_bytes: u32,
     shards: Vec<Shard>,
     stripes: AtomicU64,
-    /// Whole files; none where we may not have them.
+    /// Extent files; `None` if they were not requested or could not be set up.
     extents: Option<Arc<Slots>>,
 }
 
 type Shard = RwLock<HashMap<StripeKey, Arc<Stripe>>>;
 
 impl Arena {
-    /// An empty arena. Takes address space, not memory.
+    /// Creates an empty arena. Takes address space, not memory.
     pub fn new(options: Options) -> Result<Self, ArenaRefused> {
         let Options { capacity, stripe_bytes, whole } = options;
         if !stripe_bytes.is_power_of_two() || !(PAGE_BYTES..=STRIPE_BYTES_MAX).contains(&stripe_bytes) {
@@ -94,18 +96,20 @@ impl Arena {
         Ok(Self { pool, stripe_bytes, shards, stripes: AtomicU64::new(0), extents })
     }
 
-    /// How much memory the arena has from the system, by its own count, in bytes: what is used and what is kept for reuse.
+    /// Bytes that the arena has from the system by its own count: allocated blocks and free ones
+    /// kept for reuse.
     pub fn touched(&self) -> u64 {
         self.pool.touched()
     }
 
-    /// How much memory the arena has from the system, by the system's count, in bytes.
+    /// Bytes that the arena has from the system by the system's count.
     pub fn resident(&self) -> io::Result<u64> {
         self.pool.resident()
     }
 
     fn shard(&self, key: StripeKey) -> &Shard {
-        // Multiplied by 2^64 / golden ratio (Knuth), neighbours fall far apart; the upper bits are the well mixed ones.
+        // Fibonacci hashing (Knuth): multiplying by 2^64 / golden ratio spreads neighbours; the
+        // upper bits are the best mixed.
         let mixed = key.file.0.wrapping_add(key.stripe.0.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         &self.shards[(mixed >> 58) as usize]
     }
@@ -114,7 +118,7 @@ impl Arena {
         self.shard(key).read().get(&key).cloned()
     }
 
-    /// Puts a new stripe into the index, unless another was faster.
+    /// Inserts a new stripe into the index. Returns false if another thread inserted it first.
     fn insert(&self, key: StripeKey, stripe: Stripe) -> bool {
         let mut shard = self.shard(key).write();
         let Entry::Vacant(place) = shard.entry(key) else {
@@ -134,7 +138,7 @@ impl Arena {
     }
 
     fn write_checked(&self, write: Write<'_>) -> Result<(), EngineError> {
-        // Each further turn means that another thread inserted or removed this very stripe meanwhile.
+        // Retries only if another thread inserted or removed this stripe meanwhile.
         loop {
             let Some(stripe) = self.find(write.key) else {
                 if write.data.is_empty() || self.insert(write.key, Stripe::written(&self.pool, write)?) {
@@ -142,7 +146,8 @@ impl Arena {
                 }
                 continue;
             };
-            // The lock ends with this statement: what was replaced is dropped, and its space announced, without it.
+            // The lock is released at the end of this statement, before the replaced block is
+            // dropped and its space announced.
             let answer = stripe.lock().map(|mut state| state.write(&self.pool, write));
             if let Some(answer) = answer {
                 return answer.map(drop);
@@ -164,7 +169,7 @@ impl Engine for Arena {
         let is_down = self.pool.bays.has_down(data);
         let done = self.write_checked(Write { key, generation, offset, data, top: top_order(self.stripe_bytes) });
         if is_down {
-            self.pool.notify(); // of its block something may have been given back
+            self.pool.notify(); // the write may have freed part of the filled block
         }
         done
     }
@@ -293,7 +298,7 @@ impl fmt::Debug for Arena {
     }
 }
 
-/// The order of a block for a whole stripe.
+/// Returns the order of a block for a full-length stripe.
 fn top_order(stripe_bytes: u32) -> u8 {
     u8::try_from((stripe_bytes / PAGE_BYTES).trailing_zeros()).expect("at most 32")
 }
@@ -304,7 +309,7 @@ mod tests {
 
     store::conformance_tests!(small);
 
-    /// Room for that many stripes of 64 KiB.
+    /// An arena with space for `stripes` stripes of 64 KiB.
     fn small(stripes: u64) -> Arena {
         Arena::new(Options { stripe_bytes: 1 << 16, ..Options::of_capacity(stripes << 16) }).unwrap()
     }

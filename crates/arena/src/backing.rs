@@ -1,14 +1,18 @@
-//! The memory of an arena: files of a memory file system that nobody else can name, and their mappings.
+//! The memory of an arena: nameless files of a tmpfs, or memfds, and their mappings.
 //!
-//! Bytes come in by `pwrite` and go out through the mapping. A write through the mapping would fault each fresh page in and
-//! clear it first; `pwrite` takes fresh pages without clearing what it is about to fill, and in folios as large as the write.
-//! On the reference machine that fills fresh memory several times as fast. Bytes that are received from a socket go through the mapping,
-//! into touched memory only.
+//! Bytes are written with `pwrite` and read through the mapping. A write through the mapping would
+//! fault in each fresh page and clear it first. `pwrite` takes fresh pages without clearing the
+//! part that it fills, and in folios as large as the write. On the reference machine that fills
+//! fresh memory several times as fast. Bytes that are received from a socket go through the
+//! mapping, but into touched memory only.
 //!
-//! The kernel lets one writer at a time into a file, so there are several, and neighbouring large blocks lie in different ones.
+//! The kernel allows one writer at a time in a file. So there are several files, and neighbouring
+//! large blocks are in different ones.
 //!
-//! The files lie in a private tmpfs with `huge=within_size` where we may make one (`CAP_SYS_ADMIN`, or a user namespace): made
-//! with fsmount and never attached, so they have no path and are gone with this process, however that ends. Elsewhere they are memfds, in small pages.
+//! The files are in a private tmpfs with `huge=within_size` if this process can create one
+//! (`CAP_SYS_ADMIN`, or in a user namespace). It is made with fsmount and never attached, so the
+//! files have no path and vanish with this process, however it ends. Otherwise they are memfds with
+//! small pages.
 
 use std::fs::File;
 use std::io;
@@ -22,98 +26,103 @@ use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_sea
 use crate::guarded::Guard;
 use crate::tmpfs::Tmpfs;
 
-/// Zeros are written in pieces of this many bytes.
+/// A source of zeros, written in pieces of this length.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// What `stat` counts blocks in, whatever the file system.
+/// Unit of the block count of `stat`, on every file system.
 const STAT_BLOCK_BYTES: u64 = 512;
 
-/// More files than threads of a node write at one time, so that two rarely meet in one.
+/// Number of files: more than a node has threads that write at a time, so two writers rarely meet
+/// in one file.
 pub const FILES: usize = 16;
 
-/// Memory of one fixed length, dealt over several files in units of a large block: unit `i` is number `i / FILES` of file
-/// `i % FILES`. No range that is written, viewed or given back crosses a unit.
+/// Memory of a fixed length, striped over several files in units of a large block: unit `i` is
+/// number `i / FILES` of file `i % FILES`. No range that is written, viewed or given back crosses a
+/// unit.
 pub struct Backing {
     files: Vec<Mapped>,
     unit_bytes: usize,
-    /// Where files of this memory lie; none where they are memfds.
+    /// The tmpfs of the files; an error if they are memfds.
     home: io::Result<Tmpfs>,
 }
 
 /// A file in memory and its mapping.
 pub struct Mapped {
-    /// From when others have descriptors of it. Goes before the file does.
+    /// Keeps the file's length; set when others first get a descriptor. Declared before `file`, so
+    /// that it is dropped first.
     guard: OnceLock<Guard>,
     file: File,
     map: MmapRaw,
 }
 
 impl Backing {
-    /// `units` times `unit_bytes` of zeros that take no memory before they are written.
+    /// Creates `units * unit_bytes` zero bytes, which take no memory before they are written.
     pub fn new(units: u64, unit_bytes: u64) -> io::Result<Self> {
         let too_large = |_| io::Error::from(io::ErrorKind::OutOfMemory);
         let len = usize::try_from(units.div_ceil(FILES as u64) * unit_bytes).map_err(too_large)?;
-        // The ledger bounds what is used; a bound of tmpfs's own would only come in its way.
+        // The ledger limits usage; a limit of the tmpfs would only interfere.
         let home = Tmpfs::unbounded();
         let files = (0..FILES).map(|_| Mapped::new(&home, len)).collect::<io::Result<_>>()?;
         Ok(Self { files, unit_bytes: usize::try_from(unit_bytes).map_err(too_large)?, home })
     }
 
-    /// One more file beside those of this memory, of so many bytes.
+    /// Creates another file of `len` bytes beside the files of this memory.
     pub fn another(&self, len: usize) -> io::Result<Mapped> {
         Mapped::new(&self.home, len)
     }
 
-    /// Its own file system; none where it is of memfds.
+    /// The tmpfs of the files; `None` if they are memfds.
     pub fn home(&self) -> Option<&Tmpfs> {
         self.home.as_ref().ok()
     }
 
-    /// The file that holds byte `at`, and where in it.
+    /// Returns the file of byte `at` and the offset in it.
     fn locate(&self, at: usize) -> (&Mapped, usize) {
         let (unit, within) = (at / self.unit_bytes, at % self.unit_bytes);
         (&self.files[unit % FILES], unit / FILES * self.unit_bytes + within)
     }
 
-    /// Where byte `at` is mapped; its unit follows on in the mapping.
+    /// Returns the mapped address of byte `at`; the rest of its unit follows it in the mapping.
     pub fn pointer(&self, at: usize) -> *const u8 {
         let (mapped, at) = self.locate(at);
         mapped.pointer(at)
     }
 
-    /// Puts `data` at `at`. Fails where the system has no memory left; some of it may be there then.
+    /// Writes `data` at `at`. Fails if the system has no memory left; a part may have been written
+    /// then.
     pub fn write(&self, at: usize, data: &[u8]) -> io::Result<()> {
         let (mapped, at) = self.locate(at);
         mapped.write(at, data)
     }
 
-    /// Puts `len` zeros at `at`.
+    /// Writes `len` zeros at `at`.
     pub fn zero(&self, at: usize, len: usize) -> io::Result<()> {
         let (mapped, at) = self.locate(at);
         mapped.zero(at, len)
     }
 
-    /// How long each file is, bytes.
+    /// Lengths of the files in bytes.
     pub fn lengths(&self) -> impl Iterator<Item = u64> {
         self.files.iter().map(Mapped::bytes)
     }
 
-    /// A file once more, for reading only.
+    /// Opens a file once more, read-only.
     pub fn reopen(&self, file: usize) -> io::Result<OwnedFd> {
         self.files.get(file).ok_or(io::ErrorKind::NotFound)?.reopen(false)
     }
 
-    /// The file in whose mapping these bytes are, and where; none when they are elsewhere.
+    /// Returns the file in whose mapping these bytes are, and the offset; `None` if they are
+    /// elsewhere.
     pub fn find(&self, bytes: &[u8]) -> Option<(usize, usize)> {
         self.files.iter().enumerate().find_map(|(file, mapped)| Some((file, mapped.find(bytes)?)))
     }
 
-    /// The memory that the system holds for it, in bytes.
+    /// Bytes of memory that the system holds for the files.
     pub fn resident(&self) -> io::Result<u64> {
         self.files.iter().map(Mapped::resident).sum()
     }
 
-    /// Gives the memory of whole pages back to the system; they read as zeros then.
+    /// Gives the memory of whole pages back to the system; they read as zeros afterwards.
     pub fn give_back(&self, at: usize, len: usize) -> io::Result<()> {
         let (mapped, at) = self.locate(at);
         mapped.give_back(at, len)
@@ -121,7 +130,7 @@ impl Backing {
 }
 
 impl Mapped {
-    /// A file of `len` zeros in `home`, or in the system's own memory file system where we may not have one.
+    /// Creates a file of `len` zero bytes in `home`, or a memfd if `home` is an error.
     fn new(home: &io::Result<Tmpfs>, len: usize) -> io::Result<Self> {
         let file = match home {
             Ok(home) => home.nameless_file()?,
@@ -130,66 +139,67 @@ impl Mapped {
         file.set_len(len as u64)?;
         let map = MmapOptions::new().len(len).map_raw(&file)?;
         if home.is_err() {
-            // A memfd can be sealed, so that nobody changes its length.
+            // A memfd can be sealed, so that its length cannot change.
             fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         }
         Ok(Self { guard: OnceLock::new(), file, map })
     }
 
-    /// The file itself.
+    /// The file.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Where it is mapped to.
+    /// The address at which the file is mapped.
     pub fn start(&self) -> usize {
         self.map.as_ptr().addr()
     }
 
-    /// Its length, bytes.
+    /// Length of the file in bytes.
     pub fn bytes(&self) -> u64 {
         self.map.len() as u64
     }
 
-    /// Where byte `at` is mapped.
+    /// Returns the mapped address of byte `at`.
     pub fn pointer(&self, at: usize) -> *const u8 {
         self.map.as_ptr().wrapping_add(at)
     }
 
-    /// As [`Backing::write`].
+    /// Writes as [`Backing::write`] does.
     pub fn write(&self, at: usize, data: &[u8]) -> io::Result<()> {
         self.file.write_all_at(data, at as u64)
     }
 
-    /// As [`Backing::zero`].
+    /// Writes zeros as [`Backing::zero`] does.
     pub fn zero(&self, at: usize, len: usize) -> io::Result<()> {
         let piece = |from: usize| &ZEROS[..(len - from).min(ZEROS.len())];
         (0..len).step_by(ZEROS.len()).try_for_each(|from| self.write(at + from, piece(from)))
     }
 
-    /// As [`Backing::give_back`].
+    /// Gives memory back as [`Backing::give_back`] does.
     pub fn give_back(&self, at: usize, len: usize) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         Ok(fallocate(&self.file, flags, at as u64, len as u64)?)
     }
 
-    /// Where these bytes are in it; none when they are elsewhere.
+    /// Returns the offset of these bytes in the file; `None` if they are elsewhere.
     pub fn find(&self, bytes: &[u8]) -> Option<usize> {
         let offset = bytes.as_ptr().addr().checked_sub(self.start())?;
         (!bytes.is_empty() && offset + bytes.len() <= self.map.len()).then_some(offset)
     }
 
-    /// The file once more, for reading only or for writing too. From now on it keeps its length.
+    /// Opens the file once more, read-only or for writing too. From now on the file keeps its
+    /// length.
     pub fn reopen(&self, write: bool) -> io::Result<OwnedFd> {
         if self.guard.get().is_none() {
-            // Of two that come at once one is let go.
+            // If two threads set the guard at the same time, one guard is dropped.
             drop(self.guard.set(Guard::of(&self.file)?));
         }
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         Ok(File::options().read(true).write(write).open(path)?.into())
     }
 
-    /// The memory that the system holds for it, in bytes.
+    /// Bytes of memory that the system holds for the file.
     pub fn resident(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.blocks() * STAT_BLOCK_BYTES)
     }

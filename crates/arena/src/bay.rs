@@ -1,11 +1,14 @@
-//! Bays: memory that one process each writes into, and whose blocks become stripes as they are.
+//! Write segments ("bays"): shared memory that one client process writes; filled blocks become
+//! stripes without a copy.
 //!
-//! A bay has a file beside the arena's own, and pages of its own in the ledger. Empty blocks of it are *offered* in its table: they
-//! are held, so nobody else's, and yet free for all, for who wants space takes them back. A block that its writer has filled is *down*
-//! until somebody writes a stripe of just these bytes; then it is the stripe's.
+//! A write segment has a file beside the arena's own and its own pages in the ledger. Its empty
+//! blocks are *offered* in its table. An offered block counts as allocated, but a request that
+//! needs space takes it back. A block that its writer has filled is *down* until a write of exactly
+//! these bytes makes it the block of a stripe.
 //!
-//! Blocks of a bay are offered to its own writer only, so a late store of that reaches nobody else's bytes. When the writer is gone the
-//! bay closes: what is free of it goes back to the system, and with the last block the file goes.
+//! The blocks of a write segment are offered to its own writer only, so a late store by that writer
+//! cannot hit bytes of others. The segment closes when its writer is gone: its free memory goes
+//! back to the system, and its file is closed with the last block.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -25,16 +28,19 @@ use crate::grant::Room;
 use crate::landing::Counted;
 use crate::ledger::Ledger;
 
-/// Address space per byte of capacity, so that blocks that were cut leave room for whole ones beside them.
+/// Address space per byte of capacity, so that full-size blocks fit beside blocks that were cut.
 const ADDRESS_FACTOR: u64 = 2;
-/// The longest bay, bytes: address space of every process that looks at it. A writer that has filled it sends its bytes.
+/// Maximum length of a write segment in bytes, which takes address space in every process that maps
+/// it. A writer that has filled its segment sends bytes over the socket.
 const BAY_BYTES_MAX: u64 = 64 << 30;
-/// More bays are not made: with the longest of them a process uses an eighth of its address space. Other writers send their bytes.
+/// Maximum number of write segments: at full length they take an eighth of a process's address
+/// space. Further writers send bytes over the socket.
 const BAYS_MAX: usize = 256;
-/// At most this part of what is free is offered, to all writers together: others rarely have to take it back.
+/// The inverse of the share of free space that is offered to all writers together, so that others
+/// rarely have to take it back.
 const OFFERED_PART: u64 = 8;
 
-/// The memory of a bay.
+/// The memory of a write segment.
 pub struct Memory {
     /// Its number among the segments.
     pub number: u32,
@@ -42,29 +48,29 @@ pub struct Memory {
     table: Table,
 }
 
-/// What an arena knows of its bays besides their pages.
+/// All write segments of an arena, except for their pages.
 pub struct Bays {
     by_start: RwLock<BTreeMap<usize, Arc<Memory>>>,
     next: AtomicU32,
     gone: AtomicU64,
-    /// Blocks that are down, by where they are mapped, with the length of what was put into them.
+    /// Filled blocks by mapped address, each with the length of its bytes.
     down: Mutex<HashMap<usize, (usize, Block)>>,
-    /// How many those are, for a look without the lock.
+    /// Number of filled blocks, to be read without the lock.
     downs: AtomicUsize,
 }
 
-/// What is offered. Kept with the ledger, behind its lock.
+/// Blocks offered to writers. Stored with the ledger, behind its lock.
 #[derive(Default)]
 pub struct Offers {
     bays: BTreeMap<u32, Offered>,
     bytes: u64,
 }
 
-/// What is offered in one bay, by slots.
+/// Blocks offered in one write segment, by slot.
 struct Offered {
     memory: Arc<Memory>,
     slots: [Option<Span>; SLOTS as usize],
-    /// Behind the block that was offered last.
+    /// First page behind the block that was offered last.
     next: Page,
 }
 
@@ -75,7 +81,7 @@ impl Memory {
 }
 
 impl Bays {
-    /// None.
+    /// An empty set of write segments.
     pub fn new() -> Self {
         let first = u32::try_from(FILES).expect("a few");
         Self {
@@ -87,17 +93,17 @@ impl Bays {
         }
     }
 
-    /// How many have gone.
+    /// Number of write segments that were closed and removed.
     pub fn gone(&self) -> u64 {
         self.gone.load(Ordering::Relaxed)
     }
 
-    /// The memory that the system holds for them, in bytes.
+    /// Bytes that the system holds for the write segments.
     pub fn resident(&self) -> io::Result<u64> {
         self.by_start.read().values().map(|memory| memory.mapped.resident()).sum()
     }
 
-    /// Where these bytes are; none when they are in no bay.
+    /// Location of these bytes; `None` if they are in no write segment.
     pub fn place(&self, bytes: &[u8]) -> Option<Place> {
         let bays = self.by_start.read();
         let (_, memory) = bays.range(..=bytes.as_ptr().addr()).next_back()?;
@@ -105,13 +111,13 @@ impl Bays {
         Some(Place { segment: memory.number, offset: offset as u64 })
     }
 
-    /// Whether these bytes are just those that were put into a block that is down.
+    /// Returns true if these bytes are exactly those of a filled block.
     pub fn has_down(&self, bytes: &[u8]) -> bool {
         let is_down = || self.down.lock().get(&bytes.as_ptr().addr()).is_some_and(|(length, _)| *length == bytes.len());
         self.downs.load(Ordering::Relaxed) > 0 && is_down()
     }
 
-    /// The block that these bytes were put into, if it is down: the caller's from now on.
+    /// Takes the filled block that holds exactly these bytes; the caller owns it from now on.
     pub fn pick_up(&self, bytes: &[u8]) -> Option<Block> {
         self.has_down(bytes).then(|| self.take_down(bytes.as_ptr().addr())).flatten()
     }
@@ -130,17 +136,17 @@ impl Bays {
 }
 
 impl Offers {
-    /// All that is offered, bytes.
+    /// Bytes of all offered blocks.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The memory of a bay.
+    /// The memory of a write segment.
     pub fn memory(&self, number: u32) -> Option<&Arc<Memory>> {
         self.bays.get(&number).map(|offered| &offered.memory)
     }
 
-    /// Takes one offer back; false when there is none that its writer has not begun.
+    /// Takes back one offered block. Returns false if writers have begun all that are left.
     pub fn revoke_one(&mut self, ledger: &mut Ledger) -> bool {
         let revoked = self.bays.iter_mut().find_map(|(number, Offered { memory, slots, .. })| {
             let revoke = |(slot, span): &(u32, &mut Option<Span>)| {
@@ -155,7 +161,7 @@ impl Offers {
         true
     }
 
-    /// Takes all of a bay back, begun or not: its writer is gone.
+    /// Takes back all blocks of a segment, begun or not, because its writer is gone.
     fn end(&mut self, ledger: &mut Ledger, number: u32) {
         let Some(Offered { memory, slots, .. }) = self.bays.get_mut(&number) else { return };
         for (slot, span) in (0..).zip(slots) {
@@ -168,7 +174,7 @@ impl Offers {
     }
 }
 
-/// A bay, as long as its writer is there.
+/// The handle of a write segment, owned as long as its writer is connected.
 pub struct Berth {
     pool: Arc<Pool>,
     memory: Arc<Memory>,
@@ -176,7 +182,7 @@ pub struct Berth {
 }
 
 impl Berth {
-    /// A bay with blocks of order `top`.
+    /// Creates a write segment with blocks of order `top`.
     pub fn new(pool: &Arc<Pool>, top: u8) -> io::Result<Self> {
         if pool.bays.by_start.read().len() >= BAYS_MAX {
             return Err(io::Error::new(io::ErrorKind::StorageFull, "there are as many bays as there may be"));
@@ -189,7 +195,7 @@ impl Berth {
         Ok(Self { pool: pool.clone(), memory: made?, top })
     }
 
-    /// How many blocks there may be more, as far as there is room that is nobody's.
+    /// Blocks that may be offered in addition to `offered` bytes.
     fn allowed(&self, room: &Room, offered: u64) -> u64 {
         (room.free(offered) / OFFERED_PART).saturating_sub(offered) / u64::from(bytes_of(self.top))
     }
@@ -213,14 +219,15 @@ fn make(pool: &Arc<Pool>, top: u8) -> io::Result<Arc<Memory>> {
 }
 
 impl Pool {
-    /// The first bytes of a block, as those of a stripe that may be written with them; they count as received as long as they are there.
+    /// Registers a block as filled with `length` bytes and returns these. `counted` keeps them
+    /// counted as received while they exist.
     pub fn put_down(self: &Arc<Self>, mut block: Block, length: u32, counted: Option<Counted>) -> Bytes {
         let view = block.view(0, length);
         self.bays.put_down(view.as_ptr().addr(), view.len(), block);
         Bytes::from_owner(Down { pool: self.clone(), view, _counted: counted })
     }
 
-    /// A bay has no block left, and its writer is gone.
+    /// Removes a write segment that has no block left and whose writer is gone.
     pub fn end_bay(&self, number: u32) {
         let ended = self.books().offers.bays.remove(&number);
         let Some(Offered { memory, .. }) = ended else { return };
@@ -268,7 +275,8 @@ impl Bay for Berth {
             books.offers.bytes += block_bytes;
             fresh.push((slot, span));
         }
-        // What is too much goes back before anything is written there; what was taken meanwhile is not offered.
+        // Excess memory is given back before these blocks are offered. A block that was taken back
+        // meanwhile is not offered.
         self.pool.settle(guard);
         let books = self.pool.books();
         let Some(Offered { slots, .. }) = books.offers.bays.get(&self.memory.number) else { return };
@@ -316,7 +324,7 @@ impl fmt::Debug for Berth {
     }
 }
 
-/// Bytes that were put down; with the last of them goes their block, unless it became a stripe's.
+/// Bytes of a filled block. The block is freed with them unless a stripe adopted it.
 struct Down {
     pool: Arc<Pool>,
     view: Bytes,

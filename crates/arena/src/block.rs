@@ -1,12 +1,13 @@
-//! The mapping, blocks of it, and views of blocks.
+//! The block pool: the mapped memory, blocks of it, and views of blocks.
 //!
-//! All unsafe code is here, and all of it stands on three facts:
-//! 1. **Blocks are disjoint.** The ledger gives each page to one [`Extent`] at a time, and gets it back when that is dropped.
-//!    Of a bay, a page that was offered is nobody's block before its writer, a process of our user that is trusted so far, has said
-//!    that it never touches it again.
-//! 2. **What a view can see is not written.** A [`Block`] is the only writer of its extent, it knows how far its views reach,
-//!    and it refuses to write before that point for as long as one is out.
-//! 3. **The mapping outlives all.** An extent holds its pool, the pool the mapping; every byte of it is initialised (zero).
+//! All unsafe access to the arena's memory is here. It relies on three facts:
+//! 1. **Blocks are disjoint.** The ledger gives each page to one [`Extent`] at a time and gets it
+//!    back when the extent is dropped. In a write segment, an offered page belongs to no block
+//!    until its writer, a trusted process of our user, has said that it will not touch it again.
+//! 2. **Viewed bytes are not written.** A [`Block`] is the only writer of its extent. It knows how
+//!    far its views reach and refuses to write before that point while a view exists.
+//! 3. **The mapping outlives all.** An extent holds its pool, and the pool the mapping; every byte
+//!    of the mapping is initialised (zero).
 
 use std::fmt;
 use std::io;
@@ -27,38 +28,40 @@ use crate::landing::Landed;
 use crate::ledger::{Ledger, NoRoom, OWN};
 use crate::tmpfs::Tmpfs;
 
-/// Address space per byte of capacity: room for large blocks while all that is free is scattered. Four times is more than any
-/// mix of sizes was seen to need; where even that is used up, the arena is full early.
+/// Address space per byte of capacity, so that large blocks fit while the free pages are scattered.
+/// No mix of sizes was seen to need four times. If even that is used up, the arena is full before
+/// it reaches its capacity.
 const ADDRESS_FACTOR: u64 = 4;
 
-/// Taking back what whole files do not use is tried so often while they use ever more.
+/// Attempts to shrink the quota of extent files while their use keeps growing.
 const TAKE_BACK_TRIES: u32 = 16;
 
-/// The memory of an arena, and who holds what of it.
+/// The block pool: the memory of an arena and its allocation state.
 pub struct Pool {
     memory: Backing,
     capacity: u64,
     books: Mutex<Books>,
-    /// What other processes write into.
+    /// Write segments: memory that other processes write into.
     pub bays: Bays,
-    /// What is being received.
+    /// Bytes of blocks that are receive buffers.
     pub landed: Landed,
     hook: RwLock<Option<FreedHook>>,
-    /// Where whole files lie, when there are any.
+    /// The tmpfs of the extent files; unset if there are none.
     whole: OnceLock<Tmpfs>,
 }
 
-/// Who has what, behind one lock.
+/// The allocation state, behind one lock.
 pub struct Books {
     pub ledger: Ledger,
-    /// What of it is offered and not taken.
+    /// Blocks offered to writers and not yet taken.
     pub offers: Offers,
-    /// The most that was used.
+    /// The high-water mark of usage.
     high_water: HighWater,
 }
 
 impl Pool {
-    /// Address space for `capacity` bytes in blocks of at most order `top`; no memory is touched yet.
+    /// Reserves address space for `capacity` bytes in blocks of at most order `top`. Touches no
+    /// memory.
     pub fn new(capacity: u64, top: u8) -> io::Result<Arc<Self>> {
         let top_bytes = u64::from(PAGE_BYTES) << top;
         let tops_least = capacity.div_ceil(top_bytes).max(1);
@@ -66,10 +69,11 @@ impl Pool {
         if tops_least > tops_most {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "an arena reaches to 16 TiB at most"));
         }
-        // Larger pages cannot be given back one block at a time; there the arena may fill early when its free space is scattered.
+        // Larger pages cannot be given back one block at a time. There the arena may be full early
+        // when its free space is scattered.
         let discards = rustix::param::page_size() <= PAGE_BYTES as usize;
         let tops_liked = if discards { tops_most.min(tops_least * ADDRESS_FACTOR) } else { tops_least };
-        // Where address space is counted (strict overcommit, a limit on it), what is needed must do.
+        // If address space is limited (strict overcommit, a ulimit), fall back to the minimum.
         let (memory, tops) = Backing::new(tops_liked, top_bytes)
             .map(|memory| (memory, tops_liked))
             .or_else(|_| Backing::new(tops_least, top_bytes).map(|memory| (memory, tops_least)))?;
@@ -80,7 +84,7 @@ impl Pool {
         Ok(Arc::new(Self { memory, capacity, books, bays, landed, hook, whole: OnceLock::new() }))
     }
 
-    /// A block of `order`, its bytes unspecified.
+    /// Allocates a block of `order`; its bytes are unspecified.
     pub fn take(self: &Arc<Self>, order: u8) -> Result<Block, EngineError> {
         let mut books = self.books();
         let bytes = u64::from(PAGE_BYTES) << order;
@@ -90,7 +94,8 @@ impl Pool {
         Ok(Block::of(self, None, span))
     }
 
-    /// The same of memory that was touched before, if so many bytes may be free before; none where there is none.
+    /// Allocates a block of `order` from memory that was touched before. Returns `None` if there is
+    /// no such block or if `may`, called with the number of free bytes, refuses.
     pub fn take_warm(self: &Arc<Self>, order: u8, may: impl FnOnce(u64) -> bool) -> Option<Block> {
         let mut books = self.books();
         if !books.ledger.has_warm(order) || !may(self.room_of(&books.ledger).free(books.offers.bytes())) {
@@ -102,12 +107,12 @@ impl Pool {
         Some(Block::of(self, None, span))
     }
 
-    /// All that is written down.
+    /// Locks the allocation state.
     pub fn books(&self) -> MutexGuard<'_, Books> {
         self.books.lock()
     }
 
-    /// Counts `bytes` that are kept elsewhere.
+    /// Reserves `bytes` for memory that is kept elsewhere.
     pub fn reserve(&self, bytes: u64) -> Result<(), EngineError> {
         let mut books = self.books();
         self.make_room(&mut books, bytes);
@@ -116,7 +121,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Ends a reservation and says so.
+    /// Releases a reservation and notifies requests that wait for space.
     pub fn release(&self, bytes: u64) {
         let mut books = self.books();
         books.ledger.release(bytes);
@@ -124,19 +129,20 @@ impl Pool {
         self.notify();
     }
 
-    /// Capacity, bytes used and bytes reserved. What is offered is not used: it is taken back when it is wanted.
+    /// Returns capacity, bytes used and bytes reserved. Offered blocks do not count as used,
+    /// because they are taken back on demand.
     pub fn account(&self) -> (u64, u64, u64) {
         let books = self.books();
         let used = books.kept_by_us() + self.used_by_whole(&books.ledger);
         (self.capacity, used, books.ledger.reserved())
     }
 
-    /// The most that was ever used, whole files as the system counts them.
+    /// Peak usage in bytes, with extent files as the system counts them.
     pub fn peak(&self) -> u64 {
         self.look_at_whole(&mut self.books())
     }
 
-    /// To be called before whole files give something back: what they held until now counts.
+    /// Records the usage of extent files for the peak. To be called before they free space.
     pub fn note_whole(&self) {
         self.look_at_whole(&mut self.books());
     }
@@ -146,24 +152,24 @@ impl Pool {
         books.high_water.look(kept, whole)
     }
 
-    /// What whole files may still take without asking; none when they have nothing.
+    /// Bytes that extent files may still use within their quota; `None` if they use none.
     pub fn own_room(&self) -> Option<u64> {
         let books = self.books();
         let used = self.used_by_whole(&books.ledger);
         (used > 0).then(|| books.ledger.granted() - used)
     }
 
-    /// Bytes of blocks that are held or warm.
+    /// Bytes of blocks that are allocated or warm.
     pub fn touched(&self) -> u64 {
         self.books().ledger.touched()
     }
 
-    /// The memory that the system holds for the pool, whole files included, in bytes.
+    /// Bytes that the system holds for the pool, extent files included.
     pub fn resident(&self) -> io::Result<u64> {
         Ok(self.memory.resident()? + self.bays.resident()? + self.whole.get().map_or(Ok(0), Tmpfs::used)?)
     }
 
-    /// The memory itself, to be looked at.
+    /// Read access to the memory.
     pub fn memory(&self) -> &Backing {
         &self.memory
     }
@@ -172,7 +178,7 @@ impl Pool {
         *self.hook.write() = Some(hook);
     }
 
-    /// Tells who waits that space was given back. To be called with no lock held.
+    /// Calls the freed-space hook. To be called with no lock held.
     pub fn notify(&self) {
         let hook = self.hook.read().clone();
         if let Some(hook) = hook {
@@ -180,23 +186,24 @@ impl Pool {
         }
     }
 
-    /// Whole files shall lie in this tmpfs from now on.
+    /// Sets the tmpfs of the extent files. May be called once.
     pub fn keep_whole_files_in(&self, home: Tmpfs) {
         let kept = self.whole.set(home).is_ok();
         assert!(kept, "a pool keeps its whole files in one place");
     }
 
-    /// Where whole files lie.
+    /// The tmpfs of the extent files.
     pub fn home(&self) -> &Tmpfs {
         self.whole.get().expect("only who keeps whole files asks where")
     }
 
-    /// What whole files may take, in bytes.
+    /// The quota of the extent files in bytes.
     pub fn granted(&self) -> u64 {
         self.books().ledger.granted()
     }
 
-    /// Enlarges the grant of whole files to what `decide` says, which has room by its decision; tells how the space is dealt then.
+    /// Raises the quota of the extent files to the result of `decide`, which must fit in the
+    /// capacity. Returns the quota figures afterwards.
     pub fn regrant(&self, decide: impl Fn(&Room) -> u64) -> Room {
         let mut books = self.books();
         let granted = books.ledger.granted();
@@ -212,18 +219,20 @@ impl Pool {
         Room { granted: books.ledger.granted(), ..room }
     }
 
-    /// Takes back what others have and do not use: offers, then the grant of whole files.
+    /// Reclaims unused space of others until `wanted` bytes fit: first offers, then the extent
+    /// quota.
     fn make_room(&self, books: &mut Books, wanted: u64) {
         while books.ledger.check_room(wanted).is_err() && books.offers.revoke_one(&mut books.ledger) {}
         self.make_room_beside_offers(&mut books.ledger, wanted);
     }
 
-    /// Takes back from the grant of whole files what they do not use, where others need it.
+    /// Shrinks the extent quota to what extent files use, as far as `wanted` bytes need it.
     pub fn make_room_beside_offers(&self, ledger: &mut Ledger, wanted: u64) {
         if ledger.granted() == 0 {
             return;
         }
-        // Writers past us may use more between the look and the cut, which is refused then; each turn sees more used.
+        // The kernel may write more between the usage query and the resize, which then fails. Each
+        // turn sees the higher usage.
         for _ in 0..TAKE_BACK_TRIES {
             if ledger.check_room(wanted).is_ok() {
                 return;
@@ -243,7 +252,7 @@ impl Pool {
         Room { capacity: self.capacity, kept: ledger.kept(), granted: ledger.granted(), used }
     }
 
-    /// What whole files hold. Where the system does not tell, all that they may hold.
+    /// Bytes that extent files hold; their whole quota if the system reports no usage.
     fn used_by_whole(&self, ledger: &Ledger) -> u64 {
         let granted = ledger.granted();
         let used = || self.whole.get().map_or(Ok(0), Tmpfs::used);
@@ -254,7 +263,7 @@ impl Pool {
         EngineError::Full { capacity: self.capacity, used, wanted }
     }
 
-    /// Gives back to the system what is too much, then lets others at the ledger.
+    /// Gives excess warm memory back to the system, updates the peak and unlocks the state.
     pub fn settle(&self, mut books: MutexGuard<'_, Books>) {
         self.give_back_excess(&mut books);
         let kept = books.kept_by_us();
@@ -266,8 +275,9 @@ impl Pool {
     fn give_back_excess(&self, books: &mut Books) {
         while let Some((home, span)) = books.ledger.excess() {
             let (start, len) = (offset_of(span.first), bytes_of(span.order) as usize);
-            // The span is free, and stays so while the ledger is locked: no block and no view refers to it (fact 1). If the
-            // system refuses, it stays touched, which costs memory and no promise to a reader.
+            // The span is free and stays free while the state is locked: no block and no view
+            // refers to it (fact 1). If the system refuses, the memory stays touched: that wastes
+            // memory but breaks no promise to a reader.
             let given_back = match home {
                 OWN => self.memory.give_back(start, len),
                 bay => books.offers.memory(bay).map_or(Ok(()), |bay| bay.mapped.give_back(start, len)),
@@ -280,7 +290,7 @@ impl Pool {
 }
 
 impl Books {
-    /// Blocks and reservations, without what is only offered.
+    /// Bytes of blocks and reservations, without blocks that are only offered.
     fn kept_by_us(&self) -> u64 {
         self.ledger.kept() - self.offers.bytes()
     }
@@ -297,13 +307,13 @@ impl fmt::Debug for Pool {
     }
 }
 
-/// Pages that someone holds: a block, and the views of it.
+/// An allocated page run, shared by a block and the views of it.
 struct Extent {
     pool: Arc<Pool>,
-    /// The bay that it is of; none for the pool's own memory.
+    /// The write segment of the pages; `None` for the pool's own memory.
     bay: Option<Arc<Memory>>,
     first: u32,
-    /// Changed by the block only; here, because whoever drops the extent last must know it.
+    /// Changed by the block only. Stored here because the last owner of the extent must know it.
     pages: AtomicU32,
 }
 
@@ -316,14 +326,14 @@ impl Extent {
         self.run().pages * PAGE_BYTES
     }
 
-    /// Where in the pool's memory byte `at` of the extent lies.
+    /// Offset of byte `at` of the extent in the memory of the pool or write segment.
     fn offset(&self, at: u32) -> usize {
         offset_of(self.first) + at as usize
     }
 
     fn pointer(&self, at: u32) -> *const u8 {
         debug_assert!(at <= self.bytes());
-        // In bounds of the mapping, which wrapping arithmetic does not need to be told.
+        // Within the mapping, so wrapping arithmetic cannot wrap.
         match &self.bay {
             Some(bay) => bay.mapped.pointer(self.offset(at)),
             None => self.pool.memory.pointer(self.offset(at)),
@@ -334,13 +344,14 @@ impl Extent {
         self.bay.as_ref().map_or(OWN, |bay| bay.number)
     }
 
-    /// The bytes from `start` to `end`.
+    /// Returns the bytes from `start` to `end`.
     ///
     /// # Safety
-    /// The range lies in the extent, and its bytes are not written as long as the slice lives.
+    /// The range must lie in the extent, and its bytes must not be written while the slice lives.
     unsafe fn slice(&self, start: u32, end: u32) -> &[u8] {
-        // SAFETY: the caller promises the range and that nobody writes; the bytes are initialised and live as long as the
-        // pool and the bay do, which this extent holds (fact 3).
+        // SAFETY: the caller guarantees the range and that nobody writes it; the bytes are
+        // initialised and live as long as the pool and the write segment, which this extent holds
+        // (fact 3).
         unsafe { std::slice::from_raw_parts(self.pointer(start), (end - start) as usize) }
     }
 }
@@ -357,39 +368,42 @@ impl Drop for Extent {
     }
 }
 
-/// Memory of one stripe: contiguous, the beginning of a block. Dropping it gives it back once its last view is gone.
+/// Contiguous memory of one stripe: the beginning of a buddy block. After the drop of a `Block` its
+/// pages are freed with their last view.
 pub struct Block {
     extent: Arc<Extent>,
-    /// No view reaches beyond this; meaningless once none is out.
+    /// End of the bytes that views can see; meaningless once no view is left.
     viewed_end: u32,
 }
 
 impl Block {
-    /// The block of pages that the ledger gave, of a bay or of the pool's own memory.
+    /// Wraps a span that the ledger allocated, in a write segment or in the pool's own memory.
     pub fn of(pool: &Arc<Pool>, bay: Option<Arc<Memory>>, span: Span) -> Self {
         let PageRun { first, pages } = span.into();
         let extent = Extent { pool: Arc::clone(pool), bay, first, pages: AtomicU32::new(pages) };
         Self { extent: Arc::new(extent), viewed_end: 0 }
     }
 
-    /// How many bytes it has room for.
+    /// Capacity of the block in bytes.
     pub fn bytes(&self) -> u32 {
         self.extent.bytes()
     }
 
-    /// Whether no view can see a byte from `start` on.
+    /// Returns true if no view can see a byte from `start` on.
     pub fn is_writable(&mut self, start: u32) -> bool {
-        // Sole ownership also means that all that was read through dropped views was read before now.
+        // Sole ownership also means that all reads through dropped views happened before now.
         if Arc::get_mut(&mut self.extent).is_some() {
             self.viewed_end = 0;
         }
         start >= self.viewed_end
     }
 
-    /// Puts `data` at `start`, where it must fit and be writable. Fails where the system has no memory left.
+    /// Writes `data` at `start`, where it must fit and be writable. Fails if the system has no
+    /// memory left.
     ///
-    /// The kernel writes, behind the back of the compiler: the range lies in the extent, whose only writer is this exclusively
-    /// borrowed block, and no view sees it (both asserted), so no slice that is alive changes (facts 1 and 2).
+    /// The kernel writes without the knowledge of the compiler. The range lies in the extent, whose
+    /// only writer is this exclusively borrowed block, and no view sees it (both asserted). So no
+    /// live slice changes (facts 1 and 2).
     pub fn write(&mut self, start: u32, data: &[u8]) -> io::Result<()> {
         self.assert_writable(start, data.len());
         let at = self.extent.offset(start);
@@ -399,16 +413,18 @@ impl Block {
         }
     }
 
-    /// The bytes from `start` to `end`, which must be writable, to be written; what is in them is unspecified.
+    /// Returns the bytes from `start` to `end` for writing. They must be writable; their content is
+    /// unspecified.
     pub fn space(&mut self, start: u32, end: u32) -> &mut [u8] {
         assert!(start <= end, "bytes {start} to {end}");
         self.assert_writable(start, (end - start) as usize);
-        // SAFETY: the range lies in the extent, whose only writer is this block, exclusively borrowed as long as the slice lives, and no
-        // view sees it, both asserted (facts 1 and 2); it is mapped for writing, initialised, and lives as long as the extent (fact 3).
+        // SAFETY: the range lies in the extent, whose only writer is this block, exclusively
+        // borrowed while the slice lives, and no view sees it, both asserted (facts 1 and 2). It is
+        // mapped for writing, initialised, and lives as long as the extent (fact 3).
         unsafe { std::slice::from_raw_parts_mut(self.extent.pointer(start).cast_mut(), (end - start) as usize) }
     }
 
-    /// Puts `len` zeros at `start`, where they must fit and be writable. As `write` otherwise.
+    /// Writes `len` zeros at `start`, under the same conditions as [`Self::write`].
     pub fn zero(&mut self, start: u32, len: u32) -> io::Result<()> {
         self.assert_writable(start, len as usize);
         let at = self.extent.offset(start);
@@ -418,21 +434,24 @@ impl Block {
         }
     }
 
-    /// The bytes from `start` to `end`, for as long as the block is borrowed.
+    /// Returns the bytes from `start` to `end` while the block is borrowed.
     pub fn content(&self, start: u32, end: u32) -> &[u8] {
         assert!(start <= end && end <= self.bytes(), "bytes {start} to {end} of a block of {}", self.bytes());
-        // SAFETY: the range was checked; only this block writes the extent, for which it would have to be borrowed exclusively.
+        // SAFETY: the range was checked. Only this block writes the extent, and that needs an
+        // exclusive borrow.
         unsafe { self.extent.slice(start, end) }
     }
 
-    /// A view of the bytes from `start` to `end`, which keeps them as they are and the block's memory in use.
+    /// Returns a view of the bytes from `start` to `end`. While it lives, the bytes do not change
+    /// and their memory stays allocated.
     pub fn view(&mut self, start: u32, end: u32) -> Bytes {
         assert!(start <= end && end <= self.bytes(), "bytes {start} to {end} of a block of {}", self.bytes());
         self.viewed_end = self.viewed_end.max(end);
         Bytes::from_owner(View { extent: Arc::clone(&self.extent), start, end })
     }
 
-    /// Makes room for `2^order` pages where it stands; false when others are in the way.
+    /// Enlarges the block in place to `2^order` pages. Returns false if the pages behind it are in
+    /// use or the space is not available.
     pub fn grow(&mut self, order: u8) -> bool {
         let mut books = self.extent.pool.books();
         let added = u64::from(bytes_of(order) - self.bytes());
@@ -445,7 +464,8 @@ impl Block {
         grown
     }
 
-    /// Gives back all but the first `pages`, unless they are viewed; says whether it did. The caller notifies.
+    /// Frees all but the first `pages`, unless views see the rest. Returns whether it did; the
+    /// caller notifies.
     pub fn shrink(&mut self, pages: u32) -> bool {
         let run = self.extent.run();
         if pages >= run.pages || !self.is_writable(pages * PAGE_BYTES) {
@@ -464,7 +484,7 @@ impl Block {
     }
 }
 
-/// Bytes that someone looks at.
+/// A view of an extent's bytes.
 struct View {
     extent: Arc<Extent>,
     start: u32,
@@ -473,8 +493,8 @@ struct View {
 
 impl AsRef<[u8]> for View {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the block checked the range and does not write it while this view holds the extent (fact 2); nor is the
-        // extent cut to less than is viewed.
+        // SAFETY: the block checked the range. While this view holds the extent, the block neither
+        // writes the range (fact 2) nor shrinks the extent below the end of the view.
         unsafe { self.extent.slice(self.start, self.end) }
     }
 }

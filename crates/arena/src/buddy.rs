@@ -1,26 +1,29 @@
-//! Which pages are free: power-of-two blocks, split in halves to be given out and joined again when both halves are free.
+//! The buddy allocator of pages: power-of-two blocks, split to be allocated and merged again when
+//! both halves are free.
 //!
-//! A block of order `k` is `2^k` pages and starts at a multiple of its size; the other half of the block one order up is
-//! its buddy. Free blocks stand in one list per order and warmth, linked through arrays beside the pages (9 bytes a page, and
-//! those untouched until the page is used), so that a buddy leaves its list in constant time.
+//! A block of order `k` has `2^k` pages and starts at a multiple of its size; the other half of the
+//! block one order up is its buddy. Free blocks are in one list per order and warmth. The lists are
+//! linked through arrays beside the pages (9 bytes a page, untouched until the page is used), so a
+//! block leaves its list in constant time.
 //!
-//! **Warm** memory was touched and costs nothing to use; **cold** memory was not, or was given back to the system. A block
-//! is cold only if all of it is; where both kinds join, the whole is taken for warm.
+//! **Warm** memory was touched and is cheap to use. **Cold** memory was never touched, or was given
+//! back to the system. A block is cold only if all of it is; a merge of both kinds counts as warm.
 
-/// An index of a page in the arena.
+/// A page index in the arena.
 pub type Page = u32;
 
-/// Marks the end of a list; also the index behind the last possible page.
+/// End-of-list marker; also the index behind the last possible page.
 const NONE: Page = Page::MAX;
-/// In `heads`: this page starts no free block.
+/// In `heads`: no free block starts at this page.
 const NOT_FREE: u8 = 0;
-/// In `heads`: added to the order (counted from 1) of a free block that is cold.
+/// In `heads`: added to the order (counted from 1) of a cold free block.
 const COLD: u8 = 0x80;
 
-/// So many blocks are looked back for the first of a row: as long a row as anybody asks for at once.
+/// Maximum number of blocks to step back to the first of a contiguous row: the longest row that is
+/// requested at once.
 const ROW_MAX: usize = 256;
 
-/// A block: its first page and its size as a power of two of pages.
+/// A block: its first page and its order (log2 of its pages).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
     pub first: Page,
@@ -46,7 +49,7 @@ impl Span {
     }
 }
 
-/// Pages in a row that were given out: the beginning of a block whose other pages are free.
+/// Allocated contiguous pages: the beginning of a block whose other pages are free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageRun {
     pub first: Page,
@@ -60,7 +63,7 @@ impl From<Span> for PageRun {
 }
 
 impl PageRun {
-    /// The blocks that its pages `from` up to `end` are made of: each as large as it can be.
+    /// Splits its pages from `from` up to `end` into blocks, each as large as possible.
     fn pieces(self, mut from: u32, end: u32) -> impl Iterator<Item = Span> {
         std::iter::from_fn(move || {
             let left = end.checked_sub(from).filter(|left| *left > 0)?;
@@ -83,36 +86,38 @@ pub struct Buddy {
     /// The order of the largest block; the number of pages is a multiple of its size.
     top: u8,
     pages: Page,
-    /// From here on no page was ever given out: free, cold, in no list.
+    /// First page that was never allocated. It and all behind it are free, cold and in no list.
     fresh: Page,
     /// First block of each list, by order.
     warm: Vec<Page>,
     cold: Vec<Page>,
-    /// What a page that starts a free block knows: its order and warmth, and its neighbours in the list.
+    /// Per page that starts a free block: order and warmth, then its neighbours in the list.
     heads: Vec<u8>,
     after: Vec<Page>,
     before: Vec<Page>,
-    /// Pages in the warm lists.
+    /// Number of pages in the warm lists.
     warm_pages: u64,
 }
 
 impl Buddy {
-    /// `tops` blocks of order `top`, all free and cold. Their pages must be fewer than 2^32.
+    /// Creates `tops` blocks of order `top`, all free and cold. They must have fewer than 2^32
+    /// pages.
     pub fn new(tops: u32, top: u8) -> Self {
         let pages = tops.checked_mul(1 << top).filter(|pages| *pages < NONE).expect("the arena's pages fit 32 bits");
         let lists = vec![NONE; usize::from(top) + 1];
-        // Zeroed arrays of this size come from the system untouched, and stay so until their pages are used.
+        // Zeroed arrays of this size come untouched from the system and stay so until their pages
+        // are used.
         let links = || vec![0; pages as usize];
         let (warm, cold, heads) = (lists.clone(), lists, vec![NOT_FREE; pages as usize]);
         Self { top, pages, fresh: 0, warm, cold, heads, after: links(), before: links(), warm_pages: 0 }
     }
 
-    /// How many free pages are warm.
+    /// Number of warm free pages.
     pub fn warm_pages(&self) -> u64 {
         self.warm_pages
     }
 
-    /// A free block of `order`, warm if there is any; none when no block is large enough.
+    /// Allocates a block of `order`, warm if possible; `None` if no free block is large enough.
     pub fn take(&mut self, order: u8) -> Option<Span> {
         let (mut span, warmth) = self.pop_smallest(order)?;
         while span.order > order {
@@ -123,7 +128,8 @@ impl Buddy {
         Some(span)
     }
 
-    /// The same, so that blocks that are taken one after the other lie so: the warm one at `next`, or else the first of a row of warm ones.
+    /// Allocates a block of `order` so that successive blocks are contiguous: the warm block at
+    /// `next`, or else the first of a contiguous row of warm blocks.
     pub fn take_in_row(&mut self, order: u8, next: Page) -> Option<Span> {
         let size = 1 << order;
         let is_warm = |first: Page| self.heads.get(first as usize) == Some(&(order + 1));
@@ -144,12 +150,12 @@ impl Buddy {
         Some(span)
     }
 
-    /// Whether [`Buddy::take`] would give a warm one.
+    /// Returns true if [`Buddy::take`] would return a warm block.
     pub fn has_warm(&self, order: u8) -> bool {
         self.warm[usize::from(order)..].iter().any(|first| *first != NONE)
     }
 
-    /// Takes back pages that were given out, now warm, and joins them with what is free beside them.
+    /// Frees allocated pages, which are then warm, and merges them with free buddies.
     pub fn give(&mut self, run: PageRun) {
         run.pieces(0, run.pages).for_each(|piece| self.give_block(piece));
     }
@@ -163,7 +169,8 @@ impl Buddy {
         self.push(span, Warmth::Warm);
     }
 
-    /// Enlarges pages that were given out to a block of `order` where they stand, if all that follows up to there is free.
+    /// Enlarges allocated pages in place to a block of `order`. Returns false if a page behind them
+    /// is in use.
     pub fn grow(&mut self, run: PageRun, order: u8) -> bool {
         let pages = 1 << order;
         if !run.first.is_multiple_of(pages) || !run.pieces(run.pages, pages).all(|piece| self.is_free(piece)) {
@@ -173,12 +180,13 @@ impl Buddy {
         true
     }
 
-    /// Cuts what was given out to its first `pages`; the rest is free and warm.
+    /// Cuts allocated pages to the first `pages`; the rest becomes free and warm.
     pub fn shrink(&mut self, run: PageRun, pages: u32) {
         run.pieces(pages, run.pages).for_each(|piece| self.give_block(piece));
     }
 
-    /// Turns the largest warm free block cold and names it, for its memory to be given back; none when all is cold.
+    /// Marks the largest warm free block as cold and returns it, so that its memory can be given
+    /// back; `None` if all free blocks are cold.
     pub fn cool(&mut self) -> Option<Span> {
         let order = (0..=self.top).rev().find(|order| self.warm[usize::from(*order)] != NONE)?;
         let span = Span { first: self.warm[usize::from(order)], order };
@@ -187,7 +195,7 @@ impl Buddy {
         Some(span)
     }
 
-    /// The smallest sufficient block: warm, else cold, else never used.
+    /// Takes the smallest sufficient block out of the lists: warm, else cold, else never used.
     fn pop_smallest(&mut self, order: u8) -> Option<(Span, Warmth)> {
         for warmth in [Warmth::Warm, Warmth::Cold] {
             if let Some(span) = self.smallest(order, warmth) {
@@ -221,7 +229,8 @@ impl Buddy {
         self.heads[span.first as usize] & !COLD == span.order + 1
     }
 
-    /// Puts a block at the front of its list, so that the most recently freed is used first: the caches know it best.
+    /// Puts a block at the front of its list: the most recently freed block, which the CPU caches
+    /// hold, is used first.
     fn push(&mut self, span: Span, warmth: Warmth) {
         let first = span.first as usize;
         let list = &mut self.lists(warmth)[usize::from(span.order)];
@@ -236,7 +245,7 @@ impl Buddy {
         }
     }
 
-    /// Takes a free block out of its list, wherever it stands there.
+    /// Removes a free block from its list, at any position.
     fn unlink(&mut self, span: Span) {
         let first = span.first as usize;
         let warmth = if self.heads[first] & COLD == 0 { Warmth::Warm } else { Warmth::Cold };

@@ -1,7 +1,8 @@
-//! Whole files: a stock of nameless files in a private tmpfs, which may together take what is granted to them.
+//! Extent files: a pool of nameless files in a private tmpfs, which share a quota.
 //!
-//! A slot's file is made once and stays open as long as the arena: its next life is the same file, emptied. So most files of
-//! the pool are made without making a file here, and who keeps something by descriptor (a kernel) keeps it by slot.
+//! The file of a slot is created once and stays open as long as the arena; it is reused after
+//! truncation. So most new files of the pool need no new tmpfs file, and a kernel that caches a
+//! descriptor can cache it by slot.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -30,19 +31,21 @@ use crate::pages::Pages;
 use crate::tmpfs::Tmpfs;
 use crate::{lease, mark, thin};
 
-/// Slots are kept in pieces of this many, made when they are first needed.
+/// Slots per allocated chunk of the slot table; a chunk is allocated when it is first needed.
 const PIECE_SLOTS: usize = 1024;
-/// More slots are never made: each costs a kernel a little more than 1 KiB, also in the stock.
+/// Maximum number of slots. Each costs a kernel slightly more than 1 KiB, even while it is free.
 const SLOTS_MAX: usize = 65_536;
-/// Locks for appends; two slots may share one.
+/// Number of append locks; two slots may share one.
 const APPEND_LOCKS: usize = 64;
-/// What `stat` counts blocks in, whatever the file system.
+/// Unit of the block count of `stat`, on every file system.
 const STAT_BLOCK_BYTES: u64 = 512;
-/// For more than a kernel asks for at once, the length is looked up before room is made.
+/// Reads longer than this, the maximum of a kernel request, look up the file length before they
+/// allocate a buffer.
 const ASKED_BYTES_MAX: u32 = 1 << 20;
-/// Of 64 MiB that lie densely half is in so many runs: each is of 512 KiB, then.
+/// Data runs examined to tell if a file is dense. 64 MiB are dense if half of them is in this many
+/// runs, 512 KiB each on average.
 const RUNS_MAX: u32 = 64;
-/// Room is asked for so often while a call finds none.
+/// Attempts of a call that finds no space, with a request for a larger quota before each retry.
 const ROOM_TRIES: u32 = 4;
 
 /// Files of neighbouring slots.
@@ -53,28 +56,29 @@ pub struct Slots {
     pool: Arc<Pool>,
     files: Box<[OnceLock<Piece>]>,
     stock: Mutex<Stock>,
-    /// Our own appends share a file's one position, which tells where they went.
+    /// Locks of the file positions, which show where our own appends went.
     appends: [Mutex<()>; APPEND_LOCKS],
     pages: Arc<Pages>,
     me: Weak<Self>,
 }
 
-/// Which slots may be taken.
+/// The free list of slots.
 struct Stock {
     free: Vec<u32>,
     made: u32,
-    /// At most so many may be made.
+    /// Maximum number of slots that may be made.
     limit: u32,
-    /// Those whose times were set: the next life must not start with them.
+    /// Slots whose times were set; the times are reset before reuse.
     timed: HashSet<u32>,
-    /// Those in which somebody set space aside.
+    /// Slots with preallocated space.
     reserved: HashSet<u32>,
 }
 
 impl Slots {
-    /// An empty stock; fails where we may not have a tmpfs, neither here nor in a user namespace.
+    /// Creates an empty pool. Fails if a tmpfs can be created neither here nor in a user namespace.
     ///
-    /// Raises this process's soft limit of open files to the hard one: each whole file is one. A quarter is left to others.
+    /// Raises the soft limit of open files of this process to the hard limit, because each extent
+    /// file is an open file. A quarter of the limit is left for other files.
     pub fn new(pool: &Arc<Pool>) -> io::Result<Arc<Self>> {
         pool.keep_whole_files_in(Tmpfs::bounded(PAGE_BYTES.into())?);
         let limit = usize::try_from(descriptors() / 4 * 3).unwrap_or(SLOTS_MAX).min(SLOTS_MAX);
@@ -92,12 +96,12 @@ impl Slots {
         }))
     }
 
-    /// The file system of all of them.
+    /// The tmpfs of all slots.
     pub fn home(&self) -> &Tmpfs {
         self.pool.home()
     }
 
-    /// Whether at least half of what a file holds, `allocated` bytes, lies in few runs.
+    /// Returns true if the first runs of a file hold at least half of its `allocated` bytes.
     pub fn lies_in_long_runs(&self, slot: Slot, allocated: u64) -> bool {
         let (mut at, mut found) = (0, 0);
         for _ in 0..RUNS_MAX {
@@ -115,7 +119,7 @@ impl Slots {
         piece.and_then(|piece| piece[within].get()).expect("a slot that was taken")
     }
 
-    /// One more slot; none when there are as many as may be.
+    /// Makes one more slot; `None` at the limit, or if the file cannot be created.
     fn make(&self, stock: &mut Stock) -> Option<u32> {
         if stock.made >= stock.limit {
             return None;
@@ -133,7 +137,8 @@ impl Slots {
         EngineError::Full { capacity, used, wanted }
     }
 
-    /// Does something that takes space, asking for `wanted` bytes more as long as there are some and it finds none.
+    /// Runs a call that takes space. If it finds none, asks for `wanted` more bytes and retries, as
+    /// long as the quota grows.
     fn with_room<T>(
         &self,
         slot: Slot,
@@ -151,13 +156,13 @@ impl Slots {
         Err(self.full(wanted))
     }
 
-    /// Whether the grant could be made larger for a writer who wants so much.
+    /// Raises the quota for a writer that needs `wanted` bytes. Returns whether it grew.
     fn grows(&self, wanted: u64) -> bool {
         let before = self.pool.granted();
         self.pool.regrant(|room| room.when_written(wanted)).granted > before
     }
 
-    /// Does something that reads the file for us alone: it does not count as its last read.
+    /// Runs an internal read of the file that does not change its access time.
     fn unseen<T>(&self, slot: Slot, action: impl FnOnce() -> T) -> Option<T> {
         let file = self.file(slot);
         let flags = fcntl_getfl(file).ok()?.difference(OFlags::NOATIME);
@@ -174,7 +179,7 @@ impl Slots {
         self.with_room(slot, "allocate", len, || fallocate(self.file(slot), flags, range.start, len))
     }
 
-    /// Gives back the space of a range.
+    /// Frees the space of a range (punches a hole).
     pub fn punch(&self, slot: Slot, range: &Range<u64>) -> Result<(), EngineError> {
         self.pool.note_whole();
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -202,7 +207,8 @@ impl Extents for Slots {
         let file = self.file(slot);
         self.pool.note_whole();
         self.pages.forget(self, slot);
-        // Cutting a file of ours to nothing takes nothing; should the system refuse all the same, its life just goes on unused.
+        // Truncation to zero needs no space. If the system refuses nevertheless, the slot is not
+        // reused.
         if file.set_len(0).is_err() {
             return;
         }
@@ -256,7 +262,7 @@ impl Extents for Slots {
             _ => OFlags::RDONLY,
         };
         let append = if access.append { OFlags::APPEND } else { OFlags::empty() };
-        // A file without a name is opened by the descriptor that there is of it.
+        // A file without a name is reopened through its descriptor.
         let path = format!("/proc/self/fd/{}", self.file(slot).as_raw_fd());
         let opened = open(path, how | append | OFlags::CLOEXEC, Mode::empty())?;
         mark::set(opened.as_fd(), mark, access)?;
@@ -315,7 +321,7 @@ impl Extents for Slots {
     fn append(&self, slot: Slot, data: &[u8]) -> Result<Put, EngineError> {
         let file = self.file(slot);
         let _alone = self.appends[slot.0 as usize % APPEND_LOCKS].lock();
-        // All at once or not: what is put in two parts may have somebody else's between them.
+        // The append must succeed in one call: other bytes could come between two parts.
         self.pool.regrant(|room| {
             if room.granted - room.used < data.len() as u64 {
                 room.when_written(data.len() as u64)
@@ -323,7 +329,8 @@ impl Extents for Slots {
                 room.granted
             }
         });
-        // At its own position, which the call moves to the end, and which so tells where the end was.
+        // Appends at the file's own position, which the call moves to the end of the new bytes; the
+        // seek below reads it.
         let put = self.with_room(slot, "append", data.len() as u64, || {
             pwritev2(file, &[IoSlice::new(data)], u64::MAX, ReadWriteFlags::APPEND)
         })?;
@@ -349,7 +356,7 @@ impl Extents for Slots {
             Allocate::KeepSize => self.give_space(slot, &range, true),
             Allocate::PunchHole => self.punch(slot, &range),
             Allocate::ZeroRange | Allocate::ZeroRangeKeepSize => {
-                // The first call is the one that may be refused, before anything has changed.
+                // Allocate first, so that a lack of space is reported before anything has changed.
                 self.give_space(slot, &range, true)?;
                 self.punch(slot, &range)?;
                 self.give_space(slot, &range, how == Allocate::ZeroRangeKeepSize)
@@ -401,11 +408,11 @@ impl fmt::Debug for Slots {
     }
 }
 
-/// How many descriptors this process may have, after asking for as many as it may.
+/// Raises the limit of descriptors of this process to its maximum and returns it.
 fn descriptors() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
-    // No limit at all is as good as any number.
+    // Without a limit, any large number will do.
     if raised.is_ok() { limit.maximum } else { limit.current }.unwrap_or(u64::MAX)
 }
 
@@ -413,7 +420,8 @@ fn length(put: usize) -> u32 {
     u32::try_from(put).expect("a call puts at most 2 GiB")
 }
 
-/// A time of `stat`; before 1970 the seconds are negative and the nanoseconds still count forward.
+/// Converts a time of `stat`. Before 1970 the seconds are negative and the nanoseconds still count
+/// forward.
 fn moment(secs: i64, nanos: i64) -> SystemTime {
     let whole = Duration::from_secs(secs.unsigned_abs());
     let base = if secs < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
@@ -448,12 +456,13 @@ mod tests {
     use std::time::{Duration, Instant};
     use store::{Allocate, Engine, Extents, Generation, Model, Slot, StripeKey};
 
-    /// A user without rights.
+    /// An unprivileged user.
     const NOBODY: u32 = 65_534;
 
     store::extents_conformance_tests!(with_extents);
 
-    /// Where neither this process may have a tmpfs nor a user namespace of it there is nothing to try: the model stands in.
+    /// If a tmpfs can be created neither here nor in a user namespace, there is nothing to test,
+    /// and the model replaces the arena.
     fn with_extents(bytes: u64) -> Box<dyn Engine> {
         let arena = Arena::new(Options { stripe_bytes: 1 << 16, ..Options::of_capacity(bytes) }).unwrap();
         if arena.extents().is_some() {
@@ -480,7 +489,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// An arena with whole files, and one of them that somebody writes past us.
+    /// An arena with extent files and one of them that is written past the arena.
     fn written_past_us() -> Option<(Arc<dyn Extents>, Slot, File)> {
         let extents = Arena::new(Options::of_capacity(512 * MIB)).unwrap().extents()?;
         let slot = extents.take().unwrap();
@@ -514,7 +523,7 @@ mod tests {
         let Some((extents, slot, file)) = written_past_us() else { return };
         extents.truncate(slot, 400 * MIB).unwrap();
         let mut at = 0;
-        // A byte in an empty part of the file tells which pages there are.
+        // The size that one byte takes in an empty part of the file shows the page size.
         let has_huge = |probe: u64| {
             let before = allocated(&extents, slot);
             file.write_all_at(b"x", probe).unwrap();
@@ -543,7 +552,7 @@ mod tests {
     fn what_was_written_backwards_is_thinned_to_its_pages_and_keeps_its_bytes_and_times() {
         let Some((extents, slot, file)) = written_past_us() else { return };
         for number in (0..40_u64).rev() {
-            // In turn at the start, in the middle and at the end of a huge page.
+            // Alternately at the start, in the middle and at the end of a huge page.
             file.write_all_at(&[7; 100], number * 2 * MIB + number % 3 * (MIB - 50)).unwrap();
         }
         let all = extents.read_at(slot, 0, u32::MAX).unwrap();
@@ -571,7 +580,8 @@ mod tests {
             } else {
                 (0..40).for_each(|number| file.write_all_at(&vec![fill; 1 << 20], number * MIB).unwrap());
             }
-            // A page of zeros that somebody wrote is not told from one that nobody did, but a huge one is.
+            // A small page of written zeros is treated as unwritten, but a huge page of zeros is
+            // kept.
             assert!(reserved || fill == 0 || !extents.is_loose(slot));
             let before = allocated(&extents, slot);
             if extents.is_loose(slot) {

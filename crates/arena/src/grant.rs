@@ -1,8 +1,9 @@
-//! How much of the capacity whole files may have: numbers in, a number out.
+//! The quota of extent files within the capacity, computed without I/O.
 //!
-//! Whole files are written past us, so they get room in advance: the *grant*, to which their file system is sized. What is
-//! granted is nobody else's; so it is generous while plenty is free, and what of it is unused is taken back, step by step, when
-//! blocks, small files or inodes need it. The rule that every answer keeps:
+//! The kernel writes extent files past the node, so they get space in advance: a quota (*grant*),
+//! which is the size of their tmpfs. Nobody else can use the granted space. So the quota is
+//! generous while much is free, and its unused part is taken back step by step when blocks, small
+//! files or inodes need it. Every result keeps this rule:
 //!
 //! ```text
 //!   used <= grant <= capacity - kept
@@ -10,39 +11,41 @@
 
 use crate::PAGE_BYTES;
 
-/// One page: the least grant, since a file system of size 0 would have no bound.
+/// One page: the smallest quota, since a tmpfs of size 0 has no limit.
 const PAGE: u64 = PAGE_BYTES as u64;
-/// This part of what is free is left to others when a grant grows, so that not every inode asks for some back.
+/// The inverse of the share of free space that is left to others when the quota grows, so that not
+/// every inode has to take some back.
 const OTHERS_PART: u64 = 8;
-/// At least this part of the capacity is taken back at a time, or asked for: so often at most is the file system resized on the
-/// way from an empty pool to a full one.
+/// The inverse of the share of the capacity by which the quota changes at least when it grows on
+/// demand or shrinks. It limits how often the tmpfs is resized while an empty pool fills up.
 const STEP_PART: u64 = 64;
 
-/// How the space is dealt, bytes.
+/// The current use of the capacity, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Room {
-    /// All there is.
+    /// The capacity of the arena.
     pub capacity: u64,
     /// Blocks and reservations.
     pub kept: u64,
-    /// What whole files may have.
+    /// The quota of extent files.
     pub granted: u64,
-    /// What of it they have.
+    /// The part of the quota that extent files use.
     pub used: u64,
 }
 
 impl Room {
-    /// Whether more than half is used.
+    /// Returns true if more than half of the capacity is used.
     pub fn is_crowded(&self) -> bool {
         self.kept + self.used > self.capacity / 2
     }
 
-    /// What nobody uses, where so much of what is kept is only offered.
+    /// Unused bytes, if `offered` bytes of `kept` are only offered to writers.
     pub fn free(&self, offered: u64) -> u64 {
         self.capacity - (self.kept - offered) - self.used
     }
 
-    /// The grant when a file is about to be written past us: most of what is free, unless enough is granted already.
+    /// The quota before a file is opened for writing by the kernel: most of the free space, or the
+    /// present quota if that suffices or more than half of the capacity is used.
     pub fn when_opened(&self) -> u64 {
         let free = self.capacity - self.kept - self.used;
         let slack = free - free / OTHERS_PART;
@@ -50,14 +53,15 @@ impl Room {
         if self.is_crowded() || enough { self.granted } else { self.rounded(self.used + slack) }
     }
 
-    /// The grant when a writer that asks wants `wanted` bytes more than are granted and unused; as it was when there is no more.
+    /// The quota after a write request that needs `wanted` bytes beyond the unused part of the
+    /// quota; the present quota if there is no more space.
     pub fn when_written(&self, wanted: u64) -> u64 {
         let lacking = wanted.saturating_sub(self.granted - self.used);
         let more = lacking.max(self.capacity / STEP_PART).next_multiple_of(PAGE);
         self.rounded(self.granted.saturating_add(more)).max(self.granted)
     }
 
-    /// The grant when others want `wanted` bytes that are not free.
+    /// The quota after others request `wanted` bytes that are not free.
     pub fn when_short(&self, wanted: u64) -> u64 {
         let lacking = wanted.saturating_sub(self.capacity - self.kept - self.granted);
         let less = lacking.max(self.capacity / STEP_PART);
@@ -65,7 +69,7 @@ impl Room {
         left.next_multiple_of(PAGE).min(self.granted)
     }
 
-    /// Whole pages, at least one, at most what is there.
+    /// Rounds down to whole pages, at least one page and at most the space that is not kept.
     fn rounded(&self, grant: u64) -> u64 {
         let most = (self.capacity - self.kept) / PAGE * PAGE;
         (grant / PAGE * PAGE).max(PAGE).min(most)
@@ -76,7 +80,7 @@ impl Room {
 mod tests {
     use super::*;
 
-    /// Numbers below a limit, the same for the same seed.
+    /// A deterministic random number generator.
     struct Dice(u64);
 
     impl Dice {
@@ -91,7 +95,7 @@ mod tests {
         assert!(grant == room.granted || grant > 0 && grant.is_multiple_of(PAGE), "{grant} of {room:?}");
     }
 
-    /// What happens to a pool, in any order.
+    /// Applies a random event to the pool.
     fn happen(room: &mut Room, dice: &mut Dice) {
         let free = room.capacity - room.kept - room.granted;
         match dice.below(6) {

@@ -1,8 +1,10 @@
-//! Files of fixed length that other processes have descriptors of: one that is cut short there is made as long as it was, before this
-//! process would end by SIGBUS for looking at what is missing. What was cut off reads as zeros.
+//! Protection against SIGBUS for mapped files of fixed length that other processes have descriptors
+//! of. If another process truncates a guarded file, a signal handler restores its length when this
+//! process touches the missing part. The part that was cut off reads as zeros.
 //!
-//! Files of a tmpfs cannot be sealed against it, as memfds can, and memfds have no huge pages unless the whole machine is set so: fresh
-//! memory is written four times as fast in a tmpfs of our own.
+//! Files of a tmpfs cannot be sealed against truncation, as memfds can. Memfds have no huge pages
+//! unless the whole machine is configured for them, and fresh memory is written four times as fast
+//! in our own tmpfs.
 
 use std::fs::File;
 use std::io;
@@ -15,22 +17,22 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use libc::{c_int, c_void, siginfo_t};
 
-/// More files are not guarded: a node has 16, and one for each writer, of which it has 256 at most.
+/// Maximum number of guarded files: a node has 16, and one for each of at most 256 writers.
 const GUARDED_MAX: usize = 1024;
-/// Of a place that guards nothing.
+/// Descriptor of an unused place.
 const NONE: RawFd = -1;
-/// Of one that is being filled.
+/// Descriptor of a place that is being filled.
 const BEGUN: RawFd = -2;
 
-/// What the handler knows. It may come at any moment, so there is no lock.
+/// The guarded files. The handler may run at any moment, so there is no lock.
 static PLACES: [Place; GUARDED_MAX] = [const { Place::empty() }; GUARDED_MAX];
-/// What a SIGBUS did before; an error where nothing could be installed.
+/// The previous action for SIGBUS, or the error code if our handler could not be installed.
 static BEFORE: OnceLock<Result<Action, i32>> = OnceLock::new();
 
 /// A guarded file.
 struct Place {
     descriptor: AtomicI32,
-    /// So that a descriptor that was closed and is another's now is left alone.
+    /// Device and inode detect a descriptor that was closed and reused for another file.
     device: AtomicU64,
     inode: AtomicU64,
     length: AtomicU64,
@@ -38,17 +40,17 @@ struct Place {
 
 struct Action(libc::sigaction);
 
-// SAFETY: it is a value, and only read.
+// SAFETY: the action is a plain value and is only read.
 unsafe impl Send for Action {}
-// SAFETY: as above.
+// SAFETY: the action is a plain value and is only read.
 unsafe impl Sync for Action {}
 
-/// As long as it lives, a file keeps its length. To be dropped before the file is.
+/// Keeps the length of a file while the value lives. To be dropped before the file is closed.
 #[derive(Debug)]
 pub struct Guard(usize);
 
 impl Guard {
-    /// The file keeps the length that it has.
+    /// Guards the present length of the file.
     pub fn of(file: &File) -> io::Result<Self> {
         if let Err(code) = BEFORE.get_or_init(install) {
             return Err(io::Error::from_raw_os_error(*code));
@@ -79,14 +81,14 @@ impl Place {
         Self { descriptor: AtomicI32::new(NONE), device, inode, length }
     }
 
-    /// Makes the file as long as it was; whether it was not. Calls only what a signal handler may.
+    /// Restores the length of the file. Returns true if it was shorter. Async-signal-safe.
     fn restore(&self) -> bool {
         let descriptor = self.descriptor.load(Ordering::Acquire);
         if descriptor < 0 {
             return false;
         }
         let mut about = MaybeUninit::<libc::stat>::uninit();
-        // SAFETY: the structure is ours, and filled where the call succeeds.
+        // SAFETY: the structure is a local of ours and is filled if the call succeeds.
         let about = unsafe {
             if libc::fstat(descriptor, about.as_mut_ptr()) != 0 {
                 return false;
@@ -96,7 +98,7 @@ impl Place {
         let is_ours =
             about.st_dev == self.device.load(Ordering::Relaxed) && about.st_ino == self.inode.load(Ordering::Relaxed);
         let Ok(length) = libc::off_t::try_from(self.length.load(Ordering::Relaxed)) else { return false };
-        // SAFETY: it touches no memory of ours.
+        // SAFETY: the call touches no memory of ours.
         is_ours && about.st_size < length && unsafe { libc::ftruncate(descriptor, length) } == 0
     }
 }
@@ -104,8 +106,8 @@ impl Place {
 fn install() -> Result<Action, i32> {
     let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = on_bus;
     let mut before = MaybeUninit::<libc::sigaction>::uninit();
-    // SAFETY: all zeros is such a structure; the handler calls only what a handler may, and the structure before it is filled where the
-    // call succeeds.
+    // SAFETY: all zeros is a valid `sigaction`. The handler makes only async-signal-safe calls.
+    // `before` is filled if the call succeeds.
     unsafe {
         let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
         action.sa_sigaction = handler as *const () as usize;
@@ -117,9 +119,10 @@ fn install() -> Result<Action, i32> {
     }
 }
 
-/// The access is tried again when this returns: it succeeds where a file was restored, and else comes to who had the signal before.
+/// Handles SIGBUS. The access is retried afterwards: it succeeds if a file was restored, and
+/// otherwise faults again and reaches the previous handler.
 extern "C" fn on_bus(_: c_int, about: *mut siginfo_t, _: *mut c_void) {
-    // SAFETY: the system gives a valid structure; `errno` is this thread's, and what it was again afterwards.
+    // SAFETY: the system passes a valid structure; `errno` belongs to this thread and is restored.
     unsafe {
         let (code, errno) = ((*about).si_code, *libc::__errno_location());
         let mut restored = false;
@@ -137,7 +140,7 @@ extern "C" fn on_bus(_: c_int, about: *mut siginfo_t, _: *mut c_void) {
         } else {
             libc::signal(libc::SIGBUS, libc::SIG_DFL);
         }
-        // Sent by somebody, it does not come again by itself.
+        // A signal that a process sent (`si_code <= 0`) does not recur by itself.
         if code <= 0 {
             libc::raise(libc::SIGBUS);
         }

@@ -1,34 +1,37 @@
-//! The most that was ever used, whole files included, which are written past us.
+//! The peak usage, extent files included, although the kernel writes them past the node.
 //!
-//! What whole files hold grows without a word to us, but it falls by our doing alone. So between two looks at it, it is at most what the
-//! second look tells, if there is a look before every fall. What else is used is known at every moment; of its falls only those count that
-//! are large, so that not every block that is given back costs a look.
+//! Extent files grow without notice but shrink only by our own calls. If their usage is sampled
+//! before every such call, it never exceeds the next sample between two samples. All other usage is
+//! known at every moment. Only large falls of it trigger a sample, so that not every freed block
+//! costs one.
 
-/// A fall of this part of the capacity costs a look, and by so much the mark may be too high.
+/// The inverse of the share of the capacity by which other usage must fall to trigger a sample; the
+/// peak may be too high by this much.
 const FALL_PART: u64 = 1024;
 
-/// The mark, and what has happened since the last look.
+/// The peak so far, and the usage since the last sample.
 #[derive(Debug)]
 pub struct HighWater {
     peak: u64,
-    /// The most that was kept since then: blocks and reservations, bytes.
+    /// Maximum of blocks and reservations since the last sample, in bytes.
     kept_most: u64,
     fall: u64,
 }
 
 impl HighWater {
-    /// Of a pool of so many bytes, in which nothing is used.
+    /// Starts with the peak 0, for a pool of `capacity` bytes.
     pub fn new(capacity: u64) -> Self {
         Self { peak: 0, kept_most: 0, fall: capacity / FALL_PART }
     }
 
-    /// So much is kept now; whether it is time for a look at whole files.
+    /// Records `kept` bytes of blocks and reservations. Returns true if extent files should be
+    /// sampled.
     pub fn note(&mut self, kept: u64) -> bool {
         self.kept_most = self.kept_most.max(kept);
         self.kept_most - kept > self.fall
     }
 
-    /// Whole files hold so much now, and so much else is kept; the mark so far.
+    /// Records a sample: `whole` bytes of extent files and `kept` other bytes. Returns the peak.
     pub fn look(&mut self, kept: u64, whole: u64) -> u64 {
         self.peak = self.peak.max(self.kept_most.max(kept) + whole);
         self.kept_most = kept;

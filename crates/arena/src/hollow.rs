@@ -1,26 +1,28 @@
-//! Whole files that have holes, told from those that are being filled: numbers in, a decision out.
+//! Detection of sparse extent files: a state machine without I/O.
 //!
-//! A tmpfs in huge pages gives a whole one to the first byte that is written below the file's length: 512 times what tmpfs
-//! without them takes. It has one size of pages for all its files, which may change at any moment. So its pages are small as long
-//! as a file is hollow that somebody writes past us:
+//! A tmpfs with huge pages gives a whole huge page to the first byte that is written below the
+//! file's length: 512 times the memory of a small page. All files of a tmpfs have one page-size
+//! setting, which may change at any moment. So the setting is small pages while the kernel writes
+//! to a sparse ("hollow") file:
 //!
 //! ```text
-//!   Plain --its length is far ahead of its bytes--> Hollow --64 MiB more came, in long runs--> Dense
-//!     ^----------- its bytes have caught up -----------'
+//!   Plain --length is far above the allocated bytes--> Hollow --64 MiB more, in long runs--> Dense
+//!     ^------- allocated bytes have caught up -----------'
 //! ```
 //!
 //! A file is watched from an open for writing until nobody has it open.
 
 use std::collections::HashMap;
 
-/// A file is hollow when it is so much longer than what it holds. Less is not worth a change of the pages.
+/// Length minus allocated bytes from which a file is sparse. A smaller gap is not worth a change of
+/// the page size.
 const GAP_BYTES: u64 = 64 << 10;
-/// After so many bytes more it is asked whether they lie close together.
+/// Newly allocated bytes after which a sparse file is checked for long runs.
 const ENOUGH_BYTES: u64 = 64 << 20;
-/// So often in quick succession is a file looked at after it was opened for writing.
+/// Checks in quick succession after a file was opened for writing.
 const FRESH_LOOKS: u8 = 3;
 
-/// What the system tells of a file.
+/// Length and allocated bytes of a file, from `stat`.
 #[derive(Clone, Copy, Debug)]
 pub struct Fill {
     pub length: u64,
@@ -32,7 +34,7 @@ pub struct Fill {
 enum Shape {
     Plain,
     Hollow {
-        /// What it held when it was judged last.
+        /// Bytes allocated at the last check.
         since: u64,
     },
     Dense,
@@ -41,15 +43,15 @@ enum Shape {
 #[derive(Clone, Copy, Debug)]
 struct WatchedFill {
     shape: Shape,
-    /// Quick looks that are left.
+    /// Remaining quick checks.
     fresh: u8,
 }
 
-/// The files that are watched, by slot.
+/// The watched files, by slot.
 #[derive(Debug, Default)]
 pub struct Hollows {
     files: HashMap<u32, WatchedFill>,
-    /// How many of them are hollow.
+    /// Number of sparse files among them.
     hollow: usize,
 }
 
@@ -60,7 +62,7 @@ impl Fill {
 }
 
 impl Hollows {
-    /// Somebody opens it for writing.
+    /// Starts watching a file that is opened for writing.
     pub fn watch(&mut self, slot: u32, fill: Fill) {
         self.files.entry(slot).or_insert(WatchedFill { shape: Shape::Plain, fresh: 0 });
         self.change(slot, |watched| {
@@ -69,13 +71,13 @@ impl Hollows {
         });
     }
 
-    /// Nobody has it open any more.
+    /// Stops watching a file that nobody has open.
     pub fn forget(&mut self, slot: u32) {
         let gone = self.files.remove(&slot);
         self.hollow -= usize::from(gone.is_some_and(|watched| watched.is_hollow()));
     }
 
-    /// It is about to be as long as `fill` says.
+    /// Notes that the file will have the length and bytes of `fill`.
     pub fn extend(&mut self, slot: u32, fill: Fill) {
         self.change(slot, |watched| {
             if watched.shape == Shape::Dense && fill.gap() >= ENOUGH_BYTES {
@@ -85,7 +87,8 @@ impl Hollows {
         });
     }
 
-    /// It was looked at. `is_dense` is asked rarely: whether its bytes lie in long runs.
+    /// Notes the state of a file. `is_dense` is called rarely and returns whether the bytes are in
+    /// long runs.
     pub fn see(&mut self, slot: u32, fill: Fill, is_dense: impl FnOnce() -> bool) {
         self.change(slot, |watched| {
             watched.fresh = watched.fresh.saturating_sub(1);
@@ -100,12 +103,12 @@ impl Hollows {
         self.hollow = self.hollow + usize::from(watched.is_hollow()) - usize::from(before);
     }
 
-    /// Whether pages must be small.
+    /// Returns true if the tmpfs must use small pages.
     pub fn any_hollow(&self) -> bool {
         self.hollow > 0
     }
 
-    /// Whether there is something to look at soon.
+    /// Returns true if a file should be checked soon.
     pub fn any_urgent(&self) -> bool {
         self.files.values().any(WatchedFill::is_urgent)
     }
@@ -114,7 +117,7 @@ impl Hollows {
         self.files.is_empty()
     }
 
-    /// Those to be looked at now: all, or the urgent ones.
+    /// Returns the files to check: all, or only the urgent ones.
     pub fn due(&self, all: bool) -> Vec<u32> {
         let due = self.files.iter().filter(|(_, watched)| all || watched.is_urgent());
         due.map(|(slot, _)| *slot).collect()

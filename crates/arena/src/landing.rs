@@ -1,7 +1,8 @@
-//! Blocks that bytes are received into, which become stripes where they are.
+//! Receive buffers: blocks that bytes are received into and that become stripes without a copy.
 //!
-//! Only memory that was touched before is given out for this: a store into fresh memory clears it first, which takes longer than the copy
-//! that is spared. And only a part of what is free: what is being received is in nobody's way when the pool fills up.
+//! A receive buffer is allocated from touched memory only: a store into fresh memory clears it
+//! first, which takes longer than the copy that is saved. All receive buffers together take only a
+//! part of the free space, so they do not get in the way when the pool fills up.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,12 +14,13 @@ use store::Landing;
 use crate::block::{Block, Pool, bytes_of};
 use crate::stripe::order_for;
 
-/// Shorter bytes are copied: that takes no longer than looking for a block twice, and leaves no part of one unused.
+/// Minimum length. Copying shorter payloads takes no longer than allocating a block twice, and
+/// leaves no part of a block unused.
 const LEAST_BYTES: u32 = 32 << 10;
-/// At most this part of what is free is being received into, by all together.
+/// The inverse of the share of free space that receive buffers may take together.
 const LANDING_PART: u64 = 8;
 
-/// Bytes of blocks that are being received into, or whose bytes are no stripe's yet.
+/// Bytes of receive buffers, including those received whose bytes are not yet a stripe's.
 #[derive(Default)]
 pub struct Landed(AtomicU64);
 
@@ -28,21 +30,23 @@ impl Landed {
     }
 }
 
-/// A block for bytes that are on their way.
+/// A block for a payload that is being received.
 pub struct Runway {
     block: Block,
     length: u32,
     counted: Counted,
 }
 
-/// What counts as being received; until this is dropped.
+/// A share of the bytes counted as receive buffers, released on drop.
 pub struct Counted {
     pool: Arc<Pool>,
     bytes: u64,
 }
 
 impl Runway {
-    /// Room for so many bytes, where a block for them is free, warm and no longer than `top`, and few are on their way.
+    /// Allocates a buffer of `length` bytes. Returns `None` if the length is below the minimum or
+    /// above a block of order `top`, if no warm block is free, or if the buffers would exceed their
+    /// share.
     pub fn new(pool: &Arc<Pool>, length: u32, top: u8) -> Option<Self> {
         let order = order_for(length);
         if length < LEAST_BYTES || order > top {

@@ -1,22 +1,25 @@
-//! Whether anybody else has a file open or mapped: a write lease is granted only then.
+//! Probes if a file is idle: a write lease is granted only if nobody else has it open or mapped.
 //!
-//! A file that a kernel opened for a passthrough mount counts as open as long as it is open there or a mapping made through it
-//! lives, also after its handle was released. Mappings of the asked descriptor itself do not count.
+//! A file that a kernel opened for a passthrough mount counts as open while it is open there or a
+//! mapping made through it lives, even after its handle was released. Mappings made through the
+//! probed descriptor itself do not count.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Whether `fd` is the only way to its file. Not for memfds: their file system knows no leases.
+/// Returns true if `fd` is the only open of its file. Does not work for memfds, whose file system
+/// does not support leases.
 pub fn is_quiet(fd: BorrowedFd<'_>) -> bool {
     let granted = set(fd, libc::F_WRLCK);
     if granted {
-        // Given back at once: it only told what is so.
+        // Released at once: the lease served as a probe only.
         set(fd, libc::F_UNLCK);
     }
     granted
 }
 
 fn set(fd: BorrowedFd<'_>, lease: libc::c_int) -> bool {
-    // SAFETY: the call takes two integers and touches no memory of ours; the descriptor is borrowed, so it is open.
+    // SAFETY: the call takes two integers and touches no memory of ours; the descriptor is
+    // borrowed, so it is open.
     unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETLEASE, lease) == 0 }
 }
 

@@ -1,56 +1,58 @@
-//! Who may have how much: blocks and reservations share one capacity, to the byte.
+//! Space accounting: blocks and reservations share one capacity, exact to the byte.
 //!
-//! The arena has more address space than capacity, because free pages that are scattered can make no large block. When a large
-//! block must come from cold memory, as much warm free memory is given back to the system first, so fragmentation costs a few
-//! system calls and never room: **touched memory plus reservations stay within the capacity, as what is used does.**
+//! The arena has more address space than capacity, because scattered free pages cannot form a large
+//! block. Before a large block comes from cold memory, the same amount of warm free memory is given
+//! back to the system. So fragmentation costs a few system calls and no space: **touched memory
+//! plus reservations stay within the capacity, as the used bytes do.**
 //!
-//! Whole files take their memory themselves, out of a grant: it counts as used here, whatever of it they have.
+//! Extent files take memory themselves, within a quota. The whole quota counts as used here.
 //!
-//! Beside the arena's own memory there are bays, each with pages of its own: all count together.
+//! Write segments ("bays") have pages of their own beside the arena's memory; all pages count
+//! together.
 
 use std::collections::BTreeMap;
 
 use crate::PAGE_BYTES;
 use crate::buddy::{Buddy, Page, PageRun, Span};
 
-/// Which memory pages are of: a bay's number, or [`OWN`].
+/// The memory that pages belong to: the number of a write segment, or [`OWN`].
 pub type Home = u32;
-/// The arena's own memory; no bay has this number.
+/// The arena's own memory. No write segment has this number.
 pub const OWN: Home = 0;
 
-/// What is held, what is reserved, and which pages are free.
+/// Allocated and reserved bytes, and the free pages.
 pub struct Ledger {
     capacity: u64,
     reserved: u64,
-    /// What whole files may take by themselves, without asking here.
+    /// The quota of extent files in bytes.
     granted: u64,
     held_pages: u64,
     buddy: Buddy,
     bays: BTreeMap<Home, Bay>,
-    /// Free pages of bays that are warm.
+    /// Number of warm free pages of the write segments.
     bays_warm: u64,
-    /// The closed bay that something was just given back to.
+    /// The closed write segment in which pages were freed last; its free memory is given back.
     to_cool: Option<Home>,
-    /// Whether memory can be given back to the system block by block.
+    /// True if memory can be given back to the system block by block.
     discards: bool,
 }
 
-/// The pages of a bay.
+/// The pages of a write segment.
 struct Bay {
     buddy: Buddy,
     held_pages: u64,
-    /// Nobody is offered anything there any more.
+    /// True once no block of the segment is offered any more.
     closed: bool,
 }
 
-/// There is no room; what was used then, in bytes.
+/// There is not enough space. Holds the bytes used at that moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoRoom {
     pub used: u64,
 }
 
 impl Ledger {
-    /// All of `capacity` bytes free, over the address space of `buddy`.
+    /// Creates a ledger with all of `capacity` bytes free, over the address space of `buddy`.
     pub fn new(capacity: u64, buddy: Buddy, discards: bool) -> Self {
         Self {
             capacity,
@@ -65,38 +67,38 @@ impl Ledger {
         }
     }
 
-    /// Blocks held plus reservations, in bytes.
+    /// Bytes of allocated blocks and reservations.
     pub fn kept(&self) -> u64 {
         self.held_pages * u64::from(PAGE_BYTES) + self.reserved
     }
 
-    /// What nobody else may have: blocks held, reservations and the grant, in bytes.
+    /// Bytes that are not available to others: allocated blocks, reservations and the extent quota.
     pub fn used(&self) -> u64 {
         self.kept() + self.granted
     }
 
-    /// What whole files may take, in bytes.
+    /// The quota of extent files in bytes.
     pub fn granted(&self) -> u64 {
         self.granted
     }
 
-    /// Lets whole files take so much, which must have room.
+    /// Sets the quota of extent files, which must fit in the capacity.
     pub fn grant(&mut self, bytes: u64) {
         assert!(self.kept() + bytes <= self.capacity, "a grant of {bytes} bytes beside {} kept ones", self.kept());
         self.granted = bytes;
     }
 
-    /// Bytes reserved.
+    /// Reserved bytes.
     pub fn reserved(&self) -> u64 {
         self.reserved
     }
 
-    /// Bytes of blocks that are held, and of free ones that are warm.
+    /// Bytes of allocated blocks and of warm free blocks.
     pub fn touched(&self) -> u64 {
         (self.held_pages + self.buddy.warm_pages() + self.bays_warm) * u64::from(PAGE_BYTES)
     }
 
-    /// A block of `order`.
+    /// Allocates a block of `order`.
     pub fn take(&mut self, home: Home, order: u8) -> Result<Span, NoRoom> {
         let pages = 1 << order;
         self.check_room(pages * u64::from(PAGE_BYTES))?;
@@ -105,7 +107,7 @@ impl Ledger {
         Ok(span)
     }
 
-    /// The same, in a row; see [`Buddy::take_in_row`].
+    /// Allocates a block of `order` in a contiguous row; see [`Buddy::take_in_row`].
     pub fn take_in_row(&mut self, home: Home, order: u8, next: Page) -> Result<Span, NoRoom> {
         let pages = 1 << order;
         self.check_room(pages * u64::from(PAGE_BYTES))?;
@@ -114,19 +116,20 @@ impl Ledger {
         Ok(span)
     }
 
-    /// Whether a block of `order` of the arena's own memory would be warm.
+    /// Returns true if an allocation of `order` from the arena's own memory would be warm.
     pub fn has_warm(&self, order: u8) -> bool {
         self.buddy.has_warm(order)
     }
 
-    /// Takes back pages. Whether their home, a bay, is closed and has none left: then it is gone.
+    /// Frees pages. Returns true if `home` is a closed write segment without blocks, which is then
+    /// removed.
     pub fn give(&mut self, home: Home, run: PageRun) -> bool {
         self.count(home, |held| *held -= u64::from(run.pages));
         self.at(home, |buddy| buddy.give(run));
         self.ends(home)
     }
 
-    /// Enlarges pages to a block where they stand; false when there is no room for that.
+    /// Enlarges pages in place to a block of `order`. Returns false if the space is not available.
     pub fn grow(&mut self, home: Home, run: PageRun, order: u8) -> bool {
         let added = (1_u64 << order) - u64::from(run.pages);
         let has_room = self.check_room(added * u64::from(PAGE_BYTES)).is_ok();
@@ -137,21 +140,21 @@ impl Ledger {
         grown
     }
 
-    /// Cuts them to the first `pages` where they stand.
+    /// Cuts pages in place to the first `pages`.
     pub fn shrink(&mut self, home: Home, run: PageRun, pages: u32) {
         self.count(home, |held| *held -= u64::from(run.pages - pages));
         self.at(home, |buddy| buddy.shrink(run, pages));
         self.ends(home);
     }
 
-    /// A bay's pages are there from now on.
+    /// Adds the pages of a new write segment.
     pub fn open_bay(&mut self, home: Home, buddy: Buddy) {
         assert!(home != OWN, "the arena's own memory is no bay");
         self.bays.insert(home, Bay { buddy, held_pages: 0, closed: false });
     }
 
-    /// A bay is offered to nobody any more: what is free of it goes back to the system, at once and later. Whether it is gone, as it has
-    /// no block left.
+    /// Closes a write segment: its memory is given back to the system now and as blocks are freed.
+    /// Returns true if it has no block left; it is then removed.
     pub fn close_bay(&mut self, home: Home) -> bool {
         if let Some(bay) = self.bays.get_mut(&home) {
             bay.closed = true;
@@ -159,7 +162,8 @@ impl Ledger {
         self.ends(home)
     }
 
-    /// Whether a bay is gone, after something of it was given back.
+    /// Handles freed pages of a closed write segment: removes it and returns true if it has no
+    /// block left, else schedules its free memory to be given back.
     fn ends(&mut self, home: Home) -> bool {
         let Some(bay) = self.bays.get(&home).filter(|bay| bay.closed) else { return false };
         let ends = bay.held_pages == 0;
@@ -189,22 +193,24 @@ impl Ledger {
         }
     }
 
-    /// Counts `bytes` that are kept elsewhere.
+    /// Reserves `bytes` for memory that is kept elsewhere.
     pub fn reserve(&mut self, bytes: u64) -> Result<(), NoRoom> {
         self.check_room(bytes)?;
         self.reserved += bytes;
         Ok(())
     }
 
-    /// Ends a reservation.
+    /// Releases part of the reservations.
     pub fn release(&mut self, bytes: u64) {
         assert!(bytes <= self.reserved, "released {bytes} bytes of {} reserved ones", self.reserved);
         self.reserved -= bytes;
     }
 
-    /// A free block whose memory must be given back to the system before more is touched; none when all is well.
+    /// Returns a free block whose memory must be given back to the system before more is touched;
+    /// `None` if touched memory is within the capacity.
     ///
-    /// To be asked, and obeyed, under the same lock after every call that takes, gives or reserves.
+    /// To be called until it returns `None`, under the same lock, after every call that allocates,
+    /// frees or reserves.
     pub fn excess(&mut self) -> Option<(Home, Span)> {
         if !self.discards {
             return None;
@@ -225,7 +231,7 @@ impl Ledger {
         self.at(home, Buddy::cool).map(|span| (home, span))
     }
 
-    /// Whether so many bytes are free.
+    /// Checks that `bytes` bytes are free.
     pub fn check_room(&self, bytes: u64) -> Result<(), NoRoom> {
         let used = self.used();
         if bytes <= self.capacity - used { Ok(()) } else { Err(NoRoom { used }) }
@@ -236,7 +242,7 @@ impl Ledger {
 mod tests {
     use super::*;
 
-    /// Room for two blocks of 8 pages, over the address space of four.
+    /// Capacity for two blocks of 8 pages, over the address space of four.
     fn ledger() -> Ledger {
         Ledger::new(16 * 4096, Buddy::new(4, 3), true)
     }
@@ -246,7 +252,7 @@ mod tests {
         let mut ledger = ledger();
         let held: Vec<_> = (0..16).map(|_| ledger.take(OWN, 0).unwrap()).collect();
         assert_eq!(ledger.take(OWN, 0), Err(NoRoom { used: 16 * 4096 }));
-        // Every second page is free: 8 pages, none beside another.
+        // Every second page is free: 8 pages, no two of them adjacent.
         held.into_iter().filter(|span| span.first % 2 == 1).for_each(|span| {
             ledger.give(OWN, span.into());
         });

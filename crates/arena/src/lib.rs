@@ -1,42 +1,45 @@
-//! Layer 1: the memory engine: stripes in recycled blocks of a fixed arena.
+//! Layer 1: the in-memory storage engine: stripes in recycled blocks of a fixed arena.
 //!
-//! The idea: address space is cheap, fresh memory is not (its first touch costs ten times a copy). So one mapping is made at
-//! the start, blocks of it are handed out and taken back, and what was touched once is used again, the most recently freed
-//! first. From the bytes upward:
+//! Address space is cheap; fresh memory is not: its first touch costs ten times a copy. So the
+//! arena is mapped once at the start. Blocks of it are allocated and freed, and memory that was
+//! touched once is reused, most recently freed first. The modules:
 //!
 //! ```text
-//! arena    which stripe has which state: a sharded index; the Engine trait
-//! stripe   one stripe: generation, length, block; when to grow, when to write in place, when to copy
-//! block    blocks of the memory, views of blocks: all unsafe code
-//! backing  the memory: files that nobody can name, written by pwrite, read through their mappings
-//! ledger   who may have how much: capacity, reservations, what of the mapping is touched
-//! buddy    which pages are free: power-of-two blocks, split and joined
-//! extents  whole files: a stock of nameless files in a tmpfs of their own
-//! grant    how much of the capacity that tmpfs may have: numbers in, a number out
-//! hollow   which of them have holes that must stay holes: numbers in, a decision out
-//! pages    the size of their pages, by that: who looks at them, and when
-//! thin     what of a huge page nobody wrote goes back, when nobody uses the file
-//! tmpfs    the private file system: made, sized, asked how full it is
-//! apart    work in other namespaces, for who may not do it in his own
-//! segments the memory as files, for processes that map it themselves
-//! bay      memory that one process writes into: blocks offered, and taken over as they are
-//! landing  blocks that bytes are received into, and taken over as they are
-//! lease    whether anybody else has a file open or mapped
-//! stand_in descriptors for what has no bytes in a file
-//! guarded  files that others have descriptors of keep their length, though these may cut them
-//! mark     whether one certain open lives on, in whatever process
+//! arena    the sharded index of stripes; the Engine trait
+//! stripe   one stripe: generation, length, block; grow, write in place or copy
+//! block    the block pool: blocks and views of them; all unsafe access to the arena's memory
+//! backing  the memory: nameless files, written by pwrite, read through mappings
+//! ledger   space accounting: capacity, reservations, touched memory
+//! buddy    the buddy allocator of pages: power-of-two blocks, split and merged
+//! extents  extent files: a pool of nameless files in a private tmpfs
+//! grant    how much of the capacity extent files may use: a pure function
+//! hollow   which extent files are sparse: a state machine without I/O
+//! pages    small pages in the extent tmpfs while a sparse file is written, else huge ones
+//! thin     punches unwritten pages out of huge pages of idle files
+//! tmpfs    the private tmpfs: create, resize, query usage
+//! apart    runs work in a child in other namespaces
+//! segments the memory as files for processes that map it themselves
+//! bay      write segments: memory that one client writes; filled blocks become stripes
+//! landing  receive buffers: blocks that bytes are received into and that become stripes
+//! lease    probes if anybody else has a file open or mapped
+//! stand_in placeholder descriptors for files whose bytes are not in an extent
+//! guarded  keeps the length of files of which other processes have descriptors
+//! mark     open leases: probes if one open is alive in any process
 //! ```
 //!
 //! Invariants:
-//! - Blocks held, reservations and the grant of whole files never exceed the capacity together, and neither does touched memory
-//!   with reservations and the grant. The kernel keeps whole files within the grant, whoever writes them.
-//! - What is offered to a writer counts as held, and is taken back when anybody wants it, unless its writer has begun.
-//! - Bytes that a view can see are never written: a stripe that would change them moves to another block.
-//! - Locks are taken downwards: index shard, then nothing below it; stripe, then ledger. Bytes are copied under the
-//!   stripe's own lock only, and nobody is called back under any.
+//! - Allocated blocks, reservations and the extent quota together never exceed the capacity, and
+//!   neither do touched memory, reservations and the extent quota together. The tmpfs enforces the
+//!   quota for every writer.
+//! - A block offered to a writer counts as allocated. It is taken back when anybody needs space,
+//!   unless its writer has begun to fill it.
+//! - Bytes that a view can see are never written: a stripe whose viewed bytes change moves to
+//!   another block.
+//! - Lock order: no lock is taken under an index shard's; the ledger's is taken under a stripe's.
+//!   Bytes are copied under the stripe's own lock only, and no callback runs under any lock.
 //!
-//! It does not wait for space (a node does), write to a disk, or give memory back to the system unless the space is needed
-//! in another place.
+//! The arena does not wait for space (a node does) or write to a disk. It gives memory back to the
+//! system only if the space is needed in another place.
 #![deny(unsafe_code)]
 
 #[allow(unsafe_code, reason = "a child that shares memory has no safe call; each block says why it is sound")]
@@ -68,5 +71,5 @@ mod tmpfs;
 
 pub use arena::{Arena, ArenaRefused, Options};
 
-/// The smallest block, in bytes: a page of most machines.
+/// The smallest block in bytes: a page of most machines.
 const PAGE_BYTES: u32 = 4096;

@@ -1,27 +1,31 @@
-//! Marks of opens: a lock of the open file description, on one byte far behind the bytes of any file.
+//! Open leases ("marks"): a lock of the open file description on one byte far behind any file's
+//! data.
 //!
-//! Such a lock goes with the last copy of the descriptor, in whatever process that is, and with the last mapping made through it; and
-//! the system tells through any other open of the file whether it is there. So nobody has to count who copies what.
+//! The lock ends with the last copy of the descriptor, in any process, and the last mapping made
+//! through it. Any other open of the file can query the lock. So nobody has to track copies of the
+//! descriptor.
 //!
-//! These locks are advice: they keep nobody from anything. A program that locks to the end of a file by the system itself, not by us,
-//! meets those of others; one that unlocks all of it looks closed. A file is given to nobody else before it is quiet, too.
+//! The locks are advisory and block nothing. A program that locks up to the end of a file directly
+//! in the system, not through us, conflicts with the open leases of others. A program that unlocks
+//! the whole file appears to have closed it. A file must also be idle before it is reused.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use store::{Access, Mark};
 
-/// The byte of mark 0. Twice the longest file that a tmpfs can have; all marks fit between here and the end of what can be locked.
+/// The byte of mark 0, far behind the data of any file. Marks below 2^62 fit before the end of the
+/// lockable range.
 const FIRST_BYTE: i64 = 1 << 62;
 
-/// Marks what was just opened.
+/// Sets the lock of `mark` on an open file.
 pub fn set(opened: BorrowedFd<'_>, mark: Mark, access: Access) -> io::Result<()> {
-    // A lock that lets others read can be had by who may read only; the other kind by who may write only.
+    // A shared lock needs read access, an exclusive lock needs write access.
     let kind = if access.read { libc::F_RDLCK } else { libc::F_WRLCK };
     call(opened, libc::F_OFD_SETLK, &mut lock(kind, mark))
 }
 
-/// Whether a mark is set through another open of the file than this one. Where the system does not tell, it is.
+/// Returns true if a mark is set through another open of the file. Also true if the query fails.
 pub fn is_held(file: BorrowedFd<'_>, mark: Mark) -> bool {
     let mut found = lock(libc::F_WRLCK, mark);
     call(file, libc::F_OFD_GETLK, &mut found).is_err() || found.l_type != kind_of(libc::F_UNLCK)
@@ -29,7 +33,7 @@ pub fn is_held(file: BorrowedFd<'_>, mark: Mark) -> bool {
 
 fn lock(kind: libc::c_int, mark: Mark) -> libc::flock {
     let at = i64::try_from(mark.0).ok().and_then(|mark| FIRST_BYTE.checked_add(mark)).expect("a mark is below 2^62");
-    // No process: the lock is of the open itself.
+    // The process id is 0: the lock belongs to the open file description.
     libc::flock { l_type: kind_of(kind), l_whence: kind_of(libc::SEEK_SET), l_start: at, l_len: 1, l_pid: 0 }
 }
 
@@ -39,8 +43,8 @@ fn kind_of(constant: libc::c_int) -> libc::c_short {
 
 fn call(file: BorrowedFd<'_>, command: libc::c_int, lock: &mut libc::flock) -> io::Result<()> {
     let lock: *mut libc::flock = lock;
-    // SAFETY: the structure is whole, ours alone and lives as long as the call, which keeps no pointer to it; the descriptor is
-    // borrowed, so it is open.
+    // SAFETY: the structure is initialised, exclusively borrowed and outlives the call, which keeps
+    // no pointer to it; the descriptor is borrowed, so it is open.
     let done = unsafe { libc::fcntl(file.as_raw_fd(), command, lock) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -53,7 +57,7 @@ mod tests {
     use rustix::fs::{MemfdFlags, memfd_create};
     use std::{fs::File, os::fd::AsFd};
 
-    /// A file of each kind that extents are made of here.
+    /// A file of each kind that this module is used on.
     fn files() -> Vec<File> {
         let memfd = memfd_create("mark", MemfdFlags::CLOEXEC).unwrap();
         Tmpfs::unbounded().and_then(|home| home.nameless_file()).into_iter().chain([memfd.into()]).collect()

@@ -1,7 +1,8 @@
-//! The size of the pages of whole files: small as long as one of them is hollow, huge else. Who looks at them, and when.
+//! The page size of extent files: small while one of them is sparse, else huge.
 //!
-//! What is extended by a call is known before the call. What a kernel writes past us is not: so a thread looks, as long as somebody
-//! has a file open for writing; every 10 ms at those that were opened just now or are hollow, each second at all.
+//! Length changes by our calls are known in advance, but writes by the kernel are not. So a thread
+//! checks the files while any is open for writing: every 10 ms those that were just opened or are
+//! sparse, and every second all of them.
 
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -13,18 +14,18 @@ use store::{Extents, Slot};
 use crate::extents::Slots;
 use crate::hollow::{Fill, Hollows};
 
-/// Between looks at what may need small pages, or huge ones again, soon: 64 MiB take longer.
+/// Interval of checks of newly opened and sparse files. 64 MiB take longer to write.
 const SOON: Duration = Duration::from_millis(10);
-/// Between looks at all.
+/// Interval of checks of all files.
 const LATER: Duration = Duration::from_secs(1);
-/// More files are not looked at one after the other; each costs half a microsecond.
+/// Maximum number of files checked in one round; each check costs half a microsecond.
 const LOOKED_MAX: usize = 4096;
 
-/// What slots are watched, and the pages that they have for that.
+/// The watched files and the present page size.
 #[derive(Debug, Default)]
 pub struct Pages {
     state: Mutex<PageState>,
-    /// There is something to look at soon, or nothing any more at all.
+    /// Signals that a file should be checked soon.
     changed: Condvar,
 }
 
@@ -32,23 +33,23 @@ pub struct Pages {
 struct PageState {
     hollows: Hollows,
     are_small: bool,
-    /// The thread is there.
+    /// True while the checking thread runs.
     is_looking: bool,
 }
 
 impl Pages {
-    /// Does something to what is known, and has the pages follow it: when this returns they are what they must be.
+    /// Updates the watched files and then sets the page size accordingly before it returns.
     fn change(&self, slots: &Slots, what: impl FnOnce(&mut Hollows)) {
         let mut state = self.state.lock();
         what(&mut state.hollows);
         let small = state.hollows.any_hollow();
-        // Where the system refuses, holes take what they take, and are thinned later.
+        // If the system refuses, holes take huge pages and are thinned later.
         if small != state.are_small && slots.home().set_huge(!small).is_ok() {
             state.are_small = small;
         }
     }
 
-    /// Somebody past us writes to a slot from now on.
+    /// Starts watching a slot that the kernel may write to.
     pub fn watch(self: &Arc<Self>, slots: &Slots, me: &Weak<Slots>, slot: Slot) {
         let Some(fill) = fill(slots, slot) else { return };
         self.change(slots, |hollows| hollows.watch(slot.0, fill));
@@ -62,12 +63,12 @@ impl Pages {
         self.changed.notify_one();
     }
 
-    /// Nobody past us writes to it any more.
+    /// Stops watching a slot.
     pub fn forget(&self, slots: &Slots, slot: Slot) {
         self.change(slots, |hollows| hollows.forget(slot.0));
     }
 
-    /// It is about to be so long.
+    /// Notes that a slot is about to grow to `length`.
     pub fn extend(&self, slots: &Slots, slot: Slot, length: u64) {
         let Some(fill) = fill(slots, slot) else { return };
         if length > fill.length {
@@ -75,7 +76,7 @@ impl Pages {
         }
     }
 
-    /// The thread: ends when there is nothing to look at.
+    /// Runs the checking thread; it ends when no file is watched.
     fn look(&self, slots: &Weak<Slots>) {
         let mut all_at = Instant::now() + LATER;
         while self.is_needed(slots) {
@@ -90,7 +91,7 @@ impl Pages {
         }
     }
 
-    /// Whether there is something to look at; comes back when it is time for that.
+    /// Waits until a check is due. Returns false if no file is watched or the slots are gone.
     fn is_needed(&self, slots: &Weak<Slots>) -> bool {
         let mut state = self.state.lock();
         if !state.hollows.any_urgent() {

@@ -1,4 +1,4 @@
-//! The arena's memory, for processes that map it themselves.
+//! The arena's memory as shared-memory segments, for processes that map it.
 
 use std::fmt;
 use std::io;
@@ -11,7 +11,7 @@ use crate::bay::Berth;
 use crate::block::Pool;
 use crate::landing::Runway;
 
-/// The memory of a pool of blocks of at most order `top`.
+/// The segments of a block pool with blocks of at most order `top`.
 pub struct Shared {
     pub pool: Arc<Pool>,
     pub top: u8,

@@ -1,4 +1,4 @@
-//! Stand-ins: a memfd that nobody can change, and directories without a name in the arena's own file system.
+//! Placeholder descriptors: sealed memfds, and nameless directories in the arena's own tmpfs.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -9,7 +9,7 @@ use store::{Access, Held, Mark, StandIn};
 use crate::mark;
 use crate::tmpfs::Tmpfs;
 
-/// Another open of what stands in, by which the system is asked.
+/// Another open of the placeholder, through which the open lease is queried.
 #[derive(Debug)]
 struct Own {
     file: OwnedFd,
@@ -22,14 +22,15 @@ impl Held for Own {
     }
 }
 
-/// What a program gets, and what the node keeps.
+/// Creates a placeholder. Returns the descriptor for the program and the node's handle.
 pub fn stand_in(home: Option<&Tmpfs>, kind: StandIn, mark: Mark) -> io::Result<(OwnedFd, Box<dyn Held>)> {
     if let (StandIn::Directory, Some(home)) = (kind, home) {
         let [file, given] = home.nameless_directory(&mark.0.to_string())?;
         return marked(file, given, mark, Access { read: true, write: false, append: false });
     }
     let file = memfd_create("tidemill", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-    // Who goes past us finds an error, never silence: reading is not what it was opened for, writing is sealed.
+    // Direct access fails instead of losing data silently: the descriptor is write-only, and
+    // writing is sealed.
     fcntl_add_seals(&file, SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE)?;
     let given = again(file.as_fd())?;
     marked(file, given, mark, Access { read: false, write: true, append: false })
@@ -62,7 +63,7 @@ mod tests {
         assert!(openat(&directory, "x", OFlags::CREATE | OFlags::RDWR, Mode::RWXU).is_err());
         drop(directory);
         assert!(!held.is_held());
-        // The number may come again, as that of another arena's.
+        // The same number may recur, for instance from another arena.
         drop(stand_in(Some(&home), StandIn::Directory, Mark(5)).unwrap());
     }
 

@@ -1,8 +1,9 @@
-//! One stripe: its generation, its length, its block; when to grow, when to write in place, when to copy.
+//! One stripe: its generation, length and block; when to grow, write in place, or copy.
 //!
-//! A stripe writes in place where no view can see the change, and otherwise moves to a new block: nobody waits for who looks.
-//! It grows by powers of two, and early to a whole block once it is clearly being filled from front to back. What it does not need
-//! of that goes back when its writer is done ([`State::fit`]).
+//! A stripe is written in place if no view can see the change. Otherwise it moves to a new block,
+//! so writers never wait for readers. Its block grows by powers of two, and early to full length
+//! once the stripe is clearly being filled from front to back. Unused pages are freed when its
+//! writer is done ([`State::fit`]).
 
 use std::io;
 use std::ops::Range;
@@ -15,11 +16,11 @@ use store::{EngineError, Generation, StripeKey};
 use crate::PAGE_BYTES;
 use crate::block::{Block, Pool};
 
-/// A file that was appended to beyond this many bytes is likely to fill its first stripe. Small files, which are most, end
-/// before; those that do not have been copied less than this far until then.
+/// A file that was appended to beyond this many bytes is likely to fill its first stripe. Most
+/// files are smaller; a larger file has copied fewer than this many bytes until then.
 const EARLY_BYTES: u32 = 128 << 10;
 
-/// Of so many equal parts of its block a stripe keeps those that have bytes when it is told to fit.
+/// The block is divided into this many parts; fitting frees the parts without bytes.
 const FITTED_PARTS: u32 = 16;
 
 /// A stripe behind its own lock.
@@ -27,27 +28,28 @@ pub struct Stripe {
     state: Mutex<State>,
 }
 
-/// What the lock guards.
+/// The state of a stripe, guarded by its lock.
 pub struct State {
     seen: Generation,
-    /// Bytes stored; never more than the block has.
+    /// Bytes stored; at most the size of the block.
     len: u32,
     block: Option<Block>,
-    /// It is out of the index; who still finds it here must look there again.
+    /// True once the stripe is removed from the index; a thread that holds it must look it up
+    /// again.
     removed: bool,
 }
 
-/// What a write or truncation leaves to do once the stripe's lock is free: dropping what was replaced.
+/// The replaced block, to be dropped after the stripe's lock is released.
 pub type Replaced = Option<Block>;
 
-/// One write, already known to end within the longest stripe.
+/// One write, already checked to end within the longest stripe.
 #[derive(Clone, Copy)]
 pub struct Write<'a> {
     pub key: StripeKey,
     pub generation: Generation,
     pub offset: u32,
     pub data: &'a [u8],
-    /// The order of a block for a whole stripe.
+    /// The order of a block for a full-length stripe.
     pub top: u8,
 }
 
@@ -56,7 +58,8 @@ impl Write<'_> {
         self.offset + u32::try_from(self.data.len()).expect("a write ends within a stripe")
     }
 
-    /// The orders of block to try for a stripe that has `len` bytes: the one that will be wanted soon, then the least.
+    /// Block orders to try for a stripe of `len` bytes: first the full order if the stripe is being
+    /// filled, then the smallest that fits.
     fn orders(&self, len: u32) -> impl Iterator<Item = u8> {
         let least = order_for(self.end().max(len));
         let fills = self.offset == len && (self.key.stripe.0 > 0 || self.end() > EARLY_BYTES);
@@ -66,19 +69,19 @@ impl Write<'_> {
 }
 
 impl Stripe {
-    /// A new stripe from its first write. Nothing of it is left when there is no room.
+    /// Creates a stripe from its first write. Fails without a trace if there is no space.
     pub fn written(pool: &Arc<Pool>, write: Write<'_>) -> Result<Self, EngineError> {
         let mut state = State { seen: write.generation, len: 0, block: None, removed: false };
         state.write(pool, write)?;
         Ok(Self { state: Mutex::new(state) })
     }
 
-    /// An empty stripe that remembers a truncation.
+    /// Creates an empty stripe that remembers the generation of a truncation.
     pub fn truncated(generation: Generation) -> Self {
         Self { state: Mutex::new(State { seen: generation, len: 0, block: None, removed: false }) }
     }
 
-    /// A new stripe of zeros.
+    /// Creates a stripe of zeros.
     pub fn extended(
         pool: &Arc<Pool>,
         key: StripeKey,
@@ -91,13 +94,13 @@ impl Stripe {
         Ok(Self { state: Mutex::new(state) })
     }
 
-    /// The state, locked; none when the stripe was removed.
+    /// Locks the state; `None` if the stripe was removed.
     pub fn lock(&self) -> Option<MutexGuard<'_, State>> {
         let state = self.state.lock();
         (!state.removed).then_some(state)
     }
 
-    /// Takes the bytes away for good.
+    /// Marks the stripe removed and takes its block.
     pub fn remove(&self) -> Replaced {
         let mut state = self.state.lock();
         (state.removed, state.len) = (true, 0);
@@ -106,7 +109,7 @@ impl Stripe {
 }
 
 impl State {
-    /// All of the write or nothing.
+    /// Does the whole write or nothing.
     pub fn write(&mut self, pool: &Arc<Pool>, write: Write<'_>) -> Result<Replaced, EngineError> {
         self.check_generation(write.key, write.generation)?;
         if write.data.is_empty() {
@@ -129,7 +132,8 @@ impl State {
         Ok(replaced)
     }
 
-    /// The block that the bytes are in already, where they become all of the stripe: as large as one that was made for them.
+    /// Returns the block that already holds the bytes (a filled block of a writer or receive
+    /// buffer), cut to size, if the write covers the whole stripe.
     fn whole_of(&self, pool: &Arc<Pool>, write: Write<'_>) -> Option<Block> {
         let is_whole = write.offset == 0 && write.end() >= self.len;
         let mut block = is_whole.then(|| pool.bays.pick_up(write.data)).flatten()?;
@@ -138,7 +142,7 @@ impl State {
         Some(block)
     }
 
-    /// A view of the stored bytes of the range.
+    /// Returns a view of the stored bytes of the range.
     pub fn read(&mut self, offset: u32, len: u32) -> Bytes {
         let (start, end) = (offset.min(self.len), offset.saturating_add(len).min(self.len));
         match &mut self.block {
@@ -147,7 +151,7 @@ impl State {
         }
     }
 
-    /// Cuts to `len` bytes; says also whether space was given back at once.
+    /// Truncates to `len` bytes. Also returns whether pages were freed immediately.
     pub fn truncate(
         &mut self,
         key: StripeKey,
@@ -163,7 +167,8 @@ impl State {
         Ok(if len == 0 { (self.block.take(), false) } else { (None, self.fit()) })
     }
 
-    /// Fills what is there of the range with zeros, and cuts it off where it reaches the end; says as `truncate` does.
+    /// Fills the stored part of the range with zeros, or truncates if the range reaches the end.
+    /// Returns what [`Self::truncate`] returns.
     pub fn zero(
         &mut self,
         pool: &Arc<Pool>,
@@ -180,7 +185,7 @@ impl State {
         self.write(pool, write).map(|replaced| (replaced, false))
     }
 
-    /// Makes it at least `len` bytes long, by zeros.
+    /// Extends the stripe with zeros to at least `len` bytes.
     pub fn extend(
         &mut self,
         pool: &Arc<Pool>,
@@ -197,7 +202,8 @@ impl State {
         self.write(pool, Write { key, generation, offset: self.len, data: &zeros, top })
     }
 
-    /// Gives back what of the block is behind the bytes and not viewed; says whether there was any.
+    /// Frees the pages of the block behind the stored bytes, unless they are viewed. Returns
+    /// whether any were freed.
     pub fn fit(&mut self) -> bool {
         let pages = pages_of_fitted(self.len);
         self.block.as_mut().is_some_and(|block| block.shrink(pages))
@@ -207,7 +213,8 @@ impl State {
         if given < self.seen { Err(EngineError::Stale { key, given, seen: self.seen }) } else { Ok(()) }
     }
 
-    /// Sees to it that the block has room for the write and that no view sees what it changes: in place if possible.
+    /// Makes the block large enough for the write and ensures that no view sees the written bytes:
+    /// in place if possible, else in a new block.
     fn make_room(&mut self, pool: &Arc<Pool>, write: Write<'_>) -> Result<Replaced, EngineError> {
         let changed_from = write.offset.min(self.len);
         let mut in_place = self.block.as_mut().and_then(|block| block.is_writable(changed_from).then_some(block));
@@ -230,7 +237,7 @@ impl State {
         Err(refused.expect("at least one order is tried"))
     }
 
-    /// Moves the bytes that the write leaves as they are.
+    /// Copies the bytes that the write does not overwrite to `block` and makes it the stripe's.
     fn move_to(&mut self, mut block: Block, write: Write<'_>) -> io::Result<Replaced> {
         if let Some(old) = &self.block {
             block.write(0, old.content(0, write.offset.min(self.len)))?;
@@ -242,14 +249,14 @@ impl State {
     }
 }
 
-/// How many pages a stripe of `len` bytes keeps that is not about to grow: a sixteenth of its block more than it needs at most, so that
-/// one that does grow all the same, a little each time, is not copied each time.
+/// Pages that a fitted stripe of `len` bytes keeps: at most a sixteenth of its block more than it
+/// needs. So a stripe that grows by small appends and is fitted after each is not copied each time.
 fn pages_of_fitted(len: u32) -> u32 {
     let pages = len.div_ceil(PAGE_BYTES).max(1);
     pages.next_multiple_of((pages.next_power_of_two() / FITTED_PARTS).max(1))
 }
 
-/// The order of the smallest block for `len` bytes.
+/// Returns the order of the smallest block for `len` bytes.
 pub fn order_for(len: u32) -> u8 {
     let pages = len.div_ceil(PAGE_BYTES).max(1);
     u8::try_from(pages.next_power_of_two().trailing_zeros()).expect("at most 32")

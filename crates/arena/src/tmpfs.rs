@@ -1,9 +1,9 @@
-//! A memory file system of our own: made with fsmount and never attached, so it has no path, nobody else can name what is in
-//! it, and it is gone with this process, however that ends.
+//! A private tmpfs, made with fsmount and never attached. So it has no path, nobody else can name
+//! its files, and it vanishes with this process, however it ends.
 //!
-//! Needs `CAP_SYS_ADMIN`, or else that this process may make a user namespace: there it has that right, over what is made there. So the
-//! file system belongs to such a namespace then, and is sized by a child that goes there for it ([`apart`](crate::apart)); 60 us a time on
-//! the reference machine.
+//! It needs `CAP_SYS_ADMIN`, or the right to create a user namespace, in which this process has
+//! that capability. The file system then belongs to that namespace and is resized by a child that
+//! enters it ([`apart`](crate::apart)), which takes 60 us on the reference machine.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -20,18 +20,18 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::apart::{Start, apart};
 
-/// How a tmpfs gives huge pages: where a file's length covers one.
+/// The huge-page policy: huge pages where the file's length covers one.
 const HUGE: &str = "within_size";
 
-/// A private tmpfs, in huge pages where a file has enough for one.
+/// A private tmpfs, with huge pages in files that are long enough.
 #[derive(Debug)]
 pub struct Tmpfs {
     mount: OwnedFd,
-    /// Where it is sized; none where that is here.
+    /// The namespaces in which it is resized; `None` if it was created in those of this process.
     namespaces: Option<Namespaces>,
 }
 
-/// A user namespace, and one of mounts that belongs to it. They live as long as these.
+/// A user namespace and a mount namespace owned by it, kept alive by these descriptors.
 #[derive(Debug)]
 struct Namespaces {
     user: OwnedFd,
@@ -39,12 +39,12 @@ struct Namespaces {
 }
 
 impl Tmpfs {
-    /// One without a bound of its own.
+    /// Creates a tmpfs without a size limit.
     pub fn unbounded() -> io::Result<Self> {
         Self::new(0)
     }
 
-    /// One of at most so many bytes, at least 1: rounded up to whole pages.
+    /// Creates a tmpfs limited to `bytes`, at least 1, rounded up to whole pages.
     pub fn bounded(bytes: u64) -> io::Result<Self> {
         debug_assert!(bytes > 0, "a size of 0 is no bound");
         Self::new(bytes)
@@ -59,9 +59,9 @@ impl Tmpfs {
         }
     }
 
-    /// In a user namespace.
+    /// Creates a tmpfs in a new user namespace.
     fn new_apart(size: &str) -> io::Result<Self> {
-        // Who this process is outside stays who it is inside, alone: what it makes must be somebody's there.
+        // Map only this process's user and group to themselves: files need an owner that is mapped.
         let (user, group) = (geteuid().as_raw(), getegid().as_raw());
         let (user, group) = (format!("{user} {user} 1"), format!("{group} {group} 1"));
         apart(Start::New, || {
@@ -72,15 +72,16 @@ impl Tmpfs {
         })
     }
 
-    /// An empty file that has no name and never had one.
+    /// Creates an empty file that never has a name.
     pub fn nameless_file(&self) -> io::Result<File> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         Ok(openat(&self.mount, ".", flags, Mode::RUSR | Mode::WUSR)?.into())
     }
 
-    /// Two opens of a directory that has no name any more. Nobody else uses the one that it has for a moment.
+    /// Creates a directory, opens it twice and removes its name. `name` must not be in use
+    /// meanwhile.
     pub fn nameless_directory(&self, name: &str) -> io::Result<[OwnedFd; 2]> {
-        // Whoever a program becomes may stand in it: there is nothing to be seen.
+        // Readable by all: a program may change its user, and the directory is empty.
         mkdirat(&self.mount, name, Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH)?;
         let again = || openat(&self.mount, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
         let opened = again().and_then(|one| Ok([one, again()?]));
@@ -88,13 +89,14 @@ impl Tmpfs {
         Ok(opened?)
     }
 
-    /// Moves the bound to so many bytes, at least 1; refused when more is used.
+    /// Sets the size limit to `bytes`, at least 1. Fails if more is used.
     pub fn resize(&self, bytes: u64) -> io::Result<()> {
         debug_assert!(bytes > 0, "a size of 0 is no bound");
         self.reconfigure("size", &bytes.to_string())
     }
 
-    /// What is written from now on gets huge pages, where its file is long enough for one, or small ones. What was written keeps its pages.
+    /// Chooses huge pages (in files long enough for one) or small pages for future writes. Existing
+    /// pages stay as they are.
     pub fn set_huge(&self, huge: bool) -> io::Result<()> {
         self.reconfigure("huge", if huge { HUGE } else { "never" })
     }
@@ -115,7 +117,7 @@ impl Tmpfs {
         Ok(fsconfig_reconfigure(&context)?)
     }
 
-    /// What its files hold, bytes. Of one with a bound.
+    /// Bytes held by its files. For a tmpfs with a size limit only.
     pub fn used(&self) -> io::Result<u64> {
         let told = fstatvfs(&self.mount)?;
         Ok((told.f_blocks - told.f_bfree) * told.f_frsize)
@@ -128,25 +130,26 @@ impl Namespaces {
         Ok(Self { user: open(c"/proc/self/ns/user")?, mounts: open(c"/proc/self/ns/mnt")? })
     }
 
-    /// Puts this process there, which has one thread.
+    /// Moves this process, which has one thread, into the namespaces.
     fn enter(&self) -> io::Result<()> {
         move_into_link_name_space(self.user.as_fd(), Some(LinkNameSpaceType::User))?;
         Ok(move_into_link_name_space(self.mounts.as_fd(), Some(LinkNameSpaceType::Mount))?)
     }
 }
 
-/// A tmpfs of the namespaces where this process is.
+/// Creates a tmpfs in the present namespaces of this process.
 fn made(size: &str) -> io::Result<OwnedFd> {
     let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(&context, "size", size)?;
-    // Who makes files here bounds their number.
+    // No inode limit: the creator of the files limits their number.
     fsconfig_set_string(&context, "nr_inodes", "0")?;
     fsconfig_set_string(&context, "huge", HUGE)?;
-    // Older kernels do not know it, and it takes the right outside; else the pool may be swapped out, as any memory may.
+    // Best effort: older kernels lack the option, and it needs the capability in the initial
+    // namespace. Without it the pool may be swapped out, as any memory.
     let _ = fsconfig_set_flag(&context, "noswap");
     fsconfig_create(&context)?;
-    // Not NOEXEC: a program maps a library in the pool to be executed, through a descriptor of the library's own extent. Nobody
-    // runs anything here by name, since nothing has one.
+    // Not NOEXEC: a program may map a library of the pool as executable, through a descriptor of
+    // the library's extent. Nothing can be executed here by name, since no file has one.
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
     Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
 }
@@ -162,7 +165,7 @@ mod tests {
     use rustix::fs::StatVfsMountFlags;
     use std::os::unix::fs::FileExt;
 
-    /// None where this process may not make one.
+    /// Returns `None` if this process may not create a tmpfs.
     fn bounded(bytes: u64) -> Option<Tmpfs> {
         Tmpfs::bounded(bytes).ok()
     }

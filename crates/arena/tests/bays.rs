@@ -1,4 +1,4 @@
-//! What the arena promises of memory that other processes write into.
+//! Tests of write segments: memory of the arena that other processes write.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
 use arena::{Arena, Options};
@@ -18,7 +18,7 @@ fn key(stripe: u64) -> StripeKey {
     StripeKey { file: FileId(7), stripe: StripeNo(stripe) }
 }
 
-/// A bay with its writer, who would be in another process.
+/// A write segment and its writer, which is another process in production.
 #[derive(Debug)]
 struct Writer {
     bay: Box<dyn Bay>,
@@ -38,7 +38,7 @@ impl Writer {
         self.file.write_all_at(data, u64::from(block) * u64::from(self.bay.block_bytes())).unwrap();
     }
 
-    /// Puts bytes into a block that was offered; none when none was.
+    /// Writes bytes into an offered block; `None` if no block was offered.
     fn put(&self, data: &[u8]) -> Option<Bytes> {
         self.bay.offer(4);
         let (slot, block) = self.table.begin(0..SLOTS, 0)?;
@@ -47,7 +47,7 @@ impl Writer {
     }
 }
 
-/// An arena whose stripes come by a bay, where they can.
+/// An arena whose stripes are written through a write segment where possible.
 #[derive(Debug)]
 struct ByBay {
     arena: Arena,
@@ -56,14 +56,14 @@ struct ByBay {
 
 impl ByBay {
     fn new(stripes: u64) -> Self {
-        // The table takes its part of the room.
+        // The table of the write segment uses some of the capacity.
         let capacity = stripes * u64::from(STRIPE) + store::TABLE_BYTES;
         let arena = Arena::new(Options { stripe_bytes: STRIPE, ..Options::of_capacity(capacity) }).unwrap();
         Self { writer: Writer::new(&arena), arena }
     }
 }
 
-/// What is refused, as by an engine that has no table.
+/// Adjusts an error to that of an engine without a table.
 fn beside_table(error: EngineError) -> EngineError {
     let less = |bytes: u64| bytes - store::TABLE_BYTES;
     match error {
@@ -120,7 +120,7 @@ impl Engine for ByBay {
         self.arena.release(bytes);
     }
 
-    /// Without what the table takes.
+    /// Usage without the table.
     fn usage(&self) -> Usage {
         let usage = self.arena.usage();
         let less = |bytes: u64| bytes - store::TABLE_BYTES;
@@ -178,7 +178,7 @@ fn a_writer_that_cuts_its_memory_short_ends_nobody_and_loses_no_bytes_of_others(
     fill(&other, 1, 8);
     for length in [0, 4096] {
         writer.file.set_len(length).unwrap();
-        // The table too is behind the cut.
+        // The cut removed the table too.
         writer.bay.offer(4);
         assert!(arena.read(key(0), 0, STRIPE).unwrap().iter().all(|byte| *byte == 0));
         assert!(arena.read(key(1), 0, STRIPE).unwrap().iter().all(|byte| *byte == 8));

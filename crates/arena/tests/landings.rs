@@ -1,4 +1,4 @@
-//! What the arena promises of memory that bytes are received into.
+//! Tests of receive buffers.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
 use arena::{Arena, Options};
@@ -18,7 +18,7 @@ fn fill(arena: &Arena) {
     (0..STRIPES).for_each(|stripe| arena.write(key(stripe), FIRST, 0, &vec![1; STRIPE as usize]).unwrap());
 }
 
-/// Nothing is in it, and all of its memory was touched.
+/// An empty arena whose memory was all touched.
 fn warm() -> Arena {
     let capacity = STRIPES * u64::from(STRIPE);
     let arena = Arena::new(Options { stripe_bytes: STRIPE, ..Options::of_capacity(capacity) }).unwrap();

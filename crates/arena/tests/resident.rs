@@ -1,4 +1,5 @@
-//! What the system says about the arena's memory. Alone in its file, because the numbers are those of the whole process.
+//! Memory use of the arena as the system counts it. In a file of its own, because the numbers are
+//! those of the whole process.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
@@ -7,10 +8,10 @@ use placement::{FileId, StripeNo};
 use store::{Engine, Generation, StripeKey};
 
 const MIB: u64 = 1 << 20;
-/// A huge page at each end, and what the test itself allocates.
+/// A huge page at each end, and the allocations of the test itself.
 const SLACK: u64 = 8 * MIB;
 
-/// What the process holds beside the arena's own file.
+/// Anonymous memory of the process, that is, all but the arena's files.
 fn anonymous() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();

@@ -1,4 +1,4 @@
-//! What the arena promises about its space beyond the conformance suite: how it grows, recycles, and stays within its capacity.
+//! Tests of space use beyond the conformance suite: growth, reuse, and the limit of the capacity.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
 use std::sync::Arc;
@@ -117,7 +117,7 @@ fn a_stripe_that_grows_after_each_fit_keeps_its_bytes_whoever_took_what_it_gave_
         let some = [step.to_le_bytes()[0]; 1000];
         arena.write(key(1, 0), FIRST, u32::try_from(data.len()).unwrap(), &some).unwrap();
         arena.fit(key(1, 0)).unwrap();
-        // A neighbour takes what was given back, if it can.
+        // A neighbour takes the freed space, if it can.
         arena.write(key(2 + u64::from(step), 0), FIRST, 0, b"x").unwrap();
         data.extend_from_slice(&some);
     }
@@ -157,7 +157,7 @@ fn scattered_free_pages_are_room_for_whole_stripes() {
         fill(&arena, key(number, 0), 1, 9);
     }
     assert_eq!(arena.usage().free(), 0);
-    // One page in 16 stays: nowhere are 64 KiB free in one piece.
+    // Keep one page in 16, so that no 64 KiB are free contiguously.
     (0..pages).filter(|number| number % 16 != 0).for_each(|number| arena.remove(key(number, 0)).unwrap());
     (0..15).for_each(|number| fill(&arena, key(pages + number, 0), MIB, 8));
     assert_eq!((arena.usage().free(), arena.touched()), (0, 16 * MIB));

@@ -1,4 +1,5 @@
-//! Many threads on the same and on different stripes: every byte read was written, whole, by someone who may have.
+//! Many threads on the same and on different stripes: every read returns bytes of whole, valid
+//! writes.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,7 +22,7 @@ fn key(stripe: u64) -> StripeKey {
     StripeKey { file: FileId(3), stripe: StripeNo(stripe) }
 }
 
-/// A whole number of records, each eight times the same stamp: a torn or misplaced byte shows.
+/// `count` records, each of eight equal stamps, so that a torn or misplaced byte shows.
 fn records(stamp: u64, count: usize) -> Vec<u8> {
     stamp.to_le_bytes().repeat(8 * count)
 }
@@ -32,7 +33,8 @@ fn check_records(bytes: &[u8]) {
     }
 }
 
-/// Writes, reads, truncates and removes a few shared stripes in an arena that is too small for all of them.
+/// Writes, reads, truncates and removes a few shared stripes in an arena that is too small for all
+/// of them. Returns how many writes found it full.
 fn hammer(arena: &Arena, thread: u64, rounds: u64) -> u64 {
     let mut views = Vec::new();
     let mut full = 0;

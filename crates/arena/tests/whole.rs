@@ -1,4 +1,5 @@
-//! The capacity holds whoever writes: stripes and reservations through the arena, whole files past it.
+//! The capacity holds for every writer: stripes and reservations through the arena, extent files
+//! past it.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
@@ -24,7 +25,7 @@ impl Dice {
     }
 }
 
-/// An arena and what is in it.
+/// An arena and its contents.
 struct Full {
     arena: Arena,
     extents: Arc<dyn Extents>,
@@ -37,7 +38,7 @@ fn key(number: u64) -> StripeKey {
     StripeKey { file: FileId(number), stripe: StripeNo(0) }
 }
 
-/// A call that may find the arena full, and nothing else.
+/// Returns false if the arena was full; panics on any other error.
 fn may_be_full<T>(done: Result<T, EngineError>) -> bool {
     match done {
         Ok(_) => true,
@@ -47,14 +48,14 @@ fn may_be_full<T>(done: Result<T, EngineError>) -> bool {
 }
 
 impl Full {
-    /// None where this process may have no whole files.
+    /// Returns `None` if this process may have no extent files.
     fn new() -> Option<Self> {
         let arena = Arena::new(Options { stripe_bytes: STRIPE_BYTES, ..Options::of_capacity(CAPACITY) }).unwrap();
         let extents = arena.extents()?;
         Some(Self { arena, extents, slots: Vec::new(), stripes: 0, reserved: Vec::new() })
     }
 
-    /// What blocks and whole files hold of the system's memory, free blocks that are kept for reuse included.
+    /// Bytes of memory of blocks and extent files, including free blocks kept for reuse.
     fn memory(&self) -> u64 {
         let allocated = |slot: &Slot| self.extents.state(*slot).unwrap().allocated;
         self.arena.touched() + self.slots.iter().map(allocated).sum::<u64>()
@@ -68,7 +69,7 @@ impl Full {
             2 | 3 if !self.slots.is_empty() => {
                 let slot = self.slots[dice.index(self.slots.len())];
                 let fd = self.extents.fd(slot).unwrap();
-                // A writer past us: he is refused at once when the grant is used up.
+                // A write past the node is refused at once when the quota is used up.
                 let put = pwrite(fd, &data, dice.below(1 << 20));
                 assert!(matches!(put, Ok(_) | Err(Errno::NOSPC)), "{put:?}");
             }
@@ -125,7 +126,7 @@ fn the_capacity_holds_whoever_writes_and_all_of_it_comes_back() {
 #[test]
 fn it_holds_as_well_for_a_user_without_rights() {
     if !rustix::process::geteuid().is_root() {
-        return; // then it was one who ran the others
+        return; // the other tests already ran as such a user
     }
     let mut tests = Command::new("/proc/self/exe");
     tests.args(["--skip", "it_holds_as_well"]).uid(65_534).gid(65_534).current_dir("/");
