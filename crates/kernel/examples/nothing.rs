@@ -1,7 +1,9 @@
-//! `nothing DIR`: a file system that does nothing but keep names, and files of at most 4 KiB, in tables; infinite cache times.
+//! `nothing DIR`: a minimal FUSE file system that stores names, and files of up to 4 KiB, in hash
+//! tables, with infinite cache times.
 //!
-//! The peer for measurements of metadata: what a mount costs before it does any work. Needs root; ends on SIGTERM or SIGINT,
-//! and when it is unmounted. `KERNEL_THREADS` sets their number.
+//! A baseline for metadata measurements: the cost of a mount without any storage work. Needs root.
+//! Ends on SIGTERM or SIGINT, and when it is unmounted. `KERNEL_THREADS` sets the number of
+//! threads.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -31,20 +33,20 @@ const FOREVER: Duration = Duration::from_secs(1 << 30);
 const FILE_BYTES_MAX: usize = 4096;
 const DIRECTORY: u32 = 0o040_000;
 const FILE: u32 = 0o100_000;
-/// Tables, so that threads seldom meet.
+/// Number of inode tables, so that threads rarely contend.
 const SHARDS: usize = 16;
 
 struct Inode {
     attributes: Attributes,
     bytes: Vec<u8>,
-    /// Of a directory: the inodes by name ...
+    /// Of a directory: inode numbers by name.
     names: HashMap<Vec<u8>, u64>,
-    /// ... and the names by inode: an inode's number is its place in listings.
+    /// Of a directory: names by inode number, which is also the position in listings.
     order: BTreeMap<u64, Vec<u8>>,
 }
 
 impl Inode {
-    /// Gives a name to an inode, and returns which one had it before.
+    /// Sets the inode of a name and returns the previous one.
     fn enter(&mut self, name: &[u8], number: u64) -> Option<u64> {
         let replaced = self.names.insert(name.to_vec(), number);
         replaced.map(|gone| self.order.remove(&gone));
@@ -181,7 +183,7 @@ impl Nothing {
         Ok(listing)
     }
 
-    /// Answers what has a value; an error is answered by the caller.
+    /// Sends the reply of a successful operation; the caller sends errors.
     fn answer(&self, request: &Request<'_>, reply: &mut Option<Reply>) -> Answer<()> {
         let inode = request.inode;
         let mut reply = || reply.take().expect("answered once");
@@ -246,7 +248,7 @@ impl Serve for Nothing {
     }
 }
 
-/// Nobody counts lookups here.
+/// Ignores the result of a reply, because lookups are not counted here.
 fn drop_told(_: bool) {}
 
 fn opened() -> Opened {

@@ -1,28 +1,29 @@
-//! The numbers of the kernel's FUSE interface, version 7.45 (`include/uapi/linux/fuse.h`): a catalogue, read by search.
+//! Constants of the kernel's FUSE interface, version 7.45 (`include/uapi/linux/fuse.h`).
 //!
-//! Only numbers: the layouts of messages are where they are read (`decode`) and written (`encode`). All integers of the
-//! interface are in the byte order of the machine.
+//! The layouts of messages are in `decode` (requests) and `encode` (replies). All integers of the
+//! interface are in native byte order.
 
-/// The major version that is spoken.
+/// The major protocol version.
 pub(crate) const MAJOR: u32 = 7;
-/// The newest minor version that is understood.
+/// The newest supported minor version.
 pub(crate) const MINOR: u32 = 45;
-/// The oldest minor version that is spoken: the first whose INIT answer has all fields that are asked for (Linux 4.20).
+/// The oldest supported minor version: the first whose INIT reply has all fields that we need
+/// (Linux 4.20).
 pub(crate) const MINOR_MIN: u32 = 28;
-/// The first minor version that knows passthrough.
+/// The first minor version with passthrough.
 pub(crate) const MINOR_PASSTHROUGH: u32 = 40;
-/// The first minor version that knows `NOTIFY_INC_EPOCH`.
+/// The first minor version with `NOTIFY_INC_EPOCH`.
 pub(crate) const MINOR_EPOCH: u32 = 44;
-/// The first minor version that knows `NOTIFY_PRUNE`.
+/// The first minor version with `NOTIFY_PRUNE`.
 pub(crate) const MINOR_PRUNE: u32 = 45;
 
 /// Length of the header of each request.
 pub(crate) const IN_HEADER: usize = 40;
-/// Length of the header of each answer.
+/// Length of the header of each reply.
 pub(crate) const OUT_HEADER: usize = 16;
-/// What a buffer needs beside the largest write: headers, and no less than the kernel's least buffer.
+/// Bytes of a buffer beyond the largest write: enough for the headers.
 pub(crate) const BESIDE_WRITE: usize = 4096;
-/// The least buffer that the kernel reads into.
+/// The smallest buffer that the kernel accepts for a read.
 pub(crate) const BUFFER_MIN: usize = 8192;
 
 /// Operation codes.
@@ -77,7 +78,7 @@ pub(crate) mod op {
     pub(crate) const COPY_FILE_RANGE_64: u32 = 53;
 }
 
-/// Codes of notifications, sent in place of an error with the unique number 0.
+/// Notification codes, sent in the error field with the unique number 0.
 pub(crate) mod notify {
     pub(crate) const INVAL_INODE: i32 = 2;
     pub(crate) const INVAL_ENTRY: i32 = 3;
@@ -87,7 +88,7 @@ pub(crate) mod notify {
     pub(crate) const PRUNE: i32 = 9;
 }
 
-/// Flags of INIT; those above bit 31 travel in `flags2`.
+/// Flags of INIT; those above bit 31 are in `flags2`.
 pub(crate) mod init {
     pub(crate) const ASYNC_READ: u64 = 1;
     pub(crate) const POSIX_LOCKS: u64 = 1 << 1;
@@ -112,7 +113,7 @@ pub(crate) mod init {
     pub(crate) const PASSTHROUGH: u64 = 1 << 37;
 }
 
-/// Flags of the answer to OPEN.
+/// Flags of the reply to OPEN.
 pub(crate) mod fopen {
     pub(crate) const DIRECT_IO: u32 = 1;
     pub(crate) const KEEP_CACHE: u32 = 1 << 1;
@@ -140,7 +141,7 @@ pub(crate) mod fattr {
     pub(crate) const KILL_SUIDGID: u32 = 1 << 11;
 }
 
-/// Small flags of single requests.
+/// Flags of single request types.
 pub(crate) mod bit {
     pub(crate) const GETATTR_FH: u32 = 1;
     pub(crate) const OPEN_KILL_SUIDGID: u32 = 1;
@@ -156,10 +157,10 @@ pub(crate) mod bit {
     pub(crate) const POLL_SCHEDULE_NOTIFY: u32 = 1;
 }
 
-/// Error numbers that the transport itself answers.
+/// Error numbers of the transport itself.
 pub(crate) mod errno {
     pub(crate) const EIO: i32 = 5;
     pub(crate) const EAGAIN: i32 = 11;
-    /// Above this the kernel refuses an answer.
+    /// The largest error number that the kernel accepts in a reply.
     pub(crate) const MAX: i32 = 511;
 }

@@ -1,32 +1,37 @@
-//! What is wished of the kernel, and what it agreed to.
+//! The requested and the negotiated options of a connection.
 
-/// The most that one request may carry: 256 pages, the kernel's own limit unless its administrator raised it.
+/// Maximum bytes of a request: 256 pages, the kernel's limit unless its administrator raised it.
 pub(crate) const REQUEST_BYTES_MAX: u32 = 256 * PAGE;
-/// The unit of `max_pages`.
+/// Page size, the unit of `max_pages`.
 pub(crate) const PAGE: u32 = 4096;
 
-/// What is wished; the kernel may grant less.
+/// Requested options; the kernel may grant less.
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a wish of its own")]
 pub struct Config {
-    /// Threads that read requests, at least one. Measured with `examples/nothing` on two processors: from one to four threads
-    /// an operation costs the same within the noise, as the wake-up is what is paid for. They wait in the kernel: looking
-    /// again for 20 microseconds before waiting doubled the server's processor time and gained nothing. A thread bound to each
-    /// processor saves a third where nothing else runs, and costs as much again where two other programs compute.
+    /// Threads that read requests, at least one. Measured with `examples/nothing` on two
+    /// processors: one to four threads have the same cost per operation within the noise, because
+    /// the wake-up dominates. Threads wait in the kernel: polling for 20 microseconds before
+    /// waiting doubled the server's CPU time without a gain. Pinning a thread to each processor
+    /// saves a third on an idle machine, but costs as much more while two other programs compute.
     pub threads: usize,
-    /// The most bytes of a single read or write; between one page and 1 MiB, rounded down to pages.
+    /// Maximum bytes of a read or write; from one page to 1 MiB, rounded down to pages.
     pub request_bytes_max: u32,
-    /// How many requests the kernel may have under way by itself (read ahead, direct I/O that does not wait).
+    /// Maximum number of background requests of the kernel (read-ahead, asynchronous direct I/O).
     pub background_max: u16,
-    /// How far the kernel reads ahead; it never does more than its own default (128 KiB) unless told in `/sys/class/bdi`.
+    /// Maximum read-ahead in bytes. The kernel limits it to its default (128 KiB) unless
+    /// `/sys/class/bdi` says more.
     pub read_ahead_bytes: u32,
-    /// Whether files may be read and written past us, through `Backings`.
+    /// Allow passthrough of files through `Backings`.
     pub passthrough: bool,
-    /// The kernel checks permissions by mode and POSIX ACLs, and asks for the ACL attributes.
+    /// Let the kernel check permissions by mode and POSIX ACLs; it then requests the ACL
+    /// attributes.
     pub posix_acl: bool,
-    /// Locks are asked for here; else the kernel keeps them by itself, for this mount alone.
+    /// Forward lock requests to the file system; otherwise the kernel handles locks within this
+    /// mount.
     pub locks: bool,
-    /// Cached bytes stay until the `Notifier` drops them, whatever times and sizes say; else a changed time drops them.
+    /// Keep cached bytes until the `Notifier` invalidates them, regardless of times and sizes.
+    /// Otherwise a changed modification time invalidates them.
     pub explicit_invalidation: bool,
 }
 
@@ -46,29 +51,30 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The wished length of requests within its limits.
+    /// The requested maximum request length, clamped to its limits.
     pub(crate) fn request_bytes(&self) -> u32 {
         self.request_bytes_max.clamp(PAGE, REQUEST_BYTES_MAX) / PAGE * PAGE
     }
 }
 
-/// What the kernel agreed to.
+/// Negotiated options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an agreement of its own")]
 pub struct Granted {
-    /// The minor version that both speak.
+    /// The common minor version.
     pub minor: u32,
-    /// The most bytes of a single read or write.
+    /// Maximum bytes of a read or write.
     pub request_bytes_max: u32,
-    /// Files may be read and written past us.
+    /// Passthrough is available.
     pub passthrough: bool,
     /// The kernel checks POSIX ACLs.
     pub posix_acl: bool,
-    /// Who clears set-id bits on writes, truncation and changes of the owner: true says we, as requests tell (`kill_set_id`).
+    /// The file system must clear set-id bits on writes, truncation and changes of the owner, where
+    /// a request says so (`kill_set_id`). If false, the kernel clears them.
     pub kill_set_id: bool,
-    /// Cached bytes stay until they are dropped by the `Notifier`.
+    /// Cached bytes stay until the `Notifier` invalidates them.
     pub explicit_invalidation: bool,
-    /// Shared mappings of files that are open for direct I/O are allowed.
+    /// Files open for direct I/O may be mapped shared.
     pub direct_mappings: bool,
     /// `Notifier::new_epoch` has an effect.
     pub epochs: bool,

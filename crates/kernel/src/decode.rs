@@ -1,6 +1,7 @@
-//! The kernel's bytes as requests: every read is within bounds, and what does not fit is `None`, never a panic.
+//! Decoding of requests. All reads are bounds-checked; a malformed message gives `None`, never a
+//! panic.
 //!
-//! The kernel is trusted with our memory anyway, but a message that is not understood must cost one operation (EIO), not
+//! The kernel is trusted, but a message that is not understood must fail one operation (EIO), not
 //! the mount.
 
 use crate::{
@@ -10,7 +11,7 @@ use crate::{
     values::{Lock, LockKind, SetTime, Time},
 };
 
-/// What stands before each request.
+/// The header of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) opcode: u32,
@@ -22,7 +23,8 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// The header, and the bytes of the message behind it. A length other than what was read is malformed.
+    /// Splits a message into header and body. `None` if the length field differs from the length
+    /// read.
     pub(crate) fn split(message: &[u8]) -> Option<(Self, &[u8])> {
         let mut from = Fields(message);
         let length = from.u32()? as usize;
@@ -39,14 +41,14 @@ impl Header {
         (length == message.len()).then_some((header, from.0))
     }
 
-    /// The request with this header and body; `None` when the body is not what its code says.
+    /// Decodes the request; `None` if the body does not match the opcode.
     pub(crate) fn request(self, body: &[u8]) -> Option<Request<'_>> {
         let Self { opcode, unique, inode, uid, gid, pid } = self;
         Some(Request { unique, inode, uid, gid, pid, operation: operation(opcode, body)? })
     }
 }
 
-/// Bytes that are taken from the front.
+/// A reader that takes fields from the front of a message.
 pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -70,7 +72,7 @@ impl<'a> Fields<'a> {
         Some(first)
     }
 
-    /// A name that NUL ends; empty ones are none.
+    /// Takes a name terminated by NUL; `None` if it is empty.
     fn name(&mut self) -> Option<&'a [u8]> {
         let end = self.0.iter().position(|byte| *byte == 0)?;
         let (name, rest) = (&self.0[..end], &self.0[end + 1..]);
@@ -200,7 +202,8 @@ fn create<'a>(from: &mut Fields<'a>) -> Option<Operation<'a>> {
     Some(Operation::Create { name: from.name()?, flags, mode, umask, kill_set_id })
 }
 
-/// Laid out as CREATE, with the kernel's own name for it, which says nothing.
+/// Decodes TMPFILE, which has the layout of CREATE. Its name is a constant of the kernel and
+/// ignored.
 fn tmpfile<'a>(from: &mut Fields<'a>) -> Option<Operation<'a>> {
     Some(Operation::Tmpfile { flags: from.u32()?, mode: from.u32()?, umask: from.u32()? })
 }
@@ -233,7 +236,7 @@ fn release<'a>(from: &mut Fields<'a>) -> Option<Operation<'a>> {
     Some(Operation::Release { handle, flags, lock_owner, flush, flock_unlock })
 }
 
-/// In the longer form of `SETXATTR_EXT`, which every kernel that is spoken to with that flag sends.
+/// Decodes the extended form of SETXATTR. The handshake refuses kernels without `SETXATTR_EXT`.
 fn setxattr<'a>(from: &mut Fields<'a>) -> Option<Operation<'a>> {
     let (size, flags, bits) = (from.u32()?, from.u32()?, from.u32()?);
     from.u32()?;
@@ -287,17 +290,17 @@ fn ioctl<'a>(from: &mut Fields<'a>) -> Option<Operation<'a>> {
     Some(Operation::Ioctl { handle, flags, command, argument, data: from.bytes(in_size)?, out_size })
 }
 
-/// Which request an INTERRUPT is about.
+/// Decodes the unique number of the request that an INTERRUPT refers to.
 pub(crate) fn interrupted(body: &[u8]) -> Option<u64> {
     Fields(body).u64()
 }
 
-/// How many lookups a FORGET takes back.
+/// Decodes the number of lookups that a FORGET drops.
 pub(crate) fn forgotten(body: &[u8]) -> Option<u64> {
     Fields(body).u64()
 }
 
-/// Inodes and lookups of a `BATCH_FORGET`; ends where the bytes do.
+/// Decodes pairs of inode and lookups of a `BATCH_FORGET`; stops at the end of the bytes.
 pub(crate) fn batch_forgotten(body: &[u8]) -> impl Iterator<Item = (u64, u64)> + '_ {
     let mut from = Fields(body);
     let count = from.u32().unwrap_or(0);

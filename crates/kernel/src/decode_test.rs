@@ -1,16 +1,17 @@
-//! Each request from its bytes, written out by hand from the kernel's header; and any bytes at all.
+//! Decoding of each request from bytes written by hand after the kernel's header, and of random
+//! bytes.
 
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
 
-/// A body of numbers of 8 and of 4 bytes, and what stands behind them.
+/// A body of 8-byte numbers, 4-byte numbers and trailing bytes.
 fn body(longs: &[u64], words: &[u32], rest: &[u8]) -> Vec<u8> {
     let longs = longs.iter().flat_map(|value| value.to_ne_bytes());
     longs.chain(words.iter().flat_map(|value| value.to_ne_bytes())).chain(rest.iter().copied()).collect()
 }
 
-/// `operation` as it reads in a debug print: the shortest way to compare all fields by name.
+/// Compares all fields of a decoded operation with their debug output, the shortest form.
 #[track_caller]
 fn check(opcode: u32, bytes: &[u8], expected: &str) {
     let read = operation(opcode, bytes).expect("a whole request");
@@ -141,7 +142,7 @@ fn forgets_end_where_the_bytes_do() {
 }
 
 proptest! {
-    /// Whatever the bytes are, they are read or refused: with any code, also those that are not in use.
+    /// Random bytes are decoded or refused, for all opcodes including unused ones.
     #[test]
     fn any_bytes_are_read_or_refused(opcode in 0u32..60, bytes in vec(any::<u8>(), 0..200)) {
         let read = match operation(opcode, &bytes) {
@@ -154,7 +155,7 @@ proptest! {
         Header::split(&bytes);
     }
 
-    /// Each beginning of a body that is whole is read or refused as well.
+    /// Truncated bodies are decoded or refused.
     #[test]
     fn no_shortened_body_reads_beyond_its_end(opcode in 0u32..60, length in 0usize..120) {
         operation(opcode, &vec![1; length]);

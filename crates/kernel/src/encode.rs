@@ -1,4 +1,4 @@
-//! Values as the bytes that the kernel reads: arrays of fixed length, built on the stack.
+//! Encoding of replies into fixed-length arrays on the stack.
 
 use std::time::Duration;
 
@@ -7,24 +7,24 @@ use crate::{
     values::{Attributes, Entry, Lock, LockKind, Opened, Statfs, Statx, Time},
 };
 
-/// Length of an entry.
+/// Length of an encoded entry.
 pub(crate) const ENTRY: usize = 128;
-/// Length of an opened file.
+/// Length of an encoded open.
 pub(crate) const OPENED: usize = 16;
-/// Length of attributes with how long they are valid.
+/// Length of encoded attributes with their validity.
 pub(crate) const ATTRIBUTES: usize = 104;
-/// Length of statfs.
+/// Length of an encoded statfs.
 pub(crate) const STATFS: usize = 80;
-/// Length of a lock.
+/// Length of an encoded lock.
 pub(crate) const LOCK: usize = 24;
-/// Length of statx.
+/// Length of an encoded statx.
 pub(crate) const STATX: usize = 288;
 
-/// Bits of statx's mask: all that stat(2) tells, and the time of birth.
+/// Bits of the statx mask: the fields of stat(2), and the birth time.
 const STATX_BASIC: u32 = 0x7ff;
 const STATX_BORN: u32 = 0x800;
 
-/// An array that is filled from the front; what is not put stays zero.
+/// An array that is filled from the front; the rest stays zero.
 pub(crate) struct Bytes<const N: usize> {
     bytes: [u8; N],
     length: usize,
@@ -61,13 +61,13 @@ impl<const N: usize> Bytes<N> {
         self.put(&value.to_ne_bytes())
     }
 
-    /// The whole array, also what was not put.
+    /// Returns the whole array, including the zero part.
     pub(crate) fn done(self) -> [u8; N] {
         self.bytes
     }
 }
 
-/// The header of an answer of this length; a notification has its code as the error, and no unique number.
+/// Encodes the header of a reply. A notification has its code in `error` and 0 in `unique`.
 pub(crate) fn header(length: u32, error: i32, unique: u64) -> [u8; 16] {
     Bytes::new().u32(length).i32(error).u64(unique).done()
 }
@@ -145,7 +145,7 @@ pub(crate) fn lock(value: &Lock) -> [u8; LOCK] {
     Bytes::new().u64(value.start).u64(value.end).u32(lock_number(value.kind)).u32(value.pid).done()
 }
 
-/// `F_RDLCK`, `F_WRLCK`, `F_UNLCK`.
+/// Returns the number of `F_RDLCK`, `F_WRLCK` or `F_UNLCK`.
 fn lock_number(kind: LockKind) -> u32 {
     match kind {
         LockKind::Read => 0,
@@ -173,7 +173,8 @@ fn put_time<const N: usize>(to: Bytes<N>, time: &Time) -> Bytes<N> {
     to.i64(time.seconds).u32(time.nanoseconds).u32(0)
 }
 
-/// Device numbers travel as the kernel's 32 bits: 12 for the major one, 20 for the minor one in two pieces.
+/// Extracts the major number from the kernel's 32-bit device number: 12 bits of major number, and
+/// 20 bits of minor number in two parts.
 fn device_major(device: u32) -> u32 {
     (device >> 8) & 0xfff
 }

@@ -1,4 +1,4 @@
-//! Each structure against its bytes, written out by hand from the kernel's header.
+//! Encoding of each structure, compared with bytes written by hand after the kernel's header.
 
 use super::*;
 use crate::values::BackingId;

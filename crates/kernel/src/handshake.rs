@@ -1,6 +1,7 @@
-//! The first request of a connection: INIT, where both sides say what they speak.
+//! The INIT handshake: version and flags of a connection.
 //!
-//! Pure: the kernel's offer and our wish in, the answer's bytes and what is agreed out.
+//! A pure function from the kernel's offer and the configuration to the reply and the negotiated
+//! options.
 
 use crate::{
     abi::{MAJOR, MINOR, MINOR_EPOCH, MINOR_MIN, MINOR_PASSTHROUGH, MINOR_PRUNE, init},
@@ -9,15 +10,16 @@ use crate::{
     encode::Bytes,
 };
 
-/// Length of the answer to INIT.
+/// Length of the reply to INIT.
 pub(crate) const ANSWER: usize = 64;
-/// Nanoseconds: times are told exactly.
+/// Time granularity in nanoseconds: times are exact.
 const TIME_GRANULARITY: u32 = 1;
-/// How many layers of file systems a backing file may lie on; 1 allows those that lie on a device or in memory.
+/// Maximum stacking depth of backing files; 1 allows file systems on a device or in memory.
 const STACK_DEPTH: u32 = 1;
 
-/// What is asked for wherever the kernel has it. Not `ATOMIC_O_TRUNC`: with it an open cuts the file before the kernel looks
-/// whether it is a program that runs, which then dies of it.
+/// Flags that are requested whenever the kernel offers them. `ATOMIC_O_TRUNC` is not among them:
+/// with it an open truncates a file before the kernel checks if it is a running program, which
+/// would crash.
 const ALWAYS: u64 = init::ASYNC_READ
     | init::EXPORT_SUPPORT
     | init::BIG_WRITES
@@ -33,10 +35,10 @@ const ALWAYS: u64 = init::ASYNC_READ
     | init::SETXATTR_EXT
     | init::INIT_EXT
     | init::DIRECT_IO_ALLOW_MMAP;
-/// Without these, requests would look other than they are read here: kernels since 5.12 have them.
+/// Required flags: without them requests have another layout. Kernels since 5.12 have them.
 const NEEDED: u64 = init::MAX_PAGES | init::SETXATTR_EXT;
 
-/// What the kernel offers.
+/// The kernel's INIT request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Offer {
     pub(crate) major: u32,
@@ -46,7 +48,7 @@ pub(crate) struct Offer {
 }
 
 impl Offer {
-    /// Reads an offer; older kernels send a shorter one.
+    /// Decodes an offer; older kernels send a shorter one.
     pub(crate) fn read(body: &[u8]) -> Option<Self> {
         let mut from = Fields(body);
         let (major, minor) = (from.u32()?, from.u32()?);
@@ -55,12 +57,12 @@ impl Offer {
         Some(Self { major, minor, read_ahead_bytes, flags: u64::from(low) | u64::from(high) << 32 })
     }
 
-    /// Whether requests of this kernel can be understood.
+    /// Returns true if this kernel's protocol is supported.
     pub(crate) fn is_spoken(&self) -> bool {
         self.major == MAJOR && self.minor >= MINOR_MIN && self.flags & NEEDED == NEEDED
     }
 
-    /// What both want.
+    /// Flags that both sides want.
     fn flags(&self, config: &Config) -> u64 {
         let keeping = if config.explicit_invalidation { init::EXPLICIT_INVAL_DATA } else { init::AUTO_INVAL_DATA };
         let wished = [
@@ -71,7 +73,7 @@ impl Offer {
         wished.iter().filter(|(wish, _)| *wish).fold(ALWAYS | keeping, |all, (_, flag)| all | flag) & self.flags
     }
 
-    /// The answer's bytes, and what is agreed by it.
+    /// Returns the encoded reply and the negotiated options.
     pub(crate) fn answer(&self, config: &Config) -> ([u8; ANSWER], Granted) {
         let flags = self.flags(config);
         let has = |flag: u64| flags & flag != 0;
@@ -109,7 +111,7 @@ impl Offer {
     }
 }
 
-/// The answer to a kernel that offers a newer major version: it then asks again with ours.
+/// The reply to a kernel with a newer major version, which then sends INIT again with ours.
 pub(crate) fn other_major() -> [u8; ANSWER] {
     Bytes::new().u32(MAJOR).u32(MINOR).done()
 }

@@ -1,13 +1,15 @@
-//! Callers that gave up: which requests the kernel wants ended early, and who waits to hear of it.
+//! INTERRUPT requests: cancellation of requests whose caller was killed or got a signal.
 //!
 //! ```text
-//!   Reply::interrupted() --> waiting[unique] --- INTERRUPT unique ---> the future is ready
-//!   INTERRUPT unique, nobody waits for it (yet) --> early: remembered, for an `interrupted()` that comes later
+//!   Reply::interrupted() --> waiting[unique] --- INTERRUPT unique ---> the future resolves
+//!   INTERRUPT unique, no future waits (yet) --> early: kept for a later `interrupted()`
 //! ```
 //!
-//! An INTERRUPT may overtake its request on another thread, and requests that never ask for it are interrupted too. Both
-//! look the same: the number is kept, so that no request costs anything here until it parks. What is kept is bounded; the
-//! oldest is then answered EAGAIN, upon which the kernel sends it again if its request still lives. Numbers are never used twice.
+//! An INTERRUPT may overtake its request on another thread, and requests that never wait for one
+//! are interrupted too. These cases cannot be told apart, so an INTERRUPT without a waiting future
+//! is kept. Thus a request has no cost here until it is deferred. The number of kept INTERRUPTs is
+//! bounded; the oldest is answered EAGAIN, and the kernel sends it again if its request is still
+//! alive. Unique numbers are never reused.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -18,10 +20,10 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// How many INTERRUPTs without a taker are remembered: far more than callers die in the same moment.
+/// Maximum number of kept INTERRUPTs: far more callers than are killed at the same moment.
 const EARLY_MAX: usize = 1024;
 
-/// The table of one session.
+/// The waiting futures and kept INTERRUPTs of one session.
 #[derive(Debug, Default)]
 pub(crate) struct Interrupts(Mutex<Table>);
 
@@ -32,16 +34,16 @@ struct Table {
     ended: bool,
 }
 
-/// An INTERRUPT that nobody waited for.
+/// An INTERRUPT for which no future waited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Early {
-    /// The request that it is about.
+    /// The unique number of the request to interrupt.
     unique: u64,
-    /// Its own number, to answer it.
+    /// The unique number of the INTERRUPT itself, for its reply.
     interrupt: u64,
 }
 
-/// Those who wait for the interruption of one request.
+/// The futures that wait for the interruption of one request.
 #[derive(Debug, Default)]
 struct Waiting {
     came: bool,
@@ -50,7 +52,8 @@ struct Waiting {
 }
 
 impl Interrupts {
-    /// An INTERRUPT came, with its own number; returns the number of one that is to be answered EAGAIN, if any.
+    /// Handles an INTERRUPT (`interrupt` is its own unique number). Returns the number of a kept
+    /// one that must be answered EAGAIN, if any.
     pub(crate) fn ring(&self, unique: u64, interrupt: u64) -> Option<u64> {
         let mut table = self.0.lock();
         if let Some(waiting) = table.waiting.get_mut(&unique) {
@@ -64,7 +67,7 @@ impl Interrupts {
         if table.early.len() > EARLY_MAX { table.early.pop_front().map(|oldest| oldest.interrupt) } else { None }
     }
 
-    /// The connection is gone: everybody who waits is woken, and who comes later need not wait.
+    /// Ends the connection: wakes all futures; later ones resolve immediately.
     pub(crate) fn end(&self) {
         let mut table = self.0.lock();
         table.ended = true;
@@ -74,7 +77,8 @@ impl Interrupts {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Resolves when the request is interrupted; from this call on no INTERRUPT is missed.
+    /// Returns a future that resolves when the request is interrupted, even if that was before the
+    /// call.
     pub(crate) fn wait(self: &Arc<Self>, unique: u64) -> Interrupted {
         let mut table = self.0.lock();
         let came = table.early.iter().position(|early| early.unique == unique).map(|at| table.early.remove(at));
@@ -86,7 +90,7 @@ impl Interrupts {
     }
 }
 
-/// Resolves when the caller of a request gave up, or the connection ended; dropping it leaves nothing.
+/// Resolves when the caller of a request has given up or the connection has ended.
 #[derive(Debug)]
 pub struct Interrupted {
     table: Arc<Interrupts>,

@@ -1,4 +1,4 @@
-//! The control calls of `/dev/fuse`: a further descriptor of a connection, and files that the kernel serves by itself.
+//! The ioctls of `/dev/fuse`: cloning a connection, and registering backing files.
 #![allow(unsafe_code)]
 
 use std::{
@@ -8,13 +8,13 @@ use std::{
 
 use rustix::ioctl::{IoctlOutput, Opcode, Setter, ioctl, opcode};
 
-/// `FUSE_DEV_IOC_MAGIC`.
+/// The ioctl group, `FUSE_DEV_IOC_MAGIC`.
 const GROUP: u8 = 229;
 const CLONE: Opcode = opcode::read::<u32>(GROUP, 0);
 const BACKING_OPEN: Opcode = opcode::write::<BackingMap>(GROUP, 1);
 const BACKING_CLOSE: Opcode = opcode::write::<u32>(GROUP, 2);
 
-/// Which file is to be served: `struct fuse_backing_map`.
+/// The argument of `BACKING_OPEN`: `struct fuse_backing_map`.
 #[repr(C)]
 struct BackingMap {
     fd: i32,
@@ -22,10 +22,11 @@ struct BackingMap {
     padding: u64,
 }
 
-/// A call that is given a `BackingMap` and returns a number.
+/// The `BACKING_OPEN` ioctl, which takes a `BackingMap` and returns an id.
 struct OpenBacking(BackingMap);
 
-// SAFETY: the opcode is a write of exactly this structure, which lives as long as the call; the output is the call's own.
+// SAFETY: the opcode is a write of exactly this structure, which lives as long as the call; the
+// output is the call's return value.
 unsafe impl rustix::ioctl::Ioctl for OpenBacking {
     type Output = IoctlOutput;
     const IS_MUTATING: bool = false;
@@ -43,15 +44,16 @@ unsafe impl rustix::ioctl::Ioctl for OpenBacking {
     }
 }
 
-/// Makes `fresh`, a newly opened `/dev/fuse`, a further way into the connection of `device`.
+/// Makes `fresh`, a newly opened `/dev/fuse`, a second descriptor of the connection of `device`.
 pub(crate) fn clone_into(fresh: impl AsFd, device: BorrowedFd<'_>) -> io::Result<()> {
     let number = u32::try_from(device.as_raw_fd()).map_err(|_| io::ErrorKind::InvalidInput)?;
-    // SAFETY: CLONE reads one u32 through its pointer, the number of an open descriptor, and keeps nothing.
+    // SAFETY: CLONE reads one u32 through its pointer, the number of an open descriptor, and keeps
+    // no pointer.
     unsafe { ioctl(fresh, Setter::<CLONE, u32>::new(number)) }?;
     Ok(())
 }
 
-/// Registers a file that the kernel shall serve by itself.
+/// Registers a backing file for passthrough.
 pub(crate) fn open_backing(device: BorrowedFd<'_>, file: BorrowedFd<'_>) -> io::Result<u32> {
     let map = BackingMap { fd: file.as_raw_fd(), flags: 0, padding: 0 };
     // SAFETY: see `OpenBacking`; the kernel takes its own reference to the file.
@@ -59,9 +61,9 @@ pub(crate) fn open_backing(device: BorrowedFd<'_>, file: BorrowedFd<'_>) -> io::
     u32::try_from(id).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// Takes a registration back; opens that use it go on.
+/// Removes the registration of a backing file. Opens that use it are not affected.
 pub(crate) fn close_backing(device: BorrowedFd<'_>, id: u32) -> io::Result<()> {
-    // SAFETY: BACKING_CLOSE reads one u32 through its pointer and keeps nothing.
+    // SAFETY: BACKING_CLOSE reads one u32 through its pointer and keeps no pointer.
     unsafe { ioctl(device, Setter::<BACKING_CLOSE, u32>::new(id)) }?;
     Ok(())
 }

@@ -1,17 +1,19 @@
-//! Layer 1: the FUSE transport: the kernel's requests as values, and answers back, over `/dev/fuse`.
+//! Layer 1: the FUSE transport: requests of the kernel as typed values, and replies to them, over
+//! `/dev/fuse`.
 //!
 //! ```text
-//!   kernel --- /dev/fuse ---> threads of a Session --- Request, Reply ---> Serve (the file system)
-//!          <-- answers ------------------------------- Reply::entry, ...        |
-//!          <-- Notifier: drop what you cached; Backings: read this file yourself
+//!   kernel --- /dev/fuse ---> threads of a Session --- Request, Reply --> Serve (the file system)
+//!          <-- replies ------------------------------- Reply::entry, ...       |
+//!          <-- Notifier: invalidate caches; Backings: register files for passthrough
 //! ```
 //!
-//! The idea: a request is a borrowed view of the buffer that it was read into, an answer is one `writev` from where its
-//! parts lie. A thread hands each request out with a [`Reply`] that may be taken elsewhere and answered late, so nothing
-//! that waits holds a thread. Each request is answered exactly once: a reply that is dropped, also by a panic, answers EIO.
+//! A request borrows the buffer that it was read into; a reply is one `writev` of its parts. A
+//! thread passes each request to the file system with a [`Reply`], which may move to another thread
+//! and be answered later. So a waiting request does not block a thread. Each request is answered
+//! exactly once: a reply that is dropped, even by a panic, answers EIO.
 //!
-//! What it does not do: it neither mounts nor unmounts ([`Device`] is given an open `/dev/fuse` that a mount was made
-//! with), keeps no inodes, checks no permissions, and knows no async runtime.
+//! The crate does not mount or unmount ([`Device`] wraps an open `/dev/fuse` of an existing mount),
+//! store inodes, check permissions, or depend on an async runtime.
 #![deny(unsafe_code)]
 
 mod abi;

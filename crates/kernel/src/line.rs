@@ -1,4 +1,4 @@
-//! The descriptor: requests are read from it, answers and notifications are written to it.
+//! I/O on a `/dev/fuse` descriptor: reads requests, writes replies and notifications.
 
 use std::{
     fs::{File, OpenOptions},
@@ -14,7 +14,7 @@ use rustix::{
 
 use crate::{abi::OUT_HEADER, encode::header, interrupts::Interrupts, ioctl};
 
-/// An open `/dev/fuse` with which a mount was made.
+/// An open `/dev/fuse` of an existing mount.
 #[derive(Debug)]
 pub struct Device(OwnedFd);
 
@@ -30,23 +30,23 @@ impl From<File> for Device {
     }
 }
 
-/// Answers of more parts than this allocate a list of them.
+/// Maximum number of parts of a reply without a heap allocation.
 const PARTS_SMALL: usize = 7;
 
-/// One descriptor of a connection, with what its session shares.
+/// A descriptor of a connection, with the interrupts shared by its session.
 #[derive(Debug)]
 pub(crate) struct Line {
     device: OwnedFd,
     pub(crate) interrupts: Arc<Interrupts>,
 }
 
-/// What reading a request came to.
+/// The result of reading a request.
 pub(crate) enum Heard {
-    /// A request of so many bytes.
+    /// A request of this length.
     Request(usize),
-    /// Nothing this time.
+    /// No request; read again.
     Nothing,
-    /// The kernel has let go.
+    /// The kernel closed the connection.
     End,
 }
 
@@ -55,7 +55,7 @@ impl Line {
         Self { device: device.0, interrupts: Arc::default() }
     }
 
-    /// A further descriptor of the same connection, with a queue of its own for what it has read.
+    /// Opens a second descriptor of the connection, with its own queue of requests being processed.
     pub(crate) fn another(&self) -> io::Result<Self> {
         let fresh = OpenOptions::new().read(true).write(true).open("/dev/fuse")?;
         ioctl::clone_into(&fresh, self.device.as_fd())?;
@@ -66,19 +66,19 @@ impl Line {
         self.device.as_fd()
     }
 
-    /// Waits for the next request. Errors are those that no retry mends.
+    /// Waits for the next request. Returns only permanent errors.
     pub(crate) fn hear(&self, buffer: &mut [u8]) -> io::Result<Heard> {
         match rustix::io::read(&self.device, buffer) {
             Ok(0) | Err(Errno::NODEV | Errno::CONNABORTED) => Ok(Heard::End),
             Ok(length) => Ok(Heard::Request(length)),
-            // NOENT: the request was taken back before we had it.
+            // ENOENT: the request was cancelled before it was read.
             Err(Errno::INTR | Errno::NOENT) => Ok(Heard::Nothing),
             Err(Errno::AGAIN) => self.await_request(),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// For a device that was opened not to block.
+    /// Waits until a non-blocking device is readable.
     fn await_request(&self) -> io::Result<Heard> {
         match poll(&mut [PollFd::new(&self.device, PollFlags::IN)], None) {
             Ok(_) | Err(Errno::INTR) => Ok(Heard::Nothing),
@@ -86,7 +86,7 @@ impl Line {
         }
     }
 
-    /// Sends one message; `error` is a notification's code, or an error number below zero.
+    /// Sends a message. `error` is a notification code or a negated error number.
     pub(crate) fn send(&self, unique: u64, error: i32, parts: &[&[u8]]) -> io::Result<()> {
         let length = OUT_HEADER + parts.iter().map(|part| part.len()).sum::<usize>();
         let length = u32::try_from(length).map_err(|_| io::ErrorKind::InvalidInput)?;

@@ -1,29 +1,29 @@
-//! The answer to a reading of a directory: entries one after the other, as many as the kernel has room for.
+//! The reply to READDIR: directory entries up to the requested size.
 
 use crate::{
     encode::{self, Bytes, ENTRY},
     values::Entry,
 };
 
-/// Before each name: inode, offset, length of the name, type.
+/// Length of the fields before each name: inode, offset, length of the name, type.
 const BEFORE_NAME: usize = 24;
-/// Entries begin at multiples of this.
+/// Alignment of entries.
 const ALIGNMENT: usize = 8;
 
 /// One entry of a directory.
 #[derive(Debug, Clone, Copy)]
 pub struct Name<'a> {
-    /// The inode that it names.
+    /// The inode of the entry.
     pub inode: u64,
-    /// Where the listing goes on behind it: comes back as the `offset` of the next `Readdir`.
+    /// The offset of the next entry: the `offset` of a `Readdir` that continues the listing.
     pub next: u64,
-    /// The inode's mode; only its type counts.
+    /// The inode's mode; only its type is used.
     pub mode: u32,
-    /// The name itself.
+    /// The name.
     pub name: &'a [u8],
 }
 
-/// A listing that grows up to the size that was asked for.
+/// A directory listing, limited to the requested size.
 #[derive(Debug)]
 pub struct Listing {
     bytes: Vec<u8>,
@@ -31,29 +31,31 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// An empty one, which ends the directory if it stays so; `size` is that of the `Readdir`.
+    /// Creates an empty listing; `size` is that of the `Readdir`. An empty reply ends the
+    /// directory.
     pub fn new(size: u32) -> Self {
         Self { bytes: Vec::new(), bytes_max: size as usize }
     }
 
-    /// Adds an entry to a plain listing; `false` says that there is no room, and nothing was added.
+    /// Adds an entry to a plain listing. Returns false, without adding it, if it does not fit.
     #[must_use]
     pub fn push(&mut self, name: Name<'_>) -> bool {
         self.add(&[], name)
     }
 
-    /// Adds an entry to a `plus` listing. One with an inode other than 0 counts as a lookup; 0 leaves the kernel to look it up.
+    /// Adds an entry to a `plus` listing. An entry counts as a lookup unless its inode is 0; the
+    /// kernel looks that up itself.
     #[must_use]
     pub fn push_with_entry(&mut self, name: Name<'_>, entry: &Entry) -> bool {
         self.add(&encode::entry(entry), name)
     }
 
-    /// Whether nothing was added.
+    /// Returns true if no entry was added.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// The bytes as they go to the kernel.
+    /// The encoded entries.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }

@@ -1,6 +1,8 @@
-//! Memory that requests are read into; where somebody keeps what is to be written, it is theirs until they let go.
+//! Request buffers. The data of a write can be kept beyond the request without a copy; its buffer
+//! is reused after the data is dropped.
 //!
-//! Fresh memory would cost more than a copy: its pages are touched for the first time (a tenth of memcpy's speed). So it is used again.
+//! Buffers are reused because a fresh buffer costs more than a copy: the first touch of its pages
+//! runs at a tenth of the speed of memcpy.
 
 use std::{fmt, ops::Deref, ops::Range, sync::Arc};
 
@@ -8,16 +10,18 @@ use bytes::Bytes;
 
 use crate::abi::{BESIDE_WRITE, BUFFER_MIN};
 
-/// Where the data of a WRITE begins: behind its two headers.
+/// Offset of the data of a WRITE: the length of its two headers.
 const WRITE_DATA: usize = 80;
-/// Data that begins at a page is copied faster.
+/// Alignment of write data; page-aligned data is copied faster.
 const PAGE: usize = 4096;
-/// Less is copied when it is kept: memory for a whole request would be held for it.
+/// Minimum length to keep data without a copy. Shorter data is copied, so that it does not hold a
+/// buffer for a whole request.
 const KEPT_BYTES_MIN: usize = 256 << 10;
-/// So many of one thread's are used again; more are in use only while writers wait for space.
+/// Maximum number of kept buffers per thread that are reused. More are in use only while writers
+/// wait for space.
 const LENT_MAX: usize = 8;
 
-/// Memory for one request, allocated once; its pages are taken when they are first needed.
+/// A buffer for one request, allocated once; its pages are touched when first needed.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     bytes: Vec<u8>,
@@ -26,7 +30,7 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// For requests that carry up to so many bytes.
+    /// Creates a buffer for requests of up to `request_bytes` bytes of data.
     pub(crate) fn new(request_bytes: usize) -> Self {
         let length = (request_bytes + BESIDE_WRITE).max(BUFFER_MIN);
         let bytes = vec![0; length + PAGE];
@@ -46,24 +50,24 @@ impl Buffer {
 /// The buffers of one thread.
 pub(crate) struct Buffers {
     request_bytes: usize,
-    /// Of the present request.
+    /// The buffer of the current request.
     present: Arc<Buffer>,
-    /// Of requests whose bytes were kept, maybe still.
+    /// Buffers of requests whose data was kept, and may still be.
     lent: Vec<Arc<Buffer>>,
 }
 
 impl Buffers {
-    /// For requests that carry up to so many bytes.
+    /// Creates buffers for requests of up to `request_bytes` bytes of data.
     pub(crate) fn new(request_bytes: usize) -> Self {
         Self { request_bytes, present: Arc::new(Buffer::new(request_bytes)), lent: Vec::new() }
     }
 
-    /// That of the present request.
+    /// The buffer of the current request.
     pub(crate) fn present(&self) -> &Arc<Buffer> {
         &self.present
     }
 
-    /// One that nobody keeps bytes of, for the next request: it is the present one from now on.
+    /// Makes a buffer without kept data the current one, for the next request.
     pub(crate) fn next(&mut self) -> &mut Buffer {
         if Arc::get_mut(&mut self.present).is_none() {
             let free = self.lent.iter_mut().position(|lent| Arc::get_mut(lent).is_some());
@@ -78,7 +82,7 @@ impl Buffers {
     }
 }
 
-/// Bytes that are to be written: a slice of the buffer that the request was read into.
+/// The data of a write: a slice of the request's buffer.
 #[derive(Clone, Copy)]
 pub struct Data<'a> {
     bytes: &'a [u8],
@@ -90,12 +94,13 @@ impl<'a> Data<'a> {
         Self { bytes, buffer: None }
     }
 
-    /// The same, known to be of this buffer.
+    /// Sets the buffer that holds the data.
     pub(crate) fn of(self, buffer: &'a Arc<Buffer>) -> Self {
         Self { buffer: Some(buffer), ..self }
     }
 
-    /// The bytes, for longer than the request is served. Long ones are not copied: the next request is read into other memory.
+    /// Returns the data for use beyond the request. Long data is not copied; its buffer is not
+    /// reused until the data is dropped.
     pub fn keep(&self) -> Bytes {
         match self.buffer {
             Some(buffer) if self.bytes.len() >= KEPT_BYTES_MIN => {
@@ -138,7 +143,7 @@ mod tests {
 
     const LONG: usize = KEPT_BYTES_MIN;
 
-    /// What is kept of a request of so many bytes, each of this value.
+    /// Keeps `length` bytes of data of `value` from a request.
     fn kept(buffers: &mut Buffers, value: u8, length: usize) -> Bytes {
         buffers.next().bytes_mut()[WRITE_DATA..WRITE_DATA + length].fill(value);
         let buffer = buffers.present();

@@ -1,8 +1,9 @@
-//! What the kernel shall forget: messages that nobody asked for.
+//! Notifications: unsolicited messages that invalidate or fill caches of the kernel.
 //!
-//! The kernel works on a notification before the call returns. `drop_entry` takes the directory's lock, `drop_bytes` waits
-//! and `store` wait for pages that are being read or written: from a thread that such an operation waits for they would wait for ever.
-//! `drop_attributes` and `new_epoch` take no lock and wait for nothing.
+//! The kernel handles a notification within the call. `drop_entry` takes the directory's lock;
+//! `drop_bytes` and `store` wait for pages that are being read or written. They deadlock on a
+//! thread that such an operation waits for. `drop_attributes` and `new_epoch` take no lock and do
+//! not wait.
 
 use std::{io, sync::Arc};
 
@@ -10,11 +11,11 @@ use rustix::io::Errno;
 
 use crate::{abi::notify, encode::Bytes, line::Line};
 
-/// How many inodes one message names: what fits into a page.
+/// Maximum number of inodes in one message, which must fit in a page.
 const PRUNE_MAX: usize = 500;
 
-/// Tells the kernel what to forget. Answers tell whether it knew the thing at all; false may also mean that an answer
-/// which names it is still on its way.
+/// Sends notifications to the kernel. A result of false means that the kernel did not know the
+/// object; a reply that names it may still be on its way.
 #[derive(Debug, Clone)]
 pub struct Notifier(Arc<Line>);
 
@@ -23,37 +24,40 @@ impl Notifier {
         Self(line)
     }
 
-    /// The inode's attributes and ACLs are asked for anew. Waits for nothing.
+    /// Invalidates the inode's attributes and ACLs. Does not wait.
     pub fn drop_attributes(&self, inode: u64) -> io::Result<bool> {
         self.drop_inode(inode, -1, 0)
     }
 
-    /// The inode's attributes, and its cached bytes from here on; length 0 is all the rest. Waits for pages under way.
+    /// Invalidates the inode's attributes and its cached bytes in a range; length 0 means to the
+    /// end. Waits for pages being read or written.
     pub fn drop_bytes(&self, inode: u64, offset: u64, length: u64) -> io::Result<bool> {
         let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         self.drop_inode(inode, signed(offset), signed(length))
     }
 
-    /// Puts bytes into the kernel's cache of an inode. The kernel takes the inode to be at least as long as they reach, also where it
-    /// drops an answer that says so because a notification came in between. Waits for pages under way.
+    /// Stores bytes in the kernel's cache of an inode. The kernel then takes the file to be at
+    /// least as long as their end, even if it discards a reply with the new size because of a
+    /// notification in between. Waits for pages being read or written.
     pub fn store(&self, inode: u64, offset: u64, bytes: &[u8]) -> io::Result<bool> {
         let head: [u8; 24] = Bytes::new().u64(inode).u64(offset).u32(length_of(bytes)?).u32(0).done();
         self.tell(notify::STORE, &[&head, bytes])
     }
 
-    /// A name is looked up anew. Waits for operations on its directory.
+    /// Invalidates a name. Waits for operations on its directory.
     pub fn drop_entry(&self, parent: u64, name: &[u8]) -> io::Result<bool> {
         let head: [u8; 16] = Bytes::new().u64(parent).u32(length_of(name)?).done();
         self.tell(notify::INVAL_ENTRY, &[&head, name, b"\0"])
     }
 
-    /// A name that led to `child` is gone: watchers of the file system hear of it. Waits for operations on its directory.
+    /// Reports that a name of `child` was removed, also to file system watchers (inotify). Waits
+    /// for operations on the directory.
     pub fn delete(&self, parent: u64, child: u64, name: &[u8]) -> io::Result<bool> {
         let head: [u8; 24] = Bytes::new().u64(parent).u64(child).u32(length_of(name)?).done();
         self.tell(notify::DELETE, &[&head, name, b"\0"])
     }
 
-    /// Inodes that nobody uses are let go, and come back as `forget`.
+    /// Makes the kernel drop unused inodes, which it reports as `forget`.
     pub fn prune(&self, inodes: &[u64]) -> io::Result<bool> {
         let mut known = false;
         for some in inodes.chunks(PRUNE_MAX) {
@@ -65,7 +69,7 @@ impl Notifier {
         Ok(known)
     }
 
-    /// Every name that is known now is looked up anew before it is used again. Waits for nothing.
+    /// Invalidates all names cached now. Does not wait.
     pub fn new_epoch(&self) -> io::Result<bool> {
         self.tell(notify::INC_EPOCH, &[])
     }

@@ -1,4 +1,4 @@
-//! The answer to one request: consumed by giving it, at once or later and from any thread.
+//! The reply to one request, sent by consuming it, immediately or later and from any thread.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,9 +13,10 @@ use crate::{
     values::{Attributes, Entry, Lock, Opened, Statfs, Statx},
 };
 
-/// Owes the kernel an answer. Dropped without one, it answers EIO.
+/// A pending reply. Dropping it answers EIO.
 ///
-/// Which answer fits which operation stands at `Operation`; another one is refused by the kernel, and the caller gets EIO.
+/// [`Operation`](crate::Operation) says which method answers which operation. The kernel refuses
+/// any other, and the caller gets EIO.
 #[derive(Debug)]
 #[must_use = "dropped without an answer it answers EIO"]
 pub struct Reply {
@@ -30,58 +31,61 @@ impl Reply {
         Self { line, unique, opcode, answered: false }
     }
 
-    /// Resolves when the caller gave up, by a signal or its death, or the connection ended. No interrupt since the request
-    /// came is missed. An answer is still owed.
+    /// Returns a future that resolves when the caller has given up (by a signal or death) or the
+    /// connection has ended. Includes interrupts since the request arrived. A reply is still due.
     pub fn interrupted(&self) -> Interrupted {
         self.line.interrupts.wait(self.unique)
     }
 
-    /// It failed, by this error number (positive). One that the kernel does not know becomes EIO.
+    /// Fails with this positive error number. A number that the kernel does not know becomes EIO.
     pub fn error(mut self, number: i32) {
         self.fail(number);
     }
 
-    /// It is done, and there is nothing more to say.
+    /// Reports success without data.
     pub fn done(self) {
         self.send(&[]);
     }
 
-    /// A name's inode. False when the kernel did not take it, as its caller was gone: then it did not count as a lookup.
+    /// Sends the inode of a name. Returns false if the kernel did not take it because the caller
+    /// was gone; it then does not count as a lookup.
     pub fn entry(self, entry: &Entry) -> bool {
         self.send(&[&encode::entry(entry)])
     }
 
-    /// Attributes, and how long they may be believed.
+    /// Sends attributes and their validity.
     pub fn attributes(self, attributes: &Attributes, valid: Duration) {
         self.send(&[&encode::attributes(attributes, valid)]);
     }
 
-    /// A file or directory is open. False when the kernel did not take it: no `Release` will come.
+    /// Reports an open file or directory. Returns false if the kernel did not take it; there will
+    /// be no `Release`.
     pub fn opened(self, opened: Opened) -> bool {
         self.send(&[&encode::opened(&opened)])
     }
 
-    /// A file was made and opened. False when the kernel did not take it: no lookup, and no open, was counted.
+    /// Reports a file that was created and opened. Returns false if the kernel did not take it;
+    /// neither a lookup nor an open was counted.
     pub fn created(self, entry: &Entry, opened: Opened) -> bool {
         self.send(&[&encode::created(entry, &opened)])
     }
 
-    /// Bytes: of a file, a link's target, an attribute's value, a list of names.
+    /// Sends bytes: of a file, a link's target, an attribute's value, or a list of names.
     pub fn data(self, data: &[u8]) {
         self.send(&[data]);
     }
 
-    /// The same in pieces, which are not put together here.
+    /// Sends bytes in parts, which are not joined in memory.
     pub fn data_parts(self, parts: &[&[u8]]) {
         self.send(parts);
     }
 
-    /// So many bytes were written.
+    /// Reports the number of bytes written.
     pub fn written(self, bytes: u32) {
         self.copied(u64::from(bytes));
     }
 
-    /// So many bytes were copied; what an older kernel cannot hear in 32 bits is told as less.
+    /// Reports the number of bytes copied; limited to 32 bits for older kernels.
     pub fn copied(self, bytes: u64) {
         if self.opcode == op::COPY_FILE_RANGE_64 {
             self.send(&[&bytes.to_ne_bytes()]);
@@ -91,47 +95,48 @@ impl Reply {
         self.send(&[&bytes.to_ne_bytes(), &[0; 4]]);
     }
 
-    /// How full it is.
+    /// Sends the usage of the file system.
     pub fn statfs(self, statfs: &Statfs) {
         self.send(&[&encode::statfs(statfs)]);
     }
 
-    /// How long the attribute, or the list of names, is.
+    /// Sends the length of an attribute or of the list of names.
     pub fn xattr_size(self, bytes: u32) {
         self.send(&[&bytes.to_ne_bytes(), &[0; 4]]);
     }
 
-    /// The lock that stands in the way, or one of kind `Unlock`.
+    /// Sends the conflicting lock, or one of kind `Unlock` if there is none.
     pub fn lock(self, lock: &Lock) {
         self.send(&[&encode::lock(lock)]);
     }
 
-    /// A position in the file.
+    /// Sends a position in the file.
     pub fn offset(self, offset: u64) {
         self.send(&[&offset.to_ne_bytes()]);
     }
 
-    /// Entries of a directory. False when the kernel did not take it: none of them counted as a lookup.
+    /// Sends directory entries. Returns false if the kernel did not take them; none counted as a
+    /// lookup.
     pub fn listing(self, listing: &Listing) -> bool {
         self.send(&[listing.bytes()])
     }
 
-    /// What statx(2) tells, and how long it may be believed.
+    /// Sends the fields of statx(2) and their validity.
     pub fn statx(self, statx: &Statx, valid: Duration) {
         self.send(&[&encode::statx(statx, valid)]);
     }
 
-    /// Which events are ready.
+    /// Sends the ready events of a poll.
     pub fn polled(self, events: u32) {
         self.send(&[&events.to_ne_bytes(), &[0; 4]]);
     }
 
-    /// The result of an ioctl, and the bytes that it gives back.
+    /// Sends the result of an ioctl and its output bytes.
     pub fn ioctl(self, result: i32, data: &[u8]) {
         self.send(&[&result.to_ne_bytes(), &[0; 12], data]);
     }
 
-    /// Whether the kernel took it.
+    /// Sends the reply. Returns true if the kernel took it.
     fn send(mut self, parts: &[&[u8]]) -> bool {
         self.answered = true;
         let sent = self.line.send(self.unique, 0, parts);
@@ -141,7 +146,7 @@ impl Reply {
         sent.is_ok()
     }
 
-    /// Nobody is there to hear that an error could not be told: the request, or the whole connection, is gone.
+    /// Sends an error. A failure to send it is ignored: the request, or the connection, is gone.
     fn fail(&mut self, number: i32) {
         self.answered = true;
         let known = if (1..=errno::MAX).contains(&number) { number } else { errno::EIO };

@@ -1,73 +1,81 @@
-//! What the kernel asks: one request with its caller, and the operation with its fields by name.
+//! Requests of the kernel: the caller, and the operation with named fields.
 //!
-//! A request borrows the buffer that it was read into: names and data to write are slices of it, and live as long as
-//! `Serve::serve` runs. Who parks a request copies what it needs, or keeps its [`Data`].
+//! A request borrows the buffer that it was read into: names and write data are slices of it and
+//! live as long as `Serve::serve` runs. To defer a request, copy what it needs, or keep its
+//! [`Data`].
 
 use crate::{
     memory::Data,
     values::{Lock, SetTime, Time},
 };
 
-/// The inode number that the root of each mount has.
+/// The inode number of the root of each mount.
 pub const ROOT: u64 = 1;
 
-/// One request.
+/// A request.
 #[derive(Debug)]
 pub struct Request<'a> {
-    /// The kernel's number of this request; never used again in the life of the connection.
+    /// The kernel's number of this request, unique in the life of the connection.
     pub unique: u64,
-    /// What it is about: the directory for operations on names, else the object itself.
+    /// The inode of the operation: the directory for operations on names, else the object itself.
     pub inode: u64,
     /// The caller's user for file access.
     pub uid: u32,
     /// The caller's group for file access.
     pub gid: u32,
-    /// The caller's process; 0 where the kernel asks by itself, or where it has no number in our name space.
+    /// The caller's process; 0 for requests of the kernel itself, or of a process outside our PID
+    /// namespace.
     pub pid: u32,
-    /// What is to be done.
+    /// The operation.
     pub operation: Operation<'a>,
 }
 
-/// What is to be done. `flags` of opens are those of open(2).
+/// Operations, each with the method of `Reply` that answers it. `flags` of opens are those of
+/// open(2).
 #[derive(Debug)]
 #[expect(
     missing_docs,
     reason = "fields are named as in the manual pages of the calls; what differs is said at the variant"
 )]
 pub enum Operation<'a> {
-    /// Which inode has this name? Answered by `entry`, which counts as one lookup. `.` is the inode itself, of whatever kind, and `..` the directory above: so the
-    /// kernel finds again what a file handle means (`open_by_handle_at(2)`).
+    /// Looks up a name. Answered by `entry`, which counts as one lookup. `.` is the inode itself,
+    /// of any type, and `..` its parent directory: the kernel uses them to resolve file handles
+    /// (`open_by_handle_at(2)`).
     Lookup { name: &'a [u8] },
-    /// Answered by `attributes`.
+    /// Reads attributes. Answered by `attributes`.
     Getattr { handle: Option<u64> },
-    /// Answered by `attributes`.
+    /// Changes attributes. Answered by `attributes`.
     Setattr(Setattr),
-    /// Answered by `data`.
+    /// Reads a link's target. Answered by `data`.
     Readlink,
-    /// Answered by `entry`.
+    /// Creates a symbolic link. Answered by `entry`.
     Symlink { name: &'a [u8], target: &'a [u8] },
-    /// Answered by `entry`.
+    /// Creates a file or device node. Answered by `entry`.
     Mknod { name: &'a [u8], mode: u32, umask: u32, device: u32 },
-    /// Answered by `entry`.
+    /// Creates a directory. Answered by `entry`.
     Mkdir { name: &'a [u8], mode: u32, umask: u32 },
-    /// Answered by `done`.
+    /// Removes a name. Answered by `done`.
     Unlink { name: &'a [u8] },
-    /// Answered by `done`.
+    /// Removes a directory. Answered by `done`.
     Rmdir { name: &'a [u8] },
-    /// Flags are those of renameat2(2). Answered by `done`.
+    /// Renames; `flags` are those of renameat2(2). Answered by `done`.
     Rename { name: &'a [u8], new_parent: u64, new_name: &'a [u8], flags: u32 },
-    /// A further name, in the request's directory, for `inode`. Answered by `entry`.
+    /// Adds a name for `inode` to the request's directory. Answered by `entry`.
     Link { inode: u64, new_name: &'a [u8] },
-    /// `kill_set_id`: the set-id bits go, as the file is truncated by one who may not keep them. Answered by `opened`.
+    /// Opens a file. `kill_set_id`: clear the set-id bits, since an unprivileged caller truncates
+    /// the file. Answered by `opened`.
     Open { flags: u32, kill_set_id: bool },
-    /// Answered by `created`.
+    /// Creates and opens a file. Answered by `created`.
     Create { name: &'a [u8], flags: u32, mode: u32, umask: u32, kill_set_id: bool },
-    /// A file without a name, to be made beside this directory's files; it may be linked unless flags have `O_EXCL`. Answered by `created`.
+    /// Creates and opens a file without a name in this file system; it may be linked later unless
+    /// `flags` has `O_EXCL`. Answered by `created`.
     Tmpfile { flags: u32, mode: u32, umask: u32 },
-    /// `flags` are those of the open file now; `lock_owner` comes with what a program reads past the cache, and not with what the
-    /// kernel reads to fill it. Answered by `data`; shorter than asked means end of file.
+    /// Reads bytes. `flags` are the present ones of the open file. `lock_owner` is set for reads
+    /// that bypass the page cache, not for those that fill it. Answered by `data`; fewer bytes than
+    /// requested mean end of file.
     Read { handle: u64, offset: u64, size: u32, lock_owner: Option<u64>, flags: u32 },
-    /// `from_cache`: the kernel writes back pages of a mapping, and the handle is a guess. Answered by `written`.
+    /// Writes bytes. `from_cache`: the kernel writes back pages of a mapping, and the handle is a
+    /// guess. Answered by `written`.
     Write {
         handle: u64,
         offset: u64,
@@ -77,41 +85,47 @@ pub enum Operation<'a> {
         kill_set_id: bool,
         from_cache: bool,
     },
-    /// The last user of the handle is gone. Answered by `done`; nobody hears an error.
+    /// Closes a handle after its last user. Answered by `done`; errors are ignored.
     Release { handle: u64, flags: u32, lock_owner: u64, flush: bool, flock_unlock: bool },
-    /// One descriptor of the handle was closed: locks of this owner go. Answered by `done`.
+    /// Reports the close of one descriptor of the handle: releases the locks of this owner.
+    /// Answered by `done`.
     Flush { handle: u64, lock_owner: u64 },
-    /// Answered by `done`.
+    /// Syncs a file. Answered by `done`.
     Fsync { handle: u64, data_only: bool },
-    /// Answered by `opened`, or by ENOSYS: then the kernel never asks again, and keeps directories' listings.
+    /// Opens a directory. Answered by `opened`, or by ENOSYS: the kernel then sends no further
+    /// `Opendir` and caches listings.
     Opendir { flags: u32 },
-    /// Answered by `done`.
+    /// Closes a directory. Answered by `done`.
     Releasedir { handle: u64, flags: u32 },
-    /// Answered by `done`.
+    /// Syncs a directory. Answered by `done`.
     Fsyncdir { handle: u64, data_only: bool },
-    /// `plus`: with each entry's attributes, which count as a lookup. Answered by `listing`.
+    /// Lists a directory. `plus`: with the attributes of each entry, which count as a lookup.
+    /// Answered by `listing`.
     Readdir { handle: u64, offset: u64, size: u32, plus: bool },
-    /// Answered by `statfs`.
+    /// Reads the usage of the file system. Answered by `statfs`.
     Statfs,
-    /// `flags` are those of setxattr(2); `kill_set_group_id`: an ACL is set by one who may not keep that bit. Answered by `done`.
+    /// Sets an extended attribute; `flags` are those of setxattr(2). `kill_set_group_id`: clear
+    /// that bit, since an unprivileged caller sets an ACL. Answered by `done`.
     Setxattr { name: &'a [u8], value: &'a [u8], flags: u32, kill_set_group_id: bool },
-    /// Size 0 asks for the length alone, answered by `xattr_size`; else answered by `data`, or ERANGE.
+    /// Reads an extended attribute. Size 0 requests only the length, answered by `xattr_size`;
+    /// other sizes are answered by `data`, or ERANGE.
     Getxattr { name: &'a [u8], size: u32 },
-    /// Names, each ended by NUL; sizes as with `Getxattr`.
+    /// Lists the names of extended attributes, each terminated by NUL; `size` as for `Getxattr`.
     Listxattr { size: u32 },
-    /// Answered by `done`.
+    /// Removes an extended attribute. Answered by `done`.
     Removexattr { name: &'a [u8] },
-    /// Which lock stands in the way of this one? Answered by `lock`.
+    /// Queries the lock that conflicts with this one. Answered by `lock`.
     Getlk { handle: u64, owner: u64, lock: Lock, flock: bool },
-    /// Answered by `done`, or EAGAIN; `wait`: only when it is held, or EINTR when interrupted.
+    /// Sets or releases a lock. Answered by `done`, or EAGAIN on conflict. With `wait`, answered
+    /// only when the lock is granted, or by EINTR when interrupted.
     Setlk { handle: u64, owner: u64, lock: Lock, flock: bool, wait: bool },
-    /// Mask of access(2). Answered by `done`.
+    /// Checks access; `mask` is that of access(2). Answered by `done`.
     Access { mask: u32 },
-    /// `mode` is that of fallocate(2). Answered by `done`.
+    /// Allocates or punches space; `mode` is that of fallocate(2). Answered by `done`.
     Fallocate { handle: u64, offset: u64, length: u64, mode: u32 },
-    /// Only data and holes are asked for. Answered by `offset`.
+    /// Seeks data or a hole; the kernel handles the other kinds. Answered by `offset`.
     Lseek { handle: u64, offset: u64, whence: u32 },
-    /// Answered by `copied`.
+    /// Copies bytes to another file. Answered by `copied`.
     CopyFileRange {
         handle: u64,
         offset: u64,
@@ -121,19 +135,21 @@ pub enum Operation<'a> {
         length: u64,
         flags: u64,
     },
-    /// `flags` and `mask` are those of statx(2). Answered by `statx`, or by ENOSYS: then the kernel asks by `Getattr`.
+    /// Reads the attributes of statx(2); `flags` and `mask` are its arguments. Answered by `statx`,
+    /// or by ENOSYS: the kernel then uses `Getattr`.
     Statx { handle: Option<u64>, flags: u32, mask: u32 },
-    /// Answered by `done`.
+    /// Syncs the file system. Answered by `done`.
     Syncfs,
-    /// `wake`: tell when it changes. Answered by `polled`, or by ENOSYS: always ready.
+    /// Polls for events. `wake`: notify on a change. Answered by `polled`, or by ENOSYS: always
+    /// ready.
     Poll { handle: u64, kernel_handle: u64, events: u32, wake: bool },
-    /// Answered by `ioctl`.
+    /// Performs an ioctl. Answered by `ioctl`.
     Ioctl { handle: u64, flags: u32, command: u32, argument: u64, data: &'a [u8], out_size: u32 },
-    /// An operation that this crate does not know, by its code: to be answered by ENOSYS.
+    /// An operation with an unknown opcode. To be answered by ENOSYS.
     Unknown(u32),
 }
 
-/// Which attributes are to be changed; what is `None` stays.
+/// Attributes to change; `None` leaves one as it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Setattr {
     /// Permission and type bits.
@@ -144,16 +160,16 @@ pub struct Setattr {
     pub gid: Option<u32>,
     /// Length in bytes.
     pub size: Option<u64>,
-    /// Last read.
+    /// Time of the last read.
     pub accessed: Option<SetTime>,
-    /// Last change of the bytes.
+    /// Time of the last change of the bytes.
     pub modified: Option<SetTime>,
-    /// Last change of the inode.
+    /// Time of the last change of the inode.
     pub changed: Option<Time>,
-    /// The open file through which it is changed.
+    /// The open file through which the change is made.
     pub handle: Option<u64>,
-    /// Whose locks the truncation respects.
+    /// The owner of locks that the truncation respects.
     pub lock_owner: Option<u64>,
-    /// The set-id bits go, as the file is truncated or its owner changed by one who may not keep them.
+    /// Clear the set-id bits, since an unprivileged caller truncates the file or changes its owner.
     pub kill_set_id: bool,
 }

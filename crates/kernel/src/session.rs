@@ -1,4 +1,4 @@
-//! A mounted connection at work: the handshake, the threads, the end.
+//! A served FUSE connection: handshake, threads, shutdown.
 
 use std::{
     io,
@@ -22,24 +22,25 @@ use crate::{
     worker::{Ending, Worker},
 };
 
-/// A file system, as the kernel asks it.
+/// A file system, as a handler of FUSE requests.
 pub trait Serve: Send + Sync + 'static {
-    /// Answers one request, now or later. Called from several threads at once; what waits is parked with its reply.
-    /// A panic answers EIO, and the thread goes on.
+    /// Answers a request, immediately or later. Called from several threads at once. A request that
+    /// must wait is deferred with its reply. After a panic the reply is EIO, and the thread
+    /// continues.
     fn serve(&self, request: Request<'_>, reply: Reply);
 
-    /// The kernel takes back so many lookups of an inode; at zero it does not know the inode any more.
+    /// Drops `lookups` lookups of an inode; at zero the kernel no longer knows the inode.
     fn forget(&self, inode: u64, lookups: u64) {
         let _ = (inode, lookups);
     }
 
-    /// The kernel has let go: nothing more will be asked. Called once, after the last `serve` has returned.
+    /// Reports the end of the connection. Called once, after the last `serve` has returned.
     fn ended(&self) {}
 }
 
-/// A connection that is being served until the kernel lets go of it, by an unmount or an abort.
+/// A connection that is served until the kernel closes it, by an unmount or an abort.
 ///
-/// Dropping it does not end it.
+/// Dropping it does not end the connection.
 #[derive(Debug)]
 pub struct Session {
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -47,10 +48,11 @@ pub struct Session {
 }
 
 impl Session {
-    /// Agrees with the kernel, makes the file system with what was agreed, and serves it from threads of its own.
+    /// Performs the handshake, builds the file system with the negotiated options, and serves it on
+    /// new threads.
     ///
-    /// The mount must have been made: the kernel's first request is waited for. Fails when the kernel cannot be
-    /// understood, has let go already, or does not grant what `config` insists on.
+    /// The mount must exist: this waits for the kernel's first request. Fails if the protocol
+    /// version is not supported, the connection is closed, or no thread can be started.
     pub fn start<S>(device: Device, config: &Config, make: S) -> io::Result<Self>
     where
         S: FnOnce(&Granted, Notifier, Backings) -> Arc<dyn Serve>,
@@ -61,7 +63,7 @@ impl Session {
         let count = config.threads.max(1);
         let ending = Arc::new(Ending::of(count));
         let mut lines = vec![Arc::clone(&line)];
-        // Without descriptors of their own, threads share the one that there is.
+        // If a clone of the descriptor fails, the threads share the first descriptor.
         lines.extend((1..count).map(|_| line.another().map_or_else(|_| Arc::clone(&line), Arc::new)));
         let lines: Arc<[_]> = lines.into();
         let workers = lines.iter().map(|line| Worker {
@@ -75,22 +77,23 @@ impl Session {
         Ok(Self { threads: Mutex::new(threads), ending })
     }
 
-    /// Whether the kernel has let go, and `Serve::ended` has been called.
+    /// Returns true once the kernel has closed the connection and `Serve::ended` has returned.
     pub fn is_ended(&self) -> bool {
         self.ending.is_over()
     }
 
-    /// Waits for the end, and for the threads.
+    /// Waits for the end of the connection and of the threads.
     pub fn join(&self) {
         let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
-            // A panic outside of `serve` was reported by its thread already.
+            // A panic outside `serve` was already reported by its thread.
             thread.join().ok();
         }
     }
 }
 
-/// Starts a thread for each worker. A worker that gets none is dropped, which counts as its end; the first one must start.
+/// Starts a thread for each worker. A worker whose thread fails to start is dropped, which counts
+/// as its end; the first must start.
 fn spawn(workers: impl Iterator<Item = Worker>) -> io::Result<Vec<JoinHandle<()>>> {
     let mut threads = Vec::new();
     for (at, worker) in workers.enumerate() {
@@ -103,7 +106,7 @@ fn spawn(workers: impl Iterator<Item = Worker>) -> io::Result<Vec<JoinHandle<()>
     Ok(threads)
 }
 
-/// Waits for INIT and answers it; whatever comes before is not for us to know.
+/// Waits for INIT and answers it. Fails on any other request.
 fn shake_hands(line: &Line, config: &Config) -> io::Result<Granted> {
     let mut buffer = Buffer::new(config.request_bytes() as usize);
     loop {

@@ -1,39 +1,39 @@
-//! The values of answers, and of locks and times in both directions: plain data with names.
+//! Value types of replies, locks and times.
 
 use std::time::Duration;
 
-/// A moment, as seconds and nanoseconds since 1970; before that, seconds are negative.
+/// A time in seconds and nanoseconds since 1970; earlier times have negative seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time {
     /// Whole seconds.
     pub seconds: i64,
-    /// 0 to 999,999,999 beyond them.
+    /// Nanoseconds beyond the seconds: 0 to 999,999,999.
     pub nanoseconds: u32,
 }
 
-/// What a time is to be set to.
+/// A new value of a timestamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetTime {
-    /// The server's clock.
+    /// The present time of the server's clock.
     Now,
-    /// This moment.
+    /// The given time.
     At(Time),
 }
 
-/// What stat(2) tells.
+/// The attributes of an inode, as in stat(2).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// The inode's number.
     pub inode: u64,
     /// Length in bytes.
     pub size: u64,
-    /// Allocated, in units of 512 bytes.
+    /// Allocated space in units of 512 bytes.
     pub blocks: u64,
-    /// Last read.
+    /// Time of the last read.
     pub accessed: Time,
-    /// Last change of the bytes.
+    /// Time of the last change of the bytes.
     pub modified: Time,
-    /// Last change of the inode.
+    /// Time of the last change of the inode.
     pub changed: Time,
     /// Type and permission bits.
     pub mode: u32,
@@ -43,80 +43,80 @@ pub struct Attributes {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Of a device node: which.
+    /// Device number, for a device node.
     pub device: u32,
-    /// The best size for reads and writes.
+    /// Preferred size of reads and writes in bytes.
     pub block_size: u32,
 }
 
-/// A name's inode, with how long the kernel may believe it.
+/// The inode of a name, with its cache validity in the kernel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// 0 says: there is no such name, and that may be believed for `entry_valid`.
+    /// The inode's number; 0 means that the name does not exist, valid for `entry_valid`.
     pub inode: u64,
-    /// Tells lives of one inode number apart.
+    /// Distinguishes successive inodes with the same number.
     pub generation: u64,
     /// Its attributes.
     pub attributes: Attributes,
-    /// How long the name leads there without asking again.
+    /// Time for which the kernel may cache the name.
     pub entry_valid: Duration,
-    /// How long the attributes hold without asking again.
+    /// Time for which the kernel may cache the attributes.
     pub attributes_valid: Duration,
 }
 
 impl Entry {
-    /// A name that is known not to be there.
+    /// A negative entry: the name does not exist.
     pub fn absent(entry_valid: Duration) -> Self {
         Self { entry_valid, ..Self::default() }
     }
 }
 
-/// An opened file or directory, and how the kernel is to treat it.
+/// An opened file or directory, and its caching options.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the interface")]
 pub struct Opened {
-    /// The server's number for it; comes back with each operation.
+    /// The server's handle, passed with each operation on it.
     pub handle: u64,
-    /// Reads and writes come here, not to the page cache.
+    /// Direct I/O: reads and writes bypass the page cache.
     pub direct: bool,
-    /// What the page cache has of it stays.
+    /// Keep the cached pages of the file.
     pub keep_cache: bool,
-    /// A directory's listing may be kept by the kernel.
+    /// Let the kernel cache the directory's listing.
     pub cache_dir: bool,
-    /// Closing it needs no `Flush`.
+    /// Send no `Flush` on close.
     pub no_flush: bool,
-    /// lseek(2) is refused.
+    /// Refuse lseek(2).
     pub not_seekable: bool,
-    /// There is no position at all.
+    /// The file is a stream, without a position.
     pub stream: bool,
-    /// Direct writes to one inode may come at the same time.
+    /// Allow concurrent direct writes to the inode.
     pub parallel_direct_writes: bool,
-    /// Reads, writes and mappings go to this file, past us.
+    /// The backing file for passthrough of reads, writes and mappings.
     pub backing: Option<BackingId>,
 }
 
-/// A file that the kernel reads and writes in place of asking; made by `Backings::open`.
+/// A registered backing file; see `Backings::open`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BackingId(pub(crate) u32);
 
-/// What statfs(2) tells.
+/// The usage of a file system, as in statfs(2).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Statfs {
-    /// All blocks, of `fragment_size` bytes.
+    /// Number of blocks of `fragment_size` bytes.
     pub blocks: u64,
-    /// Free ones.
+    /// Number of free blocks.
     pub blocks_free: u64,
-    /// Free ones for an ordinary user.
+    /// Number of free blocks for unprivileged users.
     pub blocks_available: u64,
-    /// All inodes.
+    /// Number of inodes.
     pub files: u64,
-    /// Free ones.
+    /// Number of free inodes.
     pub files_free: u64,
-    /// The best size for reads and writes.
+    /// Preferred size of reads and writes in bytes.
     pub block_size: u32,
-    /// The longest name.
+    /// Maximum length of a name in bytes.
     pub name_bytes_max: u32,
-    /// The unit of the blocks above.
+    /// The block size of the block counts.
     pub fragment_size: u32,
 }
 
@@ -127,7 +127,7 @@ pub enum LockKind {
     Read,
     /// Exclusive.
     Write,
-    /// None: what is held goes.
+    /// Releases held locks.
     Unlock,
 }
 
@@ -136,23 +136,23 @@ pub enum LockKind {
 pub struct Lock {
     /// The first byte.
     pub start: u64,
-    /// The last byte; `u64::MAX >> 1` is to the end of the file, however long.
+    /// The last byte; `u64::MAX >> 1` means to the end of the file, however long.
     pub end: u64,
-    /// Of which kind.
+    /// The kind of lock.
     pub kind: LockKind,
     /// The process that holds it, for `F_GETLK`.
     pub pid: u32,
 }
 
-/// What statx(2) tells beside the attributes.
+/// The attributes of statx(2).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Statx {
-    /// What stat(2) tells.
+    /// The attributes of stat(2).
     pub attributes: Attributes,
-    /// When it was made, where that is known.
+    /// Creation time, if known.
     pub born: Option<Time>,
-    /// Bits `STATX_ATTR_*` that are set ...
+    /// `STATX_ATTR_*` bits that are set.
     pub flags: u64,
-    /// ... of those that are told at all.
+    /// `STATX_ATTR_*` bits that are supported.
     pub flags_mask: u64,
 }

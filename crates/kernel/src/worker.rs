@@ -1,4 +1,4 @@
-//! One thread: reads a request, hands it out, and again.
+//! A worker thread: reads requests and passes them to the file system.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -18,12 +18,12 @@ use crate::{
     session::Serve,
 };
 
-/// How far a session's workers are with ending.
+/// The shutdown state of a session's workers.
 #[derive(Debug)]
 pub(crate) struct Ending {
-    /// How many have not ended.
+    /// Number of running workers.
     left: AtomicUsize,
-    /// All have, and the file system was told.
+    /// All workers have ended and the file system was notified.
     over: AtomicBool,
 }
 
@@ -37,10 +37,10 @@ impl Ending {
     }
 }
 
-/// What one thread works with.
+/// The state of a worker thread.
 pub(crate) struct Worker {
     pub(crate) line: Arc<Line>,
-    /// Those of all workers.
+    /// The descriptors of all workers.
     pub(crate) lines: Arc<[Arc<Line>]>,
     pub(crate) serve: Arc<dyn Serve>,
     pub(crate) ending: Arc<Ending>,
@@ -48,7 +48,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Serves until the kernel lets go.
+    /// Serves requests until the kernel closes the connection.
     pub(crate) fn run(mut self) {
         loop {
             match self.line.hear(self.buffers.next().bytes_mut()) {
@@ -63,7 +63,7 @@ impl Worker {
         }
     }
 
-    /// Answers, or hands out, one message.
+    /// Handles a message: answers it or passes it to the file system.
     fn handle(&self, message: &[u8]) {
         let Some((header, body)) = Header::split(message) else {
             tracing::error!(bytes = message.len(), "the kernel sent a request without a whole header");
@@ -104,19 +104,20 @@ impl Worker {
         guard(|| self.serve.serve(request, reply));
     }
 
-    /// Rings for the request that it is about. An answer is only due when it cannot be kept, and must come over the line
-    /// that the request came over: that is not known any more, and the other lines do not know its number.
+    /// Handles an INTERRUPT. It is answered (EAGAIN) only when it cannot be kept any longer. The
+    /// reply must go through the descriptor that the INTERRUPT came from, which is no longer known.
+    /// So it is sent through all; the others reject its number.
     fn interrupt(&self, header: Header, body: &[u8]) {
         let again = decode::interrupted(body).and_then(|unique| self.line.interrupts.ring(unique, header.unique));
         if let Some(oldest) = again {
-            // Its request may have ended meanwhile: then there is nobody to tell.
+            // Errors are ignored: the request may have ended meanwhile.
             self.lines.iter().for_each(|line| line.send(oldest, -errno::EAGAIN, &[]).unwrap_or_default());
         }
     }
 }
 
 impl Drop for Worker {
-    /// The last one out tells that it is over.
+    /// The last worker to end notifies the file system.
     fn drop(&mut self) {
         if self.ending.left.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.line.interrupts.end();
@@ -126,7 +127,8 @@ impl Drop for Worker {
     }
 }
 
-/// A panic costs one request, not the thread; its message has been printed by then.
+/// Catches a panic, so that it fails one request and not the thread. Its message is already
+/// printed.
 fn guard(work: impl FnOnce()) {
     catch_unwind(AssertUnwindSafe(work)).ok();
 }

@@ -1,4 +1,5 @@
-//! The end of a session, alone in its process: after an unmount neither a thread nor a descriptor is left.
+//! Shutdown of a session, in a process of its own: after an unmount no thread or descriptor is
+//! left.
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the failure")]
 
 #[allow(dead_code, reason = "the other tests use more of it")]
@@ -7,7 +8,7 @@ mod common;
 use common::Mounted;
 use kernel::Config;
 
-/// Not a test: what children run.
+/// Not a test: the entry point of child processes.
 #[test]
 #[ignore = "run by the other tests, in processes of their own"]
 fn child() {
@@ -25,7 +26,7 @@ fn threads() -> usize {
     names.filter(|name| name.starts_with("kernel-")).count()
 }
 
-/// Whether it holds soon: a thread has its name, or is off the list, a moment after it was started or joined.
+/// Polls a condition: a thread gets its name, or leaves the list, slightly after its start or join.
 fn comes_true(holds: impl Fn() -> bool) -> bool {
     (0..100_000).any(|_| holds())
 }

@@ -1,4 +1,5 @@
-//! The transport under a real mount: what children do arrives with its fields, and what is answered reaches them.
+//! The transport under a real mount: requests of children arrive with their fields, and replies
+//! reach the children.
 #![allow(clippy::unwrap_used, reason = "in tests a panic is the failure")]
 
 mod common;
@@ -14,19 +15,19 @@ use rustix::{
     process::{Pid, Signal, kill_process},
 };
 
-/// Not a test: what children run.
+/// Not a test: the entry point of child processes.
 #[test]
 #[ignore = "run by the other tests, in processes of their own"]
 fn child() {
     common::child::run();
 }
 
-/// With everything that changes who asks for what switched so that each operation comes here.
+/// A configuration in which the kernel forwards every operation.
 fn config() -> Config {
     Config { posix_acl: false, ..Config::default() }
 }
 
-/// A child's verb, the name it is given, and how the request begins that must come of it (names are lists of bytes).
+/// An operation, its name, and the start of the expected request (names are lists of bytes).
 const FILES: [(&str, &str, &str); 13] = [
     ("open", "file", "2 Open { flags: "),
     ("create", "new", "1 Create { name: [110, 101, 119], flags: "),
@@ -74,7 +75,7 @@ const NAMES: [(&str, &str, &str); 9] = [
     ("readdir", "dir", "4 Readdir { handle: "),
 ];
 
-/// Each verb succeeds, and its request came.
+/// Checks that each operation succeeds and that its request arrived.
 fn check(verbs: &[(&str, &str, &str)]) {
     let Some(mounted) = Mounted::new(&config()) else { return };
     for (verb, name, expected) in verbs {
@@ -191,7 +192,7 @@ fn attributes_and_bytes_are_kept_until_they_are_dropped() {
     for _ in 0..2 {
         assert_eq!(mounted.act("read", "cached"), 0);
     }
-    // A read may have changed the time of access: the kernel asks once more by itself.
+    // A read may change the access time, so the kernel requests the attributes once more.
     assert_eq!(mounted.act("stat", "cached"), 0);
     let before = asked("7 Getattr");
     assert_eq!((mounted.act("stat", "cached"), asked("7 Getattr")), (0, before), "kept");

@@ -1,4 +1,4 @@
-//! What children do with a mount: one verb each, in a process of its own. The exit code is the error number.
+//! Operations of child processes on a mount: one per process. The exit code is the error number.
 
 use std::{env, fs::File, os::fd::AsFd, path::Path};
 
@@ -10,11 +10,11 @@ use rustix::{
     io::{Errno, Result},
 };
 
-/// Set in a child: its verb. The path stands in the second one.
+/// Environment variables of a child: the operation and the path.
 pub(crate) const VERB: &str = "KERNEL_CHILD_VERB";
 pub(crate) const PATH: &str = "KERNEL_CHILD_PATH";
 
-/// Does what the environment says, and ends the process; returns where there is nothing to do.
+/// Performs the operation of the environment and exits; returns if there is none.
 pub(crate) fn run() {
     let (Ok(verb), Ok(path)) = (env::var(VERB), env::var(PATH)) else { return };
     std::process::exit(act(&verb, Path::new(&path)).map_or_else(Errno::raw_os_error, |()| 0));

@@ -1,6 +1,7 @@
-//! A real mount of a small file system that writes down what it is asked, and children that use it.
+//! A real mount of a small file system that records its requests, and children that use it.
 //!
-//! The server's own process never touches its mount; every wait has a watchdog that frees the mount and fails the test.
+//! The server's own process never accesses its mount. Every wait has a watchdog that aborts the
+//! mount and fails the test.
 
 pub(crate) mod child;
 pub(crate) mod server;
@@ -20,10 +21,10 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use server::Small;
 use tempfile::TempDir;
 
-/// Longer than any step takes on a busy machine; only a hang lasts so long.
+/// Timeout of the watchdog: longer than any step on a busy machine.
 const WATCH: Duration = Duration::from_mins(1);
 
-/// A mount with its server, unmounted when dropped.
+/// A mount with its server, unmounted on drop.
 pub(crate) struct Mounted {
     pub(crate) folder: TempDir,
     pub(crate) server: Arc<Small>,
@@ -34,7 +35,8 @@ pub(crate) struct Mounted {
 }
 
 impl Mounted {
-    /// `None`, with a word on standard error, where this process may not mount.
+    /// Mounts the file system. Returns `None`, with a message on standard error, if this process
+    /// may not mount.
     pub(crate) fn new(config: &Config) -> Option<Self> {
         let folder = tempfile::Builder::new().prefix("kernel-test-").tempdir().unwrap();
         let Some(device) = attach(&folder) else {
@@ -52,7 +54,7 @@ impl Mounted {
         Some(Self { folder, server, granted, notifier, backings, session: Some(session.unwrap()) })
     }
 
-    /// Starts a child that does this with that name.
+    /// Starts a child that performs `verb` on `name`.
     pub(crate) fn spawn(&self, verb: &str, name: &str) -> Child {
         Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "child", "--ignored"])
@@ -63,17 +65,17 @@ impl Mounted {
             .unwrap()
     }
 
-    /// Waits for a child: its error number, 0 for none, and -1 when it was killed.
+    /// Waits for a child. Returns its error number, 0 on success, -1 if it was killed.
     pub(crate) fn wait(&self, mut child: Child) -> i32 {
         self.watched("a child", move || child.wait().unwrap().code().unwrap_or(-1))
     }
 
-    /// Lets a child do this with that name: its error number, or 0.
+    /// Performs `verb` on `name` in a child. Returns its error number, or 0.
     pub(crate) fn act(&self, verb: &str, name: &str) -> i32 {
         self.wait(self.spawn(verb, name))
     }
 
-    /// Runs what may hang; if it does, the connection is aborted so that nothing stays stuck, and the test fails.
+    /// Runs `work`. If it hangs, aborts the connection and fails the test.
     pub(crate) fn watched<T: Send + 'static>(&self, what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
         let (tell, told) = mpsc::channel();
         let worker = thread::spawn(move || tell.send(work()).ok());
@@ -85,12 +87,12 @@ impl Mounted {
         result
     }
 
-    /// Lets the kernel give up on the connection: a forced unmount does, also where the control file system is not mounted.
+    /// Aborts the connection by a forced unmount, which works without the control file system.
     pub(crate) fn abort(&self) {
         unmount(self.folder.path(), UnmountFlags::FORCE | UnmountFlags::DETACH).ok();
     }
 
-    /// Takes the mount away and waits for the server's end.
+    /// Unmounts and waits for the end of the session.
     pub(crate) fn end(&mut self) {
         let Some(session) = self.session.take() else { return };
         unmount(self.folder.path(), UnmountFlags::DETACH).ok();

@@ -1,4 +1,4 @@
-//! The small file system: a few inodes that always are there, and a list of all that it was asked.
+//! A small file system of a few fixed inodes that records all its requests.
 
 use std::{
     collections::HashMap,
@@ -17,7 +17,7 @@ use kernel::{
     Statfs, Statx, Time,
 };
 
-/// What each name leads to.
+/// The inodes of the names.
 pub(crate) const FILE: u64 = 2;
 pub(crate) const OTHER: u64 = 3;
 const DIRECTORY: u64 = 4;
@@ -25,12 +25,12 @@ const LINK: u64 = 5;
 pub(crate) const PASSED: u64 = 6;
 pub(crate) const CACHED: u64 = 7;
 const MADE: u64 = 9;
-/// The errors of the ABI that are answered here.
+/// Error numbers that the server sends.
 const ENOSYS: i32 = 38;
 const EINTR: i32 = 4;
 const LONG: Duration = Duration::from_secs(100_000);
 
-/// What was asked, and how those who wait for more are woken.
+/// Recorded requests, with a condition variable for new ones.
 #[derive(Default)]
 struct Notes {
     lines: Mutex<Vec<String>>,
@@ -52,24 +52,24 @@ pub(crate) struct Small {
 }
 
 impl Small {
-    /// All that was asked: the inode and the operation with its fields.
+    /// All requests: the inode and the operation with its fields.
     pub(crate) fn asked(&self) -> Vec<String> {
         self.notes.lines.lock().unwrap().clone()
     }
 
-    /// How often an operation came that begins so.
+    /// Number of requests that start with `beginning`.
     pub(crate) fn count(&self, beginning: &str) -> usize {
         self.asked().iter().filter(|line| line.starts_with(beginning)).count()
     }
 
-    /// Waits until so many operations came that begin so; false when they do not come.
+    /// Waits for `count` requests that start with `beginning`. Returns false on a timeout.
     pub(crate) fn await_count(&self, beginning: &str, count: usize) -> bool {
         let asked = self.notes.lines.lock().unwrap();
         let few = |asked: &mut Vec<String>| asked.iter().filter(|line| line.starts_with(beginning)).count() < count;
         !self.notes.changed.wait_timeout_while(asked, Duration::from_mins(1), few).unwrap().1.timed_out()
     }
 
-    /// From now on opens of this inode go to the backing file.
+    /// Opens the inode with the backing file from now on.
     pub(crate) fn pass(&self, inode: u64, backing: BackingId) {
         self.backing.lock().unwrap().insert(inode, backing);
     }
@@ -158,7 +158,7 @@ impl Serve for Small {
     }
 }
 
-/// A reply that is answered only when its caller gives up.
+/// Defers the reply until the caller gives up.
 fn park(reply: Reply, notes: Arc<Notes>) {
     let interrupted = reply.interrupted();
     thread::spawn(move || {
@@ -186,7 +186,7 @@ fn block_on(future: impl Future<Output = ()>) {
 
 fn drop_told(_: bool) {}
 
-/// The cached file's name and attributes hold for long, all others not at all.
+/// Validity of names and attributes: long for the cached file, zero for all others.
 fn valid(inode: u64) -> Duration {
     if inode == CACHED { LONG } else { Duration::ZERO }
 }
