@@ -1,12 +1,13 @@
-//! What a process said, within a bound: the first bytes, the last bytes, and how many there were.
+//! Captured output of a process, with a size limit: the first and last bytes, and the total length.
 
 use std::collections::VecDeque;
 use std::fmt;
 
-/// How much of each end is kept: a long stack trace fits, and 1,000 failed tasks stay below 256 MiB.
+/// Maximum bytes stored of each end: a long stack trace fits, and 1,000 failed tasks stay below 256
+/// MiB.
 pub const KEPT_BYTES_MAX: usize = 64 << 10;
 
-/// The kept output of one stream.
+/// The captured output of one stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Captured {
     head: Vec<u8>,
@@ -15,7 +16,7 @@ pub struct Captured {
 }
 
 impl Captured {
-    /// Takes in the next bytes.
+    /// Appends the next bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
         let (first, rest) = bytes.split_at(bytes.len().min(KEPT_BYTES_MAX - self.head.len()));
@@ -26,17 +27,17 @@ impl Captured {
         self.tail.extend(rest);
     }
 
-    /// How many bytes were written in all.
+    /// Total number of bytes written.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// Whether nothing was written.
+    /// Returns true if nothing was written.
     pub fn is_empty(&self) -> bool {
         self.total == 0
     }
 
-    /// How many bytes between head and tail were left out.
+    /// Number of bytes left out between head and tail.
     pub fn left_out(&self) -> u64 {
         self.total - (self.head.len() + self.tail.len()) as u64
     }
@@ -46,13 +47,13 @@ impl Captured {
         &self.head
     }
 
-    /// The last bytes that are not in the head.
+    /// The last bytes, without those in the head.
     pub fn tail(&self) -> Vec<u8> {
         self.tail.iter().copied().collect()
     }
 }
 
-/// As text; what is not UTF-8 is replaced, and a line says what was left out.
+/// Formats as text; replaces invalid UTF-8, and marks left-out bytes with a line.
 impl fmt::Display for Captured {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.left_out() == 0 {

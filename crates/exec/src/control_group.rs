@@ -1,19 +1,19 @@
-//! The memory control group (cgroup) of this process, of version 1 or 2, and where its directory
-//! is.
+//! Finds the memory control group (cgroup) of this process, version 1 or 2, and its directory.
 //!
 //! ```text
 //! /proc/self/cgroup       4:memory:/docker/ab/job           the group, from the hierarchy's root
 //! /proc/self/mountinfo    ... /docker/ab /sys/fs/cgroup/memory ... - cgroup x rw,memory
 //!                             root       mount point        => /sys/fs/cgroup/memory/job
 //! ```
-//! Parsing is pure. What it does not do: make groups (`memory_group`).
+//!
+//! Parsing does no I/O. `memory_group` makes groups.
 
 use std::path::{Component, Path, PathBuf};
 
-/// The two interfaces of the kernel. A memory controller is bound to one of them.
+/// The two cgroup interfaces of the kernel. A memory controller is bound to one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
-    /// A hierarchy of its own: `memory.limit_in_bytes`.
+    /// A separate hierarchy: `memory.limit_in_bytes`.
     One,
     /// The unified hierarchy: `memory.max`.
     Two,
@@ -22,56 +22,56 @@ pub enum Version {
 /// A control group that accounts memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ControlGroup {
-    /// Which files it has.
+    /// The interface version, which determines its files.
     pub version: Version,
     /// Its directory.
     pub dir: PathBuf,
 }
 
-/// Why memory cannot be limited by a control group here.
+/// Reasons why control groups cannot limit memory here.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoMemoryGroup {
     /// The kernel has no memory controller, or hides it.
     #[error("the kernel names no control group of this process that could account memory")]
     NoController,
-    /// A container may hide the file system.
+    /// No mount shows the group; a container may hide the file system.
     #[error("no mounted file system shows the control group {0}")]
     NotMounted(String),
-    /// Version 2: a group passes a controller on only if it is told to, and only while it has no
-    /// processes itself.
+    /// Version 2: the group does not delegate the memory controller. It must be told to, and must
+    /// have no processes itself.
     #[error("the control group {} does not pass the memory controller on to groups below it (cgroup.subtree_control)", .0.display())]
     NotDelegated(PathBuf),
-    /// Version 1, old kernels: groups below would escape the limits of this one.
+    /// Version 1 on old kernels: child groups would escape the limits of this group.
     #[error("the control group {} does not count what groups below it take (memory.use_hierarchy)", .0.display())]
     NotHierarchical(PathBuf),
-    /// A file or directory of the group.
+    /// An I/O error on a file or directory of the group.
     #[error("{}: {source}", path.display())]
     Io {
-        /// Which.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
 }
 
 impl ControlGroup {
-    /// The memory control group of a process, from its `/proc/PID/cgroup` and
+    /// Finds the memory control group of a process in its `/proc/PID/cgroup` and
     /// `/proc/PID/mountinfo`.
     ///
     /// # Errors
-    /// There is none, or its directory cannot be reached.
+    /// There is no such group, or no mount shows its directory.
     pub fn parse(cgroup: &str, mountinfo: &str) -> Result<Self, NoMemoryGroup> {
         let (version, path) = membership(cgroup).ok_or(NoMemoryGroup::NoController)?;
         let mounts = mountinfo.lines().filter_map(Mount::parse).filter(|mount| mount.shows_memory(version));
-        // A later mount lies on top of an earlier one.
+        // A later mount covers an earlier one.
         let dir = mounts.filter_map(|mount| mount.locate(Path::new(path))).next_back();
         dir.map(|dir| Self { version, dir }).ok_or_else(|| NoMemoryGroup::NotMounted(path.to_owned()))
     }
 }
 
-/// The version of the memory controller and the path of the group: that of version 1 where both are
-/// in use, since the controller is bound to one.
+/// Returns the version of the memory controller and the path of the group. Version 1 wins if both
+/// are in use, because the controller is bound to one.
 fn membership(cgroup: &str) -> Option<(Version, &str)> {
     let of = |wanted: fn(&str) -> bool| {
         cgroup.lines().find_map(|line| {
@@ -86,16 +86,16 @@ fn membership(cgroup: &str) -> Option<(Version, &str)> {
 
 /// A line of mountinfo.
 struct Mount<'a> {
-    /// What of the file system is mounted.
+    /// The mounted part of the file system.
     root: PathBuf,
-    /// Where.
+    /// The mount point.
     point: PathBuf,
     kind: &'a str,
     super_options: &'a str,
 }
 
 impl<'a> Mount<'a> {
-    /// `36 35 0:32 ROOT POINT OPTIONS [TAGS ...] - TYPE SOURCE SUPER_OPTIONS`
+    /// Parses `36 35 0:32 ROOT POINT OPTIONS [TAGS ...] - TYPE SOURCE SUPER_OPTIONS`.
     fn parse(line: &'a str) -> Option<Self> {
         let (own, rest) = line.split_once(" - ")?;
         let mut own = own.split(' ').skip(3);
@@ -111,8 +111,8 @@ impl<'a> Mount<'a> {
         }
     }
 
-    /// The directory of a group, if this mount shows it. Groups outside of our namespace are told
-    /// as `/../..`.
+    /// Returns the directory of a group if this mount shows it. Groups outside our namespace have
+    /// paths with `/../..`.
     fn locate(&self, group: &Path) -> Option<PathBuf> {
         let below = group.strip_prefix(&self.root).ok()?;
         let plain = below.components().all(|part| matches!(part, Component::Normal(_)));
@@ -120,7 +120,7 @@ impl<'a> Mount<'a> {
     }
 }
 
-/// Undoes the octal escapes of mountinfo (`\040` for a blank).
+/// Decodes the octal escapes of mountinfo (`\040` for a blank).
 fn unescape(word: &str) -> PathBuf {
     let mut parts = word.split('\\');
     let first = parts.next().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! A process group of ours: signalled as a whole, and known to be empty before we say that a task has ended.
+//! A process group of a task, signalled as a whole; a task has ended when its group is empty.
 
 use crate::keeper::Record;
 use crate::launch::Usage;
@@ -9,11 +9,12 @@ use std::io;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-/// When we look whether killed processes are gone: after 1, 2, 4 .. 2,048 ms. Nearly all are gone at the first look; what
-/// is there after the last one hangs in the kernel (a dead file system, mostly).
+/// Checks for live processes after a kill: after waits of 1, 2, 4 .. 2,048 ms. Nearly all are gone
+/// at the first check; a process that is alive after the last one hangs in the kernel (mostly on a
+/// dead file system).
 const LOOKS: u32 = 12;
 
-/// A started process that leads its group. Dropped early, it kills the group.
+/// The process group of a started process, its leader. Dropping it before the end kills the group.
 #[derive(Debug)]
 pub struct Group {
     leader: Pid,
@@ -22,24 +23,26 @@ pub struct Group {
 }
 
 impl Group {
-    /// The group that `leader`, our own child, leads, and its line in the keeper's list.
+    /// Wraps the group that our child `leader` leads, with its entry in the reaper's list.
     pub fn led_by(leader: Pid, record: Option<Record>) -> Self {
         Self { leader, reaped: false, _record: record }
     }
 
-    /// The number of the process that leads it.
+    /// The process id of the leader.
     pub fn leader(&self) -> i32 {
         self.leader.as_raw_nonzero().get()
     }
 
-    /// Sends a signal to all of it. Only while the leader is not reaped, so that the number cannot be another's.
+    /// Sends a signal to the group. To be called only before the leader is reaped, because the id
+    /// may be reused afterwards.
     pub fn signal(&self, signal: Signal) {
         assert!(!self.reaped, "after its leader is reaped a group has no name");
-        // The group may hold only processes that changed their user: nothing we could do about them.
+        // Fails if all processes of the group have changed their user; they cannot be signalled.
         let _ = kill_process_group(self.leader, signal);
     }
 
-    /// After the leader has ended: kills what is left of the group, reaps the leader and waits until nothing is alive.
+    /// To be called after the leader has ended: kills the rest of the group, reaps the leader and
+    /// waits until no process is alive.
     pub async fn finish(&mut self) -> io::Result<Option<(ExitStatus, Usage)>> {
         self.signal(Signal::KILL);
         let ended = sys::reap(self.leader)?;
@@ -71,7 +74,8 @@ impl Drop for Group {
     }
 }
 
-/// The processes of a group that are not zombies, from `/proc`. Costs a millisecond: for the rare group with leftovers.
+/// Returns the processes of a group that are not zombies, from `/proc`. Takes a millisecond; called
+/// only for the rare group with leftovers.
 pub fn alive_in(group: Pid) -> Vec<i32> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -80,7 +84,8 @@ pub fn alive_in(group: Pid) -> Vec<i32> {
 
 fn is_alive_in(pid: i32, group: Pid) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
-    // `pid (name) state parent group ...`: the name may hold blanks and parentheses, so read from its end.
+    // `pid (name) state parent group ...`: the name may contain blanks and parentheses, so search
+    // from the right for its end.
     let Some((_, rest)) = stat.rsplit_once(") ") else { return false };
     let mut fields = rest.split(' ');
     let (state, its_group) = (fields.next(), fields.nth(1));

@@ -1,8 +1,10 @@
-//! Looks at a program before it starts: will the system's loader put a library of ours (`LD_PRELOAD`) before it?
+//! Checks if the dynamic loader will load our library (`LD_PRELOAD`) into a program.
 //!
-//! The loader does that for dynamically linked programs of our own C library, kind of processor and rights. For all others it does
-//! nothing and says nothing; so whoever relies on the library asks here first, and can say it or choose another way. Programs are
-//! anybody's bytes: they are read a header at a time, and what the system would refuse to start is not judged.
+//! The loader does so for dynamically linked programs of our C library, processor type and
+//! privileges. For all others it does nothing, silently. So a caller that relies on the library
+//! checks here first, and can report the obstacle or choose another way. Programs are untrusted
+//! input: they are read one header at a time. Files that the system would refuse to start are not
+//! judged.
 
 use crate::which::which;
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
@@ -17,33 +19,34 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use thiserror::Error;
 
-/// Why the loader does not put a library before a program. Of a script it is the interpreter that is named.
+/// Reasons why the loader does not load a library into a program. For a script, its interpreter is
+/// named.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Unreached {
-    /// It has no loader.
+    /// The program is statically linked and has no loader.
     #[error("`{}` is statically linked", .program.display())]
     Static {
         /// The program.
         program: PathBuf,
     },
-    /// Its loader does not exist, so it does not start either.
+    /// The loader does not exist, so the program does not start either.
     #[error("`{}` needs the loader {}, which is not here", .program.display(), .loader.display())]
     NoLoader {
         /// The program.
         program: PathBuf,
-        /// What it names as its loader.
+        /// The loader named in the program.
         loader: PathBuf,
     },
-    /// The interpreter that its first line names does not exist, so it does not start either.
+    /// The interpreter named in the first line does not exist, so the script does not start either.
     #[error("`{}` needs the interpreter {}, which is not here", .program.display(), .interpreter.display())]
     NoInterpreter {
         /// The script.
         program: PathBuf,
-        /// What it names.
+        /// The interpreter.
         interpreter: PathBuf,
     },
-    /// Its loader is not the one of the GNU C library.
+    /// The loader is not that of the GNU C library.
     #[error("`{}` uses another C library than glibc (its loader is {})", .program.display(), .loader.display())]
     OtherLibrary {
         /// The program.
@@ -51,19 +54,20 @@ pub enum Unreached {
         /// Its loader.
         loader: PathBuf,
     },
-    /// It is for another processor, word length or byte order than ours.
+    /// The program is for another processor, word length or byte order.
     #[error("`{}` is for another kind of processor than the library", .program.display())]
     OtherMachine {
         /// The program.
         program: PathBuf,
     },
-    /// Set-id bits of somebody else, or capabilities: loaders ignore what the environment says.
+    /// The program has set-id bits for another user or group, or capabilities: loaders then ignore
+    /// the environment.
     #[error("`{}` runs with rights of its own, so the system ignores the library", .program.display())]
     OwnRights {
         /// The program.
         program: PathBuf,
     },
-    /// The library is loaded, and not called.
+    /// The program is a Go program: the library is loaded but not called.
     #[error("`{}` is a Go program, which calls the system past the C library", .program.display())]
     Go {
         /// The program.
@@ -71,16 +75,17 @@ pub enum Unreached {
     },
 }
 
-/// How much of a program the kernel looks at to find its interpreter (`BINPRM_BUF_SIZE`), bytes.
+/// Bytes of a program that the kernel reads to find its interpreter (`BINPRM_BUF_SIZE`).
 const HEAD_BYTES: usize = 256;
-/// Interpreters of interpreters that the kernel follows (`exec_binprm`).
+/// Depth of nested interpreters that the kernel follows (`exec_binprm`).
 const INTERPRETERS_MAX: usize = 5;
 
-/// Why a library would not reach `program`, a path; none if it would. A script is judged by its interpreter, also by that of
-/// `#!/usr/bin/env NAME`, which is searched in `dirs`.
+/// Returns why a library would not be loaded into the program at `program`; `None` if it would. A
+/// script is judged by its interpreter, and `#!/usr/bin/env NAME` by the program `NAME`, searched
+/// in `dirs`.
 ///
 /// # Errors
-/// A program that cannot be read, among them those that may be run and not read.
+/// The program cannot be read; it may be executable all the same.
 pub fn unreached(program: &Path, dirs: &[PathBuf]) -> io::Result<Option<Unreached>> {
     let mut program = program.to_path_buf();
     let mut script = None;
@@ -101,14 +106,14 @@ pub fn unreached(program: &Path, dirs: &[PathBuf]) -> io::Result<Option<Unreache
     Ok(None)
 }
 
-/// The first bytes, at most [`HEAD_BYTES`].
+/// Reads the first bytes, at most [`HEAD_BYTES`].
 fn head(file: &mut File) -> io::Result<Vec<u8>> {
     let mut head = Vec::with_capacity(HEAD_BYTES);
     file.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut head)?;
     Ok(head)
 }
 
-/// What a script's first line names; for `env NAME` that program, if there is one.
+/// Returns the interpreter of a script's first line; for `env NAME` the program `NAME`, if found.
 fn interpreter(head: &[u8], dirs: &[PathBuf]) -> Option<PathBuf> {
     let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
     let mut words = line.split(|byte| b" \t".contains(byte)).filter(|word| !word.is_empty());
@@ -121,20 +126,20 @@ fn interpreter(head: &[u8], dirs: &[PathBuf]) -> Option<PathBuf> {
     Some(found.unwrap_or(named))
 }
 
-/// Whether a file is a library that programs such as this one can load.
+/// Returns true if the file is a shared library for programs of this kind.
 pub fn is_library(path: &Path) -> bool {
     let head = File::open(path).and_then(|mut file| head(&mut file)).unwrap_or_default();
     let kind = head.get(16..18).map(|kind| u16::from_ne_bytes([kind[0], kind[1]]));
     head.starts_with(&elf::ELFMAG) && Machine::of(&head) == Machine::ours() && kind == Some(elf::ET_DYN.0)
 }
 
-/// Judges a program that is no script.
+/// Judges an ELF program.
 fn judge(program: PathBuf, file: File, head: &[u8]) -> io::Result<Option<Unreached>> {
     if Machine::of(head) != Machine::ours() {
         return Ok(Some(Unreached::OtherMachine { program }));
     }
     let own_rights = has_own_rights(&program, &file)?;
-    // Damaged: the system refuses it, so there is nothing to be reached.
+    // A damaged program is refused by the system, so it is not judged.
     let Ok(seen) = Seen::of(&ReadCache::new(file)) else { return Ok(None) };
     let Some(loader) = seen.loader else { return Ok(Some(Unreached::Static { program })) };
     Ok(if !loader.exists() {
@@ -150,7 +155,7 @@ fn judge(program: PathBuf, file: File, head: &[u8]) -> io::Result<Option<Unreach
     })
 }
 
-/// Word length, byte order and processor, as the first 20 bytes of a program have them.
+/// Word length, byte order and processor, from the first 20 bytes of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Machine {
     class: u8,
@@ -159,7 +164,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// None of a program that ends before.
+    /// Returns `None` if the program is shorter than its header fields.
     fn of(head: &[u8]) -> Option<Self> {
         Some(Self { class: *head.get(4)?, order: *head.get(5)?, processor: head.get(18..20)?.try_into().ok()? })
     }
@@ -170,7 +175,7 @@ impl Machine {
     }
 }
 
-/// What a program's segments say.
+/// Facts from a program's segments.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Seen {
     loader: Option<PathBuf>,
@@ -195,18 +200,18 @@ impl Seen {
     }
 }
 
-/// Known by its name: `ld-linux-x86-64.so.2`, `ld64.so.2`.
+/// Recognises the loader of glibc by name: `ld-linux-x86-64.so.2`, `ld64.so.2`.
 fn is_of_glibc(loader: &Path) -> bool {
     let name = loader.file_name().unwrap_or_default().as_bytes();
     name.starts_with(b"ld-linux") || name.starts_with(b"ld64.so")
 }
 
-/// Whether starting it changes who the process is (`AT_SECURE`, ld.so(8)).
+/// Returns true if executing the program changes privileges (`AT_SECURE`, ld.so(8)).
 fn has_own_rights(program: &Path, file: &File) -> io::Result<bool> {
     let found = file.metadata()?;
     let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
     let as_owner = found.mode() & libc::S_ISUID != 0 && found.uid() != uid;
-    // Without the right to run it the bit means that its locks are mandatory.
+    // Without group execute permission the set-group-ID bit means mandatory locking.
     let of_group = libc::S_ISGID | libc::S_IXGRP;
     let as_group = found.mode() & of_group == of_group && found.gid() != gid;
     let with_capabilities =

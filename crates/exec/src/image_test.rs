@@ -1,4 +1,4 @@
-//! Programs of every kind, made byte by byte, and what is said of them.
+//! Checks of programs of every kind, built byte by byte.
 
 use super::{Machine, Seen, Unreached, unreached};
 use std::fs::{self, Permissions};
@@ -6,11 +6,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// Types of segments (System V ABI, "Program Header").
+/// Segment types (System V ABI, "Program Header").
 const INTERPRETER: u32 = 3;
 const NOTE: u32 = 4;
 
-/// A folder with programs.
+/// A directory with programs.
 struct Programs(TempDir);
 
 impl Programs {
@@ -25,7 +25,7 @@ impl Programs {
         path
     }
 
-    /// A program whose loader is a file of this name in the folder.
+    /// A program whose loader is a file named `loader` in the directory.
     fn with_loader(&self, name: &str, loader: &str) -> PathBuf {
         let loader = self.put(loader, b"");
         self.put(name, &program(&[(INTERPRETER, &text(&loader))]))
@@ -44,7 +44,7 @@ fn program(segments: &[(u32, &[u8])]) -> Vec<u8> {
     bytes.extend(3_u16.to_le_bytes());
     bytes.extend(processor);
     bytes.extend(1_u32.to_le_bytes());
-    // Entry; program headers, right behind this one; no sections.
+    // Entry point; program headers, directly behind this header; no sections.
     for at in [0_u64, 64, 0] {
         bytes.extend(at.to_le_bytes());
     }
@@ -68,7 +68,7 @@ fn program(segments: &[(u32, &[u8])]) -> Vec<u8> {
     bytes
 }
 
-/// A path as segments have it, with its end.
+/// A path as in a segment, terminated by NUL.
 fn text(path: &Path) -> Vec<u8> {
     let mut text = path.as_os_str().as_encoded_bytes().to_vec();
     text.push(0);
@@ -180,7 +180,7 @@ fn damaged_programs_are_looked_at_without_a_panic() {
     for end in 0..whole.len() {
         let _ = Seen::of(&whole[..end]);
     }
-    // Every byte of the headers takes each of a few values that are apt to be believed.
+    // Set every byte to each of a few values that may pass the checks.
     for at in 0..whole.len() {
         for value in [0, 1, 0x7f, 0x80, 0xff] {
             let mut damaged = whole.clone();

@@ -1,12 +1,15 @@
-//! The keeper: a small process that kills our tools if we die without a word (SIGKILL, out of memory).
+//! The reaper ("keeper"): a small process that kills our tools if we are killed (SIGKILL, out of
+//! memory).
 //!
 //! ```text
-//! we ---- list of our process groups (a memory file; each enters itself before it runs its program) ----> keeper
-//!    ---- a pipe that only we hold open: its end wakes the keeper, which kills the groups on the list
+//! we ---- list of process groups (a memfd; each child adds itself before its program) ----> reaper
+//!    ---- a pipe that only we hold open: its end wakes the reaper, which kills the groups listed
 //! ```
-//! The kernel's own `PR_SET_PDEATHSIG` needs a fork for every task (see the crate's page) and forgets grandchildren; this
-//! costs one shell for each run. A group is in the list before its program runs, since the child writes its line itself
-//! (`stage`). What is left to chance: processes that left their group (`runaway` finds those at the next start).
+//!
+//! The kernel's `PR_SET_PDEATHSIG` needs a fork for every task (see the crate page) and does not
+//! reach grandchildren. The reaper costs one shell per run. A group is listed before its program
+//! runs, because the child writes its own entry (`stage`). The reaper misses processes that left
+//! their group; `runaway` finds them at the next start.
 
 use crate::stage::Register;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -18,40 +21,42 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Reads to the end of the pipe (nothing is ever written to it), then kills each group on the list.
+/// Waits for the end of the pipe, to which nothing is ever written, then kills each group listed.
 const SCRIPT: &str = "trap '' HUP INT TERM; read -r nothing
 while read -r group; do [ -n \"$group\" ] && kill -s KILL -- \"-$group\"; done < /proc/self/fd/1";
 
-/// An entry is a number of at most 10 digits, padded with blanks, and a newline.
+/// Length of an entry: a number of at most 10 digits, padded with blanks, and a newline.
 const LINE_BYTES: usize = 11;
 
-/// A line that is free.
+/// A free entry.
 const BLANK: [u8; LINE_BYTES] = *b"          \n";
 
 static KEEPER: OnceLock<Keeper> = OnceLock::new();
 
-/// What we hold of the keeper.
+/// Our side of the reaper.
 #[derive(Debug)]
 struct Keeper {
     list: File,
     lines: Mutex<Lines>,
-    /// Never written: it ends when we do.
+    /// Never written to; closed by the kernel when this process ends.
     _pipe: PipeWriter,
 }
 
-/// Which lines of the list are free.
+/// The free entries of the list.
 #[derive(Debug, Default)]
 struct Lines {
     freed: Vec<u64>,
-    /// How many lines there are.
+    /// Number of entries in the list.
     count: u64,
 }
 
-/// From now on a keeper watches over all processes that this process runs: none outlives it, even if it is killed. Call it
-/// once before the first `run`; later calls do nothing. Fails if there is no shell or no memory file.
+/// Starts a reaper for all processes that this process runs: none outlives it, even if it is
+/// killed. To be called once before the first `run`; later calls do nothing. Fails without a shell
+/// or memfd.
 pub fn protect() -> io::Result<()> {
     if KEEPER.get().is_none() {
-        // Of two callers at one time the later one's keeper sees its pipe end at once, and goes.
+        // If two threads call this at the same time, the later reaper sees its pipe close and
+        // exits.
         let _ = KEEPER.set(Keeper::start()?);
     }
     Ok(())
@@ -67,9 +72,9 @@ impl Keeper {
         Ok(Self { list, lines: Mutex::default(), _pipe: ours })
     }
 
-    /// Empties a line.
+    /// Clears an entry.
     fn clear(&self, line: u64) {
-        // What was written there can be written over: the memory is there.
+        // Cannot run out of space: the entry's memory is already allocated.
         if let Err(error) = self.list.write_all_at(&BLANK, line * LINE_BYTES as u64) {
             tracing::warn!(%error, "the list of running tasks is not in order");
         }
@@ -80,7 +85,7 @@ impl Keeper {
     }
 }
 
-/// A group's line in the list, for as long as it lives.
+/// A group's entry in the list, cleared on drop.
 #[derive(Debug)]
 pub struct Record {
     keeper: &'static Keeper,
@@ -88,14 +93,14 @@ pub struct Record {
 }
 
 impl Record {
-    /// A line for a group that is about to start, if there is a keeper.
+    /// Allocates an entry for a group that is about to start; `None` without a reaper.
     pub fn new() -> Option<Self> {
         let keeper = KEEPER.get()?;
         let line = keeper.lines().take();
         Some(Self { keeper, line })
     }
 
-    /// Where the child enters itself.
+    /// The position at which the child writes its entry.
     pub fn register(&self) -> Register<'_> {
         let offset = i64::try_from(self.line * LINE_BYTES as u64).expect("a list of running tasks is short");
         Register { list: self.keeper.list.as_fd(), offset }
@@ -109,7 +114,7 @@ impl Drop for Record {
     }
 }
 
-/// The line of a group. For the child before its program: no allocation, no panic.
+/// Formats the entry of a group. Called in the child before `execve`: no allocation, no panic.
 pub fn line_of(group: i32) -> [u8; LINE_BYTES] {
     let (mut line, mut rest) = (BLANK, group.unsigned_abs());
     for digit in line.iter_mut().take(LINE_BYTES - 1).rev() {

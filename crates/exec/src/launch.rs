@@ -1,4 +1,4 @@
-//! What is started, and what is told when it has ended.
+//! The command to run, and the report of its run.
 
 use crate::capture::Captured;
 use crate::memory_group::MemoryLimit;
@@ -9,34 +9,34 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
-/// How long a process that was asked to end may take before it is killed: what batch systems commonly give.
+/// Default time between SIGTERM and SIGKILL: a value common to batch systems.
 pub const GRACE: Duration = Duration::from_secs(2);
 
-/// A command with everything that it depends on.
+/// A command with its whole context.
 #[derive(Debug, Clone)]
 pub struct Launch {
-    /// The program, absolute; see `which`.
+    /// Absolute path of the program; see `which`.
     pub program: PathBuf,
-    /// Its arguments, without the program's own name.
+    /// Arguments, without the program's own name.
     pub args: Vec<OsString>,
-    /// Its whole environment: nothing is inherited.
+    /// The whole environment; nothing is inherited.
     pub env: Vec<(OsString, OsString)>,
-    /// Its working directory.
+    /// Working directory.
     pub cwd: ToolFile,
-    /// The file on its standard input; None: empty.
+    /// File for standard input; `None` means empty.
     pub stdin: Option<ToolFile>,
-    /// The file that its standard output is written to, made or emptied first where it is a path; None: captured.
+    /// File for standard output, created or truncated if it is a path; `None` means captured.
     pub stdout: Option<ToolFile>,
-    /// How long it may run.
+    /// Maximum run time.
     pub timeout: Option<Duration>,
-    /// How long it may take to end after SIGTERM.
+    /// Time between SIGTERM and SIGKILL.
     pub grace: Duration,
-    /// How much memory it may take; None: as much as there is.
+    /// Memory limit; `None` means unlimited.
     pub memory: Option<MemoryLimit>,
 }
 
 impl Launch {
-    /// The program alone: no arguments, an empty environment, no time-out.
+    /// Creates a launch without arguments, environment or time-out.
     pub fn new(program: impl Into<PathBuf>, cwd: impl Into<ToolFile>) -> Self {
         Self {
             program: program.into(),
@@ -56,40 +56,41 @@ impl Launch {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Ending {
-    /// By itself, with this code.
+    /// It exited with this code.
     Exited(i32),
-    /// By a signal that we did not send.
+    /// It was killed by a signal that we did not send.
     Signalled(i32),
-    /// We ended it, since it ran longer than its time-out.
+    /// It was ended after its time-out.
     TimedOut,
-    /// It was killed, since it took more memory than its limit.
+    /// It was killed because it used more memory than its limit.
     OverMemory {
-        /// Bytes of its own that it was allowed.
+        /// Limit of its own memory in bytes.
         own: u64,
-        /// Bytes that it held; None if the kernel killed it for all that its control group held,
-        /// files among it.
+        /// Bytes of its own memory; `None` if the kernel killed it for the total memory of its
+        /// control group, files included.
         held: Option<u64>,
     },
-    /// We ended it, since the caller cancelled it.
+    /// It was ended because the caller cancelled it.
     Cancelled,
-    /// It never ran.
+    /// It could not be started.
     NotStarted {
-        /// What could not be started.
+        /// The program.
         program: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
-        /// What to do about it; empty if we know nothing better than the error.
+        /// Advice for the user; empty if there is none beyond the error.
         hint: String,
     },
-    /// It ended, but the system does not tell us how: our own parent made us ignore SIGCHLD.
+    /// It ended, but the system does not report how: SIGCHLD is ignored, as inherited from our
+    /// parent.
     Unknown {
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
 }
 
 impl Ending {
-    /// Whether it exited with 0.
+    /// Returns true if the process exited with 0.
     pub fn is_success(&self) -> bool {
         matches!(self, Self::Exited(0))
     }
@@ -114,7 +115,7 @@ impl fmt::Display for Ending {
     }
 }
 
-/// The name of a signal that ends processes, as `kill -l` writes it.
+/// Returns the name of a fatal signal, as in `kill -l`.
 fn signal_name(signal: i32) -> &'static str {
     match signal {
         libc::SIGHUP => "HUP",
@@ -137,42 +138,43 @@ fn signal_name(signal: i32) -> &'static str {
     }
 }
 
-/// What a process and the descendants that it waited for took.
+/// Resource usage of a process and the descendants that it waited for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Processor time in user mode.
+    /// CPU time in user mode.
     pub user: Duration,
-    /// Processor time in the kernel.
+    /// CPU time in the kernel.
     pub system: Duration,
-    /// The most memory that one of these processes held, in bytes. None if that was less than what we ourselves ever
-    /// held: the kernel counts the starting process in, so it cannot be told.
+    /// Maximum resident memory of any one of these processes in bytes. `None` if it was below our
+    /// own maximum: the kernel's count of a child starts with that of its parent.
     pub rss_max: Option<u64>,
-    /// The most memory of their own (anonymous: not files, nor the pool) that they held together, in bytes, as far as it was
-    /// seen by looking now and then. None if they ended before the first look and `rss_max` cannot be told either.
+    /// Maximum of their combined own memory (anonymous: neither files nor the pool) in bytes, by
+    /// sampling. Falls back to `rss_max` if they ended before the first sample; `None` if that is
+    /// unknown too.
     pub memory_peak: Option<u64>,
 }
 
-/// How a launch went.
+/// The report of a run.
 #[derive(Debug)]
 pub struct Report {
-    /// How it ended.
+    /// How the process ended.
     pub ending: Ending,
-    /// What it wrote to standard output; empty if that went to a file.
+    /// Captured standard output; empty if that went to a file.
     pub stdout: Captured,
-    /// What it wrote to standard error.
+    /// Captured standard error.
     pub stderr: Captured,
-    /// When it was started, for people.
+    /// Wall-clock time of the start, for display.
     pub started_at: SystemTime,
-    /// When it was started.
+    /// Time of the start.
     pub started: Instant,
-    /// When nothing of it was alive any more.
+    /// Time at which no process of the group was alive any more.
     pub ended: Instant,
-    /// What it took; zero if it never ran.
+    /// Resource usage; zero if the program never ran.
     pub usage: Usage,
 }
 
 impl Report {
-    /// How long it took in all.
+    /// Total run time.
     pub fn wall(&self) -> Duration {
         self.ended.duration_since(self.started)
     }

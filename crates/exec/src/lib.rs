@@ -1,18 +1,19 @@
-//! Layer 3: local processes: one task's command, run, watched and ended.
+//! Layer 3: execution of local processes: starts, watches and ends the command of one task.
 //!
-//! [`run`] starts a [`Launch`] in a process group of its own, captures what it says within a bound,
-//! ends it on time-out or cancel, and tells how it went in a [`Report`]. [`which`] finds a tool's
-//! program. [`protect`] makes the tools die with us even when we are killed by SIGKILL, and
-//! [`sweep`] finds those that left their group. [`library`] finds the preload library, and
-//! [`unreached`] says which programs it does not reach. [`MemoryGroups`] are control groups that
-//! keep tools to the memory that they declare.
+//! [`run`] starts a [`Launch`] in its own process group, captures its output up to a limit, ends it
+//! on time-out or cancellation, and returns a [`Report`]. [`which`] finds a tool's program.
+//! [`protect`] ends the tools with us even if we are killed by SIGKILL, and [`sweep`] finds
+//! processes that left their group. [`library`] finds the preload library, and [`unreached`] tells
+//! which programs it does not reach. [`MemoryGroups`] are control groups that limit tools to their
+//! declared memory.
 //!
-//! Invariants: when `run` returns, nothing of the process group is alive; no wait is without a bound once a process was
-//! asked to end; output beyond the bound is counted, not kept; this process itself never touches a [`ToolPath`]. What it
-//! does not do: decide, retry, or know what a task is.
+//! Invariants: when `run` returns, no process of the group is alive (unless killed processes hang
+//! in the kernel); no wait is unlimited once a process was asked to end; output beyond the limit is
+//! counted, not stored; this process never accesses a [`ToolPath`]. The crate makes no decisions,
+//! does not retry, and does not know what a task is.
 //!
-//! Processes are started as `posix_spawn` does it (`stage`), since a fork copies our page tables: 10 % slower than it for a
-//! small process, and far slower for one that holds a pool.
+//! Processes are started like `posix_spawn` does (`stage`), because a fork copies the page tables:
+//! 10 % slower for a small process, and far slower for one that holds a pool.
 #![deny(unsafe_code)]
 
 mod capture;

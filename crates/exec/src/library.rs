@@ -1,4 +1,4 @@
-//! Where the library is that the system's loader puts before a program, so that it sees a pool without a mount.
+//! Finds the preload library, with which programs access a pool without a mount.
 
 use crate::image::is_library;
 use std::env;
@@ -6,33 +6,33 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Its file.
+/// File name of the library.
 const LIBRARY: &str = "libtidemill_preload.so";
-/// Where it is, if it is not beside the binary or where packages put it.
+/// Environment variable with the path of a library outside the default places.
 const VARIABLE: &str = "TIDEMILL_PRELOAD";
-/// What the loader puts before programs (ld.so(8)).
+/// Environment variable of the libraries to preload (ld.so(8)).
 const LIST: &str = "LD_PRELOAD";
 
-/// Why there is no library.
+/// Reasons why there is no usable library.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NoLibrary {
-    /// The user says where it is, and it is not.
+    /// The path in the environment variable is not a file.
     #[error("{VARIABLE} names {}, which is no file", .0.display())]
     Named(PathBuf),
-    /// What the user names is none.
+    /// The file named in the environment variable is not a library of this processor type.
     #[error("{VARIABLE} names {}, which is no library for this kind of processor", .0.display())]
     NoneSuch(PathBuf),
-    /// It is nowhere.
+    /// The library is in none of the default places.
     #[error("{LIBRARY} is neither in {} nor in ../lib or ../lib/tidemill", .0.display())]
     Nowhere(PathBuf),
-    /// The loader parts its list there.
+    /// The path contains a separator of the loader's list.
     #[error("{} has a blank or a colon in its path, where the system's loader parts it", .0.display())]
     Parted(PathBuf),
 }
 
 impl NoLibrary {
-    /// What to do about it.
+    /// Advice for the user.
     pub fn hint(&self) -> String {
         match self {
             Self::Named(_) | Self::NoneSuch(_) => {
@@ -44,10 +44,11 @@ impl NoLibrary {
     }
 }
 
-/// Where the library is: what `TIDEMILL_PRELOAD` names, else beside this program, in `../lib` or in `../lib/tidemill`.
+/// Returns the path of the library: the value of `TIDEMILL_PRELOAD`, else a file beside this
+/// program, in `../lib` or in `../lib/tidemill`.
 ///
 /// # Errors
-/// It is not there, or where the loader cannot be told of it.
+/// The library is missing, or its path cannot be passed to the loader.
 pub fn library() -> Result<PathBuf, NoLibrary> {
     let binary = env::current_exe().and_then(|path| path.canonicalize()).unwrap_or_default();
     let named = env::var_os(VARIABLE).filter(|named| !named.is_empty());
@@ -71,7 +72,8 @@ fn find(named: Option<PathBuf>, beside: &Path) -> Result<PathBuf, NoLibrary> {
     if parted { Err(NoLibrary::Parted(found)) } else { Ok(found) }
 }
 
-/// The variable with which the loader puts the library before a program, and before those that were to be there already.
+/// Returns the environment variable that preloads the library, followed by the `others` already
+/// listed.
 pub fn preloading(library: &Path, others: Option<&OsStr>) -> (OsString, OsString) {
     let mut all = library.as_os_str().to_owned();
     if let Some(others) = others.filter(|others| !others.is_empty()) {
@@ -108,7 +110,7 @@ mod tests {
         assert_eq!(find(Some(named.clone()), root.path()), Err(NoLibrary::Named(named.clone())));
         fs::write(&named, "no library").unwrap();
         assert_eq!(find(Some(named.clone()), root.path()), Err(NoLibrary::NoneSuch(named.clone())));
-        // As a library begins: this program's own first bytes, with the kind of one.
+        // The first bytes of a library: those of this program, with the type of a library.
         let mut head = fs::read("/proc/self/exe").unwrap()[..64].to_vec();
         head[16..18].copy_from_slice(&3_u16.to_ne_bytes());
         fs::write(&named, &head).unwrap();

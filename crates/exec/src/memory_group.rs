@@ -1,30 +1,33 @@
-//! Control groups (cgroups) that enforce the memory that tools declare.
+//! Control groups (cgroups) that limit tools to their declared memory.
 //!
 //! ```text
 //! our own group
 //!   tidemill-<run>      MemoryGroups: made before the first task, removed after the last process
 //!     0, 1, 2 ...       MemoryGroup: one for each running task; the child enters it (`stage`)
 //! ```
-//! **Two limits.** What a tool declares is its own memory: anonymous pages (and their swap), which
-//! is also what is measured where no groups can be made. The kernel can only limit all that is
-//! charged to a group, and that has more in it: pages of the pool that a tool writes itself
-//! (passthrough, the preload library) or of copies on a RAM disk are charged to the group that
-//! touched them first, and stay so while they live, as do the kernel's own structures. A tool must
-//! not die of its outputs. So the kernel's limit is declared memory + the most that pool and RAM
-//! disk may hold + what the kernel needs beside ([`beside`]), and stops what grows too fast to be
-//! seen; and the watcher that looks at running tools (`process`) reads how much anonymous memory
-//! the group has and kills all of it above the declared amount. Which files are charged where
-//! depends on the mount, the kernel and who touched a page first, so there is no third case for
-//! tools whose files are not: for those the room for files is only generous.
 //!
-//! **Groups are used again** by the next task that declares memory, instead of being removed after
-//! each: a removed group lives on in the kernel until the last page is freed that was charged to
-//! it, and 100,000 tasks would leave as many. What earlier tasks left charged is in the pool or on
-//! the RAM disk, for which the limit has room. A group in which a daemon of the tool is left is not
-//! used again.
+//! **Two limits.** A tool declares its own memory: anonymous pages and their swap, which is also
+//! what is measured where no groups can be made. The kernel can only limit all memory charged to a
+//! group. That includes the kernel's own structures, and pages of files in memory: pages of the
+//! pool that a tool writes itself (passthrough, the preload library) or of copies on a RAM disk are
+//! charged to the group that touched them first, as long as they live. A tool must not be killed
+//! for its outputs. So there are two limits:
+//! - The kernel's limit is declared memory + the maximum size of pool and RAM disk + the kernel's
+//!   needs ([`beside`]). It stops processes that grow too fast to be seen.
+//! - The watcher of running tools (`process`) reads the anonymous memory of the group and kills all
+//!   of it above the declared amount.
 //!
-//! What it does not do: note the run's group for the sweep after a crash (`fuse::Claim` does,
-//! before it is made).
+//! The mount, the kernel and the first toucher of a page determine which files are charged to a
+//! group. So tools whose files are charged elsewhere have the same limit, which is only too
+//! generous for them.
+//!
+//! **Groups are reused** by the next task that declares memory, instead of being removed after each
+//! task: a removed group lives on in the kernel until the last page charged to it is freed, and
+//! 100,000 tasks would leave as many. Pages still charged for earlier tasks are in the pool or on
+//! the RAM disk, for which the limit has space. A group with a leftover daemon is not reused.
+//!
+//! The module does not record the run's group for the cleanup after a crash (`fuse::Claim` does,
+//! before the group is made).
 
 use crate::control_group::{ControlGroup, NoMemoryGroup, Version};
 use rustix::process::{Pid, Signal, getpid, kill_process};
@@ -38,57 +41,56 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// When a removal is tried: after 1, 2, 4 .. 2,048 ms. Killed processes leave their group when they
-/// are gone: nearly all at the first or second look; what is there after the last one hangs in the
-/// kernel.
+/// Attempts to remove a group: after waits of 1, 2, 4 .. 2,048 ms. Killed processes leave their
+/// group when they are gone, nearly all by the first or second attempt; a process that is there
+/// after the last one hangs in the kernel.
 const REMOVALS: u32 = 12;
 
-/// Of declared memory so much is added for page tables, stacks of threads and buffers of sockets:
-/// chosen to be more than programs take, not measured.
+/// The inverse of the share of declared memory that is added for page tables, thread stacks and
+/// socket buffers: chosen to exceed what programs use, not measured.
 const BESIDE_PART: u64 = 8;
 
-/// At least so much is added: pages of programs and libraries count too, and without room for them
-/// a tool runs from the disk.
+/// Minimum bytes added: pages of programs and libraries count too, and without space for them a
+/// tool would reread them from disk.
 const BESIDE_BYTES_MIN: u64 = 64 << 20;
 
-/// Version 1: memory and swap together may be so much more than memory alone. The kernel counts how
-/// often the limit of memory was met and not how often that of both was (6.18), so the first must
-/// be met first.
+/// Version 1: difference between the limits of memory + swap and of memory alone. The kernel (6.18)
+/// counts hits of the memory limit but not of the combined limit, so the first must be hit first.
 const SWAP_BYTES: u64 = 4 << 20;
 
-/// The memory that a process and its descendants may take, kept by a control group.
+/// A memory limit for a process and its descendants, enforced by a control group.
 #[derive(Debug, Clone)]
 pub struct MemoryLimit {
-    /// Where the group is made.
+    /// The parent of the control group.
     pub groups: Arc<MemoryGroups>,
-    /// Bytes of their own that they may hold.
+    /// Maximum bytes of their own (anonymous) memory.
     pub own: u64,
-    /// Bytes of files in memory that may be charged to them on top of that.
+    /// Bytes of files in memory that may be charged to them in addition.
     pub files: u64,
 }
 
-/// The group of a run that is not made yet: what must be removed after a crash is noted first.
+/// The planned group of a run. It is recorded for the cleanup after a crash before it is made.
 #[derive(Debug)]
 pub struct PlannedGroups {
     parent: ControlGroup,
     dir: PathBuf,
 }
 
-/// The group of a run, below which each task has its own.
+/// The group of a run, which contains the groups of its tasks.
 #[derive(Debug)]
 pub struct MemoryGroups {
     version: Version,
     dir: PathBuf,
-    /// Groups in which no process is.
+    /// Groups without processes.
     free: Mutex<Vec<PathBuf>>,
     made: AtomicU64,
 }
 
 impl PlannedGroups {
-    /// Plans a group of this name below the memory control group of this process.
+    /// Plans a group named `name` below the memory control group of this process.
     ///
     /// # Errors
-    /// There is none that passes memory on.
+    /// There is no memory control group, or it does not delegate the memory controller.
     pub fn find(name: &str) -> Result<Self, NoMemoryGroup> {
         Self::below(Path::new("/"), name)
     }
@@ -103,7 +105,7 @@ impl PlannedGroups {
             ControlGroup::parse(&read("proc/self/cgroup")?, &read("proc/self/mountinfo")?)?;
         let parent = ControlGroup { version, dir: root.join(dir.strip_prefix("/").unwrap_or(&dir)) };
         let passes_on = match version {
-            // Kernels that always count groups below have no such file.
+            // Kernels that always include child groups do not have this file.
             Version::One => read_text(&parent.dir, "memory.use_hierarchy").is_none_or(|text| text.trim() == "1"),
             Version::Two => read_text(&parent.dir, "cgroup.subtree_control").is_some_and(|text| names_memory(&text)),
         };
@@ -119,10 +121,10 @@ impl PlannedGroups {
         &self.dir
     }
 
-    /// Makes the group, and the first one below it to see that it can be limited.
+    /// Makes the group and a first child group, to check that it can be limited.
     ///
     /// # Errors
-    /// It may not be made, or has no limit of memory. Nothing is left of it.
+    /// The group cannot be made, or has no memory limit. It is then removed again.
     pub fn make(self) -> Result<MemoryGroups, NoMemoryGroup> {
         let failed = |path: &Path| {
             let path = path.to_owned();
@@ -169,10 +171,10 @@ impl MemoryGroups {
         Ok(dir)
     }
 
-    /// A group without processes and with these limits.
+    /// Returns a group without processes, with these limits.
     fn take(self: &Arc<Self>, own: u64, files: u64) -> io::Result<MemoryGroup> {
         let free = self.free().pop();
-        // One that does not take its limit is left aside.
+        // A group that refuses its limit is not used again.
         let again = free.and_then(|dir| MemoryGroup::limited(self.clone(), dir, own, files).ok());
         match again {
             Some(group) => Ok(group),
@@ -186,26 +188,26 @@ impl MemoryGroups {
 }
 
 impl MemoryLimit {
-    /// A group that keeps the limit; none if that fails, which is logged: the memory is measured
-    /// then, as where there are no groups.
+    /// Returns a group with this limit. On failure logs it and returns `None`: memory is then only
+    /// measured, as without groups.
     pub(crate) fn group(&self) -> Option<MemoryGroup> {
         let group = self.groups.take(self.own, self.files);
         group.inspect_err(|error| tracing::info!(%error, "a tool runs without the limit of its `memory`")).ok()
     }
 }
 
-/// The group of one task. Dropped when its processes have ended, it is used again.
+/// The group of one task. On drop it is reused if its processes have ended.
 #[derive(Debug)]
 pub(crate) struct MemoryGroup {
     groups: Arc<MemoryGroups>,
     dir: PathBuf,
-    /// Who writes `0` here enters.
+    /// The `cgroup.procs` file: a process that writes `0` to it enters the group.
     procs: File,
     own: u64,
     before: Kills,
 }
 
-/// How often the kernel killed a process of a group, and how often the group's own limit was met.
+/// Counts of processes that the kernel killed in a group, and of hits of the group's own limit.
 /// Both only grow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Kills {
@@ -213,12 +215,12 @@ struct Kills {
     limit_met: u64,
 }
 
-/// More memory was taken than allowed.
+/// A memory limit that was exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Excess {
-    /// Bytes that were allowed.
+    /// The limit in bytes.
     pub own: u64,
-    /// Bytes that were held; none if the kernel was faster than the watcher.
+    /// Bytes held; `None` if the kernel killed before the watcher saw the excess.
     pub held: Option<u64>,
 }
 
@@ -230,13 +232,13 @@ impl MemoryGroup {
         Ok(Self { groups, dir, procs, own, before })
     }
 
-    /// Where a process enters itself.
+    /// The descriptor of `cgroup.procs`, for a process to enter the group.
     pub fn procs(&self) -> BorrowedFd<'_> {
         self.procs.as_fd()
     }
 
-    /// Bytes of anonymous memory and swap that its processes hold; none if the kernel does not
-    /// tell.
+    /// Bytes of anonymous memory and swap held by its processes; `None` if the kernel does not
+    /// report them.
     pub fn held(&self) -> Option<u64> {
         let stat = read_text(&self.dir, "memory.stat")?;
         match self.groups.version {
@@ -245,20 +247,20 @@ impl MemoryGroup {
         }
     }
 
-    /// Whether they hold too much, or the kernel killed one of them since they did.
+    /// Returns an excess if `held` is above the limit, or the kernel has killed a process for it.
     pub fn excess(&self, held: Option<u64>) -> Option<Excess> {
         let held = held.filter(|held| *held > self.own);
         (held.is_some() || self.was_killed()).then_some(Excess { own: self.own, held })
     }
 
-    /// Whether the kernel killed a process for this group's limit. That of another group, or of the
-    /// machine, is not the tool's fault.
+    /// Returns true if the kernel killed a process for this group's limit, and not for the limit of
+    /// another group or of the machine.
     fn was_killed(&self) -> bool {
         let now = kills(self.groups.version, &self.dir).unwrap_or_default();
         now.killed > self.before.killed && now.limit_met > self.before.limit_met
     }
 
-    /// Kills all that is in it, daemons too.
+    /// Kills all its processes, daemons too.
     pub fn kill(&self) {
         kill_in(&self.dir);
     }
@@ -267,8 +269,8 @@ impl MemoryGroup {
 impl Drop for MemoryGroup {
     fn drop(&mut self) {
         let is_empty = read_text(&self.dir, "cgroup.procs").is_some_and(|pids| pids.is_empty());
-        // A tool may have made groups of its own: a run that was killed, say. The links of a
-        // directory count those.
+        // A tool may have made child groups, for instance a run that was killed. The link count of
+        // the directory includes them.
         let is_leaf = fs::metadata(&self.dir).is_ok_and(|dir| dir.nlink() <= 2);
         if is_empty && is_leaf {
             self.groups.free().push(std::mem::take(&mut self.dir));
@@ -276,11 +278,11 @@ impl Drop for MemoryGroup {
     }
 }
 
-/// Kills what is in a group and the groups below it, and removes them all. That it is not there is
-/// fine.
+/// Kills all processes of a group and its child groups, and removes the groups. Succeeds if the
+/// group does not exist.
 ///
 /// # Errors
-/// Something of it stays: processes that hang in the kernel, or groups that are not ours.
+/// A group cannot be removed: processes hang in the kernel, or groups are not ours.
 pub fn remove_memory_groups(dir: &Path) -> io::Result<()> {
     let mut tried = remove_tree(dir);
     for look in 0..REMOVALS {
@@ -294,7 +296,7 @@ pub fn remove_memory_groups(dir: &Path) -> io::Result<()> {
     tried
 }
 
-/// The files of a group go with its directory; only groups below must go before it.
+/// Removes child groups before their parents. The files of a group vanish with its directory.
 fn remove_tree(dir: &Path) -> io::Result<()> {
     below(dir).try_for_each(|group| remove_tree(&group))?;
     match fs::remove_dir(dir) {
@@ -306,10 +308,10 @@ fn remove_tree(dir: &Path) -> io::Result<()> {
 fn kill_in(dir: &Path) {
     below(dir).for_each(|group| kill_in(&group));
     let pids = read_text(dir, "cgroup.procs").unwrap_or_default();
-    // Processes that we cannot see are 0.
+    // Processes outside our PID namespace are listed as 0.
     let pids = pids.lines().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).filter(|pid| *pid != getpid());
     for pid in pids {
-        // It may have ended, or be another user's by now.
+        // Fails if the process has ended or has changed its user.
         let _ = kill_process(pid, Signal::KILL);
     }
 }
@@ -319,7 +321,7 @@ fn below(dir: &Path) -> impl Iterator<Item = PathBuf> {
     entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path())
 }
 
-/// What the kernel's limit leaves for its own structures and for pages of programs.
+/// Bytes that the kernel's limit adds for its own structures and for pages of programs.
 fn beside(own: u64) -> u64 {
     (own / BESIDE_PART).max(BESIDE_BYTES_MIN)
 }
@@ -331,13 +333,14 @@ fn limit_file(version: Version) -> &'static str {
     }
 }
 
-/// Limits a group to so many bytes, swap among them where the kernel can tell.
+/// Sets the limit of a group in bytes, including swap if the kernel accounts it.
 fn limit(version: Version, dir: &Path, bytes: u64) -> io::Result<()> {
     let bytes = bytes.min(i64::MAX.unsigned_abs() / 2);
     let text = bytes.to_string();
     match version {
         Version::One => {
-            // It must never be below the other, and is not there where swap is not accounted.
+            // The combined limit must never be below the memory limit. Without swap accounting the
+            // file does not exist.
             let with_swap = |text: &str| drop(write(dir, "memory.memsw.limit_in_bytes", text));
             with_swap("-1");
             write(dir, limit_file(version), &text)?;
@@ -346,8 +349,8 @@ fn limit(version: Version, dir: &Path, bytes: u64) -> io::Result<()> {
         }
         Version::Two => {
             write(dir, limit_file(version), &text)?;
-            // Older kernels have neither; what is killed of a group is then finished by the
-            // watcher.
+            // Older kernels have neither file. The watcher then kills the other processes of a
+            // group in which the kernel killed one.
             drop(write(dir, "memory.swap.max", "0"));
             drop(write(dir, "memory.oom.group", "1"));
             Ok(())
@@ -368,7 +371,7 @@ fn kills(version: Version, dir: &Path) -> Option<Kills> {
     }
 }
 
-/// The number after `key` in lines of `key number`.
+/// Returns the number after `key` in lines of `key number`.
 fn value(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
 }
@@ -381,7 +384,7 @@ fn read_text(dir: &Path, file: &str) -> Option<String> {
     fs::read_to_string(dir.join(file)).ok()
 }
 
-/// Writes to a file that is there: the kernel made it, or it has no such control.
+/// Writes to an existing file. A control that the kernel lacks is not created.
 fn write(dir: &Path, file: &str, text: &str) -> io::Result<()> {
     OpenOptions::new().write(true).open(dir.join(file))?.write_all(text.as_bytes())
 }

@@ -1,4 +1,4 @@
-//! Both versions by directories that imitate them; the real thing is in `tests/memory.rs`.
+//! Tests of both cgroup versions on directories that imitate them; `tests/memory.rs` has real ones.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn version_two(files: &[(&str, &str)]) -> tempfile::TempDir {
     root
 }
 
-/// A run's group of that version, with one free group below it that has these files.
+/// A run's group of this version, with one free child group that has these files.
 fn groups(version: Version, files: &[(&str, &str)]) -> (tempfile::TempDir, Arc<MemoryGroups>) {
     let root = tempfile::tempdir().expect("made");
     let dir = root.path().join("0");
@@ -48,7 +48,7 @@ fn a_group_without_a_limit_of_memory_is_none_and_nothing_is_left_of_it() {
     let root = version_two(&[("cgroup.subtree_control", "memory\n")]);
     let planned = PlannedGroups::below(root.path(), "r").expect("it seems so");
     assert_eq!(planned.path(), root.path().join("cg/job/r"));
-    // The imitation makes no files in a new directory.
+    // The imitation creates no control files in a new directory.
     assert!(matches!(planned.make(), Err(NoMemoryGroup::NotDelegated(_))));
     assert!(!root.path().join("cg/job/r").exists());
 }
@@ -145,7 +145,7 @@ fn a_group_is_used_again_unless_a_process_is_left_in_it() {
 #[tokio::test]
 async fn a_tool_that_may_not_enter_its_group_runs_all_the_same_and_is_measured() {
     let (root, groups) = groups(Version::Two, &[("memory.max", "")]);
-    // Takes no 0 from anybody.
+    // This file refuses a written `0`.
     std::os::unix::fs::symlink("/proc/self/clear_refs", root.path().join("0/cgroup.procs")).expect("linked");
     let mut launch = crate::Launch::new("/bin/true", "/");
     launch.memory = Some(MemoryLimit { groups: groups.clone(), own: 1, files: 0 });

@@ -1,30 +1,31 @@
-//! How much memory a process and its descendants hold, looked up while they run: in `/proc`, or in
-//! their control group.
+//! Samples the memory of a process and its descendants while they run, from `/proc` or from their
+//! control group.
 //!
-//! `ru_maxrss` alone does not tell it: it is the largest of one process, files that it maps count, and for a child it begins with
-//! what we ourselves ever held. What ends between two looks is missed; the first looks follow each other quickly, for short tasks.
+//! `ru_maxrss` is not sufficient: it is the maximum of one process, includes mapped files, and for
+//! a child starts with our own maximum. A process that ends between two samples is missed. The
+//! first samples are close together, for short tasks.
 
 use crate::memory_group::MemoryGroup;
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// The first look: what ends before has hardly begun.
+/// Time of the first sample: a process that ends earlier has hardly begun.
 const FIRST_LOOK: Duration = Duration::from_millis(4);
 
-/// Looks are at most this far apart.
+/// Maximum interval of samples.
 const LOOKS_APART_MAX: Duration = Duration::from_millis(250);
 
-/// With a limit to keep they are at most this far apart: a program that fills memory at 10 GB/s is
-/// seen 0.5 GB above it, and the look at a group is cheap.
+/// Maximum interval with a limit: a program that fills memory at 10 GB/s is detected 0.5 GB above
+/// its limit. Sampling a control group is cheap.
 const LIMITED_LOOKS_APART_MAX: Duration = Duration::from_millis(50);
 
-/// Looks take at most this part of one processor, however many processes there are.
+/// The inverse of the share of one processor that sampling may use, for any number of processes.
 const COST_PART: u32 = 100;
 
-/// More processes than this of one task are not looked at.
+/// Maximum number of processes sampled per task.
 const PROCESSES_MAX: usize = 1024;
 
-/// The most memory that was seen, and when to look again.
+/// The maximum seen, and the sampling schedule.
 #[derive(Debug)]
 pub struct MemoryUse {
     leader: i32,
@@ -35,20 +36,20 @@ pub struct MemoryUse {
 }
 
 impl MemoryUse {
-    /// Of the process `leader` and its descendants, from now on; `limited` if a group keeps them to
-    /// a limit.
+    /// Starts sampling the process `leader` and its descendants. `limited` is true if a control
+    /// group limits them.
     pub fn of(leader: i32, limited: bool) -> Self {
         let apart_max = if limited { LIMITED_LOOKS_APART_MAX } else { LOOKS_APART_MAX };
         Self { leader, peak: None, apart_max, apart: FIRST_LOOK, next: Instant::now() + FIRST_LOOK }
     }
 
-    /// When to look again.
+    /// Time of the next sample.
     pub fn next_look(&self) -> Instant {
         self.next
     }
 
-    /// Looks once: the bytes that are held now, if a process is there to look at. `group` is that
-    /// of the processes, if they have one.
+    /// Takes a sample. Returns the bytes held now, or `None` if no process is left. `group` is the
+    /// control group of the processes, if any.
     pub fn look(&mut self, group: Option<&MemoryGroup>) -> Option<u64> {
         let began = Instant::now();
         let now = group.map_or_else(|| held_below(self.leader), MemoryGroup::held);
@@ -58,13 +59,13 @@ impl MemoryUse {
         now
     }
 
-    /// The most bytes that were held at one look; none if there was none.
+    /// The maximum of all samples in bytes; `None` without samples.
     pub fn peak(&self) -> Option<u64> {
         self.peak
     }
 }
 
-/// Bytes of their own (not files, not memory that they share by name) of a process and its descendants.
+/// Bytes of anonymous memory of a process and its descendants (no files, no shared memory).
 fn held_below(leader: i32) -> Option<u64> {
     let (mut pids, mut sum, mut seen) = (vec![leader], None, 0);
     while let Some(pid) = pids.pop() {
@@ -72,7 +73,7 @@ fn held_below(leader: i32) -> Option<u64> {
         if seen > PROCESSES_MAX {
             break;
         }
-        // One that ends meanwhile holds nothing.
+        // Skip a process that has ended meanwhile.
         let Some(bytes) = held_by(pid) else { continue };
         sum = Some(sum.unwrap_or(0) + bytes);
         pids.extend(children(pid));
@@ -80,7 +81,7 @@ fn held_below(leader: i32) -> Option<u64> {
     sum
 }
 
-/// A zombie and a thread of the kernel have no such line.
+/// Bytes of anonymous memory of a process; `None` for zombies and kernel threads.
 fn held_by(pid: i32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
@@ -88,7 +89,7 @@ fn held_by(pid: i32) -> Option<u64> {
     Some(kibibytes << 10)
 }
 
-/// The children of all threads of a process; none where the kernel was built without these lists.
+/// Children of all threads of a process; none if the kernel was built without these lists.
 fn children(pid: i32) -> Vec<i32> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());

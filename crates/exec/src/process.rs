@@ -1,9 +1,10 @@
-//! Watches one process from its start to its end.
+//! Runs one process from its start to its end.
 //!
 //! ```text
-//! runs --time-out or cancel: SIGTERM--> asked --grace over: SIGKILL--> killed --[`KILL_WAIT`]--> given up
-//!   \--------------------------------------\--------------------------------\--> ended: rest of the group killed, reaped
-//!   \--more memory than its limit: SIGKILL------------------------> killed
+//! runs --time-out, cancel: TERM--> asked --grace over: KILL--> killed --`KILL_WAIT`--> given up
+//!   \                                \                            \
+//!    \--------------------------------\----------------------------\--> ended: rest killed, reaped
+//!     \--memory limit exceeded: KILL-----------------------> killed
 //! ```
 
 use crate::capture::Captured;
@@ -22,14 +23,15 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How long a killed process may take to end before we go on without it: it hangs in the kernel then.
+/// Maximum wait for a killed process to end; one that takes longer hangs in the kernel.
 const KILL_WAIT: Duration = Duration::from_secs(10);
 
-/// The largest pipe that Linux gives an ordinary user: what can be left in one after the writers are gone.
+/// Maximum size of a pipe for an unprivileged user on Linux: at most this much is left in a pipe
+/// after its writers are gone.
 const PIPE_BYTES_MAX: usize = 1 << 20;
 
-/// Runs a command to its end. Must be called within a tokio runtime with I/O and time. Dropping the future kills the
-/// whole process group.
+/// Runs a command to its end. Must be called within a tokio runtime with I/O and time. Dropping the
+/// future kills the whole process group.
 pub async fn run(launch: Launch, cancel: CancellationToken) -> Report {
     let (started_at, started) = (SystemTime::now(), Instant::now());
     let (mut stdout, mut stderr) = (Captured::default(), Captured::default());
@@ -49,7 +51,7 @@ pub async fn run(launch: Launch, cancel: CancellationToken) -> Report {
     Report { ending, stdout, stderr, started_at, started, ended, usage }
 }
 
-/// A running process and where its words go.
+/// A running process and the buffers of its output.
 struct Watch<'a> {
     process: Started,
     memory: MemoryUse,
@@ -57,13 +59,13 @@ struct Watch<'a> {
     stderr: &'a mut Captured,
 }
 
-/// How far we are with ending a process.
+/// Progress of ending a process.
 enum Stage {
-    /// It runs; nobody wants it to end.
+    /// It runs, without a request to end.
     Runs,
-    /// It was asked to end, for this reason.
+    /// It got SIGTERM for this reason.
     Asked(Ending),
-    /// It was killed, for this reason.
+    /// It got SIGKILL for this reason.
     Killed(Ending),
 }
 
@@ -83,7 +85,7 @@ impl Watch<'_> {
         (ending, Usage { memory_peak: self.memory.peak().or(usage.rss_max), ..usage })
     }
 
-    /// Waits for the leader's end, or gives up on it after all that can be done was done.
+    /// Waits for the leader's end, or gives up if it does not end after SIGKILL.
     async fn until_end(&mut self, launch: &Launch, cancel: &CancellationToken) -> Stage {
         let mut stage = Stage::Runs;
         let mut deadline = launch.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
@@ -113,7 +115,7 @@ impl Watch<'_> {
         self.process.memory_group.as_ref()
     }
 
-    /// Looks at its memory: how much more it is than allowed, if it is.
+    /// Samples the memory. Returns the excess if it is above the limit.
     fn look(&mut self) -> Option<Excess> {
         let group = self.process.memory_group.as_ref();
         let held = self.memory.look(group);
@@ -125,8 +127,8 @@ fn over(Excess { own, held }: Excess) -> Ending {
     Ending::OverMemory { own, held }
 }
 
-/// The next, harder step to end the process, and how long to wait for it to work. `first` is the
-/// signal if it was not asked before.
+/// Takes the next, harder step to end the process. Returns the new stage and how long to wait for
+/// its effect. `first` is the signal for a process that still runs without a request to end.
 fn press(stage: Stage, (wanted, first): (Ending, Signal), grace: Duration, group: &Group) -> (Stage, Duration) {
     match stage {
         Stage::Runs if first == Signal::KILL => {
@@ -151,7 +153,7 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-/// Waits for the next words and takes them in; for ever once the stream has ended.
+/// Waits for output and appends it; never returns once the stream has ended.
 async fn hear(stream: &mut Option<Receiver>, heard: &mut Captured) {
     let Some(pipe) = stream else { return std::future::pending().await };
     let open = pipe.readable().await.is_ok() && !matches!(read(pipe, heard), Ok(0));
@@ -160,7 +162,8 @@ async fn hear(stream: &mut Option<Receiver>, heard: &mut Captured) {
     }
 }
 
-/// Takes in what is left in the pipe. Somebody who left the group may still hold it, so its end is not waited for.
+/// Reads the bytes left in the pipe, without waiting for its end: a process that left the group may
+/// still hold it open.
 fn drain(stream: Option<&Receiver>, heard: &mut Captured) {
     let Some(pipe) = stream else { return };
     let mut left = PIPE_BYTES_MAX;

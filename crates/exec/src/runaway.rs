@@ -1,14 +1,17 @@
-//! Tools' children that left their process group (daemons), found by what every child inherits: the environment.
+//! Finds child processes that left their process group (daemons) by an inherited environment
+//! variable.
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 
-/// How often we look: a process may start another one while we read, but not for long when each is killed.
+/// Maximum number of scans: a process may start another during a scan, but not for long when each
+/// is killed.
 const PASSES_MAX: u32 = 10;
 
-/// Kills every process that has `mark`, a whole `NAME=VALUE`, in the environment that it was started with; returns how many.
-/// Give each run's tasks a mark of their own, and call this when the run has ended, before its mount goes. Only processes
-/// of our own user are seen. It reads all of `/proc`: some milliseconds.
+/// Kills every process that was started with the variable `mark`, a whole `NAME=VALUE`, in its
+/// environment. Returns how many. The tasks of each run need a mark of their own; call this after
+/// the run, before its mount is removed. Sees only processes of our own user. Reads all of `/proc`,
+/// which takes some milliseconds.
 pub fn sweep(mark: &str) -> usize {
     assert!(
         mark.split_once('=').is_some_and(|(name, value)| !name.is_empty() && !value.is_empty()),
@@ -25,7 +28,8 @@ pub fn sweep(mark: &str) -> usize {
     killed
 }
 
-/// Zombies have no environment, so what was killed is soon not found again.
+/// Returns the processes with the mark. Zombies have no environment, so killed processes soon
+/// vanish.
 fn marked(mark: &str) -> impl Iterator<Item = Pid> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok().and_then(Pid::from_raw));

@@ -1,16 +1,20 @@
-//! The child between its birth and its program: what it must do itself, since it is not ours to do.
+//! Setup of a child process between `clone` and `execve`, done in the child.
 //!
 //! ```text
-//! we  --clone(VM, VFORK)--> child: own group, keeper's list, memory's control group, what it is given to 0 1 2, all else closed,
-//! (the calling thread                limits, standard files opened, working directory entered --execve--> the tool
-//!  waits; so nothing is copied)         \-- a step fails: which and why, left in our memory; it ends
+//! we  --clone(VM, VFORK)--> child: own process group, reaper's list, memory control group,
+//! (the calling thread         given descriptors to 0 1 2, all others closed, limits, standard
+//!  waits; no page table       files opened, working directory entered --execve--> the tool
+//!  is copied)                   \-- a step fails: step and errno left in our memory; it exits
 //! ```
-//! It opens files and enters folders only after it has closed what it was born with: its folder may lie in a mount that this
-//! process serves, and if we are killed the kernel must see that nobody holds the mount's device, so that the child gets an
-//! error instead of waiting for ever. std's `Command` closes at `execve`, which is too late. As with `posix_spawn`, the page
-//! tables are not copied: a start costs the same however much memory the pool holds.
 //!
-//! What it does not do: search for programs; explain errors (`start` does).
+//! The child opens files and enters directories by path only after it has closed its inherited
+//! descriptors. Its directory may be in a mount that this process serves. If we are killed, the
+//! kernel must see that nobody holds the mount's device, so that the child gets an error instead of
+//! waiting forever. The `Command` of std closes descriptors at `execve`, which is too late. As with
+//! `posix_spawn`, page tables are not copied: the cost of a start does not depend on the memory of
+//! the pool.
+//!
+//! The module does not search for programs or explain errors (`start` does).
 #![expect(unsafe_code, reason = "clone, and the raw calls that are all a child may do before it runs its program")]
 
 use rustix::process::Pid;
@@ -20,58 +24,58 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 use std::sync::Arc;
 
-/// The child's stack until `execve`: its frames are small, and glibc's own spawn takes as little.
+/// Stack of the child until `execve`: its frames are small, and glibc's own spawn uses as little.
 const STACK_BYTES: usize = 64 << 10;
 
-/// The first descriptor that is none of the three standard ones.
+/// The first descriptor behind the standard ones.
 const FIRST_OTHER: c_int = 3;
 
-/// What a child is told to do.
+/// The specification of a child.
 #[derive(Debug)]
 pub struct Plan<'a> {
-    /// The program, absolute.
+    /// Absolute path of the program.
     pub program: CString,
-    /// Its arguments, with its own name first.
+    /// Arguments, starting with the program's own name.
     pub args: Vec<CString>,
-    /// Its environment, `NAME=VALUE`.
+    /// Environment, as `NAME=VALUE`.
     pub env: Vec<CString>,
-    /// Its working directory.
+    /// Working directory.
     pub cwd: Place,
-    /// What it reads as standard input.
+    /// Standard input.
     pub stdin: Place,
-    /// Where standard output goes; a file at a path is made or emptied first.
+    /// Standard output; a file given by path is created or truncated.
     pub stdout: Place,
-    /// Where standard error goes.
+    /// Standard error.
     pub stderr: OwnedFd,
-    /// The limits of open descriptors that it gets; None: those of this process.
+    /// Limits of open descriptors; `None` means those of this process.
     pub files_max: Option<libc::rlimit>,
-    /// Where its number is entered before anything else happens to it.
+    /// The reaper's entry in which the child first writes its process id.
     pub register: Option<Register<'a>>,
-    /// The `cgroup.procs` of the control group that it enters before its program, with all its
-    /// later children.
+    /// The `cgroup.procs` of the control group that the child, and thus its descendants, enter
+    /// before the program runs.
     pub memory_group: Option<BorrowedFd<'a>>,
 }
 
 /// A child that runs its program.
 #[derive(Debug)]
 pub struct Spawned {
-    /// Its number.
+    /// Its process id.
     pub pid: Pid,
-    /// Why it did not enter its control group, if it was to and did not: it runs without.
+    /// The error with which it could not enter its control group; it runs without.
     pub outside: Option<io::Error>,
 }
 
-/// A file or folder of a child.
+/// A file or directory of a child.
 #[derive(Debug)]
 pub enum Place {
-    /// It opens this itself, once it has let go of what is ours.
+    /// A path that the child opens itself, after it has closed its inherited descriptors.
     Path(CString),
-    /// It is given this.
+    /// An open descriptor that is passed to the child.
     Open(Arc<OwnedFd>),
 }
 
 impl Place {
-    /// The path, and the descriptor where that is null.
+    /// Returns the path, or null and the descriptor.
     fn plain(&self) -> (*const c_char, c_int) {
         match self {
             Self::Path(path) => (path.as_ptr(), -1),
@@ -80,63 +84,64 @@ impl Place {
     }
 }
 
-/// A line of the keeper's list.
+/// An entry in the reaper's list.
 #[derive(Debug, Clone, Copy)]
 pub struct Register<'a> {
     /// The list.
     pub list: BorrowedFd<'a>,
-    /// Where the line begins, bytes.
+    /// Offset of the entry in bytes.
     pub offset: i64,
 }
 
-/// What the child was about to do.
+/// The steps of the child's setup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Being born.
+    /// Creating the process and its group, and setting up its descriptors.
     Birth,
-    /// Opening its standard input.
+    /// Opening standard input.
     Input,
-    /// Opening its standard output.
+    /// Opening standard output.
     Output,
-    /// Entering its working directory.
+    /// Entering the working directory.
     Directory,
-    /// Running its program.
+    /// Executing the program.
     Program,
 }
 
-/// A step that failed.
+/// A failed step.
 #[derive(Debug)]
 pub struct Failed {
-    /// Which.
+    /// The step.
     pub step: Step,
-    /// Why.
+    /// The error.
     pub error: io::Error,
 }
 
-/// All that the child reads, as plain as it needs it, and what it answers.
+/// Input of the child in plain C types, and its results.
 struct Orders {
     program: *const c_char,
     args: *const *const c_char,
     env: *const *const c_char,
-    /// A path, or null and a descriptor; so the next two.
+    /// A path, or null and a descriptor; likewise `stdin` and `stdout`.
     cwd: (*const c_char, c_int),
     stdin: (*const c_char, c_int),
     stdout: (*const c_char, c_int),
     stderr_pipe: c_int,
     files_max: Option<libc::rlimit>,
-    /// The list and the offset of the line.
+    /// The descriptor of the list and the offset of the entry.
     register: Option<(c_int, i64)>,
-    /// What it enters by writing to it; -1: nothing.
+    /// The descriptor of `cgroup.procs`; -1 for none.
     memory_group: c_int,
-    /// The error of that; 0 as long as there is none.
+    /// Error of entering the control group; 0 for none.
     outside_errno: c_int,
-    /// Which step is under way.
+    /// The current step.
     step: Step,
-    /// The error of the step; 0 as long as there is none.
+    /// Error of the current step; 0 for none.
     errno: c_int,
 }
 
-/// Starts the child and returns when its program runs, or tells which step failed. It leads a process group of its own.
+/// Starts a child in its own process group. Returns once its program runs, or with the step that
+/// failed.
 pub fn spawn(plan: &Plan<'_>) -> Result<Spawned, Failed> {
     let (args, env) = (pointers(&plan.args), pointers(&plan.env));
     let mut orders = Orders {
@@ -163,17 +168,19 @@ pub fn spawn(plan: &Plan<'_>) -> Result<Spawned, Failed> {
     Err(Failed { step: orders.step, error: io::Error::from_raw_os_error(orders.errno) })
 }
 
-/// C's form of a list: pointers, and null at its end.
+/// Converts to a C array: pointers, terminated by null.
 fn pointers(list: &[CString]) -> Vec<*const c_char> {
     list.iter().map(|item| item.as_ptr()).chain([ptr::null()]).collect()
 }
 
-/// The child, which has run its program or has ended by now.
+/// Creates the child. On return it has executed its program or ended.
 fn bear(orders: &mut Orders) -> io::Result<Pid> {
     let mut stack = Vec::<u8>::with_capacity(STACK_BYTES);
-    // SAFETY: all signals are blocked around the clone, so that no handler of ours runs in the child. The child runs `live` on a
-    // stack of its own that, like `orders` and all that it points to, outlives it here: VFORK keeps this thread waiting until the
-    // child has run another program or ended. `live` makes raw calls only: it takes no lock, allocates nothing, cannot panic.
+    // SAFETY: all signals are blocked around the clone, so no handler of ours runs in the child.
+    // The child runs `live` on a stack of its own. The stack, `orders` and all that it points to
+    // outlive the child's use of them: VFORK suspends this thread until the child has executed
+    // another program or ended. `live` makes raw calls only: it takes no lock, allocates nothing
+    // and cannot panic.
     let child = unsafe {
         let (mut all, mut before) = std::mem::zeroed::<(libc::sigset_t, libc::sigset_t)>();
         libc::sigfillset(&raw mut all);
@@ -189,16 +196,17 @@ fn bear(orders: &mut Orders) -> io::Result<Pid> {
     child.map(|child| Pid::from_raw(child).expect("a child has a number above 0"))
 }
 
-/// Reaps a child that ended without running its program.
+/// Reaps a child that ended without executing its program.
 fn bury(child: Pid) {
-    // SAFETY: no status is asked for.
+    // SAFETY: the null pointer asks for no status.
     unsafe { libc::waitpid(child.as_raw_nonzero().get(), ptr::null_mut(), 0) };
 }
 
-/// All that the child does. It comes back only to end: after this function `clone` calls `_exit`.
+/// The main function of the child. Returns only on failure; `clone` then calls `_exit`.
 extern "C" fn live(orders: *mut c_void) -> c_int {
-    // SAFETY: `bear` gave us its `Orders`, which it does not touch before we have ended or run another program; the pointers in
-    // it are to strings and null-ended lists that live as long.
+    // SAFETY: `bear` passed its `Orders`, which it does not touch before the child has ended or
+    // executed another program. The pointers in it are to strings and null-terminated arrays that
+    // live as long.
     unsafe {
         let orders = &mut *orders.cast::<Orders>();
         forget_handlers();
@@ -209,20 +217,21 @@ extern "C" fn live(orders: *mut c_void) -> c_int {
     127
 }
 
-/// The steps in order; negative when one failed, with the reason in `errno`.
+/// Performs the steps in order. Negative if one failed, with the error in `errno`.
 unsafe fn act(orders: &mut Orders) -> c_int {
-    // SAFETY: `live` promises that all pointers are good; the calls take descriptors and C strings, and `buffer` has its length.
+    // SAFETY: `live` guarantees that all pointers are valid; the calls take descriptors and C
+    // strings, and `line` has the length that is passed.
     unsafe {
         if libc::setpgid(0, 0) < 0 {
             return -1;
         }
         if let Some((list, offset)) = orders.register {
             let line = crate::keeper::line_of(libc::getpid());
-            // A list that takes no more leaves this one unprotected, which is no reason to fail it.
+            // Ignore a failure: the child is then unknown to the reaper, but can run.
             libc::pwrite(list, line.as_ptr().cast(), line.len(), offset);
         }
-        // The writer of a 0 is meant itself. Where that is refused it runs without, and its memory
-        // is measured.
+        // Writing 0 moves the writer itself. If refused, it runs without the group, and its memory
+        // is only measured.
         if orders.memory_group >= 0 && libc::write(orders.memory_group, c"0".as_ptr().cast(), 1) < 0 {
             orders.outside_errno = *libc::__errno_location();
         }
@@ -233,7 +242,7 @@ unsafe fn act(orders: &mut Orders) -> c_int {
         if orders.cwd.0.is_null() && libc::fchdir(orders.cwd.1) < 0 {
             return -1;
         }
-        // Before Linux 5.9 there is no such call, and they are closed by `execve`.
+        // Before Linux 5.9 this call does not exist; `execve` then closes the descriptors.
         libc::syscall(libc::SYS_close_range, FIRST_OTHER, c_int::MAX, 0);
         if let Some(limit) = &orders.files_max {
             libc::setrlimit(libc::RLIMIT_NOFILE, limit);
@@ -258,13 +267,13 @@ unsafe fn act(orders: &mut Orders) -> c_int {
     }
 }
 
-/// Takes over what was opened for it as descriptor `place`; nothing where it has a path.
+/// Duplicates an open descriptor to `place`; does nothing if there is a path.
 unsafe fn take((path, open): (*const c_char, c_int), place: c_int) -> c_int {
     // SAFETY: the descriptors are this child's own.
     if path.is_null() { unsafe { libc::dup2(open, place) } } else { place }
 }
 
-/// Opens a file as descriptor `place`; nothing where it has no path.
+/// Opens a file as descriptor `place`; does nothing without a path.
 unsafe fn put(path: *const c_char, flags: c_int, place: c_int) -> c_int {
     const MODE: libc::mode_t = 0o666;
     if path.is_null() {
@@ -282,8 +291,8 @@ unsafe fn put(path: *const c_char, flags: c_int, place: c_int) -> c_int {
     }
 }
 
-/// Our handlers mean nothing to a tool: until `execve` they would run in our memory. What we ignore stays ignored, as for any
-/// child, but SIGPIPE: that Rust ignores it is not what the user's shell said.
+/// Resets signal handlers, because until `execve` they would run in our memory. Ignored signals
+/// stay ignored, as for any child, except SIGPIPE: Rust ignores it, not the user's shell.
 unsafe fn forget_handlers() {
     // SAFETY: a zeroed sigaction is the default action; the pointers are valid for the calls.
     unsafe {
@@ -299,5 +308,5 @@ unsafe fn forget_handlers() {
     }
 }
 
-/// Standard input that has ended.
+/// An empty standard input.
 pub const NOTHING: &CStr = c"/dev/null";

@@ -1,4 +1,4 @@
-//! From a launch to a running process, or to a reason that tells what to do.
+//! Starts a launch, or explains to the user why it cannot be started.
 
 use crate::files;
 use crate::group::Group;
@@ -18,11 +18,12 @@ use std::path::Path;
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe::Receiver;
 
-/// A running process with what we watch of it.
+/// A running process and the resources to watch it.
 #[derive(Debug)]
 pub struct Started {
     pub group: Group,
-    /// What limits its memory. After `group`: dropped early, that kills first.
+    /// The control group that limits its memory. Declared after `group`, so that an early drop
+    /// kills the processes first.
     pub memory_group: Option<MemoryGroup>,
     /// Readable when the leader has ended.
     pub end: AsyncFd<OwnedFd>,
@@ -30,7 +31,7 @@ pub struct Started {
     pub stderr: Option<Receiver>,
 }
 
-/// A process that was just born, and the ends of its pipes.
+/// A new process and our ends of its pipes.
 struct Born {
     group: Group,
     memory_group: Option<MemoryGroup>,
@@ -39,11 +40,11 @@ struct Born {
     stderr: PipeReader,
 }
 
-/// Starts it; the error is an `Ending::NotStarted`.
+/// Starts the process. The error is an `Ending::NotStarted`.
 pub async fn start(launch: &Launch) -> Result<Started, Ending> {
-    // The thread waits until the program runs. Opening files may take long (a file in a full pool),
-    // and so may entering a control group (the kernel waits for its other processors), so another
-    // thread waits for that.
+    // The calling thread waits until the program runs. Opening files may take long (a file in a
+    // full pool), and so may entering a control group (the kernel waits for its other processors).
+    // So a blocking thread does these.
     let opens = [&launch.stdin, &launch.stdout].iter().any(|file| matches!(file, Some(ToolFile::Path(_))));
     let born = if !opens && launch.memory.is_none() {
         bear(launch)
@@ -60,7 +61,7 @@ fn birth(error: io::Error) -> Failed {
     Failed { step: Step::Birth, error }
 }
 
-/// Gives life to the process; its program runs when this returns.
+/// Creates the process. Its program runs when this returns.
 fn bear(launch: &Launch) -> Result<Born, Failed> {
     let (stderr, stderr_writer) = io::pipe().map_err(birth)?;
     let (stdout, output) = if let Some(file) = &launch.stdout {
@@ -133,9 +134,10 @@ fn not_started(launch: &Launch, failed: Failed) -> Ending {
     Ending::NotStarted { program: launch.program.clone(), error, hint }
 }
 
-/// What to do about an error of the start: the system's own words name neither the file nor the reason.
+/// Returns advice about a start error: the message of the system names neither the file nor the
+/// reason.
 ///
-/// The program lies on the host; the other paths are not ours to look at.
+/// Only the program is examined, because it is on the host; the other paths may be in our mount.
 fn hint(launch: &Launch, failed: &Failed) -> String {
     let Some(code) = failed.error.raw_os_error() else { return String::new() };
     let program = &launch.program;
@@ -164,7 +166,7 @@ fn hint(launch: &Launch, failed: &Failed) -> String {
 
 fn missing_interpreter(program: &Path) -> String {
     let mut start = Vec::new();
-    // As much of a first line as the kernel reads itself; a failure leaves it empty.
+    // Read as much of the first line as the kernel does; on failure it stays empty.
     let _ = File::open(program).and_then(|file| file.take(256).read_to_end(&mut start));
     let first = start.split(|byte| *byte == b'\n').next().unwrap_or_default();
     match first.strip_prefix(b"#!") {

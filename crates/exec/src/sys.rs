@@ -1,4 +1,5 @@
-//! What nobody offers safely: to be woken by a process's end, to reap it and to learn what it took.
+//! Unsafe system calls: waiting for the end of a process, reaping it, and reading its resource
+//! usage.
 #![expect(unsafe_code, reason = "wait4 and getrusage fill C structures; tokio trusts us with descriptors")]
 
 use crate::launch::Usage;
@@ -12,19 +13,19 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// Becomes readable when the child `pid` has ended, and stays so.
+/// Returns a descriptor that becomes and stays readable when the child `pid` has ended.
 pub fn end_of(pid: Pid) -> io::Result<AsyncFd<OwnedFd>> {
     let end = pidfd_open(pid, PidfdFlags::NONBLOCK)?;
-    // SAFETY: an OwnedFd is open, stays open until it is dropped, and always names the same descriptor.
+    // SAFETY: an `OwnedFd` stays open until it is dropped, and is always the same descriptor.
     let registered = unsafe { AsyncFd::register_with_interest(end, Interest::READABLE) };
     Ok(registered?)
 }
 
-/// Reaps the child `pid` if it has ended; None if it has not.
+/// Reaps the child `pid`; `None` if it has not ended.
 pub fn reap(pid: Pid) -> io::Result<Option<(ExitStatus, Usage)>> {
     let mut status = 0;
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: both pointers are valid for writes for the whole call; a zeroed rusage is a valid one.
+    // SAFETY: both pointers are valid for writes during the call; a zeroed rusage is valid.
     let (reaped, usage) = unsafe {
         let reaped = libc::wait4(pid.as_raw_nonzero().get(), &raw mut status, libc::WNOHANG, usage.as_mut_ptr());
         (reaped, usage.assume_init())
@@ -47,10 +48,10 @@ fn told(usage: &libc::rusage) -> Usage {
     }
 }
 
-/// The most memory that we ever held, in bytes: a child's own count starts with it.
+/// Maximum resident memory of this process in bytes: the count of a child starts with it.
 fn own_rss_max() -> u64 {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the pointer is valid for writes; a zeroed rusage is a valid one should the call fail.
+    // SAFETY: the pointer is valid for writes; a zeroed rusage is valid if the call fails.
     let usage = unsafe {
         libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
         usage.assume_init()

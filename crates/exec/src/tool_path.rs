@@ -1,8 +1,9 @@
-//! A path that only a tool's process may use, never this one.
+//! Paths that only a tool's process may access, never this process.
 //!
-//! Tools work in a mount that this very process serves. A system call of ours on it waits for ourselves: if we are killed
-//! meanwhile, the call waits for threads that are gone, and holds the device open by which the kernel would learn of it; the
-//! process hangs for ever. So such paths are of a type that `std::fs` does not take: no `AsRef<Path>`, no `Deref`.
+//! Tools work in a mount that this process serves. A system call of ours on the mount waits for
+//! ourselves. If we are killed meanwhile, the call waits for threads that are gone and holds open
+//! the device by whose close the kernel would notice; the process hangs forever. So these paths
+//! have a type that `std::fs` does not accept: no `AsRef<Path>`, no `Deref`.
 
 use std::ffi::{CString, NulError, OsStr};
 use std::fmt;
@@ -11,7 +12,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A path for tools to open, enter or print. We join and show it, and hand it to the child process.
+/// A path for tools to open, enter or print. This process only joins it, displays it and passes it
+/// to the child.
 ///
 /// ```compile_fail
 /// std::fs::metadata(exec::ToolPath::from("/mount/file"));
@@ -20,23 +22,23 @@ use std::sync::Arc;
 pub struct ToolPath(PathBuf);
 
 impl ToolPath {
-    /// The path of `place` below this one.
+    /// Returns the path of `place` below this path.
     #[must_use]
     pub fn join(&self, place: impl AsRef<Path>) -> Self {
         Self(self.0.join(place))
     }
 
-    /// As command lines have it; what is no text is replaced.
+    /// Returns the path for a command line; invalid UTF-8 is replaced.
     pub fn text(&self) -> String {
         self.0.to_string_lossy().into_owned()
     }
 
-    /// What of `path` lies below this one: `b` of `a/b`, for `a`.
+    /// Returns the part of `path` below this path: `b` of `a/b`, for `a`.
     pub fn below<'a>(&self, path: &'a OsStr) -> Option<&'a Path> {
         Path::new(path).strip_prefix(&self.0).ok()
     }
 
-    /// For the child, which may use it.
+    /// Returns the path for the child, which may access it.
     pub(crate) fn for_child(&self) -> Result<CString, NulError> {
         CString::new(self.0.as_os_str().as_bytes())
     }
@@ -60,12 +62,12 @@ impl fmt::Debug for ToolPath {
     }
 }
 
-/// A file or folder of a tool: where its process finds it itself, or what was opened for it before.
+/// A file or directory of a tool: a path that its process opens, or an open descriptor.
 #[derive(Debug, Clone)]
 pub enum ToolFile {
-    /// The child opens it, or enters it.
+    /// A path that the child opens or enters.
     Path(ToolPath),
-    /// The child gets it.
+    /// An open descriptor that the child gets.
     Open(Arc<OwnedFd>),
 }
 

@@ -1,4 +1,5 @@
-//! Finds a tool's program, as the tool file's page says: with a `/` it is a path, otherwise a name to search for.
+//! Finds a tool's program by the rules of the tool file: a value with a `/` is a path, any other is
+//! searched for.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -7,40 +8,41 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Why a program cannot be used.
+/// Reasons why a program cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NotFound {
-    /// The path leads nowhere.
+    /// The path does not exist or is not a regular file.
     #[error("there is no program `{}`", .path.display())]
     NoFile {
         /// The path.
         path: PathBuf,
     },
-    /// The path leads to a folder.
+    /// The path is a directory.
     #[error("`{}` is a directory", .path.display())]
     IsFolder {
         /// The path.
         path: PathBuf,
     },
-    /// It is there but cannot be run.
+    /// The file is not executable.
     #[error("`{}` is not executable (try: chmod +x)", .path.display())]
     NotExecutable {
         /// The path.
         path: PathBuf,
     },
-    /// No folder has it.
+    /// The program is in none of the directories.
     #[error("`{name}` is not installed: {}", list(.searched))]
     NotInstalled {
         /// The name.
         name: String,
-        /// The folders that were searched.
+        /// The directories that were searched.
         searched: Vec<PathBuf>,
     },
 }
 
-/// The folders to search for a tool's program and to put into its task's `PATH`: the tool's own (relative ones from `here`,
-/// the folder of the tool file), then those of `path`, the value of `PATH`.
+/// Returns the directories to search for a tool's program, which are also its task's `PATH`: the
+/// tool's own (relative ones from `here`, the directory of the tool file), then the absolute ones
+/// of `path`, the value of `PATH`.
 pub fn search_dirs(own: &[String], here: &Path, path: Option<&OsStr>) -> Vec<PathBuf> {
     let inherited = path.map(|path| std::env::split_paths(path).collect()).unwrap_or_default();
     let inherited: Vec<PathBuf> = inherited;
@@ -48,7 +50,8 @@ pub fn search_dirs(own: &[String], here: &Path, path: Option<&OsStr>) -> Vec<Pat
     own.iter().map(|dir| here.join(dir)).chain(inherited.into_iter().filter(named)).collect()
 }
 
-/// The absolute path of `program`: with a `/` relative to `here`, otherwise the first of `dirs` that has it.
+/// Returns the absolute path of `program`: with a `/` relative to `here`, otherwise in the first of
+/// `dirs` that has it.
 pub fn which(program: &OsStr, dirs: &[PathBuf], here: &Path) -> Result<PathBuf, NotFound> {
     if program.as_bytes().contains(&b'/') {
         return executable(here.join(program));

@@ -1,4 +1,4 @@
-//! When we are killed by SIGKILL, our tools die too. The test runs itself as the process that is killed.
+//! Tools die when this process is killed by SIGKILL. The test runs itself as the process to kill.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use exec::{Launch, protect, run};
@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use tokio_util::sync::CancellationToken;
 
-/// Set in the process that is killed.
+/// Set in the process to kill.
 const MARK: &str = "EXEC_TEST_IS_KILLED";
 
 #[test]
@@ -18,7 +18,7 @@ fn tools_and_their_children_die_when_we_are_killed() {
     let mut command = Command::new(itself);
     command.args(["--exact", "tools_and_their_children_die_when_we_are_killed", "--nocapture"]);
     let mut victim = command.env(MARK, "1").stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    // The tools and their children inherit nothing of ours but write to this pipe, so its end is the death of them all.
+    // The tools and their children hold this pipe open, so it ends when all of them are dead.
     let mut words = BufReader::new(victim.stderr.take().unwrap());
     let mut ready = String::new();
     while !["ready 1", "ready 2", "both recorded"].iter().all(|word| ready.contains(word)) {
@@ -43,7 +43,7 @@ fn run_tools_for_ever() {
         run(launch, CancellationToken::new())
     };
     runtime.block_on(async {
-        // One that has ended before leaves its line to the next.
+        // The list entry of an ended process is reused.
         run(Launch::new("/bin/true", "/"), CancellationToken::new()).await;
         let recorded = async { eprintln!("both recorded") };
         tokio::join!(tool(1), tool(2), recorded);

@@ -1,5 +1,4 @@
-//! Tools are kept to the memory that they declare, where control groups can be made; elsewhere
-//! these tests say why not and end.
+//! Tests of memory limits by control groups. Skipped, with a message, where no groups can be made.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use exec::{Ending, Launch, MemoryGroups, MemoryLimit, PlannedGroups, Report, remove_memory_groups, run};
@@ -9,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 const MIB: u64 = 1 << 20;
 
-/// The groups of one test, gone with it.
+/// The groups of one test, removed at its end.
 struct Ground {
     groups: Arc<MemoryGroups>,
     dir: PathBuf,
@@ -39,7 +38,7 @@ impl Ground {
         run(launch, CancellationToken::new()).await
     }
 
-    /// How many groups of tasks there are.
+    /// Number of task groups.
     fn count(&self) -> usize {
         std::fs::read_dir(&self.dir)
             .unwrap()
@@ -54,13 +53,13 @@ impl Ground {
 }
 
 impl Drop for Ground {
-    /// A test that failed leaves nothing either.
+    /// Removes the groups of a failed test.
     fn drop(&mut self) {
         drop(remove_memory_groups(&self.dir));
     }
 }
 
-/// Holds so many bytes for as long as nobody ends it.
+/// A script that holds this many bytes until it is ended.
 fn hold(bytes: u64) -> String {
     format!("(head -c {bytes} /dev/zero; exec sleep 3600) | tail -c {bytes} > /dev/null")
 }
@@ -68,12 +67,12 @@ fn hold(bytes: u64) -> String {
 #[tokio::test]
 async fn a_tool_that_takes_more_memory_than_its_limit_is_ended_and_says_so() {
     let Some(ground) = Ground::new("more") else { return };
-    // With much room for files the kernel lets it be, and it is seen to hold too much.
+    // With much space for files only the watcher acts, and reports the bytes held.
     let report = ground.shell_with(&hold(200 * MIB), 64 * MIB, 1024 * MIB).await;
     let Ending::OverMemory { own, held: Some(held) } = report.ending else { panic!("{report:?}") };
     assert!(own == 64 * MIB && held > own, "{held}");
     assert_eq!(report.usage.memory_peak, Some(held));
-    // Without it either may be first.
+    // Without it either the watcher or the kernel may be first.
     let report = ground.shell(&hold(200 * MIB), 64 * MIB).await;
     assert!(matches!(report.ending, Ending::OverMemory { own, .. } if own == 64 * MIB), "{report:?}");
     ground.end();
@@ -99,7 +98,7 @@ async fn children_count_also_such_that_left_the_process_group() {
 #[tokio::test]
 async fn a_tool_whose_child_the_kernel_killed_for_its_memory_has_failed_whatever_it_says() {
     let Some(ground) = Ground::new("kernel") else { return };
-    // Files in memory count only for the kernel's limit: 1 MiB and what it needs beside.
+    // Files in memory count only towards the kernel's limit: 1 MiB and its additions.
     let file = tempfile::NamedTempFile::new_in("/dev/shm").unwrap();
     let fill = format!("head -c 200000000 /dev/zero > {}; exit 0", file.path().display());
     let report = ground.shell(&fill, MIB).await;
@@ -125,7 +124,8 @@ async fn tasks_one_after_the_other_take_one_group() {
 #[tokio::test]
 async fn a_daemon_that_a_tool_leaves_ends_with_the_groups() {
     let Some(ground) = Ground::new("left") else { return };
-    // The shell goes on when the daemon has closed its output, and so has left its group.
+    // The shell continues when the daemon has closed its output; by then it has left its process
+    // group.
     let leaves = "x=$(setsid sh -c 'exec sleep 3600 > /dev/null 2>&1' &); echo ok";
     let report = ground.shell(leaves, 64 * MIB).await;
     assert!(report.ending.is_success(), "{report:?}");

@@ -1,4 +1,4 @@
-//! This process may open as many files as it is allowed to; its tools get what there was before.
+//! The limit of open files is raised for this process; its tools get the previous limit.
 
 use exec::{Launch, raise_open_files, run};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

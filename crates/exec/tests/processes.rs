@@ -1,4 +1,5 @@
-//! What `run` promises, on real processes. Scripts say that they are ready through a named pipe, so nothing waits by time.
+//! Tests of `run` on real processes. Scripts signal through a named pipe, so no test waits for a
+//! fixed time.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use exec::{Ending, KEPT_BYTES_MAX, Launch, Report, ToolFile, run};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-/// Longer than any of these tests may take.
+/// Longer than any of these tests takes.
 const LONG: Duration = Duration::from_mins(1);
 
 fn shell(dir: &TempDir, script: &str) -> Launch {
@@ -28,7 +29,7 @@ async fn ran(launch: Launch) -> Report {
     run(launch, CancellationToken::new()).await
 }
 
-/// The live processes of a group, zombies left out.
+/// Number of live processes of a group, without zombies.
 fn alive_in(group: &str) -> usize {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let stats = processes.filter_map(|process| fs::read_to_string(process.path().join("stat")).ok());
@@ -39,19 +40,19 @@ fn alive_in(group: &str) -> usize {
         .count()
 }
 
-/// A named pipe that a script writes to when it is ready.
+/// Creates a named pipe, to which a script writes when it is ready.
 fn named_pipe(dir: &TempDir, name: &str) {
     let made = std::process::Command::new("mkfifo").arg(dir.path().join(name)).status().unwrap();
     assert!(made.success());
 }
 
-/// What the script wrote into the named pipe.
+/// Reads what the script wrote to the named pipe.
 async fn said(dir: &TempDir, name: &str) -> String {
     let path = dir.path().join(name);
     tokio::task::spawn_blocking(move || fs::read_to_string(path).unwrap()).await.unwrap()
 }
 
-/// Runs the script and cancels it when it has written to the pipe `ready`; tells what it wrote, too.
+/// Runs the script and cancels it when it has written to the pipe `ready`. Also returns the text.
 async fn cancelled(dir: &TempDir, launch: Launch) -> (Report, String) {
     named_pipe(dir, "ready");
     let cancel = CancellationToken::new();
@@ -165,7 +166,8 @@ async fn dropping_the_future_kills_the_group() {
     named_pipe(&dir, "gone");
     let script = "exec 3> gone; sleep 100 & echo $$ > ready; wait";
     let task = tokio::spawn(run(shell(&dir, script), CancellationToken::new()));
-    // Both of them hold `gone` open before one says that it is ready; we read to its end, which is the death of both.
+    // Both processes hold `gone` open before one writes to `ready`; the pipe ends when both are
+    // dead.
     let gone = tokio::spawn({
         let path = dir.path().join("gone");
         tokio::task::spawn_blocking(move || fs::read_to_string(path).unwrap())
@@ -209,7 +211,7 @@ async fn standard_output_goes_to_a_file_that_is_emptied_first() {
     assert_eq!(report.stderr.to_string(), "err\n");
 }
 
-/// The children of this process, with their open descriptors.
+/// The children of this process, with their numbers of open descriptors.
 fn children() -> Vec<(String, usize)> {
     let ours = format!(" {} ", std::process::id());
     let processes = fs::read_dir("/proc").unwrap().flatten();
@@ -224,7 +226,8 @@ fn count(folder: &Path) -> usize {
     fs::read_dir(folder).map_or(0, Iterator::count)
 }
 
-/// Its folder and files may lie in a mount that we serve: who waits there must not hold the mount's device open.
+/// The child's directory and files may be in a mount that we serve, so a waiting child must not
+/// hold the mount's device open.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_child_that_waits_for_a_file_holds_nothing_else_of_ours() {
     let dir = dir();
@@ -240,7 +243,7 @@ async fn a_child_that_waits_for_a_file_holds_nothing_else_of_ours() {
             tokio::task::yield_now().await;
         }
     };
-    // Standard input, which it waits for, is still what we have: so 0, 1 and 2.
+    // Standard input is not opened yet: descriptor 0 is still inherited. So 0, 1 and 2 are open.
     let closed = tokio::time::timeout(LONG, waits).await;
     fs::write(dir.path().join("input"), &value).unwrap();
     closed.expect("the child closes what it was born with");
@@ -251,7 +254,8 @@ async fn a_child_that_waits_for_a_file_holds_nothing_else_of_ours() {
 async fn a_tool_starts_with_three_descriptors_and_the_signals_of_a_shell() {
     let report = ran(shell(&dir(), "ls /proc/$$/fd; exec grep -E 'Sig(Blk|Ign|Cgt)' /proc/self/status")).await;
     let said = report.stdout.to_string();
-    // The shell itself opens no other; 255 is bash's. While it starts another program it keeps signals from itself, so it becomes that.
+    // The shell opens no other descriptor, except 255 by bash. It blocks signals while it starts a
+    // program, so it replaces itself by `exec`.
     assert!(said.starts_with("0\n1\n2\nSig") || said.starts_with("0\n1\n2\n255\nSig"), "{said}");
     let mask = |name: &str| {
         let line = said.lines().find_map(|line| line.strip_prefix(name)).unwrap();

@@ -1,4 +1,4 @@
-//! What a tool took of memory is told, or said to be unknown: never our own memory in its place.
+//! Memory usage of a tool is reported or unknown, but never mixed with our own.
 
 use exec::{Launch, Report, run};
 use tokio_util::sync::CancellationToken;

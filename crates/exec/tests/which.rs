@@ -1,4 +1,4 @@
-//! How a tool's program is found, as the tool file's page says.
+//! Search for a tool's program by the rules of the tool file.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use exec::{NotFound, search_dirs, which};
