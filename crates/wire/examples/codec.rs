@@ -1,4 +1,5 @@
-//! What encoding and decoding cost: nanoseconds for each of a few messages, as the median of rounds.
+//! Benchmark of encoding and decoding: nanoseconds for each of a few messages, as the median of
+//! rounds.
 //!
 //! `cargo run --release -p wire --example codec`
 #![allow(clippy::print_stdout, reason = "an example that shows numbers")]
@@ -37,7 +38,7 @@ fn main() {
     println!("\nthrough Outgoing and Frames, 64 at once: {:.0} ns a Stat", streamed());
 }
 
-/// Header and meta, and the payload behind.
+/// Header and meta, and the payload after them.
 type Encoded = (Vec<u8>, Bytes);
 
 fn encode_request(request: &Request) -> Encoded {
@@ -62,7 +63,7 @@ fn decode_reply((bytes, payload): &Encoded) -> Answer {
     codec::decode_answer(meta, payload).expect("it was encoded")
 }
 
-/// As a transport gives them: the header checked, the payload in its place.
+/// Splits an encoded frame as a transport would: verified header, meta, payload.
 fn parts<'a>(bytes: &'a [u8], payload: &Bytes) -> (&'a [u8], Bytes) {
     let header = wire::frame::Header::decode(bytes.first_chunk().expect("a header")).expect("it was encoded");
     let (meta, short) = bytes[HEADER_BYTES..].split_at(header.meta as usize);
@@ -70,7 +71,7 @@ fn parts<'a>(bytes: &'a [u8], payload: &Bytes) -> (&'a [u8], Bytes) {
     (meta, if short.is_empty() { payload.clone() } else { Bytes::copy_from_slice(short) })
 }
 
-/// Of one call: the median of rounds of a thousand.
+/// Measures the nanoseconds of one call: the median of rounds of a thousand calls.
 fn nanoseconds(mut act: impl FnMut()) -> f64 {
     let mut rounds: Vec<f64> = (0..ROUNDS)
         .map(|_| {
@@ -83,7 +84,7 @@ fn nanoseconds(mut act: impl FnMut()) -> f64 {
     rounds[ROUNDS / 2]
 }
 
-/// A request and its answer by the way that a transport takes, without the system between.
+/// Measures a request and its answer through the buffers of a transport, without system calls.
 fn streamed() -> f64 {
     let (_, request, reply) = messages().swap_remove(0);
     let (mut to_node, mut to_client) = (Frames::new(Side::Node), Frames::new(Side::Client));

@@ -1,11 +1,11 @@
-//! What is known of a file besides its bytes, and what of it may be changed.
+//! Attributes of a file, and changes of them.
 
 use crate::Extent;
 use placement::FileId;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Who a file belongs to.
+/// Owner of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Owner {
     /// User id.
@@ -14,19 +14,19 @@ pub struct Owner {
     pub gid: u32,
 }
 
-/// What an inode is.
+/// Type of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Kind {
-    /// Bytes.
+    /// A regular file.
     File,
-    /// Entries.
+    /// A directory.
     Directory,
-    /// A path.
+    /// A symbolic link.
     Symlink,
     /// A named pipe; its bytes never reach the pool.
     Fifo,
-    /// A Unix socket's name.
+    /// A Unix socket.
     Socket,
     /// A character device with its number (major and minor as in `st_rdev`).
     CharDevice(u32),
@@ -34,7 +34,8 @@ pub enum Kind {
     BlockDevice(u32),
 }
 
-/// A moment of the wall clock; before 1970 the seconds are negative and the nanoseconds still count forward.
+/// A time of the wall clock. Before 1970 the seconds are negative, and the nanoseconds still count
+/// forward.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "TimestampAsRead")]
 pub struct Timestamp {
@@ -44,7 +45,7 @@ pub struct Timestamp {
     pub nanos: u32,
 }
 
-/// A moment as it stands in a message, not yet checked.
+/// A time in a message, not yet validated.
 #[derive(Deserialize)]
 #[serde(rename = "Timestamp")]
 struct TimestampAsRead {
@@ -69,7 +70,7 @@ impl From<SystemTime> for Timestamp {
     }
 }
 
-/// `back` before 1970, as seconds that are rounded down.
+/// Returns the time `back` before 1970, with the seconds rounded down.
 fn before_epoch(back: Duration) -> Timestamp {
     let secs = -back.as_secs().cast_signed();
     match back.subsec_nanos() {
@@ -86,50 +87,52 @@ impl From<Timestamp> for SystemTime {
     }
 }
 
-/// What `stat` shows.
+/// Attributes of an inode, as `stat` reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attributes {
-    /// The file itself; its number is the inode number.
+    /// The inode; its number is the inode number.
     pub file: FileId,
-    /// What it is.
+    /// Type of the inode.
     pub kind: Kind,
     /// Length in bytes; of a directory, its number of entries.
     pub size: u64,
-    /// Bytes of the pool that it holds, about (whole 4 KiB pages of written stripes; 0 for a bound file).
+    /// Space that it uses in the pool, approximately, bytes: the whole 4 KiB pages of written
+    /// stripes; 0 for a bound file.
     pub allocated: u64,
     /// Permission bits, 07777.
     pub mode: u32,
-    /// Names that refer to it; of a directory, 2 and one for each directory in it.
+    /// Link count; of a directory, 2 plus the number of its subdirectories.
     pub links: u32,
-    /// Whose it is.
+    /// Owner.
     pub owner: Owner,
-    /// Last read, as `relatime` keeps it.
+    /// Last read (atime), updated as `relatime` does.
     pub accessed: Timestamp,
-    /// Last change of the bytes or entries.
+    /// Last change of the bytes or entries (mtime).
     pub modified: Timestamp,
-    /// Last change of anything.
+    /// Last change of anything (ctime).
     pub changed: Timestamp,
-    /// When it was made.
+    /// Creation time.
     pub created: Timestamp,
-    /// Grows with each change of the bytes or entries; of a split directory, 0. Changes that are made one right after the other have one time,
-    /// and each its own number.
+    /// Version: grows with each change of the bytes or entries; 0 for a split directory. Changes in
+    /// quick succession may have the same time, but each has its own version.
     pub version: u64,
-    /// Where all its bytes are, when it is whole. Size, `allocated` and times are then what the extent said a moment ago.
+    /// The extent that holds all bytes of an extent file. Size, `allocated` and times were then
+    /// read from the extent a moment ago.
     pub whole: Option<Extent>,
-    /// Whoever asked may keep them until they are recalled.
+    /// True if the caller may cache the attributes until they are invalidated.
     pub lasting: bool,
 }
 
 /// A time to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TimeChange {
-    /// The moment at which the node does it.
+    /// The node's clock when it applies the change.
     Now,
-    /// This one.
+    /// This time.
     At(Timestamp),
 }
 
-/// Attributes to change at once; what is `None` stays.
+/// Attributes to change at once; `None` leaves one as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changes {
     /// Permission bits, 07777.
@@ -138,18 +141,18 @@ pub struct Changes {
     pub uid: Option<u32>,
     /// Group id.
     pub gid: Option<u32>,
-    /// Length in bytes: truncates, or extends by a hole.
+    /// Length in bytes: truncates the file, or extends it by a hole.
     pub size: Option<u64>,
-    /// Last read.
+    /// Last read (atime).
     pub accessed: Option<TimeChange>,
-    /// Last change of the bytes.
+    /// Last change of the bytes (mtime).
     pub modified: Option<TimeChange>,
-    /// Takes the set-id bits away: who asks is not trusted with them. A change of the owner leaves the set-group-id bit where
-    /// the group may not run the file.
+    /// Clears the set-id bits: the caller is not privileged. A change of the owner keeps the
+    /// set-group-id bit if the group may not execute the file.
     pub kill_set_id: bool,
 }
 
-/// How a file is opened.
+/// Flags of an open.
 #[expect(clippy::struct_excessive_bools, reason = "the flags of open(2), one each")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct OpenFlags {
@@ -157,21 +160,21 @@ pub struct OpenFlags {
     pub read: bool,
     /// `O_WRONLY`, `O_RDWR`.
     pub write: bool,
-    /// `O_APPEND`: every write goes to the end, wherever it was meant to go.
+    /// `O_APPEND`: every write goes to the end of the file, whatever its offset.
     pub append: bool,
     /// `O_TRUNC`.
     pub truncate: bool,
-    /// `O_EXCL`: creating refuses what exists.
+    /// `O_EXCL`: creating fails if the file exists.
     pub exclusive: bool,
-    /// The caller can use a backing file (`vfs.backing`): a new file, and a small one opened for writing, shall be whole if
-    /// the node has an extent for it.
+    /// True if the caller can use a backing file (`vfs.backing`). A new file, or a small one opened
+    /// for writing, then becomes an extent file if the node has a free extent.
     pub whole: bool,
-    /// Truncating by this open takes the set-id bits away, as [`Changes::kill_set_id`] does.
+    /// True if truncating by this open clears the set-id bits, as [`Changes::kill_set_id`] does.
     pub kill_set_id: bool,
 }
 
 impl OpenFlags {
-    /// For reading only.
+    /// Read only.
     pub const READ: Self = Self {
         read: true,
         write: false,
@@ -181,11 +184,11 @@ impl OpenFlags {
         whole: false,
         kill_set_id: false,
     };
-    /// For writing only.
+    /// Write only.
     pub const WRITE: Self = Self { read: false, write: true, ..Self::READ };
-    /// For reading and writing.
+    /// Read and write.
     pub const READ_WRITE: Self = Self { write: true, ..Self::READ };
-    /// For writing at the end.
+    /// Append only.
     pub const APPEND: Self = Self { append: true, ..Self::WRITE };
 }
 

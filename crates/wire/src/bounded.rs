@@ -1,4 +1,4 @@
-//! Decoding that stays small whatever stands in a message: what could nest, and lists of elements that are far larger in memory
+//! Decoding limits: bounds for nested values, and for lists whose elements are far larger in memory
 //! than in a message.
 
 use serde::{
@@ -7,15 +7,16 @@ use serde::{
 };
 use std::{cell::Cell, fmt, marker::PhantomData};
 
-/// The most parts that an intent may have in one request: several times what a change of two split directories has.
+/// Maximum number of parts of a transaction in one request: several times the parts of a change
+/// over two split directories.
 pub const PARTS_MAX: usize = 256;
 
 thread_local! {
-    /// An answer inside another is being read on this thread.
+    /// True while this thread decodes an answer within another answer.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Ends with the answer that is being read, however that ends.
+/// Guard that resets [`INSIDE`] when it is dropped.
 struct Inside;
 
 impl Drop for Inside {
@@ -24,7 +25,8 @@ impl Drop for Inside {
     }
 }
 
-/// Reads a value in which there may be none of the same again: without an end, nesting would use up the stack.
+/// Decodes a value that may not contain another of the same type: unbounded nesting would overflow
+/// the stack.
 pub fn once<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
     if INSIDE.replace(true) {
         return Err(D::Error::custom("an unsettled answer holds another"));
@@ -33,7 +35,7 @@ pub fn once<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<T
     T::deserialize(from)
 }
 
-/// Reads at most [`PARTS_MAX`] elements.
+/// Decodes a list of at most [`PARTS_MAX`] elements.
 pub fn few<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Vec<T>, D::Error> {
     from.deserialize_seq(Few(PhantomData))
 }

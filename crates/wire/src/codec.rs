@@ -1,11 +1,13 @@
-//! Requests, answers and what goes with them, to frames and back.
+//! Encoding of messages to frames, and decoding.
 //!
-//! An encoder appends a whole frame, up to its payload, and gives the payload that is to be written behind it: from where it
-//! lies, nothing is copied. A short payload is appended too, and nothing is given. A decoder takes meta and payload of a
-//! [`Frame`](crate::frame::Frame) whose header was checked, and believes nothing: whatever it gives keeps what the types promise.
+//! An encoder appends a whole frame up to its payload, and returns the payload to write after it,
+//! without a copy. It appends a short payload too, and then returns nothing. A decoder takes meta
+//! and payload of a [`Frame`](crate::frame::Frame) whose header was checked. It trusts nothing: the
+//! values that it returns keep all invariants of their types.
 //!
-//! The meta is encoded by serde with [postcard](https://postcard.jamesmunns.com/wire-format); the bulk bytes of a message are
-//! empty there and travel as the payload. The page for those who write another client is `docs/formats/wire.md`.
+//! The meta is encoded by serde with [postcard](https://postcard.jamesmunns.com/wire-format). The
+//! bulk bytes of a message are empty in the meta and travel as the payload. `docs/formats/wire.md`
+//! describes the format for authors of other clients.
 
 mod bulk;
 mod check;
@@ -26,18 +28,21 @@ pub use bulk::begins_stripe;
 pub use check::NOT_FOR_CLIENTS;
 pub use message::{ToClient, ToNode};
 
-/// A payload up to this is appended to the frame instead of being given, bytes: copying it costs less than one more piece to write.
+/// Maximum length of a payload that is appended to its frame, bytes. Copying it costs less than one
+/// more piece in a vectored write.
 pub const COPIED_BYTES_MAX: usize = 1024;
-/// The most that one recall may tell to forget: within the bound of its meta, however long the numbers.
+/// Maximum number of cache invalidations in one frame: they fit into its meta, whatever the ids.
 pub const RECALLS_MAX: usize = 4096;
-/// The most places that one answer names: an object of as many stripes as may be looked at, wherever each is.
+/// Maximum number of ranges in one answer: an object of that many stripes, each in a place of its
+/// own.
 pub const RUNS_MAX: usize = 1024;
-/// The most loans that one frame gives back, and the most marks that it says are closed: within the bound of its meta, however long the numbers.
+/// Maximum number of returned leases, or of closed open leases, in one frame: they fit into its
+/// meta, whatever the ids.
 pub const RETURNED_MAX: usize = 4096;
-/// Longer reasons are cut in goodbyes, bytes.
+/// Maximum length of the reason in a goodbye, bytes. Longer ones are truncated.
 const REASON_BYTES_MAX: usize = 900;
 
-/// A request, its body borrowed. Encodes as [`Request`] does.
+/// A request with a borrowed body. Encodes as [`Request`] does.
 #[derive(Serialize)]
 #[serde(rename = "Request")]
 struct RequestToSend<'a> {
@@ -48,85 +53,85 @@ struct RequestToSend<'a> {
     body: &'a Body,
 }
 
-/// What a watching session must forget.
+/// Cache invalidations for a subscribed session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recalls<'a> {
     /// The session.
     pub session: Session,
-    /// What; at most [`RECALLS_MAX`].
+    /// The invalidations; at most [`RECALLS_MAX`].
     pub recalls: Cow<'a, [Recall]>,
 }
 
-/// Whose descriptor is wanted.
+/// Request for a leased descriptor of an extent, for a client that returns it (a mount).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Borrow {
     /// The extent.
     pub extent: Extent,
-    /// It is to be used so.
+    /// Flags of the intended use.
     pub flags: OpenFlags,
 }
 
-/// What a program wants a descriptor of, that is its own: which has a mark.
+/// Request for a descriptor with an open lease, for a program that may copy it and pass it on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Obtain {
-    /// Whose open it becomes.
+    /// The session that has the file open.
     pub session: Session,
-    /// What the session has open.
+    /// The open file.
     pub file: FileId,
-    /// As it was opened.
+    /// Flags of the open.
     pub flags: OpenFlags,
-    /// What the descriptor is to be of.
+    /// The wanted file behind the descriptor.
     pub lent: Lent,
 }
 
-/// A part of a node's memory.
+/// A segment of a node's shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segment {
     /// Its length, bytes.
     pub length: u64,
 }
 
-/// Bytes in a part of a node's memory.
+/// A range in a segment of a node's shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placed {
-    /// Which part.
+    /// Number of the segment.
     pub segment: u32,
-    /// Where in it, bytes.
+    /// Offset in the segment, bytes.
     pub offset: u64,
-    /// How many.
+    /// Length, bytes.
     pub length: u32,
 }
 
-/// Memory for a client to write into.
+/// A write segment: shared memory of the node that one client writes into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bay {
-    /// The length of all its blocks, bytes; behind them stands the table of what is offered.
+    /// Total length of its blocks, bytes. The offer table follows them.
     pub length: u64,
-    /// The length of a block, bytes.
+    /// Length of a block, bytes.
     pub block_bytes: u32,
-    /// Fewer bytes are better sent.
+    /// Minimum number of bytes to write this way. Shorter ones are better sent.
     pub least_bytes: u32,
 }
 
-/// A block of a bay, filled.
+/// A block of a write segment that the client has filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Filled {
-    /// In which slot of the table it was begun.
+    /// Its slot in the offer table.
     pub slot: u32,
-    /// How many bytes of it, from its beginning.
+    /// Number of bytes, from the start of the block.
     pub length: u32,
 }
 
-/// A request whose bulk bytes are in a bay.
+/// A request whose bulk bytes are in a write segment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Publish {
-    /// Where they are.
+    /// Location of the bulk bytes.
     pub filled: Filled,
-    /// What is asked, without them.
+    /// The request, without the bulk bytes.
     request: Request,
 }
 
-/// The same, its body borrowed.
+/// A [`Publish`] with a borrowed body.
 #[derive(Serialize)]
 #[serde(rename = "Publish")]
 struct PublishToSend<'a> {
@@ -135,24 +140,24 @@ struct PublishToSend<'a> {
 }
 
 impl Publish {
-    /// A request and where its bulk bytes are, which it does not have.
+    /// Creates one of a request without bulk bytes, and their location.
     pub fn new(filled: Filled, request: Request) -> Self {
         Self { filled, request }
     }
 
-    /// The request with its bytes, if a client may say it.
+    /// Puts the bytes into the request and validates it as a client's request.
     pub fn into_request(self, bytes: Bytes) -> Result<Request, Garbled> {
         filled(Kind::Publish, self.request, bytes)
     }
 }
 
-/// The meta of a goodbye.
+/// Meta of a goodbye.
 #[derive(Serialize, Deserialize)]
 struct Goodbye<'a> {
     why: Cow<'a, str>,
 }
 
-/// Appends a request; gives what is to be written behind it.
+/// Appends a request; returns the payload to write after it.
 pub fn encode_request(request: &Request, id: u64, out: &mut Vec<u8>) -> Result<Bytes, TooLong> {
     let Request { epoch, session, hurried, partition, ref body } = *request;
     let send = |body| RequestToSend { epoch, session, hurried, partition, body };
@@ -162,7 +167,7 @@ pub fn encode_request(request: &Request, id: u64, out: &mut Vec<u8>) -> Result<B
     }
 }
 
-/// Reads what [`encode_request`] writes, if a client may say it.
+/// Decodes the output of [`encode_request`], and validates it as a client's request.
 pub fn decode_request(meta: &[u8], payload: Bytes) -> Result<Request, Garbled> {
     filled(Kind::Request, parse(Kind::Request, meta)?, payload)
 }
@@ -173,7 +178,7 @@ fn filled(kind: Kind, mut request: Request, payload: Bytes) -> Result<Request, G
     Ok(request)
 }
 
-/// Appends a request whose bulk bytes are in a bay.
+/// Appends a request whose bulk bytes are in a write segment.
 pub fn encode_publish(request: &Request, filled: Filled, id: u64, out: &mut Vec<u8>) -> Result<(), TooLong> {
     let Request { epoch, session, hurried, partition, ref body } = *request;
     let hollow = bulk::hollow_body(body);
@@ -182,8 +187,8 @@ pub fn encode_publish(request: &Request, filled: Filled, id: u64, out: &mut Vec<
     append(Kind::Publish, id, &publish, &Bytes::new(), out).map(drop)
 }
 
-/// Appends what a request brought; gives what is to be written behind it. What is too long to be sent is to be sent as
-/// `Failure::from(too_long)`.
+/// Appends an answer or failure; returns the payload to write after it. If it is too long, send
+/// `Failure::from(too_long)` instead.
 pub fn encode_reply(reply: &Result<Answer, Failure>, id: u64, out: &mut Vec<u8>) -> Result<Bytes, TooLong> {
     match reply {
         Err(failure) => append(Kind::Failure, id, failure, &Bytes::new(), out),
@@ -194,7 +199,7 @@ pub fn encode_reply(reply: &Result<Answer, Failure>, id: u64, out: &mut Vec<u8>)
     }
 }
 
-/// Reads an answer.
+/// Decodes an answer.
 pub fn decode_answer(meta: &[u8], payload: Bytes) -> Result<Answer, Garbled> {
     let mut answer: Answer = parse(Kind::Answer, meta)?;
     bulk::fill(Kind::Answer, bulk::answer_slot(&mut answer), payload)?;
@@ -202,17 +207,17 @@ pub fn decode_answer(meta: &[u8], payload: Bytes) -> Result<Answer, Garbled> {
     Ok(answer)
 }
 
-/// Reads a failure.
+/// Decodes a failure.
 pub fn decode_failure(meta: &[u8]) -> Result<Failure, Garbled> {
     parse(Kind::Failure, meta)
 }
 
-/// Appends that nobody waits for a request any more.
+/// Appends a cancellation: the client waits for this request no more.
 pub fn encode_cancel(id: u64, out: &mut Vec<u8>) {
     bare(Kind::Cancel, id, out);
 }
 
-/// Appends that a batch of recalls is forgotten.
+/// Appends the ack of a batch of cache invalidations.
 pub fn encode_heard(batch: u64, out: &mut Vec<u8>) {
     bare(Kind::Heard, batch, out);
 }
@@ -222,108 +227,112 @@ pub fn encode_ping(id: u64, out: &mut Vec<u8>) {
     bare(Kind::Ping, id, out);
 }
 
-/// Appends the answer to a ping.
+/// Appends the reply to a ping.
 pub fn encode_pong(id: u64, out: &mut Vec<u8>) {
     bare(Kind::Pong, id, out);
 }
 
-/// Appends that a session keeps what it is answered, to be answered under `id`.
+/// Appends the subscription of a session to cache invalidations; the node replies under `id`.
 pub fn encode_watch(session: Session, id: u64, out: &mut Vec<u8>) {
     short(Kind::Watch, id, &session, out);
 }
 
-/// Appends that a session is told nothing any more.
+/// Appends the end of a session's subscription.
 pub fn encode_unwatch(session: Session, out: &mut Vec<u8>) {
     short(Kind::Unwatch, 0, &session, out);
 }
 
-/// Appends that a session which watches is told of what others remove.
+/// Appends that a subscribed session supports prune notices for inodes that others delete.
 pub fn encode_prunes(session: Session, out: &mut Vec<u8>) {
     short(Kind::Prunes, 0, &session, out);
 }
 
-/// Appends what a session must forget, at most [`RECALLS_MAX`] of it; its `heard` comes under `batch`.
+/// Appends cache invalidations for a session, at most [`RECALLS_MAX`]. The client acks them under
+/// `batch`.
 pub fn encode_recalls(session: Session, recalls: &[Recall], batch: u64, out: &mut Vec<u8>) {
     assert!(recalls.len() <= RECALLS_MAX, "{} recalls in one frame", recalls.len());
     short(Kind::Recall, batch, &Recalls { session, recalls: recalls.into() }, out);
 }
 
-/// Appends that descriptors can be lent over this connection; one is to go with it.
+/// Appends that descriptors can be leased over this connection. A descriptor must be sent with it:
+/// the client's end of the liveness pipe.
 pub fn encode_near(out: &mut Vec<u8>) {
     bare(Kind::Near, 0, out);
 }
 
-/// Appends that a descriptor is wanted, to be answered under `id`.
+/// Appends a request for a leased descriptor; the node replies under `id`.
 pub fn encode_borrow(borrow: Borrow, id: u64, out: &mut Vec<u8>) {
     short(Kind::Borrow, id, &borrow, out);
 }
 
-/// Appends that a program wants a descriptor, to be answered under `id`.
+/// Appends a request for a program's own descriptor; the node replies under `id`.
 pub fn encode_obtain(obtain: Obtain, id: u64, out: &mut Vec<u8>) {
     short(Kind::Obtain, id, &obtain, out);
 }
 
-/// Appends that a program wants a descriptor of what the request right behind this opens, in this way; to be answered under `id`.
+/// Appends a request for a program's own descriptor of the file that the next request opens with
+/// these flags; the node replies under `id`.
 pub fn encode_attach(flags: OpenFlags, id: u64, out: &mut Vec<u8>) {
     short(Kind::Attach, id, &flags, out);
 }
 
-/// Appends under which mark a descriptor is given, which is to go with it.
+/// Appends the id of an open lease. Its descriptor must be sent with it.
 pub fn encode_given(mark: Mark, id: u64, out: &mut Vec<u8>) {
     short(Kind::Given, id, &mark, out);
 }
 
-/// Appends that a descriptor is lent, which is to go with it.
+/// Appends the reply with a leased descriptor. The descriptor must be sent with it.
 pub fn encode_lent(id: u64, out: &mut Vec<u8>) {
     bare(Kind::Lent, id, out);
 }
 
-/// Appends that loans are used no more, however many.
+/// Appends the return of any number of leases.
 pub fn encode_returned(loans: &[u64], out: &mut Vec<u8>) {
     for loans in loans.chunks(RETURNED_MAX) {
         short(Kind::Returned, 0, &loans, out);
     }
 }
 
-/// Appends that descriptors with these marks were closed, however many.
+/// Appends that the descriptors of any number of open leases were closed.
 pub fn encode_closed(marks: &[Mark], out: &mut Vec<u8>) {
     for marks in marks.chunks(RETURNED_MAX) {
         short(Kind::Closed, 0, &marks, out);
     }
 }
 
-/// Appends that a part of the node's memory can be mapped; its descriptor is to go with it.
+/// Appends a segment of the node's memory that the client can map. Its descriptor must be sent with
+/// it.
 pub fn encode_segment(segment: Segment, number: u32, out: &mut Vec<u8>) {
     short(Kind::Segment, number.into(), &segment, out);
 }
 
-/// Appends that a part is mapped.
+/// Appends that the client has mapped a segment.
 pub fn encode_mapped(number: u32, out: &mut Vec<u8>) {
     bare(Kind::Mapped, number.into(), out);
 }
 
-/// Appends that a part is no more.
+/// Appends that a segment no longer exists.
 pub fn encode_hidden(number: u32, out: &mut Vec<u8>) {
     bare(Kind::Hidden, number.into(), out);
 }
 
-/// Appends that there is a bay; its descriptor is to go with it.
+/// Appends a write segment. Its descriptor must be sent with it.
 pub fn encode_bay(bay: Bay, out: &mut Vec<u8>) {
     short(Kind::Bay, 0, &bay, out);
 }
 
-/// Appends where the bytes are that a request brought.
+/// Appends a reply by reference: the range with the requested bytes.
 pub fn encode_placed(placed: Placed, id: u64, out: &mut Vec<u8>) {
     short(Kind::Placed, id, &placed, out);
 }
 
-/// Appends why the connection ends; a long reason is cut.
+/// Appends the reason why the connection ends; truncates a long one.
 pub fn encode_goodbye(why: &str, out: &mut Vec<u8>) {
     let why = cut(why, REASON_BYTES_MAX);
     short(Kind::Goodbye, 0, &Goodbye { why: why.into() }, out);
 }
 
-/// The text up to a limit in bytes, and whole characters.
+/// Truncates a text to at most `bytes_max` bytes, between characters.
 pub(crate) fn cut(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }
@@ -332,18 +341,18 @@ fn bare(kind: Kind, id: u64, out: &mut Vec<u8>) {
     meta::append_bare(kind, id, out);
 }
 
-/// Appends what always fits.
+/// Appends a frame that never exceeds its bounds.
 pub(crate) fn short<T: Serialize>(kind: Kind, id: u64, meta: &T, out: &mut Vec<u8>) {
     append(kind, id, meta, &Bytes::new(), out).expect("its parts are bounded to less");
 }
 
-/// Reads the meta of a frame of the handshake.
+/// Decodes the meta of a handshake frame.
 pub(crate) fn parse_short<'a, T: Deserialize<'a>>(kind: Kind, meta: &'a [u8]) -> Result<T, Garbled> {
     parse(kind, meta)
 }
 
 impl From<TooLong> for Failure {
-    /// What is asked for at once is bounded: less of it can be had.
+    /// Becomes a `TooLarge` refusal: the caller can request less at once.
     fn from(TooLong { max, .. }: TooLong) -> Self {
         Self::Refused(Refusal::TooLarge { object: Object::Pool, limit: max.into() })
     }

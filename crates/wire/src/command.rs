@@ -1,4 +1,4 @@
-//! What a partition is asked to do: one list of all commands. Names of answers stand behind the arrows.
+//! Commands to a partition. The arrows name the answers.
 
 use crate::{
     Acls, AllocateMode, Changes, Condition, Contents, Extent, HostFile, Intent, Kind, Lock, Mode, Name,
@@ -9,328 +9,342 @@ use bytes::Bytes;
 use placement::{FileId, Layout, PartitionId, Placing, Policy};
 use serde::{Deserialize, Serialize};
 
-/// Files up to this length live with their inode, bytes.
+/// Maximum length of an inline file, whose bytes are stored with its inode, bytes.
 pub const INLINE_BYTES_MAX: u32 = 4096;
-/// The longest file, bytes: what a signed 64-bit offset can say.
+/// Maximum length of a file, bytes: the largest signed 64-bit offset.
 pub const FILE_BYTES_MAX: u64 = i64::MAX.cast_unsigned();
-/// The most entries that one listing gives.
+/// Maximum number of entries in one listing.
 pub const LIST_ENTRIES_MAX: u32 = 4096;
 
-/// The most files that are reserved at once.
+/// Maximum number of files in one reservation.
 pub const RESERVED_MAX: u32 = 256;
 
-/// What a new inode is.
+/// Type of a new inode.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NewKind {
     /// An empty file.
     File,
     /// An empty directory.
     Directory,
-    /// A link to this path.
+    /// A symbolic link with this target.
     Symlink(Bytes),
     /// A fifo, a socket or a device.
     Node(Kind),
-    /// The bytes of a host file.
+    /// A bound file, which shows the bytes of a host file.
     Bound(Box<HostFile>),
 }
 
-/// A new inode.
+/// An inode to create.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewInode {
-    /// What it is.
+    /// Its type.
     pub kind: NewKind,
-    /// Permission bits; the partition that makes it decides whether the umask counts.
+    /// Permission bits. The partition that creates the inode decides whether to apply the umask.
     pub mode: Mode,
-    /// Whose it is; the group gives way to the directory's where that has its set-group-id bit.
+    /// Owner. If the directory has the set-group-id bit, the directory's group replaces the group.
     pub owner: Owner,
-    /// What it has inherited, filled in by the partition that makes it.
+    /// Inherited ACLs, filled in by the partition that creates the inode.
     pub acls: Option<Box<Acls>>,
-    /// Where its bytes, or those of what is made in it, are to lie; the partition that makes it adds what is handed down.
+    /// Placement of its bytes, or of those of files below it. The partition that creates the inode
+    /// adds what the directory passes on.
     pub placing: Option<Box<Placing>>,
 }
 
 impl NewInode {
-    /// One that has inherited nothing yet.
+    /// Creates one that has inherited nothing yet.
     pub fn new(kind: NewKind, mode: impl Into<Mode>, owner: Owner) -> Self {
         Self { kind, mode: mode.into(), owner, acls: None, placing: None }
     }
 
-    /// What it says of where bytes are to lie.
+    /// Returns its placement, or the default.
     pub fn placing(&self) -> Placing {
         self.placing.as_deref().copied().unwrap_or_default()
     }
 }
 
-/// Where a write goes.
+/// Position of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WritePlace {
     /// At this offset, bytes.
     At(u64),
-    /// At the end; the partition says where that is, and reserves it.
+    /// At the end of the file. The partition chooses and reserves the offset.
     End,
 }
 
-/// What a partition is asked to do. Those of the second half change something and carry a `Stamp`.
+/// A command to a partition. Commands from `Create` on are changes and carry a request id
+/// (`Stamp`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
-    /// The entry, and its attributes when the inode is here. -> `Found`
+    /// Looks up an entry, and the inode's attributes if it is in this partition. -> `Found`
     Lookup {
         /// The directory.
         parent: FileId,
         /// The name.
         name: Name,
     },
-    /// -> `Attributes`
+    /// Reads the attributes. -> `Attributes`
     Stat {
         /// The file.
         file: FileId,
     },
-    /// Entries behind a cookie, in the order of cookies. -> `Entries`
+    /// Lists entries after a cookie, in cookie order. -> `Entries`
     List {
         /// The directory.
         directory: FileId,
-        /// 0, or the last cookie.
+        /// 0, or the last cookie of the previous page.
         after: u64,
-        /// At most so many.
+        /// Maximum number of entries.
         max: u32,
     },
-    /// -> `Target`
+    /// Reads the target of a symbolic link. -> `Target`
     ReadLink {
         /// The link.
         file: FileId,
     },
-    /// The directory that a directory stands in. -> `Parent`
+    /// Returns the parent of a directory. -> `Parent`
     Parent {
         /// The directory.
         directory: FileId,
     },
-    /// Whether the name is free in the directory, and what new inodes inherit. -> `Heritage`
+    /// Checks that the name is free in the directory, and returns the attributes that new inodes
+    /// inherit. -> `Heritage`
     Probe {
         /// The directory.
         parent: FileId,
         /// The name.
         name: Name,
     },
-    /// Bytes, or where they are; clipped to the size. Moves the time of the last read. -> `Content`
+    /// Reads bytes, or returns their location; clipped to the file size. Updates the atime. ->
+    /// `Content`
     Read {
         /// The file.
         file: FileId,
-        /// Where.
+        /// Offset of the first byte.
         offset: u64,
-        /// How many.
+        /// Number of bytes.
         length: u32,
     },
-    /// What crashed clients have left unfinished. -> `Leftovers`
+    /// Lists work that crashed clients left unfinished. -> `Leftovers`
     Leftovers,
-    // Of one inode: asked.
-    /// The value of an extended attribute. -> `Xattr`
+    // Queries on one inode.
+    /// Reads an extended attribute. -> `Xattr`
     Xattr {
         /// The file.
         file: FileId,
-        /// Of the attribute, with its namespace.
+        /// Name of the attribute, with its namespace.
         name: Bytes,
     },
-    /// The names of all extended attributes. -> `Xattrs`
+    /// Lists the names of all extended attributes. -> `Xattrs`
     Xattrs {
         /// The file.
         file: FileId,
     },
-    /// A lock that stands in the way of this one, if any. -> `Conflict`
+    /// Returns a lock that conflicts with this one, if there is one. -> `Conflict`
     TestLock {
         /// The file.
         file: FileId,
-        /// Who asks.
+        /// The session that asks.
         session: Session,
-        /// What would be set.
+        /// The lock to test.
         lock: Lock,
     },
-    /// Where data or a hole begins. -> `Offset`
+    /// Finds the next data or hole. -> `Offset`
     Seek {
         /// The file.
         file: FileId,
-        /// From here on.
+        /// Offset to search from.
         offset: u64,
-        /// What is looked for.
+        /// Data or hole.
         to: SeekTo,
     },
-    /// The kernel of the session that asks knows the inode no more; says the same however often it is sent. -> `Removed`
+    /// The kernel of this session has forgotten the inode. Idempotent. -> `Removed`
     Forgotten {
         /// The file.
         file: FileId,
     },
-    /// What became of an intent, at its coordinator. -> `Decided`
+    /// Queries the outcome of a transaction at its coordinator. -> `Decided`
     Status {
-        /// Which.
+        /// The transaction.
         intent: Intent,
     },
-    /// Where the entries of a directory are, and what it hands down. -> `Fragments`
+    /// Returns the fragments of a directory, and the attributes that new inodes inherit. ->
+    /// `Fragments`
     Fragments {
         /// The directory.
         directory: FileId,
     },
-    // Of objects: asked.
-    /// The object of this name, with the bytes of a range, or where they are. -> `Object`, or `Found` when its inode is elsewhere
+    // Queries on objects.
+    /// Reads an object by name: its head, and the bytes of a range or their location. -> `Object`,
+    /// or `Found` if its inode is in another partition
     GetObject {
         /// The directory.
         parent: FileId,
         /// The name.
         name: Name,
-        /// Where.
+        /// Offset of the first byte.
         offset: u64,
-        /// How many; 0 asks for what is known besides.
+        /// Number of bytes; 0 reads only the head.
         length: u32,
     },
-    /// The same, by the file. -> `Object`
+    /// Reads an object by file id. -> `Object`
     GetFile {
         /// The file.
         file: FileId,
-        /// Where.
+        /// Offset of the first byte.
         offset: u64,
-        /// How many.
+        /// Number of bytes.
         length: u32,
     },
-    /// Entries in the order of their names, a directory's with a `/` behind it. -> `Entries`
+    /// Lists entries in name order. A directory sorts with a `/` after its name. -> `Entries`
     ListNames {
         /// The directory.
         directory: FileId,
-        /// Names, as they are ordered, that begin with this.
+        /// Only names that begin with this, in the form in which they sort.
         prefix: Bytes,
-        /// And are not before this.
+        /// Only names that are not below this, in the form in which they sort.
         from: Bytes,
-        /// At most so many.
+        /// Maximum number of entries.
         max: u32,
     },
-    /// Which of these stripes neither the file has nor anybody has reserved: what was written of them belongs to nothing. -> `Unplanned`
+    /// Returns which of these stripes are neither the file's nor reserved: bytes in them belong to
+    /// no file. -> `Unplanned`
     Unplanned {
-        /// The file, which need not be there.
+        /// The file, which may not exist.
         file: FileId,
-        /// Which are asked about.
+        /// The stripes to check.
         stripes: StripeRuns,
     },
-    /// Where the bytes of a file lie, or of what is made in a directory. -> `Placement`
+    /// Returns the placement of a file's bytes, or the placement that a directory passes on. ->
+    /// `Placement`
     Placement {
         /// The file or directory.
         file: FileId,
     },
 
-    /// A new inode and its entry. -> `Opened`
+    /// Creates an inode and its entry. -> `Opened`
     Create {
         /// The directory.
         parent: FileId,
         /// The name.
         name: Name,
-        /// What is made.
+        /// The inode to create.
         inode: NewInode,
-        /// Whether the client holds it open at once.
+        /// True to open it for the client too.
         open: bool,
-        /// Whether a file shall be whole.
+        /// Request to create it as an extent file.
         whole: Wish,
     },
-    /// -> `Opened`
+    /// Opens a file. -> `Opened`
     Open {
         /// The file.
         file: FileId,
-        /// How.
+        /// Open flags.
         flags: OpenFlags,
-        /// Whether a small file, opened for writing, shall become whole.
+        /// Request to turn a small file that is opened for writing into an extent file.
         whole: Wish,
     },
-    /// What a name refers to, opened if it is a file, here, and surely open to who walked. -> `Opened`, else as `Lookup`
+    /// Looks up a name, and opens it if it is a file in this partition that the walking user may
+    /// certainly open. -> `Opened`, else as `Lookup`
     OpenName {
-        /// The directory, or one of its fragments.
+        /// The directory or fragment.
         parent: FileId,
-        /// The entry.
+        /// The name.
         name: Name,
-        /// How.
+        /// Open flags.
         flags: OpenFlags,
-        /// Whether a small file shall become whole.
+        /// Request to turn a small file into an extent file.
         whole: Wish,
     },
-    /// Ends one open of this session. -> `Removed`
+    /// Closes one open of this session. -> `Removed`
     Close {
         /// The file.
         file: FileId,
     },
-    /// -> `Changed`
+    /// Changes attributes. -> `Changed`
     Change {
         /// The file.
         file: FileId,
-        /// What.
+        /// The changes.
         changes: Changes,
     },
-    /// Bytes that fit inline come with it and are written; else it is said where they go. -> `Written`, `Put`, `Whole`, `Stripes`, `Unplaced`, `Spill`, `TrimFirst`
+    /// Writes bytes that fit inline, or returns where the client must write them. -> `Written`,
+    /// `Put`, `Whole`, `Stripes`, `Unplaced`, `Spill`, `TrimFirst`
     Write {
         /// The file.
         file: FileId,
-        /// Where.
+        /// Position of the write.
         place: WritePlace,
-        /// How many.
+        /// Number of bytes.
         length: u32,
-        /// They themselves, when `length` is at most [`INLINE_BYTES_MAX`].
+        /// The bytes, if `length` is at most [`INLINE_BYTES_MAX`]; else empty.
         data: Bytes,
-        /// Takes the set-id bits away, as [`Changes::kill_set_id`] does.
+        /// Clears the set-id bits, as [`Changes::kill_set_id`] does.
         kill_set_id: bool,
     },
-    /// Stripes hold the bytes up to `end`: publishes the size. -> `Done`
+    /// Publishes a new size: stripes now hold the bytes up to `end`. -> `Done`
     Wrote {
         /// The file.
         file: FileId,
-        /// As planned.
+        /// Generation at the time of planning.
         generation: u32,
-        /// The end of what was written.
+        /// End of the written bytes.
         end: u64,
     },
-    /// Nothing was written at the place that was reserved at the end. -> `Done`
+    /// Gives up a range that was reserved at the end of the file: nothing was written there. ->
+    /// `Done`
     Abandon {
         /// The file.
         file: FileId,
-        /// As planned.
+        /// Generation at the time of planning.
         generation: u32,
-        /// The reserved place.
+        /// Offset of the reserved range.
         offset: u64,
         /// Its length.
         length: u32,
     },
-    /// The head lies in stripe 0. -> `Done`
+    /// Reports that stripe 0 now holds the inline bytes. -> `Done`
     SpillDone {
         /// The file.
         file: FileId,
-        /// As planned.
+        /// Generation at the time of planning.
         generation: u32,
     },
-    /// The stripes are cut. -> `Done`
+    /// Reports that the stripes are truncated. -> `Done`
     TrimDone {
         /// The file.
         file: FileId,
-        /// As planned.
+        /// Generation at the time of planning.
         generation: u32,
     },
-    /// The bytes of a small whole file that nobody has open come back to its inode. Only nodes say so. -> `Done`
+    /// Demotes a small extent file that nobody has open: moves its bytes back to the inode. Sent
+    /// only by nodes. -> `Done`
     Fold {
         /// The file.
         file: FileId,
-        /// Where they were.
+        /// The extent that held the bytes.
         extent: Extent,
-        /// They.
+        /// The bytes.
         bytes: Bytes,
-        /// The times that the file had there.
+        /// The file's times in the extent.
         times: Times,
     },
-    /// Ends an open of a session, or makes it another's. Only nodes say so, of opens that have a mark. -> `Removed`
+    /// Ends an open of a session, or transfers it to another session. Sent only by nodes, for opens
+    /// that have an open lease. -> `Removed`
     Release {
         /// The file.
         file: FileId,
-        /// Whose open.
+        /// The session that has the open.
         session: Session,
-        /// Whose it is from now on; none: nobody's.
+        /// The session that takes it over. `None` closes it.
         to: Option<Session>,
     },
-    /// The stripes of a file that is gone are removed. -> `Done`
+    /// Reports that the stripes of a deleted file are removed. -> `Done`
     Purged {
         /// The file.
         file: FileId,
     },
-    /// Removes the entry of anything but a directory, and its link. -> `Removed`, `Spread`
+    /// Removes the entry of anything but a directory, and one link of its inode. -> `Removed`,
+    /// `Spread`
     Unlink {
         /// The directory.
         parent: FileId,
@@ -339,195 +353,207 @@ pub enum Command {
     },
     /// Removes an empty directory. -> `Removed`, `Spread`
     RemoveDirectory {
-        /// The directory above.
+        /// The parent directory.
         parent: FileId,
         /// The name.
         name: Name,
     },
-    /// Gives an inode that is here one more name. -> `Attributes`
+    /// Adds a name to an inode in this partition. -> `Attributes`
     Link {
         /// The inode.
         file: FileId,
-        /// The directory.
+        /// The directory of the new name.
         parent: FileId,
-        /// The name.
+        /// The new name.
         name: Name,
     },
-    /// Both directories are here. -> `Renamed`, `Spread`
+    /// Renames an entry; both directories are in this partition. -> `Renamed`, `Spread`
     Rename {
-        /// What.
+        /// The entry to rename.
         from: RenameFrom,
-        /// Where to.
+        /// The new directory and name.
         to: RenameTo,
-        /// What of a taken name.
+        /// Behavior if the new name exists.
         mode: RenameMode,
     },
-    /// The inode has got another name elsewhere: moves the time of its last change. -> `Done`
+    /// Updates the ctime of an inode that was renamed in another partition. -> `Done`
     Touch {
         /// The inode.
         file: FileId,
     },
-    /// Adds parts to an intent: checks and marks, and sets space aside. -> `Prepared`
+    /// Prepares parts of a transaction: checks them, locks their targets and reserves space. ->
+    /// `Prepared`
     Prepare {
-        /// Which.
+        /// The transaction.
         intent: Intent,
-        /// What it will do here.
+        /// Its parts in this partition.
         #[serde(deserialize_with = "crate::bounded::few")]
         parts: Vec<Part>,
     },
-    /// To the coordinator: adds parts, and does all that the intent does here. -> `Settled`
+    /// Commits a transaction at its coordinator: adds parts, then applies all of its parts in this
+    /// partition. -> `Settled`
     Commit {
-        /// Which.
+        /// The transaction.
         intent: Intent,
-        /// What it does here, besides what is prepared.
+        /// Its parts in this partition, besides those that are prepared.
         #[serde(deserialize_with = "crate::bounded::few")]
         parts: Vec<Part>,
-        /// The other partitions that are prepared.
+        /// The other prepared partitions.
         others: Vec<PartitionId>,
     },
-    // Of one inode: changed.
-    /// A file without a name, open for the client. -> `Opened`
+    // Changes of one inode.
+    /// Creates a file without a name, open for the client. -> `Opened`
     CreateUnnamed {
-        /// The directory whose heritage it has.
+        /// The directory that it inherits attributes from.
         parent: FileId,
-        /// The name that it is to get there, where that is known: its bytes lie as those of a file that is made under that name.
+        /// The name that it will get in that directory, if known: its bytes are placed like those
+        /// of a file with that name.
         name: Option<Name>,
-        /// What is made.
+        /// The inode to create.
         inode: NewInode,
-        /// Whether it may get a name later.
+        /// True if it may get a name later.
         linkable: bool,
     },
-    /// -> `Done`
+    /// Sets an extended attribute. -> `Done`
     SetXattr {
         /// The file.
         file: FileId,
-        /// Of the attribute, with its namespace.
+        /// Name of the attribute, with its namespace.
         name: Bytes,
-        /// What it will hold.
+        /// The new value.
         value: Bytes,
-        /// What of one that is there.
+        /// Behavior if the attribute exists.
         mode: XattrMode,
-        /// An ACL that takes the set-group-id bit away, because its setter is not of the group.
+        /// Set for an ACL that clears the set-group-id bit, because the caller is not in the file's
+        /// group.
         kill_set_group_id: bool,
     },
-    /// -> `Done`
+    /// Removes an extended attribute. -> `Done`
     RemoveXattr {
         /// The file.
         file: FileId,
-        /// Of the attribute, with its namespace.
+        /// Name of the attribute, with its namespace.
         name: Bytes,
     },
-    /// Sets or ends a lock; the partition never waits. -> `Done`
+    /// Sets or releases a lock. The partition itself never waits. -> `Done`
     Lock {
         /// The file.
         file: FileId,
-        /// Which.
+        /// The lock.
         lock: Lock,
-        /// Whether the node waits until it can be set.
+        /// True if the node waits until the lock can be set.
         wait: bool,
     },
-    /// The stripes that a punch cut to nothing are: it is noted that they hold no bytes. -> `Done`
+    /// Reports that a punch has cut the stripes inside its range: the partition records that they
+    /// hold no bytes. -> `Done`
     Punched {
         /// The file.
         file: FileId,
-        /// As planned.
+        /// Generation at the time of planning.
         generation: u32,
     },
-    /// From this stripe on, what was to be taken was not: there was no space. -> `Done`
+    /// Reports that an allocation ran out of space: nothing was allocated from this stripe on. ->
+    /// `Done`
     GaveUp {
         /// The file.
         file: FileId,
-        /// As planned.
+        /// Generation at the time of planning.
         generation: u32,
-        /// The first that was not taken.
+        /// The first stripe that was not allocated.
         stripe: u64,
     },
-    /// Takes space of a range, or gives it back. What fills it with zeros is both, one after the other. -> `Allocated`, `Unplaced`, `Spill`, `TrimFirst`
+    /// Allocates or frees the space of a range. Zeroing a range does both, one after the other. ->
+    /// `Allocated`, `Unplaced`, `Spill`, `TrimFirst`
     Allocate {
         /// The file.
         file: FileId,
-        /// Where.
+        /// Offset of the range.
         offset: u64,
-        /// How much, bytes.
+        /// Length of the range, bytes.
         length: u64,
-        /// What is done.
+        /// Operation on the range.
         mode: AllocateMode,
     },
-    // Of objects: changed.
-    /// Puts an object in place of what has its name, if the condition holds. -> `Stored`, `Spread`, `Elsewhere`
+    // Changes of objects.
+    /// Stores an object and replaces any file of that name, if the condition holds. -> `Stored`,
+    /// `Spread`, `Elsewhere`
     PutObject {
         /// The directory.
         parent: FileId,
         /// The name.
         name: Name,
-        /// What must be so.
+        /// Precondition.
         condition: Condition,
-        /// Where its bytes are to lie; what this leaves open is as the directory says.
+        /// Placement of its bytes. Unset values come from the directory.
         placing: Placing,
-        /// What it has from the moment that it has its name.
+        /// Extended attributes that it has as soon as it has its name.
         attributes: ObjectAttributes,
         /// The bytes.
         contents: Contents,
     },
-    /// Removes an object, if the condition holds. -> `Removed`, `Spread`
+    /// Deletes an object, if the condition holds. -> `Removed`, `Spread`
     DeleteObject {
         /// The directory.
         parent: FileId,
         /// The name.
         name: Name,
-        /// What must be so.
+        /// Precondition.
         condition: Condition,
     },
-    /// Ids of files that the session will put; until then their stripes are its own, and go with it. -> `Reserved`
+    /// Reserves ids of files that the session will put. Until then their stripes belong to the
+    /// session and are removed with it. -> `Reserved`
     Reserve {
-        /// How many, at most [`RESERVED_MAX`].
+        /// Number of files, at most [`RESERVED_MAX`].
         count: u32,
-        /// How many stripes each may have.
+        /// Maximum number of stripes of each file.
         stripes: u64,
-        /// Where these will lie.
+        /// Layout of the stripes.
         layout: Layout,
-        /// By what the client chose their partition, where it did.
+        /// Policy by which the client chose the stripes' partition, if it did.
         by: Option<Policy>,
     },
-    /// A file that is still reserved will not be put; one that was is left as it is. -> `Removed`
+    /// Cancels the reservation of a file. Leaves a file alone that has been put. -> `Removed`
     Unreserve {
-        /// Which.
+        /// The reserved file.
         file: FileId,
     },
-    /// Says where the stripes of a file are to be whose policy only clients know the answer to. The first one counts. -> `Done`
+    /// Sets the partition of a file's stripes, where only a client can evaluate the policy. The
+    /// first one wins. -> `Done`
     Place {
         /// The file.
         file: FileId,
-        /// In this partition.
+        /// The partition of its stripes.
         partition: PartitionId,
     },
-    /// Does what is prepared here, or drops it. -> `Settled`
+    /// Applies or discards the prepared parts of a transaction. -> `Settled`
     Settle {
-        /// Which.
+        /// The transaction.
         intent: Intent,
-        /// As its coordinator decided.
+        /// The coordinator's decision: true to apply.
         commit: bool,
     },
-    /// To the coordinator: unless it is committed, it never will be. -> `Decided`
+    /// Decides a transaction at its coordinator: unless it is committed, it never will be. ->
+    /// `Decided`
     Decide {
-        /// Which.
+        /// The transaction.
         intent: Intent,
     },
-    /// To the coordinator: it is settled everywhere. -> `Done`
+    /// Tells the coordinator to forget a transaction that is settled everywhere. -> `Done`
     Ended {
-        /// Which.
+        /// The transaction.
         intent: Intent,
     },
-    /// The session has ended: its opens and locks end here, and it changes nothing more. -> `Closed`
+    /// Ends a session: closes its opens, releases its locks, and refuses its later changes. ->
+    /// `Closed`
     CloseSession {
-        /// Which.
+        /// The session.
         session: Session,
     },
 }
 
 impl Command {
-    /// Whether it changes something, and so needs a [`Stamp`](crate::Stamp). A read moves only the time of the last read, and
-    /// may do so twice.
+    /// Returns true if the command is a change and needs a [`Stamp`](crate::Stamp). A read only
+    /// updates the atime, which it may do twice.
     pub fn changes(&self) -> bool {
         !matches!(
             self,

@@ -1,49 +1,53 @@
-//! Who goes along a path, where the folders on it are to be asked whether they let that user through.
+//! Credentials of a user, for permission checks on the directories of a path.
 
 use crate::Owner;
 use serde::{Deserialize, Serialize};
 
-/// To read it, or list it.
+/// Permission to read a file, or to list a directory.
 pub const READ: u32 = 4;
-/// To write it, or change its entries.
+/// Permission to write a file, or to change a directory's entries.
 pub const WRITE: u32 = 2;
-/// To run it, or walk through it.
+/// Permission to execute a file, or to search a directory.
 pub const RUN: u32 = 1;
-/// Of a folder's mode: who may write there removes only what is his, unless the folder is.
+/// Sticky bit of a directory: a user may remove only entries of its own, unless it owns the
+/// directory.
 pub const STICKY: u32 = 0o1000;
 
-/// A user as the system sees one who asks, without what capabilities allow. Whoever has the pool's token may say anything here: it keeps from mistakes,
-/// as permissions of a pool do.
+/// User and groups of the calling process, without its capabilities. Any client that has the pool's
+/// token can claim any credentials: like all permissions in a pool, they protect from mistakes, not
+/// from attacks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Credentials {
     /// User id.
     pub uid: u32,
     /// Group id.
     pub gid: u32,
-    /// Further groups.
+    /// Supplementary groups.
     #[serde(deserialize_with = "crate::bounded::few")]
     pub groups: Vec<u32>,
-    /// What is to be done in the last folder.
+    /// Access that the operation needs in the last directory.
     pub needs: Needs,
 }
 
-/// What is done in a folder.
+/// Access that an operation needs in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Needs {
-    /// A name is looked up.
+    /// Look up a name.
     Pass,
-    /// A name is made.
+    /// Create a name.
     Make,
-    /// A name is removed, perhaps another's.
+    /// Remove a name, perhaps one of another user.
     Remove,
 }
 
 impl Credentials {
-    /// More groups are not said: what is asked for such a user is asked folder by folder.
+    /// Maximum number of supplementary groups in a message. For a user with more, the client checks
+    /// directory by directory.
     pub const GROUPS_MAX: usize = crate::bounded::PARTS_MAX;
 
-    /// Whether the permission bits alone show that this user may do all of `wants` ([`READ`], [`WRITE`], [`RUN`]). That they do not show it does not mean that
-    /// it may not: an ACL may say more of others than the owner, and capabilities may allow it.
+    /// Returns true if the mode bits alone grant this user all of `wants` ([`READ`], [`WRITE`],
+    /// [`RUN`]). False does not mean that access is denied: an ACL may grant more to users other
+    /// than the owner, and capabilities may allow it.
     pub fn surely_may(&self, wants: u32, (mode, owner): (u32, Owner), has_acl: bool) -> bool {
         let bits = match owner {
             Owner { uid, .. } if uid == self.uid => mode >> 6,
@@ -54,7 +58,8 @@ impl Credentials {
         bits & wants == wants
     }
 
-    /// The same of a folder, for what is to be done in it; in one with the sticky bit nothing is removed surely but by its owner.
+    /// Returns true if the mode bits alone allow the operation in this directory. In a directory
+    /// with the sticky bit, only its owner may certainly remove names.
     pub fn surely_does(&self, needs: Needs, folder: (u32, Owner), has_acl: bool) -> bool {
         let wants = if needs == Needs::Pass { RUN } else { RUN | WRITE };
         let others = needs == Needs::Remove && folder.0 & STICKY != 0 && folder.1.uid != self.uid;

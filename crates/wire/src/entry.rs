@@ -1,65 +1,68 @@
-//! Entries of directories, and how they move.
+//! Directory entries, and renames of them.
 
 use crate::{Kind, Name, Object, Outcome, Refusal, Target};
 use placement::{FRAGMENT_BITS, FileId};
 use serde::{Deserialize, Serialize};
 
-/// Every cookie of an entry is at least this and fits a signed 64-bit offset, so faces may use small numbers for `.`
-/// and `..`, and 0 for the start.
+/// Lowest cookie of an entry. All cookies fit a signed 64-bit offset. Frontends may use smaller
+/// numbers for `.` and `..`, and 0 for the start.
 pub const COOKIE_FIRST: u64 = 1 << 62;
 
-/// The fragment that an entry with this cookie is in, when its directory is split: the highest bits of the hash in it.
+/// Returns the index of the fragment that has the entry with this cookie if its directory is split:
+/// the highest bits of the name's hash, which the cookie contains.
 pub fn fragment_of_cookie(cookie: u64) -> usize {
     let hash = cookie & (COOKIE_FIRST - 1);
     usize::try_from(hash >> (COOKIE_FIRST.trailing_zeros() - FRAGMENT_BITS)).expect("a few bits")
 }
 
-/// One entry, as listed.
+/// A directory entry in a listing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirEntry {
     /// Its name.
     pub name: Name,
-    /// What it refers to.
+    /// The inode that it refers to.
     pub file: FileId,
-    /// What that is.
+    /// Type of that inode.
     pub kind: Kind,
-    /// Where to go on after it: stays right while entries come and go.
+    /// Position after this entry, to continue a listing. It stays valid while entries are added and
+    /// removed.
     pub cookie: u64,
 }
 
-/// The entry that a rename takes.
+/// The entry to rename.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RenameFrom {
-    /// Directory.
+    /// Its directory.
     pub parent: FileId,
-    /// Name in it.
+    /// Its name.
     pub name: Name,
 }
 
-/// The place that a rename gives it.
+/// The new place of a renamed entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RenameTo {
-    /// Directory.
+    /// The directory.
     pub parent: FileId,
-    /// Name in it.
+    /// The name.
     pub name: Name,
 }
 
-/// What a rename does with an entry that is already there.
+/// Behavior of a rename if the new name exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum RenameMode {
-    /// Replaces it.
+    /// Replaces the existing entry.
     Replace,
     /// Refuses with `Exists` (`RENAME_NOREPLACE`).
     NoReplace,
-    /// Gives it the old name (`RENAME_EXCHANGE`); it must be there.
+    /// Swaps the two entries (`RENAME_EXCHANGE`); the new name must exist.
     Exchange,
 }
 
 impl RenameMode {
-    /// Whether a rename of `moved` over what is `taken` changes anything, or why it cannot be. `to` names the new place.
+    /// Checks a rename of `moved` over the entry `taken`; `to` names the new place. Returns whether
+    /// the rename changes anything.
     ///
-    /// Two names of one inode stay both, as POSIX asks.
+    /// If both names refer to the same inode, both stay, as POSIX requires.
     pub fn judge(self, moved: Target, taken: Option<Target>, to: impl FnOnce() -> Object) -> Outcome<bool> {
         let Some(taken) = taken else {
             return if self == Self::Exchange { Err(Refusal::NotFound(to())) } else { Ok(true) };

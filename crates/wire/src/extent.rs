@@ -1,59 +1,63 @@
-//! Whole files: one extent of one node holds all the bytes.
+//! Extent files: one extent of one node holds all bytes of the file.
 
 use crate::Timestamp;
 use bytes::Bytes;
 use placement::NodeId;
 use serde::{Deserialize, Serialize};
 
-/// A prepared file of a node's engine that holds all the bytes of one file of the pool.
+/// A prepared file of a node's engine that holds all bytes of one file of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Extent {
-    /// Who holds it.
+    /// The node that has it.
     pub node: NodeId,
-    /// Which of that node's: its descriptor stays the same for all its lives.
+    /// Slot at that node. A slot's file descriptor stays the same while the slot is reused for
+    /// other files.
     pub slot: u32,
-    /// Which of its lives: one for each file that it has held.
+    /// Generation of the slot: counts the files that it has held.
     pub generation: u32,
 }
 
-/// The times of a file that change with its use.
+/// Times of a file that change with its use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Times {
-    /// Last read.
+    /// Last read (atime).
     pub accessed: Timestamp,
-    /// Last change of the bytes.
+    /// Last change of the bytes (mtime).
     pub modified: Timestamp,
-    /// Last change of anything.
+    /// Last change of anything (ctime).
     pub changed: Timestamp,
 }
 
-/// Whether a file that is made or opened shall be whole.
+/// Request to make a file an extent file when it is created or opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Wish {
-    /// It stays, or becomes, what files usually are.
+    /// Leave the choice as it is.
     #[default]
     No,
-    /// If the node has an extent to give. Clients say this, and no more.
+    /// Use an extent if the node has a free one. Clients send no other request than this and
+    /// `Home`.
     Wanted,
-    /// The same of the client's own node.
+    /// As `Wanted`, and the node is the client's local node: an extent is allowed under
+    /// [`placement::Policy::Here`] too.
     Home,
-    /// The node has given this one. Only nodes say so, to their partitions.
+    /// Use this extent, which the node has allocated. Sent only by nodes to their partitions.
     Given(Extent),
 }
 
-/// What to do with an extent.
+/// An operation on an extent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ExtentAction {
-    /// Put bytes; fewer than given are put only when the pool is full. -> `Put`
+    /// Writes bytes; fewer than sent only if the pool is full. -> `Put`
     Write {
-        /// Where.
+        /// Offset of the first byte.
         offset: u64,
-        /// What.
+        /// The bytes.
         data: Bytes,
     },
-    /// Put bytes at the end, wherever it is by then. Needs a stamp, so that it is done once. -> `Put`
+    /// Writes bytes at the current end of the file. Needs a request id, so that a resent append is
+    /// done once. -> `Put`
     Append {
-        /// What.
+        /// The bytes.
         data: Bytes,
     },
 }

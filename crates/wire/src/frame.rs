@@ -1,7 +1,8 @@
-//! Frames: what travels over a stream of bytes. A header of 32 bytes, the meta (small, encoded), the payload (bulk bytes as they are).
+//! Frames: the unit of the byte stream. A frame is a header of 32 bytes, the meta (small, encoded),
+//! and the payload (bulk bytes as they are).
 //!
-//! [`Frames`] makes frames of what is read, however it was cut; [`Outgoing`] holds what is to be written. Neither reads or writes.
-//! What meta and payload mean is [`codec`](crate::codec)'s.
+//! [`Frames`] parses frames from the bytes that were read, in pieces of any size. [`Outgoing`]
+//! queues frames to write. Neither does I/O. [`codec`](crate::codec) decodes meta and payload.
 
 mod frames;
 mod header;
@@ -16,74 +17,74 @@ pub use kind::{
 };
 pub use outgoing::Outgoing;
 
-/// Why bytes are not what the protocol says. Whoever sees it says goodbye with this text, and closes: behind it nothing can be
-/// understood.
+/// Protocol violation in the received bytes. The side that finds it sends this text in a goodbye
+/// and closes the connection: the bytes that follow cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Garbled {
-    /// It does not begin as a frame does.
+    /// The bytes do not start with [`MAGIC`].
     #[error("a frame does not start with `tide` but with {0:02x?}: see that the address is one of a Tidemill pool")]
     Magic([u8; 4]),
-    /// The header is damaged.
+    /// The header is corrupt: its checksum is wrong.
     #[error("the header of a frame is damaged: see whether the network changes bytes, or the sender is broken")]
     HeaderCheck,
-    /// Bits that mean nothing in this version.
+    /// Flags that this version does not define.
     #[error(
         "a frame of kind {0} has flags that this version does not know: use the same release of Tidemill on both sides"
     )]
     Flags(u8),
-    /// No kind of frame has this number.
+    /// Unknown kind of frame.
     #[error("there is no frame of kind {0} in this version: use the same release of Tidemill on both sides")]
     Kind(u8),
-    /// Not to be sent to this side, or not now.
+    /// The frame may not be sent to this side, or not in this phase.
     #[error("a frame `{kind}` came to the {side} {phase}, where none belongs")]
     Unexpected {
-        /// What came.
+        /// Kind of the frame.
         kind: Kind,
-        /// Where it came.
+        /// The side that received it.
         side: Side,
-        /// When.
+        /// Phase of the connection.
         phase: Phase,
     },
-    /// More is announced than frames of the kind may hold.
+    /// The header announces more than frames of its kind may hold.
     #[error("a frame `{kind}` announces {what} of {bytes} bytes, at most {max} are allowed")]
     TooLong {
-        /// What came.
+        /// Kind of the frame.
         kind: Kind,
         /// `meta` or `payload`.
         what: &'static str,
-        /// So much.
+        /// Announced length.
         bytes: u32,
-        /// The most.
+        /// Maximum length.
         max: u32,
     },
-    /// The meta is damaged.
+    /// The meta is corrupt: its checksum is wrong.
     #[error(
         "the meta of a frame `{kind}` (id {id}) is damaged: see whether the network changes bytes, or the sender is broken"
     )]
     MetaCheck {
-        /// What came.
+        /// Kind of the frame.
         kind: Kind,
-        /// Its id.
+        /// Id of the frame.
         id: u64,
     },
-    /// The meta came as it was sent, and means nothing.
+    /// The meta arrived intact but does not decode to a valid value.
     #[error("the meta of a frame `{kind}` makes no sense: {why}")]
     Meta {
-        /// What came.
+        /// Kind of the frame.
         kind: Kind,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
 }
 
-/// What was to be sent is more than a frame may hold. Nothing was encoded.
+/// The message exceeds the bounds of its frame. Nothing was encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a frame `{kind}` would have {what} of more than {max} bytes: ask for less at once")]
 pub struct TooLong {
-    /// What was to be sent.
+    /// Kind of the frame.
     pub kind: Kind,
     /// `meta` or `payload`.
     pub what: &'static str,
-    /// The most, bytes.
+    /// Maximum length, bytes.
     pub max: u32,
 }

@@ -1,20 +1,24 @@
-//! The handshake: both sides prove that they know the pool's token, without saying it, and agree on a version.
+//! Handshake: both sides prove that they know the pool's token, without sending it, and agree on a
+//! version.
 //!
 //! ```text
-//!   client                                            node
-//!     | <-- challenge { versions, nonce, what } ------ |    a nonce that no connection had before
-//!     | - hello { versions, nonce, proof, brief, what }|->  proof = keyed hash of nonces, versions and address
-//!     | <-- welcome { version, proof } --------------- |    the node's own: it knows the token too
-//!     | <- refused { reason, why }, and it ends ------ |    or this
+//!   client                                              node
+//!     | <-- challenge { versions, nonce, what } ---------- |   a nonce that no connection had
+//!     | -- hello { versions, nonce, proof, brief, what } > |   proof = keyed hash of nonces,
+//!     |                                                    |           versions and address
+//!     | <-- welcome { version, proof } ------------------- |   the node's own proof
+//!     | <-- refused { reason, why }, and it closes ------- |   or this
 //! ```
 //!
-//! [`NodeHandshake`] and [`ClientHandshake`] decide: frame in, step out. Nonces are arguments, from the system's random source;
-//! how long a side waits for the other ([`HANDSHAKE_WAIT`]) is the transport's to count. The frames of the handshake are the
-//! same in every version.
+//! [`NodeHandshake`] and [`ClientHandshake`] are state machines: a frame in, a step out. Nonces are
+//! arguments, from the system's random source. The transport enforces the timeout
+//! ([`HANDSHAKE_WAIT`]). The handshake's frames are the same in every protocol version.
 //!
-//! A proof holds for one node of one pool ([`Token::of_node`]) at one address, so that it cannot be passed on to another.
+//! A proof is valid for one node of one pool ([`Token::of_node`]) at one address, so it cannot be
+//! relayed to another.
 //!
-//! What it does not do: hide or sign what is said afterwards. Who can change bytes on the way is kept out by TLS.
+//! The handshake neither encrypts nor signs later frames. TLS protects from an attacker that can
+//! change bytes on the way.
 
 mod client;
 mod message;
@@ -31,55 +35,57 @@ use crate::frame::{Garbled, Kind};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Who has not done its part of the handshake by then is cut off: far more than the slowest network takes.
+/// Timeout for the handshake of one side: far longer than the slowest network needs.
 pub const HANDSHAKE_WAIT: Duration = Duration::from_secs(10);
-/// Longer texts about oneself are cut, bytes.
+/// Maximum length of a side's description of itself, bytes. Longer ones are truncated.
 pub const WHAT_BYTES_MAX: usize = 256;
 
-/// What to do after a frame of the handshake.
+/// Next action of a side.
 #[derive(Debug, PartialEq)]
 pub enum Step {
-    /// Send this, and wait for the next frame.
+    /// Send this and wait for the next frame.
     Send(Vec<u8>),
-    /// Send this, if anything; the connection is open (`Frames::open`).
+    /// Send this, if it is not empty. The connection is now open (`Frames::open`).
     Done {
-        /// A frame, or nothing.
+        /// A frame, or empty.
         send: Vec<u8>,
-        /// What is spoken from here on.
+        /// The agreed version.
         version: Version,
-        /// Of a client: it may be over soon, and is shown no memory until it asks for bytes.
+        /// True for a client that may end soon: the node shows it no shared memory until it reads
+        /// bytes.
         brief: bool,
-        /// What the other side says that it is, for logs; empty when it says nothing. It is no proof of anything.
+        /// The other side's description of itself, for logs; may be empty. It proves nothing.
         what: String,
     },
-    /// Send this, if anything, and close.
+    /// Send this, if it is not empty, and close the connection.
     Close {
-        /// A frame, or nothing.
+        /// A frame, or empty.
         send: Vec<u8>,
-        /// Why.
+        /// The reason.
         why: HandshakeFailed,
     },
 }
 
-/// The frame by which a node refuses a connection for a reason that is the transport's to say; then it closes.
+/// Encodes the frame that rejects a connection for a reason that the transport found. The node
+/// closes after it.
 pub fn refusal(why: &HandshakeFailed) -> Vec<u8> {
     message::refused(why.reason(), &why.to_string())
 }
 
-/// What kind of no a node says: what the client makes of it, whatever the words are.
+/// Category of a rejection, which decides the client's error whatever the text says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reason {
-    /// Any other.
+    /// Any other reason.
     Other,
-    /// The token is not the pool's.
+    /// The client's token is not the pool's.
     Token,
-    /// No version of the protocol is spoken by both.
+    /// The two sides share no protocol version.
     Version,
-    /// Not now, later perhaps.
+    /// The node has no capacity now; a later try may succeed.
     Busy,
 }
 
-/// Why a connection was not made.
+/// Why a handshake failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandshakeFailed {
     /// The client does not know the token, or meant another node or address.
@@ -87,58 +93,58 @@ pub enum HandshakeFailed {
         "the pool token is wrong, or the pool file names another pool, node or address: use the pool file of the pool that runs here"
     )]
     WrongToken,
-    /// The node does not know the token, although it lets clients in.
+    /// The node accepted the client but did not prove that it knows the token.
     #[error(
         "the node could not prove that it knows the pool token: see that the address is the pool's, and trust nothing there"
     )]
     NotProven,
-    /// There is no version that both speak.
+    /// The two sides share no protocol version.
     #[error(
         "the node speaks versions {node} of the protocol, the client {client}: use the same release of Tidemill on both sides"
     )]
     NoVersion {
-        /// The node's.
+        /// Versions of the node.
         node: Versions,
-        /// The client's.
+        /// Versions of the client.
         client: Versions,
     },
-    /// The node agreed to a version that it was not offered.
+    /// The node chose a version that the client did not offer.
     #[error(
         "the node chose version {chosen} of the protocol, of {offered}: use the same release of Tidemill on both sides"
     )]
     WrongVersion {
-        /// The node's choice.
+        /// The version that the node chose.
         chosen: Version,
-        /// What there was to choose from.
+        /// The versions that the client offered.
         offered: Versions,
     },
-    /// The node said no.
+    /// The node rejected the connection.
     #[error("the node refused the connection: {why}")]
     Refused {
-        /// What kind of no.
+        /// Category of the rejection.
         reason: Reason,
-        /// Its words.
+        /// The node's text.
         why: String,
     },
-    /// What came is no frame of the handshake.
+    /// The received bytes are no valid handshake frame.
     #[error(transparent)]
     Garbled(#[from] Garbled),
-    /// What came belongs to another step of it.
+    /// A frame of another step of the handshake.
     #[error("a frame `{0}` came in the wrong step of the handshake")]
     Misplaced(Kind),
-    /// The node has as many connections as it takes; the transport's to say.
+    /// The node has its maximum number of connections. Found by the transport.
     #[error("the node has {0} connections and takes no more: end some, or try again later")]
     Full(usize),
-    /// The client speaks plainly where TLS is spoken; the transport's to say.
+    /// The client did not speak TLS at an address that requires it. Found by the transport.
     #[error("only TLS is spoken at this address: reach it as tls:HOST:PORT, with the pool's certificate")]
     OnlyTls,
-    /// The other side did not do its part within [`HANDSHAKE_WAIT`]; the transport's to say.
+    /// The other side did not finish within [`HANDSHAKE_WAIT`]. Found by the transport.
     #[error("the other side did not finish the handshake in {} s", HANDSHAKE_WAIT.as_secs())]
     TimedOut,
 }
 
 impl HandshakeFailed {
-    /// What kind of no that is: of one that this side says, or that it was told.
+    /// Returns the category of the failure, found by this side or received from the other.
     pub const fn reason(&self) -> Reason {
         match self {
             Self::WrongToken | Self::NotProven => Reason::Token,

@@ -1,135 +1,142 @@
-//! Intents: changes that touch several partitions, and take effect in all of them or in none.
+//! Intents: transactions over several partitions, by two-phase commit. They take effect in all of
+//! the partitions or in none.
 //!
 //! ```text
 //!   client               the others                 the coordinator
-//!     | Prepare{parts} ------> |                          |    checked, marked, space set aside; nothing shows
-//!     | Commit{parts, others} --------------------------> |    its own parts checked and done: this decides
-//!     | Settle{commit} ------> |                          |    done, or dropped
-//!     | Ended ------------------------------------------> |    forgotten
+//!     | Prepare{parts} ------> |                          |   checked, locked, space reserved
+//!     | Commit{parts, others} --------------------------> |   own parts applied: the commit point
+//!     | Settle{commit} ------> |                          |   applied or discarded
+//!     | Ended ------------------------------------------> |   forgotten
 //! ```
 //!
-//! Who meets a mark asks the coordinator: `Status` only looks; `Decide` makes sure that what is not committed never will be.
-//! Whoever has the decision may settle.
+//! A client that finds an object locked by an intent asks its coordinator. `Status` only reads the
+//! outcome; `Decide` aborts the intent if it is not committed. Any client that has the decision may
+//! settle the intent.
 
 use crate::{Changes, DirEntry, Heritage, Kind, Name, NewInode, Session};
 use bytes::Bytes;
 use placement::{FileId, PartitionId};
 use serde::{Deserialize, Serialize};
 
-/// One change over several partitions. Never given twice.
+/// Id of a transaction over several partitions. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Intent {
-    /// Counted by the client that drives it. First, so that older intents of all clients are smaller.
+    /// Counted by the client that drives it. The first field, so that intents of all clients sort
+    /// by age.
     pub number: u64,
-    /// That client.
+    /// The session of that client.
     pub session: Session,
-    /// The partition that decides: whether it was done there is whether it was done.
+    /// The partition that decides: the transaction is committed if and only if it is committed
+    /// there.
     pub coordinator: PartitionId,
 }
 
-/// What an entry refers to.
+/// Inode that an entry refers to, and its type.
 pub type Target = (FileId, Kind);
 
-/// What an intent does in one partition.
+/// One action of a transaction in one partition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Part {
-    /// An entry of a directory or fragment that is here: made, changed, removed, or only held as it is.
+    /// Creates, changes or removes an entry of a directory or fragment, or only locks it.
     Entry {
         /// The directory or fragment.
         directory: FileId,
         /// The name.
         name: Name,
-        /// What it must refer to before.
+        /// The target that the entry must have before.
         was: Option<Target>,
-        /// What it refers to afterwards.
+        /// The target that it has afterwards.
         becomes: Option<Target>,
     },
-    /// One name more for an inode.
+    /// Increments the link count of an inode.
     Name {
         /// The inode.
         file: FileId,
     },
-    /// One name less for anything but a directory.
+    /// Decrements the link count of anything but a directory.
     Unname {
         /// The inode.
         file: FileId,
     },
-    /// The inode of a new directory; the answer tells its id.
+    /// Creates the inode of a new directory; the answer has its id.
     Make {
-        /// The directory in which it will stand.
+        /// Its parent directory.
         parent: FileId,
-        /// What is made.
+        /// The inode to create.
         inode: NewInode,
-        /// What that directory hands down.
+        /// Attributes that it inherits from its parent.
         heritage: Heritage,
     },
-    /// An empty directory, or fragment of one, goes.
+    /// Removes an empty directory, or a fragment of one.
     Remove {
-        /// Which.
+        /// The directory or fragment.
         directory: FileId,
-        /// Its fragments, which go with it in parts of their own.
+        /// Its fragments, which parts of their own remove.
         fragments: Vec<FileId>,
     },
-    /// An inode has got another name; a directory stands elsewhere.
+    /// Updates the ctime of a renamed inode, and the parent of a moved directory.
     Moved {
         /// The inode.
         file: FileId,
-        /// The directory in which it stands now.
+        /// The directory that it is in now.
         parent: FileId,
     },
-    /// The pool's one right to move directories from one into another; in the root's partition.
+    /// Locks the pool-wide lease for moving directories between directories. It is in the root's
+    /// partition.
     MoveLease,
-    /// No entry of the directory changes until this is decided.
+    /// Locks all entries of the directory until the transaction is decided.
     Shut {
         /// The directory.
         directory: FileId,
     },
-    /// The entries of a directory that was shut are in fragments.
+    /// Marks a locked directory as split into fragments.
     Divide {
         /// The directory.
         directory: FileId,
-        /// All of them, in the order of hashes.
+        /// All fragments, in hash order.
         fragments: Vec<FileId>,
     },
-    /// A new fragment; the answer tells its id.
+    /// Creates a fragment; the answer has its id.
     Fragment {
         /// The directory.
         directory: FileId,
-        /// What of the directory new inodes inherit from.
+        /// The directory's attributes that new inodes inherit from.
         inode: NewInode,
-        /// Its entries.
+        /// Entries of the fragment.
         entries: Vec<DirEntry>,
     },
-    /// Attributes of a directory that is split, or of a fragment of it.
+    /// Changes attributes of a split directory or of one of its fragments.
     Change {
-        /// Which.
+        /// The directory or fragment.
         directory: FileId,
-        /// What; never the size.
+        /// The changes; never of the size.
         changes: Changes,
     },
-    /// An attribute of a directory that is split, or of a fragment of it, which it hands down: an ACL, where bytes lie.
+    /// Sets an inheritable attribute of a split directory or of one of its fragments: an ACL or a
+    /// placement.
     Xattr {
-        /// Which.
+        /// The directory or fragment.
         directory: FileId,
-        /// Of the attribute, with its namespace.
+        /// Name of the attribute, with its namespace.
         name: Bytes,
-        /// What it will hold; none takes it away.
+        /// The new value; `None` removes the attribute.
         value: Option<Bytes>,
-        /// An ACL that takes the set-group-id bit away, because its setter is not of the group.
+        /// Set for an ACL that clears the set-group-id bit, because the caller is not in the file's
+        /// group.
         kill_set_group_id: bool,
     },
 }
 
-/// What became of an intent, as its coordinator knows.
+/// Outcome of a transaction, as its coordinator knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Decision {
-    /// It was not committed, and may still be; or it has ended long ago.
+    /// Not committed yet, or forgotten long ago.
     Open,
-    /// Done; these partitions are to be told.
+    /// Committed; these partitions must be told.
     Committed {
-        /// They.
+        /// The other partitions.
         others: Vec<PartitionId>,
     },
-    /// It will never be done.
+    /// Aborted for good.
     Aborted,
 }

@@ -1,17 +1,17 @@
-//! Layer 1: the words between client and node: requests, answers, refusals.
+//! Layer 1: the messages between client and node: requests, answers, refusals.
 //!
-//! A client and a node exchange nothing but these values, also when both live in one process. So whatever works over
-//! the in-process connection works over a socket too:
+//! A client and a node exchange only these values, even when both run in one process. Code that
+//! works over the in-process connection therefore works over a socket too:
 //!
 //! ```text
 //!  client                                    node
-//!    | Request { epoch, partition, body } ---> |   stale epoch? answered with the new map
-//!    |                                         |   resent number? answered with what was answered before
+//!    | Request { epoch, partition, body } ---> |   stale epoch? replies with the new map
+//!    |                                         |   resent request id? replies with the cached one
 //!    | <--- Answer | Refusal ----------------- |
 //! ```
 //!
-//! [`frame`], [`codec`] and [`handshake`] are the same as bytes: what a transport that leaves the process needs. They neither
-//! read nor write, and know no clock: bytes in, values out, and back.
+//! [`frame`], [`codec`] and [`handshake`] turn these values into bytes and back, for transports
+//! between processes. They do no I/O and have no clock.
 #![forbid(unsafe_code)]
 
 mod allocate;

@@ -1,35 +1,35 @@
-//! Locks of programs on files: fcntl(2), open file descriptions, flock(2).
+//! File locks: fcntl(2) locks of processes, locks of open file descriptions, flock(2) locks.
 
 use crate::Mark;
 use serde::{Deserialize, Serialize};
 
-/// What a lock allows to others, or that it ends.
+/// Mode of a lock, or its release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum LockKind {
-    /// Others may have read locks.
+    /// Shared: others may have read locks.
     Read,
-    /// Others may have none.
+    /// Exclusive: others may have no lock.
     Write,
-    /// Ends what the owner has there.
+    /// Releases the owner's locks in the range.
     Unlock,
 }
 
-/// Which locks meet each other.
+/// Range of a lock. Only locks of the same style can conflict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "LockStyleAsRead")]
 pub enum LockStyle {
-    /// Of a range of bytes: `fcntl` and open file descriptions. They differ only in who the owner is.
+    /// A byte range: `fcntl` and open file description locks. The two differ only in their owner.
     Range {
         /// The first byte.
         start: u64,
-        /// The last byte; of a lock to the end of the file `i64::MAX` or above.
+        /// The last byte; `i64::MAX` or above for a lock up to the end of the file.
         end: u64,
     },
-    /// Of the whole file: `flock`. It never meets a lock of a range.
+    /// The whole file: `flock`. It never conflicts with a range lock.
     Whole,
 }
 
-/// A lock's place as it stands in a message, not yet checked.
+/// Range of a lock in a message, not yet validated.
 #[derive(Deserialize)]
 #[serde(rename = "LockStyle")]
 enum LockStyleAsRead {
@@ -50,38 +50,42 @@ impl TryFrom<LockStyleAsRead> for LockStyle {
 }
 
 impl LockStyle {
-    /// All locks of ranges.
+    /// The range that covers all range locks.
     pub const EVERYWHERE: Self = Self::Range { start: 0, end: u64::MAX };
 }
 
-/// Whose a lock is.
+/// Owner of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum LockOwner {
-    /// Of a session, by a number that it gives, which means nothing to others. It ends with the session.
+    /// A number that the session chooses; it means nothing to other sessions. The lock ends with
+    /// the session.
     Session(u64),
-    /// Of a process of the node's host, as those of `fcntl` are: it outlives the session, as over an exec, and ends with the process. The node
-    /// that is asked knows which one asks, and writes its number here; a client says 0.
+    /// A process of the node's host, as for `fcntl`. The lock survives the session, for example
+    /// over an exec, and ends with the process. A client sends 0; the node knows the connected
+    /// process and fills in its id.
     Process(u32),
-    /// Of an open with a mark, whoever has that, as those of open file descriptions and of `flock` are. It ends with the open.
+    /// An open with an open lease, as for open file description locks and `flock`, whichever
+    /// process has its descriptor. The lock ends with the open.
     Open(Mark),
 }
 
 impl LockOwner {
-    /// Whether it is more than a session's: then only a client of the node's host may say so.
+    /// Returns true if the lock can outlive the session. Only a client of the node's host may set
+    /// one.
     pub fn outlives_sessions(self) -> bool {
         !matches!(self, Self::Session(_))
     }
 }
 
-/// A lock that is wanted, held or ended.
+/// A lock to test, set or release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Lock {
-    /// Whose.
+    /// Owner.
     pub owner: LockOwner,
-    /// What it allows.
+    /// Mode.
     pub kind: LockKind,
-    /// Where, and which others it meets.
+    /// Range.
     pub style: LockStyle,
-    /// The process that asked, as `F_GETLK` tells it.
+    /// Process id for `F_GETLK`.
     pub pid: u32,
 }

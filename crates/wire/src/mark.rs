@@ -1,55 +1,64 @@
-//! Marks: opens of programs that have a descriptor of the system's for them.
+//! Marks: open leases. An open lease is an open of a program that has a kernel file descriptor for
+//! it.
 //!
-//! Such a descriptor lives as the system says: copied, inherited, passed on, closed by whoever has it last. The node that gave it asks the
-//! system whether it lives on; clients only tell it when to look. So an open with a mark may outlive the session that began it.
+//! The kernel decides how long the descriptor lives: programs duplicate it, inherit it, pass it on,
+//! and close it. The node that gave the descriptor probes it in the kernel; clients only say when
+//! to probe. An open with a lease may therefore outlive the session that opened it.
 
 use crate::{Attributes, Extent, Gone, Kind, OpenFlags, Session};
 use placement::{FileId, NodeId};
 use serde::{Deserialize, Serialize};
 
-/// The number of an open whose descriptor a node has given. Never given twice by the same node, as long as it runs.
+/// Id of an open lease. A node never reuses one while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Mark(pub u64);
 
 impl Mark {
-    /// Above the lowest bits, which count, stands the id of the node, as in a [`Session`].
+    /// Number of low bits that hold the counter. The bits above hold the id of the node, as in a
+    /// [`Session`].
     const COUNT_BITS: u32 = 48;
 
-    /// The one that a node gives as its `count`th. None when there are no more: of that node, or because its id is too large.
+    /// Returns the `count`th lease of `node`. `None` if the node has no more numbers, or its id is
+    /// too large.
     pub fn of(node: NodeId, count: u64) -> Option<Self> {
         Session::of(node, count).map(|Session(number)| Self(number))
     }
 
-    /// Which node gave it, and as which.
+    /// Returns the node that gave the lease, and the node's counter for it.
     pub fn origin(self) -> (NodeId, u64) {
         Session(self.0).origin()
     }
 
-    /// The byte of a descriptor on which its open has a lock of the open file description as long as it lives, in the file of that descriptor.
+    /// Offset of the byte that marks the lease: as long as it lives, its open file description has
+    /// a lock on this byte of the descriptor's file.
     pub fn byte(self) -> u64 {
         Self::FIRST_BYTE + (self.0 & ((1 << Self::COUNT_BITS) - 1))
     }
 
-    /// The byte of count 0: behind the end of any file.
+    /// The byte of counter 0: behind the end of any file.
     const FIRST_BYTE: u64 = 1 << 62;
 }
 
-/// What a descriptor is of.
+/// The file behind a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Lent {
-    /// The extent of a whole file of the node that gives it: its bytes are the system's business.
+    /// The extent of an extent file of the node that gives the descriptor: the kernel does the I/O.
     Extent(Extent),
-    /// Nothing: it stands for a file whose bytes are asked of the pool. Its offset can be moved, and that is all.
+    /// A placeholder, for a file whose bytes are requested from the pool. Only its offset is
+    /// usable.
     Bytes,
-    /// A directory that is empty and has no name, to stand in and to look relative to.
+    /// An empty directory without a name: a placeholder for the working directory and for relative
+    /// lookups.
     Directory,
 }
 
 impl Lent {
-    /// Set-user-id and set-group-id. Who writes takes them away, but not who writes past us.
+    /// The set-user-id and set-group-id bits. A write must clear them; a direct write to the extent
+    /// would not.
     const SET_ID: u32 = 0o6000;
 
-    /// What the best descriptor of something is that was opened so: of the extent where there is one, a stand-in else.
+    /// Chooses the descriptor for an open inode: its extent if it has one and this open may use it,
+    /// else a placeholder.
     pub fn of(opened: &Attributes, flags: OpenFlags) -> Self {
         match opened.whole {
             _ if opened.kind == Kind::Directory => Self::Directory,
@@ -59,34 +68,35 @@ impl Lent {
     }
 }
 
-/// An open that lives, as the node knows it that gave the descriptor.
+/// A live open lease, as the node that gave the descriptor knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marked {
-    /// Its number.
+    /// Its id.
     pub mark: Mark,
-    /// What is open.
+    /// The open file.
     pub file: FileId,
-    /// As it was opened. A program may have changed since whether writes go to the end.
+    /// Flags of the open. The program may have changed `O_APPEND` since.
     pub flags: OpenFlags,
-    /// What the descriptor is of.
+    /// The file behind the descriptor.
     pub lent: Lent,
 }
 
-/// What came of looking at a mark.
+/// Result of probing an open lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Looked {
-    /// Somebody has it.
+    /// Some process still has the descriptor.
     Held,
-    /// It has ended, and the file is closed: now, or some time before.
+    /// The lease has ended and the file is closed, now or earlier.
     Ended {
-        /// The file went with its last close: its stripes are to be removed.
+        /// Set if this close deleted the file: its stripes are to be removed.
         gone: Option<Gone>,
     },
-    /// It has ended now, and another node has to be told to close the file, by this session.
+    /// The lease has ended now. The client must tell another node to close the file for this
+    /// session.
     EndedElsewhere {
-        /// Which file.
+        /// The file.
         file: FileId,
-        /// Whose open it is. Of a session that has ended it is closed already.
+        /// The session that has the open. If that session has ended, the file is closed already.
         session: Session,
     },
 }

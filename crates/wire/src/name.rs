@@ -1,4 +1,4 @@
-//! A name of a directory entry: bytes, checked once where it enters.
+//! Names of directory entries: bytes that are validated once, on entry.
 
 use crate::{Object, Refusal};
 use serde::{
@@ -7,17 +7,18 @@ use serde::{
 };
 use std::{fmt, sync::Arc};
 
-/// The longest name of an entry, in bytes (the limit of Linux file systems).
+/// Maximum length of an entry's name, in bytes (the limit of Linux file systems).
 pub const NAME_BYTES_MAX: usize = 255;
-/// The longest target of a symbolic link, in bytes (`PATH_MAX` without its NUL).
+/// Maximum length of a symbolic link's target, in bytes (`PATH_MAX` without its NUL).
 pub const TARGET_BYTES_MAX: usize = 4095;
 
-/// A name that can stand in a directory: 1 to 255 bytes, no `/`, no NUL, neither `.` nor `..`. Cheap to clone.
+/// A valid name of a directory entry: 1 to 255 bytes, no `/`, no NUL, neither `.` nor `..`. Cheap
+/// to clone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<[u8]>);
 
 impl Name {
-    /// Checks `bytes`; refuses `NameTooLong` or `Invalid`.
+    /// Validates `bytes`; refuses with `NameTooLong` or `Invalid`.
     pub fn new(bytes: &[u8]) -> Result<Self, Refusal> {
         if bytes.len() > NAME_BYTES_MAX {
             return Err(Refusal::NameTooLong(Object::text(bytes)));
@@ -31,7 +32,7 @@ impl Name {
         Err(Refusal::Invalid { object: Object::text(bytes), why: why.into() })
     }
 
-    /// The bytes of the name.
+    /// Returns the bytes of the name.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -55,7 +56,7 @@ impl<'de> Deserialize<'de> for Name {
     }
 }
 
-/// A name as it stands in a message (bytes) or in JSON (a list of numbers), not yet checked.
+/// Visitor that validates a name: bytes in a message, a list of numbers in JSON.
 struct NameAsRead;
 
 impl<'de> Visitor<'de> for NameAsRead {

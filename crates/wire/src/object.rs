@@ -1,4 +1,4 @@
-//! Objects: files that are put and got as one, by name.
+//! Objects: files that are put and got as a whole, by name.
 
 use crate::{Attributes, Timestamp};
 use bytes::Bytes;
@@ -6,23 +6,24 @@ use placement::FileId;
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
-/// One state of an object: another with each put, and with each change of its bytes by whatever way. Never one that it had before.
+/// Version of an object. Each put, and each change of its bytes through a file operation, makes a
+/// new one. Versions are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Version {
-    /// The file. Each put makes a new one.
+    /// The file. Each put creates a new one.
     pub file: FileId,
-    /// [`Attributes::version`]: how its bytes were changed since, through files' verbs.
+    /// [`Attributes::version`]: counts changes of its bytes by file operations since then.
     pub change: u64,
 }
 
 impl fmt::Display for Version {
-    /// As one word, for faces that tell versions as text.
+    /// Formats the version as one word, for frontends that show it as text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:x}-{:x}", self.file.0, self.change)
     }
 }
 
-/// A text that is no version.
+/// The text is not a version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a version of an object; give one that this pool has told, as it was told")]
 pub struct VersionRefused;
@@ -30,7 +31,7 @@ pub struct VersionRefused;
 impl FromStr for Version {
     type Err = VersionRefused;
 
-    /// Reads what `Display` writes.
+    /// Parses the output of `Display`.
     fn from_str(text: &str) -> Result<Self, VersionRefused> {
         let number = |text: &str| u64::from_str_radix(text, 16).map_err(|_| VersionRefused);
         let (file, change) = text.split_once('-').ok_or(VersionRefused)?;
@@ -39,14 +40,14 @@ impl FromStr for Version {
     }
 }
 
-/// What is known of an object besides its bytes.
+/// Metadata of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// Its state.
+    /// Current version.
     pub version: Version,
     /// Length, bytes.
     pub size: u64,
-    /// Last change of its bytes.
+    /// Last change of the bytes.
     pub modified: Timestamp,
 }
 
@@ -56,29 +57,30 @@ impl From<&Attributes> for Head {
     }
 }
 
-/// What must be so for an object to be put or deleted.
+/// Precondition of a put or delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Condition {
-    /// Nothing.
+    /// No condition.
     Always,
-    /// There is nothing of this name.
+    /// The name does not exist.
     Absent,
-    /// It is in this state.
+    /// The object has this version.
     Is(Version),
 }
 
-/// The bytes of a new object, or where they are.
+/// The bytes of a new object, or their location.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Contents {
-    /// Here: at most [`INLINE_BYTES_MAX`](crate::INLINE_BYTES_MAX).
+    /// The bytes: at most [`INLINE_BYTES_MAX`](crate::INLINE_BYTES_MAX).
     Inline(Bytes),
-    /// In the stripes of a file that was reserved.
+    /// In the stripes of a reserved file.
     Striped {
-        /// Which; it becomes the object's.
+        /// The file, which becomes the object's.
         file: FileId,
         /// Length, bytes.
         size: u64,
-        /// All the bytes, when they are in stripe 0 and that lives where the name does: the node puts them there first. Else they are there already.
+        /// All bytes, if they fit into stripe 0 and that is stored at the node of the name: the
+        /// node then writes them first. Otherwise empty, and the bytes are in the stripes already.
         first: Bytes,
     },
 }

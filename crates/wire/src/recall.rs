@@ -1,19 +1,21 @@
-//! What a node tells a kernel's keeper to forget.
+//! Recalls: cache invalidations that a node sends to the client of a kernel.
 
 use placement::FileId;
 use serde::{Deserialize, Serialize};
 
-/// What a watching session was answered and may have kept, and must keep no longer: it has changed, or is about to.
+/// A cache entry that a subscribed session must drop, because it has changed or is about to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Recall {
-    /// What `stat` shows of a file, its access rules with it.
+    /// Attributes of a file, including its permissions.
     Attributes(FileId),
-    /// Bytes of a file.
+    /// Cached bytes of a file.
     Bytes(FileId),
-    /// Names of a directory: those that are there, and those that are not.
+    /// Names of a directory, including negative entries.
     Names(FileId),
-    /// An inode whose last name is gone. It stays for whoever is told so, until that one says that its kernel knows it no more.
+    /// An inode that has lost its last name. It is kept until each notified session reports that
+    /// its kernel has forgotten it.
     Removed(FileId),
-    /// Everything that the session was ever answered: what it held has ended, with the connection over which it was told.
+    /// Everything: the session's grants have ended with the connection that carried its
+    /// invalidations.
     All,
 }

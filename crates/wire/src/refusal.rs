@@ -1,4 +1,5 @@
-//! Why something was not done: by meaning, with the object named. Faces map these to errno, status codes, exceptions.
+//! Errors, by meaning, with the object named. Frontends map them to errnos, status codes and
+//! exceptions.
 
 use crate::{Intent, Name, Version};
 use base::ByteSize;
@@ -6,13 +7,13 @@ use placement::{FileId, NodeId};
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, fmt, time::Duration};
 
-/// What comes of a call.
+/// Result of a call.
 pub type Outcome<T> = Result<T, Refusal>;
 
-/// Longer texts are cut in messages.
+/// Maximum length of a text in messages, bytes. Longer texts are truncated.
 const TEXT_BYTES_MAX: usize = 300;
 
-/// What a refusal is about.
+/// The object that an error is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Object {
@@ -27,19 +28,20 @@ pub enum Object {
     },
     /// An open file.
     Handle(u64),
-    /// A path, a bad name, a host file.
+    /// A path, an invalid name, or a host file.
     Text(String),
     /// The pool as a whole.
     Pool,
 }
 
 impl Object {
-    /// An entry's place.
+    /// Creates an [`Object::Entry`].
     pub fn entry(parent: FileId, name: &Name) -> Self {
         Self::Entry { parent, name: name.clone() }
     }
 
-    /// Bytes that are no checked name: a path, a name that was refused. Cut when very long.
+    /// Creates an [`Object::Text`] of bytes that are no valid name, such as a path. Truncates very
+    /// long ones.
     pub fn text(bytes: &[u8]) -> Self {
         let cut = &bytes[..bytes.len().min(TEXT_BYTES_MAX)];
         Self::Text(String::from_utf8_lossy(cut).into_owned())
@@ -58,18 +60,18 @@ impl fmt::Display for Object {
     }
 }
 
-/// How full the pool was when it had no space left.
+/// Space usage at the time of an out-of-space error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shortage {
-    /// The node that is full; none where it is the pool, or its only node.
+    /// The full node. `None` if it is the whole pool, or the pool has one node.
     pub node: Option<NodeId>,
-    /// What that can hold, bytes.
+    /// Capacity, bytes.
     pub capacity: u64,
-    /// What it held, bytes.
+    /// Used space, bytes.
     pub used: u64,
-    /// What was wanted besides, bytes.
+    /// Additional space that was requested, bytes.
     pub wanted: u64,
-    /// How long the request had waited for space.
+    /// Time that the request waited for space.
     pub waited: Duration,
 }
 
@@ -95,7 +97,7 @@ impl fmt::Display for Shortage {
     }
 }
 
-/// Why something was not done.
+/// Why an operation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -114,175 +116,181 @@ pub enum Refusal {
     /// The directory holds entries.
     #[error("{0}: directory not empty")]
     NotEmpty(Object),
-    /// A name above 255 bytes, or a link's target above 4,095.
+    /// The name is longer than 255 bytes, or a link's target longer than 4,095.
     #[error("{0}: name too long (at most 255 bytes, 4095 for a link's target)")]
     NameTooLong(Object),
-    /// A bound input cannot be changed.
+    /// The object is a bound input, which cannot be changed.
     #[error("{0}: is a bound input, which is read-only")]
     ReadOnly(Object),
     /// The pool is full.
     #[error("{0}")]
     NoSpace(Shortage),
-    /// The file would grow above the limit, or a count would overflow.
+    /// The file would grow beyond the limit, or a count would overflow.
     #[error("{object}: too large, the limit is {limit}")]
     TooLarge {
-        /// What would grow.
+        /// The object that would grow.
         object: Object,
-        /// The most that it may have.
+        /// Its maximum size.
         limit: u64,
     },
-    /// The arguments make no sense.
+    /// The arguments are invalid.
     #[error("{object}: {why}")]
     Invalid {
-        /// What it was asked of.
+        /// The object of the operation.
         object: Object,
-        /// What is wrong with it.
+        /// The problem.
         why: Cow<'static, str>,
     },
-    /// Not allowed to this caller.
+    /// The caller may not do this.
     #[error("{0}: not permitted")]
     NotPermitted(Object),
-    /// The handle is not open, or not for this use.
+    /// The handle is not open, or not open for this operation.
     #[error("{0}: not open for this")]
     BadHandle(Object),
-    /// More open files than there may be.
+    /// Too many files are open.
     #[error("{object}: too many open files, at most {limit}")]
     TooManyOpen {
-        /// What was to be opened.
+        /// The file to open.
         object: Object,
-        /// The most that may be open.
+        /// Maximum number of open files.
         limit: u64,
     },
-    /// Another change of the same object is under way and did not end in time.
+    /// Another change of the object is in progress and did not end in time.
     #[error("{0}: another change of it is under way; try again")]
     Busy(Object),
-    /// A change over several partitions holds it. Clients settle that and go on: faces never see this.
+    /// A prepared transaction has locked the object. Clients settle the transaction and retry:
+    /// frontends never see this.
     #[error("a change over several partitions (number {} of client {}) holds it", .intent.number, .intent.session.0)]
     Held {
-        /// Which.
+        /// The transaction.
         intent: Intent,
     },
-    /// The directory's entries are in fragments, or are to be put there first. Clients go there: faces never see this.
+    /// The directory's entries are in fragments, or must be moved there first. Clients follow:
+    /// frontends never see this.
     #[error("the entries of directory {directory} are in {} fragments", 1_u32 << .bits)]
     Split {
         /// The directory.
         directory: FileId,
-        /// How many bits of a name's hash choose its fragment; 0 when it is full and not split yet.
+        /// Number of hash bits that select a name's fragment. 0 if the directory is full and not
+        /// split yet.
         bits: u8,
     },
-    /// The inode has as many names as there may be.
+    /// The inode has the maximum number of names.
     #[error("{object}: has {limit} names, more there cannot be")]
     TooManyLinks {
         /// The inode.
         object: Object,
-        /// The most.
+        /// Maximum number of names.
         limit: u32,
     },
-    /// The request speaks of a state that has passed (an older generation, a settled number).
+    /// The request refers to a past state: an older generation, or a request id that is already
+    /// settled.
     #[error("{0}: the request speaks of a state that has passed")]
     Stale(Object),
-    /// The session has ended, or has said no hello to this node on this connection. Clients begin another: faces see this only
-    /// of what the old one held.
+    /// The session has ended, or has not sent `Hello` to this node on this connection. Clients
+    /// start a new session: frontends see this only for files and locks of the old one.
     #[error("the session has ended, and what it held with it: open the file again")]
     Ended,
-    /// The connection broke under a change, and the session ended with it: it is not sent again.
+    /// The connection broke during a change and the session ended with it. The change is not
+    /// resent.
     #[error(
         "{0}: the connection broke while it was changed; whether that was done is not known: look before you do it again"
     )]
     MaybeDone(Object),
-    /// The object is not in the state that it was to be in; nothing was done.
+    /// The object is not in the expected version. Nothing was done.
     #[error("{object}: {}", changed(*.present))]
     Changed {
         /// The object.
         object: Object,
-        /// The state in which it is; none when there is none.
+        /// Its current version. `None` if it does not exist.
         present: Option<Version>,
     },
-    /// Both ends of a rename or link must be in one pool.
+    /// The two names of a rename or link are in different pools.
     #[error("both names must be in one pool")]
     CrossesPools,
-    /// The home of the object did not answer; whether the change was made is not known.
+    /// The object's node did not answer. The change may have been made.
     #[error("{object}: its node does not answer ({tries} tries): {why}; see that the node runs, then try again")]
     Unavailable {
-        /// What was asked for.
+        /// The object of the operation.
         object: Object,
-        /// How often it was tried.
+        /// Number of tries.
         tries: u32,
-        /// What was seen last.
+        /// The last error.
         why: Cow<'static, str>,
     },
-    /// Where its bytes lie was to be changed, and there are some in stripes.
+    /// The placement of a file cannot change: it already has bytes in stripes.
     #[error("{0}: its bytes lie where they are; copy it to where they are to lie otherwise")]
     Placed(Object),
     /// The inode has no such extended attribute.
     #[error("{0}: no such attribute")]
     NoAttribute(Object),
-    /// A name or value of an extended attribute that is too long.
+    /// The name or value of an extended attribute is too long.
     #[error("{object}: attribute too long, at most {limit} bytes")]
     AttributeTooLong {
-        /// Whose attribute.
+        /// The object that has the attribute.
         object: Object,
-        /// The most that it may have, bytes.
+        /// Maximum length, bytes.
         limit: usize,
     },
-    /// The names of an inode's extended attributes would not fit in one list.
+    /// The names of an inode's extended attributes would not fit into one list.
     #[error("{0}: too many attributes, their names take at most 64 KiB together")]
     TooManyAttributes(Object),
-    /// A lock of somebody else is in the way.
+    /// Another owner holds a conflicting lock.
     #[error("{0}: locked by another owner")]
     Locked(Object),
-    /// Whoever holds the lock waits, maybe by others, for who asked.
+    /// Waiting would deadlock: the lock's holder waits for the caller, directly or through others.
     #[error("{0}: waiting for this lock would never end")]
     Deadlock(Object),
-    /// The file has as many locks as it may have, or the node as many who wait for one.
+    /// The file has the maximum number of locks, or the node the maximum number of lock waiters.
     #[error("{object}: too many locks, at most {limit}")]
     TooManyLocks {
         /// The file.
         object: Object,
-        /// The most that there may be.
+        /// The maximum.
         limit: u64,
     },
-    /// There is no data behind this offset.
+    /// No data at or after this offset.
     #[error("{0}: nothing there, the offset is at or behind the end")]
     BeyondEnd(Object),
-    /// It took longer than allowed.
+    /// The operation timed out.
     #[error("{0}: took too long")]
     TimedOut(Object),
     /// The caller was interrupted.
     #[error("{0}: interrupted")]
     Interrupted(Object),
-    /// This pool cannot do that.
+    /// This pool does not support the operation.
     #[error("{object}: {what} is not supported")]
     Unsupported {
-        /// What it was asked of.
+        /// The object of the operation.
         object: Object,
-        /// What was asked.
+        /// The operation.
         what: Cow<'static, str>,
     },
-    /// A node does not let this client in: its token is not the pool's, or its user may not reach the node.
+    /// The node rejects this client: its token is not the pool's, or its user may not reach the
+    /// node.
     #[error("{why}")]
     NotAdmitted {
-        /// Where, what was wrong and what to do.
+        /// The place, the problem and the remedy.
         why: Cow<'static, str>,
     },
-    /// The node and this client speak no version of the protocol that is the same.
+    /// The node and this client share no protocol version.
     #[error("{why}")]
     Incompatible {
-        /// Where, which versions and what to do.
+        /// The place, the versions and the remedy.
         why: Cow<'static, str>,
     },
     /// The host's disk or the engine failed.
     #[error("{object}: {why}")]
     Io {
-        /// What was read or written.
+        /// The object that was read or written.
         object: Object,
-        /// What went wrong and what to do.
+        /// The problem and the remedy.
         why: Cow<'static, str>,
     },
 }
 
 impl Refusal {
-    /// Arguments that make no sense for `object`.
+    /// Creates a [`Refusal::Invalid`] for `object`.
     pub fn invalid(object: Object, why: &'static str) -> Self {
         Self::Invalid { object, why: why.into() }
     }

@@ -1,8 +1,8 @@
-//! What a client asks of a node, and what it is answered.
+//! Requests of a client to a node, and the answers.
 //!
-//! A request goes to one partition. A change of metadata carries a [`Stamp`], so that a resent one is answered and not
-//! done again; changes of stripes say the same thing however often they are sent, and the truncate generation keeps late
-//! ones out.
+//! A request goes to one partition. A metadata change carries a request id ([`Stamp`]), so that the
+//! node answers a resent change from its reply cache and does not repeat it. Stripe changes are
+//! idempotent; the truncate generation rejects late ones.
 
 use crate::{
     Attributes, Command, Credentials, Decision, DirEntry, Extent, ExtentAction, Head, Heritage, HostFile, Intent, Kind,
@@ -13,138 +13,153 @@ use placement::{Epoch, FileId, Layout, NodeId, PartitionId, PartitionMap, Placin
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// One client, as a node knows it. What it holds open ends with it.
+/// A client's session, as a node knows it. Its opens and locks end with it, except those of open
+/// leases and of processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Session(pub u64);
 
 impl Session {
-    /// Nobody's: sessions are counted from 1.
+    /// No session. Sessions are numbered from 1 on.
     pub const NONE: Self = Self(0);
-    /// Above the lowest bits, which count, stands the id of the node that gave the session: no two nodes give the same.
+    /// Number of low bits that hold the counter. The bits above hold the id of the node that gave
+    /// the session, so no two nodes give the same one.
     const COUNT_BITS: u32 = 48;
 
-    /// The session that a node gives as its `count`th. None when there are no more: of that node, or because its id is too large.
+    /// Returns the `count`th session of `node`. `None` if the node has no more numbers, or its id
+    /// is too large.
     pub fn of(node: NodeId, count: u64) -> Option<Self> {
         let fits = count < 1 << Self::COUNT_BITS && node.0 <= u16::MAX.into();
         fits.then_some(Self(u64::from(node.0) << Self::COUNT_BITS | count))
     }
 
-    /// Which node gave it, and as which.
+    /// Returns the node that gave the session, and the node's counter for it.
     pub fn origin(self) -> (NodeId, u64) {
         let node = u32::try_from(self.0 >> Self::COUNT_BITS).expect("16 bits are left");
         (NodeId(node), self.0 & ((1 << Self::COUNT_BITS) - 1))
     }
 }
 
-/// Which change of which client this is.
+/// Request id: names one change of one client, for deduplication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
     /// The client.
     pub session: Session,
-    /// The change: counted from 1 for each client and partition; a resent one keeps its number.
+    /// Sequence number: counted from 1 for each client and partition. A resent change keeps its
+    /// number.
     pub number: u64,
-    /// Every lower number is settled: the client never sends it again, so its answer need not be kept.
+    /// Lowest number that the client may still resend. Answers to lower numbers need not be cached
+    /// any more.
     pub settled: u64,
 }
 
-/// What travels from a client to a node.
+/// A message from a client to a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
-    /// The age of the map by which the client chose the node.
+    /// Epoch of the partition map by which the client chose the node.
     pub epoch: Epoch,
-    /// Who asks; with `Hello`, nobody yet, or who another node of the pool has welcomed.
+    /// The session that sends the request. With `Hello`, [`Session::NONE`], or a session that
+    /// another node of the pool has started.
     pub session: Session,
-    /// The answer does not wait until others have heard of the change: its asker holds what their hearing may wait for.
+    /// Reply without waiting for cache-invalidation acks: the caller holds page locks that an ack
+    /// may need.
     pub hurried: bool,
-    /// The partition that it is about.
+    /// The partition that handles the request.
     pub partition: PartitionId,
-    /// What is asked.
+    /// The operation.
     pub body: Body,
 }
 
-/// What is asked of a node.
+/// The operation that a request asks for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Body {
-    /// Who are you? Starts a session, unless one is named that another node has started; needs no right epoch.
+    /// Starts a session and returns the pool's configuration. If the request names a session that
+    /// another node started, joins that. Accepts any epoch.
     Hello,
-    /// How full is the pool?
+    /// Returns the space usage of the pool.
     Usage,
-    /// End: the node answers, then ends all connections and itself. Needs no right epoch.
+    /// Stops the node: it answers, then closes all connections and exits. Accepts any epoch.
     Stop,
     /// A command for the partition.
     Meta {
-        /// Present with every change.
+        /// Request id; present with every change.
         stamp: Option<Stamp>,
         /// The command.
         command: Command,
     },
-    /// Bytes of a whole file, whose inode is in the partition.
+    /// Bytes of an extent file whose inode is in the partition.
     Extent {
-        /// Present with an append.
+        /// Request id; present with an append.
         stamp: Option<Stamp>,
         /// The file.
         file: FileId,
-        /// Where its bytes were when this was planned; when they are no longer there, it is refused as stale.
+        /// The extent that held the file's bytes when the client planned this. If the file has
+        /// moved since, the request is refused as stale.
         extent: Extent,
-        /// What to do.
+        /// The operation on the extent.
         action: ExtentAction,
     },
-    /// Bytes of a stripe that lives in the partition.
+    /// Bytes of a stripe that is stored in the partition.
     Stripe {
         /// The file.
         file: FileId,
-        /// Which piece of it.
+        /// Index of the stripe in the file.
         stripe: StripeNo,
-        /// What to do.
+        /// The operation on the stripe.
         action: StripeAction,
     },
-    /// Walks down from a directory of the partition, as far as the node holds what it meets, and then does something there. -> `Walked`, unless
-    /// that was done
+    /// Resolves a path from a directory of the partition, as far as this node holds the directories
+    /// on it, then executes a command in the last one. -> the command's answer, else `Walked`
     Walk {
-        /// The directory.
+        /// The directory to start from.
         top: FileId,
-        /// Names, one below the other.
+        /// Names of the path's components, outermost first.
         #[serde(deserialize_with = "crate::bounded::few")]
         folders: Vec<Name>,
-        /// Who walks, if that is to be checked: where it is not sure that a folder lets this user through, or do at the end what is asked for, the walk ends.
+        /// The user to check permissions for. `None` skips the check. The walk stops at a directory
+        /// whose mode bits do not certainly let this user through, or, for the last one, do what
+        /// the command needs.
         who: Option<Credentials>,
-        /// What to do.
+        /// The command to execute at the end.
         then: Option<Box<Then>>,
     },
-    /// Looks whether an open lives on that has a mark of this node, after a copy of its descriptor was closed: else it is closed. -> `Looked`
+    /// Probes an open lease of this node, after the client closed a copy of its descriptor. If no
+    /// copy is left, the open is closed. -> `Looked`
     Look {
-        /// Which.
+        /// The open lease.
         mark: Mark,
     },
-    /// Which opens live that have descriptors of this file of the node's. -> `Marked`, in the order of their marks
+    /// Lists the open leases whose descriptors refer to this file of the node. After exec, a
+    /// process that inherited a descriptor uses this to learn which file it refers to. -> `Marked`,
+    /// in the order of the leases' ids
     Which {
-        /// The file system that `stat` tells of the descriptor.
+        /// Device number that `stat` reports for the descriptor.
         device: u64,
-        /// Its inode there.
+        /// Inode number that `stat` reports for the descriptor.
         inode: u64,
-        /// Those after this one.
+        /// Only leases with an id above this one.
         after: Mark,
     },
 }
 
-/// An answer names at most so many marks: ask again behind the last, until there are none.
+/// Maximum number of open leases in one answer. Query again after the last one until the answer is
+/// empty.
 pub const MARKED_MAX: usize = 1024;
 
-/// What is done at the end of a walk, if that ended where it was meant to.
+/// The command that a walk executes, if it reaches the expected directory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Then {
-    /// Where the walk must end.
+    /// The directory that the walk must reach.
     pub directory: FileId,
-    /// Which partition does it.
+    /// The partition that executes the command.
     pub partition: PartitionId,
-    /// Present with every change.
+    /// Request id; present with every change.
     pub stamp: Option<Stamp>,
     /// The command.
     pub command: Command,
 }
 
 impl Body {
-    /// The lock that is set, ended or tested.
+    /// Returns the lock that the command sets, releases or tests.
     pub fn lock(&mut self) -> Option<&mut Lock> {
         let command = match self {
             Self::Meta { command, .. } => command,
@@ -157,7 +172,8 @@ impl Body {
         }
     }
 
-    /// Whether it would bind a file of the node's host: who may do that can read all that the node's user may.
+    /// Returns true if the request binds a file of the node's host. A client that may do this can
+    /// read every file that the node's user can.
     pub fn binds_host_file(&self) -> bool {
         let bound = |inode: &NewInode| matches!(inode.kind, NewKind::Bound(_));
         let command = match self {
@@ -176,363 +192,375 @@ impl Body {
     }
 }
 
-/// What to do with a stripe. Ranges are within the stripe, in bytes.
+/// An operation on a stripe. Ranges are within the stripe, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StripeAction {
-    /// Put bytes.
+    /// Writes bytes.
     Write {
-        /// The truncate generation that the writer knows.
+        /// Truncate generation that the writer knows.
         generation: u32,
-        /// Where.
+        /// Offset of the first byte.
         offset: u32,
-        /// It ends where the stripe will end, though the engine's are longer: no room is kept behind it.
+        /// True if the write reaches the end of the stripe, although the engine's stripes are
+        /// longer. The engine then reserves no space after it.
         ends: bool,
-        /// What.
+        /// The bytes.
         data: Bytes,
     },
-    /// Put the bytes of a file that is reserved, from the stripe's beginning. Once the session has ended none are there, and it is refused
-    /// as `Ended`.
+    /// Writes the bytes of a reserved file, from the stripe's beginning. After the session has
+    /// ended, the node refuses this as `Ended` and holds no such bytes.
     Fill {
-        /// What.
+        /// The bytes.
         data: Bytes,
     },
-    /// Get bytes; short when the stripe ends before.
+    /// Reads bytes; returns fewer if the stripe ends before the range does.
     Read {
-        /// Where.
+        /// Offset of the first byte.
         offset: u32,
-        /// How many.
+        /// Number of bytes.
         length: u32,
     },
-    /// Cut it.
+    /// Truncates the stripe.
     Truncate {
-        /// The generation after the truncation.
+        /// Generation after the truncation.
         generation: u32,
-        /// What remains.
+        /// New length of the stripe.
         length: u32,
     },
-    /// Forget it.
+    /// Removes the stripe.
     Remove,
-    /// Fill a range with zeros, or cut it off where it reaches the end.
+    /// Fills a range with zeros, or truncates the stripe if the range reaches its end.
     Zero {
-        /// The generation after the punch.
+        /// Generation after the punch.
         generation: u32,
-        /// Where.
+        /// Offset of the range.
         offset: u32,
-        /// How many.
+        /// Length of the range.
         length: u32,
     },
-    /// Make it as long as this, so that later writes there need no space.
+    /// Extends the stripe to this length, so that later writes to it need no space.
     Extend {
-        /// The truncate generation that was planned with.
+        /// Truncate generation at the time of planning.
         generation: u32,
-        /// How long.
+        /// New length of the stripe.
         length: u32,
     },
-    /// It will not grow soon: give back what it holds beyond its bytes.
+    /// Frees the space beyond the stripe's bytes: the stripe will not grow soon.
     Fit,
 }
 
-/// Where the bytes of a read are.
+/// The bytes of a read, or their location.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Content {
-    /// Here; what is missing at the end reads as zeros.
+    /// The bytes. Missing bytes at the end read as zeros.
     Here(Bytes),
-    /// In stripes, which lie so.
+    /// In stripes with this layout.
     Striped(Layout),
-    /// In a host file. The node reads it: clients never see this.
+    /// In a file of the host. Only within a node, which reads it: never sent to clients.
     Bound(Arc<HostFile>),
-    /// In an extent. The node reads it: clients never see this.
+    /// In an extent. Only within a node, which reads it: never sent to clients.
     Whole(Extent),
-    /// In these places of the node's memory, one after the other; at most [`RUNS_MAX`](crate::codec::RUNS_MAX). They stay what they are until the
-    /// loan of the request's id is returned.
+    /// In these ranges of the node's shared memory, in order; at most
+    /// [`RUNS_MAX`](crate::codec::RUNS_MAX). They stay unchanged until the client returns the lease
+    /// that has the request's id.
     Placed(Vec<Placed>),
-    /// These, one after the other, where they are: views of the node's memory, for who is in its process or can be told their places. Never sent.
+    /// Views of the node's memory, in order: for callers in the node's process, or callers that can
+    /// be told the ranges. Never sent.
     #[serde(skip)]
     Pieces(Vec<Bytes>),
 }
 
-/// An answer names at most so many files that are gone: with their stripes they fit into a frame. The others are left over.
+/// Maximum number of deleted files in one answer: with their stripes they fit into a frame. The
+/// others remain in [`Leftovers`].
 pub const GONE_MAX: usize = 4096;
 
-/// A file that is gone, whose stripes are to be removed.
+/// A pending delete: the inode is deleted, its stripes still have to be removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gone {
     /// The file.
     pub file: FileId,
-    /// Where they lie.
+    /// Layout of the stripes.
     pub layout: Layout,
-    /// What it may have.
+    /// Stripes that may exist.
     pub stripes: StripeRuns,
 }
 
-/// Stripes to be cut before the file may grow again.
+/// A pending truncation: stripes to truncate before the file may grow again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trim {
-    /// Where they lie.
+    /// Layout of the stripes.
     pub layout: Layout,
-    /// The generation since the truncation.
+    /// Generation after the truncation.
     pub generation: u32,
-    /// What remains of the file, bytes.
+    /// Remaining length of the file, bytes.
     pub length: u64,
-    /// Those that reach beyond.
+    /// Stripes that reach beyond that length.
     pub stripes: StripeRuns,
 }
 
-/// What was left unfinished in a partition.
+/// Unfinished work in a partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leftovers {
-    /// Intents that are prepared and not settled.
+    /// Transactions that are prepared and not settled.
     pub prepared: Vec<Intent>,
-    /// Intents that were committed here and have not ended.
+    /// Transactions that committed in this partition, their coordinator, and are not forgotten yet.
     pub committed: Vec<Intent>,
-    /// Files gone whose stripes may still be there, at most [`GONE_MAX`]: more when these are purged.
+    /// Deleted files whose stripes may still exist, at most [`GONE_MAX`]. Purge them to see more.
     pub gone: Vec<Gone>,
 }
 
-/// What a client learns when it says hello.
+/// Answer to a client's `Hello`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
-    /// Who answers.
+    /// The node that answers.
     pub node: NodeId,
-    /// The client's session, the same at all nodes of the pool.
+    /// The client's session; it is the same at all nodes of the pool.
     pub session: Session,
-    /// Which node holds which partition.
+    /// Partition map: the node of each partition.
     pub map: Arc<PartitionMap>,
-    /// What hashes are seeded with.
+    /// Seed of all placement hashes.
     pub seed: u64,
-    /// The length of a stripe, bytes.
+    /// Length of a stripe, bytes.
     pub stripe_bytes: u32,
 }
 
-/// What a node answers.
+/// A node's answer to a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Answer {
-    /// Done; there is nothing to say.
+    /// Success, without a value.
     Done,
-    /// To `Hello`.
+    /// Answer to `Hello`.
     Welcome(Welcome),
-    /// To `Usage`.
+    /// Answer to `Usage`.
     Usage(Usage),
-    /// Of the inode.
+    /// Attributes of the inode.
     Attributes(Attributes),
-    /// An entry.
+    /// A directory entry.
     Found {
-        /// What it refers to.
+        /// The inode that the entry refers to.
         file: FileId,
-        /// What that is.
+        /// Type of that inode.
         kind: Kind,
-        /// When the inode is in the same partition.
+        /// Attributes of the inode; present if it is in the same partition.
         attributes: Option<Attributes>,
     },
-    /// A file, open where that was asked.
+    /// A file, which is open if the command asked for it.
     Opened {
-        /// As it is now.
+        /// Current attributes.
         attributes: Attributes,
-        /// Where the bytes of a bound file are.
+        /// The host file that holds the bytes of a bound file.
         host: Option<Arc<HostFile>>,
-        /// To be cut.
+        /// Truncation to finish first.
         trim: Option<Trim>,
-        /// Another session has it open too.
+        /// True if another session also has the file open.
         shared: bool,
     },
-    /// After a change.
+    /// Attributes after a change.
     Changed {
-        /// As it is now.
+        /// Current attributes.
         attributes: Attributes,
-        /// To be cut.
+        /// Truncation to finish.
         trim: Option<Trim>,
     },
-    /// A page of a directory.
+    /// A page of directory entries.
     Entries(Vec<DirEntry>),
-    /// Of a symbolic link.
+    /// Target of a symbolic link.
     Target(Bytes),
-    /// The directory above.
+    /// The parent directory.
     Parent(FileId),
-    /// Of a read.
+    /// The bytes of a read.
     Content {
-        /// How many bytes there are in the range.
+        /// Number of bytes in the range.
         length: u32,
-        /// Where.
+        /// The bytes or their location.
         content: Content,
     },
-    /// Written inline, here.
+    /// Written inline, with the inode.
     Written {
-        /// Where it went.
+        /// Offset of the write.
         offset: u64,
     },
-    /// To be written to stripes; published by `Wrote` where it goes beyond `size`.
+    /// The client must write to stripes. If the write reaches beyond `size`, the client publishes
+    /// the new size with `Wrote`.
     Stripes {
-        /// Where it goes.
+        /// Offset of the write.
         offset: u64,
-        /// To be sent with each.
+        /// Generation to send with each stripe write.
         generation: u32,
-        /// The size until then.
+        /// File size before the write.
         size: u64,
-        /// Where they lie.
+        /// Layout of the stripes.
         layout: Layout,
     },
-    /// To be written to this extent.
+    /// The client must write to this extent.
     Whole(Extent),
     /// Written to an extent.
     Put {
-        /// Where it went.
+        /// Offset of the write.
         offset: u64,
-        /// How many bytes: fewer than given only when the pool is full.
+        /// Number of bytes written; fewer than sent only if the pool is full.
         length: u32,
     },
-    /// First, this belongs into stripe 0.
+    /// Not done: first write the inline bytes to stripe 0.
     Spill {
-        /// To be sent with it.
+        /// Generation to send with that write.
         generation: u32,
-        /// Where that lies.
+        /// Layout of the stripes.
         layout: Layout,
-        /// The bytes.
+        /// The inline bytes.
         head: Bytes,
     },
-    /// First, the client is to say where the stripes shall be.
+    /// Not done: first choose the partition of the stripes and send `Place`.
     Unplaced {
-        /// By this.
+        /// The placement policy to follow.
         policy: Policy,
-        /// As they will lie, in the partition that a hash chose: the one where the policy finds none.
+        /// Default layout, in a partition chosen by a hash. Used if the policy finds no node.
         layout: Layout,
     },
-    /// First, these are to be cut.
+    /// Not done: first truncate these stripes.
     TrimFirst(Trim),
-    /// One name less.
+    /// A name was removed.
     Removed {
-        /// Its stripes are to be removed.
+        /// Set if the file was deleted too: its stripes are to be removed.
         gone: Option<Gone>,
     },
-    /// Not done: it touches other partitions too, and needs an intent.
+    /// Not done: the change touches other partitions too, so it needs a transaction.
     Spread,
-    /// Not done: the object's bytes are to lie elsewhere. The directory says this.
+    /// Not done: the directory places the object's bytes differently. Holds the directory's
+    /// placement.
     Elsewhere(Placing),
-    /// What the new name referred to has lost a name.
+    /// The entry was renamed. An inode that had the new name before has lost that name.
     Renamed {
-        /// The replaced file's stripes are to be removed.
+        /// Set if the replaced file was deleted: its stripes are to be removed.
         gone: Option<Gone>,
-        /// What got another name and has its inode in another partition: to be touched.
+        /// Renamed inodes in other partitions: the client updates their ctime with `Touch`.
         elsewhere: Vec<FileId>,
     },
-    /// The parts are checked and marked.
+    /// The parts are checked and locked.
     Prepared {
-        /// New inodes, in the order of the parts that make some.
+        /// Ids of new inodes, in the order of the parts that create them.
         made: Vec<FileId>,
     },
-    /// The parts are done, or dropped.
+    /// The parts are applied or discarded.
     Settled {
-        /// Files that went: their stripes are to be removed.
+        /// Deleted files: their stripes are to be removed.
         gone: Vec<Gone>,
     },
-    /// Of an intent.
+    /// Outcome of a transaction.
     Decided(Decision),
-    /// This is right unless one of these intents is committed; then it is to be settled, and asked again.
+    /// An answer that is valid unless one of these transactions is committed. If one is, the client
+    /// settles it and asks again.
     Unsettled {
-        /// Those that hold something of it.
+        /// Transactions that have locked something in the answer.
         held: Vec<Intent>,
-        /// What is right without them; never one of these again.
+        /// The answer if none of them is committed. Never another `Unsettled`.
         #[serde(deserialize_with = "crate::bounded::once")]
         answer: Box<Answer>,
     },
-    /// There is no such entry; only in `Unsettled`, else it is a refusal.
+    /// No such entry. Only within `Unsettled`; otherwise the node refuses with `NotFound`.
     NoEntry,
-    /// Of a directory.
+    /// Fragments of a directory.
     Fragments {
-        /// Its own, without what its fragments hold.
+        /// The directory's own attributes, without the entries in its fragments.
         attributes: Attributes,
-        /// What it hands down.
+        /// Attributes that new inodes in the directory inherit.
         heritage: Box<Heritage>,
-        /// In the order of hashes; none when it is not split.
+        /// The fragments in hash order; empty if the directory is not split.
         fragments: Vec<FileId>,
     },
-    /// What was left unfinished.
+    /// Unfinished work in the partition.
     Leftovers(Leftovers),
-    /// Files that went with the session, at most [`GONE_MAX`]: the others are among the leftovers.
+    /// Files that were deleted with the session, at most [`GONE_MAX`]. The others are in
+    /// [`Leftovers`].
     Closed(Vec<Gone>),
     /// Bytes of a stripe.
     Bytes(Bytes),
-    // Of one inode.
-    /// What a directory hands down.
+    // Answers about one inode.
+    /// Attributes that new inodes in the directory inherit.
     Heritage(Heritage),
-    /// Where bytes lie, or will.
+    /// Placement of a file's bytes.
     Placement {
-        /// What was asked for.
+        /// The placement that was requested.
         placing: Placing,
-        /// How stripes lie. Of a directory: how those of a file in it would, by a policy that spreads them.
+        /// Layout of the stripes. For a directory: the layout of a file in it if the policy spreads
+        /// stripes.
         layout: Layout,
-        /// That is decided; else the policy does it when the file grows.
+        /// True if the layout is final. Otherwise the policy decides when the file grows.
         decided: bool,
-        /// The stripes below the size that may have bytes; none where the bytes are with the inode or in an extent.
+        /// Stripes below the file size that may hold bytes. Empty if the bytes are with the inode
+        /// or in an extent.
         stripes: StripeRuns,
     },
-    /// Those of the stripes asked about that belong to nothing.
+    /// The queried stripes that belong to no file.
     Unplanned(StripeRuns),
     /// The value of an extended attribute.
     Xattr(Bytes),
     /// The names of extended attributes.
     Xattrs(Vec<Bytes>),
-    /// A lock in the way.
+    /// A conflicting lock, if there is one.
     Conflict(Option<Lock>),
-    /// Where it is, bytes.
+    /// Offset of the data or hole, bytes.
     Offset(u64),
-    /// The range is as it was to be; these stripes are to be cut or filled with zeros.
+    /// The range is allocated or freed. The client still has to truncate these stripes or fill them
+    /// with zeros.
     Allocated {
-        /// To be sent with each.
+        /// Generation to send with each stripe operation.
         generation: u32,
-        /// What is done to them.
+        /// The stripes to change.
         stripes: StripeRuns,
-        /// Where they lie.
+        /// Layout of the stripes.
         layout: Layout,
     },
-    // Of objects.
-    /// An object.
+    // Answers about objects.
+    /// An object, with the bytes of a range or their location.
     Object {
-        /// As it is now.
+        /// Current version, size and modification time.
         head: Head,
-        /// Where its stripes lie, if its bytes are there: those of other ranges are to be had so.
+        /// Layout of the stripes, if the bytes are in stripes: for reads of other ranges.
         striped: Option<Layout>,
-        /// How many bytes there are in the range.
+        /// Number of bytes in the range.
         length: u32,
-        /// Where.
+        /// The bytes or their location.
         content: Content,
     },
-    /// It is put.
+    /// The object is stored.
     Stored {
-        /// Its state.
+        /// The new version.
         version: Version,
-        /// What had the name: its stripes are to be removed.
+        /// The file that had the name before: its stripes are to be removed.
         gone: Option<Gone>,
     },
-    /// Files that are reserved.
+    /// Ids of the reserved files.
     Reserved(Vec<FileId>),
-    /// How far a walk came.
+    /// A walk stopped before its end.
     Walked {
-        /// The last directory.
+        /// The last directory that was reached.
         reached: FileId,
-        /// How many names are left.
+        /// Number of names that remain.
         left: u32,
     },
-    // Of marks.
-    /// What came of looking.
+    // Answers about open leases.
+    /// Result of a probe.
     Looked(Looked),
-    /// Opens that live, at most [`MARKED_MAX`].
+    /// Live opens, at most [`MARKED_MAX`].
     Marked(Vec<Marked>),
 }
 
-/// Why a call brought no answer.
+/// Why a call has no answer.
 #[derive(Clone, Debug, PartialEq, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Failure {
-    /// The node says no. Sending it again would not help.
+    /// The node refused the request. Resending it would not help.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The client's map is old: this is the new one.
+    /// The client's partition map is old. Holds the current one.
     #[error("the partition map is old, the new one has epoch {}", .0.epoch())]
     StaleMap(Arc<PartitionMap>),
-    /// Request or answer was lost; whether it was done is not known.
+    /// The request or the answer was lost. The request may have been executed.
     #[error("no answer came: {0}")]
     Lost(String),
-    /// The node cannot be reached or takes no more for now; it was not done.
+    /// The node cannot be reached, or accepts no more requests for now. The request was not
+    /// executed.
     #[error("not reachable: {0}")]
     Unreachable(String),
 }

@@ -1,10 +1,10 @@
-//! What holds bytes: runs of stripes, host files, and how full the pool is.
+//! Sets of stripes, host files, and space usage.
 
 use crate::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, ops::Range, path::PathBuf};
 
-/// A file of the host whose bytes a bound file shows. Length and time are those of the moment when it was bound.
+/// A file of the host that a bound file shows. Size and times were read when it was bound.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostFile {
     /// Absolute path on the host.
@@ -12,13 +12,13 @@ pub struct HostFile {
     pub path: PathBuf,
     /// Length, bytes.
     pub size: u64,
-    /// Last change.
+    /// Modification time.
     pub modified: Timestamp,
-    /// Whether someone may run it.
+    /// True if anyone may execute it.
     pub executable: bool,
 }
 
-/// Paths as bytes: they need not be text.
+/// Paths as bytes, because they need not be UTF-8.
 mod path_bytes {
     use bytes::Bytes;
     use serde::{Deserialize, Deserializer, Serializer};
@@ -37,15 +37,15 @@ mod path_bytes {
     }
 }
 
-/// A set of stripe numbers, kept as runs: a file written from its start has one.
+/// A set of stripe numbers, stored as runs. A file that was written from its start has one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "RunsAsRead")]
 pub struct StripeRuns {
-    /// First stripe of a run to the one after its last; runs never touch.
+    /// First stripe of each run -> the stripe after its last. Runs never touch.
     runs: BTreeMap<u64, u64>,
 }
 
-/// Runs as they stand in a message or snapshot, not yet checked.
+/// Runs in a message or snapshot, not yet validated.
 #[derive(Deserialize)]
 #[serde(rename = "StripeRuns")]
 struct RunsAsRead {
@@ -58,7 +58,7 @@ impl TryFrom<RunsAsRead> for StripeRuns {
     fn try_from(RunsAsRead { runs }: RunsAsRead) -> Result<Self, Self::Error> {
         let mut free = Some(0);
         for (&start, &stop) in &runs {
-            // Of the first run 0 is free too; the others leave a stripe between.
+            // The first run may start at 0. Each later run leaves at least one stripe between.
             if start >= stop || free.is_none_or(|free| start < free) {
                 return Err("runs of stripes are empty, touch or overlap");
             }
@@ -69,33 +69,34 @@ impl TryFrom<RunsAsRead> for StripeRuns {
 }
 
 impl StripeRuns {
-    /// No stripes.
+    /// Creates an empty set.
     pub const fn new() -> Self {
         Self { runs: BTreeMap::new() }
     }
 
-    /// Whether there is none.
+    /// Returns true if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
 
-    /// Whether this stripe is one of them.
+    /// Returns true if the set has this stripe.
     pub fn contains(&self, stripe: u64) -> bool {
         self.runs.range(..=stripe).next_back().is_some_and(|(_, stop)| stripe < *stop)
     }
 
-    /// How many runs there are.
+    /// Returns the number of runs.
     pub fn runs(&self) -> usize {
         self.runs.len()
     }
 
-    /// How many runs there will be more, at most, when the stripes from `first` to the one before `end` are added: one or none.
+    /// Returns by how many runs, at most, the set grows if the stripes `first..end` are added: 0
+    /// or 1.
     pub fn runs_added(&self, first: u64, end: u64) -> usize {
         let touches = self.runs.range(..=end).next_back().is_some_and(|(_, stop)| *stop >= first);
         usize::from(first < end && !touches)
     }
 
-    /// Adds the stripes from `first` to the one before `end`.
+    /// Adds the stripes `first..end`.
     pub fn insert(&mut self, first: u64, end: u64) {
         if first >= end || self.runs.range(..=first).next_back().is_some_and(|(_, last)| *last >= end) {
             return;
@@ -108,7 +109,7 @@ impl StripeRuns {
         self.runs.insert(first, end);
     }
 
-    /// Takes out the stripes from `first` on, and gives them.
+    /// Removes the stripes from `first` on, and returns them.
     #[must_use]
     pub fn split_off(&mut self, first: u64) -> Self {
         let mut tail = self.runs.split_off(&first);
@@ -120,7 +121,7 @@ impl StripeRuns {
         Self { runs: tail }
     }
 
-    /// Takes out the stripes from `first` to the one before `end`.
+    /// Removes the stripes `first..end`.
     pub fn remove(&mut self, first: u64, end: u64) {
         if first < end {
             let mut tail = self.split_off(first);
@@ -128,14 +129,14 @@ impl StripeRuns {
         }
     }
 
-    /// Those of the range.
+    /// Returns the stripes within the range.
     #[must_use]
     pub fn within(&self, range: Range<u64>) -> Self {
         let met = self.overlapping(&range);
         Self { runs: met.map(|run| (range.start.max(run.start), range.end.min(run.end))).collect() }
     }
 
-    /// Those that are not among others.
+    /// Returns the stripes that `others` does not have.
     #[must_use]
     pub fn without(&self, others: &Self) -> Self {
         let mut runs = BTreeMap::new();
@@ -155,7 +156,7 @@ impl StripeRuns {
         Self { runs }
     }
 
-    /// Runs that have a stripe of the range, in order.
+    /// Returns the runs that overlap the range, in order.
     fn overlapping(&self, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         let (start, end) = (range.start, range.end.max(range.start));
         let first = self.runs.range(..=start).next_back().filter(|(_, stop)| **stop > start);
@@ -163,46 +164,48 @@ impl StripeRuns {
         self.runs.range(first..end.max(first)).map(|(start, stop)| *start..*stop)
     }
 
-    /// Every run, in order.
+    /// Returns the runs, in order.
     pub fn ranges(&self) -> impl DoubleEndedIterator<Item = Range<u64>> + '_ {
         self.runs.iter().map(|(start, stop)| *start..*stop)
     }
 
-    /// How many stripes there are below `end`.
+    /// Returns the number of stripes below `end`.
     pub fn count_below(&self, end: u64) -> u64 {
         self.runs.range(..end).map(|(start, stop)| stop.min(&end) - start).sum()
     }
 
-    /// Every stripe, in order.
+    /// Returns the stripes, in order.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         self.runs.iter().flat_map(|(start, stop)| *start..*stop)
     }
 }
 
-/// How full the pool is; cheap to ask.
+/// Space usage of the pool; cheap to query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// What the pool may hold, bytes.
+    /// Capacity, bytes.
     pub capacity: u64,
-    /// What it holds: blocks, inline bytes and metadata, bytes.
+    /// Used space: blocks, inline bytes and metadata, bytes.
     pub used: u64,
-    /// Inodes of all kinds.
+    /// Number of inodes of all types.
     pub files: u64,
-    /// Stripes that hold bytes.
+    /// Number of stripes that hold bytes.
     pub stripes: u64,
-    /// Requests that wait for space now.
+    /// Number of requests that wait for space now.
     pub waiting: u64,
-    /// Requests that ever waited for space.
+    /// Number of requests that have ever waited for space.
     pub waited: u64,
-    /// Requests that were refused for want of space.
+    /// Number of requests that were refused for lack of space.
     pub refused: u64,
-    /// What whole files may still take without asking: who writes to one past the node is refused, without a word to it, when that
-    /// is gone. None where there is no whole file that has bytes.
+    /// Bytes that extent files may still allocate without asking the node. A direct write to an
+    /// extent beyond this fails, and the node does not learn of it. `None` if no extent file has
+    /// bytes.
     pub own_room: Option<u64>,
 }
 
 impl Usage {
-    /// Of two nodes together. What whole files may still take is the least of both: there the first of them is refused.
+    /// Returns the usage of two nodes together. `own_room` is the minimum of both: the node that
+    /// runs out first refuses first.
     #[must_use]
     pub fn with(self, other: &Self) -> Self {
         let own_room = self.own_room.into_iter().chain(other.own_room).min();

@@ -1,6 +1,7 @@
-//! What strangers and clients can make a node allocate: no more than was announced, allowed and sent.
+//! Bounds on the memory that clients and unauthenticated peers can make a node allocate: no more
+//! than was announced, allowed and sent.
 //!
-//! The allocator counts what the thread of a test takes.
+//! A counting allocator tracks the allocations of the test's thread.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
 mod samples;
@@ -27,7 +28,7 @@ thread_local! {
 }
 
 fn count(bytes: isize) {
-    // While a thread ends its numbers are gone, and nobody asks for them.
+    // The counters are gone while a thread exits; nothing reads them then.
     let _ = HELD.try_with(|held| {
         held.set(held.get() + bytes);
         MOST.with(|most| most.set(most.get().max(held.get())));
@@ -38,22 +39,22 @@ fn signed(bytes: usize) -> isize {
     isize::try_from(bytes).expect("no allocation is longer")
 }
 
-// SAFETY: all is the system's allocator; counting does not allocate.
+// SAFETY: every call goes to the system's allocator; counting does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(signed(layout.size()));
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         count(-signed(layout.size()));
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps the contract of `dealloc`.
         unsafe { System.dealloc(place, layout) }
     }
 }
 
-/// The most bytes that were held at once while `act` ran, beyond those before.
+/// Returns the peak of allocated bytes while `act` runs, beyond those before.
 fn most<T>(act: impl FnOnce() -> T) -> usize {
     let before = HELD.get();
     MOST.set(before);
@@ -61,10 +62,11 @@ fn most<T>(act: impl FnOnce() -> T) -> usize {
     usize::try_from(MOST.get() - before).unwrap()
 }
 
-/// What short frames are read to, and small change: bytes.
+/// The buffer for short frames, and some small allocations: bytes.
 const BUFFER: usize = (64 << 10) + 1024;
-/// A value in memory is at most so many times as long as what it was decoded from: a list of bytes that are each a value of 24
-/// bytes, in a vector that has grown to twice its length and is moved.
+/// Maximum ratio of a value's size in memory to its encoded length. The worst case is a list of
+/// bytes that each become a value of 24 bytes, in a vector that has grown to twice its length and
+/// is moved.
 const TIMES_LARGER_MAX: usize = 96;
 
 fn opened(side: Side) -> Frames {
@@ -146,7 +148,7 @@ fn a_connection_gives_back_what_a_long_frame_took() {
     assert!(before - HELD.get() > 3 << 20, "{} bytes were given back", before - HELD.get());
 }
 
-/// What decoding this takes.
+/// Returns the peak of allocated bytes while this meta is decoded.
 fn decoding(kind: Kind, meta: &[u8]) -> usize {
     most(|| match kind {
         Kind::Request => drop(codec::decode_request(meta, Bytes::new())),
@@ -169,7 +171,7 @@ fn lengths_that_are_not_true_cost_nothing() {
         let kind = if reply.is_ok() { Kind::Answer } else { Kind::Failure };
         metas.push((kind, bytes.split_off(HEADER_BYTES)));
     }
-    // The longest number, in the place of every byte: wherever a length stands, it is that.
+    // Replace each byte by the longest number: every length in the message is replaced once.
     for (kind, meta) in metas {
         for at in 0..meta.len() {
             let longest = [0xff, 0xff, 0xff, 0xff, 0x0f];
@@ -186,7 +188,7 @@ fn no_meta_is_many_times_larger_in_memory() {
     for filler in [0_u8, 1, 2, 7] {
         for variant in 0..48 {
             let mut meta = vec![filler; length];
-            // An answer: its variant, then a length that takes up all of it.
+            // An answer: its variant, then a length that fills the rest.
             meta[..5].copy_from_slice(&[variant, 0xe0, 0xff, 0x3f, filler]);
             let held = decoding(Kind::Answer, &meta);
             assert!(held <= length * TIMES_LARGER_MAX, "{held} bytes for answer {variant} of {filler}");
@@ -197,7 +199,7 @@ fn no_meta_is_many_times_larger_in_memory() {
 #[test]
 fn answers_within_answers_end_at_the_second() {
     let nested = |count: usize| {
-        // `Unsettled`, nothing held, and so on.
+        // Encode `Unsettled` with no intents and a nested answer, then repeat its prefix.
         let mut meta = Vec::new();
         let unsettled = wire::Answer::Unsettled { held: Vec::new(), answer: Box::new(wire::Answer::NoEntry) };
         codec::encode_reply(&Ok(unsettled), 1, &mut meta).unwrap();

@@ -1,6 +1,7 @@
-//! `docs/formats/wire.md` says what is true: shapes, numbers, bounds, examples. And no variant is without a sample.
+//! Checks `docs/formats/wire.md` against the code: shapes, numbers, bounds, examples. Also checks
+//! that every variant has a sample.
 //!
-//! What the page has of this is written by `FIX=1 cargo test -p wire --test document`.
+//! `FIX=1 cargo test -p wire --test document` writes these parts of the page.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
 mod samples;
@@ -17,7 +18,7 @@ use wire::{
     handshake::{VERSIONS, Version, Versions},
 };
 
-/// The shapes of all that travels behind the handshake.
+/// Collects the shapes of all messages after the handshake.
 fn shapes() -> Shapes {
     let mut shapes = Shapes::default();
     for request in requests() {
@@ -45,7 +46,7 @@ fn shapes() -> Shapes {
     shapes
 }
 
-/// Every enum that travels.
+/// Lists every enum of the messages.
 fn enums() -> BTreeMap<&'static str, &'static [&'static str]> {
     [
         variants::<wire::AllocateMode>(),
@@ -83,7 +84,7 @@ fn enums() -> BTreeMap<&'static str, &'static [&'static str]> {
     .into()
 }
 
-/// The version, and what its shapes hash to.
+/// The version, and the hash of its shapes.
 const SHAPES: (u16, &str) = (4, "816dec66be1f1b66");
 
 #[test]
@@ -122,7 +123,7 @@ fn the_commands_that_change_something_are_those_that_the_page_says() {
     }
 }
 
-/// The table of kinds.
+/// Renders the table of kinds.
 fn kinds() -> String {
     let head = ["| number | kind | to | meta, bytes | payload, bytes |", "|---|---|---|---|---|"];
     let mut lines = head.map(str::to_owned).to_vec();
@@ -139,7 +140,7 @@ fn kinds() -> String {
     lines.join("\n") + "\n"
 }
 
-/// Frames as they are on the wire.
+/// Renders encoded frames as examples.
 fn examples() -> String {
     let request = Request {
         epoch: Epoch(3),
@@ -175,7 +176,7 @@ fn fenced(text: &str) -> String {
     format!("```text\n{text}\n```\n")
 }
 
-/// The page has `text` between the lines that name it.
+/// Checks that the page has `text` between the two markers of this part.
 #[track_caller]
 fn documented(what: &str, text: &str) {
     let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/formats/wire.md");

@@ -1,4 +1,5 @@
-//! Frames from bytes that are cut, damaged, too long or out of place; and bytes from frames, written in any portions.
+//! Parsing frames from bytes that are split, damaged, too long or out of place; and writing frames
+//! in portions of any size.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
 mod samples;
@@ -23,7 +24,7 @@ use wire::{
     },
 };
 
-/// All requests one behind the other, as they are sent.
+/// Encodes all sample requests, one after the other.
 fn sent() -> Vec<u8> {
     let mut bytes = Vec::new();
     for (id, request) in (1..).zip(requests()) {
@@ -39,7 +40,7 @@ fn opened(side: Side) -> Frames {
     frames
 }
 
-/// The requests of `bytes`, given in portions.
+/// Decodes the requests of `bytes`, fed in portions.
 fn came(bytes: &[u8], portion: impl FnMut() -> usize) -> Vec<ToNode> {
     came_to(&mut opened(Side::Node), bytes, portion)
 }
@@ -90,7 +91,7 @@ fn a_long_payload_is_read_to_where_it_stays() {
     assert_eq!((frame.payload.as_ptr(), &frame.payload), (place, &given));
 }
 
-/// Memory that long payloads may stay in.
+/// An engine's memory in which long payloads may stay.
 #[derive(Debug, Default)]
 struct Memory(Arc<AtomicUsize>);
 
@@ -196,7 +197,7 @@ fn a_frame_that_is_cut_is_no_frame() {
     }
 }
 
-/// Header and meta of every sample, by the side where it comes.
+/// Returns header and meta of every sample, with the side that receives it.
 fn frames_without_payload() -> Vec<(Side, Vec<u8>)> {
     let mut all = Vec::new();
     for request in requests() {
@@ -245,7 +246,8 @@ fn a_meta_that_is_cut_or_changed_and_checked_again_is_refused_or_means_something
     }
 }
 
-/// Whether a meta is decoded; what it means is then encoded and decoded as the same again.
+/// Returns true if a meta decodes; then checks that encoding and decoding give the same value
+/// again.
 fn is_understood(side: Side, kind: Kind, meta: &[u8]) -> bool {
     let mut again = Vec::new();
     if side == Side::Node {
@@ -264,7 +266,7 @@ fn is_understood(side: Side, kind: Kind, meta: &[u8]) -> bool {
     true
 }
 
-/// A header that announces this, right but for that.
+/// Encodes a valid header that announces these lengths.
 fn announcing(kind: Kind, meta: u32, payload: u32) -> [u8; HEADER_BYTES] {
     Header { kind, id: 1, meta, payload, meta_check: 0 }.encode()
 }
@@ -350,7 +352,7 @@ fn there_are_no_frames_after_an_error() {
     assert_eq!(frames.next().unwrap_err(), garbled);
 }
 
-/// Everything that is to be written, by vectored writes that each take `portion` bytes.
+/// Writes out the queue by vectored writes that each take `portion` bytes.
 fn written(mut outgoing: Outgoing, slots: usize, portion: usize) -> Vec<u8> {
     let mut written = Vec::new();
     while outgoing.has_remaining() {

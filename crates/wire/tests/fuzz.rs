@@ -1,7 +1,8 @@
-//! Streams that are damaged at random, by seeds: whatever comes, both sides decode it or say why not, and nothing panics.
+//! Fuzzing with seeded random damage: both sides decode each stream or report why not, and nothing
+//! panics.
 //!
-//! `FUZZ_SECONDS=600 cargo test -p wire --test fuzz --release` (`make fuzz`) goes on for so long, from a seed of its own; a
-//! failure prints its seed, and `FUZZ_SEED=n` starts with that one.
+//! `FUZZ_SECONDS=600 cargo test -p wire --test fuzz --release` (`make fuzz`) runs for that long,
+//! from a seed of its own. A failure prints its seed, and `FUZZ_SEED=n` starts with that one.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
 mod samples;
@@ -20,12 +21,13 @@ use wire::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Streams in every run of the tests; each has up to four frames.
+/// Number of streams in a normal test run; each has up to four frames.
 const STREAMS: u64 = 100_000;
-/// Longer payloads are not among the samples: damage within them means nothing to the decoder.
+/// Maximum payload of a sample, bytes: damage in a payload does not affect the decoder.
 const PAYLOAD_MAX: usize = 2000;
 
-/// `SplitMix64` (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators", figure 16).
+/// `SplitMix64` (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators", figure
+/// 16).
 struct Random(u64);
 
 impl Random {
@@ -46,7 +48,7 @@ impl Random {
     }
 }
 
-/// Good frames, by the side where they come.
+/// Valid frames, by the side that receives them.
 struct Samples {
     node: Vec<Vec<u8>>,
     client: Vec<Vec<u8>>,
@@ -67,7 +69,7 @@ fn client() -> ClientHandshake {
     ClientHandshake::new(token(), VERSIONS, [2; 32], "fuzz")
 }
 
-/// The first frame in `bytes`, given to `on`; the step and the decoder.
+/// Parses the first frame in `bytes` and passes it to `on`; returns its result.
 fn step<T>(side: Side, bytes: &[u8], on: impl FnOnce(Result<wire::frame::Frame<'_>, Garbled>) -> T) -> Option<T> {
     let (mut frames, mut left) = (Frames::new(side), bytes);
     frames.feed(&mut left);
@@ -137,7 +139,8 @@ fn others() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Changes bytes here and there; half of the time the checks are made right again, so that what lies behind them is met too.
+/// Damages some bytes. Half of the time fixes the checksums, so that the checks behind them are
+/// tested too.
 fn damage(frame: &mut Vec<u8>, random: &mut Random) {
     for _ in 0..random.below(4) {
         if frame.is_empty() {
@@ -163,7 +166,7 @@ fn damage(frame: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// A header that fits what stands behind it, its payload as it was announced if that can be.
+/// Makes the header match the bytes after it; keeps the announced payload length if possible.
 fn make_right(frame: &mut [u8], lengths: bool) {
     if frame.len() < HEADER_BYTES {
         return;
@@ -185,7 +188,8 @@ fn make_right(frame: &mut [u8], lengths: bool) {
     frame[28..32].copy_from_slice(&own);
 }
 
-/// Reads a stream in random portions until it ends or is garbled; how many frames were understood.
+/// Parses a stream in random portions until it ends or is garbled; returns the number of decoded
+/// frames.
 fn read(side: Side, stream: &[u8], random: &mut Random) -> Result<u32, Garbled> {
     let (mut frames, mut left, mut understood) = (Frames::new(side), stream, 0);
     frames.open();
@@ -203,7 +207,7 @@ fn read(side: Side, stream: &[u8], random: &mut Random) -> Result<u32, Garbled> 
     Ok(understood)
 }
 
-/// Decodes a frame; what it means is encoded and decoded as the same again.
+/// Decodes a frame, then checks that encoding and decoding give the same value again.
 fn understand(side: Side, frame: wire::frame::Frame<'_>) -> Result<(), Garbled> {
     let mut again = Vec::new();
     match side {
@@ -231,14 +235,14 @@ fn understand(side: Side, frame: wire::frame::Frame<'_>) -> Result<(), Garbled> 
     Ok(())
 }
 
-/// Meta and payload of what was encoded.
+/// Splits an encoded frame into meta and payload.
 fn parts(encoded: &[u8], given: Bytes) -> (&[u8], Bytes) {
     let header = Header::decode(encoded.first_chunk().unwrap()).unwrap();
     let (meta, short) = encoded[HEADER_BYTES..].split_at(header.meta as usize);
     (meta, if given.is_empty() { Bytes::copy_from_slice(short) } else { given })
 }
 
-/// A damaged handshake lets nobody in who does not know the token: only what was not damaged where it counts.
+/// Damages a handshake: it may succeed only if the damage is in bytes that prove nothing.
 fn handshake(samples: &Samples, random: &mut Random) {
     let mut came = [&samples.hello, &samples.challenge, &samples.welcome][random.below(3)].clone();
     damage(&mut came, random);
@@ -247,7 +251,7 @@ fn handshake(samples: &Samples, random: &mut Random) {
         Err(garbled) => node().on_garbled(garbled),
     };
     if let Some(Step::Done { .. }) = step(Side::Node, &came, on_node) {
-        // Versions 2, both nonces and the proof: what is behind says only what the client is.
+        // Two bytes of versions, nonce and proof. The bytes after them only describe the client.
         assert_eq!(came[HEADER_BYTES..HEADER_BYTES + 66], samples.hello[HEADER_BYTES..HEADER_BYTES + 66]);
     }
     let mut client = client();
@@ -256,12 +260,12 @@ fn handshake(samples: &Samples, random: &mut Random) {
     }
     let step = step(Side::Client, &came, |came| came.map(|frame| client.on(&frame)));
     if let Some(Ok(Step::Done { .. })) = step {
-        // What stands behind the frame is none of its business.
+        // Bytes after the frame do not matter.
         assert!(came[HEADER_BYTES..].starts_with(&samples.welcome[HEADER_BYTES..]));
     }
 }
 
-/// One stream; whether all of it was understood.
+/// Runs one stream; returns true if all of it was decoded.
 fn one(samples: &Samples, seed: u64) -> bool {
     let random = &mut Random(seed);
     if random.below(16) == 0 {

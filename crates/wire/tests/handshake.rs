@@ -1,4 +1,5 @@
-//! The handshake as a decider: who comes in, who does not, and what they are told.
+//! The handshake as a state machine: which peers it accepts and rejects, and the errors that they
+//! get.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
 use placement::NodeId;
@@ -33,7 +34,7 @@ fn client(token: Token, versions: Versions) -> ClientHandshake {
     ClientHandshake::new(token, versions, CLIENT_NONCE, "a test")
 }
 
-/// Gives the frame in `bytes`, which came to `side`, to `on`.
+/// Parses the frame in `bytes`, which `side` received, and passes it to `on`.
 fn framed<T>(side: Side, mut bytes: &[u8], on: impl FnOnce(&Frame<'_>) -> T) -> T {
     let mut frames = Frames::new(side);
     frames.feed(&mut bytes);
@@ -41,7 +42,7 @@ fn framed<T>(side: Side, mut bytes: &[u8], on: impl FnOnce(&Frame<'_>) -> T) -> 
     on(&frames.next().unwrap().expect("a whole frame"))
 }
 
-/// What both sides come to, the node first; the client is told what the node sends.
+/// Runs a handshake; returns the last step of the node, then of the client.
 fn shake(node: NodeHandshake, mut client: ClientHandshake) -> (Step, Step) {
     let challenge = node.challenge("a node");
     let Step::Send(hello) = framed(Side::Client, &challenge, |came| client.on(came)) else { panic!("it says hello") };
@@ -68,7 +69,7 @@ fn who_has_another_token_is_refused_and_told_what_to_do() {
     assert!(reason == Reason::Token && why.contains("use the pool file of the pool"), "{why}");
 }
 
-/// A relay without the token passes every frame on as it is: each side hears what the other says.
+/// A relay without the token forwards every frame unchanged between the two sides.
 #[test]
 fn a_proof_that_is_passed_on_holds_for_no_other_pool_node_or_address() {
     let endpoint = |pool: &str, id, address: &'static str| (right().of_node(pool, NodeId(id)), address);
@@ -153,7 +154,7 @@ fn a_node_that_does_not_know_the_token_is_found_out() {
     let mut client = client(right(), VERSIONS);
     let fake = node(token("what the fake believes"), VERSIONS);
     let Step::Send(_) = framed(Side::Client, &fake.challenge(""), |came| client.on(came)) else { panic!("a hello") };
-    // It lets in whoever comes: a welcome that it made for a client with its own token.
+    // The fake node accepts any client: it sends a welcome that it made with its own token.
     let (welcomes, _) = shake(fake, self::client(token("what the fake believes"), VERSIONS));
     let Step::Done { send, .. } = welcomes else { panic!("{welcomes:?}") };
     let step = framed(Side::Client, &send, |came| client.on(came));
@@ -205,7 +206,7 @@ fn a_hello_that_makes_no_sense_is_refused() {
     else {
         panic!("a hello")
     };
-    // The first two bytes of the meta are the versions: 0 to 1 is none.
+    // The first two bytes of the meta are the versions: 0 to 1 is invalid.
     let mut meta = good[32..].to_vec();
     meta[0] = 0;
     let header = wire::frame::Header::of(Kind::Hello, 0, &meta, 0).unwrap();

@@ -1,4 +1,4 @@
-//! What is encoded is decoded as it was, and only what may be said.
+//! Round trips: messages decode to what was encoded, and invalid messages are rejected.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
 mod samples;
@@ -12,7 +12,7 @@ use wire::{
     frame::{Frames, Garbled, Kind, LARGE_META_BYTES_MAX, PAYLOAD_BYTES_MAX, Side},
 };
 
-/// The frame, payload and all.
+/// Returns the encoded frame with its payload.
 fn encoded<E: std::fmt::Debug>(encode: impl FnOnce(&mut Vec<u8>) -> Result<Bytes, E>) -> Vec<u8> {
     let mut out = Vec::new();
     let payload = encode(&mut out).unwrap();
@@ -38,7 +38,7 @@ fn to_client(bytes: &[u8]) -> Result<ToClient, Garbled> {
     ToClient::decode(frames.next()?.expect("a whole frame"))
 }
 
-/// One frame may need to be asked for before its payload has a place.
+/// Feeds all bytes of one frame. The parser allocates the payload only in `next`.
 fn feed_all(frames: &mut Frames, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         frames.feed(&mut bytes);
@@ -171,7 +171,7 @@ fn what_only_nodes_say_is_not_taken_from_clients() {
     }
 }
 
-/// A request that is encoded, and refused with this word.
+/// Checks that this request encodes, and that decoding rejects it with this word.
 #[track_caller]
 fn refused_for(request: &Request, word: &str) {
     let bytes = encoded(|out| codec::encode_request(request, 1, out));

@@ -1,4 +1,4 @@
-//! Values keep what they promise however they are read: from messages, and from the JSON of snapshots.
+//! Values keep their invariants when they are decoded from messages and from the JSON of snapshots.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
 use placement::{FileId, PartitionId, PartitionMap};
@@ -6,13 +6,13 @@ use serde::{Serialize, de::DeserializeOwned};
 use std::{ffi::OsStr, fmt::Debug, os::unix::ffi::OsStrExt};
 use wire::{HostFile, LockStyle, Name, StripeRuns, Timestamp};
 
-/// A value of one type, read as another that has the same shape.
+/// Encodes a value, and decodes it as another type of the same shape.
 fn reread<T: DeserializeOwned>(value: &impl Serialize) -> Option<T> {
     let bytes = postcard::to_allocvec(value).unwrap();
     postcard::from_bytes(&bytes).ok()
 }
 
-/// It is the same from both.
+/// Checks that the value survives a round trip through both formats.
 #[track_caller]
 fn kept<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T) {
     assert_eq!(reread::<T>(value).as_ref(), Some(value));

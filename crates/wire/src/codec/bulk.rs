@@ -1,4 +1,4 @@
-//! Bulk bytes: which field of a message travels as the payload.
+//! Bulk bytes: the field of a message that travels as the payload.
 
 use crate::{
     Answer, Body, Command, Content, Contents, ExtentAction, StripeAction, Then,
@@ -8,7 +8,8 @@ use bytes::Bytes;
 
 const NONE: Bytes = Bytes::new();
 
-/// The body without its bulk bytes, and those; nothing where it has none.
+/// Splits a body into a copy without its bulk bytes, and these bytes. `None` if it has no such
+/// field.
 pub fn hollow_body(body: &Body) -> Option<(Body, &Bytes)> {
     match body {
         Body::Meta { stamp, command } => {
@@ -68,7 +69,7 @@ fn hollow_command(command: &Command) -> Option<(Command, &Bytes)> {
     }
 }
 
-/// The bulk bytes of a body that are put at the beginning of a stripe.
+/// Returns the bulk bytes of a body that are written to the start of a stripe.
 pub fn begins_stripe(body: &Body) -> Option<&Bytes> {
     let command = match body {
         Body::Stripe { action: StripeAction::Write { offset: 0, data, .. } | StripeAction::Fill { data }, .. } => {
@@ -84,7 +85,7 @@ pub fn begins_stripe(body: &Body) -> Option<&Bytes> {
     }
 }
 
-/// Where the payload of a request belongs.
+/// Returns the field of a request that takes the payload.
 pub fn body_slot(body: &mut Body) -> Option<&mut Bytes> {
     match body {
         Body::Meta { command, .. } => command_slot(command),
@@ -106,7 +107,8 @@ fn command_slot(command: &mut Command) -> Option<&mut Bytes> {
     }
 }
 
-/// The answer without its bulk bytes, and those; nothing where it has none.
+/// Splits an answer into a copy without its bulk bytes, and these bytes. `None` if it has no such
+/// field.
 pub fn hollow_answer(answer: &Answer) -> Option<(Answer, &Bytes)> {
     match answer {
         Answer::Bytes(bytes) => Some((Answer::Bytes(NONE), bytes)),
@@ -126,7 +128,7 @@ pub fn hollow_answer(answer: &Answer) -> Option<(Answer, &Bytes)> {
     }
 }
 
-/// Where the payload of an answer belongs.
+/// Returns the field of an answer that takes the payload.
 pub fn answer_slot(answer: &mut Answer) -> Option<&mut Bytes> {
     match answer {
         Answer::Bytes(bytes)
@@ -138,7 +140,7 @@ pub fn answer_slot(answer: &mut Answer) -> Option<&mut Bytes> {
     }
 }
 
-/// Puts a payload where it belongs.
+/// Puts a payload into its field.
 pub fn fill(kind: Kind, slot: Option<&mut Bytes>, payload: Bytes) -> Result<(), Garbled> {
     let garbled = |why: &str| Err(Garbled::Meta { kind, why: why.into() });
     match slot {

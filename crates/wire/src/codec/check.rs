@@ -1,4 +1,4 @@
-//! What stands between the fields of a message: what types alone do not promise.
+//! Validation of decoded messages: rules between fields that the types do not express.
 
 use crate::{
     Answer, Body, Command, Content, Contents, ExtentAction, INLINE_BYTES_MAX, Kind, NewInode, NewKind,
@@ -6,10 +6,10 @@ use crate::{
 };
 use std::path::Path;
 
-/// Why a request that only nodes make is not taken from a client.
+/// Error for a request that only nodes may make.
 pub const NOT_FOR_CLIENTS: &str = "only nodes say this, to their own partitions";
 
-/// A longer file cannot be, whatever the length of a stripe.
+/// Maximum number of stripes in a reservation: no file has more, whatever the stripe size.
 const RESERVED_STRIPES_MAX: u64 = 1 << 40;
 
 type Checked = Result<(), &'static str>;
@@ -18,7 +18,7 @@ fn unless(wrong: bool, why: &'static str) -> Checked {
     if wrong { Err(why) } else { Ok(()) }
 }
 
-/// Whether a client may say this.
+/// Validates a request of a client.
 pub fn request(request: &Request) -> Checked {
     match &request.body {
         Body::Hello | Body::Usage | Body::Stop | Body::Stripe { .. } | Body::Look { .. } | Body::Which { .. } => Ok(()),
@@ -107,7 +107,7 @@ fn inode(inode: &NewInode) -> Checked {
     }
 }
 
-/// Whether an answer can be believed.
+/// Validates an answer of a node.
 pub fn answer(answer: &Answer) -> Checked {
     match answer {
         Answer::Content { length, content: Content::Here(bytes) }

@@ -1,4 +1,4 @@
-//! What came, decoded by the side where it came.
+//! Received messages, decoded for one side.
 
 use super::{
     Bay, Borrow, Goodbye, Obtain, Placed, Publish, RECALLS_MAX, RETURNED_MAX, Recalls, Segment, decode_answer,
@@ -9,147 +9,150 @@ use crate::{
     frame::{Frame, Garbled, Kind, Phase, Side},
 };
 
-/// What comes to a node behind the handshake.
+/// A message to a node after the handshake.
 #[derive(Debug, PartialEq)]
 pub enum ToNode {
-    /// A request. Ids grow: one that does not is to be treated as garbled.
+    /// A request. Ids must increase: a node treats one that does not as garbled.
     Request {
-        /// What its answer is sent under.
+        /// Id of the answer's frame.
         id: u64,
-        /// It.
+        /// The request.
         request: Request,
     },
-    /// Nobody waits for this request any more: if it still waits for something, it may end.
+    /// The client waits for this request no more. A request that still waits for something may end.
     Cancel {
-        /// Its id, maybe of one that was answered.
+        /// Id of the request, which may have been answered already.
         id: u64,
     },
-    /// The session keeps what it is answered. To be answered like a request.
+    /// Subscribes a session to cache invalidations. The node replies as to a request.
     Watch {
-        /// What the answer is sent under.
+        /// Id of the reply.
         id: u64,
-        /// Who.
+        /// The session.
         session: Session,
     },
-    /// The session is told nothing any more.
+    /// Ends a session's subscription.
     Unwatch {
-        /// Who.
+        /// The session.
         session: Session,
     },
-    /// The session, which watches, is told of what others remove.
+    /// The subscribed session supports prune notices for inodes that others delete.
     Prunes {
-        /// Who.
+        /// The session.
         session: Session,
     },
-    /// A batch of recalls is forgotten.
+    /// Acks a batch of cache invalidations.
     Heard {
-        /// Which.
+        /// Number of the batch.
         batch: u64,
     },
-    /// To be answered by a pong with this id.
+    /// A ping; the node replies with a pong of this id.
     Ping(u64),
-    /// To a ping of ours.
+    /// Reply to a ping of the node.
     Pong(u64),
     /// The client ends the connection.
     Goodbye(String),
-    /// A descriptor is wanted. To be answered like a request, or by `lent`.
+    /// Requests a leased descriptor. The node replies as to a request, or with `lent`.
     Borrow {
-        /// What the answer is sent under, and the loan is named by.
+        /// Id of the reply, and of the lease.
         id: u64,
-        /// Whose, and for what.
+        /// The extent and the intended use.
         borrow: Borrow,
     },
-    /// A descriptor of its own is wanted. To be answered like a request, or by `given`.
+    /// Requests a program's own descriptor. The node replies as to a request, or with `given`.
     Obtain {
-        /// What the answer is sent under.
+        /// Id of the reply.
         id: u64,
-        /// For what.
+        /// The open file.
         obtain: Obtain,
     },
-    /// The same for what the request behind it opens.
+    /// Requests a program's own descriptor of the file that the next request opens.
     Attach {
-        /// What the answer is sent under.
+        /// Id of the reply.
         id: u64,
-        /// How it was to be opened.
+        /// Flags of that open.
         flags: OpenFlags,
     },
-    /// These loans are used no more.
+    /// Returns these leases.
     Returned(Vec<u64>),
-    /// Descriptors with these marks were closed.
+    /// The client closed its descriptors of these open leases.
     Closed(Vec<Mark>),
-    /// Answers may be `placed` in this part from now on.
+    /// The client has mapped this segment: the node may reply by reference to it.
     Mapped {
-        /// Which.
+        /// Number of the segment.
         number: u64,
     },
-    /// A request whose bytes are in the client's bay. Ids grow with those of requests.
+    /// A request whose bytes are in the client's write segment. Its id is counted with those of
+    /// requests.
     Publish {
-        /// What its answer is sent under.
+        /// Id of the answer's frame.
         id: u64,
-        /// It.
+        /// The request and the location of its bytes.
         publish: Box<Publish>,
     },
 }
 
-/// What comes to a client behind the handshake.
+/// A message to a client after the handshake.
 #[derive(Debug, PartialEq)]
 pub enum ToClient {
-    /// What a request or watch brought; to be dropped when nobody waits for that id.
+    /// Answer to a request or subscription. Dropped if nobody waits for this id.
     Reply {
-        /// The request's.
+        /// Id of the request.
         id: u64,
-        /// It.
+        /// The answer or failure.
         reply: Result<Answer, Failure>,
     },
-    /// To be forgotten, then said to be heard.
+    /// Cache invalidations. The client applies them, then acks them.
     Recall {
-        /// What `heard` is said under.
+        /// Number of the batch, for the ack.
         batch: u64,
-        /// Whose kernel.
+        /// The subscribed session.
         session: Session,
-        /// What.
+        /// The invalidations.
         recalls: Vec<Recall>,
     },
-    /// To be answered by a pong with this id.
+    /// A ping; the client replies with a pong of this id.
     Ping(u64),
-    /// To a ping of ours.
+    /// Reply to a ping of the client.
     Pong(u64),
     /// The node ends the connection.
     Goodbye(String),
-    /// Descriptors can be lent; one came with this.
+    /// Descriptors can be leased over this connection. The client's end of the liveness pipe came
+    /// with it.
     Near,
-    /// A descriptor came with this.
+    /// A leased descriptor came with this.
     Lent {
-        /// The id of its `borrow`.
+        /// Id of its `borrow`, and of the lease.
         id: u64,
     },
-    /// A descriptor of the asker's own came with this.
+    /// A program's own descriptor came with this.
     Given {
-        /// The id of its `obtain`.
+        /// Id of its `obtain` or `attach`.
         id: u64,
-        /// Its open.
+        /// The open lease.
         mark: Mark,
     },
-    /// A part of the node's memory, whose descriptor came with this.
+    /// A segment of the node's memory; its descriptor came with this.
     Segment {
-        /// Which.
+        /// Number of the segment.
         number: u64,
-        /// It.
+        /// Its length.
         segment: Segment,
     },
-    /// What a request brought is there, until the loan of this id is returned.
+    /// Reply by reference: the range with the requested bytes. They stay unchanged until the client
+    /// returns the lease of this id.
     Placed {
-        /// The request's.
+        /// Id of the request, and of the lease.
         id: u64,
-        /// Where.
+        /// The range.
         placed: Placed,
     },
-    /// A part of the node's memory that is no more.
+    /// A segment of the node's memory no longer exists.
     Hidden {
-        /// Which.
+        /// Number of the segment.
         number: u64,
     },
-    /// Memory to write into, whose descriptor came with this.
+    /// A write segment; its descriptor came with this.
     Bay(Bay),
 }
 
@@ -162,7 +165,7 @@ fn goodbye(meta: &[u8]) -> Result<String, Garbled> {
 }
 
 impl ToNode {
-    /// Decodes a frame that came to a node.
+    /// Decodes a frame that a node received.
     pub fn decode(frame: Frame<'_>) -> Result<Self, Garbled> {
         let Frame { header, meta, payload } = frame;
         let (kind, id) = (header.kind, header.id);
@@ -214,7 +217,7 @@ impl ToNode {
 }
 
 impl ToClient {
-    /// Decodes a frame that came to a client.
+    /// Decodes a frame that a client received.
     pub fn decode(frame: Frame<'_>) -> Result<Self, Garbled> {
         let Frame { header, meta, payload } = frame;
         let (kind, id) = (header.kind, header.id);

@@ -1,4 +1,4 @@
-//! Meta: values of serde as postcard, and the frame around them.
+//! Meta: values that serde encodes with postcard, and the frame around them.
 
 use super::COPIED_BYTES_MAX;
 use crate::frame::{Garbled, HEADER_BYTES, Header, Kind, TooLong};
@@ -6,7 +6,7 @@ use bytes::Bytes;
 use postcard::ser_flavors::Flavor;
 use serde::{Deserialize, Serialize};
 
-/// Appends to a buffer, up to a length.
+/// Postcard output that appends to a buffer, up to a limit.
 struct Appending<'a> {
     out: &'a mut Vec<u8>,
     end: usize,
@@ -32,7 +32,8 @@ impl Flavor for Appending<'_> {
     }
 }
 
-/// Appends a frame; gives the payload, unless it is short and was appended too. What is too long leaves nothing behind.
+/// Appends a frame. Returns the payload, unless it is short and was appended too. On error the
+/// buffer stays as it was.
 pub fn append<T: Serialize>(
     kind: Kind,
     id: u64,
@@ -59,7 +60,7 @@ pub fn append<T: Serialize>(
     }
 }
 
-/// The meta, behind room for the header.
+/// Appends the meta, after space for the header.
 fn append_meta<T: Serialize>(kind: Kind, meta: &T, out: &mut Vec<u8>) -> Result<(), TooLong> {
     out.extend_from_slice(&[0; HEADER_BYTES]);
     let max = kind.meta_bytes_max();
@@ -71,13 +72,13 @@ fn append_meta<T: Serialize>(kind: Kind, meta: &T, out: &mut Vec<u8>) -> Result<
     }
 }
 
-/// Appends a frame without meta.
+/// Appends a frame without meta and payload.
 pub fn append_bare(kind: Kind, id: u64, out: &mut Vec<u8>) {
     let header = Header::of(kind, id, &[], 0).expect("nothing is never too long");
     out.extend_from_slice(&header.encode());
 }
 
-/// Reads a value that takes up all of the meta.
+/// Decodes a value that must take up the whole meta.
 pub fn parse<'a, T: Deserialize<'a>>(kind: Kind, meta: &'a [u8]) -> Result<T, Garbled> {
     match postcard::take_from_bytes(meta) {
         Ok((value, [])) => Ok(value),

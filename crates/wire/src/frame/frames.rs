@@ -1,4 +1,4 @@
-//! Bytes that were read, however they were cut, to frames.
+//! Parser from received bytes, in pieces of any size, to frames.
 
 use super::{
     Garbled, HEADER_BYTES, Header, Kind, Phase, Side,
@@ -8,67 +8,69 @@ use bytes::{Buf, BufMut, Bytes, BytesMut, buf::Limit};
 use std::sync::Arc;
 use store::Segments;
 
-/// So much is read at once where nothing longer is announced, bytes: many small frames in one call of the system.
+/// Size of a read if no longer frame is announced, bytes: many small frames in one system call.
 const READ_BYTES: usize = 64 << 10;
-/// A buffer with less room than this is renewed before the next read, bytes.
+/// Minimum free space for a read, bytes. A buffer with less is replaced first.
 const ROOM_BYTES_MIN: usize = 4 << 10;
 
-/// A frame that came whole, with meta as it was sent.
+/// A complete frame, whose meta has the right checksum.
 #[derive(Debug, PartialEq)]
 pub struct Frame<'a> {
     /// Its header.
     pub header: Header,
-    /// What [`codec`](crate::codec) understands.
+    /// The meta, for [`codec`](crate::codec).
     pub meta: &'a [u8],
-    /// The bulk bytes, in memory of their own, or where they may stay.
+    /// The bulk bytes, in memory of their own or in a receive buffer of the node's engine.
     pub payload: Bytes,
 }
 
-/// The frames of one direction of a connection.
+/// Parser for one direction of a connection.
 ///
 /// ```text
-///   loop:  read into frames.space()          short frames together; a long payload straight into its place
-///          while let Some(frame) = frames.next()?   decode it, before the next is asked for
+///   loop:  read into frames.space()          short frames together; a long payload in place
+///          while let Some(frame) = frames.next()?   decode it before the next call
 /// ```
 ///
-/// It never holds more than the buffer for short frames (64 KiB), the meta and the payload that a checked header announced; of a
-/// stranger (before [`Frames::open`]) a few KiB. After an error there are no more frames.
+/// It holds no more than the buffer for short frames (64 KiB), and the meta and payload that a
+/// checked header announced. Before [`Frames::open`] it holds a few KiB. After an error it returns
+/// no more frames.
 #[derive(Debug)]
 pub struct Frames {
     side: Side,
     phase: Phase,
-    /// What was read and not used: the meta of the frame that is coming, then whatever came behind it.
+    /// Unused bytes: the meta of the current frame, then any bytes after it.
     buffer: BytesMut,
-    /// So much at the front of the buffer belongs to the frame that was given last, bytes.
+    /// Number of bytes at the front of the buffer that belong to the last returned frame.
     spent: usize,
     coming: Option<Header>,
-    /// Once the meta is there: the payload, so far, which takes what is read first.
+    /// The received part of the payload, once the meta is complete.
     payload: Option<Coming>,
-    /// Memory where payloads of requests may stay; none where there is none.
+    /// The engine's memory for payloads of requests, if there is any.
     segments: Option<Arc<dyn Segments>>,
     failed: Option<Garbled>,
 }
 
 impl Frames {
-    /// Those that come to `side`, from the handshake on.
+    /// Creates the parser for frames that `side` receives, starting with the handshake.
     pub fn new(side: Side) -> Self {
         let buffer = BytesMut::new();
         let (coming, payload, segments, failed) = (None, None, None, None);
         Self { side, phase: Phase::Handshake, buffer, spent: 0, coming, payload, segments, failed }
     }
 
-    /// Payloads of requests that come from now on are received into this memory, where it has room for them.
+    /// From now on receives payloads of requests into this memory, as far as it has space.
     pub fn land_in(&mut self, segments: Arc<dyn Segments>) {
         self.segments = Some(segments);
     }
 
-    /// The handshake is done.
+    /// Ends the handshake phase.
     pub fn open(&mut self) {
         self.phase = Phase::Open;
     }
 
-    /// Where the next bytes are to be read to, in place of [`Frames::space`], when they are of a payload that is received where it may stay.
-    /// So many as were read are to be told to [`Frames::landed`].
+    /// Returns the destination of the next read if the current payload goes to a receive buffer of
+    /// the engine; it replaces [`Frames::space`]. Report the bytes that were read with
+    /// [`Frames::landed`].
     pub fn landing(&mut self) -> Option<&mut [u8]> {
         match &mut self.payload {
             Some(Coming::Landing(landing, came)) => Some(&mut landing.room()[*came..]),
@@ -76,14 +78,15 @@ impl Frames {
         }
     }
 
-    /// So many bytes were read into [`Frames::landing`].
+    /// Reports that this many bytes were read into [`Frames::landing`].
     pub fn landed(&mut self, bytes: usize) {
         if let Some(Coming::Landing(_, came)) = &mut self.payload {
             *came += bytes;
         }
     }
 
-    /// Where the next bytes are to be read to, if not to [`Frames::landing`]; it has room for at least one.
+    /// Returns the destination of the next read, if [`Frames::landing`] has none. It has space for
+    /// at least one byte.
     pub fn space(&mut self) -> Limit<&mut BytesMut> {
         self.drop_spent();
         if self.payload.is_none() {
@@ -107,22 +110,24 @@ impl Frames {
     }
 
     fn make_room(&mut self, least: usize) {
-        // An empty buffer moves to the front of its memory for nothing.
+        // Reserving in an empty buffer moves it to the front of its memory at no cost.
         if self.buffer.is_empty() || self.buffer.capacity() - self.buffer.len() < least {
-            // A stranger gets no more than the handshake needs.
+            // Before the handshake is done, a peer gets only as much as that needs.
             let most = if self.phase == Phase::Open { READ_BYTES } else { ROOM_BYTES_MIN };
             self.buffer.reserve(least.max(most));
         }
     }
 
-    /// Whether only bytes of a payload go into [`Frames::space`] now: up to its end, and not into the next frame.
+    /// Returns true if [`Frames::space`] now takes only bytes of a payload: up to its end, and none
+    /// of the next frame.
     pub fn is_in_payload(&self) -> bool {
         self.payload.is_some()
     }
 
-    /// How many bytes the frame that is coming needs in memory of its own, as announced: its payload, unless that is received where it may
-    /// stay, and a meta that is longer than the buffer for short frames. While such a meta comes, its payload counts too: who has room for
-    /// the one would else wait for room for the other.
+    /// Returns the announced bytes of the current frame that need memory of their own: the payload,
+    /// unless it goes to a receive buffer of the engine, and a meta that is longer than the buffer
+    /// for short frames. While such a meta arrives, the payload counts too: otherwise a frame could
+    /// get memory for its meta and then wait for memory for its payload.
     pub fn arriving_bytes(&self) -> usize {
         let Some(header) = self.coming else { return 0 };
         let (meta, payload) = (header.meta as usize, header.payload as usize);
@@ -141,14 +146,15 @@ impl Frames {
         payload + if is_long { meta } else { 0 }
     }
 
-    /// Gives back the memory of the frame that was given last, where it is long: the next one may be asked for much later.
+    /// Frees the memory of the last returned frame if it was long: the next call may come much
+    /// later.
     pub fn release(&mut self) {
         if self.spent > READ_BYTES {
             self.drop_spent();
         }
     }
 
-    /// Takes what fits of `bytes`; frames are to be asked for, then it takes more.
+    /// Takes as many bytes as fit. Call [`Frames::next`] before feeding the rest.
     pub fn feed(&mut self, bytes: &mut &[u8]) {
         if let Some(landing) = self.landing() {
             let fits = landing.len().min(bytes.len());
@@ -162,7 +168,7 @@ impl Frames {
         bytes.advance(fits);
     }
 
-    /// The next frame, if it is whole.
+    /// Returns the next frame, if it is complete.
     #[expect(clippy::should_implement_trait, reason = "a frame borrows from here, so this is no iterator")]
     pub fn next(&mut self) -> Result<Option<Frame<'_>>, Garbled> {
         if let Some(failed) = &self.failed {
@@ -181,7 +187,8 @@ impl Frames {
         }
     }
 
-    /// Whether nothing of a frame is there that has not been given: the other side may close here.
+    /// Returns true if no part of an unreturned frame has been received: here the peer may close
+    /// the connection.
     pub fn is_between(&self) -> bool {
         self.coming.is_none() && self.buffer.len() == self.spent
     }
@@ -215,7 +222,7 @@ impl Frames {
         Ok(self.coming)
     }
 
-    /// The payload, once it is whole.
+    /// Returns the payload once it is complete.
     fn payload_of(&mut self, header: Header) -> Option<Bytes> {
         if header.payload == 0 {
             return Some(Bytes::new());
@@ -227,7 +234,8 @@ impl Frames {
         Some(payload.whole())
     }
 
-    /// Room for the payload. What of it was read together with the meta is copied there.
+    /// Allocates memory for the payload, and copies the bytes there that were read together with
+    /// the meta.
     fn begin_payload(&mut self, header: Header) -> Coming {
         let (meta, whole) = (header.meta as usize, header.payload as usize);
         let segments = self.segments.as_ref().filter(|_| header.kind == Kind::Request);
@@ -247,7 +255,7 @@ impl Frames {
     fn drop_spent(&mut self) {
         let spent = std::mem::take(&mut self.spent);
         if spent > READ_BYTES {
-            // A long meta has gone through: its memory is not kept for ever.
+            // Do not keep the memory of a long meta.
             self.buffer = BytesMut::from(&self.buffer[spent..]);
         } else {
             self.buffer.advance(spent);

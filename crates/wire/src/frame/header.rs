@@ -1,16 +1,16 @@
-//! The header of a frame: 32 bytes, checked before anything that it announces is believed.
+//! Frame header: 32 bytes, verified before any announced length is used.
 
 use super::{Garbled, Kind, TooLong};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The length of a header, bytes.
 pub const HEADER_BYTES: usize = 32;
-/// How every frame begins.
+/// First bytes of every frame.
 pub const MAGIC: [u8; 4] = *b"tide";
 
-/// The header of a frame. All numbers are little-endian:
+/// Frame header. All numbers are little-endian:
 ///
-/// | offset | bytes | what |
+/// | offset | bytes | content |
 /// |---|---|---|
 /// | 0 | 4 | `tide` |
 /// | 4 | 1 | kind |
@@ -18,29 +18,31 @@ pub const MAGIC: [u8; 4] = *b"tide";
 /// | 8 | 4 | length of the meta |
 /// | 12 | 4 | length of the payload |
 /// | 16 | 8 | id |
-/// | 24 | 4 | check of the meta |
-/// | 28 | 4 | check of the 28 bytes before |
+/// | 24 | 4 | checksum of the meta |
+/// | 28 | 4 | checksum of the first 28 bytes |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What the frame is.
+    /// Kind of the frame.
     pub kind: Kind,
-    /// Which: of a request the client's number, of an answer the request's; 0 where the kind has none.
+    /// Id: the client's number for a request, that number again for its answer, 0 for kinds without
+    /// an id.
     pub id: u64,
     /// Length of the meta, bytes.
     pub meta: u32,
     /// Length of the payload, bytes.
     pub payload: u32,
-    /// The check of the meta.
+    /// Checksum of the meta.
     pub meta_check: u32,
 }
 
-/// The check of a header or meta: the low 32 bits of its XXH3 (64 bits, no seed). It finds damage, not forgery.
+/// Computes the checksum of a header or meta: the low 32 bits of its XXH3 (64 bits, no seed). It
+/// detects damage, not forgery.
 fn check(bytes: &[u8]) -> u32 {
     u32::try_from(xxh3_64(bytes) & u64::from(u32::MAX)).expect("masked")
 }
 
 impl Header {
-    /// The header of a frame with this meta.
+    /// Creates the header of a frame with this meta.
     pub fn of(kind: Kind, id: u64, meta: &[u8], payload: usize) -> Result<Self, TooLong> {
         let bounded = |what, bytes: usize, max| {
             u32::try_from(bytes).ok().filter(|bytes| *bytes <= max).ok_or(TooLong { kind, what, max })
@@ -50,7 +52,7 @@ impl Header {
         Ok(Self { kind, id, meta: length, payload, meta_check: check(meta) })
     }
 
-    /// As it is written.
+    /// Encodes the header.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..4].copy_from_slice(&MAGIC);
@@ -64,7 +66,8 @@ impl Header {
         bytes
     }
 
-    /// Reads what [`Header::encode`] writes. What it announces is within the bounds of its kind.
+    /// Decodes the output of [`Header::encode`]. The announced lengths are within the bounds of the
+    /// kind.
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, Garbled> {
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         if bytes[..4] != MAGIC {
@@ -88,7 +91,7 @@ impl Header {
         if bytes <= max { Ok(()) } else { Err(Garbled::TooLong { kind: self.kind, what, bytes, max }) }
     }
 
-    /// Whether this is the meta that the header was made for.
+    /// Verifies that this is the meta of the header.
     pub fn check_meta(&self, meta: &[u8]) -> Result<(), Garbled> {
         let same = meta.len() == self.meta as usize && check(meta) == self.meta_check;
         if same { Ok(()) } else { Err(Garbled::MetaCheck { kind: self.kind, id: self.id }) }

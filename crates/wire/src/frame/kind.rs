@@ -1,84 +1,92 @@
-//! Kinds of frames: who may send them, when, and how long they may be.
+//! Kinds of frames: their sender, their phase and their maximum length.
 
 use std::fmt;
 
-/// The longest meta of most kinds, bytes.
+/// Maximum length of most kinds' meta, bytes.
 pub const META_BYTES_MAX: u32 = 64 << 10;
-/// The longest meta of requests, answers and failures, bytes. A listing of 4,096 names of 255 bytes has about 1.2 MiB, a map of
-/// 65,536 partitions at most 0.4 MiB.
+/// Maximum length of the meta of requests, answers and failures, bytes. A listing of 4,096 names of
+/// 255 bytes has about 1.2 MiB, a map of 65,536 partitions at most 0.4 MiB.
 pub const LARGE_META_BYTES_MAX: u32 = 4 << 20;
-/// The longest meta before the handshake is done, bytes: strangers get no more memory than this.
+/// Maximum length of a meta before the handshake is done, bytes: an unknown peer gets no more
+/// memory than this.
 pub const HANDSHAKE_META_BYTES_MAX: u32 = 1 << 10;
-/// The longest payload, bytes: the longest stripe, and a page.
+/// Maximum length of a payload, bytes: the longest stripe plus a page.
 pub const PAYLOAD_BYTES_MAX: u32 = (16 << 20) + 4096;
 
-/// What a frame is. The numbers are those on the wire; they are never given to another kind.
+/// Kind of a frame. The values are those on the wire and are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
-    /// The node's first: its versions, and a number that no connection had before.
+    /// First frame of the node: its versions and a fresh nonce.
     Challenge = 1,
-    /// The client's first: its versions, and the proof that it knows the token.
+    /// First frame of the client: its versions, and the proof that it knows the token.
     Hello = 2,
-    /// The node's proof, and the version that is spoken from here on.
+    /// The node's proof, and the chosen version.
     Welcome = 3,
-    /// No: why not, and what to do. The connection is closed behind it.
+    /// Rejection: the reason and the remedy. The node closes the connection after it.
     Refused = 4,
-    /// A request; its id is the client's, greater than all before.
+    /// A request. The client chooses the id, which must be greater than all before.
     Request = 5,
-    /// What a request brought, under its id.
+    /// Answer to the request of this id.
     Answer = 6,
-    /// Why a request brought nothing, under its id.
+    /// Failure of the request of this id.
     Failure = 7,
-    /// Nobody waits for the request of this id any more.
+    /// Cancels the request of this id.
     Cancel = 8,
-    /// The session keeps what it is answered from now on; answered like a request.
+    /// Subscribes a session to cache invalidations. Answered like a request.
     Watch = 9,
-    /// The session is told nothing any more. It is not answered.
+    /// Ends a session's subscription. Not answered.
     Unwatch = 10,
-    /// What a watching session must forget. The id is the batch's.
+    /// Cache invalidations for a subscribed session. The id is the batch's number.
     Recall = 11,
-    /// The batch of this id is forgotten.
+    /// Acks the batch of this number.
     Heard = 12,
-    /// Are you there?
+    /// Liveness probe.
     Ping = 13,
-    /// Yes: the id is the ping's.
+    /// Reply to the ping of this id.
     Pong = 14,
-    /// Why the connection ends; nothing follows.
+    /// Last frame: the reason why the connection ends.
     Goodbye = 15,
-    /// Descriptors can be lent over this connection. One comes with it: as long as that is open, the client may use what it was lent.
+    /// Descriptors can be leased over this connection. One comes with it, the client's end of the
+    /// liveness pipe: while it is open, the client may use its leases.
     Near = 16,
-    /// The descriptor of an extent is wanted; answered like a request, or by `lent`.
+    /// Requests a leased descriptor of an extent. Answered like a request, or by `lent`.
     Borrow = 17,
-    /// The descriptor comes with this, under the id of its `borrow`, which names the loan.
+    /// A leased descriptor comes with this. The id is that of its `borrow`, and names the lease.
     Lent = 18,
-    /// These loans are used no more.
+    /// Returns these leases.
     Returned = 19,
-    /// The session, which watches, is told of what others remove. It is not answered.
+    /// The subscribed session supports prune notices for inodes that others delete. Not answered.
     Prunes = 20,
-    /// A part of the node's memory comes with this, for reading. The id is its number.
+    /// A segment of the node's memory comes with this, for reading. The id is its number.
     Segment = 21,
-    /// The part of this number is mapped: from now on answers may be `placed` there.
+    /// The client has mapped the segment of this number: answers may refer to it with `placed` from
+    /// now on.
     Mapped = 22,
-    /// In place of an answer with bytes, under the request's id: where in the node's memory they are. The id names a loan.
+    /// Reply by reference: the range in the node's memory that holds the bytes. The id is the
+    /// request's, and names a lease.
     Placed = 23,
-    /// The part of this number is no more: it is to be unmapped.
+    /// The segment of this number no longer exists: the client must unmap it.
     Hidden = 24,
-    /// Memory for the client to write into comes with this.
+    /// A write segment for the client comes with this.
     Bay = 25,
-    /// A request whose bulk bytes are in the bay. The id is counted with those of requests.
+    /// A request whose bulk bytes are in the write segment. The id is counted with those of
+    /// requests.
     Publish = 26,
-    /// A descriptor of its own is wanted for something that a session has open; answered like a request, or by `given`.
+    /// Requests a program's own descriptor of a file that a session has open. Answered like a
+    /// request, or by `given`.
     Obtain = 27,
-    /// The descriptor comes with this, under the id of its `obtain`; the meta is its mark.
+    /// A program's own descriptor comes with this. The id is that of its request; the meta is the
+    /// open lease.
     Given = 28,
-    /// The same as `obtain`, for what the request right behind it opens; the meta says how.
+    /// As `obtain`, for the file that the next request opens. The meta holds the open flags.
     Attach = 29,
-    /// The last copies in this process of descriptors with these marks are closed. It is not answered.
+    /// This process has closed its last copies of the descriptors of these open leases. Not
+    /// answered.
     Closed = 30,
 }
 
-/// Every kind.
+/// All kinds.
 pub const KINDS: [Kind; 30] = [
     Kind::Challenge,
     Kind::Hello,
@@ -112,36 +120,36 @@ pub const KINDS: [Kind; 30] = [
     Kind::Closed,
 ];
 
-/// An end of a connection.
+/// One end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
-    /// Who asks.
+    /// The end that sends requests.
     Client,
-    /// Who is asked.
+    /// The end that answers them.
     Node,
 }
 
-/// How far a connection is.
+/// Phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// Neither knows the other yet.
+    /// Neither side has authenticated the other yet.
     Handshake,
-    /// Both know the token, and speak one version.
+    /// Both sides have proved that they know the token, and have agreed on a version.
     Open,
 }
 
 impl Kind {
-    /// The kind with this number.
+    /// Returns the kind with this number.
     pub fn of(number: u8) -> Option<Self> {
         KINDS.get(usize::from(number).checked_sub(1)?).copied()
     }
 
-    /// Its number.
+    /// Returns its number.
     pub const fn number(self) -> u8 {
         self as u8
     }
 
-    /// The longest meta, bytes.
+    /// Maximum length of its meta, bytes.
     pub const fn meta_bytes_max(self) -> u32 {
         match self {
             Self::Challenge | Self::Hello | Self::Welcome | Self::Refused | Self::Goodbye => HANDSHAKE_META_BYTES_MAX,
@@ -170,7 +178,7 @@ impl Kind {
         }
     }
 
-    /// The longest payload, bytes.
+    /// Maximum length of its payload, bytes.
     pub const fn payload_bytes_max(self) -> u32 {
         match self {
             Self::Request | Self::Answer => PAYLOAD_BYTES_MAX,
@@ -178,7 +186,7 @@ impl Kind {
         }
     }
 
-    /// Whether it may come to this side in this phase.
+    /// Returns true if the frame may be sent to this side in this phase.
     pub const fn may_come(self, side: Side, phase: Phase) -> bool {
         match (phase, side) {
             (Phase::Handshake, Side::Client) => matches!(self, Self::Challenge | Self::Welcome | Self::Refused),

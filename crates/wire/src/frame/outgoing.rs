@@ -1,38 +1,41 @@
-//! Frames that are to be written: short bytes together in one piece, payloads from where they lie.
+//! Write queue of frames: short bytes together in one buffer, payloads without a copy.
 
 use bytes::{Buf, Bytes};
 use std::{collections::VecDeque, io::IoSlice};
 
-/// Behind so many written bytes, the rest moves to the front, bytes.
+/// Number of written bytes after which the rest is moved to the front, bytes.
 const MOVE_BYTES: usize = 256 << 10;
 
-/// What is to be written, in order, as a [`Buf`] for vectored writes: what was written is `advance`d over.
+/// Queued frames in order, as a [`Buf`] for vectored writes. The caller `advance`s over the bytes
+/// that were written.
 ///
-/// A frame with which something travels beside the bytes is pushed after [`Outgoing::mark`]: no write reaches over its start, so that it
-/// begins one.
+/// If a descriptor must be sent with a frame, call [`Outgoing::mark`] before pushing the frame: a
+/// write then starts at that frame, and no other write crosses its start.
 ///
-/// It has no bound of its own: who fills it looks at `remaining()`, and takes no more requests while that is much.
+/// The queue has no bound. Its user watches `remaining()`, and accepts no more requests while that
+/// is large.
 #[derive(Debug, Default)]
 pub struct Outgoing {
     /// Headers, metas and short payloads.
     short: Vec<u8>,
-    /// So much of `short` is written, bytes.
+    /// Number of written bytes at the front of `short`.
     written: usize,
-    /// Payloads, each with the place in `short` before which it goes.
+    /// Payloads, each with the offset in `short` before which it goes.
     payloads: VecDeque<(usize, Bytes)>,
-    /// What of the payloads is to be written, bytes.
+    /// Number of payload bytes still to write.
     payload_bytes: usize,
-    /// Places in `short` at which a write begins.
+    /// Offsets in `short` at which a write must start.
     marks: VecDeque<usize>,
 }
 
 impl Outgoing {
-    /// Nothing.
+    /// Creates an empty queue.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds what an encoder of [`codec`](crate::codec) writes, with the payload that it gives.
+    /// Pushes a frame: the output of an encoder of [`codec`](crate::codec), and the payload that it
+    /// returns.
     pub fn push<E>(&mut self, encode: impl FnOnce(&mut Vec<u8>) -> Result<Bytes, E>) -> Result<(), E> {
         self.move_to_front();
         let payload = encode(&mut self.short)?;
@@ -43,26 +46,27 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Where short frames are added.
+    /// Returns the buffer to append short frames to.
     pub fn short(&mut self) -> &mut Vec<u8> {
         self.move_to_front();
         &mut self.short
     }
 
-    /// What is added next begins a write of its own.
+    /// Makes the next pushed frame start a write of its own.
     pub fn mark(&mut self) {
         self.move_to_front();
         self.marks.push_back(self.short.len());
     }
 
-    /// Whether the next write begins at a mark.
+    /// Returns true if the next write starts at a mark.
     pub fn is_at_mark(&self) -> bool {
-        // A payload that goes before the mark's place is written first.
+        // A payload that goes before the mark is written first.
         let behind_payloads = self.payloads.front().is_none_or(|(place, _)| *place > self.written);
         self.marks.front() == Some(&self.written) && behind_payloads
     }
 
-    /// Where the next write must end: at the first mark that it does not begin at.
+    /// Returns the offset at which the next write must end: the first mark at which it does not
+    /// start.
     fn barrier(&self) -> usize {
         let ahead = usize::from(self.is_at_mark());
         self.marks.get(ahead).copied().unwrap_or(usize::MAX)
@@ -81,7 +85,7 @@ impl Outgoing {
         }
     }
 
-    /// Short bytes up to the first payload, from the first that is not written.
+    /// Returns the unwritten short bytes before the first payload.
     fn before_payload(&self) -> &[u8] {
         let end = self.payloads.front().map_or(self.short.len(), |(place, _)| *place);
         &self.short[self.written..end.min(self.barrier())]
@@ -102,7 +106,7 @@ impl Buf for Outgoing {
 
     fn chunks_vectored<'a>(&'a self, into: &mut [IoSlice<'a>]) -> usize {
         let (mut from, barrier) = (self.written, self.barrier());
-        // A payload that stands at the barrier belongs to the frame before it.
+        // A payload at the barrier belongs to the frame before it.
         let ends = self.payloads.iter().map(|(place, payload)| (*place, &payload[..]));
         let ends = ends.take_while(|(place, _)| *place <= barrier);
         let pieces = ends.chain([(self.short.len().min(barrier), &[][..])]).flat_map(|(place, payload)| {

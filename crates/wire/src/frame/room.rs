@@ -1,33 +1,34 @@
-//! Memory for payloads. That of long ones is used again: fresh memory of the system costs a fault for each page, which is as long as copying it.
+//! Payload buffers. Long ones are reused: fresh memory costs one page fault for each page, which
+//! takes as long as copying the page.
 
 use bytes::{Bytes, BytesMut};
 use std::sync::{Mutex, PoisonError};
 use store::Landing;
 
-/// Shorter payloads are the allocator's business: it uses such memory again by itself.
+/// Minimum length of a reused buffer, bytes. The allocator reuses shorter ones by itself.
 const LONG_BYTES: usize = 64 << 10;
-/// So much is kept while nobody uses it, bytes: what some connections have on their way at once.
+/// Maximum length of all idle buffers, bytes: the payloads that a few connections have in flight.
 const KEPT_BYTES_MAX: usize = 32 << 20;
 
 static KEPT: Mutex<Kept> = Mutex::new(Kept { free: Vec::new(), bytes: 0 });
 
 struct Kept {
     free: Vec<BytesMut>,
-    /// Capacity of all that is free.
+    /// Total capacity of the idle buffers.
     bytes: usize,
 }
 
-/// A payload that is coming.
+/// A payload that is being received.
 #[derive(Debug)]
 pub enum Coming {
-    /// To memory of its own, which has room for all of it.
+    /// Into memory of its own, with the full capacity.
     Own(BytesMut),
-    /// To where it may stay, so many bytes so far.
+    /// Into a receive buffer of the engine; with the number of bytes received so far.
     Landing(Box<dyn Landing>, usize),
 }
 
 impl Coming {
-    /// Takes what has come of it together with other bytes.
+    /// Appends payload bytes that were read together with other bytes.
     pub fn put(&mut self, bytes: &[u8]) {
         match self {
             Self::Own(payload) => payload.extend_from_slice(bytes),
@@ -38,7 +39,7 @@ impl Coming {
         }
     }
 
-    /// How many bytes have come.
+    /// Returns the number of bytes received so far.
     pub fn len(&self) -> usize {
         match self {
             Self::Own(payload) => payload.len(),
@@ -46,7 +47,7 @@ impl Coming {
         }
     }
 
-    /// All of it has come.
+    /// Returns the payload, which must be complete.
     pub fn whole(self) -> Bytes {
         match self {
             Self::Own(payload) => filled(payload),
@@ -55,14 +56,14 @@ impl Coming {
     }
 }
 
-/// Empty, with room for so many bytes at least.
+/// Returns an empty buffer with at least this capacity.
 pub fn room(bytes: usize) -> BytesMut {
     if bytes < LONG_BYTES {
         return BytesMut::with_capacity(bytes);
     }
     let fits = |free: &BytesMut| (bytes..=bytes.saturating_mul(2)).contains(&free.capacity());
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    // Those that were used last are in the processor's cache.
+    // Take the most recently used one: it is in the processor's cache.
     let Some(at) = kept.free.iter().rposition(fits) else {
         drop(kept);
         return BytesMut::with_capacity(bytes);
@@ -72,12 +73,12 @@ pub fn room(bytes: usize) -> BytesMut {
     room
 }
 
-/// The bytes, whose memory is used again when nobody looks at them any more.
+/// Freezes a buffer; its memory is reused when the last view of it is dropped.
 fn filled(bytes: BytesMut) -> Bytes {
     if bytes.len() < LONG_BYTES { bytes.freeze() } else { Bytes::from_owner(Long(bytes)) }
 }
 
-/// A long payload that somebody looks at.
+/// A long payload that is in use. Returns its memory when it is dropped.
 struct Long(BytesMut);
 
 impl AsRef<[u8]> for Long {
@@ -104,7 +105,7 @@ mod tests {
 
     #[test]
     fn memory_of_a_long_payload_is_used_again_once_nobody_looks_at_it() {
-        // Of a length that no other test has.
+        // A length that no other test uses.
         let long = || {
             let mut room = room((3 << 20) + 1);
             room.resize((3 << 20) + 1, 7);

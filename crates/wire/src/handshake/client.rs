@@ -1,4 +1,4 @@
-//! The client's side of the handshake.
+//! Client side of the handshake.
 
 use super::{
     HandshakeFailed, Nonce, Step, Token, Versions,
@@ -10,7 +10,7 @@ use crate::{
     frame::{Frame, Kind},
 };
 
-/// A client that does not know yet whether it may come in.
+/// Handshake of a client with one node.
 #[derive(Debug)]
 pub struct ClientHandshake {
     token: Token,
@@ -19,7 +19,7 @@ pub struct ClientHandshake {
     address: String,
     about: String,
     brief: bool,
-    /// The node's challenge, once it was answered.
+    /// The node's challenge, once it is answered.
     challenged: Option<Challenged>,
 }
 
@@ -31,7 +31,8 @@ struct Challenged {
 }
 
 impl ClientHandshake {
-    /// For one connection, with a nonce that no other had; `about` says what the client is, for the node's log.
+    /// Creates the handshake of one connection, with a fresh nonce. `about` describes the client
+    /// for the node's log.
     pub fn new(token: Token, versions: Versions, nonce: Nonce, about: &str) -> Self {
         Self {
             token,
@@ -44,19 +45,21 @@ impl ClientHandshake {
         }
     }
 
-    /// The same, which means the node at this address, as the pool file writes it: who answers anywhere else proves nothing.
+    /// Sets the address of the node, as the pool file writes it: a node at any other address cannot
+    /// prove itself.
     #[must_use]
     pub fn at(self, address: &str) -> Self {
         Self { address: address.to_owned(), ..self }
     }
 
-    /// The same, which says that it may be over soon: a node of its host shows it no memory until it asks for bytes.
+    /// Declares that the client may end soon: a node of its host shows it no shared memory until it
+    /// reads bytes.
     #[must_use]
     pub fn brief(self) -> Self {
         Self { brief: true, ..self }
     }
 
-    /// What to do about the next frame that came. After `Done` or `Close` there is none.
+    /// Processes a received frame. None may follow after `Done` or `Close`.
     pub fn on(&mut self, came: &Frame<'_>) -> Step {
         let step = match (came.header.kind, self.challenged.take()) {
             (Kind::Refused, _) => Err(refusal(came)),
@@ -67,7 +70,8 @@ impl ClientHandshake {
         step.unwrap_or_else(|why| Step::Close { send: Vec::new(), why })
     }
 
-    /// Also where no version is spoken by both: so the node can log who came, and says the same.
+    /// Answers the challenge, even if no version is shared: the node can then log the client, and
+    /// rejects it.
     fn hello(&mut self, came: &Frame<'_>) -> Result<Step, HandshakeFailed> {
         let Challenge { versions, nonce, what: node } = parse_short(Kind::Challenge, came.meta)?;
         let challenged = Challenged { nonce, versions, what: what(&node).into_owned() };
@@ -105,7 +109,7 @@ impl ClientHandshake {
     }
 }
 
-/// What the node says.
+/// Decodes a rejection.
 fn refusal(came: &Frame<'_>) -> HandshakeFailed {
     match parse_short::<Refused<'_>>(Kind::Refused, came.meta) {
         Ok(Refused { reason, why }) => HandshakeFailed::Refused { reason, why: why.into_owned() },

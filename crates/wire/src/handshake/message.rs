@@ -1,4 +1,5 @@
-//! The frames of the handshake. They are the same in every version, so that even versions that do not meet can say so.
+//! Handshake frames. They are the same in every protocol version, so that sides without a common
+//! version can report that.
 
 use super::{Nonce, Reason, Version, Versions, WHAT_BYTES_MAX, token::Proof};
 use crate::{
@@ -8,10 +9,11 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// Longer reasons are cut, bytes: they fit into a frame of the handshake.
+/// Maximum length of a rejection's text, bytes: it fits into a handshake frame. Longer ones are
+/// truncated.
 const WHY_BYTES_MAX: usize = 900;
 
-/// The node's first.
+/// First frame of the node.
 #[derive(Serialize, Deserialize)]
 pub struct Challenge<'a> {
     pub versions: Versions,
@@ -19,7 +21,7 @@ pub struct Challenge<'a> {
     pub what: Cow<'a, str>,
 }
 
-/// The client's first.
+/// First frame of the client.
 #[derive(Serialize, Deserialize)]
 pub struct Hello<'a> {
     pub versions: Versions,
@@ -29,33 +31,33 @@ pub struct Hello<'a> {
     pub what: Cow<'a, str>,
 }
 
-/// The node lets the client in.
+/// Acceptance by the node.
 #[derive(Serialize, Deserialize)]
 pub struct Welcome {
     pub version: Version,
     pub proof: Proof,
 }
 
-/// The node does not.
+/// Rejection by the node.
 #[derive(Serialize, Deserialize)]
 pub struct Refused<'a> {
     pub reason: Reason,
     pub why: Cow<'a, str>,
 }
 
-/// A frame of the handshake.
+/// Encodes a handshake frame.
 pub fn frame<T: Serialize>(kind: Kind, meta: &T) -> Vec<u8> {
     let mut out = Vec::new();
     short(kind, 0, meta, &mut out);
     out
 }
 
-/// No, and why.
+/// Encodes a rejection.
 pub fn refused(reason: Reason, why: &str) -> Vec<u8> {
     frame(Kind::Refused, &Refused { reason, why: cut(why, WHY_BYTES_MAX).into() })
 }
 
-/// What a side says about itself, as long as it may be.
+/// Truncates a side's description of itself.
 pub fn what(text: &str) -> Cow<'_, str> {
     cut(text, WHAT_BYTES_MAX).into()
 }

@@ -1,4 +1,4 @@
-//! The node's side of the handshake.
+//! Node side of the handshake.
 
 use super::{
     HandshakeFailed, Nonce, Step, Token, Versions,
@@ -10,7 +10,7 @@ use crate::{
     frame::{Frame, Garbled, Kind},
 };
 
-/// A node that does not know yet who has connected.
+/// Handshake of a node with one client.
 #[derive(Debug)]
 pub struct NodeHandshake {
     token: Token,
@@ -20,24 +20,26 @@ pub struct NodeHandshake {
 }
 
 impl NodeHandshake {
-    /// For one connection, with a nonce that no other had.
+    /// Creates the handshake of one connection, with a fresh nonce.
     pub fn new(token: Token, versions: Versions, nonce: Nonce) -> Self {
         Self { token, versions, nonce, address: String::new() }
     }
 
-    /// The same, at the endpoint where the connection came in, as the pool file writes it: who meant another is refused.
+    /// Sets the endpoint of the connection, as the pool file writes it: a client that meant another
+    /// one is rejected.
     #[must_use]
     pub fn at(self, address: &str) -> Self {
         Self { address: address.to_owned(), ..self }
     }
 
-    /// What the node sends first; `about` says what it is, for the client's log.
+    /// Encodes the node's first frame. `about` describes the node for the client's log.
     pub fn challenge(&self, about: &str) -> Vec<u8> {
         let challenge = Challenge { versions: self.versions, nonce: self.nonce, what: what(about) };
         frame(Kind::Challenge, &challenge)
     }
 
-    /// What to do about the first frame that came. Never [`Step::Send`]: the node's part ends with it.
+    /// Processes the first received frame. Never returns [`Step::Send`]: this is the node's only
+    /// step.
     pub fn on(self, came: &Frame<'_>) -> Step {
         match self.welcome(came) {
             Ok(done) => done,
@@ -45,7 +47,7 @@ impl NodeHandshake {
         }
     }
 
-    /// What to do when no frame came but what `Frames` calls garbled.
+    /// Rejects a connection whose bytes `Frames` found garbled.
     pub fn on_garbled(self, garbled: Garbled) -> Step {
         close(garbled.into())
     }
@@ -56,7 +58,7 @@ impl NodeHandshake {
         }
         let hello: Hello<'_> = parse_short(Kind::Hello, came.meta)?;
         let (node, client) = (self.versions, hello.versions);
-        // First: what a proof is made of may differ between versions.
+        // Versions come first: a later version may compute proofs differently.
         let version = node.agree(client).ok_or(HandshakeFailed::NoVersion { node, client })?;
         let said = Said {
             address: &self.address,

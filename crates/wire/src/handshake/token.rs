@@ -1,37 +1,40 @@
-//! The pool's token, and proofs of knowing it.
+//! Token of a pool, and proofs of knowing it.
 
 use super::{Version, Versions};
 use placement::NodeId;
 use std::fmt;
 
-/// The shortest token, bytes: who hears a proof can try tokens against it, so it must not be guessed.
+/// Minimum length of a token, bytes. An eavesdropper on a proof can test guesses offline, so a
+/// token must not be guessable.
 pub const TOKEN_BYTES_MIN: usize = 16;
-/// The longest token, bytes.
+/// Maximum length of a token, bytes.
 pub const TOKEN_BYTES_MAX: usize = 4096;
-/// What the key is derived for, so that a token that is used elsewhere too gives another key there.
+/// Context of the key derivation: a token that is also used elsewhere gives another key there.
 const KEY_CONTEXT: &str = "Tidemill 2026 pool token";
 
 /// A number that is used once: 32 bytes from the system's random source.
 pub type Nonce = [u8; 32];
-/// That somebody knows the token, for one connection.
+/// Proof of knowing the token, for one connection.
 pub(super) type Proof = [u8; 32];
 
-/// What lets a client into a pool, as a key. It is neither shown nor sent. [`Self::of_node`] gives the key that one node's handshakes use.
+/// The key that is derived from a pool's token. It is neither printed nor sent. [`Self::of_node`]
+/// derives the key for the handshakes of one node.
 #[derive(Clone)]
 pub struct Token([u8; 32]);
 
-/// Bytes that are no token.
+/// The bytes are not a valid token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a pool token has {TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX} bytes, this one has {bytes}: \
      make one from the system's random source, for example with `openssl rand -hex 32`"
 )]
 pub struct TokenRefused {
-    /// How many there are, without blanks and line ends around them.
+    /// Their number, without surrounding whitespace.
     pub bytes: usize,
 }
 
-/// What both sides have said when they prove: each proof holds for these nonces and versions, and for one endpoint, only.
+/// The input of both proofs: a proof is valid only for these nonces and versions, and for one
+/// endpoint.
 pub(super) struct Said<'a> {
     /// The endpoint, as the pool file writes it.
     pub address: &'a str,
@@ -42,7 +45,7 @@ pub(super) struct Said<'a> {
 }
 
 impl Token {
-    /// The token of a file's bytes; blanks and line ends around it do not count.
+    /// Creates the token of a file's bytes; ignores surrounding whitespace.
     pub fn new(bytes: &[u8]) -> Result<Self, TokenRefused> {
         let bytes = bytes.trim_ascii();
         match bytes.len() {
@@ -51,8 +54,8 @@ impl Token {
         }
     }
 
-    /// The key for the handshakes of one node of one pool. A proof made with it holds for no other node: who passes on what is said to
-    /// another one gets nowhere.
+    /// Derives the key for the handshakes of one node of one pool. A proof made with it is invalid
+    /// at any other node, so a relay of the handshake gains nothing.
     #[must_use]
     pub fn of_node(&self, pool: &str, node: NodeId) -> Self {
         let mut hasher = blake3::Hasher::new_keyed(&self.0);
@@ -60,12 +63,12 @@ impl Token {
         Self(hasher.finalize().into())
     }
 
-    /// The client's proof.
+    /// Computes the client's proof.
     pub(super) fn client_proof(&self, said: &Said<'_>) -> Proof {
         self.proof(b"client", said, &[])
     }
 
-    /// The node's, which holds for the chosen version too.
+    /// Computes the node's proof, which covers the chosen version too.
     pub(super) fn node_proof(&self, said: &Said<'_>, version: Version) -> Proof {
         self.proof(b"node", said, &version.0.to_le_bytes())
     }
@@ -79,7 +82,7 @@ impl Token {
     }
 }
 
-/// Whether a proof is the right one; takes as long whichever bytes differ.
+/// Compares proofs in constant time.
 pub(super) fn proves(given: Proof, right: Proof) -> bool {
     blake3::Hash::from_bytes(given) == blake3::Hash::from_bytes(right)
 }

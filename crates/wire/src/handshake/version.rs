@@ -1,16 +1,16 @@
-//! Versions of the protocol.
+//! Protocol versions.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What this build speaks.
+/// The versions that this build supports.
 pub const VERSIONS: Versions = Versions { lowest: Version(4), highest: Version(4) };
 
-/// A version of the protocol, counted from 1. It grows with every change that another side would misunderstand.
+/// A protocol version, counted from 1. It grows with each incompatible change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Version(pub u16);
 
-/// All versions from one to another.
+/// An inclusive range of versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "VersionsAsRead")]
 pub struct Versions {
@@ -18,25 +18,25 @@ pub struct Versions {
     highest: Version,
 }
 
-/// Versions as they stand in a message, not yet checked.
+/// A range of versions in a message, not yet validated.
 #[derive(Deserialize)]
 struct VersionsAsRead {
     lowest: Version,
     highest: Version,
 }
 
-/// Versions that nobody can speak.
+/// The range of versions is empty or contains 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("versions {lowest} to {highest} are none: they are counted from 1, the lowest first")]
 pub struct VersionsRefused {
-    /// The first.
+    /// Lowest version.
     pub lowest: Version,
-    /// The last.
+    /// Highest version.
     pub highest: Version,
 }
 
 impl Versions {
-    /// From one to another; refused when there is none.
+    /// Creates a range; fails if it is empty or contains 0.
     pub const fn new(lowest: Version, highest: Version) -> Result<Self, VersionsRefused> {
         if lowest.0 == 0 || lowest.0 > highest.0 {
             return Err(VersionsRefused { lowest, highest });
@@ -44,18 +44,18 @@ impl Versions {
         Ok(Self { lowest, highest })
     }
 
-    /// The highest that both speak.
+    /// Returns the highest version in both ranges.
     pub fn agree(self, other: Self) -> Option<Version> {
         let highest = self.highest.min(other.highest);
         (self.contains(highest) && other.contains(highest)).then_some(highest)
     }
 
-    /// Whether it is one of these.
+    /// Returns true if the range has this version.
     pub fn contains(self, version: Version) -> bool {
         (self.lowest..=self.highest).contains(&version)
     }
 
-    /// As they stand in proofs: two numbers of 16 bits, little-endian.
+    /// Encodes the range for proofs: two numbers of 16 bits, little-endian.
     pub(super) fn encode(self) -> [u8; 4] {
         let ([a, b], [c, d]) = (self.lowest.0.to_le_bytes(), self.highest.0.to_le_bytes());
         [a, b, c, d]

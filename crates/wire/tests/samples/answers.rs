@@ -1,4 +1,4 @@
-//! Answers and failures.
+//! Sample answers and failures.
 
 use super::{EXTENT, FILE, INTENT, KINDS, MARK, OWNER, SESSION, TIME, heritage, host, layout, name, placing};
 use bytes::Bytes;

@@ -1,4 +1,5 @@
-//! A value of every variant that travels. `every_variant_has_a_sample` sees that none is missing.
+//! Samples of every variant in messages. The test `every_variant_has_a_sample` checks that none is
+//! missing.
 #![allow(dead_code, unused_imports, reason = "each test uses its own part")]
 
 mod answers;

@@ -1,4 +1,4 @@
-//! Requests.
+//! Sample requests.
 
 use super::{
     DIRECTORY, EXTENT, FILE, INTENT, KINDS, MARK, OWNER, SESSION, TIME, TIMES, heritage, host, inode, layout, name,
@@ -39,7 +39,7 @@ pub fn requests() -> Vec<Request> {
     bodies.into_iter().enumerate().map(request).collect()
 }
 
-/// What is encoded like any other, and refused when it comes from a client.
+/// Returns commands that encode like any other, and are rejected when a client sends them.
 pub fn never_from_clients() -> Vec<Command> {
     let given = Wish::Given(EXTENT);
     let bytes = Bytes::from_static(b"folded");

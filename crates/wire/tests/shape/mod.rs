@@ -1,5 +1,6 @@
-//! The shapes of values as serde tells them: fields in their order, variants with their numbers. A serializer that writes shapes
-//! instead of bytes, and a deserializer that asks an enum for its variants.
+//! Shapes of values as serde sees them: fields in order, variants with their numbers. Has a
+//! serializer that records shapes instead of bytes, and a deserializer that asks an enum for its
+//! variants.
 
 use serde::{
     Deserialize, Serialize,
@@ -8,30 +9,31 @@ use serde::{
 };
 use std::{collections::BTreeMap, fmt};
 
-/// What is known of a named type.
+/// Shape of a named type.
 #[derive(Debug)]
 pub enum Type {
-    /// Its one content.
+    /// Shape of its only field.
     Newtype(String),
     Struct(Fields),
-    /// By number.
+    /// Variants by number.
     Enum(BTreeMap<u32, (&'static str, Fields)>),
 }
 
-/// Name (of a tuple: none) and shape of each. `_` stands where no value has shown it: nothing, or an empty list.
+/// Name and shape of each field; the name is empty in a tuple. `_` stands for a shape that no value
+/// has shown: of `None`, or of an empty list.
 pub type Fields = Vec<(&'static str, String)>;
 
-/// All types that were met.
+/// Shapes of all types that were added.
 #[derive(Debug, Default)]
 pub struct Shapes(pub BTreeMap<&'static str, Type>);
 
 impl Shapes {
-    /// Adds what a value shows.
+    /// Adds the shapes in a value.
     pub fn add(&mut self, value: &impl Serialize) {
         value.serialize(self).expect("shapes are never refused");
     }
 
-    /// All, as the documentation has them.
+    /// Renders all shapes as in the documentation.
     pub fn text(&self) -> String {
         let mut lines = Vec::new();
         for (name, shape) in &self.0 {
@@ -95,7 +97,7 @@ fn merge(known: &mut String, learned: String) {
     }
 }
 
-/// No shape is refused.
+/// Error type of the serializer, which never fails.
 #[derive(Debug)]
 pub struct Never(String);
 
@@ -121,7 +123,7 @@ impl de::Error for Never {
 
 type Shape = Result<String, Never>;
 
-/// A value of several parts, as far as it is known.
+/// The recorded parts of a compound value.
 pub struct Parts<'a> {
     shapes: &'a mut Shapes,
     name: &'static str,
@@ -148,7 +150,7 @@ impl<'a> Parts<'a> {
         shapes.variant(name, variant, fields)
     }
 
-    /// What all elements are.
+    /// Merges the shapes of all elements.
     fn element(self) -> String {
         let mut element = "_".to_owned();
         for (_, shape) in self.fields {
@@ -330,7 +332,7 @@ impl ser::SerializeMap for Parts<'_> {
         Ok(())
     }
 
-    /// Joins its key.
+    /// Appends the value's shape to that of its key.
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Never> {
         let value = self.shapes.shape(value);
         let (_, key) = self.fields.last_mut().expect("a key comes first");
@@ -371,14 +373,14 @@ impl ser::SerializeStructVariant for Parts<'_> {
     }
 }
 
-/// The name of an enum, and its variants in their order.
+/// Returns the name of an enum, and its variants in order.
 pub fn variants<'de, T: Deserialize<'de>>() -> (&'static str, &'static [&'static str]) {
     let mut found = None;
     assert!(T::deserialize(Asking(&mut found)).is_err());
     found.expect("an enum")
 }
 
-/// Gives no value, and remembers what an enum says of itself.
+/// Deserializer that gives no value and records the variants of an enum.
 struct Asking<'a>(&'a mut Option<(&'static str, &'static [&'static str])>);
 
 impl<'de> de::Deserializer<'de> for Asking<'_> {
