@@ -1,26 +1,28 @@
-//! POSIX access control lists as acl(5) and the kernel know them: pure, in the kernel's own encoding, version 2.
+//! POSIX access control lists, as acl(5) and the kernel define them, in the kernel's encoding,
+//! version 2. Pure functions.
 //!
-//! An ACL of a file and its permission bits say the same thing twice, so one follows the other: setting an ACL sets the bits,
-//! chmod sets the entries of the owner, the mask (or the group, where there is no mask) and the others. What can be said by
-//! bits alone is not kept as an ACL. A directory's default ACL is what new inodes in it begin with, in place of the umask.
+//! An ACL of a file and its permission bits overlap, so they are kept consistent. Setting an ACL
+//! sets the bits. A chmod sets the entries of the owner, the mask (or the group, if there is no
+//! mask) and the others. An ACL that the bits express completely is not stored. New inodes start
+//! with their directory's default ACL, in place of the umask.
 //!
-//! It does not decide who may do what: the kernel does, from what it is told here.
+//! This module makes no access decisions: the kernel does, from the attributes that it gets here.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use wire::{Acls, Heritage, Mode, NewInode, NewKind, Owner, SET_GROUP_ID};
 
-/// What the encoding begins with.
+/// First word of the encoding.
 const VERSION: u32 = 2;
 const HEADER_BYTES: usize = 4;
 const ENTRY_BYTES: usize = 8;
-/// The id of entries that name nobody.
+/// The id of entries without a named user or group.
 const NOBODY: u32 = u32::MAX;
-/// Read, write, execute of one class.
+/// Read, write and execute bits of one class.
 const PERMISSIONS: u16 = 0o7;
 /// The permission bits of all classes.
 const ALL: u32 = 0o777;
 
-/// Who an entry is about, in the order in which entries stand.
+/// Subject of an entry. Entries are in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tag {
     Owner,
@@ -53,7 +55,8 @@ impl Tag {
         matches!(self, Self::User | Self::Group)
     }
 
-    /// Whether an entry of this tag may stand behind one of the tag `last`; none is before the first.
+    /// Returns true if an entry of this tag may follow one of the tag `last`; `None` before the
+    /// first.
     fn may_follow(self, last: Option<Self>) -> bool {
         let Some(last) = last else { return self == Self::Owner };
         match self {
@@ -67,7 +70,7 @@ impl Tag {
     }
 }
 
-/// One line of an ACL.
+/// One entry of an ACL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     tag: Tag,
@@ -79,17 +82,17 @@ struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acl(Vec<Entry>);
 
-/// Why bytes are no ACL.
+/// Decoding error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
-    /// Of another version of the encoding.
+    /// Another version of the encoding.
     Version,
-    /// Not an encoding, or of an ACL that acl(5) does not allow.
+    /// No valid encoding, or an ACL that acl(5) does not allow.
     Form,
 }
 
 impl Acl {
-    /// Decodes and checks. None when there is no entry: that asks to remove the ACL.
+    /// Decodes and validates an ACL. `None` if it has no entries: a request to remove the ACL.
     pub fn decode(mut bytes: &[u8]) -> Result<Option<Self>, Wrong> {
         if bytes.len() < HEADER_BYTES || !(bytes.len() - HEADER_BYTES).is_multiple_of(ENTRY_BYTES) {
             return Err(Wrong::Form);
@@ -108,7 +111,7 @@ impl Acl {
         if acl.is_valid() { Ok(Some(acl)) } else { Err(Wrong::Form) }
     }
 
-    /// In the kernel's encoding.
+    /// Encodes the ACL in the kernel's format.
     pub fn encode(&self) -> Bytes {
         let mut bytes = BytesMut::with_capacity(HEADER_BYTES + self.0.len() * ENTRY_BYTES);
         bytes.put_u32_le(VERSION);
@@ -120,7 +123,8 @@ impl Acl {
         bytes.freeze()
     }
 
-    /// One of each that must be, in order, and a mask where somebody is named.
+    /// Checks that all required entries exist once and in order, with a mask if a user or group is
+    /// named.
     fn is_valid(&self) -> bool {
         let mut last = None;
         let in_order = self.0.iter().all(|entry| entry.tag.may_follow(last.replace(entry.tag)));
@@ -132,7 +136,7 @@ impl Acl {
         self.0.iter().any(|entry| entry.tag == tag)
     }
 
-    /// The entry that the group's permission bits stand for.
+    /// Returns the tag of the entry that the group's permission bits stand for.
     fn group_class(&self) -> Tag {
         if self.has(Tag::Mask) { Tag::Mask } else { Tag::OwningGroup }
     }
@@ -141,27 +145,28 @@ impl Acl {
         self.0.iter().find(|entry| entry.tag == tag).map_or(0, |entry| entry.permissions.into())
     }
 
-    /// The permission bits that say the same, as far as bits can.
+    /// Returns the permission bits that correspond to the ACL, as far as bits can.
     pub fn bits(&self) -> u32 {
         self.permissions(Tag::Owner) << 6 | self.permissions(self.group_class()) << 3 | self.permissions(Tag::Other)
     }
 
-    /// Whether bits alone say all of it.
+    /// Returns true if the permission bits express the whole ACL.
     pub fn is_only_bits(&self) -> bool {
         self.0.iter().all(|entry| matches!(entry.tag, Tag::Owner | Tag::OwningGroup | Tag::Other))
     }
 
-    /// After a chmod.
+    /// Returns the ACL after a chmod.
     pub fn with_bits(self, bits: u32) -> Self {
         self.changed(|_, class| class_of(bits, class))
     }
 
-    /// For something new that is to have at most these bits.
+    /// Returns the ACL restricted to these bits, for a new inode.
     fn at_most(self, bits: u32) -> Self {
         self.changed(|had, class| had & class_of(bits, class))
     }
 
-    /// Changes the entries that permission bits stand for; `change` gets what one allows and how far its bits are shifted.
+    /// Changes the entries that permission bits stand for. `change` gets an entry's permissions and
+    /// the shift of its bits.
     fn changed(mut self, change: impl Fn(u16, u32) -> u16) -> Self {
         let group_class = self.group_class();
         for entry in &mut self.0 {
@@ -184,15 +189,16 @@ fn decode_entry(bytes: &mut &[u8]) -> Option<Entry> {
     possible.then_some(Entry { tag, permissions, id })
 }
 
-/// The three bits of a class, from the mode.
+/// Returns the three bits of a class from the mode.
 fn class_of(bits: u32, shift: u32) -> u16 {
     let class = (bits >> shift) & u32::from(PERMISSIONS);
     u16::try_from(class).expect("three bits")
 }
 
-/// What a new inode is, made in a directory with this heritage: group and set-group-id bit, default ACL or else umask, where bytes lie.
+/// Applies inherited attributes to a new inode: group and set-group-id bit, default ACL or else
+/// umask, placement.
 ///
-/// Its mode carries no umask afterwards.
+/// The resulting mode has no umask.
 pub fn inherit(heritage: &Heritage, new: NewInode) -> NewInode {
     let directory = matches!(new.kind, NewKind::Directory);
     let owner = Owner { gid: heritage.group.unwrap_or(new.owner.gid), ..new.owner };
@@ -208,7 +214,8 @@ pub fn inherit(heritage: &Heritage, new: NewInode) -> NewInode {
     NewInode { mode: Mode::from(mode | bit), owner, acls, placing, ..new }
 }
 
-/// The bits and ACLs that a directory's default ACL gives, or the bits that the umask leaves.
+/// Returns the bits and ACLs that follow from a directory's default ACL, or the bits that the umask
+/// leaves.
 fn permissions(default_acl: &Bytes, mode: Mode, directory: bool) -> (u32, Option<Box<Acls>>) {
     let Ok(Some(default)) = Acl::decode(default_acl) else { return (mode.bits & !(mode.umask & ALL), None) };
     let access = default.at_most(mode.bits);

@@ -1,11 +1,11 @@
-//! ACLs against acl(5), read as plainly as possible.
+//! ACLs, checked against a literal reading of acl(5).
 
 use crate::acl::{Acl, Wrong, inherit};
 use bytes::{Buf, BufMut, Bytes};
 use proptest::prelude::*;
 use wire::{Heritage, Mode, NewInode, NewKind, Owner, SET_GROUP_ID};
 
-/// Codes of the kernel: owner, user, owning group, group, mask, others.
+/// Kernel codes: owner, user, owning group, group, mask, others.
 const TAGS: [u16; 6] = [0x01, 0x02, 0x04, 0x08, 0x10, 0x20];
 
 /// Tag, permissions, id.
@@ -34,8 +34,9 @@ fn count(lines: &[Line], tag: u16) -> usize {
     lines.iter().filter(|line| line.0 == tag).count()
 }
 
-/// "A valid ACL contains exactly one entry with each of the `ACL_USER_OBJ`, `ACL_GROUP_OBJ`, and `ACL_OTHER` tag types. [..] An
-/// ACL that contains entries of `ACL_USER` or `ACL_GROUP` tag types must contain exactly one entry of the `ACL_MASK` tag type."
+/// "A valid ACL contains exactly one entry with each of the `ACL_USER_OBJ`, `ACL_GROUP_OBJ`, and
+/// `ACL_OTHER` tag types. [..] An ACL that contains entries of `ACL_USER` or `ACL_GROUP` tag types
+/// must contain exactly one entry of the `ACL_MASK` tag type."
 fn is_valid(lines: &[Line]) -> bool {
     let [owner, user, owning_group, group, mask, other] = TAGS.map(|tag| count(lines, tag));
     let named = user + group > 0;
@@ -48,7 +49,7 @@ fn is_valid(lines: &[Line]) -> bool {
         && lines.iter().all(|line| line.1 <= 7)
 }
 
-/// Who asks.
+/// A caller.
 #[derive(Clone, Copy, Debug)]
 enum Who {
     Owner,
@@ -58,7 +59,7 @@ enum Who {
     Other,
 }
 
-/// What acl(5) allows, for somebody who is of one group at most.
+/// Returns the permissions that acl(5) grants a caller in at most one group.
 fn allowed(lines: &[Line], who: Who) -> u16 {
     let find = |tag: u16, id: Option<u32>| {
         lines.iter().find(|line| line.0 == tag && id.is_none_or(|id| line.2 == id)).map(|line| line.1)
@@ -85,7 +86,7 @@ fn any_lines() -> impl Strategy<Value = Vec<Line>> {
     })
 }
 
-/// Valid ones, with at most one entry for a name.
+/// Generates valid ACLs with at most one entry for each name.
 fn valid_lines() -> impl Strategy<Value = Vec<Line>> {
     let names = || prop::collection::btree_map(1_u32..4, 0_u16..8, 0..3);
     let three = (0_u16..8, 0_u16..8, 0_u16..8, 0_u16..8);
@@ -129,7 +130,7 @@ proptest! {
         prop_assert_eq!(acl.is_only_bits(), !extended);
     }
 
-    /// The bits show the owner, the mask (or the group, without one) and the others.
+    /// The bits stand for the owner, the mask (or the group, without one) and the others.
     #[test]
     fn chmod_sets_what_the_bits_show_and_nothing_else(lines in valid_lines(), bits in 0_u32..0o1000) {
         let acl = Acl::decode(&encoded(&lines)).unwrap().unwrap().with_bits(bits);
@@ -143,7 +144,8 @@ proptest! {
         }
     }
 
-    /// "The access ACL of the new object is the default ACL of the directory, restricted by the mode parameter."
+    /// "The access ACL of the new object is the default ACL of the directory, restricted by the
+    /// mode parameter."
     #[test]
     fn what_is_made_allows_what_the_default_list_and_the_mode_allow(
         lines in valid_lines(), bits in 0_u32..0o1000, umask in 0_u32..0o1000, directory in any::<bool>(),

@@ -1,8 +1,9 @@
-//! Space of a range: taken beforehand, given back, filled with zeros, looked for.
+//! Allocating, punching, zeroing and searching ranges of a file.
 //!
-//! A small file does it at once. Of a striped file the partition says which stripes are to be changed, as it does for a write;
-//! what a punched stripe was is forgotten only when it has been cut ([`Partition::punched`]), and not where a write was planned
-//! meanwhile: a stripe that is told to be a hole has no bytes.
+//! A small file does this at once. For a striped file, the partition returns the stripes to change,
+//! as it does for a write. It records a punched stripe as a hole only after that has been cut
+//! ([`Partition::punched`]), and only if no write to it was planned meanwhile: a stripe that is
+//! reported as a hole has no bytes.
 
 use crate::{
     Partition,
@@ -39,7 +40,7 @@ impl Partition {
         })
     }
 
-    /// What was to be cut to nothing is.
+    /// Records that the stripes inside the punched range are cut to nothing.
     pub(crate) fn punched(&mut self, file: FileId, generation: u32) -> Outcome<Answer> {
         self.edit(file, |inode| {
             let body = inode.file_mut(file)?;
@@ -53,7 +54,7 @@ impl Partition {
         })
     }
 
-    /// What was to be taken from this stripe on was not.
+    /// Records that an allocation failed from this stripe on.
     pub(crate) fn gave_up(&mut self, file: FileId, generation: u32, stripe: u64) -> Outcome<Answer> {
         self.edit(file, |inode| {
             let body = inode.file_mut(file)?;
@@ -81,7 +82,7 @@ impl Partition {
 }
 
 impl FileBody {
-    /// Does it inline, or says what is to be done with stripes.
+    /// Executes it inline, or returns how to change the stripes.
     fn allocate(&mut self, range: Range<u64>, mode: AllocateMode) -> Answer {
         let takes = mode != AllocateMode::PunchHole;
         if let Place::Inline(bytes) = &mut self.place
@@ -116,7 +117,7 @@ impl FileBody {
         Answer::Allocated { generation, stripes: striped.stripes.within(stripes), layout }
     }
 
-    /// What taking or giving back this range adds to the weight, at most.
+    /// Returns the maximum memory cost that allocating or punching this range adds.
     pub fn allocate_weight(&self, range: Range<u64>, mode: AllocateMode) -> u64 {
         match &self.place {
             _ if mode == AllocateMode::PunchHole => 0,
@@ -132,13 +133,13 @@ impl FileBody {
         }
     }
 
-    /// What noting the cut stripes adds to the weight, at most.
+    /// Returns the maximum memory cost of recording the cut stripes as holes.
     pub fn punched_weight(&self) -> u64 {
         if let Place::Striped(striped) = &self.place { striped.holes_weight() } else { 0 }
     }
 
-    /// Makes it striped, or says what must be done before, or where all its bytes are instead: what a write that does not fit
-    /// inline meets too.
+    /// Makes the file striped, or returns the answer for a write that does not fit inline: a step
+    /// to do first, or the extent that holds all bytes.
     pub(crate) fn go_striped(&mut self) -> Option<Answer> {
         if let Place::Inline(_) = &self.place
             && let Some(first) = self.unplaced()
@@ -177,7 +178,8 @@ impl FileBody {
     }
 }
 
-/// Fills the range with zeros; where it reaches the end, the bytes end before it, unless it is to take its space.
+/// Zeroes the range. To allocate, extends the bytes to its end; to punch a range that reaches the
+/// end, truncates the bytes before it.
 fn allocate_inline(bytes: &mut Vec<u8>, range: &Range<u64>, takes: bool) {
     let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX).min(INLINE_BYTES_MAX as usize);
     let (start, end) = (at(range.start), at(range.end));
@@ -196,7 +198,8 @@ fn runs(stripes: Range<u64>) -> StripeRuns {
     runs
 }
 
-/// Looks through runs of data, ascending, which end at `size` at the latest; the end of the file counts as a hole.
+/// Searches runs of data, in ascending order; each is clipped to `size`. The end of the file counts
+/// as a hole.
 fn seek_in(data: impl Iterator<Item = Range<u64>>, size: u64, offset: u64, to: SeekTo) -> Option<u64> {
     if offset >= size {
         return None;
@@ -218,7 +221,7 @@ fn seek_in(data: impl Iterator<Item = Range<u64>>, size: u64, offset: u64, to: S
 }
 
 impl Striped {
-    /// These stripes may have bytes from now on.
+    /// Records that these stripes may have bytes from now on.
     pub fn plan(&mut self, stripes: Range<u64>) {
         self.stripes.insert(stripes.start, stripes.end);
         if !self.holes.is_empty() {
@@ -229,19 +232,19 @@ impl Striped {
         }
     }
 
-    /// What was being cut has no bytes now.
+    /// Records the stripes that were being cut as holes.
     fn settle_holes(&mut self) {
         let cut = std::mem::take(&mut self.cutting);
         self.holes.insert(cut.start, cut.end);
     }
 
-    /// All stripes from this one on are cut to nothing.
+    /// Records that all stripes from this one on are cut to nothing.
     pub fn cut_from(&mut self, first: u64) {
         let end = self.stripes.ranges().next_back().map_or(0, |run| run.end);
         self.note_empty(first, end);
     }
 
-    /// These have no bytes. Not noted where that would take memory that nobody has reserved.
+    /// Records stripes as holes, unless that needs memory that was not reserved.
     fn note_empty(&mut self, first: u64, end: u64) {
         let room = self.stripes.runs().saturating_sub(self.holes.runs());
         if room >= self.holes.runs_added(first, end) {
@@ -249,24 +252,26 @@ impl Striped {
         }
     }
 
-    /// What settling holes adds to the weight, at most.
+    /// Returns the maximum memory cost of settling holes.
     pub fn holes_weight(&self) -> u64 {
         self.holes.runs_added(self.cutting.start, self.cutting.end) as u64 * weight::RUN_BYTES
     }
 
-    /// What the runs count for in the pool, bytes: as many holes as runs are reserved from the start.
+    /// Returns the memory cost of the runs, bytes. Space for as many holes as runs is reserved from
+    /// the start.
     pub fn weight(&self) -> u64 {
         let (runs, holes) = (self.stripes.runs() as u64, self.holes.runs() as u64);
         (runs + runs.max(holes)) * weight::RUN_BYTES
     }
 
-    /// What planning these stripes adds to the weight, at most.
+    /// Returns the maximum memory cost of planning these stripes.
     pub fn plan_weight(&self, stripes: Range<u64>) -> u64 {
         let (added, split) = (self.stripes.runs_added(stripes.start, stripes.end), usize::from(!self.holes.is_empty()));
         (2 * added + split) as u64 * weight::RUN_BYTES
     }
 
-    /// Bytes that its stripes hold, about: whole ones, and the pages of the one with the end.
+    /// Returns the approximate space that its stripes use: full stripes, and the pages of the last
+    /// one.
     pub fn allocated(&self, size: u64, stripe_bytes: u64) -> u64 {
         let end = size.max(self.kept);
         let last = end / stripe_bytes;
@@ -276,7 +281,7 @@ impl Striped {
         whole * stripe_bytes + tail
     }
 
-    /// Runs of stripes that may have bytes.
+    /// Returns the runs of stripes that may have bytes.
     pub fn data_runs(&self) -> StripeRuns {
         let mut data = self.stripes.clone();
         self.holes.ranges().for_each(|hole| data.remove(hole.start, hole.end));

@@ -1,20 +1,21 @@
-//! Answers kept for changes that may be sent again.
+//! Reply cache for changes that may be resent.
 
 use crate::Endings;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use wire::{Answer, Object, Outcome, Refusal, Session, Stamp};
 
-/// The most unsettled answers that are kept for one session; a client has fewer changes under way in one partition.
+/// Maximum number of unsettled replies that are cached for one session. A client has fewer changes
+/// in flight in one partition.
 const ANSWERS_MAX: usize = 1024;
-/// The most sessions that one partition remembers.
+/// Maximum number of sessions that one partition remembers.
 const SESSIONS_MAX: usize = 65_536;
 
-/// What was answered to each session, until it settles.
+/// Cached replies of each session, until they settle.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Answered {
     sessions: BTreeMap<Session, Kept>,
-    /// Late requests of theirs are refused.
+    /// Ended sessions: their late requests are refused.
     pub ended: Endings,
 }
 
@@ -22,12 +23,13 @@ pub struct Answered {
 struct Kept {
     /// Lower numbers are settled and refused.
     settled: u64,
-    /// Few, in order of arrival: one, for a client that waits for each answer.
+    /// A short list in order of arrival: one reply, if the client waits for each answer.
     answers: Vec<(u64, Outcome<Answer>)>,
 }
 
 impl Answered {
-    /// What was answered to this change, when it was done before; also when it cannot be taken.
+    /// Returns the cached reply to this change if it was executed before, or an error if the change
+    /// cannot be accepted.
     pub fn recall(&self, stamp: Stamp) -> Option<Outcome<Answer>> {
         let Some(kept) = self.sessions.get(&stamp.session) else {
             return (self.sessions.len() >= SESSIONS_MAX).then_some(Err(Refusal::Busy(Object::Pool)));
@@ -42,7 +44,7 @@ impl Answered {
         (kept.answers.len() >= ANSWERS_MAX && unsettled() >= ANSWERS_MAX).then_some(Err(Refusal::Busy(Object::Pool)))
     }
 
-    /// Keeps the answer, and forgets those that are settled.
+    /// Caches the reply, and drops the settled ones.
     pub fn keep(&mut self, stamp: Stamp, answer: Outcome<Answer>) {
         let kept = self.sessions.entry(stamp.session).or_default();
         kept.settled = kept.settled.max(stamp.settled);
@@ -54,7 +56,7 @@ impl Answered {
         kept.answers.push((stamp.number, answer));
     }
 
-    /// Keeps this answer in place of the one that was kept, if there was one.
+    /// Caches this reply in place of any earlier one.
     pub fn amend(&mut self, stamp: Stamp, answer: Outcome<Answer>) {
         if let Some(kept) = self.sessions.get_mut(&stamp.session) {
             kept.answers.retain(|(number, _)| *number != stamp.number);
@@ -62,13 +64,13 @@ impl Answered {
         self.keep(stamp, answer);
     }
 
-    /// The session has ended.
+    /// Ends the session.
     pub fn end(&mut self, session: Session) {
         self.sessions.remove(&session);
         self.ended.add(session);
     }
 
-    /// Whether the session has ended.
+    /// Returns true if the session has ended.
     pub fn has_ended(&self, session: Session) -> bool {
         self.ended.has(session)
     }

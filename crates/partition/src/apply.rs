@@ -1,4 +1,4 @@
-//! Commands to verbs: the one door into a partition.
+//! Dispatch of commands: the only entry point of a partition.
 
 use crate::{
     Partition,
@@ -12,9 +12,9 @@ use placement::FileId;
 use wire::{Answer, Command, Object, Outcome, Refusal, Session, Stamp, Timestamp, XattrMode};
 
 impl Partition {
-    /// Does the command, or answers what was answered when it was done before.
+    /// Executes the command, or returns the cached reply if it was executed before.
     ///
-    /// `now` is the wall clock. A change needs a stamp; without one it is refused.
+    /// `now` is the wall clock. A change needs a request id and is refused without one.
     pub fn apply(&mut self, stamp: Option<Stamp>, command: Command, now: Timestamp) -> Outcome<Answer> {
         let Some(stamp) = stamp else { return self.ask(command, now) };
         if let Some(answer) = self.answered.recall(stamp) {
@@ -33,7 +33,8 @@ impl Partition {
         answer
     }
 
-    /// A session that has ended may end again, and clear away what went with it; nothing else.
+    /// Executes a late command of an ended session: it may be closed again and may report purged
+    /// stripes. All else is refused.
     fn perform_late(&mut self, stamp: Stamp, command: Command, now: Timestamp) -> Outcome<Answer> {
         match command {
             Command::CloseSession { .. } | Command::Purged { .. } => self.perform(stamp, command, now),
@@ -41,7 +42,7 @@ impl Partition {
         }
     }
 
-    /// Commands that change nothing.
+    /// Executes a query.
     fn ask(&mut self, command: Command, now: Timestamp) -> Outcome<Answer> {
         match command {
             Command::Lookup { parent, name } => self.lookup(parent, &name),
@@ -109,7 +110,7 @@ impl Partition {
         }
     }
 
-    /// What concerns one inode besides its bytes and names.
+    /// Executes a change of one inode, other than of its bytes and names.
     fn perform_on_inode(&mut self, session: Session, command: Command, now: Timestamp) -> Outcome<Answer> {
         match command {
             Command::CreateUnnamed { parent, name, inode, linkable } => {
@@ -140,7 +141,7 @@ impl Partition {
         }
     }
 
-    /// Opens and closes.
+    /// Executes an open or close.
     fn hold(&mut self, session: Session, command: &Command, now: Timestamp) -> Outcome<Answer> {
         match *command {
             Command::Open { file, flags, whole } => self.open(session, file, (flags, whole), now),
@@ -150,7 +151,7 @@ impl Partition {
         }
     }
 
-    /// Names of inodes that are there, and what is done in several partitions.
+    /// Executes a change of existing inodes' names, or a step of an intent.
     fn perform_named(&mut self, command: Command, now: Timestamp) -> Outcome<Answer> {
         match command {
             Command::Link { file, parent, name } => self.link(file, parent, name, now),
@@ -165,8 +166,9 @@ impl Partition {
         }
     }
 
-    /// The same for attributes that are handed down; others are nothing to fragments. What the directory itself says against it, its
-    /// fragments cannot.
+    /// As [`Self::check_changeable`], but only for inheritable attributes: fragments store no
+    /// others. Also checks the placement mode, because only the directory itself knows which values
+    /// were set on it.
     fn check_xattr_changeable(&self, file: FileId, name: &[u8], (sets, mode): (bool, XattrMode)) -> Outcome<()> {
         if !is_handed_down(name) {
             return Ok(());
@@ -177,7 +179,8 @@ impl Partition {
         self.check_changeable(file)
     }
 
-    /// Refused for a directory that is split, or that is about to be: fragments have to be changed with it.
+    /// Refuses a change of a directory that is split or about to be: its fragments must change with
+    /// it.
     pub(crate) fn check_changeable(&self, file: FileId) -> Outcome<()> {
         if self.is_split(file) {
             return Err(split(file));

@@ -1,7 +1,8 @@
-//! The entries of one directory, or of a fragment of one, ordered by cookie.
+//! Entries of a directory, or of a fragment of one, ordered by cookie.
 //!
-//! A cookie is made of the name's hash and a discriminator among names with the same hash, and stays with the entry. So a
-//! listing goes on where it stopped, whatever came or went in between, and a name is found without a second index.
+//! A cookie consists of the name's hash and a discriminator among names with the same hash. It
+//! never changes while the entry exists. A listing can therefore continue where it stopped,
+//! whatever was added or removed in between, and lookups need no second index.
 
 use crate::{
     object::{first_of, is_listed},
@@ -12,29 +13,29 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use wire::{COOKIE_FIRST, DirEntry, Kind, Name, Object, Outcome, Refusal};
 
-/// Bits of a cookie that tell names with one hash apart.
+/// Number of bits of a cookie that discriminate names with the same hash.
 const DISCRIMINATOR_BITS: u32 = 8;
-/// So many names with one hash can be in a directory.
+/// Maximum number of names with the same hash in a directory.
 pub const HASH_NAMES_MAX: u64 = 1 << DISCRIMINATOR_BITS;
-/// Bits of the hash in a cookie: what is left below [`COOKIE_FIRST`].
+/// Number of hash bits in a cookie: the rest below [`COOKIE_FIRST`].
 pub const HASH_BITS: u32 = COOKIE_FIRST.trailing_zeros() - DISCRIMINATOR_BITS;
 
-/// Names to inodes.
+/// Map from names to inodes.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Directory {
     entries: BTreeMap<u64, Entry>,
     subdirectories: u32,
-    /// The directory above; the root's is itself.
+    /// Parent directory; the root's is itself.
     pub parent: FileId,
-    /// Of a fragment: its directory.
+    /// The directory of a fragment.
     pub of: Option<FileId>,
-    /// Of a directory that is split: where its entries are, in the order of hashes. Empty when they are here.
+    /// Fragments of a split directory, in hash order. Empty if the entries are here.
     fragments: Vec<FileId>,
-    /// What the entries count for in the pool.
+    /// Memory cost of the entries.
     bytes: u64,
 }
 
-/// One name.
+/// A directory entry.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Entry {
     pub name: Name,
@@ -42,7 +43,8 @@ pub struct Entry {
     pub kind: Kind,
 }
 
-/// How names are hashed: the pool's seed, and how many bits are used (few in tests, so that hashes collide).
+/// Hash of names: the pool's seed, and the number of bits in use (few in tests, so that hashes
+/// collide).
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct NameHash {
     pub seed: u64,
@@ -50,7 +52,7 @@ pub struct NameHash {
 }
 
 impl NameHash {
-    /// The first cookie that the name may have.
+    /// Returns the lowest cookie that the name may have.
     fn cookie(self, name: &Name) -> u64 {
         let hash = name_hash(self.seed, name.as_bytes()) >> (u64::BITS - self.bits);
         COOKIE_FIRST | hash << DISCRIMINATOR_BITS
@@ -82,13 +84,14 @@ impl Directory {
         &self.fragments
     }
 
-    /// From now on the entries are in fragments, or, without any, here.
+    /// Sets the fragments, and clears the entries, which are in the fragments now. With an empty
+    /// list, the directory is unsplit and empty.
     pub fn set_fragments(&mut self, fragments: Vec<FileId>) {
         self.entries.clear();
         (self.subdirectories, self.bytes, self.fragments) = (0, 0, fragments);
     }
 
-    /// Makes this a fragment with the entries of its directory, which keep their cookies.
+    /// Makes this a fragment with entries of its directory, which keep their cookies.
     pub fn fill(&mut self, directory: FileId, entries: Vec<DirEntry>) {
         self.of = Some(directory);
         for DirEntry { name, file, kind, cookie } in entries {
@@ -98,7 +101,8 @@ impl Directory {
         }
     }
 
-    /// Whether the name's hash has room for one more name besides those that `held` marks may bring.
+    /// Returns true if one more name with this hash fits, besides those that `held` locked entries
+    /// may add.
     pub fn has_room(&self, hash: NameHash, name: &Name, held: usize) -> bool {
         let first = hash.cookie(name);
         self.entries.range(first..first + (1 << DISCRIMINATOR_BITS)).count() + held < 1 << DISCRIMINATOR_BITS
@@ -123,7 +127,8 @@ impl Directory {
         self.entries.get_mut(&cookie)
     }
 
-    /// Adds a name that is not there. Refused when 256 names have one hash, which no honest naming brings about.
+    /// Adds a new name. Refuses if 256 names have the same hash already, which only happens with
+    /// maliciously chosen names.
     pub fn insert(&mut self, hash: NameHash, name: Name, file: FileId, kind: Kind) -> Outcome<()> {
         let cookie = self.free_cookie(hash.cookie(&name), &name)?;
         self.bytes += weight::entry(&name);
@@ -148,7 +153,7 @@ impl Directory {
         Some(entry)
     }
 
-    /// Lets a name refer to something else, under its old cookie.
+    /// Makes a name refer to another inode, under its old cookie.
     pub fn replace(&mut self, hash: NameHash, name: &Name, file: FileId, kind: Kind) {
         let Some(entry) = self.get_mut(hash, name) else { return };
         let was = std::mem::replace(&mut entry.kind, kind);
@@ -157,12 +162,13 @@ impl Directory {
         self.subdirectories -= u32::from(was == Kind::Directory);
     }
 
-    /// At most `max` entries behind the cookie `after`.
+    /// Returns at most `max` entries after the cookie `after`.
     pub fn list(&self, after: u64, max: usize) -> Vec<DirEntry> {
         self.entries.range(after.saturating_add(1)..).take(max).map(listed).collect()
     }
 
-    /// The first `max` entries by name, of those that begin with `prefix` and are not before `from`.
+    /// Returns the first `max` entries in name order, of those that start with `prefix` and are not
+    /// below `from`.
     pub fn list_names(&self, prefix: &[u8], from: &[u8], max: usize) -> Vec<DirEntry> {
         let asked = self.entries.iter().filter(|(_, entry)| is_listed(&entry.name, entry.kind, prefix, from));
         first_of(asked.map(listed).collect(), max)

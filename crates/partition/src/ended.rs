@@ -1,18 +1,19 @@
-//! Sessions that have ended.
+//! Set of ended sessions.
 
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, PoisonError, RwLock};
 use wire::Session;
 
-/// Which sessions have ended: few runs, as most that a node has given end some time.
+/// Ended sessions as ranges. There are few, because most sessions that a node has given end at some
+/// time.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Ended {
-    /// From the first of a run to the one after its last.
+    /// First session of each range, and the one after its last.
     runs: Vec<(u64, u64)>,
 }
 
 impl Ended {
-    /// One more.
+    /// Adds a session.
     pub fn add(&mut self, Session(number): Session) {
         let at = self.runs.partition_point(|(first, _)| *first <= number);
         match at.checked_sub(1).map(|before| self.runs[before]) {
@@ -26,7 +27,7 @@ impl Ended {
         self.join_runs();
     }
 
-    /// Whether it is one of them.
+    /// Returns true if the session has ended.
     pub fn has(&self, Session(number): Session) -> bool {
         self.runs.iter().any(|(first, end)| (*first..*end).contains(&number))
     }
@@ -40,19 +41,20 @@ impl Ended {
     }
 }
 
-/// The same, as all partitions of a node know it at once: a session that has ended in one of them has in all, so those where it left
-/// nothing need not be told. Clones are the same; a snapshot is one by itself.
+/// The set of ended sessions that all partitions of a node share: a session that has ended in one
+/// has ended in all, so partitions where it left nothing need not be told. Clones share one set; a
+/// decoded snapshot has a set of its own.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(from = "Ended", into = "Ended")]
 pub struct Endings(Arc<RwLock<Ended>>);
 
 impl Endings {
-    /// One more.
+    /// Adds a session.
     pub fn add(&self, session: Session) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).add(session);
     }
 
-    /// Whether it is one of them.
+    /// Returns true if the session has ended.
     pub fn has(&self, session: Session) -> bool {
         self.0.read().unwrap_or_else(PoisonError::into_inner).has(session)
     }

@@ -1,4 +1,4 @@
-//! Files: opening, reading, writing, truncating, and the way from inline to stripes.
+//! Files: open, read, write, truncate, and the move from inline to stripes.
 
 use crate::{
     Partition,
@@ -12,11 +12,11 @@ use wire::{
     TimeChange, Timestamp, Trim, Wish, WritePlace,
 };
 
-/// What a truncation found.
+/// Result of a truncation.
 enum Resized {
-    /// The size is set; these stripes are to be cut.
+    /// The size is set; these stripes are still to be truncated.
     Done(Option<Trim>),
-    /// An earlier truncation is to be finished first.
+    /// Not done: an earlier truncation must be finished first.
     First(Trim),
 }
 
@@ -41,8 +41,8 @@ impl Partition {
             inode.become_whole(whole);
             inode.opened(session);
             match inode.extent() {
-                Some(_) if flags.write => inode.granted.touch(), // from now on it is written unseen,
-                Some(_) => inode.granted.outdate(),              // or read
+                Some(_) if flags.write => inode.granted.touch(), // written directly from now on
+                Some(_) => inode.granted.outdate(),              // read directly from now on
                 None => {}
             }
             Ok(trim)
@@ -59,7 +59,7 @@ impl Partition {
         Ok(Answer::Opened { attributes: self.attributes(file)?, host, trim, shared })
     }
 
-    /// The last stripe of a striped file: the one that may have more memory than bytes.
+    /// Returns the last stripe of a striped file: the one that may have more memory than bytes.
     pub fn last_stripe(&self, file: FileId) -> Option<StripeNo> {
         match &self.inodes.get(&file)?.body {
             Body::File(body) if matches!(body.place, Place::Striped(_)) => {
@@ -91,7 +91,7 @@ impl Partition {
             inode.owner.gid = changes.gid.unwrap_or(inode.owner.gid);
             inode.accessed = changes.accessed.map_or(inode.accessed, |change| moment(change, now));
             inode.modified = changes.modified.map_or(inode.modified, |change| moment(change, now));
-            inode.changed = now; // also when nothing is said: chown(2) to nobody else is a change
+            inode.changed = now; // even without any change: chown(2) to the same owner counts as one
             inode.forget_times(changes);
             Ok(())
         })?;
@@ -122,7 +122,7 @@ impl Partition {
             self.grants.was_read(file, inode);
         }
         let length = match content {
-            // Its node knows where it ends.
+            // The extent's node knows where the file ends.
             Content::Whole(_) => length.into(),
             _ => u64::from(length).min(size.saturating_sub(offset)),
         };
@@ -215,7 +215,8 @@ impl Partition {
 }
 
 impl FileBody {
-    /// What of the range is here; a truncation of stripes may be under way, but the size never reaches beyond it.
+    /// Returns the bytes of the range, or their location. A truncation of stripes may be in
+    /// progress, but the file size never reaches beyond it.
     fn content(&self, offset: u64, length: u32) -> Content {
         let bytes = match &self.place {
             Place::Inline(bytes) | Place::Spilling(bytes) => bytes,
@@ -228,7 +229,7 @@ impl FileBody {
         Content::Here(Bytes::copy_from_slice(&bytes[start..end]))
     }
 
-    /// Writes inline, or says what is to be done with stripes.
+    /// Writes inline, or returns how to write to stripes.
     fn write(&mut self, range: Range<u64>, data: &[u8], append: bool) -> Answer {
         if range.is_empty() {
             return Answer::Written { offset: range.start };
@@ -253,7 +254,7 @@ impl FileBody {
         Answer::Stripes { offset, generation, size, layout }
     }
 
-    /// Sets the size; what is cut never comes back.
+    /// Sets the size. Truncated bytes never reappear.
     fn resize(&mut self, size: u64) -> Resized {
         let old = std::mem::replace(&mut self.size, size);
         match &mut self.place {
@@ -283,19 +284,19 @@ impl FileBody {
         Resized::Done(None)
     }
 
-    /// Writes that were planned before are refused from now on, and what appends have reserved is free again.
+    /// Invalidates planned writes, and frees the ranges that appends have reserved.
     pub(crate) fn outdate_plans(&mut self) {
         self.generation += 1;
         self.reserved = 0;
     }
 
-    /// The file cannot grow yet.
+    /// Resets the size: the file cannot grow before the truncation of its stripes is finished.
     fn trim_first(&mut self, size: u64) -> Resized {
         self.size = size;
         self.trim().map_or(Resized::Done(None), Resized::First)
     }
 
-    /// The truncation that is to be done to the stripes.
+    /// Returns the truncation that is still to be applied to the stripes.
     pub(crate) fn trim(&self) -> Option<Trim> {
         let Place::Striped(striped) = &self.place else { return None };
         let length = striped.trim?;
@@ -303,7 +304,7 @@ impl FileBody {
         Some(Trim { layout: self.placed.layout, generation: self.generation, length, stripes })
     }
 
-    /// Nothing is reserved beyond the size any more, when the size has come to it.
+    /// Clears the reservation of appends once the size has reached it.
     fn settle_reserved(&mut self) {
         if self.reserved <= self.size {
             self.reserved = 0;
@@ -320,7 +321,7 @@ impl Resized {
     }
 }
 
-/// Puts `data` into inline bytes; a gap before it is zeros.
+/// Writes `data` to inline bytes; fills a gap before it with zeros.
 fn put(bytes: &mut Vec<u8>, range: &Range<u64>, data: &[u8]) {
     let at = |offset: u64| usize::try_from(offset).expect("inline files are at most 4 KiB");
     if bytes.len() < at(range.end) {

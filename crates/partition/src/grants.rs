@@ -1,104 +1,113 @@
-//! What kernels keep, and who is to be told when it changes.
+//! Cache grants: the state that kernels may cache, and the subscribers to notify when it changes.
 //!
-//! A *watcher* is a session with a kernel behind it that keeps what it is answered. What an answer lets it keep is a **grant**, a
-//! bit beside the inode; a change by anybody else takes the bits of the others back and notes them, and whoever holds the
-//! partition's lock collects the notes ([`Partition::take_notes`]), has the watchers told, and answers the change after that.
+//! A *subscriber* is a session with a kernel that caches answers. A **grant** lets it cache a part
+//! of an answer; it is one bit with the inode. A change by another session clears the bits of all
+//! others and queues invalidations. The node, which holds the partition's lock, collects these
+//! ([`Partition::take_notes`]), sends them to the subscribers, and answers the change after that.
 //!
 //! ```text
-//!   answer                               lets the asker keep           taken back by others'
-//!   Found, Attributes, a new Opened      attributes of the inode       Partition::edit, drop_name, has_moved, a moved read time
-//!   Found, NotFound of a Lookup,         names of the directory,       Partition::edit_entries
-//!     Entries, any entry it made           and their absence
-//!   Content, any write                   bytes                         Inode::touch within an edit
+//!   answer                           grants the caller         invalidated by others'
+//!   Found, Attributes, new Opened    attributes of the inode   Partition::edit, drop_name,
+//!                                                                has_moved, an atime update
+//!   Found, NotFound of a Lookup,     names of the directory,   Partition::edit_entries
+//!     Entries, any entry it made       and their absence
+//!   Content, any write               bytes                     Inode::touch within an edit
 //! ```
 //!
-//! - A kernel knows what it asked for, so its own changes take nothing from it: FUSE drops the times and sizes of directories and
-//!   files it changed, and counts their links. It cannot know that a write took set-id bits away: then its own bit goes too.
-//! - Answers to `Change` and to a link grant nothing: the kernel takes their attributes whatever was recalled since it asked.
-//! - A look notes what it has seen, with no one to tell: where an earlier recall of that is still on its way to any kernel, the
-//!   look's answer waits for it too, or its reader could then see less through another kernel, or its own.
-//! - Bits stay when a kernel forgets by itself. A recall too many costs a message; one too few would be a lie.
+//! - A kernel knows its own requests, so its own changes invalidate nothing in it: FUSE drops times
+//!   and sizes of directories and files that it changed, and updates their link counts. It cannot
+//!   know that a write cleared set-id bits: then its own bit is cleared too.
+//! - Answers to `Change` and to a link grant nothing: the kernel uses their attributes even if they
+//!   were invalidated since its request.
+//! - A query queues a note of the state that it has seen, without subscribers to notify. If an
+//!   earlier invalidation of that state is still in flight to any kernel, the query's answer waits
+//!   for its ack too. Otherwise its reader could then see older state through another kernel, or
+//!   through its own.
+//! - Bits stay set when a kernel drops cached state by itself. A superfluous invalidation costs one
+//!   message; a missing one would make a cache stale.
 //!
-//! A whole file is read and written past the node by whoever has it open, and its kernel alone knows of that. So its attributes are
-//! granted to the only session that has it open, or to anybody while nobody has; an open by another takes them back. Stores into a
-//! mapping not even that kernel knows of: as long as there may be one, the node lets nobody keep what the extent says. Its bytes no
-//! kernel keeps: faces read it through its backing, or directly.
+//! An extent file is read and written directly, past the node, by the sessions that have it open.
+//! Only their kernels know of that. Its attributes are therefore granted to the only session that
+//! has it open, or to any session while none has; an open by another session invalidates them. Not
+//! even that kernel knows of stores into a mapping: while there may be one, the node lets no kernel
+//! cache the extent's attributes. No kernel caches the bytes of an extent file: frontends read it
+//! through its backing file, or directly.
 //!
-//! The same bits tell which kernel *knows* an inode; what that is for is told in `kept.rs`.
+//! The same bits record which kernels *know* an inode; `kept.rs` explains the use.
 //!
-//! What it does not do: tell anybody, wait, or know kernels.
+//! This module sends no notices, never waits, and knows no kernels.
 
 use crate::{Partition, inode::Inode, kept::Kept};
 use placement::FileId;
 use serde::{Deserialize, Serialize};
 use wire::{Answer, Attributes, Command, Outcome, Owner, Recall, Refusal, Session};
 
-/// A session that keeps what it is answered, as a small number: below [`Watcher::MAX`].
+/// A subscribed session, as a small number: below [`Watcher::MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watcher(u8);
 
 impl Watcher {
-    /// How many there may be at one time.
+    /// Maximum number of subscribers at a time.
     pub const MAX: usize = 16;
 
-    /// The watcher of this number, if there may be one.
+    /// Returns the subscriber of this number, or `None` if the number is too large.
     pub fn new(number: usize) -> Option<Self> {
         let number = u8::try_from(number).ok()?;
         (usize::from(number) < Self::MAX).then_some(Self(number))
     }
 
-    /// Its number.
+    /// Returns its number.
     pub fn number(self) -> usize {
         self.0.into()
     }
 }
 
-/// Some watchers.
+/// A set of subscribers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watchers(u16);
 
 const _: () = assert!(Watcher::MAX <= u16::BITS as usize);
 
 impl Watchers {
-    /// Nobody.
+    /// The empty set.
     pub const NONE: Self = Self(0);
-    /// All that there may be.
+    /// The set of all possible subscribers.
     pub const ALL: Self = Self(u16::MAX);
 
-    /// Whether there is none.
+    /// Returns true if the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether this one is among them.
+    /// Returns true if the set has this subscriber.
     pub fn has(self, watcher: Watcher) -> bool {
         self.0 & Self::of(watcher).0 != 0
     }
 
-    /// These and one more.
+    /// Returns the set with this subscriber added.
     #[must_use]
     pub fn with(self, watcher: Watcher) -> Self {
         Self(self.0 | Self::of(watcher).0)
     }
 
-    /// These but that one.
+    /// Returns the set with this subscriber removed.
     #[must_use]
     pub fn without(self, watcher: Watcher) -> Self {
         Self(self.0 & !Self::of(watcher).0)
     }
 
-    /// Each of them.
+    /// Returns the subscribers in the set.
     pub fn iter(self) -> impl Iterator<Item = Watcher> {
         (0..Watcher::MAX).filter_map(Watcher::new).filter(move |watcher| self.has(*watcher))
     }
 
-    /// These and those.
+    /// Returns the union.
     #[must_use]
     pub fn or(self, others: Self) -> Self {
         Self(self.0 | others.0)
     }
 
-    /// Those that are among both.
+    /// Returns the intersection.
     #[must_use]
     pub fn both(self, others: Self) -> Self {
         Self(self.0 & others.0)
@@ -108,7 +117,7 @@ impl Watchers {
         Self(1 << watcher.0)
     }
 
-    /// Takes those among `others` out, and says which they were.
+    /// Removes the subscribers that are in `others`, and returns them.
     fn take(&mut self, others: Self) -> Self {
         let taken = Self(self.0 & others.0);
         self.0 &= !others.0;
@@ -116,28 +125,29 @@ impl Watchers {
     }
 }
 
-/// Who asks, as far as grants are concerned.
+/// The caller of a command, for cache grants.
 #[derive(Clone, Copy, Debug)]
 pub struct Asker {
-    /// The session.
+    /// Its session.
     pub session: Session,
-    /// When it keeps what it is answered.
+    /// Its subscriber number, if it is subscribed.
     pub watcher: Option<Watcher>,
-    /// All others that do.
+    /// All other subscribers.
     pub others: Watchers,
-    /// Of all, those whose kernels can be told to let go of what was removed.
+    /// Subscribers, including the caller, whose kernels support prune notices.
     pub pruning: Watchers,
 }
 
 impl Asker {
-    /// A session where nobody watches.
+    /// Creates a caller in a pool without subscribers.
     pub fn alone(session: Session) -> Self {
         Self { session, watcher: None, others: Watchers::NONE, pruning: Watchers::NONE }
     }
 }
 
 impl Asker {
-    /// The same for what no kernel asks: its session's own does not know of it either.
+    /// Returns the caller of a request that no kernel made: its session's own kernel does not know
+    /// of the request either.
     fn beside_its_kernel(self) -> Self {
         let others = self.watcher.map_or(self.others, |own| self.others.with(own));
         Self { watcher: None, others, ..self }
@@ -150,15 +160,16 @@ impl Default for Asker {
     }
 }
 
-/// Something that changed, or that a look has seen.
+/// Invalidation of changed state, or a note of state that a query has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// What.
+    /// The state.
     pub recall: Recall,
-    /// Who had been granted it, and is to be told.
+    /// Subscribers that had been granted it and must be notified.
     pub tell: Watchers,
-    /// It was only looked at. The answer goes past what the looker's own kernel keeps, so that one must have forgotten what it keeps
-    /// from before: else the next look, which it answers itself, would show less.
+    /// True if it was only queried. The answer bypasses the cache of the caller's own kernel, so
+    /// that kernel must have dropped its older state. Otherwise the next query, answered from that
+    /// cache, would show older state.
     pub seen: bool,
 }
 
@@ -168,69 +179,74 @@ impl Note {
     }
 }
 
-/// Who may keep what of an inode, or knows it.
+/// Grants of one inode: the subscribers that may cache parts of it, or know it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Granted {
     attributes: Watchers,
-    /// Bytes of a file, names of a directory.
+    /// May cache bytes of a file, or names of a directory.
     content: Watchers,
-    /// Whose kernel knows the inode, or did not long ago.
+    /// Subscribers whose kernel knows the inode, or did until recently.
     pub(crate) known: Watchers,
-    /// Whose kernels may believe other names of it than it has: others made it, moved it, or took a name away.
+    /// Subscribers whose kernels may know other names of it than it has: other sessions created,
+    /// moved or removed a name.
     pub(crate) astray: Watchers,
-    /// Bytes or entries were touched in the edit that is under way,
+    /// True if the current edit changed bytes or entries.
     touched: bool,
-    /// or what kernels keep with the attributes and `stat` does not show: access rules, and that others read past the node.
+    /// True if the current edit changed cached state that `stat` does not show: access rules, or
+    /// that other sessions now read the file directly.
     outdated: bool,
 }
 
 impl Granted {
-    /// Of a fragment that comes to be: who keeps what of its directory is not known there, so all are told of what changes.
+    /// Returns the grants of a new fragment. It does not know who caches parts of its directory, so
+    /// all subscribers are notified of changes.
     pub fn of_fragment() -> Self {
         Self { attributes: Watchers::ALL, content: Watchers::ALL, ..Self::default() }
     }
 
-    /// What others keep of the attributes is not so any more, though these look the same: access rules have changed, or the file
-    /// will be read past the node from now on.
+    /// Marks the cached attributes of others as outdated, although they look the same: access rules
+    /// have changed, or the file will be read directly from now on.
     pub fn outdate(&mut self) {
         self.outdated = true;
     }
 
-    /// Bytes or entries change.
+    /// Marks the bytes or entries as changed.
     pub fn touch(&mut self) {
         self.touched = true;
     }
 }
 
-/// A partition's part in this.
+/// State of cache grants in a partition.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Grants {
     pub(crate) kept: Kept,
-    /// Whose command is being done.
+    /// Caller of the current command.
     #[serde(skip)]
     pub(crate) asker: Asker,
-    /// Whether that is to change mode or owner, so that its kernel knows.
+    /// True if the current command asks to change mode or owner, so that the caller's kernel knows
+    /// of the change.
     #[serde(skip)]
     access_asked: bool,
     #[serde(skip)]
     pub(crate) notes: Vec<Note>,
 }
 
-/// What an inode showed before a change, as far as it matters.
+/// Visible state of an inode before a change.
 pub struct Shown {
     access: (u32, Owner),
-    /// When others may keep them.
+    /// Attributes; `None` if there are no other subscribers.
     attributes: Option<Attributes>,
 }
 
 impl Grants {
-    /// What an inode shows, before it is changed.
+    /// Returns the visible state of an inode before a change.
     pub fn shown(&self, inode: &Inode) -> Shown {
         let attributes = (!self.asker.others.is_empty()).then(|| inode.attributes(FileId::ROOT));
         Shown { access: inode.access(), attributes }
     }
 
-    /// An inode has changed, if it shows anything else than before. What a fragment shows, its directory does.
+    /// Queues invalidations if the visible state of an inode has changed. The state of a fragment
+    /// belongs to its directory.
     pub fn changed(&mut self, file: FileId, inode: &mut Inode, before: &Shown) {
         let file = inode.directory_of(file);
         let Asker { watcher, others, .. } = self.asker;
@@ -250,7 +266,7 @@ impl Grants {
         }
     }
 
-    /// A read has moved the time of the last read.
+    /// Queues invalidations after a read has updated the atime.
     pub fn was_read(&mut self, file: FileId, inode: &mut Inode) {
         let tell = inode.granted.attributes.take(self.asker.others);
         if !tell.is_empty() {
@@ -258,7 +274,8 @@ impl Grants {
         }
     }
 
-    /// Entries of a directory have changed. Whoever changed them keeps what it made.
+    /// Queues invalidations after entries of a directory have changed. The caller may cache the
+    /// entries that it changed.
     pub fn entries_changed(&mut self, directory: FileId, inode: &mut Inode) {
         let Asker { watcher, others, .. } = self.asker;
         if !others.is_empty() {
@@ -270,7 +287,8 @@ impl Grants {
         }
     }
 
-    /// A look has seen this: what was told of it before must be heard before the answer is.
+    /// Notes that a query has seen this state: the answer must wait for the acks of its earlier
+    /// invalidations.
     fn seen(&mut self, recall: Recall) {
         if self.asker.watcher.is_some() || !self.asker.others.is_empty() {
             self.notes.push(Note { recall, tell: Watchers::NONE, seen: true });
@@ -278,19 +296,19 @@ impl Grants {
     }
 }
 
-/// What a command asks for that may be kept.
+/// State that a command queries and that a kernel may cache.
 #[derive(Clone, Copy)]
 enum Subject {
     Nothing,
-    /// The attributes of an inode.
+    /// Attributes of an inode.
     Inode,
-    /// Names of this directory, and attributes of what it finds.
+    /// Names of this directory, and attributes of the inodes found.
     Names(FileId),
     /// A new inode.
     New,
     /// Bytes of this file.
     Bytes(FileId),
-    /// An object, found by a name in this directory; of it nothing is kept.
+    /// An object, found by name in this directory; none of it is cached.
     Object(Option<FileId>),
 }
 
@@ -309,14 +327,14 @@ impl Subject {
     }
 }
 
-/// Whether it changes names as no kernel does.
+/// Returns true if the command changes names in a way that no kernel does.
 fn is_about_objects(command: &Command) -> bool {
     matches!(command, Command::PutObject { .. } | Command::DeleteObject { .. })
 }
 
 impl Partition {
-    /// Does a command for a session that may be granted what it is answered, and takes back what others were. Followed by
-    /// [`Self::take_notes`].
+    /// Executes a command, grants cached state to its caller, and queues invalidations for others.
+    /// Call [`Self::take_notes`] afterwards.
     pub fn apply_for(
         &mut self,
         asker: Asker,
@@ -336,12 +354,12 @@ impl Partition {
         outcome
     }
 
-    /// What the commands since the last time have changed or seen.
+    /// Takes the queued notes of changed or queried state.
     pub fn take_notes(&mut self) -> Vec<Note> {
         std::mem::take(&mut self.grants.notes)
     }
 
-    /// A watcher is no more: its number may be given to another.
+    /// Removes a subscriber: its number may be reused.
     pub fn watcher_ended(&mut self, watcher: Watcher) {
         for inode in self.inodes.values_mut() {
             let granted = &mut inode.granted;
@@ -361,7 +379,7 @@ impl Partition {
                 attributes.lasting = self.grant_attributes(attributes.file);
             }
             (Subject::New, Ok(Answer::Opened { attributes, .. })) => {
-                // A kept answer may be older than what was recalled since.
+                // A cached reply may be older than a later invalidation.
                 let fresh = self.attributes(attributes.file).is_ok_and(|now| now == *attributes);
                 attributes.lasting = fresh && self.grant_attributes(attributes.file);
             }
@@ -388,20 +406,21 @@ impl Partition {
                 if let Answer::Stripes { size, .. } = answer
                     && !self.grants.asker.others.is_empty()
                 {
-                    *size = 0; // others may read, and keep, what is there until it is written: publish it in any case
+                    *size = 0; // always publish: others may cache the old bytes until the write
                 }
             }
             _ => {}
         }
     }
 
-    /// Whether another session than the asker's has it open.
+    /// Returns true if another session than the caller's has it open.
     pub(crate) fn is_held_by_another(&self, file: FileId) -> bool {
         let asker = self.grants.asker.session;
         self.inodes.get(&file).is_some_and(|inode| inode.opens.iter().any(|(holder, _)| *holder != asker))
     }
 
-    /// An intent holds an inode or an entry: what others keep of it is taken back before it is decided.
+    /// Invalidates the caches of others for an inode or entry that an intent locks, before the
+    /// intent is decided.
     pub(crate) fn recall_held(&mut self, file: FileId, entry: bool) {
         let others = self.grants.asker.others;
         let Some(inode) = self.inodes.get_mut(&file).filter(|_| !others.is_empty()) else { return };
@@ -414,14 +433,16 @@ impl Partition {
         }
     }
 
-    /// What an inode shows has changed although nobody asked for that: nobody waits until it is heard.
+    /// Invalidates the attributes in all caches, after a change that no request has made. Nothing
+    /// waits for the acks.
     pub fn recall_attributes(&mut self, file: FileId) {
         let Some(inode) = self.inodes.get_mut(&file) else { return };
         let tell = inode.granted.attributes.take(Watchers::ALL);
         self.grants.notes.push(Note::changed(Recall::Attributes(file), tell));
     }
 
-    /// What is done next was asked for by this session. When another one does it, its own kernel does not know either.
+    /// Attributes the next changes to this session. If the caller is another session, its own
+    /// kernel does not know of the changes, so its cache is invalidated too.
     pub(crate) fn done_for(&mut self, session: Session) {
         let Asker { session: doer, watcher, others, pruning } = self.grants.asker;
         if let Some(own) = watcher.filter(|_| doer != session) {
@@ -436,7 +457,8 @@ impl Partition {
         }
     }
 
-    /// While an intent holds what was looked at nothing of it may be kept. But the kernel knows the inode from now on.
+    /// Handles an answer while an intent has locked the queried state: none of it may be cached,
+    /// but the kernel knows the inode from now on.
     fn show_unsettled(&mut self, subject: Subject, answer: &Answer) {
         if let Subject::Names(directory) | Subject::Object(Some(directory)) = subject {
             self.grants.seen(Recall::Names(self.directory_of(directory)));
@@ -460,7 +482,8 @@ impl Partition {
         }
     }
 
-    /// Whether the asker may keep the attributes; it knows the inode in any case.
+    /// Grants the attributes to the caller and returns true, if it may cache them. The caller knows
+    /// the inode in any case.
     fn grant_attributes(&mut self, file: FileId) -> bool {
         self.note_known(file);
         let Some(watcher) = self.grants.asker.watcher else { return false };

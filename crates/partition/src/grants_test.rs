@@ -1,4 +1,4 @@
-//! Promises of grants, command by command.
+//! Tests of cache grants, command by command.
 
 use crate::{Asker, Partition, Settings, Watcher, Watchers};
 use bytes::Bytes;
@@ -10,11 +10,12 @@ use wire::{
 
 const ROOT: FileId = FileId::ROOT;
 
-/// A partition, and as many sessions that watch as are asked for: session 1 is watcher 0, and so on. Session 0 does not watch.
+/// A partition and its subscribers: session 1 is subscriber 0, and so on. Session 0 is not
+/// subscribed.
 pub struct Bench {
     pub partition: Partition,
     watching: usize,
-    /// Those whose kernels can be told to let go.
+    /// Subscribers whose kernels support prune notices.
     pub pruning: Watchers,
     numbers: [u64; 4],
 }
@@ -41,7 +42,7 @@ impl Bench {
         Asker { session: Session(session), watcher, others, pruning: self.pruning }
     }
 
-    /// Does a command for a session; the answer, and who is told what.
+    /// Executes a command for a session; returns the answer and the invalidations by session.
     pub fn apply(&mut self, session: u64, command: Command) -> (Outcome<Answer>, Vec<(u64, Recall)>) {
         let asker = self.asker(session);
         let number = &mut self.numbers[usize::try_from(session).unwrap()];
@@ -239,7 +240,7 @@ fn a_number_that_is_given_again_inherits_nothing() {
     assert!(bench.apply(1, Command::Stat { file }).0.is_err(), "its kernel did not know it: it is not kept");
 }
 
-/// A file that a session has made and holds open, with all its bytes in an extent.
+/// Creates an extent file, open for a session.
 fn whole_and_open(bench: &mut Bench, session: u64, text: &str) -> Attributes {
     let inode = NewInode::new(NewKind::File, 0o644, Owner::default());
     let extent = Extent { node: NodeId(1), slot: 3, generation: 1 };

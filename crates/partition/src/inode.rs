@@ -1,4 +1,4 @@
-//! An inode: attributes, who holds it open, and what it is.
+//! An inode: attributes, opens, and its type-specific body.
 
 use crate::{directory::Directory, extra::Extra, grants::Granted, placing::Asked, weight};
 use bytes::Bytes;
@@ -10,19 +10,22 @@ use wire::{
     Owner, Refusal, Session, StripeRuns, Timestamp, WritePlace,
 };
 
-/// Bytes of a small file and of the tail of a striped one are counted in pages of this length, as those of an extent are.
+/// Page size for counting the space of small files, and of the last stripe of a striped file,
+/// bytes. Extents are counted in pages of this size too.
 pub const PAGE_BYTES: u64 = 4096;
-/// `relatime`: a last read older than this is moved by any read.
+/// `relatime`: any read updates an atime that is older than this.
 const ACCESSED_SECONDS_MAX: i64 = 24 * 3600;
 
-/// The most names of an inode, as with ext4: enough for any tool, and a loop that only links is stopped.
+/// Maximum link count of an inode, as in ext4. It is enough for any tool, and stops a loop that
+/// creates links.
 pub const LINKS_MAX: u32 = 65_000;
 
-/// Everything about a file but its striped bytes.
+/// All of a file except its stripes.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Inode {
     pub mode: u32,
-    /// Entries that refer to it; a directory's is 1 until it is removed. 0: it lives until its last close.
+    /// Number of entries that refer to it; 1 for a directory until it is removed. With 0, the inode
+    /// lives until its last close.
     pub names: u32,
     pub owner: Owner,
     pub accessed: Timestamp,
@@ -31,75 +34,77 @@ pub struct Inode {
     pub created: Timestamp,
     /// Counts changes of the bytes or entries.
     pub version: u64,
-    /// How often each session has it open. Few.
+    /// Number of opens of each session. A short list.
     pub opens: Vec<(Session, u32)>,
-    /// Without a name, and may get one.
+    /// True if it has no name and may get one.
     pub linkable: bool,
-    /// What few have.
+    /// Rare attributes.
     pub extra: Option<Box<Extra>>,
-    /// Where its bytes, or those of what is made in it, are to lie.
+    /// Requested placement of its bytes, or of the bytes of files that are created in it.
     pub asked: Asked,
-    /// Who may keep what of it.
+    /// Cache grants: the subscribers that may cache parts of it.
     pub granted: Granted,
     pub body: Body,
 }
 
-/// What an inode is.
+/// The type-specific part of an inode.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Body {
     File(FileBody),
     Directory(Directory),
     Symlink(Bytes),
-    /// Fifo, socket, device.
+    /// A fifo, socket or device.
     Node(Kind),
     Bound(Arc<HostFile>),
 }
 
-/// Bytes of a file, or where they are.
+/// Bytes of a file, or their location.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct FileBody {
     pub size: u64,
     /// Counts truncations and the spill: stripe writes that were planned before are refused.
     pub generation: u32,
-    /// Where the next append goes, when appends are under way beyond `size`.
+    /// End of the ranges that appends in progress have reserved beyond `size`; 0 if there are none.
     pub reserved: u64,
-    /// Where stripes are, or would be.
+    /// Placement of the stripes, which may not exist yet.
     pub placed: Placed,
     pub place: Place,
 }
 
-/// Where the bytes are.
+/// Location of a file's bytes.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Place {
-    /// Here. Shorter than the size where the file was extended by a hole.
+    /// With the inode. Shorter than the file if it was extended by a hole.
     Inline(Vec<u8>),
-    /// Still here, and being copied to stripe 0.
+    /// Still with the inode; a client is copying them to stripe 0.
     Spilling(Vec<u8>),
-    /// Apart, so that the many small files do not carry its room.
+    /// In stripes. Boxed, so that small files do not pay for the space.
     Striped(Box<Striped>),
-    /// All of them in one extent of a node, which knows the size too.
+    /// In one extent of a node. That node knows the size too.
     Whole(Extent),
 }
 
-/// Bytes in stripes.
+/// State of a file in stripes.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Striped {
-    /// All that may exist, published or not.
+    /// All stripes that may exist, published or not.
     pub stripes: StripeRuns,
-    /// The end of what may have been written, published or not.
+    /// End of the bytes that may have been written, published or not.
     pub planned: u64,
-    /// A truncation to this length that is not yet done to the stripes. The size is at most this.
+    /// Length of a truncation that is not yet applied to the stripes. The file size is at most
+    /// this.
     pub trim: Option<u64>,
     /// Stripes that were cut to nothing and not written since.
     pub holes: StripeRuns,
-    /// Stripes that had no bytes and are being extended, or are being cut to nothing; empty as soon as one of them may be written.
+    /// Stripes without bytes that are being extended, or stripes that are being cut to nothing.
+    /// Emptied as soon as a write to one of them is planned.
     pub cutting: Range<u64>,
-    /// The end of the space that was taken beforehand; 0 when none was.
+    /// End of the space that was preallocated; 0 if none was.
     pub kept: u64,
 }
 
 impl Place {
-    /// Stripes, none yet.
+    /// Creates a place without stripes.
     pub fn striped() -> Self {
         Self::Striped(Box::default())
     }
@@ -112,7 +117,7 @@ impl Default for Place {
 }
 
 impl Inode {
-    /// A new one, with one name. A file is told where its stripes would be.
+    /// Creates an inode with one name. A file needs the placement of its stripes.
     pub fn new(new: NewInode, parent: FileId, placed: Option<Placed>, now: Timestamp) -> Self {
         let asked = Asked::handed_down(new.placing());
         let body = match new.kind {
@@ -153,14 +158,15 @@ impl Inode {
         matches!(self.body, Body::File(_))
     }
 
-    /// Whether the kernel of this session may keep its attributes: not those of a file that another session has open. A whole file is read
-    /// and written past its node by whoever has it open. Of any other, a recall of attributes would make that kernel drop an answer
-    /// that tells it how long the file is, and a read would end too early.
+    /// Returns true if this session's kernel may cache the attributes: false for a file that
+    /// another session has open. That session reads and writes an extent file directly, unseen by
+    /// the node. With other files, an invalidation of the attributes would make the kernel drop an
+    /// answer that tells it the file's length, and a read would end too early.
     pub fn attributes_last(&self, session: Session) -> bool {
         !self.is_file() || self.opens.iter().all(|(holder, _)| *holder == session)
     }
 
-    /// What decides who may do what with it.
+    /// Returns mode and owner, which decide about access.
     pub fn access(&self) -> (u32, Owner) {
         (self.mode, self.owner)
     }
@@ -194,7 +200,7 @@ impl Inode {
         }
     }
 
-    /// Size and bytes held.
+    /// Returns file size and used space, bytes.
     fn lengths(&self) -> (u64, u64) {
         match &self.body {
             Body::File(body) => (body.size, body.allocated()),
@@ -226,7 +232,7 @@ impl Inode {
         }
     }
 
-    /// The bytes of an ordinary file that may be changed.
+    /// Returns the bytes of a regular file for a change.
     pub fn file_mut(&mut self, file: FileId) -> Outcome<&mut FileBody> {
         let object = Object::File(file);
         match &mut self.body {
@@ -237,7 +243,7 @@ impl Inode {
         }
     }
 
-    /// Its bytes or entries have changed.
+    /// Records a change of the bytes or entries.
     pub fn touch(&mut self, now: Timestamp) {
         self.modified = now;
         self.changed = now;
@@ -245,8 +251,8 @@ impl Inode {
         self.granted.touch();
     }
 
-    /// It was read: moves the time as `relatime` does, only when it is not newer than the last change, or a day old.
-    /// Says whether it did.
+    /// Records a read: updates the atime as `relatime` does, only if it is a day old or not newer
+    /// than the last change. Returns true if it did.
     pub fn read_at(&mut self, now: Timestamp) -> bool {
         let old = now.secs.saturating_sub(self.accessed.secs) > ACCESSED_SECONDS_MAX;
         let moved = old || self.accessed <= self.modified || self.accessed <= self.changed;
@@ -256,7 +262,7 @@ impl Inode {
         moved
     }
 
-    /// Bytes that it counts for in the pool.
+    /// Returns the memory cost of the inode, bytes.
     pub fn weight(&self) -> u64 {
         weight::INODE_BYTES
             + self.extra.as_ref().map_or(0, |extra| extra.weight())
@@ -276,7 +282,7 @@ impl Inode {
         }
     }
 
-    /// Ends one open; false when the session had none.
+    /// Ends one open; returns false if the session has none.
     pub fn closed(&mut self, session: Session) -> bool {
         let Some(at) = self.opens.iter().position(|(holder, _)| *holder == session) else { return false };
         self.opens[at].1 -= 1;
@@ -286,7 +292,7 @@ impl Inode {
         true
     }
 
-    /// The directory whose entries are here: itself, or of a fragment its directory.
+    /// Returns the directory of a fragment; for any other inode, itself.
     pub fn directory_of(&self, file: FileId) -> FileId {
         match &self.body {
             Body::Directory(entries) => entries.of.unwrap_or(file),
@@ -294,30 +300,30 @@ impl Inode {
         }
     }
 
-    /// Whether the session has it open.
+    /// Returns true if the session has it open or locked.
     pub fn is_held_by(&self, session: Session) -> bool {
         self.is_locked_by(session) || self.opens.iter().any(|(holder, _)| *holder == session)
     }
 
-    /// The session is no more.
+    /// Ends all opens and locks of a session that has ended.
     pub fn released_by(&mut self, session: Session) {
         self.opens.retain(|(holder, _)| *holder != session);
         self.unlocked_by(session);
     }
 
-    /// Whether nothing refers to it any more.
+    /// Returns true if it has no name and no open.
     pub fn is_unused(&self) -> bool {
         self.names == 0 && self.opens.is_empty()
     }
 }
 
 impl FileBody {
-    /// An empty one.
+    /// Creates an empty file.
     pub fn new(placed: Placed) -> Self {
         Self { size: 0, generation: 0, reserved: 0, placed, place: Place::default() }
     }
 
-    /// The length of a stripe, bytes.
+    /// Returns the length of a stripe, bytes.
     pub fn stripe_bytes(&self) -> u64 {
         self.placed.layout.stripe_bytes().into()
     }
@@ -339,7 +345,7 @@ impl FileBody {
         }
     }
 
-    /// What a write will add to the weight, at most.
+    /// Returns the maximum memory cost that a write adds.
     pub fn write_weight(&self, place: WritePlace, length: u32) -> u64 {
         let offset = match place {
             WritePlace::At(offset) => offset,
@@ -358,12 +364,12 @@ impl FileBody {
         }
     }
 
-    /// Where the next append goes.
+    /// Returns the offset of the next append.
     pub fn append_offset(&self) -> u64 {
         self.size.max(self.reserved)
     }
 
-    /// Whether a stripe may exist in an engine.
+    /// Returns true if the stripe may exist in an engine.
     pub fn expects(&self, stripe: u64) -> bool {
         match &self.place {
             Place::Inline(_) | Place::Whole(_) => false,
@@ -372,7 +378,7 @@ impl FileBody {
         }
     }
 
-    /// Those of these stripes that may not exist in an engine.
+    /// Returns those of these stripes that may not exist in an engine.
     pub fn unplanned(&self, stripes: &StripeRuns) -> StripeRuns {
         match &self.place {
             Place::Inline(_) | Place::Whole(_) => stripes.clone(),
@@ -381,7 +387,7 @@ impl FileBody {
         }
     }
 
-    /// What may exist in an engine.
+    /// Takes all stripes that may exist in an engine.
     pub fn stripes(&mut self) -> StripeRuns {
         match &mut self.place {
             Place::Inline(_) | Place::Whole(_) => StripeRuns::new(),
@@ -391,7 +397,7 @@ impl FileBody {
     }
 }
 
-/// Where a head is spilled to.
+/// Returns stripe 0, which takes the inline bytes in a spill.
 pub fn first_stripe() -> StripeRuns {
     let mut stripes = StripeRuns::new();
     stripes.insert(0, 1);

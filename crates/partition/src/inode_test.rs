@@ -1,4 +1,5 @@
-//! Promises about one inode: attributes that programs add, privileges that go, locks, files without a name, space of ranges.
+//! Tests of one inode: extended attributes, dropped privileges, locks, files without a name, space
+//! of ranges.
 
 use crate::{
     Partition,
@@ -25,7 +26,7 @@ fn get(bench: &mut Bench, file: FileId, name: &'static [u8]) -> Outcome<Bytes> {
     }
 }
 
-/// An ACL: permissions of owner, user 7, group, mask, others.
+/// Encodes an ACL with the permissions of owner, user 7, group, mask, others.
 fn acl(permissions: [u16; 5]) -> Bytes {
     let tags = [(0x01_u16, u32::MAX), (0x02, 7), (0x04, u32::MAX), (0x10, u32::MAX), (0x20, u32::MAX)];
     let mut bytes = 2_u32.to_le_bytes().to_vec();
@@ -272,7 +273,7 @@ fn a_lock_that_is_waited_for_is_tried_anew_under_its_number() {
     assert_eq!(bench.partition.apply(Some(stamp), lock(2, LockKind::Write, true), at(9)), Ok(Answer::Done));
 }
 
-/// A command about one inode, drawn by dice.
+/// Draws a random command about one inode.
 fn random_about_inode(next: &mut impl FnMut(u64) -> u64) -> Command {
     let file = FileId::new(PartitionId(0), 1 + next(8));
     let name: &'static [u8] =

@@ -1,8 +1,10 @@
-//! Intents: what a partition does with its part of a change over several.
+//! Intents: a partition's part in a transaction over several partitions.
 //!
-//! Everything is checked, marked and paid for when it is prepared, so that settling cannot fail. What is marked takes no other
-//! change ([`wire::Refusal::Held`]); who only looks is told how it is without the intent, and whose mark that was
-//! ([`wire::Answer::Unsettled`]). The coordinator's commit is the decision; a partition never decides for another.
+//! Prepare checks everything, sets locks and reserves space, so that settling cannot fail. A locked
+//! target accepts no other change ([`wire::Refusal::Held`]). A query gets the answer without the
+//! intent, and the ids of the intents that have locked something in it
+//! ([`wire::Answer::Unsettled`]). The coordinator's commit is the decision; a partition never
+//! decides for another.
 
 use crate::{
     Partition,
@@ -12,9 +14,9 @@ use crate::{
 use placement::{FileId, PartitionId};
 use wire::{Answer, Decision, Gone, Intent, Object, Outcome, Part, Refusal, Timestamp};
 
-/// More intents are not prepared in one partition at one time: each is one call of a client.
+/// Maximum number of prepared intents in one partition: each is one call of a client.
 const PREPARED_MAX: usize = 1024;
-/// More decisions are not remembered: each stands for a client that was slow, or died.
+/// Maximum number of remembered decisions: each belongs to a client that was slow, or died.
 const DECIDED_MAX: usize = 65_536;
 
 impl Partition {
@@ -54,7 +56,7 @@ impl Partition {
         Ok(self.settle(intent, true, now))
     }
 
-    /// Does what is prepared, or drops it. What is not here was settled before.
+    /// Applies or discards the prepared parts. An unknown intent was settled before.
     pub(crate) fn settle(&mut self, intent: Intent, commit: bool, now: Timestamp) -> Answer {
         let Some(Prepared { parts, reserved }) = self.intents.take(intent) else {
             return Answer::Settled { gone: Vec::new() };
@@ -98,12 +100,12 @@ impl Partition {
         Answer::Done
     }
 
-    /// What is right while none of the holders is committed.
+    /// Wraps an answer that is valid while none of the intents is committed.
     pub(crate) fn unsettled(held: Vec<Intent>, answer: Answer) -> Answer {
         if held.is_empty() { answer } else { Answer::Unsettled { held, answer: Box::new(answer) } }
     }
 
-    /// Sets a part's marks, and gives the inode that it makes its id.
+    /// Sets the locks of a part, and gives an id to the inode that it creates.
     fn mark_part(&mut self, intent: Intent, part: Part) -> (Part, Option<FileId>) {
         let mut made = None;
         match &part {
@@ -134,8 +136,8 @@ impl Partition {
     }
 }
 
-/// An inode whose names a part may change, or that it held while others took its last one: it may be without any when that is
-/// settled.
+/// Returns the inode whose names the part may change, or that it kept locked while others removed
+/// the last name: it may have no name left when the intent is settled.
 fn named_by(part: &Part) -> Option<FileId> {
     match part {
         Part::Name { file } | Part::Unname { file } | Part::Moved { file, .. } => Some(*file),

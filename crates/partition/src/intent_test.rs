@@ -1,4 +1,4 @@
-//! Promises of one partition about intents: what is checked, marked, set aside, done and remembered.
+//! Tests of intents in one partition: checks, locks, reservations, effects and decisions.
 
 use crate::{ENTRY_BYTES, INODE_BYTES, Partition, Settings};
 use bytes::Bytes;
@@ -13,7 +13,7 @@ const ROOT: FileId = FileId::ROOT;
 const ELSEWHERE: FileId = FileId::new(PartitionId(9), 1);
 const OTHERS: PartitionId = PartitionId(9);
 
-/// A partition with two clients: the second one comes along.
+/// A partition with two clients; the second one interferes.
 struct Bench {
     partition: Partition,
     numbers: [u64; 2],
@@ -289,7 +289,8 @@ fn attributes_of_all_parts_of_a_directory_are_set_whatever_came_between_or_refus
     );
     assert_eq!(bench.one(settle(1, true)), SETTLED, "what was prepared is done");
     bench.one(commit(2, vec![part(wire::STRIPE_SIZE, None)])).unwrap();
-    // Longer than a value may be, and right otherwise: an owner, users, a group, a mask and the others.
+    // Longer than a value may be, and valid otherwise: an owner, users, a group, a mask and the
+    // others.
     let entry = |(tag, id): (u8, u32)| [&[tag, 0, 6, 0][..], &id.to_le_bytes()].concat();
     let users = (0..9000).map(|id| (2, id));
     let entries = [(1, u32::MAX)].into_iter().chain(users).chain([4, 0x10, 0x20].map(|tag| (tag, u32::MAX)));

@@ -1,20 +1,21 @@
-//! What a partition knows of intents: what is prepared, what it marks, what was decided.
+//! Intents that a partition knows: prepared parts, their locks, decisions.
 //!
-//! Marks live here and not in what they mark: a partition without intents pays one look at an empty map.
+//! The locks are in a table here and not in the locked inodes: a partition without intents only
+//! checks an empty map.
 
 use placement::{FileId, PartitionId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use wire::{Intent, Name, Outcome, Part, Refusal, Session};
 
-/// What an intent holds of an inode. In this order they lie side by side in the table.
+/// Part of an inode that an intent locks. The table sorts by this order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum What {
-    /// Whether it is there, how many names it has, where it stands.
+    /// Its existence, link count and parent.
     Inode,
-    /// All its entries, and what they inherit.
+    /// All its entries, and its inheritable attributes.
     Shut,
-    /// The right to move directories; of the root only.
+    /// The lease for moving directories; only of the root.
     Moves,
     /// One entry.
     Entry(Name),
@@ -29,36 +30,36 @@ pub struct Intents {
     pub prepared: BTreeMap<Intent, Prepared>,
     #[serde(with = "pairs")]
     marks: BTreeMap<Mark, Intent>,
-    /// Of which this partition is the coordinator.
+    /// Decisions of which this partition is the coordinator.
     #[serde(with = "pairs")]
     pub decided: BTreeMap<Intent, Decided>,
 }
 
-/// The parts of an intent.
+/// The prepared parts of an intent.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Prepared {
-    /// Each with the id of the inode that it makes, if it does.
+    /// The parts, each with the id of the inode that it creates, if any.
     pub parts: Vec<(Part, Option<FileId>)>,
-    /// The space that is set aside for them, bytes.
+    /// Space that is reserved for them, bytes.
     pub reserved: u64,
 }
 
-/// What was decided and is not forgotten yet.
+/// A decision that is not forgotten yet.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Decided {
-    /// Done; the others are to be told.
+    /// Committed; these partitions must be told.
     Committed(Vec<PartitionId>),
-    /// Should its commit come late, it is refused.
+    /// Aborted: a late commit is refused.
     Aborted,
 }
 
 impl Intents {
-    /// Whether nothing is held.
+    /// Returns true if there are no locks.
     pub fn is_empty(&self) -> bool {
         self.marks.is_empty()
     }
 
-    /// Refused as `Held` when another intent than `own` has this mark.
+    /// Refuses with `Held` if another intent than `own` has this lock.
     pub fn check(&self, file: FileId, what: What, own: Option<Intent>) -> Outcome<()> {
         if self.marks.is_empty() {
             return Ok(());
@@ -66,7 +67,7 @@ impl Intents {
         refuse(self.marks.get(&(file, what)), own)
     }
 
-    /// Refused as `Held` when another intent than `own` has any mark of the inode.
+    /// Refuses with `Held` if another intent than `own` has any lock of the inode.
     pub fn check_all(&self, file: FileId, own: Option<Intent>) -> Outcome<()> {
         self.of(file)
             .map(|(_, intent)| intent)
@@ -74,7 +75,7 @@ impl Intents {
             .map_or(Ok(()), |held| Err(Refusal::Held { intent: *held }))
     }
 
-    /// Who holds anything of the inode.
+    /// Returns the intents that have any lock of the inode.
     pub fn holders(&self, file: FileId) -> Vec<Intent> {
         let mut holders: Vec<Intent> = self.of(file).map(|(_, intent)| *intent).collect();
         holders.sort_unstable();
@@ -82,7 +83,7 @@ impl Intents {
         holders
     }
 
-    /// Who holds this one thing of the inode.
+    /// Returns the intent that has this lock of the inode.
     pub fn holder(&self, file: FileId, what: What) -> Option<Intent> {
         if self.marks.is_empty() {
             return None;
@@ -90,7 +91,7 @@ impl Intents {
         self.marks.get(&(file, what)).copied()
     }
 
-    /// Who holds entries of the directory.
+    /// Returns the intents that have locked entries of the directory.
     pub fn entry_holders(&self, directory: FileId) -> Vec<Intent> {
         let entries = self.of(directory).filter(|((_, what), _)| matches!(what, What::Entry(_)));
         let mut holders: Vec<Intent> = entries.map(|(_, intent)| *intent).collect();
@@ -99,7 +100,7 @@ impl Intents {
         holders
     }
 
-    /// How many entries of the directory are held: each may become a new one.
+    /// Returns the number of locked entries of the directory: each may become a new one.
     pub fn entries_held(&self, directory: FileId) -> usize {
         self.of(directory).filter(|((_, what), _)| matches!(what, What::Entry(_))).count()
     }
@@ -109,19 +110,20 @@ impl Intents {
         assert!(held.is_none_or(|held| held == intent), "a mark is checked before it is set");
     }
 
-    /// Takes away what an intent has here.
+    /// Removes an intent with its locks.
     pub fn take(&mut self, intent: Intent) -> Option<Prepared> {
         let prepared = self.prepared.remove(&intent)?;
         self.marks.retain(|_, holder| *holder != intent);
         Some(prepared)
     }
 
-    /// A session has ended and commits nothing any more: that it must not need not be remembered.
+    /// Forgets the aborts of an ended session: it commits nothing any more, so they need not be
+    /// remembered.
     pub fn forget_aborted(&mut self, session: Session) {
         self.decided.retain(|intent, decided| intent.session != session || matches!(decided, Decided::Committed(_)));
     }
 
-    /// All marks of an inode.
+    /// Returns all locks of an inode.
     fn of(&self, file: FileId) -> impl Iterator<Item = (&Mark, &Intent)> {
         let some = (!self.marks.is_empty()).then(|| self.marks.range((file, What::Inode)..));
         some.into_iter().flatten().take_while(move |((marked, _), _)| *marked == file)
@@ -135,7 +137,7 @@ fn refuse(held: Option<&Intent>, own: Option<Intent>) -> Outcome<()> {
     }
 }
 
-/// Maps whose keys are no texts, as lists of pairs.
+/// Serializes maps with structured keys as lists of pairs.
 mod pairs {
     use super::{BTreeMap, Deserialize, Serialize};
     use serde::{Deserializer, Serializer};

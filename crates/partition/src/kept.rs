@@ -1,22 +1,27 @@
-//! Inodes without names that are still there because kernels know them.
+//! Unlinked inodes that still exist because kernels know them.
 //!
-//! A kernel that was told of an inode may ask for it at any moment: an open that was on its way when the last name went shall find
-//! it, as on a local file system. So a removed inode is **kept** for every watcher whose kernel knows it, until that kernel has
-//! forgotten it or its session has ended. For all others it is gone.
+//! A kernel that has learned of an inode may ask for it at any moment. An open in flight when the
+//! last name is removed must find the inode, as in a local file system. An unlinked inode is
+//! therefore kept for each subscriber whose kernel knows it, until that kernel has forgotten it or
+//! the session has ended. For all others it is deleted.
 //!
 //! ```text
-//!   the last name goes: who knows it? --> Recall::Removed --> its kernel lets go of unused names --> Forgotten: not for this one
-//!                                         (nobody waits)                                             any more; the last takes it along
+//!   last name removed: who knows it? --> Recall::Removed --> kernel prunes unused names
+//!                                        (no ack)            |
+//!                                                            `--> Forgotten: not kept for this one
+//!                                                                 any more; deleted with the last
 //! ```
 //!
-//! - Who removes a name drops it in its own kernel, and need not be told, as long as nobody else had to do with the inode's names.
-//!   Else that kernel may still hold one that others took away, or not know the inode at all, which it has met only by removing the
-//!   name that another one had (`Granted::astray`): then it is told as well.
-//! - A kernel that cannot be told to let go may keep what it knows for ever. Nothing is kept for it but what it removed itself.
-//! - A kernel may be handed an inode after that was removed here, by an answer that was on its way: whoever is told of the removal
-//!   watches for that, and in the end says that it is forgotten in any case.
+//! - The session that removes a name drops it in its own kernel and needs no notice, as long as no
+//!   other session had changed the inode's names. Otherwise that kernel may still have a name that
+//!   others removed. Or it may not know the inode at all, because it met the inode only by removing
+//!   a name that another session had made (`Granted::astray`). It is then notified as well.
+//! - A kernel without support for prune notices may remember an inode forever. For it, only inodes
+//!   that it removed itself are kept.
+//! - An answer in flight may tell a kernel of an inode after its removal here. A notified client
+//!   watches for that, and always reports in the end that the inode is forgotten.
 //!
-//! What it does not do: tell anybody; know kernels.
+//! This module does not send notices, and knows no kernels.
 
 use crate::{
     Partition, Watcher, Watchers,
@@ -28,12 +33,13 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use wire::{Answer, Recall, Session};
 
-/// What is kept, and for whom.
+/// Unlinked inodes, and the subscribers that they are kept for.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Kept {
-    /// Nobody: it goes with the next session that ends.
+    /// Subscribers of each inode. With none left, the inode is deleted when the next session ends.
     inodes: BTreeMap<FileId, Watchers>,
-    /// Whose each watcher's number is; [`Session::NONE`] until it asked for something here, and from its end on.
+    /// Session of each subscriber number; [`Session::NONE`] until its first command here, and after
+    /// its end.
     sessions: [Session; Watcher::MAX],
 }
 
@@ -44,13 +50,14 @@ impl Default for Kept {
 }
 
 impl Kept {
-    /// Those whose sessions go on.
+    /// Returns the subscribers whose sessions are alive.
     fn living(&self) -> Watchers {
         let all = Watchers::ALL.iter();
         all.filter(|watcher| self.sessions[watcher.number()] != Session::NONE).fold(Watchers::NONE, Watchers::with)
     }
 
-    /// A watcher's kernel knows it no more; says whether it was kept for that one alone.
+    /// Records that a subscriber's kernel has forgotten the inode; returns true if it was kept for
+    /// that one alone.
     fn let_go_of(&mut self, file: FileId, watcher: Watcher) -> bool {
         let Some(keepers) = self.inodes.get_mut(&file) else { return false };
         *keepers = keepers.without(watcher);
@@ -61,7 +68,7 @@ impl Kept {
         last
     }
 
-    /// A watcher is no more. What was kept for it alone stays until [`Grants::let_go`].
+    /// Removes a subscriber. Inodes that were kept for it alone stay until [`Grants::let_go`].
     pub fn ended(&mut self, watcher: Watcher) {
         self.sessions[watcher.number()] = Session::NONE;
         for keepers in self.inodes.values_mut() {
@@ -71,12 +78,12 @@ impl Kept {
 }
 
 impl Grants {
-    /// Whether an inode is kept for a kernel.
+    /// Returns true if an unlinked inode is kept for any kernel.
     pub fn keeps(&self, file: FileId) -> bool {
         !self.kept.inodes.is_empty() && self.kept.inodes.contains_key(&file)
     }
 
-    /// Whether an inode without names is there for other sessions' kernels only.
+    /// Returns true if an unlinked inode exists only for kernels of other sessions.
     pub fn hides(&self, file: FileId, inode: &Inode) -> bool {
         let watcher = self.asker.watcher;
         inode.names == 0
@@ -84,7 +91,7 @@ impl Grants {
             && self.kept.inodes.get(&file).is_some_and(|keepers| !watcher.is_some_and(|watcher| keepers.has(watcher)))
     }
 
-    /// A session ends: what was kept for it alone.
+    /// Ends a session; returns the inodes that were kept for it alone.
     pub fn let_go(&mut self, session: Session) -> Vec<FileId> {
         let number = self.kept.sessions.iter().position(|known| *known == session && session != Session::NONE);
         if let Some(watcher) = number.and_then(Watcher::new) {
@@ -97,7 +104,7 @@ impl Grants {
 }
 
 impl Partition {
-    /// Notes whose number a watcher's is, when that is new.
+    /// Records the session of a subscriber number if it is new.
     pub(crate) fn meet(&mut self, Asker { session, watcher, .. }: Asker) {
         let Some(watcher) = watcher else { return };
         let known = self.grants.kept.sessions[watcher.number()];
@@ -106,7 +113,8 @@ impl Partition {
         }
     }
 
-    /// An inode has lost a name. When that was its last it is kept for those whose kernels know it, and these are told.
+    /// Handles the loss of a name. If it was the last, keeps the inode for the subscribers whose
+    /// kernels know it, and notifies these.
     pub(crate) fn keep_if_known(&mut self, file: FileId) {
         let Asker { watcher, others, pruning, .. } = self.grants.asker;
         let Some(inode) = self.inodes.get(&file) else { return };
@@ -115,7 +123,7 @@ impl Partition {
         }
         let own = watcher.map_or(Watchers::NONE, |own| Watchers::NONE.with(own));
         let keepers = inode.granted.known.both(own.or(pruning));
-        // What is in fragments no kernel knows of, though its keeper asks for their attributes.
+        // No kernel knows a fragment, although its directory's subscribers query its attributes.
         if keepers.is_empty() || inode.directory_of(file) != file {
             return;
         }
@@ -129,7 +137,7 @@ impl Partition {
         }
     }
 
-    /// A name of an inode was taken away or moved: the kernels of others may hold the old one.
+    /// Handles the removal or move of a name: kernels of other sessions may have the old one.
     pub(crate) fn name_moved(&mut self, file: FileId) {
         let others = self.grants.asker.others;
         if let Some(inode) = self.inodes.get_mut(&file).filter(|_| !others.is_empty()) {
@@ -137,7 +145,7 @@ impl Partition {
         }
     }
 
-    /// The kernel of the session that asks knows the inode no more.
+    /// Records that the kernel of the calling session has forgotten the inode.
     pub(crate) fn forgotten(&mut self, file: FileId) -> Answer {
         let Some(watcher) = self.grants.asker.watcher else { return Answer::Removed { gone: None } };
         if let Some(inode) = self.inodes.get_mut(&file) {

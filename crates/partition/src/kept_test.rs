@@ -1,4 +1,4 @@
-//! Promises of what is kept for kernels when its last name is gone.
+//! Tests of inodes that are kept for kernels after their last name is removed.
 
 use crate::{
     Partition, Watchers,
@@ -13,7 +13,7 @@ use wire::{
 
 const ROOT: FileId = FileId::ROOT;
 
-/// `watching` sessions, of which these have kernels that can be told to let go.
+/// Creates `watching` subscribers; the kernels of the sessions in `pruning` support prune notices.
 fn bench(watching: usize, pruning: &[u64]) -> Bench {
     let pruning = pruning.iter().filter_map(|session| watcher(*session)).fold(Watchers::NONE, Watchers::with);
     let mut bench = Bench::new(watching);
@@ -38,7 +38,7 @@ fn is_there(bench: &mut Bench, session: u64, file: FileId) -> bool {
     bench.apply(session, Command::Stat { file }).0.is_ok()
 }
 
-/// Who is told that something is removed.
+/// Returns the sessions that are notified of a removal.
 fn told_removed(bench: &mut Bench, session: u64, command: Command) -> Vec<u64> {
     let told = bench.told(session, command);
     told.into_iter().filter(|(_, recall)| matches!(recall, Recall::Removed(_))).map(|(session, _)| session).collect()
@@ -132,7 +132,8 @@ fn whoever_settles_anothers_removal_and_who_asked_for_it_both_find_what_their_ke
     }
 }
 
-/// A look that is answered while an intent holds the entry tells the kernel of the inode as any other does.
+/// A lookup that is answered while an intent has locked the entry tells the kernel of the inode,
+/// like any other lookup.
 #[test]
 fn what_was_found_while_an_intent_held_its_name_stays_for_the_kernel_that_found_it() {
     let mut bench = bench(3, &[1, 2, 3]);
@@ -149,7 +150,8 @@ fn what_was_found_while_an_intent_held_its_name_stays_for_the_kernel_that_found_
     assert!(is_there(&mut bench, 2, file));
 }
 
-/// An intent that is planned for what is removed meanwhile holds it for a moment: the last kernel may let go of it just then.
+/// An intent that was planned for an inode keeps it for a moment after its removal: the last kernel
+/// may forget the inode just then.
 #[test]
 fn what_an_intent_held_when_the_last_kernel_let_go_of_it_goes_when_that_is_settled() {
     let mut bench = bench(2, &[1, 2]);
@@ -189,11 +191,11 @@ fn nothing_is_kept_for_a_session_that_is_ending() {
     assert_eq!(bench.partition.files(), 1);
 }
 
-/// What one kernel knows.
+/// The state of one kernel.
 #[derive(Default)]
 struct Kernel {
     known: BTreeSet<FileId>,
-    /// How often it has each open.
+    /// Number of opens of each inode.
     open: BTreeMap<FileId, u32>,
 }
 
@@ -206,7 +208,7 @@ impl Random {
     }
 }
 
-/// A random command of a session, and what its kernel learns by that.
+/// Executes a random command of a session, and updates its kernel's state.
 fn step(bench: &mut Bench, kernels: &mut [Kernel], random: &mut Random) {
     let texts = ["a", "b", "c"];
     let mut text = || texts[usize::try_from(random.below(3)).unwrap()];

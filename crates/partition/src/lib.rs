@@ -1,23 +1,29 @@
-//! Layer 2: one partition's metadata as a plain state machine: command in, answer out.
+//! Layer 2: one partition's metadata as a pure state machine: command in, answer out.
 //!
-//! A [`Partition`] holds inodes, and the entries of those that are directories. It has no clock, no lock and no I/O: the same
-//! commands at the same times give the same answers and the same state, so it can be snapshotted, replayed, and one day
-//! replicated. Bytes of striped files live in an engine that it never sees; it only says where they go.
+//! A [`Partition`] holds inodes, and the entries of its directories. It has no clock, no lock and
+//! no I/O. The same commands at the same times give the same answers and the same state, so a
+//! partition can be snapshotted, replayed, and one day replicated. The bytes of striped files are
+//! in an engine that the partition never calls; it only says where they go.
 //!
 //! Invariants:
-//! - A directory's entries live with its own inode, above a limit in fragments that are directories of their own; a new file's
-//!   inode is made beside its entry. So create, stat, unlink, list and a rename within one directory or fragment are one command.
-//! - What touches several partitions is an intent: checked, marked and paid for in each, decided in one, then done in all or in
-//!   none. What is marked takes no other change.
-//! - A resent change (same session, same number) is answered with the kept answer and not done again.
-//! - Stripes are noted with the inode before they are written, and forgotten after they are removed: none is ever lost.
+//! - A directory's entries are stored with its inode. Above a limit they are in fragments, which
+//!   are directories of their own. A new file's inode is created in the partition of its entry.
+//!   Create, stat, unlink, list, and a rename within one directory or fragment are therefore one
+//!   command.
+//! - A change of several partitions is an intent, a two-phase transaction: each partition checks
+//!   its part, locks the targets and reserves space; one partition decides; then all apply the
+//!   change or none. A locked target accepts no other change.
+//! - A resent change (same session, same number) is answered from the reply cache and not repeated.
+//! - Stripes are recorded with the inode before they are written, and forgotten after they are
+//!   removed: none is ever leaked.
 //!
-//! A file's bytes are in one of three places, and only go right (those of a `whole` file are in a fourth, see there):
+//! A file's bytes are in one of three places, and move only to the right (an extent file's are in a
+//! fourth, see the module `whole`):
 //!
 //! ```text
 //!   Inline  --a write beyond 4 KiB-->  Spilling  --SpillDone-->  Striped
-//!   (here)                             (head still here;         (in stripes; a truncation is
-//!                                       a client copies it)       finished before the file grows again)
+//!   (with the inode)                   (still with the inode;    (in stripes; a truncation is
+//!                                       a client copies them)     finished before the file grows)
 //! ```
 #![forbid(unsafe_code)]
 

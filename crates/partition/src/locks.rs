@@ -1,29 +1,32 @@
-//! The locks of one file: who has which range, and who stands in whose way. Pure; waiting is the node's.
+//! Locks of one file: owners, ranges and conflicts. Pure; the node does the waiting.
 //!
-//! A lock of a range replaces what its owner has there, whatever kind that is: so ranges are split, shortened and merged as
-//! fcntl(2) says, and an owner never has two locks on one byte. A lock of the whole file (`flock`) lives in a world of its own
-//! and follows the same rules with one range. What Linux does not do atomically is not atomic here either: an owner that asks
-//! for another kind of `flock` and must wait has lost the old one, or two such would wait for each other for ever.
+//! A range lock replaces the owner's older locks in its range, whatever their mode. Ranges are
+//! split, shortened and merged as fcntl(2) specifies, and an owner never has two locks on one byte.
+//! A lock of the whole file (`flock`) never conflicts with range locks, and follows the same rules
+//! with one range. As in Linux, changing the mode of a `flock` is not atomic: an owner that must
+//! wait for the new mode has lost the old lock. Otherwise two such owners would wait for each other
+//! forever.
 
 use crate::{Partition, inode::Inode, weight};
 use placement::FileId;
 use serde::{Deserialize, Serialize};
 use wire::{Answer, Lock, LockKind, LockOwner, LockStyle, Mark, Object, Outcome, Refusal, Session};
 
-/// A file has at most so many locks; `TooManyLocks` then (`ENOLCK`).
+/// Maximum number of locks of a file; above it, `TooManyLocks` (`ENOLCK`).
 pub const LOCKS_MAX: usize = 16_384;
 
-/// Who has a lock.
+/// Owner of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Holder {
-    /// The client; none of what outlives clients.
+    /// The session; [`Session::NONE`] for owners that outlive sessions.
     pub session: Session,
-    /// The number that it gave; of what outlives clients a mark, or below all marks a process.
+    /// The number that the session chose. For owners that outlive sessions: an open lease, or a
+    /// process id, which is below all lease ids.
     pub owner: u64,
 }
 
 impl Holder {
-    /// Who this is, if a session says so.
+    /// Returns the owner that a session names.
     pub fn of(session: Session, owner: LockOwner) -> Self {
         match owner {
             LockOwner::Session(owner) => Self { session, owner },
@@ -32,7 +35,7 @@ impl Holder {
         }
     }
 
-    /// The same, as its session says it.
+    /// Returns the owner as its session names it.
     pub fn owner(self) -> LockOwner {
         match (self.session, u32::try_from(self.owner)) {
             (Session::NONE, Ok(process)) => LockOwner::Process(process),
@@ -42,14 +45,14 @@ impl Holder {
     }
 }
 
-/// All locks of one file, by where they start.
+/// All locks of one file, ordered by their start.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Locks(Vec<Held>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Held {
     holder: Holder,
-    /// Of the whole file: meets only its like.
+    /// True for a `flock`, which only conflicts with others of its style.
     whole: bool,
     write: bool,
     start: u64,
@@ -73,7 +76,7 @@ impl Held {
         Lock { owner: self.holder.owner(), kind, style, pid: self.pid }
     }
 
-    /// Whether both are of one owner and one style.
+    /// Returns true if both have the same owner and style.
     fn is_akin(&self, other: &Self) -> bool {
         self.holder == other.holder && self.whole == other.whole
     }
@@ -82,7 +85,7 @@ impl Held {
         self.start <= other.end && other.start <= self.end
     }
 
-    /// Whether both make one range without a gap.
+    /// Returns true if both together are one range without a gap.
     fn joins(&self, other: &Self) -> bool {
         self.start <= other.end.saturating_add(1) && other.start <= self.end.saturating_add(1)
     }
@@ -98,7 +101,7 @@ impl Locks {
         self.0.is_empty()
     }
 
-    /// What they count for in the pool, bytes.
+    /// Returns the memory cost, bytes.
     pub fn weight(&self) -> u64 {
         self.0.len() as u64 * weight::LOCK_BYTES
     }
@@ -109,7 +112,7 @@ impl Locks {
         self.0.iter().filter(move |held| !unlocks && held.stands_in_the_way_of(&wanted))
     }
 
-    /// Sets or ends a lock that nobody stands in the way of.
+    /// Sets or releases a lock that has no conflicts.
     fn set(&mut self, holder: Holder, lock: &Lock) {
         let unlocks = lock.kind == LockKind::Unlock;
         let mut wanted = Held::new(holder, lock);
@@ -131,7 +134,7 @@ impl Locks {
         self.0 = kept;
     }
 
-    /// How many locks there will be more, at most, when this one is set or ended.
+    /// Returns by how many locks, at most, setting or releasing this one grows the list.
     pub fn added_by(&self, holder: Holder, lock: &Lock) -> usize {
         let wanted = Held::new(holder, lock);
         let around = self.0.iter().filter(|held| held.is_akin(&wanted) && held.overlaps(&wanted));
@@ -140,7 +143,7 @@ impl Locks {
         (left + usize::from(lock.kind != LockKind::Unlock)).saturating_sub(replaced)
     }
 
-    /// Whether there is a range that reaches beyond this one at both ends, whoever has it.
+    /// Returns true if any owner has a range that extends beyond this one at both ends.
     fn are_split_by(&self, lock: &Lock) -> bool {
         let cut = Held::new(Holder { session: Session(0), owner: 0 }, lock);
         self.0.iter().any(|held| held.whole == cut.whole && held.start < cut.start && held.end > cut.end)
@@ -159,7 +162,7 @@ impl Locks {
     }
 }
 
-/// What is left of a range before and behind another.
+/// Returns the parts of a range before and after another.
 fn around(held: Held, cut: &Held) -> impl Iterator<Item = Held> {
     let before = (held.start < cut.start).then(|| Held { end: cut.start - 1, ..held });
     let behind = (held.end > cut.end).then(|| Held { start: cut.end + 1, ..held });
@@ -176,12 +179,12 @@ impl Inode {
         self.tidy_extra();
     }
 
-    /// Whether the session has locks on it.
+    /// Returns true if the session has locks on the file.
     pub fn is_locked_by(&self, session: Session) -> bool {
         self.locks().is_some_and(|locks| locks.has_any_of_session(session))
     }
 
-    /// The session is no more.
+    /// Releases all locks of a session that has ended.
     pub fn unlocked_by(&mut self, session: Session) {
         if let Some(extra) = &mut self.extra {
             extra.locks.end_session(session);
@@ -197,7 +200,8 @@ impl Partition {
         Ok(Answer::Conflict(found.map(Held::told)))
     }
 
-    /// Sets or ends a lock. Refused with `Locked` when somebody stands in the way; a `flock` has lost the old one then.
+    /// Sets or releases a lock. Refuses with `Locked` on a conflict; a `flock` has then lost its
+    /// old lock.
     pub(crate) fn lock(&mut self, holder: Holder, file: FileId, lock: &Lock) -> Outcome<Answer> {
         check(file, lock)?;
         self.edit(file, |inode| {
@@ -223,7 +227,7 @@ impl Partition {
         })
     }
 
-    /// Who stands in the way of a lock, each once. Nobody, when the file is not here.
+    /// Returns the owners of conflicting locks, each once. Empty if the file is not here.
     pub fn lock_blockers(&self, holder: Holder, file: FileId, lock: &Lock) -> Vec<Holder> {
         let locks = self.inodes.get(&file).and_then(|inode| inode.locks());
         let mut holders: Vec<Holder> =
@@ -233,12 +237,12 @@ impl Partition {
         holders
     }
 
-    /// Whether somebody has locks on a file.
+    /// Returns true if the owner has locks on the file.
     pub fn has_locks(&self, holder: Holder, file: FileId) -> bool {
         self.inodes.get(&file).and_then(|inode| inode.locks()).is_some_and(|locks| locks.has_any_of(holder))
     }
 
-    /// What a lock adds to the weight, at most.
+    /// Returns the maximum memory cost that a lock adds.
     pub(crate) fn lock_weight(&self, file: FileId, lock: &Lock) -> u64 {
         let splits =
             self.inodes.get(&file).and_then(|inode| inode.locks()).is_some_and(|locks| locks.are_split_by(lock));
@@ -261,10 +265,10 @@ mod tests {
     use super::*;
     use placement::NodeId;
 
-    /// Bytes that the model knows; the last stands for all behind it.
+    /// Number of bytes in the model; the last stands for all that follow.
     const BYTES: u64 = 12;
 
-    /// A lock on each byte of each holder: none, read or write.
+    /// For each owner and byte, its lock: none, read or write.
     type Model = [[Option<bool>; 12]; 3];
 
     fn holder(number: usize) -> Holder {
@@ -280,7 +284,7 @@ mod tests {
         Lock { owner: LockOwner::Session(0), kind, style, pid: 7 }
     }
 
-    /// What the table says of each byte.
+    /// Returns the lock of each byte from the table.
     fn seen(locks: &Locks) -> Model {
         let mut model = Model::default();
         for held in locks.0.iter().filter(|held| !held.whole) {
@@ -293,7 +297,7 @@ mod tests {
         model
     }
 
-    /// Ranges of one owner and kind neither meet nor touch.
+    /// Checks that ranges of the same owner and mode neither overlap nor touch.
     fn check_merged(locks: &Locks) {
         for (at, first) in locks.0.iter().enumerate() {
             let akin = |second: &&Held| second.is_akin(first) && second.write == first.write;

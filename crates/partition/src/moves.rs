@@ -1,5 +1,5 @@
-//! Renames whose both ends are here, in one command. What touches other partitions is answered [`wire::Answer::Spread`]: the
-//! client makes an intent of it.
+//! Renames within this partition, in one command. A rename that touches other partitions is
+//! answered with [`wire::Answer::Spread`]: the client then uses an intent.
 
 use crate::{Partition, intents::What};
 use placement::FileId;
@@ -35,7 +35,8 @@ impl Partition {
         }
     }
 
-    /// Whether the two ends are in different directories, not only in different fragments of one.
+    /// Returns true if the two ends are in different directories, and not only in different
+    /// fragments of one.
     fn is_between_directories(&self, from: &RenameFrom, to: &RenameTo) -> bool {
         self.directory_of(from.parent) != self.directory_of(to.parent)
     }
@@ -94,7 +95,7 @@ impl Partition {
         Ok(renamed(None, self.stand_in([(file, to.parent)], now)))
     }
 
-    /// Takes the old name away.
+    /// Removes the old name.
     fn leave(&mut self, from: &RenameFrom, now: Timestamp) -> Outcome<()> {
         self.edit_entries(from.parent, now, |entries, hash| {
             entries.remove(hash, &from.name);
@@ -109,7 +110,7 @@ impl Partition {
         })
     }
 
-    /// Tells inodes that they have another name now; gives those that are in another partition.
+    /// Updates the parents of renamed inodes; returns those that are in another partition.
     fn stand_in<const N: usize>(&mut self, moved: [(FileId, FileId); N], now: Timestamp) -> Vec<FileId> {
         for (file, parent) in moved {
             self.has_moved(file, self.directory_of(parent), now);
@@ -117,7 +118,7 @@ impl Partition {
         moved.into_iter().map(|(file, _)| file).filter(|file| !self.is_home_of(*file)).collect()
     }
 
-    /// An inode that may be here stands in another directory now.
+    /// Updates the parent and ctime of a renamed inode, if it is here.
     pub(crate) fn has_moved(&mut self, file: FileId, parent: FileId, now: Timestamp) {
         let moved = self.edit(file, |inode| {
             inode.changed = now;
@@ -126,23 +127,24 @@ impl Partition {
             }
             Ok(())
         });
-        drop(moved); // it may be elsewhere
+        drop(moved); // it may be in another partition
         self.name_moved(file);
     }
 
-    /// It has got another name, in another partition.
+    /// Updates the ctime of an inode that was renamed in another partition.
     pub(crate) fn touch(&mut self, file: FileId, now: Timestamp) -> Answer {
         let touched = self.edit(file, |inode| {
             inode.changed = now;
             Ok(())
         });
-        drop(touched); // it may be gone
+        drop(touched); // it may be deleted
         self.name_moved(file);
         Answer::Done
     }
 }
 
-/// Whether a directory would get another one above it, which takes the lease of such moves.
+/// Returns true if a directory would get another parent, which needs the lease for moving
+/// directories.
 fn moves_directory(moved: Target, taken: Option<Target>, mode: RenameMode) -> bool {
     let exchanged = taken.filter(|_| mode == RenameMode::Exchange);
     moved.1 == Kind::Directory || exchanged.is_some_and(|(_, kind)| kind == Kind::Directory)

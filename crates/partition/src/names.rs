@@ -1,4 +1,4 @@
-//! Names: looking them up, listing them, making them.
+//! Names: lookup, listing and creation.
 
 use crate::{
     Partition, acl,
@@ -31,7 +31,8 @@ impl Partition {
         }
     }
 
-    /// Attributes that need nothing from fragments elsewhere, and that nobody is about to change.
+    /// Returns attributes that need nothing from fragments elsewhere, and that no intent is about
+    /// to change.
     fn whole_attributes(&self, file: FileId) -> Outcome<wire::Attributes> {
         match self.stat(file)? {
             Answer::Attributes(attributes) => Ok(attributes),
@@ -103,7 +104,7 @@ impl Partition {
         self.opened_answer(file, None)
     }
 
-    /// A file that has no name, open for the session.
+    /// Creates a file without a name, open for the session.
     pub(crate) fn create_unnamed(
         &mut self,
         (parent, name): (FileId, Option<Name>),
@@ -115,7 +116,7 @@ impl Partition {
         self.check_takes_inodes(parent)?;
         let new = acl::inherit(&self.heritage(parent)?, NewInode { kind: NewKind::File, ..new });
         let file = self.next_id();
-        // Without a name to choose a place by, its number does.
+        // Without a name, its number chooses the placement.
         let number = file.0.to_le_bytes();
         let by = name.as_ref().map_or(&number[..], Name::as_bytes);
         let placed = self.placed_at(new.placing(), self.directory_of(parent), by);
@@ -126,7 +127,7 @@ impl Partition {
         self.opened_answer(file, None)
     }
 
-    /// Whether a directory, be it split, is not removed.
+    /// Checks that a directory, split or not, is not removed.
     fn check_takes_inodes(&self, directory: FileId) -> Outcome<()> {
         match self.inode(directory)?.names {
             0 => Err(Refusal::NotFound(Object::File(directory))),
@@ -150,7 +151,7 @@ impl Partition {
         })
     }
 
-    /// Whether an inode here may have one more name.
+    /// Checks that an inode here may get one more name.
     pub(crate) fn check_linkable(&self, file: FileId, own: Option<Intent>) -> Outcome<()> {
         self.intents.check(file, What::Inode, own)?;
         let (inode, object) = (self.inode(file)?, Object::File(file));
@@ -162,7 +163,7 @@ impl Partition {
         }
     }
 
-    /// What the directory hands down to what is made in it.
+    /// Returns the attributes that new inodes in the directory inherit.
     pub(crate) fn heritage(&self, directory: FileId) -> Outcome<Heritage> {
         let above = self.inode(directory)?;
         let group = (above.mode & SET_GROUP_ID != 0).then_some(above.owner.gid);
@@ -170,20 +171,20 @@ impl Partition {
         Ok(Heritage { group, default_acl, placing: above.asked.placing })
     }
 
-    /// The entry; refused when there is none.
+    /// Returns the entry; refuses if there is none.
     pub(crate) fn entry(&self, parent: FileId, name: &Name) -> Outcome<&Entry> {
         let found = self.entries_of(parent)?.get(self.names(), name);
         found.ok_or_else(|| Refusal::NotFound(Object::entry(parent, name)))
     }
 
-    /// The entry, when it may be changed now: no intent holds it.
+    /// Returns the entry if it may be changed now: no intent has locked it.
     pub(crate) fn settled_entry(&self, parent: FileId, name: &Name) -> Outcome<Target> {
         self.check_entry_free(parent, name, None)?;
         let entry = self.entry(parent, name)?;
         Ok((entry.file, entry.kind))
     }
 
-    /// Refused when another intent than `own` holds the entry, or its whole directory.
+    /// Refuses if another intent than `own` has locked the entry, or its whole directory.
     pub(crate) fn check_entry_free(&self, parent: FileId, name: &Name, own: Option<Intent>) -> Outcome<()> {
         if self.intents.is_empty() {
             return Ok(());
@@ -192,12 +193,13 @@ impl Partition {
         self.intents.check(parent, What::Entry(name.clone()), own)
     }
 
-    /// The directory, when it takes entries: it is not removed, nor about to be, and its entries are here.
+    /// Returns the directory if it accepts entries: it is neither removed nor about to be, and its
+    /// entries are here.
     pub(crate) fn open_directory(&self, directory: FileId) -> Outcome<&Directory> {
         self.open_directory_for(directory, None)
     }
 
-    /// The same for an intent, which may have shut it itself.
+    /// As [`Self::open_directory`], for an intent that may have locked the directory itself.
     pub(crate) fn open_directory_for(&self, directory: FileId, own: Option<Intent>) -> Outcome<&Directory> {
         let entries = self.entries_of(directory)?;
         if self.inode(directory)?.names == 0 {
@@ -216,7 +218,8 @@ impl Partition {
         }
     }
 
-    /// Refused when the directory is to be split before it takes one more entry, or the name's hash has no room.
+    /// Refuses if the directory must be split before it gets one more entry, or if too many names
+    /// have this hash.
     pub(crate) fn check_room(&self, directory: FileId, name: &Name) -> Outcome<()> {
         let (entries, held) = (self.entries_of(directory)?, self.intents.entries_held(directory));
         if entries.of.is_none() && entries.len() + held >= self.split_entries() {

@@ -1,12 +1,14 @@
-//! Objects: entries that are put, got and deleted as one, under a condition.
+//! Objects: entries that are put, got and deleted as a whole, under a precondition.
 //!
-//! A put makes a new inode in place of what has the name, so whoever looks sees the old object or the new one. Bytes beyond what an
-//! inode holds are written before, to the stripes of a file that was *reserved*: it has an id and no inode yet.
+//! A put creates a new inode and replaces the old one under the name, so every reader sees either
+//! the old object or the new one. Bytes beyond the inline limit are written earlier, to the stripes
+//! of a *reserved* file: it has an id and no inode yet.
 //!
 //! ```text
 //!   Reserve --> id --(a client writes its stripes)--> PutObject: the inode with its bytes and name
-//!                |                                     `--they do not lie as the directory says--> `Elsewhere`: the client begins again
-//!                `--the session ends, or the client gives it up--> the stripes are to be removed
+//!                |                                     `--not placed as the directory wants-->
+//!                |                                         `Elsewhere`: the client starts over
+//!                `--the session ends, or the client cancels it--> the stripes are to be removed
 //! ```
 
 use crate::{
@@ -24,41 +26,42 @@ use wire::{
     Timestamp, Version,
 };
 
-/// Permission bits of what a put makes.
+/// Permission bits of new objects.
 const OBJECT_MODE: u32 = 0o644;
 
-/// Files without inodes, each with its session.
+/// Reserved files, which have no inode, each with its session.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Reserved(BTreeMap<FileId, (Session, Stripes)>);
 
-/// What stripes a file may have that is reserved.
+/// Stripes that a reserved file may have.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Stripes {
-    /// At most so many.
+    /// Maximum number of stripes.
     pub count: u64,
-    /// Where they lie.
+    /// Layout of the stripes.
     pub layout: Layout,
-    /// By what a client chose their partition, where one did.
+    /// Policy by which a client chose their partition, if one did.
     pub by: Option<Policy>,
 }
 
 impl Reserved {
-    /// Its stripes, when it is this session's.
+    /// Returns the stripes of a reserved file if it is this session's.
     fn stripes(&self, file: FileId, session: Session) -> Option<Stripes> {
         self.0.get(&file).filter(|(holder, _)| *holder == session).map(|(_, stripes)| *stripes)
     }
 }
 
-/// What a new object is made of.
+/// Parts of a new object.
 struct NewObject {
     inode: NewInode,
     directory: FileId,
-    /// Where its stripes are to lie.
+    /// Wanted placement of its stripes.
     wanted: Placed,
 }
 
 impl Partition {
-    /// The object, with what of its range is here. What an intent holds is told as it is without that, and got by its file.
+    /// Returns the object, with the bytes of the range that are here. If an intent has locked the
+    /// entry, returns the entry without the intent; the client then gets the object by its file id.
     pub(crate) fn get_object(
         &mut self,
         parent: FileId,
@@ -144,7 +147,7 @@ impl Partition {
         self.unlink(parent, name, now)
     }
 
-    /// Whether the condition holds; false when that is to be seen in another partition.
+    /// Returns true if the precondition holds; false if only another partition can check it.
     fn check_object(&self, parent: FileId, name: &Name, taken: Option<Target>, condition: Condition) -> Outcome<bool> {
         let object = || Object::entry(parent, name);
         let present = match taken {
@@ -164,7 +167,7 @@ impl Partition {
         if holds { Ok(true) } else { Err(Refusal::Changed { object: object(), present }) }
     }
 
-    /// What a new object is made of. Its owner is that of the directory, which the client need not know.
+    /// Prepares a new object. Its owner is that of the directory, which the client need not know.
     fn new_object(&self, (parent, name): (FileId, &Name), placing: Placing) -> Outcome<NewObject> {
         let new = NewInode {
             placing: placing.boxed(),
@@ -175,7 +178,7 @@ impl Partition {
         Ok(NewObject { inode, directory, wanted })
     }
 
-    /// Its inode, with the bytes and attributes.
+    /// Creates its inode, with the bytes and attributes.
     fn filled_object(
         &mut self,
         (session, parent): (Session, FileId),
@@ -199,7 +202,7 @@ impl Partition {
         Ok((file, inode))
     }
 
-    /// The stripes of a file that was reserved, which are an inode's from now on.
+    /// Takes the stripes of a reserved file for its new inode.
     fn take_reserved(&mut self, session: Session, file: FileId, size: u64) -> Outcome<(Place, Layout)> {
         let object = Object::File(file);
         let Some(Stripes { count, layout, .. }) = self.reserved.stripes(file, session) else {
@@ -233,21 +236,21 @@ impl Partition {
         Ok(Answer::Reserved(files))
     }
 
-    /// A file is reserved no more: it has an inode now, or its stripes are removed.
+    /// Ends the reservation of a file: it has an inode now, or its stripes are removed.
     pub(crate) fn forget_reserved(&mut self, file: FileId) {
         if self.reserved.0.remove(&file).is_some() {
             self.bytes -= weight::RESERVED_BYTES;
         }
     }
 
-    /// What a session had reserved, as it ends: its stripes are to be removed.
+    /// Cancels the reservations of a session that ends; their stripes are to be removed.
     pub(crate) fn end_reserved(&mut self, session: Session) -> Vec<Gone> {
         let left = self.reserved.0.iter().filter(|(_, (holder, _))| *holder == session);
         let left: Vec<FileId> = left.map(|(file, _)| *file).collect();
         left.into_iter().filter_map(|file| self.unreserve(file, session)).collect()
     }
 
-    /// A file that a session had reserved will not be: its stripes are to be removed.
+    /// Cancels a session's reservation of a file; its stripes are to be removed.
     pub(crate) fn unreserve(&mut self, file: FileId, session: Session) -> Option<Gone> {
         let Stripes { count, layout, .. } = self.reserved.stripes(file, session)?;
         self.forget_reserved(file);
@@ -259,12 +262,13 @@ impl Partition {
         Some(gone)
     }
 
-    /// Where the stripes of a file lie that has no inode yet and that this session may write.
+    /// Returns the layout of a file that has no inode yet and that this session has reserved.
     pub fn reserved(&self, file: FileId, session: Session) -> Option<Layout> {
         self.reserved.stripes(file, session).map(|stripes| stripes.layout)
     }
 
-    /// Whether a session may write this stripe: its file has it, or the session has reserved it.
+    /// Returns true if a session may write this stripe: it is a stripe of the file, or the session
+    /// has reserved it.
     pub fn expects(&self, file: FileId, stripe: u64, session: Session) -> bool {
         match self.inodes.get(&file).map(|inode| &inode.body) {
             Some(Body::File(body)) => body.expects(stripe),
@@ -273,7 +277,7 @@ impl Partition {
         }
     }
 
-    /// Those of these stripes that neither the file has nor anybody has reserved.
+    /// Returns those of these stripes that are neither the file's nor reserved.
     #[must_use]
     pub fn unplanned(&self, file: FileId, stripes: &StripeRuns) -> StripeRuns {
         match self.inodes.get(&file).map(|inode| &inode.body) {
@@ -286,7 +290,7 @@ impl Partition {
         }
     }
 
-    /// Whether there is such an inode, of whatever kind.
+    /// Returns true if the inode exists, whatever its type.
     pub fn has(&self, file: FileId) -> bool {
         self.inodes.contains_key(&file)
     }
@@ -298,7 +302,7 @@ impl Partition {
     }
 }
 
-/// Where the stripes lie that content is in.
+/// Returns the layout of striped content.
 fn layout_of(content: &Content) -> Option<Layout> {
     match content {
         Content::Striped(layout) => Some(*layout),
@@ -306,19 +310,19 @@ fn layout_of(content: &Content) -> Option<Layout> {
     }
 }
 
-/// The bytes that names are listed by: a directory's stand where the keys below it do.
+/// Returns the bytes by which a name sorts: a directory sorts where the keys below it do.
 pub fn listed_name(name: &Name, kind: Kind) -> impl Iterator<Item = u8> + Clone + '_ {
     let slash = (kind == Kind::Directory).then_some(b'/');
     name.as_bytes().iter().copied().chain(slash)
 }
 
-/// Whether an entry is asked for.
+/// Returns true if the listing includes this entry.
 pub fn is_listed(name: &Name, kind: Kind, prefix: &[u8], from: &[u8]) -> bool {
     let listed = || listed_name(name, kind);
     listed().take(prefix.len()).eq(prefix.iter().copied()) && listed().ge(from.iter().copied())
 }
 
-/// The first `max` entries by their listed names.
+/// Returns the first `max` entries in listing order.
 pub fn first_of(mut entries: Vec<DirEntry>, max: usize) -> Vec<DirEntry> {
     let order =
         |one: &DirEntry, other: &DirEntry| listed_name(&one.name, one.kind).cmp(listed_name(&other.name, other.kind));

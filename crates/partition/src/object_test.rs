@@ -1,4 +1,4 @@
-//! Objects in one partition, command by command.
+//! Tests of objects in one partition, command by command.
 
 use crate::partition_test::{Bench, STRIPE, name};
 use bytes::Bytes;
@@ -92,7 +92,7 @@ fn a_put_replaces_what_has_the_name_under_its_condition_and_takes_no_more_space(
     assert_eq!((bench.partition.bytes(), bench.partition.files()), (bytes - bytes_of_entry(), 1));
 }
 
-/// What an object of three bytes weighs, name and all.
+/// Memory cost of an object of three bytes, with its name.
 fn bytes_of_entry() -> u64 {
     crate::INODE_BYTES + crate::ENTRY_BYTES + 1 + 3
 }
@@ -235,7 +235,7 @@ fn stripes_that_do_not_lie_as_their_directory_says_are_put_elsewhere() {
     let placement = |bench: &mut Bench, file| bench.apply(Command::Placement { file });
     let Answer::Placement { placing, layout, decided: true, stripes } = placement(&mut bench, right) else { panic!() };
     assert_eq!((placing, layout, stripes.iter().next()), (at(2), there, Some(0)));
-    // What the put itself asks for is before what its directory says.
+    // The placement of the put takes precedence over that of its directory.
     let striped = Placing { policy: Some(Policy::Striped), stripe_size: None };
     let Answer::Stored { version, gone: Some(gone) } = bench.apply(put(usual, striped)) else { panic!("not put") };
     assert_eq!((version.file, gone.file, gone.layout), (usual, right, there));

@@ -1,4 +1,4 @@
-//! The state of one partition, and how its inodes are reached.
+//! State of one partition, and access to its inodes.
 
 use crate::{
     Endings,
@@ -15,56 +15,59 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use wire::{Answer, Attributes, Gone, NewInode, NewKind, Object, Outcome, Owner, Refusal, Stamp, Timestamp};
 
-/// A directory with more entries is split, unless the settings say otherwise: above this, one partition would be most of a
-/// large directory's load, and below it one message less is worth more.
+/// Default for the number of entries above which a directory is split. With a higher limit, one
+/// partition would carry most of a large directory's load. With a lower limit, the additional
+/// message of a split directory would cost more than the split gains.
 pub const SPLIT_ENTRIES: u32 = 4096;
 
-/// What all partitions of a pool share.
+/// Settings that all partitions of a pool share.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Settings {
-    /// What hashes are seeded with.
+    /// Seed of all hashes.
     pub seed: u64,
-    /// How long stripes usually are, bytes: a power of two, the longest that engines keep.
+    /// Default length of a stripe, bytes: a power of two, the longest that engines store.
     pub stripe_bytes: u32,
-    /// How many partitions the pool has.
+    /// Number of partitions of the pool.
     pub partitions: u32,
-    /// How many bits of a name's hash are used, 1 to 54; fewer only in tests, so that hashes collide.
+    /// Number of bits of a name's hash in use, 1 to 54. Only tests use fewer, so that hashes
+    /// collide.
     pub name_bits: u32,
-    /// A directory with more entries than this is split.
+    /// Number of entries above which a directory is split.
     pub split_entries: u32,
 }
 
 impl Settings {
-    /// The usual ones, of a pool with one partition.
+    /// Default settings, for a pool with one partition.
     pub fn new(seed: u64, stripe_bytes: u32) -> Self {
         Self { seed, stripe_bytes, partitions: 1, name_bits: HASH_BITS, split_entries: SPLIT_ENTRIES }
     }
 }
 
-/// One partition. An empty one holds no memory of its own.
+/// One partition. An empty one allocates no memory.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Partition {
     id: PartitionId,
     settings: Settings,
-    /// How many ids were given; none is given twice.
+    /// Number of ids given so far; ids are never reused.
     made: u64,
-    /// Each apart: a table that grows by doubling would else hold room for twice as many.
+    /// Boxed: otherwise a table that grows by doubling would reserve space for twice as many
+    /// inodes.
     pub(crate) inodes: HashMap<FileId, Box<Inode>, BuildNumberHasher>,
-    /// Files that are gone, whose stripes may still be there.
+    /// Deleted files whose stripes may still exist.
     pub(crate) gone: BTreeMap<FileId, Gone>,
     /// Files that have stripes and no inode yet.
     pub(crate) reserved: Reserved,
     pub(crate) answered: Answered,
     pub(crate) grants: Grants,
     pub(crate) intents: Intents,
-    /// What all this counts for, bytes.
+    /// Memory cost of all of this, bytes.
     pub(crate) bytes: u64,
-    /// What the node has not yet asked for.
+    /// Effects that the node has not collected yet.
     pub(crate) told: Told,
 }
 
 impl Partition {
-    /// An empty partition.
+    /// Creates an empty partition.
     pub fn new(id: PartitionId, settings: Settings) -> Self {
         let (inodes, gone, answered) = (HashMap::default(), BTreeMap::new(), Answered::default());
         let (grants, told, intents) = (Grants::default(), Told::default(), Intents::default());
@@ -72,7 +75,7 @@ impl Partition {
         Self { id, settings, made: 0, inodes, gone, reserved, answered, grants, intents, bytes: 0, told }
     }
 
-    /// The first partition of a pool, with the root directory.
+    /// Creates the first partition of a pool, with the root directory.
     pub fn with_root(settings: Settings, owner: Owner, mode: u32, now: Timestamp) -> Self {
         let mut first = Self::new(PartitionId(0), settings);
         let root = NewInode::new(NewKind::Directory, mode, owner);
@@ -81,29 +84,30 @@ impl Partition {
         first
     }
 
-    /// One that knows which sessions have ended from the others of its node.
+    /// Makes the partition share its set of ended sessions with the other partitions of the node.
     #[must_use]
     pub fn sharing(mut self, endings: Endings) -> Self {
         self.answered.ended = endings;
         self
     }
 
-    /// What inodes and entries count for in the pool, bytes.
+    /// Returns the memory cost of inodes and entries, bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// How many inodes there are.
+    /// Returns the number of inodes.
     pub fn files(&self) -> u64 {
         self.inodes.len() as u64
     }
 
-    /// What was answered to this change, when it was done before: it needs no space to be answered again.
+    /// Returns the cached reply to this change, if it was executed before. Repeating the reply
+    /// needs no space.
     pub fn recall(&self, stamp: Stamp) -> Option<Outcome<Answer>> {
         self.answered.recall(stamp)
     }
 
-    /// Keeps another answer than was given: for what a node did itself, once.
+    /// Replaces the cached reply to this change: for work that the node itself does once.
     pub fn keep(&mut self, stamp: Stamp, answer: Outcome<Answer>) {
         if !self.answered.has_ended(stamp.session) {
             self.answered.amend(stamp, answer);
@@ -118,7 +122,7 @@ impl Partition {
         &self.settings
     }
 
-    /// Whether the inode, if there is one, is here.
+    /// Returns true if the id belongs to this partition, whether or not the inode exists.
     pub(crate) fn is_home_of(&self, file: FileId) -> bool {
         file.partition() == self.id
     }
@@ -128,7 +132,7 @@ impl Partition {
         inode.map(Box::as_ref).ok_or_else(|| self.missing(file))
     }
 
-    /// Why an inode is not here: it is gone, or made by an intent that is not settled yet.
+    /// Returns the error for a missing inode: it is deleted, or an unsettled intent will create it.
     fn missing(&self, file: FileId) -> Refusal {
         match self.intents.holder(file, What::Inode) {
             Some(intent) => Refusal::Held { intent },
@@ -140,18 +144,19 @@ impl Partition {
         self.inode(file)?.directory(file)
     }
 
-    /// A directory or fragment whose entries are here; refused as `Split` when they are in fragments.
+    /// Returns a directory or fragment whose entries are here; refuses with `Split` if they are in
+    /// fragments.
     pub(crate) fn entries_of(&self, file: FileId) -> Outcome<&Directory> {
         let directory = self.directory(file)?;
         if directory.fragments().is_empty() { Ok(directory) } else { Err(split(file)) }
     }
 
-    /// Whether it is a directory here whose entries are in fragments.
+    /// Returns true if this is a directory here whose entries are in fragments.
     pub(crate) fn is_split(&self, file: FileId) -> bool {
         self.directory(file).is_ok_and(|directory| !directory.fragments().is_empty())
     }
 
-    /// The directory that a fragment belongs to; anything else is itself.
+    /// Returns the directory of a fragment; any other id is returned unchanged.
     pub fn directory_of(&self, file: FileId) -> FileId {
         self.inodes.get(&file).map_or(file, |inode| inode.directory_of(file))
     }
@@ -164,27 +169,28 @@ impl Partition {
         Ok(self.inode(file)?.attributes(file))
     }
 
-    /// An id that was never given.
+    /// Returns a new id.
     pub(crate) fn next_id(&mut self) -> FileId {
         self.made += 1;
         FileId::new(self.id, self.made)
     }
 
-    /// Gives a new inode its id.
+    /// Adds a new inode under a new id.
     pub(crate) fn add(&mut self, inode: Inode) -> FileId {
         let file = self.next_id();
         self.insert_inode(file, inode);
         file
     }
 
-    /// Adds an inode whose id was given before.
+    /// Adds an inode under an id given before.
     pub(crate) fn insert_inode(&mut self, file: FileId, mut inode: Inode) {
         inode.granted.astray = self.grants.asker.others;
         self.bytes += inode.weight();
         self.inodes.insert(file, Box::new(inode));
     }
 
-    /// Changes an inode, keeps count of what it weighs, and takes back what kernels keep of what has changed.
+    /// Changes an inode, updates the memory cost, and invalidates the changed state in the caches
+    /// of other kernels.
     pub(crate) fn edit<R>(&mut self, file: FileId, change: impl FnOnce(&mut Inode) -> Outcome<R>) -> Outcome<R> {
         let inode = self.inodes.get_mut(&file).filter(|inode| !self.grants.hides(file, inode));
         let Some(inode) = inode else { return Err(self.missing(file)) };
@@ -216,7 +222,7 @@ impl Partition {
     }
 }
 
-/// What a client is told that looks for entries in a directory which is split.
+/// Returns the error for a lookup of entries in a split directory.
 pub fn split(directory: FileId) -> Refusal {
     Refusal::Split { directory, bits: u8::try_from(FRAGMENT_BITS).expect("a few bits") }
 }

@@ -1,4 +1,4 @@
-//! Promises of one partition, command by command.
+//! Tests of one partition, command by command.
 
 use crate::{Partition, Settings};
 use bytes::Bytes;
@@ -12,7 +12,7 @@ const ROOT: FileId = FileId::ROOT;
 pub const STRIPE: u32 = 8192;
 const LAYOUT: Layout = Layout::striped(STRIPE);
 
-/// A partition, its one client, and a clock that goes a second with each command.
+/// A partition, its only client, and a clock that advances a second with each command.
 pub struct Bench {
     pub partition: Partition,
     pub session: Session,
@@ -25,7 +25,7 @@ impl Bench {
         Self::of(1)
     }
 
-    /// The first of so many partitions.
+    /// Creates the first of this many partitions.
     pub fn of(partitions: u32) -> Self {
         let settings = Settings { name_bits: 4, partitions, ..Settings::new(7, STRIPE) };
         let partition = Partition::with_root(settings, Owner::default(), 0o755, at(0));
@@ -81,7 +81,7 @@ impl Bench {
         }
     }
 
-    /// Modified and changed, in seconds.
+    /// Returns mtime and ctime, in seconds.
     pub fn times(&mut self, file: FileId) -> (i64, i64) {
         let found = self.stat(file);
         (found.modified.secs, found.changed.secs)
@@ -259,7 +259,7 @@ fn a_removed_directory_that_is_open_takes_no_entry() {
     assert!(bench.try_to(Command::Stat { file: directory }).is_err());
 }
 
-/// Numbers below a limit, the same for the same seed.
+/// Returns a generator of numbers below a limit, seeded.
 pub fn dice(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut state = seed;
     move |below| {
@@ -276,7 +276,7 @@ fn next_kind(drawn: u64) -> NewKind {
     }
 }
 
-/// A command of any kind, drawn by dice, about few names and files.
+/// Draws a random command of any kind, about few names and files.
 pub fn random_command(next: &mut impl FnMut(u64) -> u64) -> Command {
     let text = |number| name(&format!("n{number}"));
     let file = FileId::new(PartitionId(0), 1 + next(12));
@@ -304,7 +304,7 @@ pub fn random_command(next: &mut impl FnMut(u64) -> u64) -> Command {
     }
 }
 
-/// A step of one of few intents, about the same names and files.
+/// Draws a random step of one of few intents, about the same names and files.
 fn random_step(next: &mut impl FnMut(u64) -> u64, parent: FileId, file: FileId) -> Command {
     let intent = intent(next(6));
     match next(8) {

@@ -1,15 +1,15 @@
-//! The parts of intents: what each asks for before, and what it does.
+//! Parts of intents: their preconditions and their effects.
 
 use crate::{Partition, acl, grants::Granted, inode::Inode, intents::What, partition::split};
 use placement::FileId;
 use wire::{DirEntry, Gone, Intent, Kind, Name, NewInode, NewKind, Object, Outcome, Part, Refusal, Target, Timestamp};
 
-/// More parts an intent has not in one partition: several times what one request may have.
+/// Maximum number of parts of an intent in one partition: several times the maximum of one request.
 const INTENT_PARTS_MAX: usize = 1024;
 const CHECKED: &str = "what a part needs was checked and marked when it was prepared";
 
 impl Partition {
-    /// Whether a part can be done here, now and later.
+    /// Checks that a part can be applied here, now and at any later time.
     pub(crate) fn check_part(&self, intent: Intent, part: &Part) -> Outcome<()> {
         let own = Some(intent);
         match part {
@@ -43,8 +43,8 @@ impl Partition {
         }
     }
 
-    /// Whether each part of an intent can be done whatever the others do, now and with what is prepared of it: each is checked as if it
-    /// were alone.
+    /// Checks that no two parts of an intent exclude each other, including those prepared before.
+    /// Each part was checked as if it were the only one.
     pub(crate) fn check_alone(&self, intent: Intent, parts: &[Part]) -> Outcome<()> {
         let prepared = self.intents.prepared.get(&intent);
         let before = prepared.iter().flat_map(|prepared| prepared.parts.iter().map(|(part, _)| part));
@@ -112,7 +112,7 @@ impl Partition {
         self.inodes.get(&file).map(Box::as_ref).ok_or(Refusal::Stale(Object::File(file)))
     }
 
-    /// Does a part. Cannot fail.
+    /// Applies a part. Cannot fail.
     pub(crate) fn do_part(&mut self, part: Part, made: Option<FileId>, now: Timestamp) -> Option<Gone> {
         match part {
             Part::Entry { directory, name, was, becomes } => self.do_entry(directory, name, was, becomes, now),
@@ -162,7 +162,7 @@ impl Partition {
         done.expect(CHECKED);
     }
 
-    /// Removes an empty directory; that it was split does not matter any more.
+    /// Removes an empty directory, even if it was split.
     fn remove_whole(&mut self, directory: FileId, now: Timestamp) -> Option<Gone> {
         self.edit(directory, |inode| {
             inode.directory_mut(directory)?.set_fragments(Vec::new());
@@ -181,7 +181,8 @@ impl Partition {
     }
 }
 
-/// Whether only one of both can be done: they are the same, or one takes the last name of what the other is about.
+/// Returns true if only one of the two parts can be applied: they are the same, or one may delete
+/// the inode of the other.
 fn bars(one: &Part, other: &Part) -> bool {
     match (one, other) {
         (Part::Entry { directory: one, name, .. }, Part::Entry { directory: other, name: other_name, .. }) => {
@@ -194,7 +195,7 @@ fn bars(one: &Part, other: &Part) -> bool {
     }
 }
 
-/// The inode that may be gone afterwards.
+/// Returns the inode that a part may delete.
 fn ends(part: &Part) -> Option<FileId> {
     match part {
         Part::Unname { file } | Part::Remove { directory: file, .. } => Some(*file),
@@ -202,7 +203,7 @@ fn ends(part: &Part) -> Option<FileId> {
     }
 }
 
-/// The inode that a part needs; none where it makes one.
+/// Returns the inode that a part needs; `None` if it creates one.
 fn about(part: &Part) -> Option<FileId> {
     match part {
         Part::Name { file } | Part::Unname { file } | Part::Moved { file, .. } => Some(*file),
@@ -216,7 +217,8 @@ fn about(part: &Part) -> Option<FileId> {
     }
 }
 
-/// A fragment's inode. Its times say nothing until it changes: until then its directory's count.
+/// Creates a fragment's inode. Its times are ignored until its first change: until then the
+/// directory's count.
 fn fragment(directory: FileId, new: NewInode, entries: Vec<DirEntry>) -> Inode {
     let mut inode = Inode::new(NewInode { kind: NewKind::Directory, ..new }, directory, None, Timestamp::default());
     if let Ok(body) = inode.directory_mut(directory) {

@@ -1,4 +1,5 @@
-//! Whether a directory lets a user through, and what a name that is to be opened refers to, as far as that is sure here.
+//! Permission checks on a path: decides whether a directory certainly lets a user through, and
+//! resolves an open by name if it is certainly allowed.
 
 use crate::{
     Partition,
@@ -11,14 +12,15 @@ use wire::{
 };
 
 impl Partition {
-    /// Whether a directory of this partition surely lets a user do in it what is needed there.
+    /// Returns true if a directory of this partition certainly grants a user the needed access.
     pub fn lets(&self, directory: FileId, who: &Credentials, needs: Needs) -> bool {
         let inode = self.inode(directory).ok().filter(|inode| matches!(inode.body, Body::Directory(_)));
         inode.is_some_and(|inode| who.surely_does(needs, (inode.mode, inode.owner), has_acl(inode)))
     }
 
-    /// The open that a name leads to, where that is a file, here, and surely open to the user, if one is to be asked for; else the look at it. Any other
-    /// command is what it was.
+    /// Replaces an open by name with the open of the file, if it is a regular file here and
+    /// certainly open to the user (if one is given), else with a lookup. Returns any other command
+    /// unchanged.
     pub fn resolved(&self, command: Command, who: Option<&Credentials>) -> Command {
         let Command::OpenName { parent, name, flags, whole } = command else { return command };
         let wants = if flags.read { READ } else { 0 } | if flags.write || flags.truncate { WRITE } else { 0 };

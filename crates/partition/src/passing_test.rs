@@ -1,4 +1,4 @@
-//! Promises about opens by name, and about who is let through.
+//! Tests of opens by name, and of permission checks on directories.
 
 use crate::partition_test::*;
 use placement::FileId;

@@ -1,7 +1,9 @@
-//! Where bytes lie: what was asked for, of a file or of what is made in a directory, and what it comes to.
+//! Placement of bytes: the request for a file, or for files that are created in a directory, and
+//! the resulting decision.
 //!
-//! A policy that a hash answers is answered here, when the file is made. One that needs to know nodes is answered by the client that
-//! first writes more than fits beside the inode ([`wire::Answer::Unplaced`], [`wire::Command::Place`]). Afterwards the layout stays.
+//! A policy that a hash can evaluate is evaluated here, when the file is created. A policy that
+//! depends on nodes is evaluated by the client that first writes more than fits inline
+//! ([`wire::Answer::Unplaced`], [`wire::Command::Place`]). Afterwards the layout never changes.
 
 use crate::{
     Partition,
@@ -13,17 +15,17 @@ use placement::{FileId, PartitionId, Placed, Placing, PlacingRefused, Spread, St
 use serde::{Deserialize, Serialize};
 use wire::{Answer, Command, Object, Outcome, PLACEMENT, Refusal, STRIPE_SIZE, StripeRuns, XattrMode};
 
-/// What was asked for, and what of it is listed.
+/// Requested placement, and the parts of it that are listed as attributes.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Asked {
     pub placing: Placing,
-    /// The policy was set of this very inode, not handed down.
+    /// True if the policy was set on this inode, and not inherited.
     policy_set: bool,
-    /// The same of the length of stripes.
+    /// True if the stripe size was set on this inode, and not inherited.
     stripe_size_set: bool,
 }
 
-/// The attributes that speak of it.
+/// Extended attributes for placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
     Policy,
@@ -40,7 +42,7 @@ impl Which {
 }
 
 impl Asked {
-    /// Handed down, or said by who makes it: not listed.
+    /// Creates a request that was inherited, or given at creation: its attributes are not listed.
     pub fn handed_down(placing: Placing) -> Self {
         Self { placing, ..Self::default() }
     }
@@ -53,12 +55,13 @@ impl Asked {
         Some(text.into())
     }
 
-    /// The names of those that were set.
+    /// Returns the names of the attributes that were set.
     fn names(&self) -> impl Iterator<Item = &'static [u8]> {
         [Which::Policy, Which::StripeSize].into_iter().filter(|which| self.is_set(*which)).map(Which::name)
     }
 
-    /// With another value of one; none takes it away. What is set to what it is stays as it is, and is listed from now on.
+    /// Returns the request with one value changed; `None` removes the value. An attribute that is
+    /// set to its current value is listed from then on.
     fn with(mut self, which: Which, value: Option<&[u8]>) -> Result<Self, String> {
         let text = value.map(|value| String::from_utf8_lossy(value).into_owned());
         let refused = |refused: PlacingRefused| refused.to_string();
@@ -84,13 +87,13 @@ impl Asked {
 }
 
 impl FileBody {
-    /// What stripes need first: that a client says where they are to be.
+    /// Returns the answer that asks a client to place the stripes, if that is still to be done.
     pub fn unplaced(&self) -> Option<Answer> {
         let policy = self.placed.by?;
         Some(Answer::Unplaced { policy, layout: self.placed.layout })
     }
 
-    /// Its stripes that may have bytes, but for those behind its end.
+    /// Returns the stripes that may have bytes, except those beyond the end of the file.
     fn stripes_there(&self) -> StripeRuns {
         match &self.place {
             Place::Striped(striped) => striped.data_runs().within(0..self.size.div_ceil(self.stripe_bytes())),
@@ -98,24 +101,25 @@ impl FileBody {
         }
     }
 
-    /// Whether it may still lie otherwise: there is no stripe of it, and no extent.
+    /// Returns true if the placement can still change: there is neither a stripe nor an extent.
     fn is_free(&self) -> bool {
         matches!(self.place, Place::Inline(_))
     }
 }
 
 impl Inode {
-    /// The value of one of the attributes, handed down or set.
+    /// Returns the value of an attribute, inherited or set.
     pub fn placing_value(&self, which: Which) -> Option<Bytes> {
         self.asked.value(which)
     }
 
-    /// The names of those of them that are listed.
+    /// Returns the names of the attributes that are listed.
     pub fn placing_names(&self) -> impl Iterator<Item = Bytes> {
         self.asked.names().map(Bytes::from_static)
     }
 
-    /// Sets or removes one of them; whether that may be so was checked ([`Self::check_placing_mode`]).
+    /// Sets or removes an attribute; [`Self::check_placing_mode`] has checked that the mode allows
+    /// it.
     pub fn set_placing(
         &mut self,
         settings: &Settings,
@@ -140,7 +144,7 @@ impl Inode {
         Ok(())
     }
 
-    /// Whether one of them may be set, or else removed, so.
+    /// Checks that the mode allows setting, or else removing, the attribute.
     pub fn check_placing_mode(&self, file: FileId, which: Which, (sets, mode): (bool, XattrMode)) -> Outcome<()> {
         let object = || Object::File(file);
         match mode {
@@ -152,7 +156,7 @@ impl Inode {
         }
     }
 
-    /// What would be asked for, with this value.
+    /// Returns the request with this value, after validation.
     pub fn check_placing(&self, file: FileId, which: Which, value: Option<&[u8]>) -> Outcome<Asked> {
         let object = Object::File(file);
         match self.body {
@@ -191,7 +195,7 @@ impl Partition {
         })
     }
 
-    /// What a command that may make a file whole is to know of where its bytes are to lie.
+    /// Returns the placement that decides whether a command may create an extent file.
     pub fn placed(&self, command: &Command) -> Option<Placed> {
         match command {
             Command::Create { parent, name, inode, .. } => {
@@ -208,7 +212,7 @@ impl Partition {
         }
     }
 
-    /// Where the bytes of a file that is made at this place are to lie.
+    /// Returns the placement of a file that is created under this name.
     pub(crate) fn placed_at(&self, placing: Placing, directory: FileId, name: &[u8]) -> Placed {
         let settings = self.settings();
         let by_hash = placement::whole_partition(settings.seed, directory, name, settings.partitions);

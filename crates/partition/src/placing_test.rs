@@ -1,4 +1,4 @@
-//! Where bytes lie, as one partition decides and keeps it.
+//! Tests of placement decisions in one partition.
 
 use crate::{
     Partition, Settings,

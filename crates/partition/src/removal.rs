@@ -1,4 +1,5 @@
-//! Removing: names, inodes, directories, sessions, and what is left for others to finish.
+//! Removal of names, inodes, directories and sessions, and the unfinished work that clients
+//! complete.
 
 use crate::{
     Partition,
@@ -22,7 +23,8 @@ impl Partition {
         Ok(Answer::Removed { gone: self.drop_name(file, now) })
     }
 
-    /// One name less; the inode goes with its last name, or with its last close after that.
+    /// Removes one name. The inode is deleted with its last name, or with its last close after
+    /// that.
     pub(crate) fn drop_name(&mut self, file: FileId, now: Timestamp) -> Option<Gone> {
         self.edit(file, |inode| {
             inode.names = inode.names.saturating_sub(1);
@@ -34,14 +36,15 @@ impl Partition {
         self.remove_if_unused(file)
     }
 
-    /// Removes an inode to which nothing refers: no name, no open, no kernel, no intent that may give it a name.
+    /// Deletes an inode that has no name and no open, that no kernel knows, and that no intent may
+    /// give a name.
     pub(crate) fn remove_if_unused(&mut self, file: FileId) -> Option<Gone> {
         let held = self.grants.keeps(file) || self.intents.holder(file, What::Inode).is_some();
         let unused = self.inodes.get(&file)?.is_unused() && !held;
         if unused { self.remove_inode(file) } else { None }
     }
 
-    /// Removes an inode; its stripes, if it may have some, are noted until they are removed.
+    /// Deletes an inode; records its stripes, if it may have some, until they are removed.
     pub(crate) fn remove_inode(&mut self, file: FileId) -> Option<Gone> {
         let mut inode = self.inodes.remove(&file)?;
         self.bytes -= inode.weight();
@@ -57,7 +60,7 @@ impl Partition {
         Some(gone)
     }
 
-    /// The stripes of a file that is gone are removed.
+    /// Records that the stripes of a deleted file are removed.
     pub fn purged(&mut self, file: FileId) -> Answer {
         if let Some(gone) = self.gone.remove(&file) {
             self.bytes -= weight::runs(&gone.stripes);
@@ -78,7 +81,7 @@ impl Partition {
         Ok(Answer::Removed { gone })
     }
 
-    /// Ends an open of a session, or makes it another's.
+    /// Ends an open of a session, or transfers it to another session.
     pub(crate) fn release_open(&mut self, file: FileId, session: Session, to: Option<Session>) -> Outcome<Answer> {
         let Some(to) = to else { return self.close(session, file) };
         let inode = self.inodes.get_mut(&file).ok_or(Refusal::NotFound(Object::File(file)))?;
@@ -102,14 +105,15 @@ impl Partition {
         Ok(Answer::Removed { gone: self.drop_name(file, now) })
     }
 
-    /// Whether a directory is empty, and no intent holds anything of it.
+    /// Checks that a directory is empty, and that no intent has locked any part of it.
     pub(crate) fn check_removable(&self, directory: FileId) -> Outcome<()> {
         self.intents.check_all(directory, None)?;
         let empty = self.open_directory(directory)?.is_empty();
         if empty { Ok(()) } else { Err(Refusal::NotEmpty(Object::File(directory))) }
     }
 
-    /// Ends all that a session holds; says which files went with it.
+    /// Ends a session with all its opens, locks and reservations; returns the files that were
+    /// deleted.
     pub(crate) fn close_session(&mut self, session: Session) -> Answer {
         let mut held: Vec<FileId> =
             self.inodes.iter().filter(|(_, inode)| inode.is_held_by(session)).map(|(file, _)| *file).collect();
@@ -137,7 +141,7 @@ impl Partition {
         gone
     }
 
-    /// What clients that are no more may have left: intents, stripes of files that are gone.
+    /// Returns the unfinished work of ended clients: intents, and stripes of deleted files.
     pub(crate) fn leftovers(&self) -> Leftovers {
         let committed = |(intent, decided): (&Intent, &Decided)| match decided {
             Decided::Committed(_) => Some(*intent),

@@ -1,6 +1,7 @@
-//! What metadata counts for in the pool, so that its capacity bounds inodes and entries too.
+//! Memory cost of metadata, so that the pool's capacity bounds inodes and entries too.
 //!
-//! The amounts are those of the structures in memory, rounded up; they are promises to the pool's limit, not measurements.
+//! The costs are the sizes of the structures in memory, rounded up. They are charged against the
+//! pool's limit; they are not measurements.
 
 use crate::{
     Partition,
@@ -11,39 +12,41 @@ use wire::{ACL_ACCESS, ACL_DEFAULT, Command, Contents, Heritage, HostFile, NewIn
 
 /// An inode, bytes.
 pub const INODE_BYTES: u64 = 384;
-/// An entry besides its name, bytes.
+/// An entry without its name, bytes.
 pub const ENTRY_BYTES: u64 = 96;
-/// What a whole file costs beside its bytes: what a kernel keeps for a file in memory, bytes.
+/// An extent file without its bytes: the size of the kernel's structures for a file in memory,
+/// bytes.
 pub const EXTENT_BYTES: u64 = 1280;
 /// One run of stripes, bytes.
 pub const RUN_BYTES: u64 = 48;
-/// What an inode with extended attributes or locks has besides, bytes.
+/// The rare attributes of an inode, without their contents, bytes.
 pub const EXTRA_BYTES: u64 = 64;
-/// An extended attribute besides its name and value, bytes: the room that a list and two shared values take.
+/// An extended attribute without its name and value, bytes: space for a list slot and two shared
+/// buffers.
 pub const XATTR_BYTES: u64 = 192;
-/// A file that is reserved, bytes: at least what its stripes count for when they are to be removed.
+/// A reserved file, bytes: at least the cost of its stripes when they are to be removed.
 pub const RESERVED_BYTES: u64 = 64;
 /// One lock, bytes.
 pub const LOCK_BYTES: u64 = 112;
 
 const _: () = assert!(INODE_BYTES >= (size_of::<FileId>() + size_of::<crate::inode::Inode>()) as u64);
 
-/// Runs of stripes.
+/// Returns the cost of runs of stripes.
 pub fn runs(stripes: &StripeRuns) -> u64 {
     stripes.runs() as u64 * RUN_BYTES
 }
 
-/// An entry of this name.
+/// Returns the cost of an entry of this name.
 pub fn entry(name: &wire::Name) -> u64 {
     ENTRY_BYTES + name.as_bytes().len() as u64
 }
 
-/// Where the fragments of a directory are.
+/// Returns the cost of a directory's list of fragments.
 pub fn fragments(fragments: &[FileId]) -> u64 {
     size_of_val(fragments) as u64
 }
 
-/// What a part of an intent may add, at most.
+/// Returns the maximum cost that a part of an intent adds.
 pub fn part(part: &Part) -> u64 {
     match part {
         Part::Entry { was: None, becomes: Some(_), name, .. } => entry(name),
@@ -57,23 +60,24 @@ pub fn part(part: &Part) -> u64 {
     }
 }
 
-/// What is kept of a host file.
+/// Returns the cost of a host file's description.
 pub fn host_file(host: &HostFile) -> u64 {
     (size_of::<HostFile>() + host.path.as_os_str().len()) as u64
 }
 
-/// An extended attribute.
+/// Returns the cost of an extended attribute.
 pub fn xattr(name: &[u8], value: &[u8]) -> u64 {
     XATTR_BYTES + name.len() as u64 + value.len() as u64
 }
 
-/// The ACLs that a new inode may inherit, each as long as the default ACL that it comes from.
+/// Returns the cost of the ACLs that a new inode may inherit. Each is as long as the default ACL
+/// that it comes from.
 pub fn inherited(heritage: &Heritage) -> u64 {
     let acl = &heritage.default_acl;
     if acl.is_empty() { 0 } else { EXTRA_BYTES + xattr(ACL_ACCESS, acl) + xattr(ACL_DEFAULT, acl) }
 }
 
-/// The ACLs that a new inode comes with.
+/// Returns the cost of the ACLs that a new inode comes with.
 fn acls(inode: &NewInode) -> u64 {
     inode
         .acls
@@ -90,7 +94,7 @@ fn new_inode(inode: &NewInode) -> u64 {
         }
 }
 
-/// The bytes of an object, or where they are.
+/// Returns the cost of an object's bytes, or of their location.
 fn stored(contents: &Contents) -> u64 {
     match contents {
         Contents::Inline(bytes) => bytes.len() as u64,
@@ -98,15 +102,16 @@ fn stored(contents: &Contents) -> u64 {
     }
 }
 
-/// What an extent adds where it is given.
+/// Returns the cost of an extent, if one is given.
 fn given(whole: Wish) -> u64 {
     if matches!(whole, Wish::Given(_)) { EXTENT_BYTES } else { 0 }
 }
 
 impl Partition {
-    /// The most bytes that a command can add to this partition. 0 for all that removes: it works in a full pool too.
+    /// Returns the maximum number of bytes that a command can add to this partition. 0 for all
+    /// removals: they work in a full pool too.
     ///
-    /// For what is done often it is exact, so that what was reserved need not be given back.
+    /// Exact for frequent commands, so that their reservations need no correction afterwards.
     pub fn new_bytes_max(&self, command: &Command) -> u64 {
         match command {
             Command::Create { parent, name, inode, whole, .. } => {
@@ -125,7 +130,7 @@ impl Partition {
         }
     }
 
-    /// The same, for commands about one inode.
+    /// As [`Self::new_bytes_max`], for changes of one inode.
     fn new_inode_bytes_max(&self, command: &Command) -> u64 {
         let body = |file| match self.inodes.get(file).map(|inode| &inode.body) {
             Some(Body::File(body)) => Some(body),
@@ -149,7 +154,7 @@ impl Partition {
         }
     }
 
-    /// What a new inode may inherit from a directory that is here.
+    /// Returns the maximum cost of attributes inherited from a directory in this partition.
     fn inherited_weight(&self, parent: FileId) -> u64 {
         let extra = self.inodes.get(&parent).is_some_and(|parent| parent.extra.is_some());
         if extra { self.heritage(parent).map_or(0, |heritage| inherited(&heritage)) } else { 0 }

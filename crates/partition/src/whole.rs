@@ -1,16 +1,17 @@
-//! Whole files: all their bytes are in one extent of a node, which the node reads, writes and cuts.
+//! Extent files: all their bytes are in one extent of a node, which reads, writes and truncates it.
 //!
 //! ```text
-//!   (new)   --Create, a node gave an extent---------------------------->  Whole
-//!   Inline  --opened by the first, who wished, a node gave an extent--->  Whole   (the node has put the bytes there before)
-//!   Whole   --Fold, after the last close------------------------------->  Inline  (the bytes come with it)
+//!   (new)   --Create; a node gave an extent------------------->  Whole
+//!   Inline  --first open requests one; a node gave it--------->  Whole   (node copied the bytes)
+//!   Whole   --Fold, after the last close---------------------->  Inline  (the bytes come with it)
 //! ```
 //!
-//! Size, space and times of a whole file are the extent's: its node fills them in where attributes leave it. A time is what the
-//! extent says or what the inode says, whichever is later: the inode knows what happened before the file became whole. When
-//! times are set, the extent is set too and the inode forgets its own.
+//! Size, space and times of an extent file are the extent's: its node fills them in before
+//! attributes leave the node. Each time is the later one of the extent's and the inode's, because
+//! the inode knows what happened before the file moved to the extent. When times are set, the
+//! extent's are set too and the inode drops its own.
 //!
-//! An extent whose file is gone, and a file that was closed for the last time, are told to the node beside the answer.
+//! The node gets freed extents, and files after their last close, as effects beside the answer.
 
 use crate::{
     Partition,
@@ -25,41 +26,42 @@ use wire::{
     Wish,
 };
 
-/// Before any time that a file can have: the extent knows better.
+/// A time before any that a file can have: the extent's time wins.
 const FORGOTTEN: Timestamp = Timestamp { secs: i64::MIN, nanos: 0 };
 
-/// What a node learns beside an answer.
+/// Effects of commands for the node, besides the answer.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Told {
-    /// Extents that no file has any more.
+    /// Extents that belong to no file any more.
     pub freed: Vec<Extent>,
-    /// Whole files that nobody has open any more.
+    /// Extent files that no session has open any more.
     pub closed: Vec<(FileId, Extent)>,
 }
 
-/// What an extent must hold before a file becomes whole.
+/// Contents that an extent must have before a file moves to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head<'a> {
-    /// The bytes at the start.
+    /// Bytes at the start.
     pub bytes: &'a [u8],
-    /// The length: a hole follows the bytes.
+    /// Length of the file: a hole follows the bytes.
     pub size: u64,
 }
 
 impl Partition {
-    /// Where all the bytes of a whole file are.
+    /// Returns the extent of an extent file.
     pub fn extent(&self, file: FileId) -> Option<Extent> {
         self.inodes.get(&file)?.extent()
     }
 
-    /// What an extent for this command's wish must hold first; none when the wish has no sense.
+    /// Returns the contents that an extent for this command must have first. `None` if the command
+    /// cannot use an extent.
     pub fn head(&self, command: &Command) -> Option<Head<'_>> {
         match command {
             Command::Create { parent, name, inode, open: true, .. } => {
                 let makes = matches!(inode.kind, NewKind::File) && self.entry(*parent, name).is_err();
                 makes.then_some(Head { bytes: &[], size: 0 })
             }
-            // Who only reads wishes for one where it can read that by itself.
+            // A read-only open requests an extent only if the client can read it directly.
             Command::Open { file, flags, whole } if flags.write || *whole != Wish::No => {
                 let inode = self.inodes.get(file).filter(|inode| inode.opens.is_empty())?;
                 let Body::File(FileBody { size, place: Place::Inline(bytes), .. }) = &inode.body else { return None };
@@ -69,23 +71,25 @@ impl Partition {
         }
     }
 
-    /// What happened since the last time, for the node; none when nothing did.
+    /// Takes the effects since the last call; `None` if there are none.
     pub fn told(&mut self) -> Option<Told> {
         let told = !self.told.freed.is_empty() || !self.told.closed.is_empty();
         told.then(|| std::mem::take(&mut self.told))
     }
 
-    /// Whether a session has a file open.
+    /// Returns true if a session has the file open.
     pub fn is_open_by(&self, session: Session, file: FileId) -> bool {
         self.inodes.get(&file).is_some_and(|inode| inode.opens.iter().any(|(holder, _)| *holder == session))
     }
 
-    /// Whether a file that was whole may be folded: nobody has it open, and it has a name.
+    /// Returns true if the file is still in this extent and no session has it open, so that it may
+    /// be demoted.
     pub fn is_closed(&self, file: FileId, extent: Extent) -> bool {
         self.inodes.get(&file).is_some_and(|inode| inode.opens.is_empty() && inode.extent() == Some(extent))
     }
 
-    /// The bytes of a small whole file come back to its inode. Its node gives the extent back itself.
+    /// Demotes a small extent file: moves its bytes back to the inode. The node frees the extent
+    /// itself.
     pub(crate) fn fold(&mut self, file: FileId, extent: Extent, bytes: &Bytes, times: Times) -> Outcome<Answer> {
         if bytes.len() > INLINE_BYTES_MAX as usize || !self.is_closed(file, extent) {
             return Err(Refusal::Stale(Object::File(file)));
@@ -95,26 +99,26 @@ impl Partition {
             body.size = bytes.len() as u64;
             body.place = Place::Inline(bytes.to_vec());
             (inode.accessed, inode.modified, inode.changed) = (times.accessed, times.modified, times.changed);
-            inode.version += 1; // what was changed in the extent was not counted here
+            inode.version += 1; // changes in the extent were not counted here
             Ok(Answer::Done)
         })
     }
 
-    /// Notes that nobody has this file open any more.
+    /// Records that no session has this file open any more.
     pub(crate) fn note_closed(&mut self, file: FileId) {
         if let Some(extent) = self.extent(file) {
             self.told.closed.push((file, extent));
         }
     }
 
-    /// What a fold adds to the weight, at most.
+    /// Returns the maximum memory cost that a demotion adds.
     pub fn fold_bytes_max(length: u64) -> u64 {
         length.saturating_sub(weight::EXTENT_BYTES)
     }
 }
 
 impl Inode {
-    /// Where all its bytes are, when it is whole.
+    /// Returns the extent of an extent file.
     pub fn extent(&self) -> Option<Extent> {
         match &self.body {
             Body::File(body) => body.extent(),
@@ -122,7 +126,7 @@ impl Inode {
         }
     }
 
-    /// Takes the extent that a node gave; the bytes are there already.
+    /// Moves the file to the extent that a node gave; the extent has the bytes already.
     pub fn become_whole(&mut self, wish: Wish) {
         if let (Wish::Given(extent), Body::File(body)) = (wish, &mut self.body)
             && matches!(body.place, Place::Inline(_))
@@ -131,7 +135,7 @@ impl Inode {
         }
     }
 
-    /// After times were set in the extent too.
+    /// Drops the inode's times after they were set in the extent too.
     pub fn forget_times(&mut self, changes: &Changes) {
         if self.extent().is_none() {
             return;
@@ -146,7 +150,7 @@ impl Inode {
 }
 
 impl FileBody {
-    /// Where all its bytes are, when it is whole.
+    /// Returns the extent of an extent file.
     pub fn extent(&self) -> Option<Extent> {
         match self.place {
             Place::Whole(extent) => Some(extent),

@@ -1,4 +1,4 @@
-//! Promises about whole files, command by command.
+//! Tests of extent files, command by command.
 
 use crate::{Head, Partition, partition_test::*};
 use bytes::Bytes;
@@ -17,7 +17,7 @@ fn create(text: &str, whole: Wish) -> Command {
     Command::Create { parent: FileId::ROOT, name: name(text), inode, open: true, whole }
 }
 
-/// A new file, open, in this extent.
+/// Creates an open file in this extent.
 fn made(bench: &mut Bench, text: &str, slot: u32) -> FileId {
     match bench.apply(create(text, Wish::Given(extent(slot)))) {
         Answer::Opened { attributes, .. } => {
@@ -127,7 +127,8 @@ fn times_that_were_set_are_left_to_the_extent() {
     assert!(after.changed > before.changed);
 }
 
-/// A command of any kind; some that make or open a file bring an extent, and some fold.
+/// Draws a random command of any kind; some creates and opens bring an extent, and some commands
+/// demote a file.
 fn random(next: &mut impl FnMut(u64) -> u64, wishes: &mut impl FnMut(u64) -> u64) -> Command {
     let slot = u32::try_from(wishes(6)).unwrap();
     match (random_command(next), wishes(3)) {

@@ -1,7 +1,8 @@
-//! Extended attributes of an inode, ACLs among them.
+//! Extended attributes of an inode, including ACLs.
 //!
-//! An access ACL and the permission bits are kept in step here. The kernel itself checks who may set what, and that `user.`
-//! attributes stand on files and directories only; it is checked again for callers in this process.
+//! The access ACL and the permission bits are kept consistent here. The kernel itself checks who
+//! may set an attribute, and that `user.` attributes are only on files and directories. The latter
+//! is checked again for callers in this process.
 
 use crate::{
     Partition,
@@ -19,16 +20,16 @@ use wire::{
     XattrMode,
 };
 
-/// What a program may do beyond its user; Linux takes it away when the bytes or the owner change.
+/// Capabilities of a program. Linux removes them when the bytes or the owner change.
 const CAPABILITY: &[u8] = b"security.capability";
 /// The set-user-id bit.
 const SET_USER_ID: u32 = 0o4000;
-/// Execution by the group.
+/// Execute permission of the group.
 const GROUP_MAY_RUN: u32 = 0o010;
-/// The permission bits that an ACL speaks of.
+/// Permission bits that an ACL covers.
 const ACL_BITS: u32 = 0o777;
 
-/// Names to values, ordered by name. Few.
+/// A short list of names and values, ordered by name.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Xattrs(Vec<(Bytes, Bytes)>);
 
@@ -48,7 +49,7 @@ impl Xattrs {
         }
     }
 
-    /// Says whether it was there.
+    /// Removes an attribute; returns true if it existed.
     pub fn remove(&mut self, name: &[u8]) -> bool {
         self.find(name).is_ok_and(|at| {
             self.0.remove(at);
@@ -60,7 +61,7 @@ impl Xattrs {
         self.0.iter().map(|(name, _)| name)
     }
 
-    /// What they count for in the pool, bytes.
+    /// Returns the memory cost, bytes.
     pub fn weight(&self) -> u64 {
         self.0.iter().map(|(name, value)| weight::xattr(name, value)).sum()
     }
@@ -70,22 +71,23 @@ impl Xattrs {
     }
 }
 
-/// What a name stands for.
+/// Kind of an attribute, by its name.
 enum Meaning {
     Plain,
     Access,
     Default,
     Placing(Which),
-    /// A name that we keep for ourselves, which nothing has.
+    /// A reserved name that no inode has.
     Kept,
 }
 
-/// Whether an attribute says what is handed down, or may follow from it: fragments of a directory have it too.
+/// Returns true if the attribute is inherited, or may derive from one that is: fragments of a
+/// directory store it too.
 pub fn is_handed_down(name: &[u8]) -> bool {
     matches!(name, ACL_ACCESS | ACL_DEFAULT) || placing_of(name).is_some()
 }
 
-/// Which of those that say where bytes lie.
+/// Returns the placement attribute of this name.
 pub fn placing_of(name: &[u8]) -> Option<Which> {
     match name {
         PLACEMENT => Some(Which::Policy),
@@ -94,7 +96,7 @@ pub fn placing_of(name: &[u8]) -> Option<Which> {
     }
 }
 
-/// Refuses values that no attribute can have.
+/// Refuses a value that is too long.
 fn check_length(file: FileId, value: &[u8]) -> Outcome<()> {
     if value.len() > XATTR_VALUE_BYTES_MAX {
         return Err(Refusal::AttributeTooLong { object: Object::File(file), limit: XATTR_VALUE_BYTES_MAX });
@@ -102,7 +104,7 @@ fn check_length(file: FileId, value: &[u8]) -> Outcome<()> {
     Ok(())
 }
 
-/// Refuses names that no inode can have.
+/// Returns the kind of an attribute; refuses an invalid name.
 fn meaning(file: FileId, name: &[u8]) -> Outcome<Meaning> {
     let object = || Object::File(file);
     if name.len() > XATTR_NAME_BYTES_MAX {
@@ -162,7 +164,7 @@ impl Partition {
         })
     }
 
-    /// Sets or removes an attribute that is handed down, and was checked.
+    /// Sets or removes an inheritable attribute that was checked.
     pub(crate) fn set_handed_down(
         &mut self,
         file: FileId,
@@ -209,7 +211,7 @@ impl Inode {
         self.extra_mut().xattrs.put(Bytes::from_static(name), value);
     }
 
-    /// Gives a new object the attributes that it is put with, into this directory.
+    /// Sets the attributes of a new object, which is put into this directory.
     pub fn describe(&mut self, parent: FileId, attributes: ObjectAttributes) -> Outcome<()> {
         for (name, value) in attributes {
             check_length(parent, &value)?;
@@ -242,13 +244,13 @@ impl Inode {
         Ok(())
     }
 
-    /// Whether one more name fits in a listing.
+    /// Checks that one more name fits into a listing.
     pub fn check_listable(&self, file: FileId, name: &[u8]) -> Outcome<()> {
         let fits = self.xattr_list_bytes() + name.len() < XATTR_LIST_BYTES_MAX;
         if fits { Ok(()) } else { Err(Refusal::TooManyAttributes(Object::File(file))) }
     }
 
-    /// What a listing of the names takes, each with its NUL.
+    /// Returns the length of a listing of the names, each with its NUL.
     fn xattr_list_bytes(&self) -> usize {
         let held = self.extra.iter().flat_map(|extra| extra.xattrs.names()).map(|name| name.len() + 1);
         held.chain(self.placing_names().map(|name| name.len() + 1)).sum()
@@ -267,7 +269,7 @@ impl Inode {
         Ok(())
     }
 
-    /// Whether this is what the inode, a directory, may hand down.
+    /// Checks that a directory may pass on this value.
     pub fn check_handed_down(&self, file: FileId, name: &[u8], value: Option<&[u8]>) -> Outcome<()> {
         check_length(file, value.unwrap_or_default())?;
         match (meaning(file, name)?, value) {
@@ -303,7 +305,7 @@ impl Inode {
         })
     }
 
-    /// New permission bits; an access ACL follows them.
+    /// Sets the permission bits, and updates the access ACL to match.
     pub fn set_mode(&mut self, bits: u32) {
         self.mode = bits & 0o7777;
         let acl = self.xattr(ACL_ACCESS).and_then(|value| Acl::decode(value).ok().flatten());
@@ -312,12 +314,14 @@ impl Inode {
         }
     }
 
-    /// Its bytes change, by somebody who is not trusted with the set-id bits if `set_id`: what it allows to whoever runs it goes.
+    /// Drops privileges because the bytes change: capabilities, and the set-id bits if `set_id`,
+    /// for a caller that is not privileged.
     pub fn lose_privileges(&mut self, set_id: bool) {
         self.lose(if set_id { SET_USER_ID | SET_GROUP_ID } else { 0 });
     }
 
-    /// Its owner changes. The set-group-id bit of a file that the group may not run means something else, and stays.
+    /// Drops privileges because the owner changes. The set-group-id bit of a file that the group
+    /// may not execute has another meaning and stays.
     pub fn lose_owners_privileges(&mut self, set_id: bool) {
         let group = if self.mode & GROUP_MAY_RUN == 0 { 0 } else { SET_GROUP_ID };
         self.lose(if set_id { SET_USER_ID | group } else { 0 });
