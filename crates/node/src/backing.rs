@@ -1,4 +1,4 @@
-//! What a face may hand to the kernel: the descriptor of a whole file's extent, pinned.
+//! Backings: pinned descriptors of extent files that a frontend may hand to the kernel.
 
 use crate::whole::{Pin, Wholes};
 use rustix::fs::fstat;
@@ -6,29 +6,32 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::{fmt::Debug, io, sync::Arc};
 use wire::{Extent, OpenFlags};
 
-/// In the number of a slot that was lent: no node has so high an id that its own would be the same.
+/// Bit in the number of a leased descriptor. A node's id is too small to set it, so it never
+/// collides with an own slot.
 const LENT: u64 = 1 << 63;
 
-/// The descriptor of a whole file's extent. As long as it lives, the extent is neither given to another file nor folded.
+/// The descriptor of an extent file. As long as it lives, the extent is neither given to another
+/// file nor demoted.
 ///
-/// A kernel that opened its file holds it too, until nothing that was opened or mapped through it is left. Who maps the
-/// descriptor itself must keep this as long as the mapping.
+/// A kernel that has opened its file keeps the extent too, until everything that was opened or
+/// mapped through it is closed. A caller that maps the descriptor itself must keep this as long as
+/// the mapping.
 #[derive(Debug)]
 pub struct Backing(Held);
 
 #[derive(Debug)]
 enum Held {
-    /// Of a node in this process.
+    /// An extent of a node in this process.
     Here(Pin<Arc<Wholes>>),
-    /// Of a node in another one.
+    /// An extent of a node in another process.
     Lent { slot: u64, file: OwnedFd, _loan: Box<dyn Loan> },
 }
 
-/// What tells a node, when it is dropped, that its descriptor is used no more.
+/// A lease of a descriptor; dropping it tells the node that the descriptor is no longer used.
 pub trait Loan: Debug + Send + Sync {}
 
 impl Backing {
-    /// Of an extent whose bytes are in a file, to be used as these flags say.
+    /// The backing of an extent whose bytes are in a file, opened with these flags.
     pub(crate) fn new(wholes: &Arc<Wholes>, extent: Extent, flags: OpenFlags) -> Option<Self> {
         let pin = Wholes::pin(wholes.clone(), extent)?;
         wholes.fd(extent)?;
@@ -36,11 +39,12 @@ impl Backing {
         Some(Self(Held::Here(pin)))
     }
 
-    /// As another process's node has lent it: the node's own descriptor, passed on. Fails where the system does not tell which file
-    /// it is.
+    /// A backing from the leased descriptor of a node in another process. Fails if the system does
+    /// not tell which file it is.
     pub fn lent(file: OwnedFd, loan: Box<dyn Loan>) -> io::Result<Self> {
         let found = fstat(&file)?;
-        // A node that was started again has the ids and slots of the one before, and other files.
+        // A restarted node reuses the ids and slots of its earlier run for other files, so the
+        // file's own numbers identify it.
         let (Ok(device), Ok(inode)) = (u32::try_from(found.st_dev), u32::try_from(found.st_ino)) else {
             return Err(io::Error::other("a lent file has a number that no file of a node's memory has"));
         };
@@ -48,7 +52,8 @@ impl Backing {
         Ok(Self(Held::Lent { slot, file, _loan: loan }))
     }
 
-    /// Which descriptor it is, told by one number: as long as anybody has that open, what is behind it is the same.
+    /// A number that identifies the descriptor: as long as anybody has it open, it refers to the
+    /// same file.
     pub fn slot(&self) -> u64 {
         match &self.0 {
             Held::Here(pin) => {

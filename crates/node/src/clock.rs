@@ -1,16 +1,19 @@
-//! The one clock: what the node stamps with, and what the kernel stamps the files with that it writes past the node.
+//! The one clock: its timestamps agree with those that the kernel gives to files that it writes
+//! past the node.
 //!
-//! Bytes of a whole file may be written through its backing, where the kernel notes the time by its coarse clock. A finer clock
-//! here would be up to a tick ahead of it, so that such a write would look older than what was there before. So all stamps come
-//! from the coarse clock, which is also the cheapest to read. They never go back, even when the machine's clock is set back: the
-//! order of changes stays what it was, and stamps stand still until the clock has caught up.
+//! Bytes of an extent file may be written through its backing, where the kernel notes the time by
+//! its coarse clock. A finer clock here would be up to a tick ahead, so that such a write would
+//! look older than the state before it. So all timestamps come from the coarse clock, which is also
+//! the cheapest to read. They never go back, even when the machine's clock is set back: the order
+//! of changes stays, and timestamps stand still until the clock has caught up.
 //!
-//! From Linux 6.13 on the kernel has a finer stamp for a change after one that somebody saw (multigrain timestamps): such a stamp
-//! is ahead of the coarse clock. A stamp of ours that comes after it is then taken from the kernel in the same way, by changing a
-//! file of our own: so it is later than what was shown, and what the kernel stamps afterwards is not before it.
+//! From Linux 6.13 on, the kernel gives a finer timestamp to a change that comes after a timestamp
+//! was queried (multigrain timestamps). It is ahead of the coarse clock. A timestamp of ours that
+//! must follow it is then obtained from the kernel in the same way, by changing a file of our own.
+//! So it is later than the one that was shown, and the kernel's next timestamps are not before it.
 //!
-//! An inode is stamped by its own node alone, so its stamps never go back in a pool of several hosts either. Nothing is promised
-//! of stamps from two hosts but what these hosts' clocks promise.
+//! An inode gets timestamps from its own node alone, so they never go back in a pool of several
+//! hosts either. Timestamps of two hosts compare as the clocks of those hosts do.
 
 use rustix::{
     fd::OwnedFd,
@@ -25,20 +28,23 @@ use wire::Timestamp;
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
-/// Nanoseconds since 1970 that were stamped last. All nodes of a process share it, as they share the clock.
+/// The last timestamp that was given, in nanoseconds since 1970. All nodes of a process share it,
+/// as they share the clock.
 static LAST: AtomicI64 = AtomicI64::new(0);
 
-/// The latest stamp that the kernel gave to a file and that was shown to anybody, likewise.
+/// The latest timestamp that the kernel gave to a file and that was shown to anybody, in
+/// nanoseconds since 1970.
 static SHOWN: AtomicI64 = AtomicI64::new(0);
 
-/// A file that nobody else sees, for what its stamps tell.
+/// A private file whose timestamps are read.
 static STAMPED: LazyLock<Option<OwnedFd>> = LazyLock::new(|| memfd_create("tidemill-clock", MemfdFlags::CLOEXEC).ok());
 
-/// Enough changes of a file that was looked at to be given a later stamp, where the kernel has such.
+/// Number of changes to a file whose time was queried that suffice to get a later timestamp, if the
+/// kernel has finer ones.
 const STAMPS_TRIED: usize = 2;
 
-/// The moment to stamp a change with: never before one that was given, and after all that were shown, where the kernel has a finer stamp or a tick lies
-/// between.
+/// Returns the timestamp for a change. It is never before an earlier one. It is after all kernel
+/// timestamps that were shown, if the kernel has finer timestamps or a tick lies between.
 pub fn now() -> Timestamp {
     let read = coarse();
     let shown = SHOWN.load(Relaxed);
@@ -47,13 +53,13 @@ pub fn now() -> Timestamp {
     }
     let last = LAST.load(Relaxed);
     if last > shown {
-        // It was taken from the kernel since.
+        // The last timestamp was obtained from the kernel since then.
         return timestamp(last);
     }
     later_of(&LAST, kernels(shown).unwrap_or(read))
 }
 
-/// A stamp that the kernel gave to a file is about to be shown: stamps from now on are after it.
+/// Notes that a timestamp of the kernel is about to be shown: later ones of ours are after it.
 pub fn shown(stamp: Timestamp) {
     let nanos = nanos_of(stamp.secs, stamp.nanos.into());
     if SHOWN.load(Relaxed) < nanos {
@@ -61,7 +67,8 @@ pub fn shown(stamp: Timestamp) {
     }
 }
 
-/// A stamp of any kind is about to be shown. One of ours that was taken from the kernel counts as its own: the coarse clock stands behind it still.
+/// Notes that a timestamp of either origin is about to be shown. One of ours that is ahead of the
+/// coarse clock was obtained from the kernel and counts as the kernel's.
 pub fn told(stamp: Timestamp) {
     if nanos_of(stamp.secs, stamp.nanos.into()) > coarse() {
         shown(stamp);
@@ -69,7 +76,7 @@ pub fn told(stamp: Timestamp) {
 }
 
 fn later_of(last: &AtomicI64, read: i64) -> Timestamp {
-    // Most changes come within the same tick: a look spares them the exchange.
+    // Most changes come within one tick: this check saves them the exchange.
     let before = last.load(Relaxed);
     timestamp(if read <= before { before } else { last.fetch_max(read, Relaxed).max(read) })
 }
@@ -81,7 +88,7 @@ fn timestamp(nanos: i64) -> Timestamp {
     }
 }
 
-/// The kernel's stamp of a change made now; after `shown` unless the clock was set back.
+/// The kernel's timestamp of a change made now; after `shown` unless the clock was set back.
 fn kernels(shown: i64) -> Option<i64> {
     let file = STAMPED.as_ref()?;
     let mut stamp = None;
@@ -117,7 +124,7 @@ mod tests {
         assert_eq!(stamps[2], Timestamp { secs: 1, nanos: 500_000_000 }, "it stood still");
     }
 
-    /// A file that the kernel stamps, and when it was changed last.
+    /// Lets the kernel give a file a new timestamp, and returns it.
     fn stamped(file: &std::fs::File) -> Timestamp {
         use std::os::unix::fs::{MetadataExt, PermissionsExt};
         file.set_permissions(std::fs::Permissions::from_mode(0o600)).unwrap();

@@ -1,8 +1,10 @@
-//! Folding: a small whole file that nobody has open any more comes back to its inode, and its extent to the stock.
+//! Demotion: the bytes of a small, closed extent file move to its inode, and its extent returns to
+//! the stock.
 //!
-//! Not at once ([`Settings::closed_kept`](crate::Settings)): who makes small files often reads, writes or removes them soon after, and a kernel lets go of what it had open
-//! a moment after it told us. So the files that were closed last wait in a queue, and the one that has waited longest is looked
-//! at when another is closed. One that is not quiet yet goes to the end of the queue.
+//! Demotion is delayed ([`Settings::closed_kept`](crate::Settings)): small files are often read,
+//! written or removed soon after they were made, and a kernel closes its file a moment after it
+//! reported the close. So recently closed files wait in a queue, and each close checks the one that
+//! has waited longest. A file that is still busy goes to the end of the queue.
 
 use crate::{Node, clock};
 use parking_lot::Mutex;
@@ -15,45 +17,50 @@ use std::{
 use store::Slot;
 use wire::{Answer, Attributes, Command, Extent, INLINE_BYTES_MAX, OWN_NAMES, Session, Stamp, Times};
 
-/// Whole files that were closed lately.
+/// Extent files that were closed recently.
 #[derive(Debug, Default)]
 pub struct Folds {
     queue: Mutex<VecDeque<(FileId, Extent)>>,
-    /// Folds are numbered as the changes of a client are; they are the node's own, as some others are.
+    /// Number of the node's last change of its own: demotions and others are numbered as a client's
+    /// changes are.
     number: AtomicU64,
 }
 
-/// What came of looking at a file.
+/// Result of an attempt to demote a file.
 enum Looked {
-    /// It is folded, or needs not be.
+    /// The file is demoted, or need not be.
     Done,
-    /// Somebody still uses it, or there is no space for its bytes.
+    /// The file is busy, or there is no space for its bytes.
     Later,
 }
 
 impl Folds {
-    /// The number of a change of the node's own. To be taken under the lock of the partition that it changes.
+    /// The next number for a change of the node's own. Must be called under the lock of the
+    /// partition that it changes.
     pub fn next_number(&self) -> u64 {
         self.number.fetch_add(1, Relaxed) + 1
     }
 }
 
 impl Node {
-    /// Does what a partition told beside its answer. No lock of a partition is held.
+    /// Acts on the effects that a partition reported beside its answer. The caller must not hold a
+    /// partition's lock.
     pub(crate) fn heed(&self, told: Told) {
         for extent in told.freed {
             self.whole.free(extent);
         }
-        // Large ones too: what they are is asked when their turn comes.
+        // Large files are queued too: their size is checked when their turn comes.
         for closed in told.closed {
             self.shape_closed(closed);
             self.folds.queue.lock().push_back(closed);
-            // Two for each that comes: the queue comes down again after many were not quiet.
+            // Two are checked for each that is queued, so that the queue shrinks again after many
+            // were busy.
             self.fold_beyond(self.settings().closed_kept, 2);
         }
     }
 
-    /// Ends opens that nobody has, folds what it can, and looks at freed extents again: where space is wanted.
+    /// Reclaims space for a request that waits for it: ends opens that nobody has, retires freed
+    /// extents, and demotes files. True if a freed extent is still busy.
     pub(crate) fn relieve(&self) -> bool {
         self.look_around();
         let loud = self.whole.sweep();
@@ -62,7 +69,8 @@ impl Node {
         loud
     }
 
-    /// Brings a file home, if that can be, before it is said where its bytes are to lie: that is said of what has no extent.
+    /// Demotes a file, if possible, before one of our own attributes of it is set or removed: where
+    /// the bytes go can be set only for a file without an extent.
     pub(crate) fn fold_before(&self, command: &Command) {
         let (Command::SetXattr { file, name, .. } | Command::RemoveXattr { file, name }) = command else { return };
         let whole = || self.partitions.get(file.partition())?.lock().extent(*file);
@@ -73,7 +81,8 @@ impl Node {
         }
     }
 
-    /// Looks at the `most` files that have waited longest, as long as more than `kept` wait.
+    /// Tries to demote up to `most` files, those that have waited longest first, as long as more
+    /// than `kept` wait.
     fn fold_beyond(&self, kept: usize, most: usize) {
         for _ in 0..most {
             let oldest = {
@@ -106,7 +115,7 @@ impl Node {
         Looked::Later
     }
 
-    /// What a whole file shows, when it is small enough to be folded.
+    /// The attributes of an extent file that is small enough to be demoted.
     fn small(&self, partition: &mut Partition, file: FileId, extent: Extent) -> Option<Attributes> {
         let Ok(Answer::Attributes(mut found)) = partition.apply(None, Command::Stat { file }, clock::now()) else {
             return None;
@@ -115,7 +124,7 @@ impl Node {
         (found.size <= INLINE_BYTES_MAX.into()).then_some(found)
     }
 
-    /// Moves the bytes; false when that cannot be done now.
+    /// Moves the bytes to the inode; false if that is not possible now.
     fn bring_home(&self, partition: &mut Partition, file: FileId, extent: Extent, small: &Attributes) -> bool {
         let Ok(bytes) = self.whole.extents().read_at(Slot(extent.slot), 0, INLINE_BYTES_MAX) else { return false };
         let wanted = Partition::fold_bytes_max(small.size);
@@ -137,7 +146,8 @@ impl Node {
         folded.is_ok()
     }
 
-    /// What was a hole, or taken beforehand, counts otherwise now. All else is as kernels may keep it.
+    /// Invalidates attributes if the allocated space has changed: holes and preallocated space
+    /// count differently in an inode. All other attributes stay as kernels may cache them.
     fn tell_if_shrunk(&self, partition: &mut Partition, before: &Attributes) {
         let file = before.file;
         let now = partition.apply(None, Command::Stat { file }, clock::now());

@@ -1,6 +1,7 @@
-//! Who watches: sessions to small numbers, and what partitions noted to those who must hear it.
+//! The set of subscribers: maps sessions to small numbers, and passes the partitions' invalidations
+//! to the subscribers concerned.
 //!
-//! While nobody but the asker watches, all this costs a look at one word.
+//! While nobody but the caller subscribes, all this costs one atomic load.
 
 use crate::sync::{
     RwLock,
@@ -13,20 +14,21 @@ use crate::{
 use partition::{Asker, Note, Watcher};
 use wire::{Object, Outcome, Recall, Refusal, Session};
 
-/// All watchers of a node.
+/// All subscribers of a node.
 #[derive(Debug, Default)]
 pub struct Watches {
-    /// A bit for each that is there: a look without a lock.
+    /// A bit for each subscriber that exists, readable without a lock.
     live: AtomicU32,
-    /// A bit for each whose kernel can be told to let go of what was removed.
+    /// A bit for each subscriber whose kernel supports prune notices.
     pruning: AtomicU32,
     sessions: [AtomicU64; Watcher::MAX],
     table: RwLock<[Option<Watch>; Watcher::MAX]>,
 }
 
 impl Watches {
-    /// The session, as partitions know it. To be asked under the lock of the partition, so that nobody is granted anything there
-    /// after [`Node::unwatch`] has been through.
+    /// The caller's context for partitions: its session, its subscriber number, and the other
+    /// subscribers. Must be called under the lock of the partition, so that no grant is made there
+    /// after [`Node::unwatch`] has visited it.
     pub fn asker(&self, session: Session) -> Asker {
         match self.live.load(SeqCst) {
             0 => Asker::alone(session),
@@ -54,9 +56,10 @@ impl Watches {
         asker
     }
 
-    /// Has everybody told who must hear of the notes; what their answer waits for. Under the partition's lock, so that whoever
-    /// sees the change finds it told. That something was removed nobody waits for: it is gone for whoever asks, and only space
-    /// comes back later.
+    /// Queues the invalidations for the subscribers that must get them; returns the acks that the
+    /// answer waits for. Must be called under the partition's lock, so that a request that sees the
+    /// change also finds the invalidation queued. Nobody waits for the ack of a removal: the file
+    /// is gone for every request, and only its space is freed later.
     pub fn tell(&self, asker: Asker, notes: &[Note]) -> Option<Hearing> {
         if notes.is_empty() {
             return None;
@@ -77,7 +80,7 @@ impl Watches {
         Hearing::of(waits)
     }
 
-    /// All that others have not heard yet.
+    /// The outstanding acks of all other subscribers.
     pub fn pending(&self, asker: Asker) -> Option<Hearing> {
         if asker.others.is_empty() {
             return None;
@@ -88,7 +91,7 @@ impl Watches {
         Hearing::of(lanes.filter_map(|lane| Some((lane.clone(), lane.last()?))).collect())
     }
 
-    /// What was told of this and is not heard yet by somebody, whoever asks.
+    /// The outstanding acks for this invalidation, of any subscriber, the caller's own too.
     pub fn unheard(&self, recall: Recall) -> Option<Hearing> {
         if self.live.load(SeqCst) == 0 {
             return None;
@@ -104,7 +107,8 @@ impl Watches {
             return Err(Refusal::invalid(Object::Pool, "this session watches already"));
         }
         let limit = Watcher::MAX as u64;
-        // A number whose watcher is only just ending stands empty and is still taken.
+        // A subscriber that is just ending has left its slot in the table, but its number is still
+        // taken.
         let live = self.live.load(SeqCst);
         let free = (0..Watcher::MAX).find(|free| table[*free].is_none() && live & 1 << free == 0);
         let free = free.ok_or(Refusal::TooManyOpen { object: Object::Pool, limit })?;
@@ -125,7 +129,7 @@ impl Watches {
         }
     }
 
-    /// Ends a watcher; its number stays taken until [`Self::free`].
+    /// Ends a subscriber. Its number stays taken until [`Self::free`].
     fn end(&self, session: Session) -> Option<Watcher> {
         let mut table = self.table.write();
         let watcher = self.asker(session).watcher?;
@@ -141,19 +145,22 @@ impl Watches {
 }
 
 impl Node {
-    /// Lets a session keep what it is answered from now on, until `hear` is told to forget it: on threads of the node, before
-    /// the change's answer. At most 16 sessions at one time.
+    /// Subscribes a session: it may cache what it is answered from now on, until `hear` is called
+    /// to invalidate it. `hear` runs on threads of the node, before the change is answered. At most
+    /// 16 sessions subscribe at one time.
     pub fn watch(&self, session: Session, hear: &Hear) -> Outcome<()> {
         self.watches.add(session, hear)
     }
 
-    /// The kernel of this session, which watches, can be made to let go of an inode: from now on it is told of what is removed by
-    /// others, and that is kept for it until it was forgotten.
+    /// Records that the kernel of this subscriber supports prune notices. From now on it is
+    /// notified of inodes that others remove, and such an inode is kept until that kernel has
+    /// forgotten it.
     pub fn prunes(&self, session: Session) {
         self.watches.prunes(session);
     }
 
-    /// The session has ended: nothing is granted to it any more, and nobody waits for it.
+    /// Unsubscribes a session that has ended: nothing more is granted to it, and nobody waits for
+    /// it.
     pub fn unwatch(&self, session: Session) {
         let Some(watcher) = self.watches.end(session) else { return };
         for partition in &self.partitions {

@@ -1,20 +1,21 @@
-//! The partitions that a node holds: its share of the pool's.
+//! The local partitions: the node's share of the pool's.
 
 use crate::{Settings, clock};
 use parking_lot::Mutex;
 use partition::{Endings, Partition};
 use placement::{FileId, NodeId, PartitionId, PartitionMap};
 
-/// A place for each partition of the pool; empty where another node holds it.
+/// A slot for each partition of the pool; empty where another node holds it.
 #[derive(Debug)]
 pub struct Held {
     places: Box<[Option<Mutex<Partition>>]>,
-    /// No other node holds any.
+    /// True if no other node holds any partition.
     are_all: bool,
 }
 
 impl Held {
-    /// What the map gives a node, all empty but for the root directory. All know which sessions have ended.
+    /// Makes the partitions that the map gives a node, empty except for the root directory. All
+    /// share the list of ended sessions.
     pub fn share(node: NodeId, map: &PartitionMap, settings: &Settings, endings: &Endings) -> Self {
         let shared = partition::Settings {
             split_entries: settings.split_entries,
@@ -34,18 +35,18 @@ impl Held {
         Self { are_all: places.iter().all(Option::is_some), places }
     }
 
-    /// Whether no other node of the pool holds a partition.
+    /// True if no other node of the pool holds a partition.
     pub fn are_all(&self) -> bool {
         self.are_all
     }
 
-    /// A partition, if it is here.
+    /// Returns a partition, if it is held here.
     pub fn get(&self, id: PartitionId) -> Option<&Mutex<Partition>> {
         self.places.get(usize::from(id.0))?.as_ref()
     }
 }
 
-/// All that are here.
+/// Iterates over the partitions that are held here.
 impl<'a> IntoIterator for &'a Held {
     type Item = &'a Mutex<Partition>;
     type IntoIter = std::iter::Flatten<std::slice::Iter<'a, Option<Mutex<Partition>>>>;

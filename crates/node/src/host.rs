@@ -5,17 +5,18 @@ use placement::FileId;
 use std::{collections::HashMap, fs::File, io, os::fd::AsFd, sync::Arc};
 use wire::{HostFile, Object, Refusal};
 
-/// More host files are not kept open at one time: far below the usual limit of 1,024 descriptors.
+/// Most host files that are kept open at one time: far below the usual limit of 1,024 descriptors.
 const OPEN_MAX: usize = 256;
 
-/// Host files that are open.
+/// The host files that are open.
 #[derive(Debug, Default)]
 pub struct HostFiles {
     open: RwLock<HashMap<FileId, Arc<File>>>,
 }
 
 impl HostFiles {
-    /// Exactly `length` bytes at `offset`; refused with `Io` when the host file has gone or become shorter.
+    /// Reads exactly `length` bytes at `offset`. Refused with `Io` if the host file is gone or has
+    /// become shorter.
     pub fn read(&self, file: FileId, host: &HostFile, offset: u64, length: u32) -> Result<Vec<u8>, Refusal> {
         let opened = self.opened(file, host)?;
         let mut bytes = Vec::with_capacity(length as usize);
@@ -44,7 +45,7 @@ impl HostFiles {
     }
 }
 
-/// Reads at most `wanted` bytes behind those that are there.
+/// Appends at most `wanted` bytes, read at `offset`, to `bytes`.
 fn read_at(file: &File, bytes: &mut Vec<u8>, wanted: usize, offset: u64) -> io::Result<usize> {
     debug_assert!(bytes.capacity() - bytes.len() >= wanted, "the room was made at the start");
     loop {

@@ -1,7 +1,9 @@
-//! One thread's queue of recalls: posted under a partition's lock, taken in batches, told, and waited for.
+//! The invalidation queue of one thread: posted under a partition's lock, taken in batches,
+//! delivered, and waited for.
 //!
-//! Who changes a thing that was recalled a moment ago, and finds it no more in the queue, must be able to rely on its having been
-//! heard; that look takes no lock while nothing is queued. `tests/model.rs` tries every order of the threads' steps.
+//! A request that changes something after an earlier invalidation of it, and no longer finds that
+//! invalidation here, must be able to rely on its ack. That check takes no lock while nothing is
+//! queued. `tests/model.rs` checks every interleaving of the threads' steps.
 
 use crate::sync::{
     Condvar, Mutex,
@@ -12,11 +14,11 @@ use std::{collections::BTreeSet, time::Instant};
 use tokio::sync::Notify;
 use wire::Recall;
 
-/// What is to be told, in batches, by one thread.
+/// A queue of invalidations that one thread delivers in batches.
 #[derive(Debug, Default)]
 pub struct Lane {
     state: Mutex<State>,
-    /// Something is queued or being told: a look without the lock.
+    /// True while something is queued or being delivered; readable without the lock.
     busy: AtomicBool,
     work: Condvar,
     heard: Notify,
@@ -25,16 +27,16 @@ pub struct Lane {
 #[derive(Debug, Default)]
 struct State {
     queue: BTreeSet<Recall>,
-    /// What is being told.
+    /// The batch that is being delivered.
     batch: Vec<Recall>,
-    /// Batches that were taken, and of these, how many were heard.
+    /// Number of batches that were taken, and how many of them were acked.
     taken: u64,
     heard: u64,
     ended: bool,
 }
 
 impl Lane {
-    /// Queues a recall; the batch that it will be told with.
+    /// Queues an invalidation; returns the number of the batch that will carry it.
     pub fn post(&self, recall: Recall) -> u64 {
         let mut state = self.state.lock();
         self.busy.store(true, SeqCst);
@@ -44,7 +46,8 @@ impl Lane {
         state.taken + 1
     }
 
-    /// The batch that an earlier recall of the same is told with, when that was not heard yet.
+    /// Returns the number of the batch that carries an equal invalidation, if one is queued or
+    /// being delivered.
     pub fn find(&self, recall: Recall) -> Option<u64> {
         if !self.busy.load(SeqCst) {
             return None;
@@ -56,21 +59,21 @@ impl Lane {
         state.batch.contains(&recall).then_some(state.taken)
     }
 
-    /// The last batch that was not heard yet.
+    /// Returns the number of the last batch that is not acked yet, if there is one.
     pub fn last(&self) -> Option<u64> {
         let state = self.state.lock();
         let last = state.taken + u64::from(!state.queue.is_empty());
         (last > state.heard).then_some(last)
     }
 
-    /// Nobody listens any more: nobody waits.
+    /// Ends the queue: nothing more is delivered, so nobody waits.
     pub fn end(&self) {
         self.state.lock().ended = true;
         self.work.notify_all();
         self.heard.notify_waiters();
     }
 
-    /// Takes all that is queued, when something is; none at the end.
+    /// Waits for invalidations and takes all that are queued; `None` once the queue has ended.
     pub fn take(&self) -> Option<Vec<Recall>> {
         let mut state = self.state.lock();
         while state.queue.is_empty() && !state.ended {
@@ -84,7 +87,7 @@ impl Lane {
         Some(state.batch.clone())
     }
 
-    /// What was taken last was heard.
+    /// Acks the batch that was taken last.
     pub fn done(&self) {
         let mut state = self.state.lock();
         state.heard = state.taken;
@@ -101,7 +104,7 @@ impl Lane {
         state.ended || state.heard >= batch
     }
 
-    /// False when the time was over before.
+    /// Waits for the ack of a batch; false if `end` passed before it.
     pub async fn wait(&self, batch: u64, end: Instant) -> bool {
         loop {
             let heard = self.heard.notified();

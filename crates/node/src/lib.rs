@@ -1,15 +1,19 @@
 //! Layer 3: a node: partitions and an engine behind requests.
 //!
-//! A [`Node`] takes [`wire::Request`]s and answers each with a [`Reply`]. It adds to the plain state machines what they
-//! do not have: a lock for each partition that it holds, the clock, the engine's space, waiting for it, and files of the host.
+//! A [`Node`] takes [`wire::Request`]s and answers each with a [`Reply`]. Its partitions are pure
+//! state machines. The node adds what they lack: a lock for each partition, the clock, the engine's
+//! space, waiting, and files of the host.
 //!
 //! Invariants:
-//! - A request is answered at once, unless it must wait for space: then its future waits, woken when space is freed, and is
-//!   refused with [`wire::Refusal::NoSpace`] after [`Settings::space_wait`]. Dropping the future leaves nothing behind.
-//! - What removes never waits for space.
-//! - No lock of a partition is held while bytes are copied, host files are read, or the engine gives space back.
+//! - A request is answered at once, unless it must wait for space, for a file lock or for
+//!   cache-invalidation acks. A request that waits for space is woken when space is freed, and is
+//!   refused with [`wire::Refusal::NoSpace`] after [`Settings::space_wait`]. Dropping its future
+//!   leaves nothing behind.
+//! - Commands that remove something never wait for space.
+//! - No lock of a partition is held while bytes are copied, host files are read, or the engine
+//!   frees space.
 //!
-//! It knows neither names of paths nor open files; those are `vfs`'s. It needs no async runtime.
+//! A node knows neither paths nor open files: `vfs` does. It needs no async runtime.
 #![forbid(unsafe_code)]
 
 mod backing;

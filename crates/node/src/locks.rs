@@ -1,10 +1,13 @@
-//! Waiting for locks of programs: in order, bounded in number, woken when a lock of the file changes.
+//! Waiting for file locks of programs: in order, bounded in number, woken when a lock of the file
+//! changes.
 //!
-//! A partition says at once whether a lock can be set; who wants to wait waits here. Each who waits has a ticket; of those that
-//! wait for one file the earlier is served first, and a newcomer does not overtake one whose lock meets his own. Only who holds
-//! locks already goes past: somebody may wait for him, so he must never wait for somebody who merely waits. So no one starves,
-//! and waiting in order adds no deadlock to those that programs make themselves. These are seen for locks of ranges, over all
-//! files of this node: whoever closes the circle is refused with `Deadlock`.
+//! A partition answers at once whether a lock can be set; a request that wants to wait waits here.
+//! Each waiter has a ticket. Of the waiters for one file the earlier is served first, and a new
+//! request does not overtake a waiter whose lock conflicts with its own. Only an owner that holds
+//! locks already goes past the queue: others may wait for it, so it must never wait for a request
+//! that merely waits. So no waiter starves, and the queue adds no deadlocks to those that programs
+//! make themselves. Deadlocks of range locks are detected, over all files of this node: the request
+//! that would close the cycle is refused with `Deadlock`.
 
 use crate::{Node, Reply, meta::MetaCall, now, sleep_until, space::Full};
 use parking_lot::Mutex;
@@ -24,26 +27,26 @@ use std::{
 use tokio::sync::Notify;
 use wire::{Answer, Command, Failure, Lock, LockKind, LockOwner, LockStyle, Object, Outcome, Refusal, Session, Stamp};
 
-/// So often it is looked whether a process or an open lives that has what somebody waits for.
+/// Interval at which a waiter checks whether the process or open that holds the lock still exists.
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
 
-/// More requests do not wait for locks at one time; far above what a kernel sends (`max_background`).
+/// Most requests that wait for locks at one time; far above what a kernel sends (`max_background`).
 const WAITING_MAX: u64 = 4096;
 
-/// Who waits for a lock, and who holds some.
+/// The waiters for locks, and the holders of locks.
 #[derive(Debug, Default)]
 pub struct Locks {
     state: Mutex<State>,
-    /// How many wait, for a look without the lock.
+    /// Number of waiters, readable without the lock.
     waiting: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// In order of arrival.
+    /// Waiters in order of arrival.
     tickets: BTreeMap<u64, Waiter>,
     made: u64,
-    /// The files that each holder has locks on.
+    /// The files on which each holder has locks.
     holding: HashMap<Holder, HashSet<FileId>>,
 }
 
@@ -51,11 +54,11 @@ struct State {
 struct Waiter {
     asked: Asked,
     woken: Arc<Notify>,
-    /// Its session is no more.
+    /// True once its session has ended.
     ended: bool,
 }
 
-/// A lock that is asked for.
+/// A lock that is requested.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     partition: PartitionId,
@@ -65,7 +68,7 @@ pub struct Asked {
     wait: bool,
 }
 
-/// A place in the queue, for as long as it lives.
+/// A place in the queue; dropping it leaves the queue.
 struct Ticket<'a> {
     locks: &'a Locks,
     number: u64,
@@ -73,9 +76,9 @@ struct Ticket<'a> {
     woken: Arc<Notify>,
 }
 
-/// Why a lock was not set yet.
+/// The reason for which a lock is not set yet.
 enum Stuck {
-    /// Somebody holds it, or waited for it before.
+    /// Another owner holds it, or waits for it before this one.
     Taken,
     /// There is no memory to note it.
     Full(Full),
@@ -94,7 +97,7 @@ impl Asked {
         Holder::of(self.stamp.session, self.lock.owner)
     }
 
-    /// Whether both cannot be had at once.
+    /// True if the two locks conflict.
     fn meets(&self, other: &Self) -> bool {
         let overlap = match (self.lock.style, other.lock.style) {
             (LockStyle::Whole, LockStyle::Whole) => true,
@@ -109,7 +112,7 @@ impl Asked {
 }
 
 impl Node {
-    /// Sets or ends a lock: at once, unless it is to wait for it.
+    /// Sets or removes a lock: at once, unless the request must wait for it.
     pub(crate) fn lock(self: &Arc<Self>, call: &MetaCall) -> Reply {
         let Some(asked) = Asked::of(call) else {
             let refusal = Refusal::invalid(Object::Pool, "a lock came without session and number");
@@ -118,7 +121,7 @@ impl Node {
         if let Err(refusal) = self.know_owner(&asked) {
             return Reply::ready(Err(Failure::Refused(refusal)));
         }
-        // Before it is tried: a refusal stands.
+        // Before the first try, because a refusal is final.
         self.end_dead(&asked);
         if let Ok(outcome) = self.try_lock(&asked, u64::MAX) {
             return Reply::ready(outcome.map_err(Failure::Refused));
@@ -127,7 +130,7 @@ impl Node {
         Reply::later(async move { node.wait_for_lock(asked).await.map_err(Failure::Refused) })
     }
 
-    /// Tries as the holder of this ticket, or as a newcomer.
+    /// Tries to set the lock as the waiter with this ticket; a new request passes `u64::MAX`.
     fn try_lock(&self, asked: &Asked, ticket: u64) -> Result<Outcome<Answer>, Stuck> {
         if asked.wait && self.locks.must_queue(asked, ticket) {
             return Err(Stuck::Taken);
@@ -168,7 +171,8 @@ impl Node {
         }
     }
 
-    /// Until something of the file's locks changes. Of who holds one and dies without a word nobody tells: that is looked for.
+    /// Waits until some lock of the file changes. The death of an owner that outlives sessions is
+    /// not reported, so it is polled for.
     async fn wait_to_be_woken(&self, asked: &Asked, ticket: &Ticket<'_>) {
         let mut woken = pin!(ticket.woken.notified());
         loop {
@@ -187,13 +191,13 @@ impl Node {
         }
     }
 
-    /// Who stands in the way.
+    /// The holders whose locks conflict with this one.
     pub(crate) fn blockers(&self, asked: &Asked) -> Vec<Holder> {
         let partition = self.partitions.get(asked.partition);
         partition.map_or_else(Vec::new, |held| held.lock().lock_blockers(asked.holder(), asked.file, &asked.lock))
     }
 
-    /// Notes whether the holder has locks on the file now; says whether it had some and has none.
+    /// Notes whether the holder has locks on the file now; true if it had some and now has none.
     fn note_held(&self, asked: &Asked) -> bool {
         let partition = self.partitions.get(asked.partition);
         let holds = || partition.is_some_and(|held| held.lock().has_locks(asked.holder(), asked.file));
@@ -216,7 +220,8 @@ impl Locks {
         Ok(Ticket { locks: self, number, file, woken })
     }
 
-    /// Whether somebody before `ticket` waits for what this lock would take from him; who holds locks goes past.
+    /// True if an earlier waiter than `ticket` waits for a conflicting lock, and this owner holds
+    /// no locks.
     fn must_queue(&self, asked: &Asked, ticket: u64) -> bool {
         if asked.lock.kind == LockKind::Unlock || self.waiting.load(Relaxed) == 0 {
             return false;
@@ -226,7 +231,7 @@ impl Locks {
         before && !state.holding.contains_key(&asked.holder())
     }
 
-    /// `holds` is asked under the lock, so that of two who note the later tells the truth.
+    /// Calls `holds` under the lock, so that of two concurrent calls the later has the truth.
     fn note(&self, asked: &Asked, holds: impl FnOnce() -> bool) -> bool {
         let (holder, mut state) = (asked.holder(), self.state.lock());
         if holds() {
@@ -241,12 +246,12 @@ impl Locks {
         lost
     }
 
-    /// The files that a holder has locks on.
+    /// The files on which a holder has locks.
     pub fn held_by(&self, holder: Holder) -> Vec<FileId> {
         self.state.lock().holding.get(&holder).into_iter().flatten().copied().collect()
     }
 
-    /// The holder has none on this file any more.
+    /// Forgets the locks of a holder on this file, and wakes the file's waiters.
     pub fn forget(&self, holder: Holder, file: FileId) {
         let mut state = self.state.lock();
         if let Some(files) = state.holding.get_mut(&holder) {
@@ -259,7 +264,8 @@ impl Locks {
         self.wake(|waiter| waiter.asked.file == file);
     }
 
-    /// Refused when waiting has no end, or no sense any more. `blockers` says who stands in the way now.
+    /// Refuses to wait further if the wait is a deadlock or the session has ended. `blockers`
+    /// returns the holders of conflicting locks now.
     fn check(&self, ticket: &Ticket<'_>, blockers: impl Fn(&Asked) -> Vec<Holder>) -> Outcome<()> {
         let state = self.state.lock();
         let waiter = &state.tickets[&ticket.number];
@@ -272,12 +278,13 @@ impl Locks {
         Ok(())
     }
 
-    /// Locks may have ended anywhere.
+    /// Wakes all waiters: locks of any file may have ended.
     pub fn wake_all(&self) {
         self.wake(|_| true);
     }
 
-    /// Those chosen try again. They are woken when the lock is free: a waker may try at once.
+    /// Wakes the chosen waiters to try again. They are woken after the lock is released, because a
+    /// waker may try at once.
     fn wake(&self, chosen: impl Fn(&Waiter) -> bool) {
         if self.waiting.load(Relaxed) == 0 {
             return;
@@ -290,7 +297,8 @@ impl Locks {
         }
     }
 
-    /// The session is about to end: whoever of it waits for a lock waits no more. Followed by [`Self::wake_all`].
+    /// Marks the waiters of a session that is about to end, so that they stop waiting.
+    /// [`Self::wake_all`] must follow.
     pub fn end_session(&self, session: Session) {
         let mut state = self.state.lock();
         state.holding.retain(|holder, _| holder.session != session);
@@ -300,7 +308,9 @@ impl Locks {
 }
 
 impl Waiter {
-    /// Locks of whole files, and of ranges of opens, belong to open files, which any of several processes may close: they are in no circle.
+    /// True for a range lock of a process or session. Locks of whole files, and range locks of
+    /// opens, belong to open files, which any of several processes may close: they are not part of
+    /// deadlock cycles.
     fn is_of_range(&self) -> bool {
         let Lock { style, owner, .. } = self.asked.lock;
         style != LockStyle::Whole && !matches!(owner, LockOwner::Open(_))
@@ -308,10 +318,10 @@ impl Waiter {
 }
 
 impl State {
-    /// Whether those in the way of what is asked wait, by however many others, for who asks.
+    /// True if a holder of a conflicting lock waits, directly or through others, for this owner.
     ///
-    /// Who stands in whose way is looked up now: what a waiter found at its last try may have passed since. While this looks,
-    /// nobody begins or ends to wait.
+    /// Conflicts are computed now: what a waiter found at its last try may be outdated. The lock is
+    /// held, so nobody starts or stops waiting meanwhile.
     fn waits_for_itself(&self, asked: &Asked, blockers: impl Fn(&Asked) -> Vec<Holder>) -> bool {
         let mut ahead = blockers(asked);
         let mut seen = HashSet::new();

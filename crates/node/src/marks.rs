@@ -1,12 +1,14 @@
-//! Opens of programs that have a descriptor of their own: what is open, and whose it is.
+//! Open leases: opens of programs that have a descriptor of their own.
 //!
 //! ```text
-//!   given --looked at: nobody has it--> ended: the file is closed
-//!     \--its session ends, and somebody has it--> an orphan, open in the name of the node; looked at like all others
+//!   given --probed: nobody has it--> ended: the file is closed
+//!     \--its session ends, somebody has it--> detached: open in the node's name, and still probed
 //! ```
 //!
-//! Nobody counts copies: the system is asked, whenever a client says that it has closed one, when a session ends, while somebody wants
-//! space, and of all in turn each second ([`Node::look_around`]), for whoever was killed or closed past its client.
+//! Copies of a descriptor are not counted. The node asks the kernel whether a descriptor is still
+//! open: whenever a client says that it has closed one, when a session ends, while a request waits
+//! for space, and for all opens in turn each second ([`Node::look_around`]). The last finds
+//! programs that were killed, or that closed a descriptor without their client's knowledge.
 
 use crate::Node;
 use parking_lot::Mutex;
@@ -24,39 +26,41 @@ use std::{
 use store::{Access, Held, Slot, StandIn, StripeKey};
 use wire::{Answer, Command, Extent, Gone, Lent, Looked, MARKED_MAX, Mark, Marked, OpenFlags, Outcome, Session, Stamp};
 
-/// More are not given at one time; as many files as a client may have open.
+/// Most open leases at one time; as many as the files that a client may have open.
 const MARKS_MAX: usize = 1 << 20;
-/// So many are looked at in a turn, at most 2 ms of a processor.
+/// Open leases that are probed in a turn: at most 2 ms of a processor.
 const LOOKED_MAX: usize = 4096;
 
-/// All opens of programs that a node has given descriptors for.
+/// All open leases of a node.
 #[derive(Debug, Default)]
 pub struct Marks {
     given: AtomicU64,
     state: Mutex<State>,
-    /// Removed files that went with an open which ended here unasked, and have stripes that are not here, or many.
+    /// Removed files whose last open ended without a request of a client, and whose stripes are not
+    /// all here, or are many.
     left: Mutex<Vec<Gone>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     opens: BTreeMap<Mark, Open>,
-    /// The same by whose they are.
+    /// The leases of each session.
     sessions: HashMap<Session, BTreeSet<Mark>>,
-    /// Those up to this one were looked at last.
+    /// The last lease that was probed; the next turn begins after it.
     turn: Option<Mark>,
 }
 
-/// One open.
+/// One open lease.
 #[derive(Clone, Debug)]
 struct Open {
     session: Session,
     file: FileId,
     flags: OpenFlags,
     lent: Lent,
-    /// What `stat` tells of the descriptor.
+    /// Device and inode number of the descriptor, as `stat` returns them.
     inode: (u64, u64),
-    /// What tells whether it lives; none of an extent's, whose own file does.
+    /// Tells whether a placeholder descriptor is still open; `None` for an extent, whose own file
+    /// tells that.
     stands: Option<Arc<dyn Held>>,
 }
 
@@ -79,7 +83,7 @@ impl Marks {
         self.state.lock().opens.get(&mark).cloned()
     }
 
-    /// Takes it out; of several who do, one has it.
+    /// Removes a lease. Of several concurrent callers one gets it.
     fn take(&self, mark: Mark) -> Option<Open> {
         let mut state = self.state.lock();
         let open = state.opens.remove(&mark)?;
@@ -87,7 +91,7 @@ impl Marks {
         Some(open)
     }
 
-    /// Those of a session.
+    /// The leases of a session.
     fn of(&self, session: Session) -> Vec<(Mark, FileId)> {
         let state = self.state.lock();
         let marks = state.sessions.get(&session).into_iter().flatten();
@@ -102,7 +106,7 @@ impl Marks {
         state.sessions.entry(session).or_default().insert(mark);
     }
 
-    /// Those behind a mark that have a descriptor of this file.
+    /// The leases after `after` whose descriptors refer to this inode.
     fn with(&self, inode: (u64, u64), after: Mark) -> Vec<Marked> {
         let state = self.state.lock();
         let behind = state.opens.range(Mark(after.0.saturating_add(1))..);
@@ -117,7 +121,7 @@ impl Marks {
             .collect()
     }
 
-    /// The next ones whose turn it is.
+    /// The leases to probe in the next turn.
     fn next_turn(&self) -> Vec<Mark> {
         let mut state = self.state.lock();
         let first = state.turn.map_or(Mark(0), |last| Mark(last.0 + 1));
@@ -139,10 +143,12 @@ impl State {
 }
 
 impl Node {
-    /// A descriptor for a program of what a session has open, which then is the session's as long as the system says that somebody has it.
+    /// Gives a program a descriptor of a file that a session has open. The open then belongs to the
+    /// session as long as the kernel says that somebody has the descriptor.
     ///
-    /// None when the session has not got it open as is said, when there are no more descriptors, and to write to an extent while the pool is
-    /// crowded. A file whose inode is at another node is believed to be open.
+    /// `None` if the session does not have the file open as `lent` says, if there are no more
+    /// descriptors, or if an extent is to be written while the pool is more than half full. A file
+    /// whose inode is at another node is assumed to be open.
     pub fn give(&self, session: Session, file: FileId, flags: OpenFlags, lent: Lent) -> Option<(OwnedFd, Mark)> {
         let here = self.partitions.get(file.partition());
         if self.marks.is_full() || here.is_some_and(|partition| !partition.lock().is_open_by(session, file)) {
@@ -179,35 +185,37 @@ impl Node {
         made.map(|(descriptor, held)| (descriptor, Some(held.into())))
     }
 
-    /// Looks whether an open lives on; else it ends.
+    /// Probes an open lease, and ends it if nobody has the descriptor.
     pub(crate) fn look_at(&self, mark: Mark) -> Looked {
         let Some(open) = self.marks.get(mark) else { return Looked::Ended { gone: None } };
         if self.lives(mark, &open) { Looked::Held } else { self.end_open(mark) }
     }
 
-    /// The same for who needs no answer: what is to be cleared then is [left](Self::take_left).
+    /// Probes an open lease for a caller that needs no answer. A removed file whose stripes remain
+    /// goes to [`Self::take_left`].
     pub fn look_for(&self, mark: Mark) {
         if let Looked::Ended { gone: Some(gone) } = self.look_at(mark) {
             self.marks.left.lock().push(gone);
         }
     }
 
-    /// Removed files whose last open ended while no client asked, so their stripes are still there: for who has ways to all nodes.
+    /// Takes the removed files whose last open ended without a request of a client, so that their
+    /// stripes remain. The caller must be able to reach all nodes.
     pub fn take_left(&self) -> Vec<Gone> {
         std::mem::take(&mut *self.marks.left.lock())
     }
 
-    /// Whether an open lives.
+    /// True if somebody still has the descriptor of this lease.
     pub(crate) fn is_open(&self, mark: Mark) -> bool {
         self.marks.get(mark).is_some_and(|open| self.lives(mark, &open))
     }
 
-    /// What is open under a mark.
+    /// The file that is open under a lease.
     pub(crate) fn file_of(&self, mark: Mark) -> Option<FileId> {
         self.marks.get(mark).map(|open| open.file)
     }
 
-    /// Whether somebody has it.
+    /// Asks the kernel whether somebody still has the descriptor.
     fn lives(&self, mark: Mark, open: &Open) -> bool {
         match (&open.stands, open.lent) {
             (Some(stands), _) => stands.is_held(),
@@ -233,7 +241,8 @@ impl Node {
         }
     }
 
-    /// A writer is done: what the file's last stripe does not need goes back, if that stripe is here. Clients with handles say so themselves.
+    /// Frees what the file's last stripe does not need, if that stripe is here: its writer is done.
+    /// Clients that have handles request that themselves.
     fn fit_last_stripe(&self, file: FileId) {
         let last = self.partitions.get(file.partition()).and_then(|partition| partition.lock().last_stripe(file));
         let fitted = last.map(|stripe| self.engine.fit(StripeKey { file, stripe }));
@@ -242,11 +251,11 @@ impl Node {
         }
     }
 
-    /// An open ends, or becomes another session's.
+    /// Ends an open, or transfers it to another session.
     fn release_open(&self, file: FileId, session: Session, to: Option<Session>) -> Outcome<Answer> {
         let Some(held) = self.partitions.get(file.partition()) else { return Err(self.not_here(file.partition())) };
         let mut partition = held.lock();
-        // Numbered under the lock, so that they come in order.
+        // Numbered under the lock, so that the numbers come in order.
         let number = self.folds.next_number();
         let stamp = Stamp { session: Session::NONE, number, settled: number };
         let command = Command::Release { file, session, to };
@@ -266,13 +275,15 @@ impl Node {
         })
     }
 
-    /// A session is about to end in a partition, if one is named: what somebody still has of it goes on. So does what is of files at other nodes.
+    /// Detaches the open leases of a session that is about to end, in one partition if one is
+    /// named: opens whose descriptors somebody still has become the node's own. Opens of files at
+    /// other nodes are detached too.
     pub(crate) fn outlive(&self, session: Session, partition: Option<PartitionId>) {
         let Some(orphans) = Session::of(self.id(), 0).filter(|orphans| *orphans != session) else { return };
         let here = |file: FileId| self.partitions.get(file.partition()).is_some();
         for (mark, file) in self.marks.of(session) {
             if Some(file.partition()) != partition && here(file) {
-                continue; // when it ends there
+                continue; // detached when the session ends there
             }
             if self.is_open(mark) && (!here(file) || self.release_open(file, session, Some(orphans)).is_ok()) {
                 self.marks.give_to(mark, orphans);
@@ -283,8 +294,9 @@ impl Node {
         }
     }
 
-    /// Looks at opens of programs in turn, and ends those that nobody has, and locks of processes that have ended. To be called each second or so by who serves the node to others.
-    /// Says how many there are, in all and of sessions that have ended.
+    /// Probes the next open leases in turn and ends those that nobody has, ends locks of processes
+    /// that have ended, and thins extents. A program that serves the node to others must call this
+    /// about once a second. Returns the number of open leases: all, and those of ended sessions.
     pub fn look_around(&self) -> (usize, usize) {
         for mark in self.marks.next_turn() {
             self.look_for(mark);
@@ -297,7 +309,7 @@ impl Node {
         (state.opens.len(), orphaned)
     }
 
-    /// Which opens live that have a descriptor of this file.
+    /// The live open leases whose descriptors refer to this inode.
     pub(crate) fn which(&self, inode: (u64, u64), after: Mark) -> Vec<Marked> {
         let mut found = self.marks.with(inode, after);
         found.retain(|marked| self.is_open(marked.mark));
@@ -305,7 +317,7 @@ impl Node {
     }
 }
 
-/// As the engine knows it.
+/// Converts a mark to the engine's number for it.
 fn number(mark: Mark) -> store::Mark {
     store::Mark(mark.origin().1)
 }

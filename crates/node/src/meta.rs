@@ -1,4 +1,5 @@
-//! A command for a partition: space reserved before, what was not needed given back after.
+//! Commands for a partition: space is reserved before a command, and the unused part is released
+//! after it.
 
 use crate::{
     Node, clock,
@@ -14,30 +15,31 @@ use std::sync::atomic::Ordering::Relaxed;
 use store::{Engine, EngineError};
 use wire::{Answer, Command, Content, Credentials, Extent, Object, Outcome, Recall, Refusal, Session, Stamp};
 
-/// A command on its way, kept until there is space for it.
+/// A command in progress, kept until there is space for it.
 #[derive(Debug)]
 pub struct MetaCall {
     pub session: Session,
     pub hurried: bool,
     pub partition: PartitionId,
     pub stamp: Option<Stamp>,
-    /// Taken when it is done.
+    /// The command; taken when it is executed.
     pub command: Option<Command>,
-    /// Who walked to where it is done, if that is to be checked.
+    /// Credentials of the user on whose behalf the path was walked, if they are to be checked.
     pub who: Option<Credentials>,
-    /// When it is done: what its answer waits for.
+    /// The invalidation acks that the answer waits for; set when the command is executed.
     pub hearing: Option<Hearing>,
-    /// What of it is still to be done to a whole file, by this answer, when that found no space.
+    /// Work on an extent that found no space, with the partition's answer: the rest of a command
+    /// that is executed already.
     pub rest: Option<(Todo, Answer)>,
 }
 
 impl MetaCall {
-    /// Something that a session asks; the command is still to be put in.
+    /// A call of a session without a request id; the command is still to be filled in.
     pub fn asking(session: Session, partition: PartitionId) -> Self {
         Self { session, hurried: false, partition, stamp: None, command: None, who: None, hearing: None, rest: None }
     }
 
-    /// A change by a session.
+    /// A call that changes something, with its request id.
     pub fn of(stamp: Stamp, partition: PartitionId, command: Command) -> Self {
         let (session, stamp, command) = (stamp.session, Some(stamp), Some(command));
         Self { session, hurried: false, partition, stamp, command, who: None, hearing: None, rest: None }
@@ -45,7 +47,7 @@ impl MetaCall {
 }
 
 impl Node {
-    /// Does the command, unless there is no space for what it may add.
+    /// Executes the command, unless there is no space for what it may add.
     pub(crate) fn try_meta(&self, call: &mut MetaCall) -> Result<Outcome<Answer>, Full> {
         let Some(partition) = self.partitions.get(call.partition) else {
             return Ok(Err(self.not_here(call.partition)));
@@ -61,7 +63,8 @@ impl Node {
         let asker = self.watches.asker(call.session);
         self.note_sessions(call, asker);
         if let Some(answer) = call.stamp.and_then(|stamp| partition.recall(stamp)) {
-            // What it recalled when it was done may not have been heard yet.
+            // The request is a resend. Acks for what the first execution invalidated may still be
+            // outstanding.
             call.hearing = self.watches.pending(asker).filter(|_| !call.hurried);
             return Ok(self.filled(&partition, answer));
         }
@@ -94,12 +97,15 @@ impl Node {
             None => answer,
         };
         let pin = if let Ok(Ok(answer)) = &answer { self.pin_read(answer) } else { None };
-        // A read shows what changed, so it waits until that was heard; that it was read itself, nobody waits for.
+        // A read returns attributes that may have changed, so it waits for outstanding acks of
+        // attribute invalidations of that file. Nobody waits for the invalidation that the read
+        // itself causes.
         let waits = read.filter(|_| !call.hurried);
         let unheard = waits.and_then(|(file, _)| self.watches.unheard(Recall::Attributes(file)));
         let hearing = self.watches.tell(asker, &partition.take_notes());
         drop(partition);
-        // A kernel that fills its cache has pages locked that another's hearing may wait for.
+        // A read does not wait for any other ack: a kernel that fills its cache holds page locks,
+        // and another subscriber's ack may need those pages.
         call.hearing = if read.is_some() { unheard } else { hearing }.filter(|_| !call.hurried);
         if unneeded > 0 {
             self.engine.release(unneeded);
@@ -116,7 +122,8 @@ impl Node {
         }))
     }
 
-    /// Fills in what only extents know. To be called under the lock of the partition that answered.
+    /// Fills in what only extents know. Must be called under the lock of the partition that
+    /// answered.
     fn filled(&self, partition: &Partition, answer: Outcome<Answer>) -> Outcome<Answer> {
         match answer {
             Ok(answer) => self.fill_whole(partition, answer),
@@ -124,7 +131,8 @@ impl Node {
         }
     }
 
-    /// What is left to do under the partition's lock: that of whole files. What finds no space is kept with the call.
+    /// Does the work on extents that remains, under the partition's lock. Work that finds no space
+    /// is kept with the call.
     fn settle(
         &self,
         partition: &mut Partition,
@@ -145,7 +153,7 @@ impl Node {
         }
     }
 
-    /// Applies, and says how much of the reservation is over.
+    /// Applies a command; returns the answer and the unused part of the reservation.
     pub(crate) fn apply(
         &self,
         partition: &mut Partition,
@@ -164,7 +172,7 @@ impl Node {
         (answer, unneeded.expect("a command never adds more than it said"))
     }
 
-    /// Reads the bytes of a bound or a whole file into the answer that names it.
+    /// Reads the bytes of a bound file or an extent file into the answer that names it.
     fn fill_bytes(
         &self,
         answer: Answer,
@@ -173,7 +181,8 @@ impl Node {
         pin: Option<Pin<&Wholes>>,
     ) -> Outcome<Answer> {
         if let (Answer::Object { head, striped, length, content }, Some(offset)) = (&answer, object) {
-            // More may be asked for than is read at once, by who looks at stripes where they are.
+            // A client that views stripes in shared memory may ask for more than one read returns.
+            // Bytes of bound and extent files are copied: at most a stripe of them.
             let length = if matches!(content, Content::Bound(_) | Content::Whole(_)) {
                 (*length).min(self.settings().stripe_bytes)
             } else {
@@ -206,7 +215,7 @@ fn file_read(command: &Command) -> Option<(FileId, u64)> {
     }
 }
 
-/// Where an object is read.
+/// The offset at which an object's bytes are read.
 fn object_read(command: &Command) -> Option<u64> {
     match command {
         Command::GetObject { offset, .. } | Command::GetFile { offset, .. } => Some(*offset),
@@ -214,12 +223,12 @@ fn object_read(command: &Command) -> Option<u64> {
     }
 }
 
-/// Whether the file that was made or opened has this extent.
+/// True if the file that was made or opened has this extent.
 fn uses(answer: &Outcome<Answer>, extent: Extent) -> bool {
     matches!(answer, Ok(Answer::Opened { attributes, .. }) if attributes.whole == Some(extent))
 }
 
-/// Reserves; gives the refusal when the engine failed.
+/// Reserves space. Returns `Some` refusal if the engine failed.
 fn reserve(engine: &dyn Engine, wanted: u64) -> Result<Option<Refusal>, Full> {
     if wanted == 0 {
         return Ok(None);
@@ -230,7 +239,7 @@ fn reserve(engine: &dyn Engine, wanted: u64) -> Result<Option<Refusal>, Full> {
     }
 }
 
-/// What an engine's error means to a client; no room is told apart, because it may come.
+/// Maps an engine error to a refusal. `Full` is kept apart, because the caller may wait for space.
 pub fn refusal_of(error: EngineError, object: Object) -> Result<Refusal, Full> {
     Ok(match error {
         EngineError::Full { capacity, used, wanted } => return Err(Full { capacity, used, wanted }),

@@ -1,4 +1,4 @@
-//! A node: what it holds, and the door through which requests come in.
+//! A node: its state, and the entry point for requests.
 
 use crate::{
     Backing, Reply, Settings, clock,
@@ -33,17 +33,19 @@ use wire::{
     Welcome,
 };
 
-/// While somebody waits for space, extents of removed files that a kernel still holds are looked at so often.
+/// Interval between retries of a request that waits for space while a kernel still uses extents of
+/// removed files: that kernel does not announce when it lets go of them.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// So many bits count the sessions of one second: a node that is started again gives none that it gave before.
+/// Bits that count the sessions of one second. The bits above hold the start time, so a restarted
+/// node never reuses a session of its earlier run.
 const SESSIONS_BITS: u32 = 16;
 
-/// A node: the partitions it holds and the engine with their bytes.
+/// A node: the partitions that it holds, and the engine with their bytes.
 pub struct Node {
     id: NodeId,
     settings: Settings,
     map: RwLock<Arc<PartitionMap>>,
-    /// The map's, for a look without a lock.
+    /// The map's epoch, readable without a lock.
     epoch: AtomicU64,
     pub(crate) partitions: Held,
     pub(crate) engine: Arc<dyn Engine>,
@@ -59,31 +61,35 @@ pub struct Node {
     pub(crate) processes: Processes,
     pub(crate) touched: Touched,
     pub(crate) strays: Strays,
-    /// The count of the last session that was given, and of the first less one.
+    /// The count of the session given last; and its value before the first session was given.
     sessions: AtomicU64,
     sessions_before: u64,
     pub(crate) files: AtomicU64,
-    /// What the whole pool may hold, as far as this node can tell: partitions are dealt by memory.
+    /// Estimate of the capacity of the whole pool: partitions are distributed by memory.
     pub(crate) pool_bytes: u64,
     stop: OnceLock<StopHook>,
 }
 
-/// Called when a node is asked to end, from the thread that serves the request: it must not wait.
+/// Called when a node is asked to end, on the thread that serves the request: it must not block.
 pub type StopHook = Box<dyn Fn() + Send + Sync>;
 
-/// A node in this process, which holds every partition. A client connects to it with `client::Client::embedded`.
+/// Makes a node in this process that holds every partition. A client connects to it with
+/// `client::Client::embedded`.
 ///
-/// Settings that no pool can have (partitions not a power of two, stripes longer than the engine's) are a broken promise.
+/// Panics on settings that no pool can have (partitions not a power of two, stripes longer than the
+/// engine's).
 pub fn embedded(settings: Settings, engine: Arc<dyn Engine>) -> Arc<Node> {
     let id = NodeId(1);
     let map = PartitionMap::one_node(id, settings.partitions).expect("the settings have a possible count");
     member(id, map, settings, engine)
 }
 
-/// One of the nodes of a pool: it holds the partitions that the map gives it, and the root directory if the first is among them.
-/// All nodes of a pool are started with the same map and, but for `memory`, the same settings.
+/// Makes one of the nodes of a pool. It holds the partitions that the map gives it, and the root
+/// directory if the first partition is among them. All nodes of a pool are started with the same
+/// map and, except for `memory`, the same settings.
 ///
-/// Settings that no pool can have, or another count of partitions than the map's, are a broken promise; so is an id of 0, or above 65,535.
+/// Panics on settings that no pool can have, on a partition count other than the map's, and on an
+/// id of 0 or above 65,535.
 pub fn member(id: NodeId, map: PartitionMap, settings: Settings, engine: Arc<dyn Engine>) -> Arc<Node> {
     assert!(settings.stripe_bytes <= engine.stripe_bytes(), "stripes are longer than the engine's");
     assert!(settings.stripe_bytes.is_power_of_two(), "the length of a stripe is a power of two");
@@ -134,7 +140,7 @@ struct StripeChange {
     what: What,
 }
 
-/// What is done to the stripe.
+/// The change that is made to a stripe.
 enum What {
     Write { offset: u32, ends: bool, data: bytes::Bytes },
     Fill { data: bytes::Bytes },
@@ -143,7 +149,7 @@ enum What {
 }
 
 impl Node {
-    /// Answers a request: at once, unless it must wait for space.
+    /// Answers a request: at once, unless it must wait.
     pub fn handle(self: &Arc<Self>, request: Request) -> Reply {
         let Request { epoch, session, hurried, partition, body } = request;
         if !matches!(body, Body::Hello | Body::Stop) && epoch != self.epoch() {
@@ -175,7 +181,8 @@ impl Node {
         }
     }
 
-    /// What to do when somebody asks the node to end; without it such a request is refused. The first counts.
+    /// Sets the hook that ends the node when a client asks for that. Without a hook such a request
+    /// is refused. Only the first hook set counts.
     pub fn on_stop(&self, hook: StopHook) {
         let _ = self.stop.set(hook);
     }
@@ -186,7 +193,7 @@ impl Node {
         Ok(Answer::Done)
     }
 
-    /// How full the pool is, and who waits.
+    /// Returns how full the pool is, and how many requests wait for space.
     pub fn usage(&self) -> Usage {
         self.whole.sweep();
         self.thin_some();
@@ -197,39 +204,41 @@ impl Node {
         Usage { capacity, used, files, stripes, waiting, waited, refused, own_room }
     }
 
-    /// The most that its memory ever held, bytes; see [`store::Engine::peak`].
+    /// The most bytes that the node's memory ever held; see [`store::Engine::peak`].
     pub fn peak(&self) -> u64 {
         self.engine.peak()
     }
 
-    /// The descriptor of an extent, for a face in this process; none when the extent is no longer what it was, and none to
-    /// write to while the pool is crowded.
+    /// Returns the descriptor of an extent, for a frontend in this process. `None` if the extent
+    /// has been given to another file, if its bytes are not in a file, or if writing is asked for
+    /// while the pool is more than half full.
     pub fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<Backing> {
         let backing = Backing::new(&self.whole, extent, flags)?;
         (!flags.write || self.whole.extents().make_way()).then_some(backing)
     }
 
-    /// The engine's memory, for other processes to look at.
+    /// The engine's memory, for other processes to map. `None` if the engine cannot share it.
     pub fn segments(&self) -> Option<Arc<dyn Segments>> {
         self.engine.segments()
     }
 
-    /// Whether there can be whole files: the engine keeps them.
+    /// True if the engine has extents, so that there can be extent files.
     pub fn keeps_whole_files(&self) -> bool {
         self.whole.any()
     }
 
-    /// Which node of the pool it is.
+    /// The id of this node in its pool.
     pub fn id(&self) -> NodeId {
         self.id
     }
 
-    /// What it was started with.
+    /// The settings that the node was started with.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Moves the map to its next epoch, as any change of the pool does: clients learn the new one with their next request.
+    /// Moves the map to its next epoch, as any change of the pool does. Clients learn the new map
+    /// with their next request.
     pub fn renew_map(&self) {
         let mut map = self.map.write();
         let home = map.node(PartitionId(0)).expect("every pool has this one");
@@ -241,7 +250,8 @@ impl Node {
         Epoch(self.epoch.load(Relaxed))
     }
 
-    /// A new session, or one that a node of the pool has begun.
+    /// Answers a hello: with a new session, or with the caller's own if it names one that a node of
+    /// the pool has begun.
     fn welcome(&self, asker: Session) -> Outcome<Answer> {
         let session = match asker {
             Session::NONE => self.begin_session()?,
@@ -270,7 +280,8 @@ impl Node {
         }
     }
 
-    /// Why a partition is not answered for here.
+    /// The refusal of a request for a partition that this node does not hold; it names the node
+    /// that does.
     pub(crate) fn not_here(&self, partition: PartitionId) -> Refusal {
         match self.map.read().node(partition) {
             None => Refusal::invalid(Object::Pool, "the pool has no such partition"),
@@ -313,7 +324,7 @@ impl Node {
         }
     }
 
-    /// Waits for space, then until all have heard.
+    /// Waits for space, then for the invalidation acks.
     fn meta_later(self: &Arc<Self>, mut call: MetaCall) -> Reply {
         let node = self.clone();
         Reply::later(async move {
@@ -382,7 +393,8 @@ impl Node {
             What::Zero { offset, length } => self.engine.zero(*key, *generation, *offset, *length),
             What::Extend { length } => self.engine.extend(*key, *generation, *length),
         };
-        // Who ends a session removes afterwards what it had reserved, and what no file has planned; it may not have seen this.
+        // The cleanup of an ended session removes its reserved stripes and those that no file has
+        // planned. It may have run before this write was done.
         if (is_stray || matches!(what, What::Fill { .. })) && done.is_ok() && has_ended() {
             self.end_late(*session, *key);
             return Ok(Err(Refusal::Ended));
@@ -393,8 +405,9 @@ impl Node {
         }
     }
 
-    /// Tries until there is space, or the time is over. What can be given back by looking for it is given back before the first
-    /// try, and later again as long as a kernel holds something that is gone.
+    /// Retries an attempt until there is space or the time is over. Space that can be reclaimed is
+    /// reclaimed before the first attempt, and before later ones as long as a kernel uses an extent
+    /// of a removed file.
     pub(crate) async fn wait_for_space<T>(
         &self,
         mut attempt: impl FnMut(&Self) -> Result<T, Full>,
@@ -409,7 +422,7 @@ impl Node {
         self.space.wait_for(attempt).await
     }
 
-    /// Tries again whenever space is freed.
+    /// Retries an attempt whenever space is freed; as a reply.
     fn wait(self: &Arc<Self>, attempt: impl FnMut(&Self) -> Result<Outcome<Answer>, Full> + Send + 'static) -> Reply {
         let node = self.clone();
         Reply::later(async move {
@@ -419,7 +432,7 @@ impl Node {
     }
 }
 
-/// The meaning of an error of a call that takes no space.
+/// Maps an engine error of a call that takes no space: `Full` becomes an I/O error.
 fn never_full(error: EngineError, key: StripeKey) -> Refusal {
     let why = "the engine says that it is full, though nothing was written";
     refusal_of(error, Object::File(key.file)).unwrap_or(Refusal::Io { object: Object::File(key.file), why: why.into() })

@@ -1,4 +1,4 @@
-//! Promises of a node, request by request.
+//! Tests of a node, request by request.
 
 use crate::{Node, Settings, embedded, member};
 use bytes::Bytes;
@@ -101,7 +101,7 @@ fn no_two_nodes_give_the_same_session_and_one_that_is_known_stays_the_same() {
     let (first, second) = (welcomed(&one, Session::NONE).1, welcomed(&other, Session::NONE).1);
     assert_ne!(first, second);
     assert_eq!(welcomed(&other, first), (NodeId(40_000), first));
-    let earlier = Session::of(NodeId(40_000), 1).unwrap(); // before it was started
+    let earlier = Session::of(NodeId(40_000), 1).unwrap(); // from before the node was started
     for made_up in [Session(1), Session(second.0 + 1), earlier] {
         let refused = hello(&other, made_up);
         assert!(matches!(refused, Err(Failure::Refused(Refusal::Invalid { .. }))), "{made_up:?}: {refused:?}");
@@ -126,7 +126,7 @@ fn more_stripes_than_the_pool_can_ever_hold_are_neither_reserved_nor_allocated()
         let stamp = Some(Stamp { session: Session(1), number, settled: 1 });
         ask(&node, Epoch::FIRST, 0, Body::Meta { stamp, command })
     };
-    let file = FileId::ROOT; // it is refused before anybody looks at what it is
+    let file = FileId::ROOT; // the command is refused before the file is looked at
     let allocate = |mode| Command::Allocate { file, offset: 0, length: 1 << 60, mode };
     for (number, command) in [
         (1, Command::Reserve { count: 1, stripes: 1 << 40, layout: Layout::striped(STRIPE), by: None }),
@@ -247,7 +247,7 @@ fn a_reserved_file_is_filled_no_more_once_its_session_has_ended_in_any_partition
     assert_eq!(node.usage().stripes, 0);
 }
 
-/// Which partitions have anything of a session.
+/// The partitions that hold any state of a session.
 fn with_some_of(node: &Arc<Node>, session: Session) -> Vec<u16> {
     let text = format!("{session:?}");
     let has = |(_, partition): &(u16, &parking_lot::Mutex<partition::Partition>)| {
@@ -260,8 +260,9 @@ fn meta(session: Session, number: u64, command: Command) -> Body {
     Body::Meta { stamp: Some(Stamp { session, number, settled: 1 }), command }
 }
 
-/// Has a session leave an open, a lock and an append in partition 0, an intent in 9, a walk that did not get there in 20; in 30 another asks what
-/// became of the intent. What is only looked at, in 40, leaves nothing.
+/// Makes a session leave state in several partitions: an open, a lock and an append in partition 0,
+/// an intent in 9, and the answer of a walk that did not reach its directory in 20. In 30 another
+/// session asks for the intent's decision. The lookup in 40 leaves nothing.
 fn leave_much(session: Session) -> (Arc<Node>, Intent) {
     let (node, file, extent) = whole_file();
     let say = |partition, body| ask(&node, Epoch::FIRST, partition, body);
@@ -324,7 +325,7 @@ fn metadata_counts_against_the_pool_and_is_given_back() {
     assert_eq!(node.usage(), before);
 }
 
-/// A node with whole files, a file in it that is open and whole, and how to change things there.
+/// A node with extents, and a file in it that is open and has one.
 fn whole_file() -> (Arc<Node>, FileId, Extent) {
     let settings = Settings { partitions: 64, stripe_bytes: STRIPE, closed_kept: 0, ..Settings::default() };
     let node = embedded(settings, Arc::new(Model::with_extents(1 << 20, STRIPE)));

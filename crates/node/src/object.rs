@@ -1,4 +1,5 @@
-//! What a node adds for objects: bytes of those that are here, walks down to them, and what is left of those that are gone.
+//! The object operations of a node: bytes of objects that are stored here, path walks to objects,
+//! and removal of the stripes of deleted files.
 
 use crate::{Node, Reply, meta::MetaCall, meta::refusal_of, space::Full};
 use bytes::Bytes;
@@ -14,13 +15,16 @@ use wire::{
     Needs, Object, Outcome, Refusal, Session, Then, Version, codec::RUNS_MAX,
 };
 
-/// A file with more stripes is left to its client, which can wait between them: a node answers nobody else on this thread meanwhile.
+/// Most stripes of a deleted file that the node removes itself. Beyond that the client removes
+/// them, because it can wait between them: this thread answers nobody else meanwhile.
 const CLEARED_STRIPES_MAX: usize = 64;
-/// More stripes are asked for one by one: their partition answers nobody else meanwhile.
+/// Most stripes of an object in one answer. Beyond that the client asks for each: the partition
+/// answers nobody else meanwhile.
 const PIECES_MAX: u64 = RUNS_MAX as u64;
 
 impl Node {
-    /// Walks down, and does at the end what is asked for, if that is where it was meant to be.
+    /// Walks a path, and executes the command at its end if the walk reached the directory that the
+    /// client expected.
     pub(crate) fn walk(
         self: &Arc<Self>,
         (session, hurried): (Session, bool),
@@ -44,7 +48,7 @@ impl Node {
                     let left = u32::try_from(left).expect("a request has few names");
                     Answer::Walked { reached, left }
                 });
-                // Should it come twice, it must not be done the second time.
+                // Record the answer: a resend of this request must not execute the command.
                 if let Some(Then { partition: id, stamp: Some(stamp), .. }) = then
                     && let Some(partition) = self.partitions.get(id)
                 {
@@ -73,7 +77,8 @@ impl Node {
         self.meta(MetaCall { hurried, stamp, command, who, ..MetaCall::asking(session, partition) })
     }
 
-    /// As far as directories are here, plainly so, and surely let the user through; how many names are left.
+    /// Walks as far as directories are held here and their permissions surely let the user pass.
+    /// Returns the directory reached and how many names are left.
     fn walk_down(
         &self,
         session: Session,
@@ -99,17 +104,18 @@ impl Node {
         Ok((at, 0))
     }
 
-    /// Whether a directory is here, and surely lets a user do something in it.
+    /// True if a directory is held here, and its permissions surely let the user do what `needs`
+    /// says.
     fn lets(&self, directory: FileId, who: &Credentials, needs: Needs) -> bool {
         self.partitions.get(directory.partition()).is_some_and(|held| held.lock().lets(directory, who, needs))
     }
 
-    /// What an entry refers to, if that is here.
+    /// Looks up an entry; `None` if its directory is not held here.
     fn look(&self, session: Session, parent: FileId, name: &Name) -> Option<Outcome<Answer>> {
         self.ask_here(session, parent.partition(), Command::Lookup { parent, name: name.clone() })
     }
 
-    /// The fragment of a split directory that a name is in.
+    /// Returns the fragment of a split directory that holds a name.
     fn fragment(&self, session: Session, directory: FileId, name: &Name) -> Option<FileId> {
         match self.ask_here(session, directory.partition(), Command::Fragments { directory }) {
             Some(Ok(Answer::Fragments { fragments, .. })) => {
@@ -119,7 +125,8 @@ impl Node {
         }
     }
 
-    /// Asks a partition that may be here. None also where the answer is to wait: asked for by its client, it will.
+    /// Queries a partition. `None` if it is not held here, or if its answer must wait: then the
+    /// client sends the command itself, and waits.
     fn ask_here(&self, session: Session, partition: PartitionId, command: Command) -> Option<Outcome<Answer>> {
         self.partitions.get(partition)?;
         let mut call = MetaCall { command: Some(command), ..MetaCall::asking(session, partition) };
@@ -127,7 +134,8 @@ impl Node {
         if call.hearing.is_some() { None } else { Some(answer) }
     }
 
-    /// Puts the bytes that come with an object where they belong, before it gets its name.
+    /// Writes the bytes that come with an object into its first stripe, before the object gets its
+    /// name.
     pub(crate) fn store_first(&self, call: &mut MetaCall) -> Result<Outcome<()>, Full> {
         let Some(Command::PutObject { contents: Contents::Striped { file, first, .. }, .. }) = &call.command else {
             return Ok(Ok(()));
@@ -154,7 +162,8 @@ impl Node {
             return refusal_of(error, Object::File(file)).map(Err);
         }
         if reserved().is_none() && !partition.lock().has(file) {
-            // Its session has ended meanwhile, or the same request has come before and what it made is gone already.
+            // The session has ended meanwhile, or an earlier copy of this request was executed and
+            // the file that it made is already removed.
             drop(self.engine.remove(key));
         }
         if let Some(Command::PutObject { contents: Contents::Striped { first, .. }, .. }) = &mut call.command {
@@ -169,7 +178,8 @@ impl Node {
         self.partitions.get(home).is_some()
     }
 
-    /// What a partition knows of a version does not count what was changed in an extent.
+    /// Subtracts the extent's change count from the version in a condition: a partition's version
+    /// does not include changes made in the extent.
     pub(crate) fn known_to(&self, partition: &Partition, command: &mut Command) {
         let (Command::PutObject { condition: Condition::Is(version), .. }
         | Command::DeleteObject { condition: Condition::Is(version), .. }) = command
@@ -181,7 +191,7 @@ impl Node {
         }
     }
 
-    /// Fills in what only the extent knows of the object that a put or delete found.
+    /// Adds the extent's change count to the version that a refused put or delete found.
     pub(crate) fn fill_changed(&self, partition: &Partition, refusal: Refusal) -> Refusal {
         match refusal {
             Refusal::Changed { object, present: Some(Version { file, change }) } => {
@@ -196,8 +206,9 @@ impl Node {
         self.whole.extents().state(Slot(extent.slot)).map_or(0, |state| version_of(state.modified))
     }
 
-    /// The bytes of an object that are in stripes here; of one in an extent, its length and state. Under the lock of its partition: a stripe
-    /// goes only after its file.
+    /// Fills in the bytes of an object whose stripes are all here; for an object in an extent, its
+    /// length and state. Must be called under the lock of its partition: a stripe is removed only
+    /// after its file.
     pub(crate) fn fill_object(&self, answer: Answer, offset: u64) -> Outcome<Answer> {
         match answer {
             Answer::Object { mut head, striped, length, content: Content::Whole(extent) } => {
@@ -237,7 +248,7 @@ impl Node {
             match self.engine.read(key, within, length) {
                 Ok(bytes) if is_one => return Ok(answer(Content::Here(bytes))),
                 Ok(bytes) if bytes.len() == length as usize => pieces.push(bytes),
-                // A hole: whoever asked fills it in.
+                // A hole: the client fills it in.
                 Ok(_) => return Ok(answer(Content::Striped(layout))),
                 Err(error) => return Err(Refusal::Io { object: Object::File(file), why: error.to_string().into() }),
             }
@@ -245,13 +256,15 @@ impl Node {
         Ok(answer(Content::Pieces(pieces)))
     }
 
-    /// Removes the stripes of files that are gone, as far as they are few and all here; the others are their client's to remove.
+    /// Removes the stripes of deleted files if they are few and all here. The client removes the
+    /// others.
     pub(crate) fn clear_gone(&self, answer: &mut Answer) {
         match answer {
             Answer::Stored { gone, .. } | Answer::Removed { gone } | Answer::Renamed { gone, .. } => {
                 *gone = gone.take().filter(|gone| !self.clear(gone));
             }
-            // As many as are told at once mean that there are more: their client clears them all away.
+            // A list of `GONE_MAX` files may not be complete: then the client removes the stripes
+            // of all of them.
             Answer::Settled { gone } | Answer::Closed(gone) if gone.len() < GONE_MAX => {
                 gone.retain(|gone| !self.clear(gone));
             }
@@ -281,8 +294,10 @@ impl Node {
     }
 }
 
-/// A time of an extent as changes that are counted: each later than the one before, as the kernel gives different times to changes
-/// between which it was asked (Linux 6.13). That of an extent nobody has written to is 0.
+/// Converts the modification time of an extent to a change count: nanoseconds since 1970. Each
+/// change has a later count than the one before, because the kernel gives different times to
+/// changes between which it was queried (Linux 6.13). It is 0 for an extent that nobody has written
+/// to.
 pub(crate) fn version_of(modified: SystemTime) -> u64 {
     let since = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)

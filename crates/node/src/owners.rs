@@ -1,4 +1,5 @@
-//! Who has locks and outlives sessions: processes of this host, and opens with marks. Their locks end with them, also without a word.
+//! Lock owners that outlive sessions: processes of this host, and open leases. Their locks end when
+//! they do, even if nobody reports it.
 
 use crate::{Node, locks::Asked};
 use parking_lot::Mutex;
@@ -11,12 +12,12 @@ use rustix::{
 use std::{collections::HashMap, os::fd::OwnedFd};
 use wire::{Command, Lock, LockKind, LockOwner, LockStyle, Mark, Object, Outcome, Refusal, Session, Stamp};
 
-/// Processes that may have locks, by their ids, as the system tells of their ends.
+/// Processes that may have locks: a pidfd for each process id.
 #[derive(Debug, Default)]
 pub struct Processes(Mutex<HashMap<u32, OwnedFd>>);
 
 impl Processes {
-    /// None of one that is not known.
+    /// `None` for a process that is not known.
     fn is_dead(&self, process: u32) -> Option<bool> {
         self.0.lock().get(&process).map(has_ended)
     }
@@ -33,13 +34,14 @@ fn has_ended(process: &OwnedFd) -> bool {
 }
 
 impl Node {
-    /// From now on it is known when the owner of a lock ends. Refused for a process that is not seen from here.
+    /// Watches the owner of a lock from now on, so that its end is noticed. Refused for a process
+    /// that the node cannot see.
     pub(crate) fn know_owner(&self, asked: &Asked) -> Outcome<()> {
         let LockOwner::Process(process) = asked.lock.owner else { return Ok(()) };
         if asked.lock.kind == LockKind::Unlock || self.processes.is_dead(process) == Some(false) {
             return Ok(());
         }
-        // Another process may have had the number before.
+        // Another process may have had the id before.
         self.end_process(process);
         let unseen = || Refusal::Unsupported {
             object: Object::File(asked.file),
@@ -49,7 +51,7 @@ impl Node {
         Ok(())
     }
 
-    /// Ends locks in the way of one that is asked for, whose owners are no more. Whether there were any.
+    /// Ends conflicting locks whose owners no longer exist; true if there were any.
     pub(crate) fn end_dead(&self, asked: &Asked) -> bool {
         let dead = |holder: &Holder| self.is_dead(holder.owner());
         let dead: Vec<Holder> = self.blockers(asked).into_iter().filter(dead).collect();
@@ -67,7 +69,7 @@ impl Node {
         }
     }
 
-    /// The open has ended: so do its locks.
+    /// Ends the locks of an open that has ended.
     pub(crate) fn unlock_open(&self, mark: Mark, file: FileId) {
         let owner = LockOwner::Open(mark);
         if !self.locks.held_by(Holder::of(Session::NONE, owner)).is_empty() {
@@ -75,7 +77,8 @@ impl Node {
         }
     }
 
-    /// A process has closed a descriptor of an open: as the system has it, so end its own locks of the file, through whatever it had them.
+    /// Ends all locks that a process has on the file of this open, because it closed a descriptor
+    /// of it: POSIX ends them whichever descriptor they were set through.
     pub fn closed_by(&self, process: u32, mark: Mark) {
         let owner = LockOwner::Process(process);
         if self.processes.is_dead(process).is_some()
@@ -86,7 +89,7 @@ impl Node {
         }
     }
 
-    /// Ends what processes have that have ended.
+    /// Ends the locks of processes that have ended.
     pub(crate) fn look_at_processes(&self) {
         let known: Vec<u32> = self.processes.0.lock().keys().copied().collect();
         for process in known {

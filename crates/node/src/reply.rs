@@ -1,4 +1,4 @@
-//! An answer that is there, or will be.
+//! A reply: an answer that is ready, or the future of one.
 
 use std::{
     fmt,
@@ -10,7 +10,8 @@ use wire::{Answer, Failure};
 
 type Later = Pin<Box<dyn Future<Output = Result<Answer, Failure>> + Send>>;
 
-/// What a call brings. Most answers of a node in this process are there at once and cost no allocation.
+/// The future of an answer. Most answers of a node in this process are ready at once and cost no
+/// allocation.
 pub struct Reply(State);
 
 enum State {
@@ -19,12 +20,12 @@ enum State {
 }
 
 impl Reply {
-    /// An answer that is there.
+    /// A reply whose answer is ready.
     pub fn ready(answer: Result<Answer, Failure>) -> Self {
         Self(State::Ready(Some(answer)))
     }
 
-    /// An answer that will be.
+    /// A reply whose answer comes later.
     pub fn later(answer: impl Future<Output = Result<Answer, Failure>> + Send + 'static) -> Self {
         Self(State::Later(Box::pin(answer)))
     }

@@ -1,34 +1,36 @@
-//! What a node is started with.
+//! Settings of a node.
 
 use base::ByteSize;
 use std::time::Duration;
 use wire::Owner;
 
-/// What a node is started with.
+/// Settings that a node is started with.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What the pool may hold. The engine is made with it and enforces it; here it is only told.
+    /// Capacity of the node's memory. The engine is made with it and enforces it; here it is for
+    /// information.
     pub memory: ByteSize,
-    /// How many partitions the pool has for its life: a power of two.
+    /// Number of partitions of the pool, fixed for its life: a power of two.
     pub partitions: u32,
-    /// Length of a stripe, bytes: a power of two, that of the engine.
+    /// Length of a stripe, bytes: a power of two, and that of the engine.
     pub stripe_bytes: u32,
-    /// How long a request waits for space in a full pool before it is refused.
+    /// Longest time that a request waits for space in a full pool before it is refused.
     pub space_wait: Duration,
-    /// What hashes are seeded with.
+    /// Seed of all hashes.
     pub seed: u64,
-    /// Whose the root directory is.
+    /// Owner of the root directory.
     pub owner: Owner,
     /// Permission bits of the root directory.
     pub root_mode: u32,
     /// A directory with more entries than this is split over partitions.
     pub split_entries: u32,
-    /// So many small whole files that were closed stay whole before the first of them is folded.
+    /// Number of small extent files that keep their extents after they were closed; beyond it the
+    /// one closed first is demoted.
     pub closed_kept: usize,
 }
 
 impl Settings {
-    /// A pool of `memory`, the rest as usual.
+    /// A pool of `memory`, and defaults for the rest.
     pub fn new(memory: ByteSize) -> Self {
         Self { memory, ..Self::default() }
     }

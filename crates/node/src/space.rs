@@ -9,10 +9,10 @@ use std::{
 use tokio::sync::Notify;
 use wire::{Refusal, Shortage};
 
-/// More requests do not wait at one time; far above what a kernel sends (`max_background`).
+/// Most requests that wait for space at one time; far above what a kernel sends (`max_background`).
 const WAITING_MAX: u64 = 4096;
 
-/// Who waits for space, and how often that was so.
+/// The requests that wait for space, with counts.
 pub struct Space {
     freed: Notify,
     wait: Duration,
@@ -21,7 +21,7 @@ pub struct Space {
     refused: AtomicU64,
 }
 
-/// The engine had no room.
+/// The engine had no space.
 #[derive(Clone, Copy, Debug)]
 pub struct Full {
     pub capacity: u64,
@@ -29,7 +29,7 @@ pub struct Full {
     pub wanted: u64,
 }
 
-/// Counts one who waits, for as long as it lives.
+/// Counts one waiting request for as long as it lives.
 struct Waiting<'a>(&'a Space);
 
 impl Space {
@@ -38,19 +38,20 @@ impl Space {
         Self { freed: Notify::new(), wait, waiting: zero(), waited: zero(), refused: zero() }
     }
 
-    /// Space was given back: all who wait try again.
+    /// Wakes all waiting requests after space was freed.
     pub fn freed(&self) {
         self.freed.notify_waiters();
     }
 
-    /// Requests that wait now, that ever waited, that were refused.
+    /// Numbers of requests that wait now, that ever waited, and that were refused.
     pub fn counts(&self) -> (u64, u64, u64) {
         (self.waiting.load(Relaxed), self.waited.load(Relaxed), self.refused.load(Relaxed))
     }
 
-    /// Tries until it works or the time is over.
+    /// Retries until the attempt succeeds or the time is over.
     ///
-    /// An attempt also says when it is worth another though nothing was announced.
+    /// An attempt also returns the delay after which a retry makes sense even if no freed space was
+    /// announced.
     pub async fn wait_for<T>(
         &self,
         mut attempt: impl FnMut() -> (Result<T, Full>, Option<Duration>),
@@ -94,7 +95,7 @@ impl Space {
     }
 }
 
-/// When to try again, at the latest.
+/// The latest time of the next retry.
 fn wake(end: Instant, again: Option<Duration>) -> Instant {
     again.map_or(end, |again| end.min(now() + again))
 }

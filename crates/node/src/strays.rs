@@ -1,13 +1,16 @@
-//! Stripes that sessions wrote of files that this node does not know: those that belong to nothing go with their session.
+//! Stray stripes: stripes that sessions wrote here for files that this node does not know. Those
+//! that belong to no file are removed with their session.
 //!
-//! A stripe may lie at another node than its file. What is written here of such a file is noted, and when the session ends, the file's own node
-//! says which of it the file has not planned and nobody has reserved. A client writes nothing but what it has reserved or planned, so that
-//! usually all is known then. Sessions of which much is noted are asked about while they go on.
+//! A stripe may be at another node than its file. A write here to a file of another node is noted.
+//! When the session ends, the file's own node says which of those stripes the file has not planned
+//! and nobody has reserved. A client writes only stripes that it has reserved or planned, so
+//! usually all of them are known by then. A session with many notes is checked while it is live.
 //!
 //! ```text
 //!   write of another node's file -> noted -> engine
-//!   the session ends, or has much noted -> question { file, stripes } -> the file's node: Unplanned { stripes } -> removed here
-//!                                           a stripe that anybody writes meanwhile leaves the question: it may have been planned since
+//!   session ends, or has many notes -> question { file, stripes } -> the file's node
+//!       removed here <- Unplanned { stripes } <-----------------------------'
+//!       A stripe that is written meanwhile leaves the question: it may have been planned since.
 //! ```
 
 use crate::Node;
@@ -17,43 +20,46 @@ use std::{collections::HashMap, time::Duration};
 use store::StripeKey;
 use wire::{AllocateMode, Command, FILE_BYTES_MAX, Object, Outcome, Refusal, Session, Shortage, StripeRuns};
 
-/// So many times what the pool may hold is no range that can be filled: it would only have to be gone through later.
+/// Largest range that may be planned, in capacities of the pool. A longer one can never be filled,
+/// and its removal would have to go through all of it.
 const POOLS_MAX: u64 = 2;
-/// A session of which more is noted is looked through while it goes on: runs of stripes, of all files together.
+/// Most runs of stripes, over all files, that are noted of a session before it is checked while
+/// live.
 const NOTED_MAX: usize = 1024;
 
-/// What each session wrote of files that are not known here.
+/// The stripes that each session wrote of files that are not known here.
 #[derive(Debug, Default)]
 pub struct Strays(Mutex<Noted>);
 
 #[derive(Debug, Default)]
 struct Noted {
     by_session: HashMap<Session, HashMap<FileId, StripeRuns>>,
-    /// What is being asked about, less what was written since then.
+    /// The stripes that are being asked about, without those written since then.
     asked: HashMap<FileId, Vec<(u64, StripeRuns)>>,
-    /// So many questions were asked.
+    /// Number of questions that were asked.
     questions: u64,
 }
 
-/// Stripes here that a session wrote, for the node of their file: which of them belong to nothing?
+/// Stripes here that a session wrote, for the node of their file, which is asked which of them
+/// belong to no file.
 #[derive(Debug, PartialEq)]
 pub struct Question {
     /// The file.
     pub file: FileId,
-    /// The stripes.
+    /// Its stripes.
     pub stripes: StripeRuns,
     number: u64,
 }
 
-/// What a node knows of a stripe that a session writes.
+/// Knowledge of a node about a stripe that a session writes.
 enum Known {
-    /// Its file is here and has it, or the session has reserved it.
+    /// The file is here and has the stripe, or the session has reserved it.
     Expected,
-    /// Its file is here and has no such stripe.
+    /// The file is here and has no such stripe.
     Unplanned,
-    /// Its file would be here, and is not.
+    /// The file's partition is here, and has no such file.
     Not,
-    /// Its file is at another node, if there is one.
+    /// The file's partition is at another node, if it exists.
     Elsewhere,
 }
 
@@ -69,7 +75,7 @@ impl Strays {
 }
 
 impl Noted {
-    /// Takes what is noted of a session and a file, to ask about it.
+    /// Takes the notes of a session about a file, to ask about them.
     fn ask(&mut self, session: Session, file: FileId) -> Option<Question> {
         let stripes = self.by_session.get_mut(&session)?.remove(&file)?;
         self.by_session.retain(|_, files| !files.is_empty());
@@ -79,7 +85,7 @@ impl Noted {
         Some(Question { file, stripes, number })
     }
 
-    /// Whether this was asked about and not written since then.
+    /// True if the question still covers this stripe: it was not written since.
     fn still_asks(&self, question: &Question, stripe: u64) -> bool {
         let asked = self.asked.get(&question.file).into_iter().flatten();
         asked.filter(|(number, _)| *number == question.number).any(|(_, asked)| asked.contains(stripe))
@@ -96,8 +102,9 @@ impl Noted {
 }
 
 impl Node {
-    /// Whether a session may write a stripe. Of a file that is here, only what was planned; what is not known is noted, and true: it goes with
-    /// the session unless its file has come to be.
+    /// Checks that a session may write a stripe. Of a file that is here only planned stripes may be
+    /// written. A stripe of an unknown file is noted, and the result is true: it is removed with
+    /// the session unless its file has been made by then.
     pub(crate) fn admit_write(&self, session: Session, key: StripeKey) -> Outcome<bool> {
         let object = Object::File(key.file);
         if key.stripe.0 == u64::MAX {
@@ -113,7 +120,7 @@ impl Node {
         }
     }
 
-    /// Refuses to plan what can never be filled: whoever removes it later would go through all of it.
+    /// Refuses to plan more than can ever be filled: its removal would go through all of it.
     pub(crate) fn too_much(&self, command: &Command) -> Option<Refusal> {
         let bytes = match command {
             Command::Reserve { stripes, layout, .. } => stripes.saturating_mul(layout.stripe_bytes().into()),
@@ -129,7 +136,7 @@ impl Node {
         (bytes > capacity.saturating_mul(POOLS_MAX)).then_some(Refusal::NoSpace(shortage))
     }
 
-    /// A stripe that is cut is remembered too.
+    /// Notes a truncated stripe of a file that is not here, as a write is noted.
     pub(crate) fn note_stray(&self, session: Session, key: StripeKey) {
         if matches!(self.known(session, key), Known::Not | Known::Elsewhere) {
             self.strays.note(session, key);
@@ -146,22 +153,23 @@ impl Node {
         }
     }
 
-    /// A session has ended while a stripe of it was written, so that whoever ends it may not have seen this.
+    /// Cleans up after a session that ended while a stripe of it was written: the cleanup of the
+    /// session may have missed the stripe.
     pub(crate) fn end_late(&self, session: Session, key: StripeKey) {
         match self.known(session, key) {
-            // What its file has stays, and what is reserved still is removed with that.
+            // A stripe of a file stays; a reserved stripe is removed with its reservation.
             Known::Expected => {}
             Known::Unplanned | Known::Not => self.remove_stray(key),
             Known::Elsewhere => self.strays.note(session, key),
         }
     }
 
-    /// Files of other nodes that a session wrote to: about each is to be asked. What it wrote of files that would be here is removed at once,
-    /// unless they have planned it.
+    /// The files of other nodes that a session wrote to; the caller asks about each. Stripes of
+    /// files whose partition is here are removed at once, unless their file has planned them.
     pub fn strays_elsewhere(&self, session: Session) -> Vec<FileId> {
         let mut noted = self.strays.0.lock();
         let Some(mut files) = noted.by_session.remove(&session) else { return Vec::new() };
-        // Of a partition that there is not, no node can say anything.
+        // No node can say anything about a partition that does not exist.
         let is_elsewhere = |file: &FileId| {
             self.partitions.get(file.partition()).is_none()
                 && u32::from(file.partition().0) < self.settings().partitions
@@ -178,7 +186,8 @@ impl Node {
         asked
     }
 
-    /// Sessions that are to be looked through now: of which much is noted, or that ended while something of them was written.
+    /// The sessions that are to be checked now: those with many notes, and those that ended while
+    /// something of them was written.
     pub fn crowded_strays(&self) -> Vec<Session> {
         let noted = self.strays.0.lock();
         let is_crowded = |(session, files): &(&Session, &HashMap<FileId, StripeRuns>)| {
@@ -187,16 +196,18 @@ impl Node {
         noted.by_session.iter().filter(is_crowded).map(|(session, _)| *session).collect()
     }
 
-    /// What is to be asked of a file's own node. Then [`Self::remove_strays`] or [`Self::leave_strays`] is to be called.
+    /// The question for a file's own node. The caller must then call [`Self::remove_strays`] or
+    /// [`Self::leave_strays`].
     pub fn ask_of_strays(&self, session: Session, file: FileId) -> Option<Question> {
         self.strays.0.lock().ask(session, file)
     }
 
-    /// Removes what belongs to nothing, as the file's node has said, but for what was written since it was asked. Each was written, so there
-    /// are no more of them than requests that came.
+    /// Removes the stripes that belong to no file, according to the file's node, except those
+    /// written since the question. Each of them was written, so there are no more than requests
+    /// that came.
     pub fn remove_strays(&self, question: &Question, unplanned: &StripeRuns) {
         for stripe in unplanned.iter() {
-            // Who writes it from now on is noted before, and waits for this lock.
+            // A later write is noted before it is done, and noting waits for this lock.
             let noted = self.strays.0.lock();
             if noted.still_asks(question, stripe) {
                 self.remove_stray(StripeKey { file: question.file, stripe: StripeNo(stripe) });
@@ -205,16 +216,16 @@ impl Node {
         self.leave_strays(question);
     }
 
-    /// The question is over; all that it was about stays.
+    /// Ends the question; all its stripes stay.
     pub fn leave_strays(&self, question: &Question) {
         self.strays.0.lock().end(question);
     }
 
-    /// The same for a file that would be here.
+    /// Removes unplanned stripes of a file whose partition is here, or does not exist.
     fn remove_unplanned_here(&self, file: FileId, stripes: &StripeRuns) {
         let partition = self.partitions.get(file.partition());
         for stripe in stripes.iter() {
-            // Nobody plans it while its partition is locked.
+            // Nobody plans the stripe while its partition is locked.
             let partition = partition.as_ref().map(|partition| partition.lock());
             let mut one = StripeRuns::new();
             one.insert(stripe, stripe.saturating_add(1));

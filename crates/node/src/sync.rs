@@ -1,5 +1,5 @@
-//! Locks and atomic words of what is shared without a lock around it. The models in `tests/model.rs` compile the same sources with
-//! the model checker's own in their place, and try every order of steps.
+//! Locks and atomics of the code that shares words without a lock. The models in `tests/model.rs`
+//! compile the same sources with the model checker's types instead, and try every interleaving.
 
 pub use parking_lot::{Condvar, Mutex, RwLock};
 pub use std::sync::atomic;

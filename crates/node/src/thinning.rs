@@ -1,8 +1,9 @@
-//! Thinning: a closed whole file that has huge pages for little gives back what of them nobody wrote.
+//! Thinning: frees the unwritten parts of huge pages of a closed extent file.
 //!
-//! Files that are suspected of it, by a sample at their close, wait in a queue. A piece of one is done whenever somebody asks how full
-//! the pool is or wants space, and each second where the node is served to others: under its partition's lock, so that nobody opens it
-//! meanwhile.
+//! A sample at the close of a file decides whether it may have such parts; then it waits in a
+//! queue. A piece of a file is thinned whenever usage is queried or a request waits for space, and
+//! each second where the node is served to others. That is done under the partition's lock, so that
+//! nobody opens the file meanwhile.
 
 use crate::{Node, whole::Wholes};
 use parking_lot::Mutex;
@@ -12,7 +13,7 @@ use std::collections::VecDeque;
 use store::Slot;
 use wire::Extent;
 
-/// So many files are looked at in a turn.
+/// Files that are worked on in a turn.
 const FILES_MAX: usize = 4;
 
 /// Closed files that are to be thinned.
@@ -23,12 +24,13 @@ pub struct Thinnings(Mutex<VecDeque<Thinning>>);
 struct Thinning {
     file: FileId,
     extent: Extent,
-    /// So much of it is done.
+    /// The offset up to which it is thinned.
     done: u64,
 }
 
 impl Node {
-    /// A whole file was closed for the last time: nobody writes to it past us any more.
+    /// Handles the last close of an extent file: no writer past the node is left. Queues it for
+    /// thinning if a sample shows need.
     pub(crate) fn shape_closed(&self, (file, extent): (FileId, Extent)) {
         let Some(pin) = Wholes::pin(&*self.whole, extent) else { return };
         self.whole.extents().forget(pin.slot());
@@ -37,7 +39,7 @@ impl Node {
         }
     }
 
-    /// Thins a piece of some files that wait for it.
+    /// Thins a piece of each of the next few files.
     pub(crate) fn thin_some(&self) {
         let due = self.thinnings.0.lock().len().min(FILES_MAX);
         for _ in 0..due {
@@ -48,7 +50,7 @@ impl Node {
         }
     }
 
-    /// Thins a piece; how much of the file is done then, if there is more to do.
+    /// Thins a piece; returns the new offset if there is more to do.
     fn thin(&self, Thinning { file, extent, done }: &Thinning) -> Option<u64> {
         let mut partition = self.partitions.get(file.partition())?.lock();
         if !partition.is_closed(*file, *extent) {

@@ -1,7 +1,9 @@
-//! Waiting for a moment: for space in a full pool, and between tries at a node that does not answer.
+//! Timers: for requests that wait for space in a full pool, and for pauses between tries at a node
+//! that does not answer.
 //!
-//! Sleepers are woken by one thread for all, which is there while somebody sleeps. A thread that has a [`LocalTime`] starts none: who waits
-//! there with it wakes them. Where time is simulated, moments pass when the simulation says so.
+//! One thread wakes all sleepers; it runs only while there are some. A thread that has a
+//! [`LocalTime`] does not need it: the code that waits there wakes the sleepers itself. Simulated
+//! time passes only when the simulation advances it.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::{
@@ -19,7 +21,7 @@ use std::{
 
 static TIMER: Timer = Timer { state: Mutex::new(State::new()), changed: Condvar::new() };
 
-/// The time of all threads that have none of their own.
+/// The timer of all threads that have no [`LocalTime`].
 struct Timer {
     state: Mutex<State>,
     changed: Condvar,
@@ -36,7 +38,7 @@ impl State {
     }
 }
 
-/// Who sleeps, in the order of the ends.
+/// Sleepers in the order of their ends.
 #[derive(Debug)]
 struct Sleepers {
     by_end: BTreeMap<(Instant, u64), Waker>,
@@ -48,7 +50,7 @@ impl Sleepers {
         Self { by_end: BTreeMap::new(), made: 0 }
     }
 
-    /// Enters one: its number, and the waker that it had.
+    /// Adds or updates a sleeper; returns its number, and the waker that it had before.
     fn enter(&mut self, end: Instant, number: Option<u64>, waker: Waker) -> (u64, Option<Waker>) {
         let number = number.unwrap_or(self.made);
         self.made = self.made.max(number + 1);
@@ -59,26 +61,27 @@ impl Sleepers {
         self.by_end.first_key_value().map(|((end, _), _)| *end)
     }
 
-    /// Takes one that has slept until then.
+    /// Takes one sleeper whose end has come.
     fn take_due(&mut self, now: Instant) -> Option<Waker> {
         self.by_end.first_entry().filter(|first| first.key().0 <= now).map(OccupiedEntry::remove)
     }
 }
 
 thread_local! {
-    /// It has no destructor: who ends waits for nodes, too, when the thread's other values are gone. It is empty then, for it is what
-    /// [`Entered`] found.
+    /// Without a destructor, because a thread may wait for nodes while its other thread-local
+    /// values are already destroyed. It is empty by then: [`Entered`] has restored the `None` that
+    /// it found.
     static LOCAL: RefCell<ManuallyDrop<Option<LocalTime>>> = const { RefCell::new(ManuallyDrop::new(None)) };
 }
 
-/// A time whose sleepers are woken by who waits with it.
+/// A timer whose sleepers are woken by the code that waits with it.
 #[derive(Clone, Debug, Default)]
 pub struct LocalTime(Arc<Local>);
 
 #[derive(Debug)]
 struct Local {
     sleepers: Mutex<Sleepers>,
-    /// The moment that it is, where that is simulated.
+    /// The current time, if it is simulated.
     simulated: Option<Mutex<Instant>>,
 }
 
@@ -89,22 +92,22 @@ impl Default for Local {
 }
 
 impl LocalTime {
-    /// With nobody who sleeps.
+    /// A timer without sleepers.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Until that is dropped, this is the time of this thread.
+    /// Makes this the timer of the current thread until the result is dropped.
     pub fn enter(&self) -> Entered {
         Entered { before: replaced(Some(self.clone())), thread: PhantomData }
     }
 
-    /// When the first sleeper is to be woken.
+    /// The time at which the first sleeper is to be woken.
     pub fn next(&self) -> Option<Instant> {
         self.0.sleepers.lock().next()
     }
 
-    /// Wakes all whose moment has come.
+    /// Wakes all sleepers whose time has come.
     pub fn wake_due(&self) {
         let mut sleepers = self.0.sleepers.lock();
         while let Some(waker) = sleepers.take_due(self.now()) {
@@ -125,27 +128,28 @@ impl LocalTime {
     }
 }
 
-/// Sets the time of this thread; tells which it was.
+/// Sets the timer of this thread; returns the one before.
 fn replaced(local: Option<LocalTime>) -> Option<LocalTime> {
     ManuallyDrop::into_inner(LOCAL.replace(ManuallyDrop::new(local)))
 }
 
-/// A thread that has a [`LocalTime`]; when this is dropped it has the one that it had before.
+/// The scope of a thread's [`LocalTime`]; dropping it restores the one before.
 #[derive(Debug)]
 pub struct Entered {
     before: Option<LocalTime>,
-    /// It is this thread's.
+    /// Makes it `!Send`: it belongs to its thread.
     thread: PhantomData<*const ()>,
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
         let left = replaced(self.before.take());
-        drop(left); // not while it is borrowed: a waker may own a sleeper
+        drop(left); // not while borrowed: a waker may own a sleeper
     }
 }
 
-/// While this is there, time stands still for this thread but for [`Self::advance`]. There is one at a time.
+/// Simulated time: while this lives, time stands still for this thread except for
+/// [`Self::advance`]. There is one at a time.
 #[derive(Debug)]
 pub struct SimulatedTime {
     time: LocalTime,
@@ -153,7 +157,7 @@ pub struct SimulatedTime {
 }
 
 impl SimulatedTime {
-    /// Time stops.
+    /// Stops time on this thread.
     pub fn begin() -> Self {
         let simulated = Some(Mutex::new(Instant::now()));
         let time = LocalTime(Arc::new(Local { simulated, ..Local::default() }));
@@ -162,7 +166,7 @@ impl SimulatedTime {
         Self { time, _entered: entered }
     }
 
-    /// Goes on to the moment at which the next sleeper ends, and wakes it; false if there is none.
+    /// Advances to the end of the next sleeper and wakes it; false if there is none.
     pub fn advance(&self) -> bool {
         let first = self.time.0.sleepers.lock().by_end.pop_first();
         let Some(((end, _), waker)) = first else { return false };
@@ -175,16 +179,16 @@ impl SimulatedTime {
     }
 }
 
-/// The moment that it is, for this thread.
+/// The current time of this thread.
 pub fn now() -> Instant {
     LOCAL.with_borrow(|local| local.as_ref().map_or_else(Instant::now, LocalTime::now))
 }
 
-/// Ends at its moment. Dropped earlier, it leaves nothing behind.
+/// A future that ends at a given time. Dropped earlier, it leaves nothing behind.
 #[derive(Debug)]
 pub struct Sleep {
     end: Instant,
-    /// In whose time it is entered, none being everybody's, and under which number.
+    /// The timer that has it as a sleeper (`None` for the shared one), and its number there.
     entered: Option<(Option<LocalTime>, u64)>,
 }
 
@@ -255,7 +259,7 @@ fn enter_everybodys(end: Instant, number: Option<u64>, waker: Waker) -> (u64, Op
     entered
 }
 
-/// Starts the thread when it does not run.
+/// Starts the thread if it does not run.
 fn start(state: &mut State) {
     if !state.running {
         let started = thread::Builder::new().name("tidemill-timer".into()).spawn(run);

@@ -1,4 +1,5 @@
-//! Where sessions have left something: an end goes there alone, and not to the thousands of other partitions.
+//! An index of the partitions in which each session has left state: the end of a session visits
+//! those alone, and not the thousands of others.
 
 use crate::{Node, meta::MetaCall};
 use parking_lot::RwLock;
@@ -10,19 +11,19 @@ use std::{
 };
 use wire::{Command, Session};
 
-/// Of each session that has not ended, the partitions of a node that may know it: by its answers, opens, locks, intents, or by what its
-/// kernel keeps.
+/// For each session that has not ended, the partitions of a node that may have state of it:
+/// replies, opens, locks, intents, or cache grants.
 #[derive(Debug)]
 pub struct Touched {
-    /// Shared with the partitions: what comes late is refused everywhere.
+    /// Ended sessions, shared with the partitions: their late requests are refused everywhere.
     endings: Endings,
-    /// A bit for each partition of the pool. At most one entry for each session that somebody here goes on with.
+    /// A bit for each partition of the pool. At most one entry for each live session.
     sessions: RwLock<HashMap<Session, Box<[AtomicU64]>>>,
     words: usize,
 }
 
 impl Touched {
-    /// None yet, in a pool of so many partitions.
+    /// An empty index for a pool with this many partitions.
     pub fn new(partitions: u32) -> Self {
         let words = partitions.div_ceil(u64::BITS) as usize;
         Self { endings: Endings::default(), sessions: RwLock::default(), words }
@@ -32,8 +33,9 @@ impl Touched {
         &self.endings
     }
 
-    /// A session is about to leave something in a partition, whose lock is held: so who ends it either sees this and comes there when the
-    /// lock is free, or has ended it before the partition looks.
+    /// Notes that a session is about to leave state in a partition, whose lock is held. A
+    /// concurrent end of the session either sees the note and visits the partition when the lock is
+    /// free, or has ended the session before the partition checks for that.
     pub fn note(&self, session: Session, partition: PartitionId) {
         if session == Session::NONE {
             return;
@@ -52,7 +54,7 @@ impl Touched {
         }
     }
 
-    /// A session has ended; where it had left something.
+    /// Ends a session; returns the partitions in which it may have left state.
     pub fn end(&self, session: Session) -> Vec<PartitionId> {
         self.endings.add(session);
         let words = self.sessions.write().remove(&session).unwrap_or_default();
@@ -70,8 +72,9 @@ fn place(PartitionId(number): PartitionId) -> (usize, u64) {
 }
 
 impl Node {
-    /// Ends a session at this node: from now on nothing of it is done here. Gives the partitions where it may have left something, for
-    /// whoever ends it there ([`Command::CloseSession`]); nothing of it is in the others.
+    /// Ends a session at this node: nothing more is done for it here. Returns the partitions in
+    /// which it may have left state; the caller ends it there ([`Command::CloseSession`]). The
+    /// others have none.
     pub fn end_session(&self, session: Session) -> Vec<PartitionId> {
         let touched = self.touched.end(session);
         self.outlive(session, None);
@@ -80,7 +83,7 @@ impl Node {
         touched
     }
 
-    /// What a command may leave of sessions in its partition, whose lock is held.
+    /// Notes the sessions of which a command may leave state in its partition, whose lock is held.
     pub(crate) fn note_sessions(&self, call: &MetaCall, asker: Asker) {
         if let Some(stamp) = call.stamp {
             self.touched.note(stamp.session, call.partition);

@@ -1,27 +1,33 @@
-//! Watchers' threads: what is recalled from a session, heard by it, and waited for.
+//! Subscribers: sessions whose kernels cache what they were answered. Each has threads that deliver
+//! cache invalidations to its callback.
 //!
 //! ```text
-//!   a change, under the partition's lock      the watcher's thread           the change's answer
-//!     post(recall) -> batch number              take all that is queued
+//!   a change, under the partition's lock      the subscriber's thread        the change's answer
+//!     post(recall) -> batch number              takes all that is queued
 //!                                               hear(batch): its kernel
-//!                                                 forgets
-//!                                               heard(batch number) -------> goes out
+//!                                                 drops what it cached
+//!                                               ack of the batch ----------> is sent
 //! ```
 //!
-//! Each watcher has two lanes with a thread each. On the **swift** one are attributes and names: a kernel forgets them without
-//! waiting for anything; there it is told of removed inodes too, which nobody waits for. On the **slow** one are bytes: a kernel drops a page after the read or write of it that is under way, and
-//! that write may wait for space. So a removal, which may be what makes the space, never stands behind it.
+//! Each subscriber has two queues with a thread each. The **swift** queue carries attributes and
+//! names, which a kernel drops without waiting for anything. It also carries notices of removed
+//! inodes, which nobody waits for. The **slow** queue carries bytes: a kernel drops a page only
+//! after the read or write of it that is in progress, and that write may wait for space. With two
+//! queues, a removal, which may free that space, never waits behind such a page.
 //!
-//! **An answer on its way.** A recall may reach a kernel before an answer that was made earlier. A FUSE kernel puts that right by
-//! itself: attributes of an inode it knows are taken only when no notification came since they were asked for; names are
-//! checked again when the epoch has moved since they were asked for; a page that is being read is dropped when it has come. What
-//! it does not put right (answers that it takes unasked, an inode it does not know yet) is not granted, or is the face's to
-//! watch: see `partition::grants` and the face's recalls.
+//! **Answers in flight.** An invalidation may reach a kernel before an answer that was made
+//! earlier. A FUSE kernel copes with that by itself. It takes attributes of an inode that it knows
+//! only if no notification came since they were asked for. It checks names again if the dentry
+//! epoch has moved since they were asked for. It drops a page that is being read when the page
+//! arrives. For what it does not cope with (answers that it did not ask for, inodes that it does
+//! not know yet), either no grant is made, or the frontend keeps track: see `partition::grants` and
+//! the invalidation code of the frontend.
 //!
-//! **Bounds.** A recall that is queued twice is told once, and a grant that was taken back is not taken again, so a queue is never
-//! longer than there are grants. No change waits longer than [`HEAR_WAIT`]: then it is answered with a warning in the log,
-//! because a kernel that does not listen must not stop the pool, and the recall stays queued. A watcher that has ended, or whose
-//! `hear` panics, is waited for no longer.
+//! **Bounds.** An invalidation that is queued twice is delivered once, and a grant is taken back
+//! only once, so a queue is never longer than the number of grants. No change waits longer than
+//! [`HEAR_WAIT`]. After that it is answered, with a warning in the log, because a kernel that does
+//! not react must not stop the pool; the invalidation stays queued. Nobody waits for a subscriber
+//! that has ended or whose callback panicked.
 
 use crate::lane::Lane;
 use std::{
@@ -35,25 +41,26 @@ use std::{
 };
 use wire::Recall;
 
-/// Told what to forget; has made its kernel forget it when it returns.
+/// Cache-invalidation callback. When it returns, the kernel has dropped what it was told to.
 pub type Hear = Arc<dyn Fn(&[Recall]) + Send + Sync>;
 
-/// The longest that a change waits until a watcher has heard of it: far above what a busy machine takes for a system call.
+/// Longest time that a change waits for the ack of a subscriber: far above what a busy machine
+/// takes for a system call.
 const HEAR_WAIT: Duration = Duration::from_secs(10);
 
-/// A watcher: its two lanes.
+/// A subscriber: its two queues.
 #[derive(Debug)]
 pub struct Watch {
     swift: Arc<Lane>,
     slow: Arc<Lane>,
 }
 
-/// What an answer waits for.
+/// The acks that an answer waits for: queues and batch numbers.
 #[derive(Debug)]
 pub struct Hearing(Vec<(Arc<Lane>, u64)>);
 
 impl Watch {
-    /// Starts the threads.
+    /// Starts the two threads.
     pub fn start(hear: &Hear) -> io::Result<Self> {
         let watch = Self { swift: Arc::default(), slow: Arc::default() };
         for (name, lane) in [("tidemill-recall", &watch.swift), ("tidemill-bytes", &watch.slow)] {
@@ -63,12 +70,12 @@ impl Watch {
         Ok(watch)
     }
 
-    /// Both.
+    /// Both queues.
     pub fn lanes(&self) -> impl Iterator<Item = &Arc<Lane>> {
         [&self.swift, &self.slow].into_iter()
     }
 
-    /// Where this is told.
+    /// The queue that carries this invalidation.
     pub fn lane(&self, recall: Recall) -> &Arc<Lane> {
         match recall {
             Recall::Attributes(_) | Recall::Names(_) | Recall::Removed(_) | Recall::All => &self.swift,
@@ -85,12 +92,12 @@ impl Drop for Watch {
 }
 
 impl Hearing {
-    /// Of these batches; none when there are none.
+    /// Waits for these batches; `None` if there are none.
     pub fn of(waits: Vec<(Arc<Lane>, u64)>) -> Option<Self> {
         (!waits.is_empty()).then_some(Self(waits))
     }
 
-    /// Ends when all have heard, or the time is over.
+    /// Waits until all batches are acked, or the time is over.
     pub async fn heard(self) {
         let end = Instant::now() + HEAR_WAIT;
         for (lane, batch) in self.0 {
@@ -104,10 +111,10 @@ impl Hearing {
     }
 }
 
-/// It was said once that somebody does not hear.
+/// Set once the warning about a missing ack has been logged.
 static OVERDUE: AtomicBool = AtomicBool::new(false);
 
-/// Ends its lane when the thread does, also by a panic.
+/// Ends its queue when the thread ends, also by a panic.
 struct Ending<'a>(&'a Lane);
 
 impl Drop for Ending<'_> {

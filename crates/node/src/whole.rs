@@ -1,12 +1,14 @@
-//! Lives of extents: which file's bytes are in which slot, who uses it, when it goes back to the stock.
+//! Extent slots: which file's bytes are in which slot, how many users it has, and when it returns
+//! to the stock.
 //!
 //! ```text
 //!   Stock --take--> Live --its file is gone--> Freed --nobody uses it--> Stock
 //! ```
 //!
-//! An extent is used by pins (requests of this node, backings of faces) and by what a kernel has open or mapped. The pins are
-//! counted here; the engine is asked whether it is quiet. One that is not yet quiet is asked again later: whenever somebody
-//! asks how full the pool is or finds no space, and when a file is closed.
+//! An extent is used by pins (requests of this node, backings of frontends) and by kernels that
+//! have it open or mapped. Pins are counted here; the engine is asked whether the extent is idle. A
+//! busy extent is asked about again later: whenever usage is queried, a request finds no space, or
+//! a file is closed.
 
 use parking_lot::Mutex;
 use placement::NodeId;
@@ -14,24 +16,25 @@ use std::{borrow::Borrow, collections::VecDeque, fmt, os::fd::BorrowedFd, sync::
 use store::{Extents, Slot};
 use wire::{Extent, OpenFlags};
 
-/// All extents of a node; none when its engine has none.
+/// All extents of a node; none if its engine has none.
 pub struct Wholes {
     node: NodeId,
     extents: Option<Arc<dyn Extents>>,
     lives: Mutex<Vec<Life>>,
-    /// Freed slots that were not quiet.
+    /// Freed slots that were still busy.
     loud: Mutex<VecDeque<u32>>,
 }
 
-/// What a slot is now.
+/// State of a slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct Life {
     generation: u32,
     pins: u32,
     state: State,
-    /// Somebody had its descriptor in this life: only then can anybody have it open or mapped.
+    /// True if its descriptor was given out since the slot was taken. Otherwise nobody can have it
+    /// open or mapped.
     lent: bool,
-    /// Somebody may have it mapped and store into it, which nobody notices.
+    /// True if somebody may have it mapped for writing; such stores go unnoticed.
     mapped: bool,
 }
 
@@ -48,17 +51,17 @@ impl Wholes {
         Arc::new(Self { node, extents, lives: Mutex::default(), loud: Mutex::default() })
     }
 
-    /// Whether there can be whole files at all.
+    /// True if there can be extent files at all.
     pub fn any(&self) -> bool {
         self.extents.is_some()
     }
 
-    /// The engine's.
+    /// The engine's extents.
     pub fn extents(&self) -> &dyn Extents {
         self.extents.as_deref().expect("only who has an extent asks")
     }
 
-    /// A new, empty extent.
+    /// Takes a new, empty extent from the stock.
     pub fn take(&self) -> Option<Extent> {
         let slot = self.extents.as_ref()?.take()?.0;
         let mut lives = self.lives.lock();
@@ -71,14 +74,15 @@ impl Wholes {
         Some(Extent { node: self.node, slot, generation: life.generation })
     }
 
-    /// The file of this extent is gone, or never came to be.
+    /// Frees an extent whose file was removed or never made.
     pub fn free(&self, extent: Extent) {
         if self.end(extent, false) {
             self.retire(extent.slot);
         }
     }
 
-    /// Ends the life of an extent if it is not pinned: from now on nobody can pin it. It is freed, or [revived](Self::revive).
+    /// Ends an extent if it is not pinned: from now on nobody can pin it. Then it is either given
+    /// back or [revived](Self::revive).
     pub fn end_unpinned(&self, extent: Extent) -> bool {
         self.end(extent, true)
     }
@@ -90,7 +94,7 @@ impl Wholes {
         true
     }
 
-    /// Its life goes on after all.
+    /// Makes an ended extent live again.
     pub fn revive(&self, extent: Extent) {
         let life = &mut self.lives.lock()[extent.slot as usize];
         debug_assert_eq!(
@@ -101,26 +105,26 @@ impl Wholes {
         life.state = State::Live;
     }
 
-    /// Gives an ended extent back that is known to be quiet.
+    /// Returns an ended extent to the stock. It must be idle.
     pub fn give_back(&self, extent: Extent) {
         self.lives.lock()[extent.slot as usize].state = State::Stock;
         self.extents().give_back(Slot(extent.slot));
     }
 
-    /// Whether nobody past us uses an extent.
+    /// True if no kernel has the extent open or mapped.
     pub fn is_quiet(&self, extent: Extent) -> bool {
         let lent = self.lives.lock()[extent.slot as usize].lent;
         !lent || self.extents().is_quiet(Slot(extent.slot))
     }
 
-    /// Gives a freed slot back, unless it is used; then it is tried again later.
+    /// Returns a freed slot to the stock, unless it is in use; then it is tried again later.
     fn retire(&self, slot: u32) {
         let lent = {
             let life = &mut self.lives.lock()[slot as usize];
             if life.state != State::Freed || life.pins > 0 {
                 return;
             }
-            // Claimed: nobody else retires it now.
+            // Claimed: no other thread retires it now.
             life.state = State::Stock;
             life.lent
         };
@@ -132,7 +136,7 @@ impl Wholes {
         }
     }
 
-    /// Looks again at freed slots that were not quiet; says whether some still are not.
+    /// Tries to retire the freed slots that were busy; true if some still are.
     pub fn sweep(&self) -> bool {
         let due = self.loud.lock().len();
         for _ in 0..due {
@@ -142,7 +146,8 @@ impl Wholes {
         !self.loud.lock().is_empty()
     }
 
-    /// Keeps an extent from being given to another file; none when it already was, or its file is gone.
+    /// Pins an extent: it is not given to another file as long as the pin lives. `None` if it
+    /// already belongs to another file, or its file is gone.
     pub fn pin<W: Borrow<Self>>(wholes: W, extent: Extent) -> Option<Pin<W>> {
         let held = wholes.borrow();
         if extent.node != held.node {
@@ -163,7 +168,8 @@ impl Wholes {
         }
     }
 
-    /// From now on somebody may have it open or mapped; who has it to read and write may store into a mapping.
+    /// Records that somebody may have the extent open or mapped from now on. An open for reading
+    /// and writing may store into a mapping.
     pub fn lend(&self, extent: Extent, flags: OpenFlags) {
         {
             let life = &mut self.lives.lock()[extent.slot as usize];
@@ -175,15 +181,15 @@ impl Wholes {
         }
     }
 
-    /// Whether somebody may change the extent by a store into a mapping.
+    /// True if somebody may change the extent by a store into a mapping.
     pub fn may_be_mapped(&self, extent: Extent) -> bool {
-        // Under the lock, so that nobody comes to map it between the question and its answer.
+        // Under the lock, so that nobody maps it between the question and its answer.
         let life = &mut self.lives.lock()[extent.slot as usize];
         life.mapped = life.mapped && (life.pins > 0 || !self.extents().is_quiet(Slot(extent.slot)));
         life.mapped
     }
 
-    /// The descriptor behind an extent.
+    /// The descriptor of an extent.
     pub fn fd(&self, extent: Extent) -> Option<BorrowedFd<'_>> {
         self.extents.as_ref()?.fd(Slot(extent.slot))
     }
@@ -194,7 +200,7 @@ fn living(lives: &mut [Life], extent: Extent) -> Option<&mut Life> {
     (life.state == State::Live && life.generation == extent.generation).then_some(life)
 }
 
-/// An extent that stays what it is as long as this lives.
+/// A pinned extent: it is not given to another file as long as this lives.
 #[derive(Debug)]
 pub struct Pin<W: Borrow<Wholes>> {
     wholes: W,

@@ -1,8 +1,9 @@
-//! What is done to extents for commands and requests about whole files.
+//! Operations on extents, for commands and requests about extent files.
 //!
-//! A partition never sees bytes of a whole file: it says which extent has them, and its node does the rest here. What changes
-//! the extent together with the inode (cutting, times, small writes) is done under the partition's lock, so that it happens in
-//! the order of the commands; what reads and large writes copy is done without it, under a pin.
+//! A partition never sees bytes of an extent file. It says which extent has them, and its node does
+//! the rest here. Operations that change the extent together with the inode (truncation, times,
+//! small writes) are done under the partition's lock, in the order of the commands. Reads and large
+//! writes copy without that lock, under a pin.
 
 use crate::{
     Node, clock,
@@ -22,12 +23,14 @@ use wire::{
     SeekTo, Stamp, StripeRuns, TimeChange, Timestamp, Wish, WritePlace,
 };
 
-/// Appends to one extent wait for each other here, so that one that is sent again is done once; two extents may share a lock.
+/// Number of locks for appends. Appends to one extent wait for each other, so that a resent append
+/// is done once. Two extents may share a lock.
 const APPEND_LOCKS: usize = 64;
-/// The times of an extent that nobody has read or written since its file became whole: earlier than those of any inode.
+/// The times of an extent that nobody has read or written since its file got it: earlier than those
+/// of any inode.
 const UNTOUCHED: SystemTime = SystemTime::UNIX_EPOCH;
 
-/// Locks for appends, by slot.
+/// Locks for appends, chosen by slot.
 #[derive(Debug)]
 pub struct Appends([Mutex<()>; APPEND_LOCKS]);
 
@@ -37,7 +40,7 @@ impl Default for Appends {
     }
 }
 
-/// What of a command is done to the extent of a whole file.
+/// The part of a command that is done to the file's extent.
 #[derive(Debug)]
 pub enum Todo {
     Write { place: WritePlace, data: Bytes },
@@ -57,7 +60,7 @@ pub struct ExtentCall {
 }
 
 impl Todo {
-    /// What a command does to the extent, if its file is whole.
+    /// The operation of a command on the extent, if the file has one.
     pub fn of(command: &Command) -> Option<Self> {
         Some(match command {
             Command::Write { place, data, .. } if !data.is_empty() => Self::Write { place: *place, data: data.clone() },
@@ -75,7 +78,8 @@ impl Todo {
 }
 
 impl Node {
-    /// Gives a command the extent that it wishes for, with the bytes that it must hold; none where there is none to give.
+    /// Takes the extent that a command requests, filled with the bytes that it must hold, and puts
+    /// it into the command. `None` if there is none to give.
     pub(crate) fn grant_wish(&self, partition: &Partition, command: &mut Command) -> Option<Extent> {
         let wished = wish(command).copied().unwrap_or_default();
         let wanted = matches!(wished, Wish::Wanted | Wish::Home) && self.whole.any();
@@ -90,8 +94,9 @@ impl Node {
         given
     }
 
-    /// Whether an extent of this node is where the bytes are to lie. A writer that goes past us cannot be sent to another node when
-    /// this one is full: so that is only where one node was asked for, or where this is the only one.
+    /// True if placement allows the bytes to be in an extent of this node. A writer with a
+    /// descriptor cannot be sent to another node when this one is full, so an extent is given only
+    /// where one node was asked for, or where this is the only node.
     fn may_have(&self, placed: Option<Placed>, wished: Wish) -> bool {
         let Some(Placed { layout, by }) = placed else { return self.partitions.are_all() };
         match (by, layout.spread()) {
@@ -114,13 +119,15 @@ impl Node {
             return None;
         }
         if matches!(command, Command::Open { .. }) {
-            // Its inode knows the times until somebody reads or writes. An error leaves times that are too late, no worse.
+            // The inode has the times until somebody reads or writes. If this fails, the times are
+            // too late, no worse.
             extents.set_times(slot, Some(UNTOUCHED), Some(UNTOUCHED)).ok();
         }
         Some(extent)
     }
 
-    /// Takes an extent back that a command was given and cannot use now.
+    /// Takes back an extent from a command that cannot be executed yet, and restores its request
+    /// for one.
     pub(crate) fn revoke_wish(&self, command: Option<&mut Command>, wished: Option<Wish>, given: Option<Extent>) {
         if let Some(extent) = given {
             self.whole.free(extent);
@@ -132,8 +139,9 @@ impl Node {
         }
     }
 
-    /// Does to the extent what the answer leaves to the node, and gives the answer in place of it; none where there is nothing
-    /// to do, or the answer stands. `Full` when a range finds no space.
+    /// Does to the extent what the partition's answer leaves to the node. Returns the answer that
+    /// replaces it, or `None` if the partition's answer stands. `Full` if an allocation finds no
+    /// space.
     pub(crate) fn finish_whole(
         &self,
         partition: &mut Partition,
@@ -169,7 +177,8 @@ impl Node {
         }
     }
 
-    /// Puts a few bytes; when there is no space for them, the client comes again with them and waits.
+    /// Writes a few bytes. `None` if there is no space: then the client sends them again, and
+    /// waits.
     fn put_small(&self, extent: Extent, place: WritePlace, data: &Bytes) -> Result<Option<Answer>, EngineError> {
         let slot = Slot(extent.slot);
         let put = match place {
@@ -206,7 +215,8 @@ impl Node {
         Ok(())
     }
 
-    /// Fills in what only the extent knows. To be called under the lock of the partition that answered.
+    /// Fills in what only the extent knows. Must be called under the lock of the partition that
+    /// answered.
     pub(crate) fn fill_whole(&self, partition: &Partition, mut answer: Answer) -> Outcome<Answer> {
         if let Answer::Unsettled { answer: settled, .. } = &mut answer {
             **settled = self.fill_whole(partition, (**settled).clone())?;
@@ -221,7 +231,7 @@ impl Node {
         };
         match attributes.whole {
             Some(extent) if partition.extent(attributes.file) == Some(extent) => self.fill(attributes, extent)?,
-            // An answer from before, that is told again.
+            // A resent answer; the file has left this extent since.
             Some(_) => {
                 attributes.whole = None;
                 attributes.modified = attributes.modified.max(attributes.created);
@@ -233,7 +243,7 @@ impl Node {
         Ok(answer)
     }
 
-    /// Size, space and times of an extent, into the attributes of its file.
+    /// Fills size, space and times of an extent into the attributes of its file.
     pub(crate) fn fill(&self, attributes: &mut Attributes, extent: Extent) -> Outcome<()> {
         let state = self.whole.extents().state(Slot(extent.slot));
         let object = Object::File(attributes.file);
@@ -250,7 +260,7 @@ impl Node {
         Ok(())
     }
 
-    /// Pins the extent that a read's answer names.
+    /// Pins the extent that the answer of a read names.
     pub(crate) fn pin_read(&self, answer: &Answer) -> Option<Pin<&Wholes>> {
         match answer {
             Answer::Content { content: Content::Whole(extent), .. }
@@ -267,7 +277,7 @@ impl Node {
         Ok(Answer::Content { length, content: Content::Here(bytes) })
     }
 
-    /// Does a request about an extent, unless it finds no space.
+    /// Executes a request about an extent, unless it finds no space.
     pub(crate) fn try_extent(&self, call: &ExtentCall) -> Result<Outcome<Answer>, Full> {
         let object = || Object::File(call.file);
         let Some(pin) = Wholes::pin(&*self.whole, call.extent) else { return Ok(Err(Refusal::Stale(object()))) };
@@ -281,7 +291,7 @@ impl Node {
         }
     }
 
-    /// Appends, unless that was done before.
+    /// Appends, unless this request was executed before.
     fn append_once(&self, call: &ExtentCall, pin: &Pin<&Wholes>, data: &Bytes) -> Result<Outcome<Answer>, Full> {
         let (Some(stamp), Some(partition)) = (call.stamp, self.partitions.get(call.partition)) else {
             return Ok(Err(Refusal::invalid(Object::File(call.file), "an append came without session and number")));
@@ -303,7 +313,7 @@ impl Node {
     }
 }
 
-/// The wish of a command that may have one.
+/// The extent request of a command that can have one.
 pub fn wish(command: &mut Command) -> Option<&mut Wish> {
     match command {
         Command::Create { whole, .. } | Command::Open { whole, .. } | Command::OpenName { whole, .. } => Some(whole),

@@ -1,5 +1,6 @@
-//! Every order in which threads can take their steps, tried by a model checker over the node's own sources: what is granted
-//! without a lock around it, and what is recalled. The sources are compiled here once more, with the checker's locks and words.
+//! Model checks of every interleaving of threads, over the node's own sources: cache grants, which
+//! are shared without a lock, and invalidation queues. The sources are compiled here once more,
+//! with the checker's locks and atomics.
 #![allow(
     dead_code,
     clippy::unwrap_used,
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 use sync::atomic::{AtomicBool, Ordering::Relaxed};
 use wire::{Recall, Session};
 
-/// The checker's locks with the faces of those that the node uses.
+/// The checker's locks with the interfaces of those that the node uses.
 mod sync {
     pub use loom::sync::atomic;
     use std::ops::{Deref, DerefMut};
@@ -20,7 +21,7 @@ mod sync {
     #[derive(Debug, Default)]
     pub struct Mutex<T>(loom::sync::Mutex<T>);
 
-    /// Empty only while a condition waits.
+    /// Empty only while a condition variable waits.
     pub struct Guard<'a, T>(Option<loom::sync::MutexGuard<'a, T>>);
 
     #[derive(Debug, Default)]
@@ -80,7 +81,7 @@ mod timer {
 #[path = "../src/lane.rs"]
 mod lane;
 
-/// Watchers without threads of their own: the models take the steps.
+/// Subscribers without threads of their own: the models take the steps.
 mod watch {
     use crate::lane::Lane;
     use std::{io, sync::Arc};
@@ -128,7 +129,7 @@ pub struct Node {
     partitions: [sync::Mutex<Partition>; 1],
 }
 
-/// Who was granted something, by number and by session.
+/// The grants: session by subscriber number.
 #[derive(Debug, Default)]
 struct Partition(BTreeMap<usize, Session>);
 
@@ -149,7 +150,7 @@ impl Node {
         self.watch(session, &(std::sync::Arc::new(|_: &[Recall]| ()) as Hear)).unwrap();
     }
 
-    /// A look of the session, for which it is granted what it sees.
+    /// A lookup by the session, with a grant for what it sees.
     fn look(&self, session: Session) {
         let mut partition = self.partitions[0].lock();
         partition.grant(self.watches.asker(session));
@@ -159,7 +160,7 @@ impl Node {
 const ONE: Session = Session(1);
 const TWO: Session = Session(2);
 
-/// All orders with up to three switches at moments that nothing forces; more find nothing new and take minutes.
+/// Tries all interleavings with up to three preemptions; more find nothing new and take minutes.
 fn try_all(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = Builder::new();
     builder.preemption_bound = Some(3);
@@ -220,7 +221,7 @@ fn what_is_found_no_more_has_been_heard_and_nothing_posted_is_slept_over() {
         let teller = thread::spawn({
             let (lane, heard) = (lane.clone(), heard.clone());
             move || {
-                // Sleeps until something is posted; a wake-up that is lost would be a deadlock.
+                // Sleeps until something is posted; a lost wake-up would be a deadlock.
                 assert_eq!(lane.take(), Some(vec![WHAT]));
                 heard.store(true, Relaxed);
                 lane.done();
