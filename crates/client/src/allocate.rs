@@ -1,6 +1,6 @@
-//! Space of a range: taken beforehand, given back, looked for.
+//! Space of a range: preallocation, hole punching, seeking data and holes.
 //!
-//! Filling with zeros is giving back and then taking: who reads in between sees zeros too.
+//! Zeroing a range punches a hole and then allocates it: a reader in between sees zeros too.
 
 use crate::{Client, client::unexpected, files::PLANS_MAX};
 use placement::{FileId, Layout, NodeId, Spread, StripeNo};
@@ -9,7 +9,7 @@ use wire::{
     AllocateMode, Answer, Command, Object, Outcome, Refusal, SeekTo, Shortage, StripeAction, StripeRuns, Usage,
 };
 
-/// What a partition planned for a range.
+/// The partition's plan for a range.
 struct Plan {
     file: FileId,
     layout: Layout,
@@ -19,7 +19,8 @@ struct Plan {
 }
 
 impl Client {
-    /// Takes or gives back the space of a range, or fills it with zeros. Where there is not enough space, what was taken stays.
+    /// Allocates or frees the space of a range, or zeroes it. If there is not enough space, what
+    /// was allocated stays.
     pub async fn allocate(&self, file: FileId, offset: u64, length: u64, mode: AllocateMode) -> Outcome<()> {
         let takes = match mode {
             AllocateMode::Extend | AllocateMode::KeepSize => mode,
@@ -33,7 +34,8 @@ impl Client {
         self.allocate_once(file, offset, length, takes).await
     }
 
-    /// Where data or a hole begins, at `offset` or behind. Refused with `BeyondEnd` when there is none.
+    /// The offset at which data or a hole begins, at `offset` or after it. Refused with `BeyondEnd`
+    /// if there is none.
     pub async fn seek(&self, file: FileId, offset: u64, to: SeekTo) -> Outcome<u64> {
         match self.ask(file.partition(), Command::Seek { file, offset, to }).await? {
             Answer::Offset(offset) => Ok(offset),
@@ -41,8 +43,9 @@ impl Client {
         }
     }
 
-    /// More than the pool may hold at all is refused before anything is taken, where all its nodes say what they may hold; with a layout that
-    /// names a partition, more than its node may hold.
+    /// Refuses more than the capacity of the pool before anything is allocated, if all its nodes
+    /// report their capacities; with a layout that names a partition, more than the capacity of its
+    /// node.
     pub(crate) async fn check_possible(&self, wanted: u64, layout: Option<Layout>) -> Outcome<()> {
         let node = match layout.map(Layout::spread) {
             Some(Spread::In(partition)) => self.0.home(partition).filter(|_| self.0.nodes.len() > 1),
@@ -80,7 +83,8 @@ impl Client {
         Err(Refusal::Busy(Object::File(file)))
     }
 
-    /// Does it to the stripes, then tells the partition; false when the file was truncated or punched meanwhile.
+    /// Applies the plan to the stripes, then tells the partition; false if the file was truncated
+    /// or punched meanwhile.
     async fn allocate_planned(&self, plan: &Plan, stripes: &StripeRuns) -> Outcome<bool> {
         for stripe in stripes.iter() {
             match self.stripe(plan.file, plan.layout, StripeNo(stripe), plan.action(stripe)).await {
@@ -117,7 +121,7 @@ impl Client {
 }
 
 impl Plan {
-    /// What is done to a stripe of the range.
+    /// The action on a stripe of the range.
     fn action(&self, stripe: u64) -> StripeAction {
         let stripe_bytes = self.layout.stripe_bytes();
         let (start, generation) = (stripe * u64::from(stripe_bytes), self.generation);
@@ -132,7 +136,7 @@ impl Plan {
         }
     }
 
-    /// What the partition is told when the stripes are done, if anything.
+    /// The command that tells the partition that the stripes are done, if it needs one.
     fn last_command(&self, stripes: &StripeRuns) -> Option<Command> {
         let (file, generation, end) = (self.file, self.generation, self.range.end);
         match self.mode {

@@ -1,27 +1,31 @@
-//! Names in folders that were walked to before.
+//! Operations on names in directories whose paths were walked before.
 //!
-//! Where a way led the last time is only an address: the command goes there with the names of the folders, and is done if they lead there now. So it is
-//! one message, in place of a walk and what follows it, and nobody has to be told when a folder moves.
+//! The directory that a path led to the last time is a hint, used only as an address. The command
+//! is sent there together with the names of the directories, and is executed only if they still
+//! lead there. So one message does the walk and the command, and no client has to be notified when
+//! a directory moves.
 
 use crate::{Client, Opened, call::Via, client::unexpected};
 use placement::{FileId, PartitionId};
 use wire::{Answer, Attributes, Command, Credentials, Name, NewInode, NewKind, Object, OpenFlags, Outcome, Refusal};
 
-/// A way down from a directory, which led somewhere.
+/// A path down from a directory, with the directory that it led to the last time.
 #[derive(Clone, Copy, Debug)]
 pub struct Below<'a> {
-    /// Where it begins.
+    /// The start of the path.
     pub top: FileId,
     /// The names, at most 256.
     pub folders: &'a [Name],
-    /// Where it led the last time.
+    /// The directory that the path led to the last time.
     pub directory: FileId,
-    /// Who goes, if that is to be checked: what it is not sure that this user may do is not done.
+    /// The user on whose behalf the path is walked, if permissions are to be checked. Then the
+    /// command is executed only if the node is sure that this user may do it.
     pub who: Option<&'a Credentials>,
 }
 
 impl Client {
-    /// The attributes of an entry, if the way leads there as it did; else none, and nothing is said of it.
+    /// The attributes of an entry. `None`, without any statement about the entry, if the path no
+    /// longer leads there.
     pub async fn lookup_below(&self, below: Below<'_>, name: &Name) -> Outcome<Option<Attributes>> {
         let command = |parent| Command::Lookup { parent, name: name.clone() };
         match self.do_below(below, name, command).await? {
@@ -35,7 +39,7 @@ impl Client {
         }
     }
 
-    /// Makes a file and opens it, if the way leads there as it did; else none, and nothing is done.
+    /// Makes a file and opens it. `None`, with nothing done, if the path no longer leads there.
     pub async fn create_below(&self, below: Below<'_>, name: &Name, inode: NewInode) -> Outcome<Option<Opened>> {
         debug_assert!(inode.kind == NewKind::File, "only files are opened where they are made");
         let command = |parent: FileId| {
@@ -45,8 +49,9 @@ impl Client {
         self.opened_by(self.do_below(below, name, command).await?).await
     }
 
-    /// Opens a file for a program that has a descriptor of its own, if the way leads there as it did; else none: also where it is no file, elsewhere than its
-    /// name, or not surely open to who goes.
+    /// Opens a file for a program with a descriptor of its own. `None` if the path no longer leads
+    /// there, if the name is not a file, if the inode is in another partition than its name, or if
+    /// the node is not sure that the user may open it.
     pub async fn open_below(&self, below: Below<'_>, name: &Name, flags: OpenFlags) -> Outcome<Option<Opened>> {
         let command = |parent: FileId| {
             let whole = self.wish(parent.partition());
@@ -55,7 +60,8 @@ impl Client {
         self.opened_by(self.do_below(below, name, command).await?).await
     }
 
-    /// Removes the entry of anything but a directory, if the way leads there as it did; says whether.
+    /// Removes the entry of anything but a directory. False, with nothing done, if the path no
+    /// longer leads there.
     pub async fn unlink_below(&self, below: Below<'_>, name: &Name) -> Outcome<bool> {
         let command = |parent| Command::Unlink { parent, name: name.clone() };
         match self.do_below(below, name, command).await? {
@@ -75,13 +81,14 @@ impl Client {
                 }
                 Ok(Some(Opened { attributes, host, shared }))
             }
-            // What a look tells.
+            // The node has answered with a lookup instead of an open.
             Some(Answer::Found { .. } | Answer::Unsettled { .. } | Answer::NoEntry) | None => Ok(None),
             Some(other) => Err(unexpected(&other)),
         }
     }
 
-    /// Does a command about an entry at the end of a way; none where that leads elsewhere by now, or may.
+    /// Executes a command about an entry at the end of a path. `None` if the path leads elsewhere
+    /// by now, or may.
     async fn do_below(
         &self,
         below: Below<'_>,
@@ -97,7 +104,8 @@ impl Client {
         };
         match self.in_slot(below.directory, name, attempt).await {
             Ok(Some(Answer::Walked { .. })) | Err(Refusal::NotDirectory(_)) => Ok(None),
-            // The last name is what is not there, or one before it.
+            // An error about the last name is the answer. One about a name before it means that the
+            // path leads elsewhere.
             Err(Refusal::NotFound(object)) if object != Object::entry(self.slot(below.directory, name), name) => {
                 Ok(None)
             }
@@ -105,7 +113,8 @@ impl Client {
         }
     }
 
-    /// How a command gets there; none where its directory and the begin of the way are at two nodes.
+    /// The route of a command. `None` if its directory and the start of the path are at different
+    /// nodes.
     fn via<'a>(&self, below: Below<'a>, partition: PartitionId) -> Option<Via<'a>> {
         let Below { top, folders, directory, who } = below;
         if folders.is_empty() && who.is_none() {

@@ -1,7 +1,7 @@
-//! One call: numbered, routed by the map, sent until it is answered.
+//! A call: numbered, routed by the map, sent until it is answered.
 //!
-//! Every verb's future has such a call in it, and is moved as a whole. So what is rare is in a box, and no answer that is looked at is
-//! kept while something else is waited for: each would make room for itself in all of them.
+//! The future of every verb contains the future of a call, and is moved as a whole. So rare cases
+//! are boxed, and no answer is kept across an await: each would enlarge all of those futures.
 
 use crate::{
     Client, Connection, Patience,
@@ -20,7 +20,8 @@ use wire::{
 };
 
 impl Client {
-    /// Asks a partition for something that changes nothing. What intents hold is settled first, where they are committed.
+    /// Sends a partition a command that changes nothing. If intents hold what is asked for, those
+    /// that are committed are settled first.
     pub(crate) fn ask(&self, partition: PartitionId, command: Command) -> impl Future<Output = Outcome<Answer>> {
         self.ask_via(Via::Plain, partition, command)
     }
@@ -30,7 +31,7 @@ impl Client {
         self.send(partition, &Body::Meta { stamp: None, command }).await
     }
 
-    /// The same, at the end of a walk.
+    /// Like [`Self::ask`], at the end of a path walk.
     pub(crate) fn ask_via(
         &self,
         via: Via<'_>,
@@ -48,12 +49,13 @@ impl Client {
         }
     }
 
-    /// Has a partition change something, once. What is busy, or held by another change, is tried again for a while.
+    /// Sends a partition a command that changes something; it is done once. A command that is
+    /// refused because its target is busy, or held by an intent, is retried for a while.
     pub(crate) fn change(&self, partition: PartitionId, command: Command) -> impl Future<Output = Outcome<Answer>> {
         self.change_via(Via::Plain, partition, command)
     }
 
-    /// The same, at the end of a walk.
+    /// Like [`Self::change`], at the end of a path walk.
     pub(crate) fn change_via(
         &self,
         via: Via<'_>,
@@ -71,7 +73,8 @@ impl Client {
         }
     }
 
-    /// Asks for it, or has it changed, whichever the command is.
+    /// Sends the command by [`Self::change_via`] or [`Self::ask_via`], depending on whether it
+    /// changes anything.
     pub(crate) fn do_via(
         &self,
         via: Via<'_>,
@@ -107,7 +110,8 @@ impl Client {
         }
     }
 
-    /// The same, without looking after who holds what.
+    /// Like [`Self::change`], without resolving conflicts with intents: `Held` is returned to the
+    /// caller.
     pub(crate) async fn change_unheld(&self, partition: PartitionId, command: Command) -> Outcome<Answer> {
         debug_assert!(command.changes(), "{command:?} needs no number");
         let (home, body) = Via::Plain.body(partition, command);
@@ -122,7 +126,7 @@ impl Client {
         }
     }
 
-    /// Sends a change once and does not wait for its answer: for what is being dropped, and cannot.
+    /// Sends a change once and does not wait for its answer: for destructors, which cannot wait.
     pub(crate) fn change_without_waiting(&self, partition: PartitionId, command: Command) {
         let Ok(life) = self.life() else { return };
         let Some(number) = life.numbers.begin(life.session, partition) else { return };
@@ -134,7 +138,7 @@ impl Client {
         }
     }
 
-    /// Does something with a stripe, where it lives.
+    /// Sends an action on a stripe to the partition that has it.
     pub(crate) async fn stripe(
         &self,
         file: FileId,
@@ -146,7 +150,8 @@ impl Client {
         self.send(partition, &Body::Stripe { file, stripe, action }).await
     }
 
-    /// Sends what has no number; in the next session when this one has ended.
+    /// Sends a request without a request id. If the session has ended, the request is sent in the
+    /// next one.
     pub(crate) async fn send(&self, partition: PartitionId, body: &Body) -> Outcome<Answer> {
         for _ in 0..SESSIONS_MAX {
             let life = self.life()?;
@@ -159,7 +164,8 @@ impl Client {
         Err(Refusal::Ended)
     }
 
-    /// Sends a change of a partition to `home` under a number; under another in the next session, when this one has ended before it was done.
+    /// Sends a change of a partition to `home`, under a request id. If the session ended before the
+    /// change was done, it is sent in the next one, under another id.
     pub(crate) async fn send_numbered(
         &self,
         home: PartitionId,
@@ -179,7 +185,8 @@ impl Client {
         Err(Refusal::Ended)
     }
 
-    /// Sends until an answer comes. Refused as `Ended` when it was not done, and its session is no more.
+    /// Sends until an answer comes. Refused as `Ended` if the change was not done and its session
+    /// has ended.
     async fn send_in(
         &self,
         life: &Life,
@@ -200,13 +207,13 @@ impl Client {
         Box::pin(self.send_again(life, partition, body, number, (home, failure))).await
     }
 
-    /// Refuses at once what is asked of a node that is known not to answer.
+    /// Refuses at once a request to a node that is known not to answer.
     async fn pass(&self, partition: PartitionId, body: &Body) -> Outcome<()> {
         let (home, ..) = self.0.way(partition)?;
         self.0.nodes.pass(home, || self.usage_request(), || object(body)).await
     }
 
-    /// Sends it once; to whom, and what will come of it.
+    /// Sends a request once; returns the node and its reply.
     fn call(
         &self,
         life: &Life,
@@ -224,13 +231,14 @@ impl Client {
         Ok((home, reply))
     }
 
-    /// Says which node is full, where there are several.
+    /// Adds the node that is full to the refusal, in a pool of several.
     fn full(&self, node: NodeId, shortage: Shortage) -> Refusal {
         let node = (self.0.nodes.len() > 1).then_some(node);
         Refusal::NoSpace(Shortage { node, ..shortage })
     }
 
-    /// Says which node does not answer, and remembers it.
+    /// Adds the node to the refusal of a call, and records that the node does not answer if that is
+    /// why.
     fn refused_by(&self, node: NodeId, refusal: Refusal) -> Refusal {
         match refusal {
             Refusal::NoSpace(shortage) => self.full(node, shortage),
@@ -242,7 +250,7 @@ impl Client {
         }
     }
 
-    /// Goes on after a failure of a node.
+    /// Retries a call after its first failure.
     async fn send_again(
         &self,
         life: &Life,
@@ -272,7 +280,7 @@ impl Client {
     }
 }
 
-/// With its number, if it has one.
+/// Copies a body, with its request id if it has one.
 fn stamped(body: &Body, number: Option<&Number<'_>>) -> Body {
     let mut body = body.clone();
     let Some(number) = number else { return body };
@@ -284,7 +292,7 @@ fn stamped(body: &Body, number: Option<&Number<'_>>) -> Body {
     body
 }
 
-/// Whether something is open when it is done.
+/// True if the request opens something.
 fn opens(body: &Body) -> bool {
     let command = match body {
         Body::Meta { command, .. } => command,
@@ -300,7 +308,7 @@ fn opens(body: &Body) -> bool {
     )
 }
 
-/// What [`Via::body`] made it of.
+/// The command in a body that [`Via::body`] has made.
 fn command_of(body: Body) -> Command {
     match body {
         Body::Meta { command, .. } => command,
@@ -309,18 +317,18 @@ fn command_of(body: Body) -> Command {
     }
 }
 
-/// How a command comes to its directory.
+/// The route by which a command reaches its directory.
 #[derive(Clone, Copy, Debug)]
 pub enum Via<'a> {
-    /// By its id.
+    /// By the directory's id.
     Plain,
     /// By its id, if a walk down from `top` leads to `directory` at that moment.
     Walk {
-        /// Where the walk begins: at the node that has the command's partition too.
+        /// The start of the walk. Its node must hold the command's partition too.
         top: FileId,
         folders: &'a [Name],
         directory: FileId,
-        /// Who walks, if that is to be checked.
+        /// The user on whose behalf the path is walked, if permissions are to be checked.
         who: Option<&'a Credentials>,
     },
 }
@@ -338,7 +346,7 @@ impl Via<'_> {
     }
 }
 
-/// Sends to one node until an answer comes; a map that it tells is given to `follow`.
+/// Sends to one node until an answer comes. A newer map in a reply is passed to `follow`.
 pub async fn until_answered(
     connection: &dyn Connection,
     patience: Patience,
@@ -359,7 +367,7 @@ pub async fn until_answered(
     }
 }
 
-/// What a request is about, for messages.
+/// The object that a request is about, for messages.
 fn object(body: &Body) -> Object {
     let command = match body {
         Body::Stripe { file, .. } | Body::Extent { file, .. } => return Object::File(*file),

@@ -1,4 +1,4 @@
-//! A client: its session, the map it follows, and the ways to the nodes.
+//! A client: its session, its copy of the map, and its connections to the nodes.
 
 use crate::{
     Borrowing, Connection, InProcess, Nodes, Patience, greet::Greeted, life::Life, marked::Gift, split::Splits,
@@ -19,54 +19,54 @@ use std::{
 };
 use wire::{Answer, Extent, Object, OpenFlags, Outcome, Refusal, Session, Welcome};
 
-/// A client of a pool. Cheap to clone; clones are one session.
+/// A client of a pool. Cheap to clone; clones share one session.
 #[derive(Clone)]
 pub struct Client(
     pub(crate) Arc<Inner>,
-    /// Whether its changes are answered before others have heard of them.
+    /// True if changes are answered without waiting for cache-invalidation acks.
     pub(crate) bool,
-    /// The session that it is bound to.
+    /// The session that the client is bound to, if any.
     pub(crate) Option<Arc<Life>>,
-    /// The descriptor that it asks for with what it opens.
+    /// The request for a descriptor that is attached to requests that open something, if any.
     pub(crate) Option<Arc<Gift>>,
 );
 
 pub(crate) struct Inner {
     pub nodes: Nodes,
     pub life: RwLock<Arc<Life>>,
-    /// Held by who begins the next session.
+    /// Held while the next session is begun.
     pub beginning: tokio::sync::Mutex<()>,
-    /// Sessions before, which may not have ended everywhere.
+    /// Earlier sessions that may not have ended everywhere.
     pub earlier: Mutex<Vec<Session>>,
-    /// Held by who ends those.
+    /// Held while those are ended.
     pub leaving: tokio::sync::Mutex<()>,
-    /// Told what to forget, when this client watches.
+    /// The cache-invalidation callback, if this client subscribes.
     pub hear: Mutex<Option<Hear>>,
-    /// It is told of what others remove.
+    /// True if the kernel of this client supports prune notices.
     pub prunes: AtomicBool,
     pub seed: u64,
     pub stripe_bytes: u32,
     pub partitions: u32,
     pub patience: Patience,
     map: RwLock<Arc<PartitionMap>>,
-    /// The map's, for a look without a lock.
+    /// The map's epoch, readable without a lock.
     epoch: AtomicU64,
     pub usages: Usages,
-    /// How many intents were begun.
+    /// Number of intents that were begun.
     intents: AtomicU64,
     pub splits: Splits,
     pub parts: Parts,
 }
 
 impl Client {
-    /// A client of a node in this process.
+    /// Makes a client of a node in this process.
     pub fn embedded(node: Arc<Node>) -> Self {
         let connection = Arc::new(InProcess(node));
         let client = at_once(Self::connect(connection, Patience::default()));
         client.and_then(Result::ok).expect("a node in this process says hello at once")
     }
 
-    /// As it was welcomed.
+    /// Makes a client from the nodes' answers to its hello.
     pub(crate) fn of(nodes: Nodes, patience: Patience, greeted: Greeted) -> Self {
         let Greeted { welcome: Welcome { session, map, seed, stripe_bytes, .. }, greeted } = greeted;
         let partitions = map.partitions();
@@ -101,14 +101,15 @@ impl Client {
         )
     }
 
-    /// The same client for writes that a kernel makes of its own accord, while it holds what others' hearing may wait for: they are
-    /// answered before others have heard of them.
+    /// The same client for writes that a kernel makes of its own accord. Such writes are answered
+    /// without waiting for invalidation acks: the kernel holds page locks that an ack may need.
     #[must_use]
     pub fn hurried(&self) -> Self {
         Self(self.0.clone(), true, self.2.clone(), self.3.clone())
     }
 
-    /// This client, as nodes know it: after a connection broke, as another than before.
+    /// The session by which nodes know this client. After a connection has broken it is another
+    /// one.
     pub fn session(&self) -> Session {
         self.2.as_ref().map_or_else(|| self.0.life().session, |bound| bound.session)
     }
@@ -118,19 +119,21 @@ impl Client {
         self.0.stripe_bytes
     }
 
-    /// The descriptor of an extent; none when its node is not in this process.
+    /// The descriptor of an extent. `None` if its node is not in this process.
     pub fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<Backing> {
         self.0.nodes.get(extent.node)?.backing(extent, flags)
     }
 
-    /// The same from a node in another process of this host; none where there is nothing to wait for.
+    /// Leases the descriptor of an extent from a node in another process of this host. `None` if
+    /// there is none to wait for.
     pub fn borrow(&self, extent: Extent, flags: OpenFlags) -> Option<Borrowing> {
         self.0.nodes.get(extent.node)?.borrow(extent, flags)
     }
 }
 
 impl Inner {
-    /// The way to who holds a partition, and the age of the map that says so.
+    /// The node that holds a partition, the connection to it, and the epoch of the map that says
+    /// so.
     pub fn way(&self, partition: PartitionId) -> Outcome<(NodeId, &dyn Connection, Epoch)> {
         if let Some((id, only)) = self.nodes.only() {
             return Ok((id, only, self.epoch()));
@@ -150,7 +153,7 @@ impl Inner {
         }
     }
 
-    /// Who holds a partition.
+    /// The node that holds a partition.
     pub fn home(&self, partition: PartitionId) -> Option<NodeId> {
         self.map.read().node(partition)
     }
@@ -165,7 +168,7 @@ impl Inner {
         self.map.read().nodes()
     }
 
-    /// The same, each with its share of all partitions.
+    /// The nodes that hold partitions, each with its share of all partitions.
     pub fn shares(&self) -> Vec<(NodeId, f64)> {
         let held = self.map.read().held();
         held.into_iter().map(|(node, held)| (node, f64::from(held) / f64::from(self.partitions))).collect()
@@ -175,17 +178,17 @@ impl Inner {
         Epoch(self.epoch.load(Relaxed))
     }
 
-    /// A number for an intent.
+    /// The next number for an intent.
     pub fn next_intent(&self) -> u64 {
         self.intents.fetch_add(1, Relaxed) + 1
     }
 
-    /// What makes it this pool: the seed, the length of a stripe, the count of partitions.
+    /// The values that identify the pool: seed, stripe length, number of partitions.
     pub fn pool(&self) -> (u64, u32, u32) {
         (self.seed, self.stripe_bytes, self.partitions)
     }
 
-    /// Takes a newer map.
+    /// Replaces the map if the given one is newer.
     pub fn follow(&self, map: Arc<PartitionMap>) {
         let mut known = self.map.write();
         if map.epoch() > known.epoch() {
@@ -195,7 +198,7 @@ impl Inner {
     }
 }
 
-/// What the future has to say without waiting.
+/// Polls a future once; returns its value if it is ready.
 pub fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => Some(value),
@@ -203,7 +206,7 @@ pub fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
     }
 }
 
-/// A node that answers something else than was asked speaks another protocol.
+/// The refusal for an answer of the wrong kind: the node speaks another protocol version.
 pub(crate) fn unexpected(answer: &Answer) -> Refusal {
     let shown: String = format!("{answer:?}").chars().take(80).collect();
     let why = format!("the node gave an answer of the wrong kind ({shown}); it may be of another version");

@@ -1,4 +1,5 @@
-//! Files: opening, reading, writing, truncating. A file's bytes are inline, or in stripes all over the pool.
+//! Files: opening, reading, writing, truncating. A file's bytes are inline, in an extent, or in
+//! stripes all over the pool.
 
 use crate::{
     Client,
@@ -17,39 +18,39 @@ use wire::{
     StripeAction, Wish, WritePlace,
 };
 
-/// A write that meets truncations is planned anew, at most so often.
+/// Most times that a write is planned anew because of concurrent truncations.
 pub(crate) const PLANS_MAX: u32 = 64;
 
-/// A file that was opened, or made.
+/// A file that was opened or made.
 #[derive(Clone, Debug)]
 pub struct Opened {
-    /// As it is now.
+    /// Its attributes now.
     pub attributes: Attributes,
-    /// Where the bytes of a bound file are.
+    /// The host file with the bytes of a bound file.
     pub host: Option<Arc<HostFile>>,
-    /// Another session has it open too.
+    /// True if another session has it open too.
     pub shared: bool,
 }
 
-/// What was written.
+/// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// Where it went, bytes.
+    /// The offset at which the bytes were written.
     pub offset: u64,
-    /// How many bytes.
+    /// The number of bytes written.
     pub length: u32,
-    /// Where the stripes lie that it went to; none where it went elsewhere.
+    /// The layout of the stripes that were written; `None` if the bytes are elsewhere.
     pub layout: Option<Layout>,
 }
 
-/// Where a write goes, as its partition planned it.
+/// The partition's plan for a write.
 #[derive(Clone, Copy)]
 struct Plan {
     file: FileId,
     layout: Layout,
     offset: u64,
     generation: u32,
-    /// The file's size before.
+    /// The file's size before the write.
     size: u64,
     append: bool,
 }
@@ -59,28 +60,30 @@ impl Plan {
         pieces(self.offset, data.len(), self.layout.stripe_bytes())
     }
 
-    /// Whether all of a piece is behind the end that the file had.
+    /// True if the whole piece is at or beyond the old end of the file.
     fn is_new(self, piece: &Piece) -> bool {
         self.offset + piece.part.start as u64 >= self.size
     }
 }
 
-/// What came of writing by a plan.
+/// The result of a planned write.
 enum Done {
-    /// So many bytes are written and published; and what stopped the rest, where not all of them are.
+    /// The number of bytes that are written and published; and the refusal that stopped the rest,
+    /// if there is a rest.
     Written(u32, Option<Refusal>),
     /// The file was truncated meanwhile.
     Stale,
 }
 
 impl Client {
-    /// Opens a file: it lives until it is closed as often.
+    /// Opens a file. It stays open until it has been closed as often as it was opened.
     pub async fn open(&self, file: FileId, flags: OpenFlags) -> Outcome<Opened> {
         let whole = if flags.whole && flags.write { self.wish(file.partition()) } else { Wish::No };
         self.open_wishing(file, flags, whole).await
     }
 
-    /// The same for a program that has a descriptor of its own: also who only reads does so by itself where it can.
+    /// Opens a file for a program with a descriptor of its own. An extent is requested for readers
+    /// too, so that they can read it directly.
     pub async fn open_for_program(&self, file: FileId, flags: OpenFlags) -> Outcome<Opened> {
         self.open_wishing(file, flags, self.wish(file.partition())).await
     }
@@ -97,7 +100,8 @@ impl Client {
         }
     }
 
-    /// A whole file is wished where its descriptor can be had: at a node of this host.
+    /// The extent request for a file in a partition: made only to a node of this host, because only
+    /// its descriptors can be had.
     pub(crate) fn wish(&self, partition: PartitionId) -> Wish {
         match self.0.way(partition) {
             Ok((home, node, _)) if node.is_here() => {
@@ -111,7 +115,7 @@ impl Client {
         }
     }
 
-    /// Whether a partition is at a node of this host, in whatever process.
+    /// True if a partition is at a node of this host, in any process.
     pub(crate) fn is_here(&self, partition: PartitionId) -> bool {
         self.0.way(partition).is_ok_and(|(_, node, _)| node.is_here())
     }
@@ -127,7 +131,8 @@ impl Client {
         }
     }
 
-    /// A file of this size will not grow soon: its last stripe gives back what it does not need.
+    /// Frees what the last stripe of a file of this size does not need, because the file will not
+    /// grow soon.
     pub async fn fit(&self, file: FileId, layout: Layout, size: u64) -> Outcome<()> {
         let last = StripeNo(size / u64::from(layout.stripe_bytes()));
         self.stripe(file, layout, last, StripeAction::Fit).await.map(drop)
@@ -154,7 +159,8 @@ impl Client {
         Err(Refusal::Busy(Object::File(file)))
     }
 
-    /// Bytes of a file; fewer than `length` only at its end. A view, where one stripe holds them all.
+    /// Reads bytes; fewer than `length` only at the file's end. The result is a view if one stripe
+    /// holds them all.
     pub async fn read(&self, file: FileId, offset: u64, length: u32) -> Outcome<Bytes> {
         match self.ask(file.partition(), Command::Read { file, offset, length }).await? {
             Answer::Content { length, content: Content::Here(bytes) } => Ok(padded(bytes, length as usize)),
@@ -165,7 +171,7 @@ impl Client {
         }
     }
 
-    /// The same as one view of each stripe, one after the other.
+    /// Like [`Self::read`], as one view for each stripe, in order.
     pub async fn read_views(&self, file: FileId, offset: u64, length: u32) -> Outcome<Vec<Bytes>> {
         match self.ask(file.partition(), Command::Read { file, offset, length }).await? {
             Answer::Content { length, content: Content::Here(bytes) } => Ok(vec![padded(bytes, length as usize)]),
@@ -195,7 +201,8 @@ impl Client {
         Ok(whole.freeze())
     }
 
-    /// Gives `take` what is read of each stripe, in their order, and how long it is with the zeros that follow.
+    /// Calls `take` for each stripe, in order, with the bytes that were read and the length that
+    /// they have with trailing zeros.
     async fn read_pieces(
         &self,
         (file, layout): (FileId, Layout),
@@ -223,14 +230,14 @@ impl Client {
         }
     }
 
-    /// Writes. Fewer bytes than given only when the pool is full.
+    /// Writes. Fewer bytes than given are written only if the pool is full.
     ///
-    /// `kill_set_id` takes the set-id bits away, for a writer that is not trusted with them.
+    /// `kill_set_id` clears the set-id bits, for a writer that is not trusted with them.
     pub async fn write(&self, file: FileId, place: WritePlace, data: Bytes, kill_set_id: bool) -> Outcome<Written> {
         self.write_until_full(file, place, data, kill_set_id).await.map(|(written, _)| written)
     }
 
-    /// The same, and why fewer bytes than given were written.
+    /// Like [`Self::write`]; also returns the refusal that stopped the write early.
     pub(crate) async fn write_until_full(
         &self,
         file: FileId,
@@ -265,8 +272,8 @@ impl Client {
         Err(Refusal::Busy(Object::File(file)))
     }
 
-    /// Copies a small file's bytes to stripe 0, padded to all that it may ever have held inline: whatever an older copy left
-    /// there is overwritten.
+    /// Copies the inline bytes of a small file to stripe 0, padded to the most that can be inline,
+    /// so that all bytes that an older copy left there are overwritten.
     pub(crate) async fn spill(&self, (file, layout): (FileId, Layout), generation: u32, head: &[u8]) -> Outcome<()> {
         let mut data = BytesMut::zeroed(INLINE_BYTES_MAX as usize);
         data[..head.len()].copy_from_slice(head);
@@ -278,7 +285,8 @@ impl Client {
         }
     }
 
-    /// Writes the stripes, then publishes the size. When the pool is full, what was written before counts.
+    /// Writes the stripes, then publishes the size. If the pool becomes full, the bytes written
+    /// before count.
     async fn write_planned(&self, plan: Plan, data: &Bytes) -> Outcome<Done> {
         let mut reserved = plan.append.then(|| Reserved::new(self, plan, data.len()));
         let (mut written, mut stopped) = (0, None);
@@ -316,10 +324,12 @@ impl Client {
         self.stripe(plan.file, plan.layout, piece.stripe, action).await.map(drop)
     }
 
-    /// Writes what is behind `from`, where the file ended before: several stripes at once. How much is written without a gap from the
-    /// beginning, and what stopped it.
+    /// Writes the data from `from` on, which is beyond the old end of the file, several stripes at
+    /// once. Returns the number of bytes written without a gap from the start of the data, and the
+    /// refusal that stopped the rest.
     ///
-    /// What is behind a gap does not count, and is zeros again; who writes to the same bytes meanwhile may find zeros there.
+    /// Bytes after a gap do not count and are zeroed again; a concurrent writer of the same bytes
+    /// may find zeros there.
     async fn write_new(&self, plan: Plan, data: &Bytes, from: usize) -> (usize, Option<Refusal>) {
         let goes_on = AtomicBool::new(true);
         let parts = plan.pieces(data).filter(|piece| piece.part.start >= from).take_while(|_| goes_on.load(Relaxed));
@@ -366,8 +376,9 @@ impl Client {
     }
 }
 
-/// A place at a file's end, reserved for an append. What of it was not written is given back, also when the append is
-/// dropped while it waits; should that message be lost, the place reads as zeros.
+/// A range at a file's end that is reserved for an append. Dropping it releases the part that was
+/// not written, also when the append is dropped while it waits. If that message is lost, the range
+/// reads as zeros.
 struct Reserved<'a> {
     client: &'a Client,
     file: FileId,
@@ -399,7 +410,7 @@ fn length_of(data: &Bytes, file: FileId) -> Outcome<u32> {
     u32::try_from(data.len()).map_err(|_| Refusal::TooLarge { object: Object::File(file), limit })
 }
 
-/// As many bytes as asked for: these, with zeros behind them where they are fewer.
+/// Cuts the bytes, or pads them with zeros, to the length.
 pub(crate) fn padded(mut bytes: Bytes, length: usize) -> Bytes {
     match bytes.len() {
         enough if enough >= length => {

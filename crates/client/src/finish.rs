@@ -1,17 +1,18 @@
-//! Finishing: cutting and removing stripes, and what a dead client left.
+//! Finishing: truncating and removing stripes, and recovery of what a dead client left.
 
 use crate::{Client, client::unexpected};
 use placement::{FileId, Layout, NodeId, PartitionId, StripeNo};
 use std::{future::poll_fn, mem, task::Poll};
 use wire::{Answer, Command, GONE_MAX, Gone, Leftovers, Outcome, Refusal, Session, StripeAction, StripeRuns, Trim};
 
-/// So many stripes are gone through before others may go on.
+/// Stripes that are handled before the task yields.
 const STRIPES_AT_ONCE: u64 = 64;
-/// So many runs of stripes are asked about at once: a request with them is short, and their partition is locked for a moment only.
+/// Runs of stripes in one request: it stays short, and the partition is locked only for a moment.
 const RUNS_AT_ONCE: usize = 4096;
 
 impl Client {
-    /// Those of these stripes that neither the file has nor anybody has reserved, as the node says that would have the file.
+    /// Those of the stripes that the file does not have and nobody has reserved, according to the
+    /// node of the file's partition.
     pub async fn unplanned(&self, file: FileId, stripes: &StripeRuns) -> Outcome<StripeRuns> {
         let (mut unplanned, mut ranges) = (StripeRuns::new(), stripes.ranges().peekable());
         while ranges.peek().is_some() {
@@ -25,7 +26,8 @@ impl Client {
         Ok(unplanned)
     }
 
-    /// Removes the stripes of a file that is gone. What fails is left to [`Self::recover`].
+    /// Removes the stripes of a deleted file. Stripes that cannot be removed are left to
+    /// [`Self::recover`].
     pub async fn purge(&self, gone: Option<Gone>) {
         if let Some(gone) = gone
             && let Err(error) = self.remove_stripes(&gone).await
@@ -44,7 +46,8 @@ impl Client {
         Ok(())
     }
 
-    /// Removes stripes that were touched while their file was removed by another client: who removed it did not see them.
+    /// Removes stripes that were written or truncated while another client removed their file, and
+    /// so may have missed them.
     pub(crate) async fn forget(&self, file: FileId, layout: Layout, stripes: impl Iterator<Item = u64>) {
         for stripe in stripes {
             let_others(stripe).await;
@@ -54,7 +57,7 @@ impl Client {
         }
     }
 
-    /// Cuts the stripes of a truncated file, so that it may grow again.
+    /// Truncates the stripes of a truncated file, so that it may grow again.
     pub(crate) async fn finish_trim(&self, file: FileId, trim: Trim) -> Outcome<()> {
         let layout = trim.layout;
         let stripe_bytes = u64::from(layout.stripe_bytes());
@@ -75,19 +78,22 @@ impl Client {
         done.map(drop)
     }
 
-    /// Finishes or undoes what a client that is no more has left, and ends its session: its opens, its intents.
+    /// Finishes or undoes the unfinished work of a client that no longer exists (intents, files to
+    /// remove), and ends its session and its opens.
     pub async fn recover(&self, session: Session) -> Outcome<()> {
         self.recover_in(session, self.partitions().collect()).await
     }
 
-    /// The same in the partitions of one node, to which a client that is no more has no way any more.
+    /// Like [`Self::recover`], in the partitions of one node: for a session whose connection to
+    /// that node has ended.
     pub async fn recover_at(&self, node: NodeId, session: Session) -> Outcome<()> {
         let here = self.partitions().filter(|partition| self.0.home(*partition) == Some(node)).collect();
         self.recover_in(session, here).await
     }
 
     async fn recover_in(&self, session: Session, partitions: Vec<PartitionId>) -> Outcome<()> {
-        // First it ends everywhere, so that nothing of it that is still on its way is done any more.
+        // End the session everywhere first, so that none of its requests that are still in flight
+        // is executed later.
         let mut round = Round::new(self);
         round.end_session(session, &partitions).await;
         let mut ended = Vec::new();
@@ -104,7 +110,8 @@ impl Client {
         round.end()
     }
 
-    /// `ended`: the nodes where the session has ended.
+    /// Finishes the work that a session left in a partition. `ended`: the nodes at which the
+    /// session has ended.
     async fn finish_left(
         &self,
         (session, ended): (Session, &mut Vec<NodeId>),
@@ -115,7 +122,7 @@ impl Client {
         let intents = left.prepared.into_iter().chain(left.committed);
         for intent in intents.filter(|intent| intent.session == session) {
             self.finish(intent, partition).await?;
-            // What it was to give a name to may have gone with it.
+            // The file that the intent was to give a name to may have been removed with it.
             gone = self.leftovers(partition).await?.gone;
         }
         loop {
@@ -130,8 +137,8 @@ impl Client {
         }
     }
 
-    /// Ends a session at the nodes where a file has stripes, before they are removed: a write of it that is still on its way there is not
-    /// done after that.
+    /// Ends a session at the nodes where a file has stripes, before the stripes are removed: so a
+    /// write of the session that is still in flight to them is not executed later.
     async fn end_at_stripes(&self, session: Session, gone: &Gone, ended: &mut Vec<NodeId>) -> Outcome<()> {
         for stripe in gone.stripes.iter() {
             let_others(stripe).await;
@@ -146,7 +153,7 @@ impl Client {
         Ok(())
     }
 
-    /// Removes the stripes of all that is gone in a partition, however much it is.
+    /// Removes the stripes of all deleted files of a partition.
     async fn purge_left(&self, partition: PartitionId) -> Outcome<()> {
         loop {
             let gone = self.leftovers(partition).await?.gone;
@@ -159,7 +166,7 @@ impl Client {
         }
     }
 
-    /// Ends this client's session: all that it holds open.
+    /// Ends this client's session, with everything that it holds open.
     pub async fn close(&self) -> Outcome<()> {
         let bound = self.bound();
         let mut round = Round::new(&bound);
@@ -167,7 +174,7 @@ impl Client {
             round.ask(partition, bound.purge_left(partition)).await;
         }
         self.leave_earlier().await;
-        // What has ended by itself is what was wanted.
+        // A session that has ended already is what the caller wanted.
         round.end().or_else(|refusal| if refusal == Refusal::Ended { Ok(()) } else { Err(refusal) })
     }
 
@@ -183,7 +190,7 @@ impl Client {
         }
     }
 
-    /// Ends a session in a partition; whether files have gone with it whose stripes are still there.
+    /// Ends a session in a partition; true if files were deleted with it whose stripes remain.
     async fn end_session(&self, partition: PartitionId, session: Session) -> Outcome<bool> {
         match self.change(partition, Command::CloseSession { session }).await? {
             Answer::Closed(gone) => Ok(!gone.is_empty()),
@@ -192,7 +199,8 @@ impl Client {
     }
 }
 
-/// Lets others of this thread go on, every so many stripes: where nodes are in this process, nothing else does.
+/// Yields to other tasks of this thread every [`STRIPES_AT_ONCE`] stripes. Calls to nodes in this
+/// process never yield by themselves.
 async fn let_others(stripe: u64) {
     let mut again = stripe.is_multiple_of(STRIPES_AT_ONCE);
     poll_fn(|context| {
@@ -205,12 +213,12 @@ async fn let_others(stripe: u64) {
     .await;
 }
 
-/// The same asked of all partitions. A node that does not answer is asked once, not for each of its partitions; what is refused
-/// somewhere is no reason to leave the others as they are.
+/// A broadcast to all partitions. A node that does not answer is asked once, not for each of its
+/// partitions. A refusal by one partition does not end the broadcast.
 struct Round<'a> {
     client: &'a Client,
     silent: Vec<NodeId>,
-    /// The first.
+    /// The first refusal.
     refused: Option<Refusal>,
 }
 
@@ -219,8 +227,8 @@ impl<'a> Round<'a> {
         Self { client, silent: Vec::new(), refused: None }
     }
 
-    /// Ends a session in all of them; gives those in which files have gone with it. Their stripes are removed when it has ended everywhere:
-    /// then none is written any more.
+    /// Ends a session in all partitions; returns those in which files were deleted with it. Remove
+    /// their stripes only after the session has ended everywhere: then none is written any more.
     async fn end_session(&mut self, session: Session, partitions: &[PartitionId]) -> Vec<PartitionId> {
         let (client, mut left) = (self.client, Vec::new());
         for partition in partitions {

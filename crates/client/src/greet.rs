@@ -1,30 +1,32 @@
-//! Saying hello: the first node that answers gives the session, the others are told of it.
+//! The handshake: the first node that answers gives the session, the others are told of it.
 //!
-//! What all of them say must be of one pool. A node that does not answer now is passed over: what is there fails until it
-//! answers, all else goes on.
+//! All answers must be of one pool. A node that does not answer now is skipped: requests to it fail
+//! until it answers, all others are served.
 
 use crate::{Client, Connection, Nodes, Patience, call::until_answered, client::unexpected};
 use placement::{Epoch, NodeId, PartitionId};
 use std::sync::Arc;
 use wire::{Answer, Body, Object, Outcome, Refusal, Request, Session, Welcome};
 
-/// What nodes said to a hello.
+/// The nodes' answers to a hello.
 pub struct Greeted {
     pub welcome: Welcome,
-    /// Which of them answered, in the order of their ids.
+    /// For each node, in the order of their ids, whether it answered.
     pub greeted: Vec<bool>,
 }
 
 impl Client {
-    /// A client of a pool of one node. Refused as `Unavailable` when no answer comes, as `Invalid` when the pool has more nodes.
+    /// Connects to a pool of one node. Refused as `Unavailable` if no answer comes, as `Invalid` if
+    /// the pool has more nodes.
     pub async fn connect(connection: Arc<dyn Connection>, patience: Patience) -> Outcome<Self> {
         let welcome = hello(&*connection, Session::NONE, patience).await?;
         let nodes = Nodes::one(welcome.node, connection);
         Self::welcomed(nodes, patience, Greeted { welcome, greeted: vec![true] })
     }
 
-    /// A client of a pool, with a connection to each of its nodes. Refused as `Unavailable` when no node answers, as `Invalid` when
-    /// a connection is missing, leads to another node, or into another pool.
+    /// Connects to a pool, with a connection to each of its nodes. Refused as `Unavailable` if no
+    /// node answers, as `Invalid` if a connection is missing, leads to another node, or into
+    /// another pool.
     pub async fn connect_all(nodes: Nodes, patience: Patience) -> Outcome<Self> {
         let greeted = greet(&nodes, patience).await?;
         Self::welcomed(nodes, patience, greeted)
@@ -40,7 +42,7 @@ impl Client {
     }
 }
 
-/// Says hello to all: the first that answers gives the session.
+/// Sends a hello to all nodes. The first that answers gives the session.
 pub async fn greet(nodes: &Nodes, patience: Patience) -> Outcome<Greeted> {
     let (mut known, mut silent): (Option<Welcome>, Option<Refusal>) = (None, None);
     let mut greeted = Vec::with_capacity(nodes.len());
@@ -64,7 +66,7 @@ pub async fn greet(nodes: &Nodes, patience: Patience) -> Outcome<Greeted> {
     Ok(Greeted { welcome: known.ok_or_else(none)?, greeted })
 }
 
-/// Starts a session, or tells of one that another node has begun.
+/// Starts a session, or announces one that another node has given.
 pub async fn hello(connection: &dyn Connection, session: Session, patience: Patience) -> Outcome<Welcome> {
     match until_answered(connection, patience, || hello_request(session), |_| {}).await? {
         Answer::Welcome(welcome) => Ok(welcome),
@@ -77,7 +79,8 @@ fn hello_request(session: Session) -> Request {
     Request { epoch, session, hurried: false, partition, body: Body::Hello }
 }
 
-/// What is known with one more welcome, of the node that was asked and of the same pool; the newer map.
+/// Checks that a node's answer is from the node that was asked and from the same pool; returns the
+/// answer with the newer map.
 fn one_pool(known: Option<Welcome>, asked: NodeId, welcome: Welcome) -> Outcome<Welcome> {
     if welcome.node != asked {
         return Err(not_one(format!(

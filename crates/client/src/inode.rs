@@ -1,4 +1,5 @@
-//! One inode: extended attributes, locks, files without a name. Each is one message to the inode's partition.
+//! Operations on one inode: extended attributes, locks, unnamed files. Each is one message to the
+//! inode's partition.
 
 use crate::{Client, client::unexpected, files::Opened};
 use bytes::Bytes;
@@ -6,7 +7,8 @@ use placement::FileId;
 use wire::{Answer, Command, LOCATE, Lock, Name, NewInode, Outcome, Refusal, XattrMode};
 
 impl Client {
-    /// The value of an extended attribute. [`LOCATE`] is computed: where the bytes are, or of a directory, where those of a new file would be.
+    /// The value of an extended attribute. [`LOCATE`] is computed: where the bytes of a file are;
+    /// for a directory, where those of a new file would be.
     pub async fn xattr(&self, file: FileId, name: Bytes) -> Outcome<Bytes> {
         if name == LOCATE {
             return Ok(Box::pin(self.located_text(file)).await?.into());
@@ -53,7 +55,7 @@ impl Client {
         }
     }
 
-    /// A lock that stands in the way of this one, if any.
+    /// A lock that conflicts with this one, if any.
     pub async fn test_lock(&self, file: FileId, lock: Lock) -> Outcome<Option<Lock>> {
         let session = self.session();
         match self.ask(file.partition(), Command::TestLock { file, session, lock }).await? {
@@ -62,12 +64,14 @@ impl Client {
         }
     }
 
-    /// Sets or ends a lock. With `wait` it comes when it can; dropped before, it leaves nothing.
+    /// Sets or removes a lock. With `wait` it waits until the lock can be set; dropped before that,
+    /// it leaves nothing behind.
     pub async fn lock(&self, file: FileId, lock: Lock, wait: bool) -> Outcome<()> {
         self.change(file.partition(), Command::Lock { file, lock, wait }).await.map(drop)
     }
 
-    /// Makes and opens a file without a name, with what `parent` hands down; `name` is the one that it is to get, if that is known.
+    /// Makes and opens an unnamed file that inherits from `parent`. `name` is the name that it will
+    /// get, if that is known.
     pub async fn create_unnamed(
         &self,
         parent: FileId,

@@ -1,8 +1,9 @@
-//! Driving an intent: prepared at the others, committed at its coordinator, settled at the others.
+//! The transaction driver: an intent is prepared at the other partitions, committed at its
+//! coordinator, and settled at the others.
 //!
-//! The caller says what must be there ([`wire::Part`]); when something else is, nothing was done, the refusal is `Stale`, and
-//! the caller looks again and makes another plan. Two intents that wait for each other cannot be: who meets an older one lets
-//! go of what it has before it waits.
+//! The caller states what must be there ([`wire::Part`]). If something else is there, nothing was
+//! done and the refusal is `Stale`; the caller looks again and makes another plan. Intents cannot
+//! deadlock: one that conflicts with an older intent releases what it has prepared before it waits.
 
 use crate::{
     Client,
@@ -13,16 +14,16 @@ use placement::{FileId, PartitionId};
 use std::future::Future;
 use wire::{Answer, Command, Decision, Intent, Object, Outcome, Part, Refusal};
 
-/// A change that finds the tree other than it looked at is planned anew, at most so often.
+/// Most times that a change is planned anew because the tree has changed since it was read.
 pub const PLANS_MAX: u32 = 256;
 
-/// What is to be done where, besides what the coordinator does.
+/// The parts of a transaction, by partition.
 #[derive(Debug)]
 pub struct Plan {
     coordinator: PartitionId,
     /// The coordinator's parts.
     last: Vec<Part>,
-    /// In the order in which they are prepared.
+    /// The parts of the others, in the order in which they are prepared.
     others: Vec<(PartitionId, Vec<Part>)>,
 }
 
@@ -49,15 +50,15 @@ impl Plan {
     }
 }
 
-/// An intent on its way. Dropped before it is committed, it is taken back, as far as nodes answer at once; else others do
-/// that when they meet it.
+/// An intent in progress. If it is dropped before it is committed, it is taken back, as far as
+/// nodes answer at once; otherwise the next client that conflicts with it does that.
 #[derive(Debug)]
 pub struct Drive<'a> {
     client: &'a Client,
-    /// In the session of the intent: what it prepares and commits ends with that.
+    /// Bound to the session of the intent: what it prepares ends with that session.
     bound: Client,
     intent: Intent,
-    /// Where something is prepared.
+    /// The partitions in which something is prepared.
     prepared: Vec<PartitionId>,
     meetings: &'a Meetings,
     open: bool,
@@ -71,7 +72,8 @@ impl Client {
         Drive { client: self, bound, intent, prepared: Vec::new(), meetings, open: true }
     }
 
-    /// Has a change over several partitions planned and done, until it meets what it was planned for.
+    /// Runs an attempt at a change over several partitions, which plans and executes it, until the
+    /// tree is as it was planned for.
     pub(crate) async fn until_done<T, F>(&self, object: impl Fn() -> Object, attempt: impl Fn() -> F) -> Outcome<T>
     where
         F: Future<Output = Outcome<T>>,
@@ -90,7 +92,7 @@ impl Client {
 }
 
 impl Drive<'_> {
-    /// Checks and marks parts at a partition; gives the ids of inodes that they make.
+    /// Checks and prepares parts at a partition; returns the ids of the inodes that they make.
     pub async fn prepare(&mut self, partition: PartitionId, parts: Vec<Part>) -> Outcome<Vec<FileId>> {
         loop {
             let command = Command::Prepare { intent: self.intent, parts: parts.clone() };
@@ -107,7 +109,7 @@ impl Drive<'_> {
         }
     }
 
-    /// Prepares all of a plan but what its coordinator does.
+    /// Prepares all of a plan except the coordinator's parts.
     pub async fn prepare_others(&mut self, plan: &mut Plan) -> Outcome<()> {
         for (partition, parts) in std::mem::take(&mut plan.others) {
             self.prepare(partition, parts).await?;
@@ -115,13 +117,13 @@ impl Drive<'_> {
         Ok(())
     }
 
-    /// Prepares what a plan still has at others, and commits.
+    /// Prepares the remaining parts of a plan at the others, and commits.
     pub async fn carry_out(mut self, mut plan: Plan) -> Outcome<()> {
         self.prepare_others(&mut plan).await?;
         self.commit(plan.last).await
     }
 
-    /// Does the coordinator's parts, and with that all.
+    /// Executes the coordinator's parts, which commits the intent, and settles it at the others.
     pub async fn commit(mut self, parts: Vec<Part>) -> Outcome<()> {
         let (intent, coordinator) = (self.intent, self.intent.coordinator);
         let others: Vec<PartitionId> = self.prepared.iter().copied().filter(|other| *other != coordinator).collect();
@@ -147,7 +149,8 @@ impl Drive<'_> {
         Ok(())
     }
 
-    /// Another intent holds what this one needs.
+    /// Resolves a conflict with an intent that holds what this one needs; releases what is prepared
+    /// first if that intent is older.
     async fn give_way(&mut self, held: Intent, partition: PartitionId) -> Outcome<()> {
         let older = held < self.intent && !self.prepared.is_empty();
         if older {
@@ -157,14 +160,14 @@ impl Drive<'_> {
         if older { Err(Refusal::Stale(Object::Pool)) } else { Ok(()) }
     }
 
-    /// A part was refused: nothing of the intent is done.
+    /// Handles the refusal of a part: nothing of the intent is done.
     async fn refused(&mut self, outcome: Outcome<Answer>) -> Refusal {
         let refusal = match outcome {
             Ok(answer) => unexpected(&answer),
             Err(refusal) => refusal,
         };
         if matches!(refusal, Refusal::Unavailable { .. } | Refusal::MaybeDone(_)) {
-            // It may be committed. Others find out when they meet it.
+            // The intent may be committed. Clients that conflict with it find out.
             self.open = false;
         } else {
             self.take_back().await;
@@ -172,7 +175,8 @@ impl Drive<'_> {
         refusal
     }
 
-    /// Lets go of all that is prepared. It cannot have been committed: that was refused, or not asked for.
+    /// Releases everything that is prepared. The intent cannot be committed: the commit was refused
+    /// or not sent.
     pub async fn take_back(&mut self) {
         self.open = false;
         let (intent, client) = (self.intent, self.client);

@@ -1,18 +1,24 @@
 //! Layer 3: the client of a pool: routes requests by the partition map, retries, stripes data.
 //!
-//! A [`Client`] knows where everything lives (the map, the hashes, which directories are split) and asks there. What one
-//! partition cannot do alone is an intent: prepared at all, decided at one, settled at all. What a dead client left is
-//! finished or undone by whoever meets it, and by [`Client::recover`].
+//! A [`Client`] computes where everything is (the map, the hashes, the directories that are split)
+//! and sends its requests there. A change that one partition cannot do alone is an intent, a
+//! two-phase commit: prepared at all partitions, decided at one, settled at all. An intent of a
+//! dead client is finished or undone by the next client that conflicts with it, and by
+//! [`Client::recover`].
 //!
 //! ```text
-//!   verb (names, moves, files) -> intent -> call: number, route, retry -> a node's Connection -> that node
+//!   verb (names, moves, files) -> intent -> call: number, route, retry -> Connection -> node
 //! ```
 //!
 //! Invariants:
-//! - A change is sent again with its number until it is answered, so it is done once, whatever the connection loses.
-//! - A session ends with a connection that carries it. Calls go on in the next one; what the old one held refuses with `Ended`.
-//! - Every wait has an end: tries are counted, pauses grow to a limit, then comes `Unavailable`.
-//! - Dropping a future is like dying at that point: nothing is left locked, and the tree stays in order.
+//! - A change is resent with its request id until it is answered, so it is done once, whatever
+//!   messages the connection loses.
+//! - A session ends when a connection that carries it breaks. Later calls are made in the next
+//!   session; handles of the old one are refused with `Ended`.
+//! - Every wait is bounded: tries are counted, pauses grow to a limit, then the call fails with
+//!   `Unavailable`.
+//! - Dropping a future is like a crash of the client at that point: nothing stays locked, and the
+//!   tree stays consistent.
 #![forbid(unsafe_code)]
 
 mod allocate;

@@ -1,16 +1,17 @@
-//! A session, from its hello to its end; and the next one.
+//! Sessions: the life of one, and the change to the next.
 //!
-//! A session ends with a connection that carries it. Then whatever it held is lost, all of it, wherever it was; what is asked from
-//! then on is asked in a new session:
+//! A session ends when a connection that carries it breaks. Then everything that it held is lost,
+//! at all nodes. Later requests are sent in a new session:
 //!
 //! ```text
-//!   a node answers `Ended' --> said no hello there yet? hello, and it is asked again
-//!                          \-> hello to all, watch again, forget what is kept --> it is asked again, in the new session
-//!                               but a change that may have been done before: `MaybeDone`
+//!   a node answers `Ended' --> it had no hello of the session yet? hello, then resend
+//!                          \-> hello to all, subscribe, drop caches, resend in the new session;
+//!                               a change that may have been done before: `MaybeDone`
 //! ```
 //!
-//! What belongs to one session (an open file, its locks, an intent) is done by a client that is bound to it: [`Client::bound`]. When
-//! that session has ended, it refuses with `Ended` and sends nothing.
+//! Requests for things that belong to one session (an open file, its locks, an intent) are sent by
+//! a client that is bound to it: [`Client::bound`]. Once that session has ended, such a client
+//! refuses with `Ended` and sends nothing.
 
 use crate::{
     Client,
@@ -31,20 +32,22 @@ use std::{
 };
 use wire::{Answer, Failure, Object, Outcome, Recall, Refusal, Session};
 
-/// One call begins at most so many sessions; a pool where each of them ends at once is given up.
+/// Most sessions that one call begins. A call gives up on a pool in which each of them ends at
+/// once.
 pub const SESSIONS_MAX: u32 = 8;
 
-/// What is seldom done.
+/// A boxed future, for rare cases.
 type Rare<'a, T> = Pin<Box<dyn Future<Output = Outcome<T>> + Send + 'a>>;
 
 /// A session of a client.
 #[derive(Debug)]
 pub struct Life {
     pub session: Session,
-    /// The process that began it: it goes on there, when this is a child.
+    /// The process that began it. A forked child must not end it: it is still its parent's.
     process: u32,
     pub numbers: Numbers,
-    /// Which nodes have welcomed it, in the order of their ids; the others did not answer then.
+    /// For each node, in the order of their ids, whether it has welcomed the session. The others
+    /// did not answer then.
     greeted: Box<[AtomicBool]>,
 }
 
@@ -54,14 +57,14 @@ impl Life {
         Self { session, process: std::process::id(), numbers: Numbers::new(partitions), greeted }
     }
 
-    /// Whether the node, by its place among all, has welcomed it.
+    /// True if the node with this index has welcomed the session.
     pub fn is_greeted(&self, place: usize) -> bool {
         self.greeted.get(place).is_some_and(|greeted| greeted.load(Relaxed))
     }
 }
 
 impl Client {
-    /// The session of now; refused as `Ended` when this client is bound to another.
+    /// The current session. Refused as `Ended` if this client is bound to another one.
     pub(crate) fn life(&self) -> Outcome<Arc<Life>> {
         let now = self.0.life();
         match &self.2 {
@@ -70,14 +73,15 @@ impl Client {
         }
     }
 
-    /// A client that does all in the session of now, and refuses with `Ended` once that is another.
+    /// A client that is bound to the current session: it refuses with `Ended` once that has ended.
     #[must_use]
     pub fn bound(&self) -> Self {
         let life = self.2.clone().unwrap_or_else(|| self.0.life());
         Self(self.0.clone(), self.1, Some(life), self.3.clone())
     }
 
-    /// Has something done in one session, by a client that is bound to it; anew when that session ended before it was done.
+    /// Runs an attempt in one session, by a client that is bound to it. If that session ended
+    /// before the attempt was done, runs it again in the next.
     pub async fn in_one_session<T, F>(&self, attempt: impl Fn(Self) -> F) -> Outcome<T>
     where
         F: Future<Output = Outcome<T>>,
@@ -92,8 +96,8 @@ impl Client {
         Err(Refusal::Ended)
     }
 
-    /// This session has ended: what follows is done in the next. Refused when this client is bound to it. Boxed, for it is rare, and
-    /// within every call.
+    /// Replaces a session that has ended with the next one. Refused if this client is bound to it.
+    /// Boxed, because it is rare and part of every call.
     pub(crate) fn next_life<'a>(&'a self, ended: &'a Arc<Life>) -> Rare<'a, ()> {
         Box::pin(async move {
             if self.2.is_some() {
@@ -105,7 +109,8 @@ impl Client {
         })
     }
 
-    /// A node that did not answer when the session began has answered now: it is told of the session. Says whether that was so.
+    /// Sends the hello of this session to a node that did not answer when the session began. False
+    /// if the node had it already.
     pub(crate) fn greet_late<'a>(&'a self, life: &'a Life, node: NodeId) -> Rare<'a, bool> {
         Box::pin(async move {
             let place = self.0.nodes.place(node).filter(|place| !life.is_greeted(*place));
@@ -122,10 +127,12 @@ impl Client {
         })
     }
 
-    /// Ends earlier sessions where their connections did not break; what is not ended now is with the next try.
+    /// Ends earlier sessions at the nodes whose connections did not break. What fails now is
+    /// retried the next time.
     pub(crate) fn leave_earlier(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async {
-            // Who holds this is at it; it may be who asks, when yet another session ended meanwhile.
+            // The holder of this lock does the work. It may be this very task, if another session
+            // ended meanwhile.
             let Ok(_only) = self.0.leaving.try_lock() else { return };
             loop {
                 let Some(session) = self.0.earlier.lock().first().copied() else { return };
@@ -140,12 +147,12 @@ impl Client {
 }
 
 impl Inner {
-    /// The session of now.
+    /// The current session.
     pub fn life(&self) -> Arc<Life> {
         self.life.read().clone()
     }
 
-    /// Begins the session after `ended`, unless somebody has.
+    /// Begins the session after `ended`, unless that has been done.
     async fn begin_again(&self, ended: &Arc<Life>) -> Outcome<()> {
         let _only = self.beginning.lock().await;
         if !Arc::ptr_eq(ended, &self.life()) {
@@ -167,7 +174,7 @@ impl Inner {
         self.follow(welcome.map);
         self.nodes.iter().for_each(|(_, node)| node.unwatch(ended.session));
         if self.nodes.only().is_none() && ended.session != life.session && ended.process == life.process {
-            // A node ends by itself what it held; the others do not know.
+            // A node whose connection broke ends the session by itself; the others do not know.
             self.earlier.lock().push(ended.session);
         }
         tracing::warn!(
@@ -178,7 +185,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Has the face forget what it keeps: not here, for it may wait for who has come here.
+    /// Makes the frontend drop all that it caches. On a thread of its own, because the frontend may
+    /// wait for the request that runs this.
     fn forget_all(&self) -> Outcome<()> {
         let Some(hear) = self.hear() else { return Ok(()) };
         let thread = thread::Builder::new().name("tidemill-forget".into());
@@ -194,16 +202,17 @@ impl Inner {
     }
 }
 
-/// A session that watches at some nodes; no longer, when this is dropped before it was done.
+/// Subscriptions of a session at some nodes. Dropping this unsubscribes there, unless `at` was
+/// cleared.
 pub struct Watching<'a> {
     pub inner: &'a Inner,
     pub session: Session,
-    /// Places of nodes.
+    /// Indexes of the nodes.
     pub at: Vec<usize>,
 }
 
 impl Watching<'_> {
-    /// Watches at one more node, if this client watches at all.
+    /// Subscribes at one more node, if this client has a callback.
     pub async fn add(&mut self, place: usize) -> Outcome<()> {
         let (Some(hear), Some((_, node))) = (self.inner.hear(), self.inner.nodes.iter().nth(place)) else {
             return Ok(());

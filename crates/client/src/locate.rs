@@ -1,33 +1,35 @@
-//! Where bytes are: computed from the attributes, the layout and the map.
+//! Locations of bytes: computed from the attributes, the layout and the map.
 
 use crate::{Client, client::unexpected};
 use placement::{FileId, Layout, NodeId, Placing, Policy, StripeNo, whole_partition};
 use std::{fmt::Write, ops::Range};
 use wire::{Answer, Command, Kind, Name, Object, Outcome, Refusal, StripeRuns};
 
-/// Where a file is.
+/// The location of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Located {
     /// The node of its inode.
     pub inode: NodeId,
-    /// Where its bytes are, in their order, as one range where neighbours are on one node; none where there are none, as in holes.
+    /// The nodes of its bytes, in file order; neighbours on one node are one range. Holes are not
+    /// listed.
     pub bytes: Vec<(Range<u64>, NodeId)>,
 }
 
-/// Where a file would be that is not there yet.
+/// The expected location of a file that does not exist yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expected {
-    /// The node of its inode; none where that is not known, because directories above it are missing too.
+    /// The node of its inode; `None` if it cannot be known, because directories above are missing
+    /// too.
     pub inode: Option<NodeId>,
-    /// By this.
+    /// The policy that decides it.
     pub policy: Policy,
-    /// The nodes that would have bytes of it, each with its share of them, which add up to 1. If the policy puts them all at one node, and it
-    /// is not known at which: how likely that is each.
+    /// The nodes that would have bytes of it, each with its share of them; shares add up to 1. If
+    /// the policy puts all bytes at one node and it is not known at which, the probability of each.
     pub nodes: Vec<(NodeId, f64)>,
 }
 
 impl Located {
-    /// How many bytes each node has, the most first.
+    /// The number of bytes at each node, the most first.
     pub fn shares(&self) -> Vec<(NodeId, u64)> {
         let mut shares: Vec<(NodeId, u64)> = Vec::new();
         for (range, node) in &self.bytes {
@@ -40,7 +42,8 @@ impl Located {
         shares
     }
 
-    /// As the attribute `user.tidemill.locate` shows it: JSON, without the ranges, which may be many.
+    /// The value of the attribute `user.tidemill.locate`: JSON, without the ranges, which may be
+    /// many.
     pub fn text(&self) -> String {
         let shares = self.shares();
         let nodes = shares.iter().map(|(node, bytes)| format!(r#"{{"node":{node},"bytes":{bytes}}}"#));
@@ -49,22 +52,23 @@ impl Located {
 }
 
 impl Expected {
-    /// As the attribute `user.tidemill.locate` of a directory shows it: JSON.
+    /// The value of the attribute `user.tidemill.locate` of a directory: JSON.
     pub fn text(&self) -> String {
         let nodes = self.nodes.iter().map(|(node, share)| format!(r#"{{"node":{node},"share":{share:.4}}}"#));
         let nodes = nodes.collect::<Vec<_>>().join(",");
         let mut text = String::from("{");
         if let Some(inode) = self.inode {
-            let _ = write!(text, r#""inode":{inode},"#); // a string takes everything
+            let _ = write!(text, r#""inode":{inode},"#); // writing to a string cannot fail
         }
         text + &format!(r#""placement":"{}","nodes":[{nodes}]}}"#, self.policy)
     }
 }
 
-/// Of a longer file the beginning is told: more stripes are not at one place in any pool, but a range may have been promised them.
+/// Most stripes that are located; for a longer file only the beginning is. No pool holds more
+/// stripes of a file, but a range may plan them.
 const LOCATED_STRIPES_MAX: usize = 1 << 24;
 
-/// What a file's partition says of where its bytes lie.
+/// The partition's knowledge of where a file's bytes are.
 struct Placement {
     placing: Placing,
     layout: Layout,
@@ -72,8 +76,8 @@ struct Placement {
 }
 
 impl Client {
-    /// Where a file is, as of now: two messages, the rest is computed. Of a bound file it is the node that reads it. Stripes that were
-    /// never written are nowhere.
+    /// The location of a file now: two messages, the rest is computed. A bound file is at the node
+    /// that reads it. Stripes that were never written are nowhere.
     pub async fn locate(&self, file: FileId) -> Outcome<Located> {
         let attributes = self.stat(file).await?;
         let not_there = || Refusal::NotFound(Object::File(file));
@@ -94,7 +98,7 @@ impl Client {
             let node = self.0.home(partition).unwrap_or(inode);
             let range = stripe * stripe_bytes..attributes.size.min((stripe + 1) * stripe_bytes);
             match located.bytes.last_mut() {
-                // It has become shorter since it was looked at.
+                // The file has become shorter since its attributes were read.
                 _ if range.is_empty() => break,
                 Some((last, known)) if *known == node && last.end == range.start => last.end = range.end,
                 _ => located.bytes.push((range, node)),
@@ -103,7 +107,8 @@ impl Client {
         Ok(located)
     }
 
-    /// Where a file would be that is made in this directory now, by this client; without a name, one of any name.
+    /// The expected location of a file that this client would make in this directory now; without a
+    /// name, of a file with any name.
     pub async fn expected(&self, directory: FileId, name: Option<&Name>) -> Outcome<Expected> {
         if self.stat(directory).await?.kind != Kind::Directory {
             return Err(Refusal::NotDirectory(Object::File(directory)));
@@ -120,7 +125,7 @@ impl Client {
         Ok(Expected { inode, policy, nodes })
     }
 
-    /// What a directory says of where the bytes are to lie of what is made in it.
+    /// The placement that a directory sets for what is made in it.
     pub(crate) async fn placing(&self, directory: FileId) -> Outcome<Placing> {
         Ok(self.placement(directory).await?.placing)
     }
@@ -132,7 +137,7 @@ impl Client {
         }
     }
 
-    /// What `user.tidemill.locate` shows.
+    /// The value of `user.tidemill.locate`.
     pub(crate) async fn located_text(&self, file: FileId) -> Outcome<String> {
         match self.stat(file).await?.kind {
             Kind::Directory => Ok(self.expected(file, None).await?.text()),

@@ -1,4 +1,5 @@
-//! Opens of programs of this host, which have descriptors of their own: how those are had, and what they are of.
+//! Opens of programs of this host with descriptors of their own: getting the descriptors, and
+//! probing their opens.
 
 use crate::{Client, Connection, Obtaining, Opened, call::until_answered, client::unexpected};
 use node::Reply;
@@ -9,30 +10,30 @@ use wire::{
     Answer, Body, Kind, Lent, Looked, Mark, Marked, Object, OpenFlags, Outcome, Refusal, Request, codec::Obtain,
 };
 
-/// What was opened for a program.
+/// A file or directory that was opened for a program.
 #[derive(Debug)]
 pub struct Given {
-    /// The file, as it was then.
+    /// The file, as it was when it was opened.
     pub opened: Opened,
-    /// The program's.
+    /// The program's descriptor.
     pub descriptor: OwnedFd,
-    /// What it is of, and its number.
+    /// The open of the descriptor: its mark, file and flags, and the kind of descriptor.
     pub marked: Marked,
 }
 
-/// A descriptor that is asked for in one go with what opens it.
+/// A request for a descriptor that is attached to the request that opens the file.
 pub struct Gift {
     flags: OpenFlags,
-    /// Since the last time that this was sent.
+    /// The descriptor's future, since the request was last sent.
     asked: Mutex<Option<Obtaining>>,
 }
 
 impl Gift {
-    /// Sends what opens something.
+    /// Sends a request that opens something, with the request for a descriptor.
     pub(crate) fn call(&self, node: &dyn Connection, request: Request) -> Reply {
         let (reply, asked) = node.call_attaching(request, self.flags);
         let before = std::mem::replace(&mut *self.asked.lock(), asked);
-        drop(before); // it says so to its connection, which nothing may be held for
+        drop(before); // drop it without the lock: its destructor tells its connection
         reply
     }
 }
@@ -44,8 +45,9 @@ impl fmt::Debug for Gift {
 }
 
 impl Client {
-    /// Has something opened by a client that asks for the descriptor in one go with it, where that can be, and gets that. What gets none is closed, and
-    /// refused as `Unavailable`; none where the opening brought none.
+    /// Opens something by a client that asks for the descriptor in the same message where possible,
+    /// and waits for the descriptor. If there is none to be had, the file is closed again and the
+    /// call is refused as `Unavailable`. `None` if `open` returned none.
     pub async fn with_descriptor_if<F>(&self, flags: OpenFlags, open: impl Fn(Self) -> F) -> Outcome<Option<Given>>
     where
         F: Future<Output = Outcome<Option<Opened>>>,
@@ -78,7 +80,7 @@ impl Client {
         self.in_one_session(attempt).await
     }
 
-    /// The same, where the opening brings something.
+    /// Like [`Self::with_descriptor_if`], for an `open` that always returns something.
     pub async fn with_descriptor<F>(&self, flags: OpenFlags, open: impl Fn(Self) -> F) -> Outcome<Given>
     where
         F: Future<Output = Outcome<Opened>>,
@@ -90,7 +92,7 @@ impl Client {
         Ok(opened.await?.expect("what was opened has a descriptor, or was refused"))
     }
 
-    /// The same as [`Self::obtain`], where what gets no descriptor is closed.
+    /// Like [`Self::obtain`]; closes the file if there is no descriptor.
     async fn obtain_or_close(&self, opened: &Opened, flags: OpenFlags) -> Outcome<(OwnedFd, Marked)> {
         let obtained = self.obtain(opened, flags).await;
         if obtained.is_err()
@@ -101,10 +103,13 @@ impl Client {
         obtained
     }
 
-    /// A descriptor for what this client has opened in the session that it is bound to, and the mark of the open, which is the descriptor's from
-    /// then on: it ends with its last copy. Of the file's extent where that can be had on this host, of a stand-in else.
+    /// Gets a program's descriptor of something that this client has opened in the session that it
+    /// is bound to, and the mark of the open. The open then belongs to the descriptor: it ends with
+    /// its last copy. The descriptor is of the file's extent if that can be had on this host;
+    /// otherwise it is a placeholder.
     ///
-    /// Refused as `Unavailable` where no node of this host has one to give; then the open is still the session's.
+    /// Refused as `Unavailable` if no node of this host has one to give; then the open still
+    /// belongs to the session.
     pub async fn obtain(&self, opened: &Opened, flags: OpenFlags) -> Outcome<(OwnedFd, Marked)> {
         let (file, session) = (opened.attributes.file, self.session());
         let stands = if opened.attributes.kind == Kind::Directory { Lent::Directory } else { Lent::Bytes };
@@ -114,7 +119,8 @@ impl Client {
                 Lent::Extent(extent) => Some((Some(extent.node), Lent::Extent(extent))),
                 _ => None,
             },
-            // Where the inode is, the open can be ended however its descriptor is closed.
+            // The inode's node is preferred: it can end the open by itself, however the descriptor
+            // is closed.
             Some((home.filter(|home| self.is_near(*home)).or_else(|| self.own_node()), stands)),
         ];
         for (node, lent) in ways.into_iter().flatten() {
@@ -134,7 +140,8 @@ impl Client {
         self.0.nodes.get(node).is_some_and(Connection::is_here)
     }
 
-    /// A copy of the descriptor with this mark was closed: if it was the last, the file is closed. Says whether it was not.
+    /// Probes the open with this mark after a copy of its descriptor was closed, and closes the
+    /// file if that was the last one. True if the open is still alive.
     pub async fn look(&self, mark: Mark) -> Outcome<bool> {
         match self.ask_of(mark.origin().0, Body::Look { mark }).await? {
             Answer::Looked(Looked::Held) => Ok(true),
@@ -152,8 +159,9 @@ impl Client {
         }
     }
 
-    /// The same of a file or directory without stripes, where its node needs nobody for the rest: then it is told so in front of what it is asked
-    /// next, and looks a second later if nothing is; nobody waits. False where it is to be asked by [`Self::look`].
+    /// Reports the close of a descriptor of a file or directory without stripes, if the node that
+    /// gave it can do the rest alone. The node is told together with its next request, or probes a
+    /// second later if none comes; nobody waits. False if [`Self::look`] must be used.
     pub fn closed(&self, mark: Mark, file: FileId) -> bool {
         let node = mark.origin().0;
         let alone = self.0.home(file.partition()) == Some(node);
@@ -165,8 +173,9 @@ impl Client {
         self.0.nodes.iter().filter(|(_, way)| way.is_here()).map(|(node, _)| node).collect()
     }
 
-    /// Which opens live that have a descriptor from this node of a file that `stat` tells so. Which of them a descriptor is of, the system
-    /// knows: the one whose [byte](Mark::byte) no other open has locked.
+    /// The live opens whose descriptors, given by this node, refer to the file with these `stat`
+    /// numbers. The kernel knows which of them a descriptor belongs to: the one whose
+    /// [byte](Mark::byte) no other open has locked.
     pub async fn which(&self, node: NodeId, (device, inode): (u64, u64)) -> Outcome<Vec<Marked>> {
         let (mut found, mut after) = (Vec::new(), Mark(0));
         loop {
@@ -181,7 +190,7 @@ impl Client {
         }
     }
 
-    /// Asks a node what concerns none of its partitions.
+    /// Sends a node a request that concerns none of its partitions.
     async fn ask_of(&self, node: NodeId, body: Body) -> Outcome<Answer> {
         let unknown = || Refusal::invalid(Object::Pool, "a mark of a node that is not of this pool");
         let way = self.0.nodes.get(node).ok_or_else(unknown)?;

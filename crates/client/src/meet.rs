@@ -1,4 +1,5 @@
-//! Meeting intents of others: waiting for them a little, then having them decided, and settling what was decided.
+//! Conflicts with intents of other clients: wait a little, then have the intent decided, and settle
+//! it as decided.
 
 use crate::{Client, Patience, client::unexpected};
 use node::sleep_until;
@@ -7,23 +8,25 @@ use placement::PartitionId;
 use std::time::Duration;
 use wire::{Answer, Command, Decision, Intent, Object, Outcome, Refusal};
 
-/// Who drives an intent is given so many pauses, each twice as long as the one before, until it counts as dead. Should it
-/// live, it begins anew; nothing is lost.
+/// The conflict with one intent at which it is decided instead of waited for: its driver counts as
+/// dead. Each pause before that is twice as long as the one before. A driver that is alive begins
+/// anew; nothing is lost.
 const PAUSES_MAX: u32 = 8;
-/// The first pause is this part of a first pause between tries at a node: an intent takes as long as a few messages.
+/// Divisor that gives the first pause from the first pause between tries at a node: an intent takes
+/// as long as a few messages.
 const PAUSE_SHARE: u32 = 8;
-/// So many intents are met in one call until it is refused as busy.
+/// Most intents that one call conflicts with before it is refused as busy.
 const MEETINGS_MAX: usize = 1000;
 
-/// How one call has met intents so far, over all its plans.
+/// The conflicts of one call so far, over all its plans.
 #[derive(Debug)]
 pub struct Meetings {
     pause_first: Duration,
-    /// Each, and how often.
+    /// Each intent, with the number of conflicts.
     met: Mutex<Vec<(Intent, u32)>>,
 }
 
-/// What to do about an intent that is not decided.
+/// How to proceed with an intent that is not decided.
 #[derive(Debug, PartialEq, Eq)]
 enum Patient {
     Wait(Duration),
@@ -52,16 +55,17 @@ impl Meetings {
 }
 
 impl Client {
-    /// For a call that has met nobody yet.
+    /// The state of a call without conflicts so far.
     pub(crate) fn meetings(&self) -> Meetings {
         Meetings::new(self.0.patience)
     }
 
-    /// Asks again until the answer is right: no intent that holds some of it was committed when the answer was given.
+    /// Repeats a query until its answer is consistent: no intent that holds part of it was
+    /// committed when it was given.
     pub(crate) async fn ask_settled(&self, partition: PartitionId, command: Command) -> Outcome<Answer> {
         let meetings = Meetings::new(self.0.patience);
-        // Those that were found open while they held what was asked. If one holds it still, it had not ended in between, so
-        // what is right without it was right at that moment.
+        // Intents that were found undecided while they held what was asked for. One that still
+        // holds it was not committed in between, so the state without it was right at that moment.
         let mut open: Vec<Intent> = Vec::new();
         loop {
             match self.ask_once(partition, command.clone()).await {
@@ -107,7 +111,8 @@ impl Client {
         }
     }
 
-    /// Has an intent decided, and settles it: everywhere when it is committed, else in this partition.
+    /// Has an intent decided, and settles it: everywhere if it is committed, otherwise in this
+    /// partition.
     pub(crate) async fn finish(&self, intent: Intent, partition: PartitionId) -> Outcome<()> {
         match decided(self.change_unheld(intent.coordinator, Command::Decide { intent }).await?)? {
             Decision::Committed { others } => self.settle_everywhere(intent, others).await,
@@ -119,7 +124,7 @@ impl Client {
         decided(self.ask_once(intent.coordinator, Command::Status { intent }).await?)
     }
 
-    /// Tells all others that an intent is committed, and then its coordinator that they know.
+    /// Settles a committed intent at all other partitions, then lets its coordinator forget it.
     pub(crate) async fn settle_everywhere(&self, intent: Intent, others: Vec<PartitionId>) -> Outcome<()> {
         for other in others {
             self.settle(intent, other, true).await?;
@@ -147,7 +152,7 @@ fn decided(answer: Answer) -> Outcome<Decision> {
     }
 }
 
-/// The answer itself; that there is no entry is a refusal.
+/// The answer itself; a missing entry becomes a refusal.
 fn settled(answer: Answer, command: &Command) -> Outcome<Answer> {
     match (answer, command) {
         (Answer::NoEntry, Command::Lookup { parent, name } | Command::GetObject { parent, name, .. }) => {

@@ -1,8 +1,9 @@
 //! Renames: one message within a partition, an intent over several.
 //!
-//! A directory that gets another one above it could be moved into itself, also by two clients that move two directories into
-//! each other at the same moment. So such a move takes the pool's one lease of them before it walks up from its new place,
-//! and holds it until it is done.
+//! A directory that gets a new parent could be moved into itself, also by two clients that move two
+//! directories into each other at the same moment. So such a move takes the move lease, of which
+//! the pool has one, before it checks the ancestors of its new place, and holds it until it is
+//! done.
 
 use crate::{
     Client,
@@ -13,10 +14,10 @@ use crate::{
 use placement::FileId;
 use wire::{Answer, Command, Kind, Object, Outcome, Part, Refusal, RenameFrom, RenameMode, RenameTo, Target};
 
-/// More directories do not stand in each other; a longer way up is a broken tree.
+/// Deepest nesting of directories; a longer path up to the root means a broken tree.
 const DEPTH_MAX: usize = 4096;
 
-/// A rename over several partitions, and what its two names refer to.
+/// A rename over several partitions, with the inodes that its two names refer to.
 struct Rename<'a> {
     from: &'a RenameFrom,
     to: &'a RenameTo,
@@ -26,7 +27,7 @@ struct Rename<'a> {
 }
 
 impl Client {
-    /// Renames. Within one partition it is one message; it is atomic also over several.
+    /// Renames. It is one message within one partition, and atomic over several too.
     pub async fn rename(&self, from: RenameFrom, to: RenameTo, mode: RenameMode) -> Outcome<()> {
         match self.until_done(|| Object::entry(from.parent, &from.name), || self.rename_here(&from, &to, mode)).await? {
             Some(elsewhere) => {
@@ -37,7 +38,8 @@ impl Client {
         }
     }
 
-    /// Renames when all that it touches is in one partition; gives the inodes elsewhere that have another name now.
+    /// Renames if everything involved is in one partition, and returns the renamed inodes that are
+    /// in others. `None` if an intent is needed.
     async fn rename_here(&self, from: &RenameFrom, to: &RenameTo, mode: RenameMode) -> Outcome<Option<Vec<FileId>>> {
         let (source, target) = (self.slot(from.parent, &from.name), self.slot(to.parent, &to.name));
         if source.partition() != target.partition() {
@@ -55,7 +57,8 @@ impl Client {
         }
     }
 
-    /// Moves the times of inodes whose entries were renamed in another partition; a time is not worth a refusal.
+    /// Updates the change times of inodes whose entries were renamed in another partition. Failures
+    /// are only logged: a time is not worth a refusal.
     async fn touch(&self, files: Vec<FileId>) {
         for file in files {
             if let Err(error) = self.change(file.partition(), Command::Touch { file }).await {
@@ -88,14 +91,16 @@ impl Client {
         };
         let done = match verdict {
             Ok(true) => drive.carry_out(self.plan_rename(&rename)).await,
-            // Nothing is to be done, or it cannot be; the two names are held as they are to make sure of that.
+            // The rename has nothing to do, or is not allowed. Prepare both names as they are, to
+            // make sure of that.
             Ok(false) | Err(_) => drive.carry_out(self.plan_check(&rename)).await,
         };
         done.map_err(|refusal| of_target(refusal, to))?;
         verdict.map(drop)
     }
 
-    /// Whether the rename changes anything, or why it cannot be. What directories stand in is sure while the lease is held.
+    /// True if the rename changes anything; the inner refusal says why it is not allowed. The move
+    /// lease keeps the ancestors of directories as they are.
     async fn judge(&self, drive: &mut Drive<'_>, rename: &Rename<'_>) -> Outcome<Outcome<bool>> {
         let Rename { from, to, mode, moved, taken } = rename;
         let missing = taken.is_none() && *mode == RenameMode::Exchange;
@@ -116,7 +121,7 @@ impl Client {
         Ok(mode.judge(*moved, *taken, || Object::entry(to.parent, &to.name)))
     }
 
-    /// Whether a directory is `above`, or stands somewhere in it.
+    /// True if a directory is `above`, or is below it.
     async fn stands_in(&self, directory: FileId, above: Target) -> Outcome<bool> {
         let mut at = directory;
         for _ in 0..DEPTH_MAX {
@@ -146,14 +151,14 @@ impl Client {
         plan
     }
 
-    /// Holds both names as they are, and changes nothing.
+    /// The plan that holds both names as they are and changes nothing.
     fn plan_check(&self, rename: &Rename<'_>) -> Plan {
         let mut plan = Plan::new(rename.coordinator(self));
         self.plan_ends(&mut plan, rename, Some(rename.moved), rename.taken);
         plan
     }
 
-    /// The parts for the two entries, and what they refer to afterwards.
+    /// Adds the parts for the two entries, with the inodes that they refer to afterwards.
     fn plan_ends(&self, plan: &mut Plan, rename: &Rename<'_>, source: Option<Target>, target: Option<Target>) {
         let Rename { from, to, moved, taken, .. } = rename;
         let mut add = |parent: FileId, name: &wire::Name, was: Option<Target>, becomes: Option<Target>| {
@@ -168,7 +173,8 @@ impl Client {
 }
 
 impl Rename<'_> {
-    /// Where the one thing is checked that can be wrong though both names are as expected: a directory's being empty.
+    /// The partition that makes the only check that can fail although both names are as expected:
+    /// that a replaced directory is empty.
     fn coordinator(&self, client: &Client) -> placement::PartitionId {
         match self.taken {
             Some((directory, Kind::Directory)) if self.mode == RenameMode::Replace => directory.partition(),
@@ -181,7 +187,8 @@ fn into_itself(to: &RenameTo) -> Refusal {
     Refusal::invalid(Object::entry(to.parent, &to.name), "a directory cannot be moved into itself")
 }
 
-/// What a refusal of a part says about the rename: that the new name is taken by now asks for another look.
+/// Maps the refusal of a part to one of the rename. A new name that has been taken meanwhile
+/// becomes `Stale`: the rename is planned anew.
 fn of_target(refusal: Refusal, to: &RenameTo) -> Refusal {
     match refusal {
         Refusal::NotEmpty(_) => Refusal::NotEmpty(Object::entry(to.parent, &to.name)),

@@ -1,4 +1,4 @@
-//! Names: looking up, listing, making and removing, also over two partitions.
+//! Names: lookup, listing, creation and removal, also across two partitions.
 
 use crate::{
     Client,
@@ -14,7 +14,7 @@ use wire::{
 };
 
 impl Client {
-    /// The attributes of an entry: one message, or two when the inode is in another partition.
+    /// The attributes of an entry: one message, or two if the inode is in another partition.
     pub async fn lookup(&self, parent: FileId, name: &Name) -> Outcome<Attributes> {
         match self.find(parent, name).await? {
             (_, _, Some(attributes)) => Ok(attributes),
@@ -22,8 +22,8 @@ impl Client {
         }
     }
 
-    /// When the inode is gone, or is there for who has it open only, the name refers to another one by now, or to none: it is looked
-    /// up again.
+    /// The attributes of an entry whose inode is in another partition. If the inode is gone, or has
+    /// no name left and is only open, the entry has changed, so it is looked up again.
     pub(crate) async fn lookup_elsewhere(&self, parent: FileId, name: &Name, file: FileId) -> Outcome<Attributes> {
         let mut file = file;
         for _ in 0..PLANS_MAX {
@@ -40,8 +40,10 @@ impl Client {
         Err(Refusal::Busy(Object::entry(parent, name)))
     }
 
-    /// Walks down from a directory through others, in one message, as far as one node has them; where that led, and how many names are left. At most 256
-    /// names. Refused as `NotDirectory` where one is anything else, also a link. Where a user is said, it ends before a folder that may not let that one through.
+    /// Walks down from a directory through others, in one message, as far as one node holds them.
+    /// Returns the directory reached, and how many names are left. At most 256 names. Refused as
+    /// `NotDirectory` if one of them is anything else, a symbolic link too. With credentials, the
+    /// walk ends before a directory that may not let that user pass.
     pub async fn walk_down(&self, top: FileId, folders: &[Name], who: Option<&Credentials>) -> Outcome<(FileId, u32)> {
         let (partition, folders, who) = (top.partition(), folders.to_vec(), who.cloned());
         match self.send(partition, &Body::Walk { top, folders, who, then: None }).await? {
@@ -50,7 +52,7 @@ impl Client {
         }
     }
 
-    /// What an entry refers to, with its attributes when they are in the same partition.
+    /// Looks up an entry; returns its inode, with attributes if they are in the same partition.
     pub(crate) async fn find(&self, parent: FileId, name: &Name) -> Outcome<(FileId, Kind, Option<Attributes>)> {
         let attempt = |slot: FileId| self.ask(slot.partition(), Command::Lookup { parent: slot, name: name.clone() });
         match self.in_slot(parent, name, attempt).await? {
@@ -70,7 +72,8 @@ impl Client {
         }
     }
 
-    /// Whose a directory is, as one of its fragments has it: of a directory that is split, `stat` asks all of these.
+    /// The owner of a directory, from the fragment `slot`: for a split directory, `stat` would ask
+    /// all fragments.
     pub(crate) async fn owner_there(&self, directory: FileId, slot: FileId) -> Outcome<Owner> {
         let attributes = match self.attributes(slot.partition(), Command::Stat { file: slot }).await {
             Err(Refusal::Split { .. }) => self.stat(directory).await?,
@@ -86,7 +89,7 @@ impl Client {
         }
     }
 
-    /// Entries behind the cookie `after` (0: from the start), at most `max`; none at the end.
+    /// Entries after the cookie `after` (0: from the start), at most `max`; none at the end.
     pub async fn list(&self, directory: FileId, after: u64, max: usize) -> Outcome<Vec<DirEntry>> {
         let max = u32::try_from(max).unwrap_or(LIST_ENTRIES_MAX);
         let mut fragments = self.fragments_of(directory);
@@ -110,7 +113,7 @@ impl Client {
         }
     }
 
-    /// The directory above a directory.
+    /// The parent of a directory.
     pub async fn parent(&self, directory: FileId) -> Outcome<FileId> {
         match self.ask(directory.partition(), Command::Parent { directory }).await? {
             Answer::Parent(parent) => Ok(parent),
@@ -118,7 +121,8 @@ impl Client {
         }
     }
 
-    /// Makes an inode beside its entry, and opens it if `open`. One message. For a directory use [`Self::make_directory`].
+    /// Makes an inode in the partition of its entry, and opens it if `open`. One message. For a
+    /// directory use [`Self::make_directory`].
     pub async fn create(
         &self,
         parent: FileId,
@@ -138,8 +142,9 @@ impl Client {
         }
     }
 
-    /// Makes a directory, in the partition that a hash of its place gives: one message when its entry is there too. Below a directory whose
-    /// bytes are to lie at some node it is in a partition of that node.
+    /// Makes a directory, in the partition given by a hash of its parent and name: one message if
+    /// its entry is in that partition too. If the parent's policy names a node for the bytes, the
+    /// directory is in a partition of that node.
     pub async fn make_directory(&self, parent: FileId, name: &Name, mode: Mode, owner: Owner) -> Outcome<Attributes> {
         let inode = NewInode::new(NewKind::Directory, mode, owner);
         let object = || Object::entry(parent, name);
@@ -172,11 +177,11 @@ impl Client {
         let file = *made.first().ok_or_else(|| unexpected(&Answer::Prepared { made: Vec::new() }))?;
         let becomes = Some((file, Kind::Directory));
         drive.commit(vec![Part::Entry { directory: slot, name: name.clone(), was: None, becomes }]).await?;
-        // It may be gone again: it was made all the same.
+        // The directory may be removed by now; making it has succeeded all the same.
         or_as_made(self.stat(file).await, || directory_as_made(file, mode, owner))
     }
 
-    /// Gives a file one more name: one message when its inode is beside the new entry.
+    /// Adds a name to a file: one message if its inode is in the partition of the new entry.
     pub async fn link(&self, file: FileId, parent: FileId, name: &Name) -> Outcome<Attributes> {
         let meetings = self.meetings();
         self.until_done(|| Object::entry(parent, name), || self.try_link(file, parent, name, &meetings)).await
@@ -200,7 +205,8 @@ impl Client {
         or_as_made(self.stat(file).await, || Attributes { links: known.links + 1, ..known })
     }
 
-    /// Removes the entry of anything but a directory. One message, unless stripes or an inode elsewhere are to be removed.
+    /// Removes the entry of anything but a directory. One message, unless stripes or an inode of
+    /// another partition are to be removed.
     pub async fn unlink(&self, parent: FileId, name: &Name) -> Outcome<()> {
         let attempt =
             |slot: FileId| self.change(slot.partition(), Command::Unlink { parent: slot, name: name.clone() });
@@ -214,7 +220,7 @@ impl Client {
         }
     }
 
-    /// The inode is in another partition than its entry.
+    /// Unlinks a file whose inode is in another partition than its entry.
     pub(crate) async fn unlink_spread(&self, parent: FileId, name: &Name) -> Outcome<()> {
         let meetings = &self.meetings();
         let attempt = || async {
@@ -231,7 +237,7 @@ impl Client {
         self.until_done(|| Object::entry(parent, name), attempt).await
     }
 
-    /// Removes an empty directory: one message when its inode is beside its entry.
+    /// Removes an empty directory: one message if its inode is in the partition of its entry.
     pub async fn remove_directory(&self, parent: FileId, name: &Name) -> Outcome<()> {
         let attempt =
             |slot: FileId| self.change(slot.partition(), Command::RemoveDirectory { parent: slot, name: name.clone() });
@@ -242,7 +248,8 @@ impl Client {
         }
     }
 
-    /// The directory's inode is in another partition than its entry, or it has fragments.
+    /// Removes a directory whose inode is in another partition than its entry, or which has
+    /// fragments.
     async fn remove_spread(&self, parent: FileId, name: &Name) -> Outcome<()> {
         let meetings = &self.meetings();
         let attempt = || async {
@@ -251,7 +258,8 @@ impl Client {
                 return Err(Refusal::NotDirectory(Object::entry(parent, name)));
             }
             let slot = self.slot(parent, name);
-            // The entry is held before anything is refused for not being empty: it is this directory's refusal.
+            // Prepare the entry first: then a refusal for not being empty is about the directory
+            // that has this name.
             let mut plan = Plan::new(file.partition());
             plan.add(slot.partition(), removed(slot, name, (file, kind)));
             self.plan_removal(&mut plan, file);
@@ -261,7 +269,7 @@ impl Client {
         done.map_err(|refusal| named(refusal, parent, name))
     }
 
-    /// The parts that remove a directory and its fragments.
+    /// Adds the parts that remove a directory and its fragments.
     pub(crate) fn plan_removal(&self, plan: &mut Plan, directory: FileId) {
         let fragments = self.fragments_of(directory).to_vec();
         for fragment in &fragments {
@@ -271,7 +279,7 @@ impl Client {
     }
 }
 
-/// The attributes, or what they were at first when the inode is gone by now.
+/// The attributes, or those at creation if the inode is gone by now.
 fn or_as_made(outcome: Outcome<Attributes>, made: impl FnOnce() -> Attributes) -> Outcome<Attributes> {
     match outcome {
         Err(Refusal::NotFound(_)) => Ok(made()),
@@ -279,7 +287,7 @@ fn or_as_made(outcome: Outcome<Attributes>, made: impl FnOnce() -> Attributes) -
     }
 }
 
-/// A directory that was removed before its maker could look at it.
+/// Attributes of a directory that was removed before its maker could read them.
 fn directory_as_made(file: FileId, mode: Mode, owner: Owner) -> Attributes {
     let never = Timestamp::default();
     Attributes {
@@ -305,7 +313,8 @@ fn removed(slot: FileId, name: &Name, was: Target) -> Part {
     Part::Entry { directory: slot, name: name.clone(), was: Some(was), becomes: None }
 }
 
-/// Names the entry in a refusal about the inode behind it: one that was removed between two messages, or holds entries.
+/// Names the entry in a refusal about its inode, which was removed between two messages, or is a
+/// directory that is not empty.
 pub(crate) fn named(refusal: Refusal, parent: FileId, name: &Name) -> Refusal {
     match refusal {
         Refusal::NotFound(_) => Refusal::NotFound(Object::entry(parent, name)),

@@ -19,10 +19,12 @@ use std::{
 };
 use wire::{Failure, Object, Outcome, Refusal, Request};
 
-/// A call waits so long for its probe of a node; the next one waits for the same probe again.
+/// Longest time that a call waits for its probe of a node; the next call waits for the same probe
+/// again.
 const PROBE_WAIT: Duration = Duration::from_millis(100);
 
-/// A connection to each node of a pool. Cheap to clone; clones know the same of which nodes answer.
+/// A connection to each node of a pool. Cheap to clone; clones share the knowledge of which nodes
+/// answer.
 #[derive(Clone, Debug)]
 pub struct Nodes(Arc<All>);
 
@@ -30,27 +32,27 @@ pub struct Nodes(Arc<All>);
 struct All {
     /// By ascending ids.
     ways: Box<[Way]>,
-    /// How many nodes do not answer, for a look without a lock.
+    /// Number of nodes that do not answer, readable without a lock.
     silent: AtomicUsize,
 }
 
-/// The way to a node.
+/// The connection to a node, and its state.
 #[derive(Debug)]
 struct Way {
     node: NodeId,
     connection: Arc<dyn Connection>,
     outage: Mutex<Outage>,
-    /// A probe that is under way, and that nobody waits for now.
+    /// A probe in flight that nobody waits for now.
     probe: Mutex<Option<Reply>>,
 }
 
 impl Nodes {
-    /// Of one.
+    /// The nodes of a pool that has one.
     pub(crate) fn one(node: NodeId, connection: Arc<dyn Connection>) -> Self {
         [(node, connection)].into_iter().collect()
     }
 
-    /// The way to a node, if there is one.
+    /// The connection to a node, if there is one.
     pub(crate) fn get(&self, node: NodeId) -> Option<&dyn Connection> {
         self.way(node).map(|way| &*way.connection)
     }
@@ -59,12 +61,12 @@ impl Nodes {
         Some(&self.0.ways[self.place(node)?])
     }
 
-    /// Its place among all.
+    /// The index of a node.
     pub(crate) fn place(&self, node: NodeId) -> Option<usize> {
         self.0.ways.binary_search_by_key(&node, |way| way.node).ok()
     }
 
-    /// The way to the only one, in a pool of one node.
+    /// The only node and its connection, in a pool of one node.
     pub(crate) fn only(&self) -> Option<(NodeId, &dyn Connection)> {
         match &*self.0.ways {
             [way] => Some((way.node, &*way.connection)),
@@ -72,13 +74,13 @@ impl Nodes {
         }
     }
 
-    /// The first that is in this process, else the first on this host.
+    /// The first node in this process; if there is none, the first on this host.
     pub(crate) fn own(&self) -> Option<NodeId> {
         let first = |is: fn(&dyn Connection) -> bool| self.iter().find(|(_, way)| is(*way)).map(|(node, _)| node);
         first(|way| way.is_inside()).or_else(|| first(|way| way.is_here()))
     }
 
-    /// All, by ascending ids.
+    /// All nodes, by ascending ids.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (NodeId, &dyn Connection)> {
         self.0.ways.iter().map(|way| (way.node, &*way.connection))
     }
@@ -87,18 +89,18 @@ impl Nodes {
         self.0.ways.len()
     }
 
-    /// Whether some node does not answer; else [`Self::pass`] need not be asked.
+    /// True if some node does not answer. Otherwise [`Self::pass`] need not be called.
     pub(crate) fn is_any_silent(&self) -> bool {
         self.0.silent.load(Relaxed) > 0
     }
 
-    /// Whether no node answers.
+    /// True if no node answers.
     pub(crate) fn are_all_silent(&self) -> bool {
         self.0.silent.load(Relaxed) == self.len()
     }
 
-    /// Lets a call to a node be sent; refused as `Unavailable` at once when that is known not to answer. A call for which a probe is due sends
-    /// it, and waits for a moment.
+    /// Decides whether a call to a node may be sent; refused as `Unavailable` at once if the node
+    /// is known not to answer. If a probe is due, this call sends it, and waits for a moment.
     pub(crate) async fn pass(
         &self,
         node: NodeId,
@@ -118,7 +120,7 @@ impl Nodes {
         Err(Refusal::Unavailable { object: object(), tries: silence.tries, why: why.into() })
     }
 
-    /// Whether the node answers a probe, within a moment.
+    /// True if the node answers a probe within a moment.
     async fn probe(&self, way: &Way, request: impl FnOnce() -> Request) -> bool {
         let under_way = way.probe.lock().take();
         let reply = under_way.unwrap_or_else(|| way.connection.call(request()));
@@ -139,7 +141,7 @@ impl Nodes {
         }
     }
 
-    /// A node did not answer a call, however often that was sent.
+    /// Records that a node did not answer a call after all its tries.
     pub(crate) fn silent(&self, node: NodeId, tries: u32, why: &str) {
         let Some(way) = self.way(node) else { return };
         if way.outage.lock().on_silence(node::now(), tries, why.to_owned()) {
@@ -158,7 +160,7 @@ impl Nodes {
 }
 
 impl FromIterator<(NodeId, Arc<dyn Connection>)> for Nodes {
-    /// Of two ways to one node the later counts.
+    /// Of two connections to one node the later counts.
     fn from_iter<I: IntoIterator<Item = (NodeId, Arc<dyn Connection>)>>(ways: I) -> Self {
         let ways: BTreeMap<NodeId, Arc<dyn Connection>> = ways.into_iter().collect();
         let way = |(node, connection)| Way { node, connection, outage: Mutex::default(), probe: Mutex::default() };

@@ -1,18 +1,19 @@
-//! Numbers of changes, for each partition: what is under way, and below which number all is settled.
+//! Sequence numbers of changes, for each partition: those in flight, and the number below which all
+//! are settled.
 
 use parking_lot::Mutex;
 use placement::PartitionId;
 use wire::{Session, Stamp};
 
-/// The numbers of one client.
+/// The sequence numbers of one session.
 #[derive(Debug)]
 pub struct Numbers(Box<[Mutex<Lane>]>);
 
-/// The numbers for one partition.
+/// The sequence for one partition.
 #[derive(Debug, Default)]
 struct Lane {
     given: u64,
-    /// Not settled, ascending. Few.
+    /// The numbers that are not settled, ascending. Few.
     open: Vec<u64>,
 }
 
@@ -28,7 +29,7 @@ impl Numbers {
         Self((0..partitions).map(|_| Mutex::default()).collect())
     }
 
-    /// The next number for the partition; none when the pool has no such partition.
+    /// The next number for the partition; `None` if the pool has no such partition.
     pub fn begin(&self, session: Session, partition: PartitionId) -> Option<Number<'_>> {
         let lane = self.0.get(usize::from(partition.0))?;
         let mut state = lane.lock();
@@ -41,7 +42,7 @@ impl Numbers {
 }
 
 impl Numbers {
-    /// The last number that was given for the partition, when nothing is under way there.
+    /// The last number that was given for the partition, if no change is in flight there.
     pub fn quiet(&self, partition: PartitionId) -> Option<u64> {
         let lane = self.0.get(usize::from(partition.0))?.lock();
         lane.open.is_empty().then_some(lane.given)

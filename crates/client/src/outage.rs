@@ -1,54 +1,56 @@
-//! A node that does not answer: remembered, so that each call does not find it out anew. A decider without a clock.
+//! Outage of a node: remembered, so that not every call must find it out. A state machine without a
+//! clock.
 //!
 //! ```text
-//!   answers --a call has used up its patience--> silent: calls are refused at once --a probe is answered--> answers
-//!                                                  `--the next probe is due--> one call sends it, and hardly waits
+//!   answers --a call has used up its tries--> silent: calls are refused at once
+//!   silent  --the next probe is due--> one call sends it, and waits a moment
+//!   silent  --a probe is answered--> answers
 //! ```
 
 use std::time::{Duration, Instant};
 
 /// The pause before the first probe; each later one is twice as long.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
-/// The longest pause: a node that is back is found within this.
+/// The longest pause: a node that is back is found within this time.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// Whether a node answers, as far as a client knows.
+/// State of a node, as far as a client knows: it answers, or it is silent.
 #[derive(Debug, Default)]
 pub struct Outage(Option<Silence>);
 
-/// Why and since when a node does not answer.
+/// The cause and the start of a node's silence.
 #[derive(Clone, Debug)]
 pub struct Silence {
     since: Instant,
-    /// How often it was tried.
+    /// Number of tries of the first call that got no answer.
     pub tries: u32,
-    /// What was seen last.
+    /// The last failure.
     pub why: String,
-    /// When the next probe is due.
+    /// The time of the next probe.
     probe: Instant,
     pause: Duration,
 }
 
-/// What becomes of a call.
+/// How to proceed with a call.
 #[derive(Debug)]
 pub enum Verdict {
-    /// It is sent: the node answers.
+    /// Send it: the node answers.
     Send,
-    /// It is to see first whether the node answers again.
+    /// Probe first whether the node answers again.
     Probe,
-    /// It is refused.
+    /// Refuse it.
     Refuse,
 }
 
 impl Silence {
-    /// What is said of a call that is refused.
+    /// The reason in the refusal of a call.
     pub fn told(&self, now: Instant) -> String {
         format!("it has not answered for {:.0} s: {}", (now - self.since).as_secs_f64(), self.why)
     }
 }
 
 impl Outage {
-    /// What is to become of a call. A probe is due for one call alone.
+    /// Decides about a call. Each probe is due for one call alone.
     pub fn on_call(&mut self, now: Instant) -> Verdict {
         let Some(silence) = &mut self.0 else { return Verdict::Send };
         if now < silence.probe {
@@ -59,7 +61,8 @@ impl Outage {
         Verdict::Probe
     }
 
-    /// A call has used up its patience, or a probe has failed. Whether that is news.
+    /// Records that a call has used up its tries, or that a probe has failed; true if the node was
+    /// not silent before.
     pub fn on_silence(&mut self, now: Instant, tries: u32, why: String) -> bool {
         if let Some(silence) = &mut self.0 {
             silence.why = why;
@@ -69,12 +72,12 @@ impl Outage {
         true
     }
 
-    /// It has answered: for how long it had not, where that is news.
+    /// Records an answer; returns how long the node was silent, if it was.
     pub fn on_answer(&mut self, now: Instant) -> Option<Duration> {
         self.0.take().map(|silence| now - silence.since)
     }
 
-    /// Why it does not answer, where it does not.
+    /// The silence of the node, if it does not answer.
     pub fn silence(&self) -> Option<&Silence> {
         self.0.as_ref()
     }

@@ -1,4 +1,4 @@
-//! Where new things are put, by what was asked for: stripes of a file that grows, and new directories.
+//! Placement of new things by policy: stripes of a file that grows, objects, and new directories.
 
 use crate::Client;
 use placement::{
@@ -7,7 +7,8 @@ use placement::{
 use wire::{Command, Name, Object, Outcome, PLACEMENT, Refusal};
 
 impl Client {
-    /// The node that is here: in this process, else in another of this host. The first, where there are several.
+    /// The local node: in this process, otherwise in another process of this host. The first, if
+    /// there are several.
     pub fn own_node(&self) -> Option<NodeId> {
         self.0.nodes.own()
     }
@@ -17,12 +18,13 @@ impl Client {
         self.0.data_nodes()
     }
 
-    /// Whether a node of the pool holds partitions.
+    /// True if a node of the pool holds partitions.
     pub fn holds_data(&self, node: NodeId) -> bool {
         self.0.pick(node, 0).is_some()
     }
 
-    /// Says where the stripes of a file shall be: where its policy finds no node, in the partition that a hash chose.
+    /// Places the stripes of a file: at the node that its policy gives, or in the partition chosen
+    /// by a hash if the policy gives none.
     pub(crate) async fn place(&self, file: FileId, policy: Policy, layout: Layout) -> Outcome<()> {
         let by_hash = match layout.spread() {
             Spread::In(partition) => partition,
@@ -33,8 +35,8 @@ impl Client {
         self.change(file.partition(), Command::Place { file, partition }).await.map(drop)
     }
 
-    /// Where the stripes of what is put at this place shall be, of so many bytes; and by what their partition was chosen, where a hash
-    /// does not say it.
+    /// The layout of an object of this many bytes that is put under this name; and the policy that
+    /// chose its partition, if that was not a hash.
     pub(crate) async fn placed(
         &self,
         placing: Placing,
@@ -48,13 +50,13 @@ impl Client {
         (layout.in_partition(chosen), by)
     }
 
-    /// A partition of the node that a policy names or chooses; none where it finds none.
+    /// A partition of the node that a policy names or chooses; `None` if it gives no node.
     async fn chosen_partition(&self, policy: Policy, more: u64, hash: u64) -> Option<PartitionId> {
         let node = self.chosen_node(policy, more).await?;
         self.0.pick(node, hash)
     }
 
-    /// The node that a policy names, or chooses now for about so many bytes more.
+    /// The node that a policy names, or chooses now for about `more` bytes.
     pub(crate) async fn chosen_node(&self, policy: Policy, more: u64) -> Option<NodeId> {
         match policy {
             Policy::Balanced => self.freest(more).await,
@@ -62,7 +64,7 @@ impl Client {
         }
     }
 
-    /// The node that a policy names whoever is how full.
+    /// The node that a policy names, regardless of how full nodes are.
     fn fixed_node(&self, policy: Policy) -> Option<NodeId> {
         match policy {
             Policy::Here => self.own_node(),
@@ -71,7 +73,8 @@ impl Client {
         }
     }
 
-    /// The partition of a new directory's inode: a hash of its place, among those of the node at which the bytes below it are to lie.
+    /// The partition of a new directory's inode: by a hash of its parent and name. If the policy
+    /// names a node for the bytes below it, one of that node's partitions.
     pub(crate) fn directory_home(&self, placing: Placing, parent: FileId, name: &Name) -> PartitionId {
         let by_hash = directory_partition(self.0.seed, parent, name.as_bytes(), self.0.partitions);
         let node = placing.policy.and_then(|policy| self.fixed_node(policy));
@@ -79,7 +82,8 @@ impl Client {
         elsewhere.and_then(|node| self.0.pick(node, by_hash.0.into())).unwrap_or(by_hash)
     }
 
-    /// A policy may name a node that holds data only. Any other attribute is nothing to the map.
+    /// Checks that a placement policy names a node that holds data. Other attributes are not
+    /// checked.
     pub(crate) fn check_nodes(&self, file: FileId, name: &[u8], value: &[u8]) -> Outcome<()> {
         let policy = if name == PLACEMENT { std::str::from_utf8(value).ok() } else { None };
         match policy.map(str::parse) {
@@ -88,7 +92,7 @@ impl Client {
         }
     }
 
-    /// A node that holds data, named for this object.
+    /// Checks that a node holds data; the refusal names `object`.
     pub(crate) fn check_node(&self, object: Object, node: NodeId) -> Outcome<()> {
         if self.holds_data(node) {
             return Ok(());

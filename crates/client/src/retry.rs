@@ -1,13 +1,13 @@
-//! When to send again: a decider without a clock.
+//! The retry policy: a state machine without a clock.
 
 use placement::PartitionMap;
 use std::{sync::Arc, time::Duration};
 use wire::{Failure, Object, Refusal};
 
-/// How long a client tries.
+/// Limits of a client's retries.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// How often a call is sent before its node counts as unavailable.
+    /// Number of times that a call is sent before its node counts as unavailable.
     pub tries: u32,
     /// The pause before the second try; each later one is twice as long.
     pub pause_first: Duration,
@@ -16,31 +16,32 @@ pub struct Patience {
 }
 
 impl Default for Patience {
-    /// About two seconds: longer than a node pauses, shorter than a person waits.
+    /// About two seconds in all: longer than a node pauses, shorter than a person waits.
     fn default() -> Self {
         Self { tries: 16, pause_first: Duration::from_millis(1), pause_max: Duration::from_millis(200) }
     }
 }
 
-/// A map that is old again and again is no progress either.
+/// Most stale-map failures that do not count as tries: a map that is stale again and again is no
+/// progress.
 const STALE_MAPS_MAX: u32 = 16;
 
-/// One call's tries.
+/// The tries of one call.
 #[derive(Debug)]
 pub struct Retry {
     patience: Patience,
     tries: u32,
     stale_maps: u32,
-    /// A try may have been done, though no answer came.
+    /// True if a try may have been executed, though no answer came.
     lost: bool,
 }
 
-/// What to do about a failure.
+/// How to proceed after a failure.
 #[derive(Debug, PartialEq)]
 pub enum Step {
-    /// Send it again after a pause.
+    /// Resend after a pause.
     Again(Duration),
-    /// Take this map, and send it again by it.
+    /// Take this map, and resend by it.
     Follow(Arc<PartitionMap>),
     /// Give up.
     Refuse(Refusal),
@@ -51,7 +52,7 @@ impl Retry {
         Self { patience, tries: 0, stale_maps: 0, lost: false }
     }
 
-    /// What a failure means for a call about `object`.
+    /// Decides how to proceed after a failure of a call about `object`.
     pub fn on(&mut self, failure: Failure, object: impl FnOnce() -> Object) -> Step {
         self.lost |= matches!(failure, Failure::Lost(_));
         match failure {
@@ -71,12 +72,12 @@ impl Retry {
         }
     }
 
-    /// Whether a try may have been done, though no answer came.
+    /// True if a try may have been executed, though no answer came.
     pub fn is_lost(&self) -> bool {
         self.lost
     }
 
-    /// The pause before the next try, while there is one.
+    /// The pause before the next try; `None` if there is no further try.
     pub fn pause(&mut self) -> Option<Duration> {
         self.tries += 1;
         let doubled = self.patience.pause_first.saturating_mul(1 << (self.tries - 1).min(20));

@@ -1,18 +1,18 @@
-//! The pieces of a range of bytes, each within one stripe.
+//! Pieces of a byte range, each within one stripe.
 
 use placement::StripeNo;
 use std::ops::Range;
 
-/// So many pieces of one range are on their way at once: nodes are busy with some while others travel.
+/// Most pieces of one range in flight: nodes work on some while others travel.
 pub const PIECES_UNDER_WAY: usize = 8;
 
 /// A piece of a range, within one stripe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
     pub stripe: StripeNo,
-    /// Where in the stripe, bytes.
+    /// Offset in the stripe, bytes.
     pub offset: u32,
-    /// Which part of the whole range, bytes.
+    /// The part of the whole range, bytes.
     pub part: Range<usize>,
 }
 

@@ -1,8 +1,10 @@
-//! Directories that are split: where a name's entry is, splitting one, and what asks all fragments.
+//! Split directories: finding the fragment of a name, splitting a directory, and operations on all
+//! fragments.
 //!
-//! Fragments are directories of their own in other partitions, with ids that only clients know: whoever looks for an entry in
-//! a directory that is split is refused `Split`, asks where the fragments are, and remembers. A directory is split once and
-//! stays so; what is remembered is never wrong, at worst of a directory that is gone.
+//! Fragments are directories of their own in other partitions, with ids that only clients know. A
+//! request for an entry of a split directory is refused with `Split`; the client then asks for the
+//! fragments, and remembers them. A directory is split once and stays split, so what is remembered
+//! is never wrong; at worst its directory is gone.
 
 use crate::{
     Client,
@@ -26,13 +28,13 @@ use wire::{
     Part, Refusal, fragment_of_cookie,
 };
 
-/// More directories are not remembered as split; then all are forgotten, and asked for again.
+/// Most directories that are remembered as split; beyond it all are forgotten, and asked for again.
 const SPLITS_MAX: usize = 65_536;
 
 /// The directories that are known to be split.
 #[derive(Debug, Default)]
 pub struct Splits {
-    /// Whether there is any: most clients never look further.
+    /// True if there is any. Most clients check no more than this.
     any: AtomicBool,
     known: RwLock<HashMap<FileId, Arc<[FileId]>, BuildNumberHasher>>,
 }
@@ -60,7 +62,7 @@ impl Splits {
 }
 
 impl Client {
-    /// Where the entry is, as far as is known: the directory, or its fragment.
+    /// The directory that has the entry, as far as is known: the directory itself, or its fragment.
     pub(crate) fn slot(&self, directory: FileId, name: &Name) -> FileId {
         match self.0.splits.get(directory) {
             Some(fragments) => fragments[fragment_of(name_hash(self.0.seed, name.as_bytes()))],
@@ -72,12 +74,13 @@ impl Client {
         self.0.splits.any.load(Relaxed) && self.0.splits.known.read().contains_key(&directory)
     }
 
-    /// The fragments of a directory that is known to be split; else none.
+    /// The fragments of a directory that is known to be split; otherwise empty.
     pub(crate) fn fragments_of(&self, directory: FileId) -> Arc<[FileId]> {
         self.0.splits.get(directory).unwrap_or_default()
     }
 
-    /// Does something where the entry is; learns of a split on the way, or makes it.
+    /// Runs an attempt on the directory or fragment that has the entry. Learns of a split on the
+    /// way, or splits a directory that is full.
     pub(crate) async fn in_slot<T, F>(
         &self,
         directory: FileId,
@@ -97,7 +100,8 @@ impl Client {
         Err(Refusal::Busy(Object::entry(directory, name)))
     }
 
-    /// What to do when a directory is said to be split, or to be full.
+    /// Handles `Split`: splits a directory that is full (`bits` is 0), or asks for the fragments of
+    /// one that is split.
     pub(crate) async fn learn_split(&self, directory: FileId, bits: u8) -> Outcome<()> {
         match bits {
             0 => Box::pin(self.split(directory)).await,
@@ -120,7 +124,8 @@ impl Client {
         }
     }
 
-    /// Splits a full directory: it is shut, its entries are copied to fragments, and with the commit they are there.
+    /// Splits a full directory: closes it to changes, copies its entries to fragments, and makes
+    /// them visible by the commit.
     async fn split(&self, directory: FileId) -> Outcome<()> {
         let meetings = self.meetings();
         self.until_done(|| Object::File(directory), || self.try_split(directory, &meetings)).await
@@ -163,7 +168,7 @@ impl Client {
         Ok(fragments)
     }
 
-    /// What of a directory its fragments need: what new inodes inherit.
+    /// The attributes that fragments need of their directory, because new inodes inherit them.
     async fn heirs_of(&self, directory: FileId) -> Outcome<NewInode> {
         let (above, heritage) = match self.ask(directory.partition(), Command::Fragments { directory }).await? {
             Answer::Fragments { attributes, heritage, .. } => (attributes, heritage),
@@ -187,7 +192,7 @@ impl Client {
         }
     }
 
-    /// Which fragments go where.
+    /// The fragments by the partition in which they are made.
     fn homes_of_fragments(&self, directory: FileId) -> Vec<(PartitionId, Vec<usize>)> {
         let mut homes: Vec<(PartitionId, Vec<usize>)> = Vec::new();
         for number in 0..FRAGMENTS {
@@ -200,7 +205,7 @@ impl Client {
         homes
     }
 
-    /// A page of a directory that is split: of the first fragment that has entries behind `after`.
+    /// A page of a split directory, from the first fragment that has entries after `after`.
     pub(crate) async fn list_split(&self, fragments: &[FileId], after: u64, max: u32) -> Outcome<Vec<DirEntry>> {
         let first = if after == 0 { 0 } else { fragment_of_cookie(after) };
         for fragment in fragments.iter().skip(first) {
@@ -209,7 +214,7 @@ impl Client {
                 Ok(Answer::Entries(page)) if page.is_empty() => {}
                 Ok(Answer::Entries(page)) => return Ok(page),
                 Ok(other) => return Err(unexpected(&other)),
-                // The directory is removed: it has no entries.
+                // The directory is being removed: it has no entries.
                 Err(Refusal::NotFound(_)) => {}
                 Err(refusal) => return Err(refusal),
             }
@@ -217,7 +222,7 @@ impl Client {
         Ok(Vec::new())
     }
 
-    /// Changes attributes of a directory that is split: its fragments hand them down, so they change with it.
+    /// Changes attributes of a split directory and of its fragments, from which new inodes inherit.
     pub(crate) async fn change_split(&self, directory: FileId, changes: Changes) -> Outcome<Attributes> {
         if changes.size.is_some() {
             return Err(Refusal::IsDirectory(Object::File(directory)));
@@ -227,7 +232,8 @@ impl Client {
         self.stat_split(directory).await
     }
 
-    /// Sets or removes an attribute of a directory that is split, which it hands down.
+    /// Sets or removes an extended attribute of a split directory and of its fragments, from which
+    /// new inodes inherit.
     pub(crate) async fn set_xattr_split(
         &self,
         directory: FileId,
@@ -239,7 +245,7 @@ impl Client {
         self.on_all_parts(directory, part).await
     }
 
-    /// Does the same with a directory that is split and all its fragments, at once.
+    /// Applies a part to a split directory and all its fragments, in one intent.
     async fn on_all_parts(&self, directory: FileId, part: impl Fn(FileId) -> Part) -> Outcome<()> {
         self.ask_fragments(directory).await?;
         let meetings = &self.meetings();

@@ -1,11 +1,14 @@
-//! Attributes of a directory that is split: put together from its own and those of all its fragments.
+//! Attributes of a split directory: its own, combined with those of all its fragments.
 //!
-//! That is a message for each, at every `stat`, and a kernel asks again after each change that it makes itself. So a session that
-//! watches remembers the parts that last, and asks only for those that may have changed:
+//! Each `stat` would take a message to each, and a kernel asks again after each change that it
+//! makes itself. So a subscribed session caches the attributes that are granted to it, and asks
+//! only for those that may have changed:
 //!
 //! ```text
-//!   others change a part        the node recalls the directory's attributes: all its parts are forgotten
-//!   this session changes one    it has begun a change in that partition since, or has one under way: that part is asked for
+//!   others change a fragment     the node invalidates the directory's attributes: all its
+//!                                cached attributes are dropped
+//!   this session changes one     it has begun a change in that partition since, or has one in
+//!                                flight: that fragment is asked
 //! ```
 
 use crate::{Client, client::unexpected, numbers::Numbers};
@@ -14,22 +17,22 @@ use placement::FileId;
 use std::collections::HashMap;
 use wire::{Answer, Attributes, Command, Object, Outcome, Recall, Refusal};
 
-/// The parts of more directories are not remembered; then all are forgotten.
+/// Most directories whose attributes are cached; beyond it all are dropped.
 const DIRECTORIES_MAX: usize = 1024;
 
-/// What is remembered of directories that are split.
+/// The attribute cache of split directories.
 #[derive(Debug, Default)]
 pub struct Parts(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// How often something was recalled: an answer that was asked for before may be older.
+    /// Number of invalidations. An answer to a query sent before one may be outdated.
     recalls: u64,
     /// The directory itself first, then its fragments.
     directories: HashMap<FileId, Box<[Option<Part>]>>,
 }
 
-/// Attributes that last, as of the change of this session in their partition with that number.
+/// Attributes that may be cached, and the number of this session's last change in their partition.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     attributes: Attributes,
@@ -43,7 +46,7 @@ impl Known {
     }
 }
 
-/// Parts of one directory, of which some are to be asked for.
+/// The attributes of one directory and its fragments; those that are `None` must be asked for.
 #[derive(Debug)]
 struct Found {
     recalls: u64,
@@ -51,7 +54,7 @@ struct Found {
 }
 
 impl Parts {
-    /// What of it is still right.
+    /// The cached attributes that are still valid.
     fn find(&self, directory: FileId, files: &[FileId], numbers: &Numbers) -> Found {
         let known = self.0.lock();
         let mut parts =
@@ -62,7 +65,7 @@ impl Parts {
         Found { recalls: known.recalls, parts }
     }
 
-    /// Remembers what was found, unless something was recalled meanwhile.
+    /// Caches what was found, unless something was invalidated meanwhile.
     fn keep(&self, directory: FileId, found: Found) {
         let mut known = self.0.lock();
         if known.recalls != found.recalls {
@@ -74,7 +77,7 @@ impl Parts {
         known.directories.insert(directory, found.parts.into());
     }
 
-    /// These are not to be kept any longer.
+    /// Drops what these invalidations concern.
     pub fn recalled(&self, recalls: &[Recall]) {
         let mut known = self.0.lock();
         for recall in recalls {
@@ -89,14 +92,14 @@ impl Parts {
         }
     }
 
-    /// Nothing is to be kept any longer.
+    /// Drops everything.
     pub fn forget(&self) {
         self.0.lock().forget();
     }
 }
 
 impl Client {
-    /// The attributes of a directory that is split.
+    /// The attributes of a split directory.
     pub(crate) async fn stat_split(&self, directory: FileId) -> Outcome<Attributes> {
         let mut fragments = self.fragments_of(directory);
         if fragments.is_empty() {
@@ -125,7 +128,8 @@ impl Client {
         whole.ok_or(Refusal::NotFound(Object::File(directory)))
     }
 
-    /// Asks for a part, and notes it if it lasts and nothing of ours is under way there; none when it is gone.
+    /// Asks for the attributes of the directory or a fragment, and stores them in `place` if they
+    /// may be cached and no change of ours is in flight there. `None` if it is gone.
     async fn ask_part(
         &self,
         numbers: &Numbers,
@@ -149,7 +153,7 @@ impl Client {
     }
 }
 
-/// Adds what a fragment holds.
+/// Adds the attributes of a fragment.
 fn add(whole: &mut Attributes, part: &Attributes) {
     whole.size += part.size;
     whole.links += part.links.saturating_sub(2);

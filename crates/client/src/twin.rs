@@ -1,4 +1,5 @@
-//! Connections for tests: one that misbehaves by a seed, one that counts, one that dies, one that goes step by step.
+//! Test doubles of connections: one with faults by a seed, one that counts, one that crashes, one
+//! that is driven step by step.
 
 use crate::{Borrowing, Connection, Obtaining};
 use node::{Backing, Hear, Reply, sleep_until};
@@ -13,7 +14,7 @@ use std::{
 };
 use wire::{Body, Extent, Failure, Mark, OpenFlags, Request, Session, codec::Obtain};
 
-/// What a twin leaves as it is: descriptors of the connection in this field.
+/// Forwards the descriptor methods to the connection in this field.
 macro_rules! descriptors_of {
     ($inner:tt) => {
         fn backing(&self, extent: Extent, flags: OpenFlags) -> Option<Backing> {
@@ -34,7 +35,7 @@ macro_rules! descriptors_of {
     };
 }
 
-/// What a twin leaves as it is: watching over the connection in this field.
+/// Forwards the subscription methods to the connection in this field.
 macro_rules! watching_of {
     ($inner:tt) => {
         fn watch(&self, session: Session, hear: &Hear) -> Reply {
@@ -51,30 +52,30 @@ macro_rules! watching_of {
     };
 }
 
-/// How often what goes wrong, per thousand calls.
+/// Rates of faults, per thousand calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Troubles {
     /// The request never arrives.
     pub request_lost: u32,
-    /// It is done, but the answer never arrives.
+    /// The request is executed, but its answer never arrives.
     pub answer_lost: u32,
-    /// It arrives twice; the second answer is the one that comes.
+    /// The request arrives twice; the second answer is returned.
     pub doubled: u32,
-    /// The client's map is said to be old.
+    /// The client's map is declared stale.
     pub stale: u32,
     /// The node cannot be reached.
     pub unreachable: u32,
-    /// The answer comes a millisecond later.
+    /// The request arrives a millisecond late.
     pub delayed: u32,
 }
 
 impl Troubles {
-    /// Some of everything: a bad day.
+    /// Some of every fault.
     pub const MANY: Self =
         Self { request_lost: 60, answer_lost: 80, doubled: 60, stale: 40, unreachable: 40, delayed: 10 };
 }
 
-/// A connection over which things go wrong, the same way for the same seed and the same calls.
+/// A connection with faults: the same ones for the same seed and the same calls.
 #[derive(Debug)]
 pub struct Lossy<C> {
     inner: Arc<C>,
@@ -83,12 +84,12 @@ pub struct Lossy<C> {
 }
 
 impl<C: Connection> Lossy<C> {
-    /// Troubles over `inner`.
+    /// Adds faults to `inner`.
     pub fn new(inner: C, troubles: Troubles, seed: u64) -> Self {
         Self { inner: Arc::new(inner), troubles, random: Mutex::new(seed) }
     }
 
-    /// A number below a thousand.
+    /// A random number below a thousand.
     fn draw(&self) -> u32 {
         let mut state = self.random.lock();
         *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -140,7 +141,7 @@ impl<C: Connection + 'static> Connection for Lossy<C> {
     watching_of!(inner);
 }
 
-/// A connection that counts calls, and descriptors that are asked for by themselves.
+/// A connection that counts calls, and separate requests for descriptors.
 #[derive(Debug)]
 pub struct Counting<C> {
     inner: C,
@@ -148,7 +149,7 @@ pub struct Counting<C> {
 }
 
 impl<C: Connection> Counting<C> {
-    /// Counts what goes over `inner`, in `calls`.
+    /// Counts the calls over `inner`, in `calls`.
     pub fn new(inner: C, calls: Arc<AtomicU64>) -> Self {
         Self { inner, calls }
     }
@@ -178,7 +179,7 @@ impl<C: Connection> Connection for Counting<C> {
     watching_of!(inner);
 }
 
-/// A connection that ends after some calls, as when its client dies.
+/// A connection that ends after some calls, as if its client had crashed.
 #[derive(Debug)]
 pub struct Dying<C> {
     inner: C,
@@ -186,12 +187,12 @@ pub struct Dying<C> {
 }
 
 impl<C: Connection> Dying<C> {
-    /// Lives for `calls` calls.
+    /// Works for `calls` calls.
     pub fn new(inner: C, calls: u64) -> Self {
         Self::together(inner, Arc::new(AtomicU64::new(calls)))
     }
 
-    /// Lives for the calls that are left to all connections of one client.
+    /// Works for the calls that are left to all connections of one client.
     pub fn together(inner: C, left: Arc<AtomicU64>) -> Self {
         Self { inner, left }
     }
@@ -207,13 +208,14 @@ impl<C: Connection> Connection for Dying<C> {
     }
 }
 
-/// A connection on which each message takes a poll to get there, and its answer one to come back: whoever polls the futures of
-/// several clients decides how their messages mix.
+/// A connection on which each request takes one poll to arrive, and its answer one poll to return.
+/// The order in which the futures of several clients are polled decides how their messages
+/// interleave.
 #[derive(Debug)]
 pub struct Stepped<C>(Arc<C>);
 
 impl<C: Connection> Stepped<C> {
-    /// Steps over `inner`.
+    /// Adds the steps to `inner`.
     pub fn new(inner: C) -> Self {
         Self(Arc::new(inner))
     }

@@ -1,4 +1,4 @@
-//! How full the pool is: every node asked at once, and what each said last.
+//! Usage of the pool: all nodes are asked at once, and the last answer of each is kept.
 
 use crate::{
     Client, Connection,
@@ -15,28 +15,31 @@ use std::{
 };
 use wire::{Answer, Body, Failure, Object, Outcome, Refusal, Request, Usage};
 
-/// Who places files by how full nodes are asks again after this: until then it counts what it placed itself.
+/// Interval at which nodes are asked again for placement by free memory. In between, the client
+/// counts what it has placed itself.
 const ASKED_AGAIN: Duration = Duration::from_millis(100);
-/// The same when a node did not answer: whoever waits for it again and again would wait most of the time.
+/// The interval after a node did not answer: with the shorter one, placement would wait for that
+/// node most of the time.
 const SILENT_AGAIN: Duration = Duration::from_secs(5);
 
-/// What each node said last.
+/// The last answer of each node.
 #[derive(Debug)]
 pub struct Usages {
     /// In the order of the nodes' ids.
     known: Mutex<Box<[Said]>>,
-    /// When all are to be asked again, by who places files by how full nodes are; none before the first time.
+    /// When all nodes are to be asked again, for placement by free memory; `None` before the first
+    /// time.
     next: Mutex<Option<Instant>>,
 }
 
-/// What a node said.
+/// The last answer of a node.
 #[derive(Clone, Copy, Debug, Default)]
 struct Said {
-    /// Last; none if it never answered.
+    /// Its usage; `None` if it never answered.
     usage: Option<Usage>,
-    /// It did not answer when it was asked last.
+    /// True if it did not answer when it was asked last.
     silent: bool,
-    /// What was placed there since by how full it is, bytes, as far as that is known.
+    /// Bytes that were placed there by free memory since then, as far as that is known.
     placed: u64,
 }
 
@@ -48,12 +51,12 @@ impl Said {
 }
 
 impl Usages {
-    /// Of so many nodes, none of which has been asked.
+    /// The state for this many nodes, none of which has been asked.
     pub fn new(nodes: usize) -> Self {
         Self { known: Mutex::new(vec![Said::default(); nodes].into()), next: Mutex::default() }
     }
 
-    /// Takes what was answered now; all nodes together, of which those count that ever answered.
+    /// Stores new answers; returns the sum over all nodes that ever answered.
     fn with(&self, answered: impl Iterator<Item = Option<Usage>>) -> Usage {
         let mut known = self.known.lock();
         for (known, answered) in known.iter_mut().zip(answered) {
@@ -68,7 +71,8 @@ impl Usages {
         self.known.lock().iter().all(|said| said.usage.is_none())
     }
 
-    /// The place of the node with the most free memory, which is given so many bytes more; none when none is known.
+    /// The index of the node with the most free memory, which gets `more` bytes; `None` if no
+    /// node's is known.
     fn freest(&self, more: u64) -> Option<usize> {
         let mut known = self.known.lock();
         let free = known.iter().enumerate().filter_map(|(at, said)| Some((said.free()?, at)));
@@ -78,7 +82,7 @@ impl Usages {
         Some(chosen)
     }
 
-    /// Whether all are to be asked now, by whoever hears this.
+    /// True if all nodes are to be asked now, by this caller.
     fn is_due(&self) -> bool {
         let (now, mut next) = (node::now(), self.next.lock());
         let due = next.is_none_or(|next| next <= now);
@@ -88,7 +92,7 @@ impl Usages {
         due
     }
 
-    /// After all were asked: who was silent.
+    /// Notes which nodes did not answer, after all were asked.
     fn note_silent(&self, silent: impl Iterator<Item = bool>) {
         let mut any = false;
         for (said, silent) in self.known.lock().iter_mut().zip(silent) {
@@ -102,15 +106,16 @@ impl Usages {
 }
 
 impl Client {
-    /// How full the pool is, all its nodes together: as of now where a node answers at once, as those in this process do, else as
-    /// it said last; a node that was never asked by [`Self::ask_usage`] or [`Self::usages`] counts for nothing then.
+    /// How full the pool is, over all its nodes. Nodes that answer at once, as those in this
+    /// process do, are asked now; for others their last answer counts. A node without an answer to
+    /// [`Self::ask_usage`] or [`Self::usages`] so far counts as nothing.
     pub fn usage(&self) -> Usage {
         let asked: Vec<Option<Usage>> = self.0.nodes.iter().map(|(_, node)| self.usage_at_once(node)).collect();
         self.0.usages.with(asked.into_iter())
     }
 
-    /// How full each node is, by ascending ids. All are asked at once; one that does not answer is `Unavailable` after this
-    /// client's patience.
+    /// How full each node is, by ascending ids. All are asked at once. A node that does not answer
+    /// is `Unavailable` after this client's tries.
     pub async fn usages(&self) -> Vec<(NodeId, Outcome<Usage>)> {
         let asked = self.0.nodes.iter().map(|(id, node)| async move { (id, self.usage_of(id, node).await) });
         let answered = all(asked).await;
@@ -118,8 +123,8 @@ impl Client {
         answered
     }
 
-    /// How full the pool is, all its nodes asked. One that does not answer counts as it did when it answered last; refused as
-    /// `Unavailable` when none ever did.
+    /// How full the pool is: asks all its nodes. A node that does not answer counts with its last
+    /// answer. Refused as `Unavailable` if none ever answered.
     pub async fn ask_usage(&self) -> Outcome<Usage> {
         let answered = self.usages().await;
         match answered.into_iter().find_map(|(_, usage)| usage.err()) {
@@ -128,14 +133,16 @@ impl Client {
         }
     }
 
-    /// What some nodes may hold, as they said last; none where one of them never has.
+    /// The total capacity of some nodes, by their last answers; `None` if one of them never
+    /// answered.
     pub(crate) fn known_capacity(&self, counts: impl Fn(NodeId) -> bool) -> Option<u64> {
         let known = self.0.usages.known.lock();
         let said = self.0.nodes.iter().zip(known.iter()).filter(|((node, _), _)| counts(*node));
         said.map(|(_, said)| said.usage.map(|usage| usage.capacity)).sum()
     }
 
-    /// The node with the most free memory, as of a moment ago, which is to get `more` bytes; none where no node has said.
+    /// The node with the most free memory, as of a moment ago, which is to get `more` bytes; `None`
+    /// if no node has answered.
     pub(crate) async fn freest(&self, more: u64) -> Option<NodeId> {
         if self.0.usages.is_due() {
             let answered = self.usages().await;
@@ -178,7 +185,7 @@ impl Client {
         }
     }
 
-    /// Whether no node of the pool answers, as far as is known from calls.
+    /// True if no node of the pool answers, as far as is known from calls.
     pub fn is_cut_off(&self) -> bool {
         self.0.nodes.are_all_silent()
     }
@@ -189,7 +196,7 @@ impl Client {
     }
 }
 
-/// What comes of all futures, in their order; none waits for another.
+/// Runs all futures concurrently; returns their results in order.
 async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
     let mut waiting: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
     poll_fn(|context| {

@@ -1,4 +1,4 @@
-//! Sessions that keep what they are answered.
+//! Subscribing: sessions that cache what they are answered.
 
 use crate::{Client, client::unexpected, life::Watching};
 use node::Hear;
@@ -7,14 +7,16 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 use wire::{Answer, Command, Outcome, Recall};
 
 impl Client {
-    /// Another session over the same connections.
+    /// Starts another session over the same connections.
     pub async fn another(&self) -> Outcome<Self> {
         Self::connect_all(self.0.nodes.clone(), self.0.patience).await
     }
 
-    /// From now on this session may keep what it is answered, until `hear` is told to forget it.
+    /// Subscribes this session: it may cache what it is answered from now on, until `hear` is
+    /// called to invalidate it.
     ///
-    /// After a connection has broken it is told [`Recall::All`], and this client watches again by itself.
+    /// After a connection has broken, `hear` is called with [`Recall::All`], and this client
+    /// subscribes again by itself.
     pub async fn watch(&self, hear: &Hear) -> Outcome<()> {
         let (inner, hear) = (Arc::downgrade(&self.0), hear.clone());
         let hear: Hear = Arc::new(move |recalls: &[Recall]| {
@@ -45,14 +47,15 @@ impl Client {
         Ok(())
     }
 
-    /// From now on what others remove is kept for this session too while its kernel knows it; `hear` is told of it.
+    /// Records that this session's kernel supports prune notices. From now on an inode that others
+    /// remove is kept while that kernel knows it, and `hear` is notified of the removal.
     pub fn prunes(&self) {
         self.0.prunes.store(true, Relaxed);
         let session = self.session();
         self.0.nodes.iter().for_each(|(_, node)| node.prunes(session));
     }
 
-    /// The session's kernel knows the inode no more.
+    /// Reports that the session's kernel has forgotten the inode.
     pub async fn forgotten(&self, file: FileId) -> Outcome<()> {
         match self.ask(file.partition(), Command::Forgotten { file }).await? {
             Answer::Removed { gone, .. } => {
@@ -63,7 +66,7 @@ impl Client {
         }
     }
 
-    /// Ends this session, and with it what it holds and what it was granted.
+    /// Ends this session, with all that it holds and all that it was granted.
     pub async fn end(&self) -> Outcome<()> {
         let closed = self.close().await;
         let session = self.session();

@@ -1,4 +1,4 @@
-//! Writing to whole files: the partition names the extent, its node takes the bytes.
+//! Writes to extent files: the partition names the extent, its node takes the bytes.
 
 use crate::{Client, client::unexpected};
 use bytes::Bytes;
@@ -6,7 +6,8 @@ use placement::FileId;
 use wire::{Answer, Body, Extent, ExtentAction, Outcome, Refusal, WritePlace};
 
 impl Client {
-    /// Writes to the extent of a whole file; none when its bytes are there no longer, and the write is to be planned anew.
+    /// Writes to the extent of a file. `None` if the bytes have left that extent, so that the write
+    /// must be planned anew.
     pub(crate) async fn write_whole(
         &self,
         file: FileId,

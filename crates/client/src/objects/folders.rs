@@ -1,11 +1,12 @@
-//! The way to a key's folder, and how it is proved to be the way still.
+//! Paths to the folders of keys, and the proof that a remembered path is still valid.
 //!
-//! A folder may be renamed, removed and made anew by others at any moment, so where it was says nothing. But a node walks faster than a
-//! message travels: the command goes with the names of the folders, to the node where they led the last time, and is done only if they
-//! lead there now. So a call whose folders are all on one node is one message, however deep they are; else it is one for each time that the
-//! way leaves a node.
+//! A folder may be renamed, removed and made anew by others at any moment, so its former place
+//! proves nothing. But a node walks a path faster than a message travels. So the command is sent
+//! together with the names of the folders, to the node where they led the last time, and is
+//! executed only if they still lead there. A call whose folders are all on one node is one message,
+//! however deep they are; otherwise it takes one more each time that the path leaves a node.
 //!
-//! Each folder was under its name at some moment of the call, as with any path.
+//! As with any path, each folder had its name at some moment of the call.
 
 use super::{Key, Objects, TRIES, key::names};
 use crate::call::Via;
@@ -14,33 +15,34 @@ use placement::FileId;
 use std::{collections::HashMap, sync::Arc};
 use wire::{Answer, Attributes, Command, Kind, Name, Object, Outcome, Refusal};
 
-/// More folders are not remembered; then all are forgotten.
+/// Most folders that are remembered; beyond it all are forgotten.
 const FOLDERS_MAX: usize = 65_536;
-/// A request walks down so many folders at most.
+/// Most folders that one request walks through.
 const WALK_MAX: usize = 256;
 /// Permission bits of folders that a put makes.
 const FOLDER_MODE: u32 = 0o755;
 
-/// The ways that were found last.
+/// The paths that were found last.
 #[derive(Debug, Default)]
 pub struct Folders(Mutex<HashMap<Box<[u8]>, Arc<Way>>>);
 
-/// How names led to a folder.
+/// A path to a folder.
 #[derive(Debug)]
 pub struct Way {
     names: Vec<Name>,
-    /// Stretches that a node walks alone: where each begins, and at which name. None for the root.
+    /// The parts of the path that one node can walk alone: the start of each, and the index of its
+    /// first name. Empty for the root.
     stretches: Vec<(FileId, usize)>,
-    /// Where it ended.
+    /// The folder that it led to.
     pub directory: FileId,
 }
 
-/// What becomes of folders that are not there.
+/// How to treat missing folders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// They are refused as `NotFound`.
+    /// Refuse them as `NotFound`.
     Refused,
-    /// They are made.
+    /// Make them.
     Made,
 }
 
@@ -63,7 +65,7 @@ impl Folders {
 }
 
 impl Objects {
-    /// Does a command in the key's folder, where the name is.
+    /// Executes a command in the folder of the key, in the partition that has the name.
     pub(super) async fn there(
         &self,
         key: &Key,
@@ -92,7 +94,8 @@ impl Objects {
             };
             match tried {
                 Ok(Some(answer)) => return Ok(answer),
-                // A name that is not there is the answer, unless it is to be made; a directory that is gone may be there anew.
+                // A missing name is the answer, unless folders are to be made; a directory that is
+                // gone may have been made anew.
                 Err(Refusal::NotFound(object))
                     if missing == Missing::Made || !matches!(object, Object::Entry { .. }) => {}
                 Err(refusal) => return Err(refusal),
@@ -103,7 +106,7 @@ impl Objects {
         Err(Refusal::Busy(Object::text(key.as_bytes())))
     }
 
-    /// Does a command in a directory that was just walked to.
+    /// Executes a command in a directory whose path was just walked.
     fn in_directory(
         &self,
         directory: FileId,
@@ -113,7 +116,8 @@ impl Objects {
         self.client.in_slot(directory, name, |slot| self.client.do_via(Via::Plain, slot.partition(), command(slot)))
     }
 
-    /// Does a command if the way still leads to the directory; none when it leads elsewhere by now.
+    /// Executes a command if the path still leads to the directory; `None` if it leads elsewhere by
+    /// now.
     async fn try_way(
         &self,
         way: &Way,
@@ -147,12 +151,12 @@ impl Objects {
         }
     }
 
-    /// Where a folder was the last time.
+    /// The remembered path to a folder.
     pub(super) fn known_way(&self, folder: &[u8]) -> Option<Arc<Way>> {
         self.shared.folders.get(folder)
     }
 
-    /// Where a folder is, remembered if there is a way that nodes can walk.
+    /// Finds the path to a folder, and remembers it if nodes can walk it.
     pub(super) async fn find_way(&self, folder: &[u8], missing: Missing) -> Outcome<Arc<Way>> {
         let names = names(folder)?;
         let (mut at, mut done, mut stretches, mut walkable) = (FileId::ROOT, 0, Vec::new(), true);
@@ -162,7 +166,7 @@ impl Objects {
             let (reached, left) = match walked {
                 Err(Refusal::NotFound(_)) if missing == Missing::Made => {
                     at = self.make_folders(&names).await?;
-                    walkable = false; // it was not walked now; the next call does
+                    walkable = false; // the new folders were not walked to; the next call does that
                     break;
                 }
                 walked => walked?,
@@ -183,7 +187,8 @@ impl Objects {
         Ok(way)
     }
 
-    /// The folder of this name, whatever holds it.
+    /// Looks up a folder by its name, also one whose inode is at another node, or whose name an
+    /// intent holds.
     async fn enter(&self, above: FileId, name: &Name) -> Outcome<FileId> {
         match self.client.find(above, name).await? {
             (file, Kind::Directory, _) => Ok(file),
@@ -191,13 +196,13 @@ impl Objects {
         }
     }
 
-    /// Makes what is missing of a folder's path, each owned like the one above.
+    /// Makes the missing folders of a path, each with the owner of its parent.
     async fn make_folders(&self, names: &[Name]) -> Outcome<FileId> {
         'anew: for _ in 0..TRIES {
             let mut above = self.client.stat(FileId::ROOT).await?;
             for name in names {
                 above = match self.enter_or_make(&above, name).await {
-                    Err(Refusal::NotFound(_)) => continue 'anew, // somebody removes them
+                    Err(Refusal::NotFound(_)) => continue 'anew, // another client removes them
                     entered => entered?,
                 };
             }

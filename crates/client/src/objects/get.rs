@@ -1,4 +1,4 @@
-//! Getting: what is known of an object, and its bytes.
+//! Getting an object's metadata and bytes.
 
 use super::{Key, Objects, TRIES, Value, about, folders::Missing};
 use crate::{
@@ -12,14 +12,15 @@ use placement::{FileId, Layout, PartitionId};
 use std::{mem, ops::Range};
 use wire::{Answer, Command, Content, Head, Object, Outcome, Refusal, StripeAction};
 
-/// A node of this host is asked for as much at once, for its bytes are looked at where they are: as many as it shows to one client.
+/// Most bytes that are asked for at once of a node of this host, which shares its memory instead of
+/// sending: as many as it shares with one client.
 const LOOKED_AT_MAX: u64 = 1 << 30;
 
-/// What the first message brought.
+/// The answer to the first message.
 struct Found {
     head: Head,
     striped: Option<Layout>,
-    /// The first bytes of what was asked for; none when they are to be fetched like the others.
+    /// The first bytes of the range; empty if they are to be fetched like the others.
     here: Vec<Bytes>,
 }
 
@@ -31,33 +32,36 @@ struct Wanted {
 }
 
 impl Objects {
-    /// The object's bytes. Whole, as they were put; one that is changed in place through a mount meanwhile is read as such a file is.
+    /// Gets the object's bytes, complete, as they were put. An object that is changed in place
+    /// through a mount meanwhile is read as any such file.
     ///
-    /// Refused with `NotFound` when there is none, `IsDirectory` when the key is a folder.
+    /// Refused with `NotFound` if there is none, `IsDirectory` if the key is a folder.
     pub async fn get(&self, key: &[u8]) -> Outcome<Value> {
         self.get_range(key, 0, u64::MAX).await
     }
 
-    /// A range of its bytes; fewer at its end, none behind it.
+    /// Gets a range of the object's bytes; fewer at its end, none beyond it.
     pub async fn get_range(&self, key: &[u8], offset: u64, length: u64) -> Outcome<Value> {
         let key = Key::new(key)?;
         let _call = self.shared.flow.call().await;
         self.try_get(&key, offset, length).await.map_err(|refusal| about(&key, refusal))
     }
 
-    /// The object's bytes, and of these attributes those that just this object has.
+    /// Gets the object's bytes, and those of the named extended attributes that this same object
+    /// has.
     pub async fn get_with(&self, key: &[u8], names: &[Bytes]) -> Outcome<(Value, Vec<Option<Bytes>>)> {
         for _ in 0..TRIES {
             let value = self.get(key).await?;
             match self.attributes_of(value.head.version.file, names).await {
-                Err(Refusal::NotFound(_)) => {} // another was put meanwhile
+                Err(Refusal::NotFound(_)) => {} // another object was put meanwhile
                 attributes => return Ok((value, attributes?)),
             }
         }
         Err(Refusal::Busy(Object::text(key)))
     }
 
-    /// What a file has of these attributes.
+    /// The values of the named extended attributes of a file, `None` for those that it does not
+    /// have.
     pub async fn attributes_of(&self, file: FileId, names: &[Bytes]) -> Outcome<Vec<Option<Bytes>>> {
         let asked = names.iter().map(|name| self.client.xattr(file, name.clone()));
         let answered = join_all(asked).await.into_iter().map(|answered| match answered {
@@ -67,7 +71,7 @@ impl Objects {
         answered.collect()
     }
 
-    /// What is known of it besides its bytes. One message.
+    /// The object's metadata. One message.
     pub async fn head(&self, key: &[u8]) -> Outcome<Head> {
         let key = Key::new(key)?;
         let _call = self.shared.flow.call().await;
@@ -89,7 +93,8 @@ impl Objects {
         Err(Refusal::Busy(Object::text(key.as_bytes())))
     }
 
-    /// How much of a range may come at once: as much as one stripe has of it, or all that can be looked at.
+    /// The most bytes of a range to ask for at once: those within one stripe, or all that a node of
+    /// this host can share.
     fn at_once(&self, partition: PartitionId, (offset, length): (u64, u64)) -> u32 {
         let stripe_bytes = u64::from(self.client.stripe_bytes());
         let sent = stripe_bytes - offset % stripe_bytes;
@@ -103,7 +108,7 @@ impl Objects {
             Command::GetObject { parent: slot, name: key.name().clone(), offset, length }
         };
         for _ in 0..TRIES {
-            // Its inode is in another partition, or an intent holds its name: by the file.
+            // The inode is in another partition, or an intent holds the name: ask by the file's id.
             let file = match self.there(key, Missing::Refused, get).await? {
                 Answer::Found { file, .. } => file,
                 answer => return found(answer),
@@ -121,7 +126,8 @@ impl Objects {
         self.client.ask(file.partition(), Command::GetFile { file, offset, length }).await
     }
 
-    /// Fetches what did not come at once; none when the object was changed meanwhile.
+    /// Fetches the bytes that did not come with the first message; `None` if the object was changed
+    /// meanwhile.
     async fn rest(&self, Value { head, mut pieces }: Value, wanted: Wanted) -> Outcome<Option<Value>> {
         let Some((fetched, sure)) = self.fetch(wanted).await? else { return Ok(None) };
         pieces.extend(fetched);
@@ -129,8 +135,9 @@ impl Objects {
         Ok(same.then_some(Value { head, pieces }))
     }
 
-    /// The pieces, and whether they are sure to be of that file: stripes that are as long as they should be are nobody else's, for no file gets
-    /// its id again; one that is shorter may be gone, or have a hole.
+    /// Fetches the pieces, and tells whether they are certainly of that file. A stripe of the
+    /// expected length is, because ids are never reused. A shorter one may have been removed, or
+    /// have a hole.
     async fn fetch(&self, wanted: Wanted) -> Outcome<Option<(Vec<Bytes>, bool)>> {
         let Wanted { file, striped, range } = wanted;
         let length = usize::try_from(range.end - range.start)
@@ -154,7 +161,7 @@ impl Objects {
                     let sure = striped.is_some() && bytes.len() == length as usize;
                     Ok(Some((padded(bytes, length as usize), sure)))
                 }
-                // It was written to through a mount, and is in stripes now.
+                // The object was written through a mount meanwhile, and is in stripes now.
                 Answer::Object { .. } => Ok(None),
                 other => Err(unexpected(&other)),
             }
@@ -169,7 +176,7 @@ impl Objects {
         Ok(Some((bytes, all_sure)))
     }
 
-    /// Whether a file is there and as it was.
+    /// True if a file exists and has not changed.
     async fn is_still(&self, head: Head) -> Outcome<bool> {
         match self.get_file(head.version.file, 0, 0).await {
             Ok(answer) => Ok(found(answer)?.head.version == head.version),
@@ -180,7 +187,7 @@ impl Objects {
 }
 
 impl Found {
-    /// What is here of a range, and what is not.
+    /// Splits a range into the bytes that are here and the rest.
     fn here(self, offset: u64, length: u64) -> (Value, Wanted) {
         let Self { head, striped, here } = self;
         let end = offset.saturating_add(length).min(head.size).max(offset);
@@ -202,7 +209,7 @@ fn found(answer: Answer) -> Outcome<Found> {
             Ok(Found { head, striped, here: vec![padded(bytes, length as usize)] })
         }
         Answer::Object { head, striped, length, content: Content::Pieces(mut pieces) } => {
-            // One that was to be sent, and ends in a hole.
+            // A single piece was sent, and may end in a hole.
             if let [bytes] = &mut pieces[..] {
                 *bytes = padded(mem::take(bytes), length as usize);
             }

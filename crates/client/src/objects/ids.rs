@@ -1,4 +1,4 @@
-//! Files that are reserved for large objects: a few ahead, so that most puts need not ask.
+//! Files reserved for large objects: some ahead, so that most puts need not ask.
 
 use crate::{Client, client::unexpected};
 use parking_lot::Mutex;
@@ -6,24 +6,26 @@ use placement::{FileId, Layout, PartitionId, Policy};
 use std::collections::HashMap;
 use wire::{Answer, Command, Outcome, Session};
 
-/// At most so many are reserved ahead at once; the first time one, then twice as many as the time before.
+/// Most files that are reserved ahead at once. The first time it is one, then twice as many as the
+/// time before.
 const AHEAD_MAX: u32 = 32;
-/// Files of several stripes are reserved ahead for so many: for longer objects the one message counts for little.
+/// Files of 2 to this many stripes share one pool, reserved for this many. For longer objects the
+/// one message hardly matters.
 const SEVERAL: u64 = 16;
 
-/// What is reserved and not used.
+/// Files that are reserved and not used.
 #[derive(Debug, Default)]
 pub struct Ids {
     shelves: Mutex<Shelves>,
-    /// Those whose put was dropped in the middle: whether they were put is not known.
+    /// Files whose put was dropped half-way: it is not known whether they were put.
     dropped: Mutex<Vec<FileId>>,
 }
 
 #[derive(Debug, Default)]
 struct Shelves {
-    /// Whose they are: with a session all ends that it had reserved.
+    /// The session that has reserved them: its reservations end with it.
     session: Option<Session>,
-    /// By how many stripes each file may have.
+    /// By partition, and by the number of stripes that each file may have.
     of: HashMap<(PartitionId, u64), Shelf>,
 }
 
@@ -39,13 +41,14 @@ impl Shelves {
 
 #[derive(Debug, Default)]
 struct Shelf {
-    /// Their stripes lie as usual.
+    /// Files with the default layout.
     files: Vec<FileId>,
-    /// How many were reserved the last time.
+    /// The number that was reserved the last time.
     ahead: u32,
 }
 
-/// A reserved file for a put that is under way. Dropped before it is known what became of it, it is looked after later.
+/// A reserved file for a put in progress. If it is dropped before the outcome is known, it is
+/// cleaned up later.
 #[derive(Debug)]
 pub struct Taken<'a> {
     ids: &'a Ids,
@@ -54,7 +57,8 @@ pub struct Taken<'a> {
 }
 
 impl Ids {
-    /// A file of this partition that may have so many stripes, which lie so, in a partition that was chosen by a policy or a hash.
+    /// Takes a file of this partition that may have this many stripes with this layout, whose
+    /// partition a policy (`by`) or a hash has chosen.
     pub async fn take(
         &self,
         client: &Client,
@@ -103,7 +107,7 @@ impl Ids {
     }
 }
 
-/// What was not put will not be; its stripes go.
+/// Ends a reservation that was not used, and removes its stripes.
 async fn give_back(client: &Client, file: FileId) {
     match client.change(file.partition(), Command::Unreserve { file }).await {
         Ok(Answer::Removed { gone }) => client.purge(gone).await,
@@ -113,14 +117,14 @@ async fn give_back(client: &Client, file: FileId) {
 }
 
 impl Taken<'_> {
-    /// It is an object now.
+    /// Marks the file as an object now.
     pub fn used(mut self) {
         self.settled = true;
     }
 
-    /// It is not, and will not be.
+    /// Ends the reservation: the file will not be an object.
     pub async fn give_back(mut self, client: &Client) {
-        // Should this be dropped while it waits, it is done again.
+        // If this is dropped while it waits, the file is cleaned up later.
         give_back(client, self.file).await;
         self.settled = true;
     }

@@ -9,13 +9,14 @@ pub const KEY_BYTES_MAX: usize = 4095;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
     bytes: Box<[u8]>,
-    /// Where the last name begins.
+    /// Start of the last name.
     last: usize,
     name: Name,
 }
 
 impl Key {
-    /// Checks a key: 1 to 4,095 bytes, its parts names of 1 to 255 bytes with single slashes between them, and none before or behind.
+    /// Checks a key: 1 to 4,095 bytes; its parts are names of 1 to 255 bytes with single slashes
+    /// between them, and none at either end.
     ///
     /// Refused as `NameTooLong` or `Invalid`, with the rule that it breaks.
     pub fn new(bytes: &[u8]) -> Outcome<Self> {
@@ -29,7 +30,7 @@ impl Key {
         Ok(Self { bytes: bytes.into(), last, name: Name::new(&bytes[last..])? })
     }
 
-    /// All of it.
+    /// The whole key.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }

@@ -7,46 +7,48 @@ use placement::FileId;
 use std::collections::VecDeque;
 use wire::{Answer, Command, DirEntry, Kind, LIST_ENTRIES_MAX, Outcome, Refusal};
 
-/// What of the keys is asked for.
+/// The keys to list.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asked<'a> {
-    /// Keys that begin with this.
+    /// Only keys that begin with this.
     pub prefix: &'a [u8],
-    /// Keys behind this; as `by_folder` gave it, all of a folder are behind its name. Empty: from the first on.
+    /// Only keys after this one; empty: from the first on. A folder as returned with `by_folder`
+    /// skips all keys in it.
     pub after: &'a [u8],
-    /// Keys in which a `/` follows behind the prefix are given as one, cut behind that: as S3 does with the delimiter `/`. An empty folder is
-    /// given too.
+    /// True to return keys that have a `/` after the prefix as one, cut after that `/`: as S3 does
+    /// with the delimiter `/`. An empty folder is returned too.
     pub by_folder: bool,
 }
 
 /// Some keys, in the order of their bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// Of objects.
+    /// Keys of objects.
     pub keys: Vec<Vec<u8>>,
-    /// Of folders, with a `/` at their ends; none unless they were asked for.
+    /// Folders, with a `/` at their ends; empty unless they were asked for.
     pub folders: Vec<Vec<u8>>,
-    /// What to go on after; none at the end.
+    /// The `after` of the next page; `None` at the end.
     pub next: Option<Vec<u8>>,
 }
 
-/// One folder whose entries are given.
+/// One folder whose entries are being listed.
 struct Level {
     /// Its path with a slash at its end; empty for the root.
     path: Vec<u8>,
     directory: FileId,
-    /// What names begin with.
+    /// The prefix of its entries' names.
     prefix: Bytes,
-    /// Names not before this are still to be asked for; none when they are over.
+    /// The first name that is still to be asked for; `None` if there are no more.
     from: Option<Bytes>,
-    /// What was asked for and is not given.
+    /// Entries that were fetched and are not returned yet.
     entries: VecDeque<DirEntry>,
 }
 
 impl Objects {
-    /// At most `max` keys and folders, at least one. One message for each folder that is entered, and 4,096 entries of it; more where one is split.
+    /// Lists at most `max` keys and folders (0 counts as 1). One message for each folder that is
+    /// entered, and for each 4,096 of its entries; more for a folder that is split.
     ///
-    /// Each key is there at some moment of the call; what is there all the time is in the list.
+    /// Each key exists at some moment of the call; a key that exists all the time is in the list.
     pub async fn list(&self, asked: Asked<'_>, max: usize) -> Outcome<Page> {
         let (mut page, max) = (Page::default(), max.max(1));
         let Some(top) = self.top(asked).await? else { return Ok(page) };
@@ -84,7 +86,7 @@ impl Objects {
         Ok(page)
     }
 
-    /// The folder that all keys with the prefix are in.
+    /// The folder that contains all keys with the prefix.
     async fn top(&self, asked: Asked<'_>) -> Outcome<Option<Level>> {
         let at = asked.prefix.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
         let (path, rest) = asked.prefix.split_at(at);
@@ -101,12 +103,12 @@ impl Objects {
         Ok(Level::new(path.to_vec(), directory, rest, asked))
     }
 
-    /// Asks for more entries.
+    /// Fetches more entries.
     async fn load(&self, level: &mut Level, wanted: usize) -> Outcome<()> {
         let Some(from) = level.from.take() else { return Ok(()) };
         let max = u32::try_from(wanted).unwrap_or(LIST_ENTRIES_MAX).clamp(1, LIST_ENTRIES_MAX);
         let entries = match self.list_names(level.directory, &level.prefix, &from, max).await {
-            Err(Refusal::NotFound(_)) => return Ok(()), // it is gone, and all that was in it
+            Err(Refusal::NotFound(_)) => return Ok(()), // the folder is gone, with all that was in it
             entries => entries?,
         };
         if entries.len() == max as usize {
@@ -149,14 +151,14 @@ impl Objects {
 }
 
 impl Level {
-    /// None where nothing of it can be behind what was asked for.
+    /// `None` if nothing in the folder can be after the start.
     fn new(path: Vec<u8>, directory: FileId, prefix: &[u8], asked: Asked<'_>) -> Option<Self> {
         let from = match asked.after.strip_prefix(&path[..]) {
             None if asked.after > &path[..] => return None,
             None | Some(b"") => Bytes::new(),
             Some(behind) => match behind.iter().position(|byte| *byte == b'/') {
                 None => [behind, b"\0"].concat().into(),
-                // All of the folder was given as one.
+                // The whole folder was returned as one.
                 Some(slash) if asked.by_folder && slash + 1 == behind.len() => [&behind[..slash], b"0"].concat().into(),
                 Some(slash) => behind[..=slash].to_vec().into(),
             },
@@ -166,19 +168,19 @@ impl Level {
     }
 }
 
-/// What an entry is ordered by: keys below a directory have a slash behind its name.
+/// The sort key of an entry: keys below a directory have a slash after its name.
 fn listed_name(entry: &DirEntry) -> Vec<u8> {
     let slash: &[u8] = if entry.kind == Kind::Directory { b"/" } else { b"" };
     [entry.name.as_bytes(), slash].concat()
 }
 
 impl Page {
-    /// How many keys and folders there are.
+    /// The number of keys and folders.
     pub fn len(&self) -> usize {
         self.keys.len() + self.folders.len()
     }
 
-    /// Whether there are none.
+    /// True if there are no keys and no folders.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,17 +1,18 @@
-//! Many at once: each for itself, with as much under way as the bounds allow.
+//! Bulk operations: independent calls, as many in flight as the limits allow.
 
 use super::{Condition, Head, Objects, Value, Version};
 use bytes::Bytes;
 use futures_util::{StreamExt, future::join_all, stream::FuturesOrdered};
 use wire::Outcome;
 
-/// So many calls of one bulk form are begun before the first has ended.
+/// Most calls of one bulk operation that are begun and not returned.
 const BEGUN_MAX: usize = 256;
 
-/// Of few calls each is looked at whenever one of them goes on: that is cheaper than to know which.
+/// Up to this many calls are all polled whenever one of them makes progress: that is cheaper than
+/// to track which.
 const FEW: usize = 30;
 
-/// What comes of all, in the same order.
+/// Runs all calls; returns their results in order.
 async fn all<F: Future>(calls: impl ExactSizeIterator<Item = F>) -> Vec<F::Output> {
     if calls.len() <= FEW {
         return join_all(calls).await;
@@ -30,32 +31,34 @@ async fn all<F: Future>(calls: impl ExactSizeIterator<Item = F>) -> Vec<F::Outpu
 }
 
 impl Objects {
-    /// Puts each, as [`Objects::put`]; what came of it, in the same order. Of two with one key either may be the later.
+    /// Puts each, as [`Objects::put`]; results are in order. Of two with one key either may be the
+    /// later.
     pub async fn put_many(&self, objects: &[(&[u8], Bytes, Condition)]) -> Vec<Outcome<Version>> {
         all(objects.iter().map(|(key, bytes, condition)| self.put(key, bytes.clone(), *condition))).await
     }
 
-    /// The same for puts that are each done through objects of their own, as of [`Objects::with_attributes`].
+    /// Like [`Self::put_many`], each through an [`Objects`] of its own, for instance of
+    /// [`Objects::with_attributes`].
     pub async fn put_each(objects: &[(Self, &[u8], Bytes, Condition)]) -> Vec<Outcome<Version>> {
         all(objects.iter().map(|(through, key, bytes, condition)| through.put(key, bytes.clone(), *condition))).await
     }
 
-    /// Gets each, as [`Objects::get`], in the same order.
+    /// Gets each, as [`Objects::get`], in order.
     pub async fn get_many(&self, keys: &[&[u8]]) -> Vec<Outcome<Value>> {
         all(keys.iter().map(|key| self.get(key))).await
     }
 
-    /// Gets ranges, as [`Objects::get_range`] (key, offset, length), in the same order.
+    /// Gets ranges, as [`Objects::get_range`] (key, offset, length), in order.
     pub async fn get_ranges(&self, ranges: &[(&[u8], u64, u64)]) -> Vec<Outcome<Value>> {
         all(ranges.iter().map(|(key, offset, length)| self.get_range(key, *offset, *length))).await
     }
 
-    /// What is known of each, as [`Objects::head`], in the same order.
+    /// Gets the metadata of each, as [`Objects::head`], in order.
     pub async fn head_many(&self, keys: &[&[u8]]) -> Vec<Outcome<Head>> {
         all(keys.iter().map(|key| self.head(key))).await
     }
 
-    /// Deletes each, as [`Objects::delete`] without a condition, in the same order.
+    /// Deletes each, as [`Objects::delete`] without a condition, in order.
     pub async fn delete_many(&self, keys: &[&[u8]]) -> Vec<Outcome<()>> {
         all(keys.iter().map(|key| self.delete(key, Condition::Always))).await
     }

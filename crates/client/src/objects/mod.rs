@@ -1,15 +1,18 @@
-//! Objects: bytes put and got as one under a key. An object is the file at the path that its key is, so every way in sees it.
+//! Objects: bytes put and got as one under a key. An object is the file at the path that its key
+//! is, so every frontend sees it.
 //!
 //! ```text
-//!   put   <= 4 KiB   one message: walked to, checked, made, named           > 4 KiB   its stripes first, then the same message
-//!   get   one message where the node has the bytes too, else one more for each stripe
+//!   put   <= 4 KiB   one message: walk, check, make, name
+//!          > 4 KiB   its stripes first, then that message
+//!   get   one message if the node has the bytes too, otherwise one more for each stripe
 //! ```
 //!
-//! [`Objects`] needs no open files and no runtime: its futures may be polled by any executor. What several calls have under way
-//! together is bounded; a call above that waits for others of the same `Objects`, or clone of it.
+//! [`Objects`] needs no open files and no runtime: its futures may be polled by any executor. The
+//! calls and bytes in flight are bounded; a call beyond that waits for others of the same `Objects`
+//! or its clones.
 //!
-//! What it does not do: keep bytes. Of folders it remembers where they were (`folders`) and where bytes in them are to lie (`placings`), and
-//! has both proved with each use.
+//! Bytes are not cached. Of folders the client remembers where they were (`folders`) and where
+//! bytes in them are to be placed (`placings`), and has both validated with each use.
 
 mod flow;
 mod folders;
@@ -38,16 +41,16 @@ pub use list::{Asked, Page};
 pub use upload::Upload;
 pub use wire::{Condition, Head, Version};
 
-/// Something that others change again and again is tried so often.
+/// Most tries of an operation on something that others keep changing.
 const TRIES: u32 = 64;
 
-/// Objects of a pool. Cheap to clone; clones share their bounds.
+/// Objects of a pool. Cheap to clone; clones share their limits.
 #[derive(Clone, Debug)]
 pub struct Objects {
     client: Client,
-    /// Where what is put shall lie; the rest is as folders say.
+    /// The placement of objects that are put; where it says nothing, that of the folder applies.
     placing: Placing,
-    /// What is put has these attributes.
+    /// The extended attributes of objects that are put.
     attributes: ObjectAttributes,
     shared: Arc<Shared>,
 }
@@ -63,14 +66,14 @@ struct Shared {
 /// An object's bytes, as they were put.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value {
-    /// What is known of the object.
+    /// The object's metadata.
     pub head: Head,
-    /// The bytes, one piece after the other. Views of the pool's memory, where that is in this process.
+    /// The bytes, one piece after the other; views of the pool's memory if that is in this process.
     pub pieces: Vec<Bytes>,
 }
 
 impl Value {
-    /// The bytes as one piece; copied where there are several.
+    /// The bytes as one piece; copied if there are several.
     pub fn into_bytes(mut self) -> Bytes {
         match self.pieces.len() {
             0 => Bytes::new(),
@@ -83,12 +86,12 @@ impl Value {
         }
     }
 
-    /// How many bytes these are.
+    /// The number of bytes.
     pub fn len(&self) -> usize {
         self.pieces.iter().map(Bytes::len).sum()
     }
 
-    /// Whether there are none.
+    /// True if there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -100,9 +103,10 @@ impl Objects {
         Self { client, placing: Placing::default(), attributes: Box::default(), shared: Arc::default() }
     }
 
-    /// The same objects; what is put through this lies so, and where that says nothing as its folder says.
+    /// The same objects with a placement for what is put through this handle; where it says
+    /// nothing, that of the folder applies.
     ///
-    /// Refused as `Invalid` when it names a node that holds no data.
+    /// Refused as `Invalid` if it names a node that holds no data.
     pub fn placed(&self, placing: Placing) -> Outcome<Self> {
         if let Some(Policy::At(node)) = placing.policy {
             self.client.check_node(Object::Pool, node)?;
@@ -110,13 +114,14 @@ impl Objects {
         Ok(Self { placing, ..self.clone() })
     }
 
-    /// The same objects; what is put through this has these attributes from the moment that it has its key.
+    /// The same objects with extended attributes for what is put through this handle: an object has
+    /// them from the moment that it has its key.
     #[must_use]
     pub fn with_attributes(&self, attributes: ObjectAttributes) -> Self {
         Self { attributes, ..self.clone() }
     }
 
-    /// The same by another handle of the client.
+    /// The same objects over another handle of the client.
     fn through(&self, client: Client) -> Self {
         Self { client, ..self.clone() }
     }
@@ -126,13 +131,14 @@ impl Objects {
         &self.client
     }
 
-    /// Ends the client's session, and with it what puts have begun and not done. Nothing can be done with it, or its clones, afterwards.
+    /// Ends the client's session, and with it all puts that are not done. Neither the client nor
+    /// its clones can be used afterwards.
     pub async fn close(&self) -> Outcome<()> {
         self.client.close().await
     }
 }
 
-/// A refusal that names the key, not the directory entry that it led to.
+/// Replaces the directory entry in a refusal with the key.
 fn about(key: &Key, refusal: Refusal) -> Refusal {
     let object = || Object::text(key.as_bytes());
     match refusal {

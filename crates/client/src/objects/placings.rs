@@ -1,6 +1,7 @@
-//! What folders say of where bytes lie: remembered, since the bytes of large objects are written before their folder is asked.
+//! The cache of folders' placements: the bytes of large objects are written before their folder is
+//! asked.
 //!
-//! What was true once may be so no more. That does not matter: a put is done only if its bytes lie as the folder says then.
+//! Cached placements may be stale; a put is validated against its folder.
 
 use super::Objects;
 use parking_lot::Mutex;
@@ -8,10 +9,10 @@ use placement::{FileId, Placing};
 use std::collections::HashMap;
 use wire::{Outcome, Refusal};
 
-/// Of so many folders; then it begins anew.
+/// Most folders whose placements are cached; beyond it all are dropped.
 const PLACINGS_MAX: usize = 16 << 10;
 
-/// What folders said last.
+/// The last known placements of folders.
 #[derive(Debug, Default)]
 pub struct Placings(Mutex<HashMap<FileId, Placing>>);
 
@@ -30,7 +31,7 @@ impl Placings {
 }
 
 impl Objects {
-    /// Where the bytes are to lie of what is put into a folder; `asks`: if that is not known, it is worth a message.
+    /// The placement of objects in a folder. If it is not cached, it is asked for only if `asks`.
     pub(super) async fn placing_in(&self, directory: FileId, asks: bool) -> Outcome<Placing> {
         let above = match self.shared.placings.get(directory) {
             Some(known) => known,
@@ -39,7 +40,8 @@ impl Objects {
                     self.shared.placings.learn(directory, said);
                     said
                 }
-                // It was where the key led before: where that leads now is seen when the name is given.
+                // The folder is no longer where the key led before. Where it leads now is seen when
+                // the object gets its name.
                 Err(Refusal::NotFound(_)) => Placing::default(),
                 Err(refusal) => return Err(refusal),
             },

@@ -1,4 +1,4 @@
-//! Putting and deleting.
+//! Putting and deleting objects.
 
 use super::{Key, Objects, TRIES, about, folders::Missing, ids::Taken};
 use crate::{
@@ -18,21 +18,22 @@ use wire::{
     Version,
 };
 
-/// What came of a put whose bytes were written at one place.
+/// The result of a put whose bytes were written in one place.
 enum Put {
     Done(Version),
-    /// The name is in another partition than when the file was reserved, or its folder wants the bytes elsewhere: again.
+    /// Try again: the name is in another partition than when the file was reserved, or its folder
+    /// wants the bytes elsewhere.
     Again,
 }
 
-/// Where an object is to be.
+/// The place of a new object.
 struct There {
     directory: FileId,
-    /// Of its name.
+    /// The partition of its name.
     partition: PartitionId,
 }
 
-/// Whoever polls goes on with what else there is, and comes back.
+/// Yields once to the executor.
 async fn pause() {
     let mut paused = false;
     poll_fn(|context| {
@@ -46,11 +47,13 @@ async fn pause() {
 }
 
 impl Objects {
-    /// Puts an object in place of what has its key, if the condition holds: whoever gets it has the old one or the new one, whole. Missing
-    /// folders are made, mode 0755; it has mode 0644; both are owned like the folder above.
+    /// Puts an object in place of the one that has its key, if the condition holds: a reader gets
+    /// the old object or the new one, complete. Missing folders are made with mode 0755, the object
+    /// has mode 0644; both have the owner of the folder above.
     ///
-    /// Refused with `Changed` when the condition does not hold, `IsDirectory` when the key is a folder, `NotDirectory` when a part of it before
-    /// the last is none, `NoSpace` when the pool stays full. What is refused, or dropped while it waits, leaves no bytes behind.
+    /// Refused with `Changed` if the condition does not hold, `IsDirectory` if the key is a folder,
+    /// `NotDirectory` if a part of it before the last is not one, `NoSpace` if the pool stays full.
+    /// A put that is refused, or dropped while it waits, leaves no bytes behind.
     pub async fn put(&self, key: &[u8], bytes: Bytes, condition: Condition) -> Outcome<Version> {
         let key = Key::new(key)?;
         let _call = self.shared.flow.call().await;
@@ -86,7 +89,7 @@ impl Objects {
             return Err(Refusal::TooLarge { object, limit: FILE_BYTES_MAX });
         }
         let _bytes = self.shared.flow.bytes(bytes.len() as u64).await;
-        // What is reserved belongs to a session, and ends with it.
+        // Reservations belong to a session, and end with it.
         let put = |client| {
             let bound = self.through(client);
             async move { bound.put_large_in(key, bytes, condition).await }
@@ -94,7 +97,8 @@ impl Objects {
         self.client.in_one_session(put).await
     }
 
-    /// Refuses with `NoSpace` what is longer than all that the pool may hold: for those who know before their bytes come how many there will be.
+    /// Refuses with `NoSpace` a size beyond the pool's capacity: for callers that know the size
+    /// before the bytes come.
     pub async fn check_possible(&self, size: u64) -> Outcome<()> {
         self.client.check_possible(size, None).await
     }
@@ -109,7 +113,7 @@ impl Objects {
         Err(Refusal::Busy(Object::text(key.as_bytes())))
     }
 
-    /// Where the name is, as far as is known.
+    /// The place of the name, as far as is known.
     async fn known_place(&self, key: &Key) -> Outcome<There> {
         let directory = match key.folder() {
             b"" => FileId::ROOT,
@@ -123,7 +127,8 @@ impl Objects {
 
     async fn try_put_large(&self, key: &Key, there: &There, bytes: &Bytes, condition: Condition) -> Outcome<Put> {
         let size = bytes.len() as u64;
-        // One stripe is written in vain sooner than a folder is asked.
+        // Ask the folder only for objects longer than a stripe: to write one stripe in vain costs
+        // less than that message.
         let asks = size > u64::from(self.client.stripe_bytes());
         let placing = self.placing_in(there.directory, asks).await?;
         let (layout, by) = self.client.placed(placing, (there.directory, key.name()), size).await;
@@ -160,7 +165,7 @@ impl Objects {
         }
     }
 
-    /// A file that was reserved is not an object.
+    /// Handles a reserved file that was not made an object.
     async fn not_named(
         &self,
         taken: Taken<'_>,
@@ -169,7 +174,7 @@ impl Objects {
     ) -> Outcome<Put> {
         let file = taken.file;
         if matches!(answered, Err(Refusal::Unavailable { .. } | Refusal::MaybeDone(_) | Refusal::Ended)) {
-            drop(taken); // or it is: that is found out later
+            drop(taken); // the outcome is not known: it is cleaned up later
         } else {
             taken.give_back(&self.client).await;
         }
@@ -182,7 +187,7 @@ impl Objects {
         }
     }
 
-    /// Whether the first stripe lives at the node of the inode, so that both are one message.
+    /// True if the first stripe is at the node of the inode, so that one message can carry both.
     fn is_stripe_beside(&self, file: FileId, layout: Layout) -> bool {
         let inner = &self.client.0;
         let home = layout.partition(inner.seed, file, StripeNo(0), inner.partitions);
@@ -196,13 +201,15 @@ impl Objects {
         });
         let mut writes = writes.fuse();
         let (mut under_way, mut outcome) = (FuturesUnordered::new(), Ok(()));
-        // All that is under way ends before what was written is removed. Nothing begins after a refusal: each would wait for space anew.
+        // All writes in flight end before what was written is removed. No write begins after a
+        // refusal: each would wait for space anew.
         loop {
             let goes_on = under_way.len() < PIECES_UNDER_WAY && outcome.is_ok();
             let next = if goes_on { writes.next() } else { None };
             let ended = if let Some(write) = next {
                 under_way.push(write);
-                // Its bytes are copied now, and it is sent before the next one's are: the node is at one while we are at another.
+                // The poll copies the piece and sends it before the next one is copied: the node
+                // works on one while we copy another.
                 let ended = poll_immediate(under_way.next()).await.flatten();
                 pause().await;
                 ended
@@ -216,7 +223,8 @@ impl Objects {
 
     /// Removes an object, if the condition holds; `Absent` never does. Its folder stays.
     ///
-    /// Refused with `NotFound` when there is none, `Changed` when the condition does not hold, `IsDirectory` when the key is a folder.
+    /// Refused with `NotFound` if there is none, `Changed` if the condition does not hold,
+    /// `IsDirectory` if the key is a folder.
     pub async fn delete(&self, key: &[u8], condition: Condition) -> Outcome<()> {
         let key = Key::new(key)?;
         let _call = self.shared.flow.call().await;

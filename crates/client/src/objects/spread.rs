@@ -1,6 +1,8 @@
-//! Objects whose name and inode are in different partitions: files that were renamed into another folder, or have names in several.
+//! Objects whose name and inode are in different partitions: files that were renamed into another
+//! folder, or have names in several.
 //!
-//! A put or delete of one is an intent. That is rare, and takes a few messages more: the new file is made as an unnamed one first.
+//! A put or delete of such an object is an intent. That is rare, and takes a few more messages: a
+//! new file is first made as an unnamed one.
 
 use super::{Key, Objects, folders::Missing};
 use crate::{client::unexpected, intent::Plan};
@@ -9,7 +11,8 @@ use placement::FileId;
 use wire::{Answer, Command, Condition, Head, Kind, Object, Outcome, Part, Refusal, Target, Version};
 
 impl Objects {
-    /// A put; where the name is beside its inode by now, it is as good.
+    /// Puts an object by an intent. It is also correct if the name is in the partition of its inode
+    /// by now.
     pub(super) async fn put_spread(&self, key: &Key, bytes: &Bytes, condition: Condition) -> Outcome<Version> {
         let put = |client| {
             let bound = self.through(client);
@@ -23,7 +26,7 @@ impl Objects {
         match upload.add(bytes.clone()).await {
             Ok(()) => upload.finish().await,
             Err(refusal) => {
-                // What cannot be closed now is with the session.
+                // If the file cannot be closed now, it is closed with the session.
                 drop(upload.abandon().await);
                 Err(refusal)
             }
@@ -35,7 +38,7 @@ impl Objects {
         self.replace(key, directory, None, condition).await
     }
 
-    /// Lets the name refer to another file, or to none, if the condition holds.
+    /// Makes the name refer to another file, or to none, if the condition holds.
     pub(super) async fn replace(
         &self,
         key: &Key,
@@ -54,7 +57,7 @@ impl Objects {
             };
             let slot = self.client.slot(directory, key.name());
             let mut drive = self.client.intend(slot.partition(), &meetings);
-            // Held before it is looked at, so that it is so until it is done.
+            // Prepare before the condition is checked, so that it still holds at the commit.
             let mut plan = plan_of(key, slot, taken, by);
             drive.prepare_others(&mut plan).await?;
             drive.prepare(slot.partition(), plan.into_last()).await.map_err(looked_too_early)?;
@@ -95,7 +98,7 @@ impl Objects {
     }
 }
 
-/// The name was taken since: that asks for another look.
+/// Maps `Exists` to `Stale`: the name was taken since, so the change is planned anew.
 fn looked_too_early(refusal: Refusal) -> Refusal {
     match refusal {
         Refusal::Exists(object) => Refusal::Stale(object),
@@ -103,7 +106,7 @@ fn looked_too_early(refusal: Refusal) -> Refusal {
     }
 }
 
-/// The parts that let the name refer to another file, or to none.
+/// The parts that make the name refer to another file, or to none.
 fn plan_of(key: &Key, slot: FileId, was: Option<Target>, by: Option<FileId>) -> Plan {
     let mut plan = Plan::new(slot.partition());
     let becomes = by.map(|file| (file, Kind::File));

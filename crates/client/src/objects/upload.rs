@@ -1,15 +1,16 @@
-//! Putting bytes as they come, of a length that is not known before.
+//! Uploads: putting bytes as they come, when their number is not known before.
 
 use super::{Condition, Head, Key, Objects, Version, about, folders::Missing};
 use bytes::Bytes;
 use placement::FileId;
 use wire::{NewInode, NewKind, Outcome, Refusal, WritePlace, XattrMode};
 
-/// Permission bits, as those of any object.
+/// Permission bits of an object.
 const OBJECT_MODE: u32 = 0o644;
 
-/// An object on its way, in a file without a name: nobody sees it before [`Upload::finish`]. Dropped before, it leaves nothing when the
-/// client's session has ended; [`Upload::abandon`] leaves nothing at once.
+/// An object in the making, in an unnamed file: nobody sees it before [`Upload::finish`]. If it is
+/// dropped before, its bytes are removed when the client's session ends; [`Upload::abandon`]
+/// removes them at once.
 #[derive(Debug)]
 pub struct Upload {
     /// Bound to the session that has the file open.
@@ -22,17 +23,18 @@ pub struct Upload {
 }
 
 impl Objects {
-    /// Begins to put an object whose bytes come piece by piece; missing folders are made. As [`Objects::put`] in all else, but for the
-    /// messages that it takes. The condition is looked at in the end.
+    /// Begins to put an object whose bytes come piece by piece; missing folders are made. Otherwise
+    /// as [`Objects::put`], except for the number of messages. The condition is checked at the end.
     ///
-    /// Refused as [`Objects::put`]; with `Ended` at any later moment when a connection broke meanwhile: then it is to be begun again.
+    /// Refused as [`Objects::put`]; and with `Ended` at any later moment if a connection broke
+    /// meanwhile: then begin the upload again.
     pub async fn upload(&self, key: &[u8], condition: Condition) -> Outcome<Upload> {
         let key = Key::new(key)?;
         let objects = self.through(self.client.bound());
         objects.begin(&key, condition).await.map_err(|refusal| about(&key, refusal))
     }
 
-    /// The same for a client that is bound to its session.
+    /// Begins an upload by a client that is bound to its session.
     pub(super) async fn begin(self, key: &Key, condition: Condition) -> Outcome<Upload> {
         let directory = self.find_way(key.folder(), Missing::Made).await?.directory;
         let slot = self.client.slot(directory, key.name());
@@ -55,8 +57,8 @@ impl Upload {
         self.add(bytes).await
     }
 
-    /// The same for bytes that count already. When it is refused, what comes next is written where these would stand: who writes them
-    /// again has them once.
+    /// Adds bytes that are counted in the limiter already. If it is refused, the next bytes are
+    /// written to the same place, so a caller that adds these again has them once.
     pub(super) async fn add(&mut self, bytes: Bytes) -> Outcome<()> {
         let start = self.written;
         let added = self.add_all(bytes).await;
@@ -73,7 +75,7 @@ impl Upload {
             let (written, stopped) = written.map_err(|refusal| about(&self.key, refusal))?;
             self.written += u64::from(written.length);
             drop(bytes.split_to(written.length as usize));
-            // It has waited for space already.
+            // The write has waited for space already.
             if let Some(refusal @ Refusal::NoSpace(_)) = stopped {
                 return Err(refusal);
             }
@@ -81,7 +83,7 @@ impl Upload {
         Ok(())
     }
 
-    /// Gives it its name, in place of what has that, if the condition holds.
+    /// Gives the object its name, in place of the one that has it, if the condition holds.
     pub async fn finish(self) -> Outcome<Version> {
         let Self { objects, key, condition, directory, file, .. } = &self;
         let put = async {
@@ -93,7 +95,7 @@ impl Upload {
         outcome.and_then(|version| closed.map(|()| version)).map_err(|refusal| about(&self.key, refusal))
     }
 
-    /// It will not be.
+    /// Gives the upload up, and removes its bytes.
     pub async fn abandon(self) -> Outcome<()> {
         self.objects.client.close_file(self.file).await
     }
