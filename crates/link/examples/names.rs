@@ -1,9 +1,12 @@
-//! What names cost a program of the node's host that uses the library: one process, one node in another, over a Unix socket.
+//! Benchmark of metadata operations and short objects: one process on the node's host that uses the
+//! library, and one node in another process, over a Unix socket.
 //!
-//! `cargo run --release -p link --example names [SECONDS] [--by-hand]`: each line for so long (1). Files are made and looked at, and objects of
-//! 64 B fetched, one at a time; files and objects also 256 under way. The connection is driven by the asker's own runtime, by threads of the
-//! crate, and by the hand of the asker, who looks for its answer a while before it sleeps (or sleeps at once); `--by-hand`: so alone.
-//! Percentiles are of rounds; CPU is that of both processes.
+//! `cargo run --release -p link --example names [SECONDS] [--by-hand]`: each line takes SECONDS
+//! (1). Files are made and looked up, and objects of 64 B fetched, one at a time; files and objects
+//! also with 256 in flight. The connection is driven by the caller's own runtime, by threads of the
+//! crate, and by the caller's reactor, which busy-polls for a while before it sleeps (or sleeps at
+//! once); with `--by-hand` only by the reactor. Percentiles are of rounds; CPU is that of both
+//! processes.
 #![allow(clippy::print_stdout, clippy::cast_precision_loss, reason = "an example that shows numbers")]
 
 use arena::{Arena, Options};
@@ -25,7 +28,7 @@ use wire::{Mode, Name, NewInode, NewKind, Owner, Wish, handshake::Token};
 type Done<T> = Result<T, Box<dyn Error>>;
 
 const TOKEN: &[u8] = b"an example's token, not a secret";
-/// Calls of one round where there are many.
+/// Calls of a round with many.
 const MANY: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -63,7 +66,7 @@ fn main() -> Done<()> {
     Ok(())
 }
 
-/// Does something with a way to a node of its own, in another process.
+/// Runs a measurement over a connection to a node of its own, in another process.
 fn with_node(
     how: &str,
     way: impl FnOnce(Address, &Token) -> Remote,
@@ -73,12 +76,12 @@ fn with_node(
     let mut node =
         Command::new(env::current_exe()?).env("NAMES_NODE", socket.to_string()).stdin(Stdio::piped()).spawn()?;
     let measured = measure(way(socket, &Token::new(TOKEN)?), how, node.id());
-    drop(node.stdin.take()); // it ends with this
+    drop(node.stdin.take()); // the node ends with this
     node.wait()?;
     measured
 }
 
-/// A node until its input ends.
+/// Serves a node until standard input ends.
 fn serve(address: &Address) -> Done<()> {
     let settings = Settings { memory: base::ByteSize::mib(2048), ..Settings::default() };
     let options = Options { stripe_bytes: settings.stripe_bytes, ..Options::of_capacity(settings.memory.0) };
@@ -112,7 +115,7 @@ async fn measure(remote: Remote, how: &str, node: u32, time: Duration) -> Done<(
             let start = Instant::now();
             round(&objects, folder, verb, made..made + at_once).await?;
             waits.push(start.elapsed());
-            // What is looked at was made before: the first of them again and again.
+            // Lookups and gets use names that exist, the first of them again and again.
             let again = if verb == Verb::Get { MANY } else { 16 * MANY };
             made = if matches!(verb, Verb::Create | Verb::Put) { made + at_once } else { (made + at_once) % again };
         }
@@ -135,11 +138,11 @@ async fn measure(remote: Remote, how: &str, node: u32, time: Duration) -> Done<(
 
 const OWNER: Owner = Owner { uid: 0, gid: 0 };
 
-/// One round: so many calls at once, each of its own name.
+/// Runs one round: a call for each of the numbers at once, each of its own name.
 async fn round(objects: &Objects, folder: FileId, verb: Verb, numbers: std::ops::Range<usize>) -> Done<()> {
     let client = objects.client();
-    // Files that are made alone and by many at once have names of their own.
-    // Objects are put by many at once.
+    // Files that are made alone and many at a time have names of their own. Objects are put many at
+    // a time.
     let made_by = if verb == Verb::Get { MANY } else { numbers.len() };
     let names: Vec<String> = numbers.clone().map(|number| format!("{made_by}{number:08}")).collect();
     let keys: Vec<String> = names.iter().map(|name| format!("o/{name}")).collect();

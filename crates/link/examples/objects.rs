@@ -1,9 +1,13 @@
-//! What objects over TCP cost: 8 clients, each with a connection of its own, to one node in another process.
+//! Benchmark of objects over TCP: 8 clients, each with a connection of its own, to one node in
+//! another process.
 //!
-//! `cargo run --release -p link --example objects [SECONDS [tasks|threads [BYTES CLIENTS UNDER_WAY]]]`: each line for so long (2), or one case
-//! alone. The clients are tasks of one runtime that drives their connections too, or threads. Unpipelined, each client has one object under way; pipelined, it puts or gets 16 and waits for
-//! all, as `redis-benchmark -P 16` does. CPU seconds are those of both processes; the ends of sessions do not count. All objects are put twice before: the directory that
-//! they are in splits the first time, and those that were in it are beside their names the second.
+//! `cargo run --release -p link --example objects [SECONDS [tasks|threads [BYTES CLIENTS
+//! UNDER_WAY]]]`: each line takes SECONDS (2); with BYTES only one case runs. The clients are tasks
+//! of one runtime that also drives their connections, or threads. Unpipelined, each client has one
+//! object in flight; pipelined, it puts or gets 16 and waits for all, as `redis-benchmark -P 16`
+//! does. CPU seconds are those of both processes; the ends of sessions do not count. All objects
+//! are put twice before: the first time the directory that they are in splits, and the second time
+//! objects from before the split move beside their names.
 #![allow(clippy::print_stdout, clippy::cast_precision_loss, reason = "an example that shows numbers")]
 
 use arena::{Arena, Options};
@@ -34,10 +38,10 @@ use wire::handshake::Token;
 type Failed = Box<dyn Error + Send + Sync>;
 
 const CLIENTS: usize = 8;
-/// As many values as 64 MiB have, at most 20,000, as the peers' benchmark.
+/// Size of all values of a case; there are at most `VALUES_MAX`, as in the benchmark of the peers.
 const VALUES_BYTES: usize = 64 << 20;
 const VALUES_MAX: usize = 20_000;
-/// Of the runtime of all clients: one that writes while another reads.
+/// Threads of the runtime of all clients: one writes while another reads.
 const THREADS: usize = 2;
 const TOKEN: &[u8] = b"an example's token, not a secret";
 
@@ -81,7 +85,7 @@ fn main() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The node: tells its address, and goes on until it is ended.
+/// Runs the node: prints its address, and serves until standard input ends.
 fn serve() -> Result<(), Failed> {
     let settings = Settings { memory: base::ByteSize::mib(512), ..Settings::default() };
     let options = Options { stripe_bytes: settings.stripe_bytes, ..Options::of_capacity(settings.memory.0) };
@@ -89,7 +93,7 @@ fn serve() -> Result<(), Failed> {
     let server =
         link::serve(node, Listener::bind(&"tcp:127.0.0.1:0".parse()?)?, &Token::new(TOKEN)?, Limits::default())?;
     println!("{}", server.address());
-    io::stdin().lines().for_each(drop); // until who started us is gone
+    io::stdin().lines().for_each(drop); // until the process that started us is gone
     Ok(())
 }
 
@@ -141,7 +145,7 @@ fn measure((address, tasks): (&Address, Option<&Handle>), node: u32, case: Case)
 
 type Waits = Result<Vec<Duration>, Failed>;
 
-/// A client.
+/// Running client.
 enum Running {
     Task(tokio::task::JoinHandle<Waits>),
     Thread(thread::JoinHandle<Waits>),
@@ -156,7 +160,7 @@ impl Running {
     }
 }
 
-/// One client; how long each of its rounds took.
+/// Runs one client; returns the time of each of its rounds.
 async fn run(remote: Remote, number: usize, case: Case, start: Arc<Barrier>) -> Waits {
     let Case { length, puts, clients, under_way, time } = case;
     let objects = Objects::new(Client::connect(Arc::new(remote), Patience::default()).await?);
@@ -176,7 +180,7 @@ async fn run(remote: Remote, number: usize, case: Case, start: Arc<Barrier>) -> 
             break;
         }
     }
-    // What ends a session is not measured.
+    // The end of the session is not measured.
     start.wait().await;
     objects.close().await?;
     Ok(waits)

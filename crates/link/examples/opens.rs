@@ -1,6 +1,8 @@
-//! What an open costs a program that has a descriptor of its own, over a Unix socket, us: open, read all, close, one after the other.
+//! Benchmark of opens by a program that has a descriptor of its own, over a Unix socket, us: open,
+//! read all, close, one after the other.
 //!
-//! Of a small file that is read only: by its own extent, and, while another session has it open inline, by a stand-in and a message.
+//! The file is small and opened for reading: with its own extent, and, while another session has it
+//! open inline, with a placeholder descriptor and a message.
 //!
 //! ```text
 //! cargo run --release -p link --example opens

@@ -1,8 +1,9 @@
-//! What a client in another process of the host gains by looking at the node's memory: a round trip, a stripe of 1 MiB got as a
-//! view, and how fast its bytes are read beside those of private memory; objects put, beside a copy over the same memory.
+//! Benchmark of a client in another process of the host that views the node's memory: a round trip;
+//! a stripe of 1 MiB got as a view; reading its bytes compared with private memory; objects put,
+//! compared with a copy over the same memory.
 //!
-//! `cargo run --release -p link --example shared [TIMES]`: medians of so many (2000; of puts as many as have so many MiB), each of
-//! another stripe of 512 MiB.
+//! `cargo run --release -p link --example shared [TIMES]`: medians of TIMES (2000) operations, or
+//! as many puts as have TIMES MiB, each of another stripe of 512 MiB.
 #![allow(clippy::print_stdout, clippy::cast_precision_loss, reason = "an example that shows numbers")]
 
 use arena::{Arena, Options};
@@ -24,7 +25,7 @@ use wire::{Answer, Body, Request, Session, StripeAction, Welcome, handshake::Tok
 const FILE: FileId = FileId::new(PartitionId(1), 4711);
 const STRIPES: usize = 512;
 const MIB: usize = 1 << 20;
-/// What is got when only the way is measured, bytes.
+/// Bytes to get where only the round trip is measured.
 const SHORT: u32 = 64;
 
 type Done<T> = Result<T, Box<dyn Error>>;
@@ -55,7 +56,7 @@ fn main() -> Done<()> {
     Ok(())
 }
 
-/// A node in a process of its own, as long as something is done. It shows what is of that length.
+/// Runs `work` with a node in a process of its own. Replies of at least `placed` bytes are views.
 fn with_node<T>(socket: &Address, placed: usize, work: impl FnOnce() -> Done<T>) -> Done<T> {
     let mut node = Command::new(env::current_exe()?)
         .env("SHARED_NODE", socket.to_string())
@@ -63,12 +64,12 @@ fn with_node<T>(socket: &Address, placed: usize, work: impl FnOnce() -> Done<T>)
         .stdin(Stdio::piped())
         .spawn()?;
     let done = work();
-    drop(node.stdin.take()); // it ends with this
+    drop(node.stdin.take()); // the node ends with this
     node.wait()?;
     done
 }
 
-/// A node until its input ends.
+/// Serves a node until standard input ends.
 fn serve(address: &Address, token: &Token, placed: usize) -> Done<()> {
     let settings = Settings { memory: base::ByteSize::mib(1024), ..Settings::default() };
     let options = Options { stripe_bytes: settings.stripe_bytes, ..Options::of_capacity(settings.memory.0) };
@@ -79,8 +80,8 @@ fn serve(address: &Address, token: &Token, placed: usize) -> Done<()> {
     Ok(())
 }
 
-/// Objects put, in turns with copies of as many bytes: both walk over 512 MiB of sources, far from each other, so that caches help
-/// neither.
+/// Puts objects, alternating with copies of as many bytes. Both walk over 512 MiB of sources, far
+/// apart, so that caches help neither.
 async fn put(remote: Remote, what: &str, mib: usize, times: usize) -> Done<()> {
     let patience = Patience { tries: 100, ..Patience::default() };
     let objects = Objects::new(Client::connect(Arc::new(remote), patience).await?);
@@ -117,7 +118,7 @@ fn median(took: &[Duration]) -> Duration {
 
 async fn measure(socket: &Address, token: &Token, times: usize) -> Done<()> {
     let node = Node::at(socket, token).await?;
-    // The walk: sources far apart, so that caches help neither side.
+    // Sources far apart, so that caches help neither side.
     let sources: Vec<Bytes> = (0..STRIPES).map(|at| Bytes::from(vec![at.to_le_bytes()[0]; MIB])).collect();
     for round in 0..2 {
         let put = node.each(times.max(STRIPES), |at| node.put(at, sources[at % STRIPES].clone())).await?;
@@ -133,7 +134,7 @@ async fn measure(socket: &Address, token: &Token, times: usize) -> Done<()> {
         });
         show("copy of 1 MiB", &copied, MIB);
     }
-    // In turns, so that both meet the same moments of this machine.
+    // Alternating, so that both see the same state of this machine.
     let (mut way, mut got) = (Vec::new(), Vec::new());
     for at in 0..times {
         way.extend(node.each(1, async |_| node.get(at, SHORT).await).await?);
@@ -152,7 +153,7 @@ async fn measure(socket: &Address, token: &Token, times: usize) -> Done<()> {
     Ok(())
 }
 
-/// Short stripes, sent or placed: from which length on placing pays.
+/// Compares short stripes that are sent with views, to find the length from which views pay.
 async fn compare(socket: &Address, token: &Token, how: &str, times: usize) -> Done<()> {
     let node = Node::at(socket, token).await?;
     for at in 0..STRIPES {

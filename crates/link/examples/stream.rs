@@ -1,6 +1,8 @@
-//! What requests over a socket cost: stripes of 1 MiB and 64 B written and read, over TCP, TLS and a Unix socket of this host.
+//! Benchmark of requests over a socket: stripes of 1 MiB and 64 B written and read, over TCP, TLS
+//! and a Unix socket of this host.
 //!
-//! `cargo run --release -p link --example stream [SECONDS]`: each line for so long (2), with 1 and with 16 requests under way.
+//! `cargo run --release -p link --example stream [SECONDS]`: each line takes SECONDS (2), with 1
+//! and with 16 requests in flight.
 #![allow(clippy::print_stdout, clippy::cast_precision_loss, reason = "an example that shows numbers")]
 
 use arena::{Arena, Options};
@@ -70,7 +72,7 @@ fn action(verb: &str, length: u32) -> StripeAction {
     }
 }
 
-/// Requests in a second, with so many under way.
+/// Requests per second with `under_way` in flight.
 async fn rate(
     remote: &Remote,
     welcome: &Welcome,

@@ -1,58 +1,58 @@
-//! Where a node is reached: `tcp:HOST:PORT`, `tls:HOST:PORT` or `unix:PATH`.
+//! Address of a node: `tcp:HOST:PORT`, `tls:HOST:PORT` or `unix:PATH`.
 
 use std::{borrow::Cow, fmt, path::PathBuf, str::FromStr};
 
-/// The longest path of a Unix socket, bytes: what the system's structure holds, less the end.
+/// Longest path of a Unix socket, bytes: the size of `sun_path`, less the final NUL.
 const PATH_BYTES_MAX: usize = 107;
 
-/// Where a node is reached.
+/// Address of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
-    /// A host and a port.
+    /// TCP.
     Tcp {
         /// A name or an address, without brackets.
         host: String,
         /// The port; 0 to listen at any that is free.
         port: u16,
     },
-    /// The same within TLS.
+    /// TLS over TCP.
     Tls {
         /// A name or an address, without brackets.
         host: String,
         /// The port; 0 to listen at any that is free.
         port: u16,
     },
-    /// A socket of this host.
+    /// Path of a Unix socket of this host.
     Unix(PathBuf),
 }
 
-/// A text that is no address.
+/// Error for a text that is not an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressRefused {
-    /// None of the kinds.
+    /// The scheme is neither `tcp`, `tls` nor `unix`.
     #[error("`{0}` is no address: write tcp:HOST:PORT, tls:HOST:PORT or unix:PATH")]
     Kind(String),
-    /// No `:PORT`.
+    /// `:PORT` is missing.
     #[error("`{0}` has no port: write tcp:HOST:PORT or tls:HOST:PORT")]
     NoPort(String),
-    /// The port is no number, or too high.
+    /// The port is not a number, or is above 65535.
     #[error("`{port}` in `{address}` is no port: that is a number from 0 to 65535")]
     Port {
-        /// The whole.
+        /// The full text.
         address: String,
-        /// What stands for a port.
+        /// The part in the place of the port.
         port: String,
     },
-    /// No host before the port.
+    /// There is no host before the port.
     #[error("`{0}` has no host: write tcp:HOST:PORT, with 0.0.0.0 to listen at all addresses")]
     NoHost(String),
-    /// Colons in a host without brackets.
+    /// An IPv6 host is not in brackets.
     #[error("`{0}`: an IPv6 address stands in brackets, as in tcp:[::1]:7000")]
     Brackets(String),
-    /// Nothing behind `unix:`, or a NUL.
+    /// The path after `unix:` is empty or contains a NUL.
     #[error("`{0}` has no path: write unix:PATH")]
     NoPath(String),
-    /// Longer than the system takes.
+    /// The path is longer than `sun_path`.
     #[error("the path in `{0}` is too long for a socket: at most {PATH_BYTES_MAX} bytes")]
     LongPath(String),
 }

@@ -1,5 +1,5 @@
-//! Frames on their way into memory of their own, payloads and long metas: all connections together may have so many bytes of them, and others
-//! are not read meanwhile.
+//! Memory budget for frames that are being received (payloads and long metas), shared by all
+//! connections. A connection whose frame finds no budget is not read meanwhile.
 
 use std::{
     future::Future,
@@ -13,23 +13,25 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-/// Shorter ones are read at once: what a connection has of them is little beside what it has anyway.
+/// Frames below this length are read without budget: they are small beside the other memory of a
+/// connection.
 const LONG_BYTES: usize = 64 << 10;
-/// Budgets are counted in pieces of so many bytes.
+/// Unit in which budgets are counted, bytes.
 const PIECE_BYTES: usize = 4 << 10;
-/// A frame that has not come in so long, while others wait for its room, ends its connection.
+/// Time limit for a frame to arrive while others wait for its budget; a later frame ends its
+/// connection.
 pub const ARRIVAL_WAIT: Duration = Duration::from_secs(30);
 
 type Acquired = Result<OwnedSemaphorePermit, AcquireError>;
 
-/// Room for frames that are arriving.
+/// Memory budget for arriving frames.
 #[derive(Debug)]
 pub struct Budget {
     room: Arc<Semaphore>,
     pieces: u32,
 }
 
-/// What one connection has of it.
+/// Share of one connection in a [`Budget`].
 #[derive(Default)]
 pub struct Arriving {
     waits: Option<Pin<Box<dyn Future<Output = Acquired> + Send>>>,
@@ -43,30 +45,31 @@ struct Has {
     late: Pin<Box<Sleep>>,
 }
 
-/// It has been arriving for too long.
+/// The frame has been arriving for too long.
 #[derive(Debug, PartialEq)]
 pub struct TooSlow;
 
 impl Budget {
-    /// For so many bytes at one time.
+    /// Creates a budget for `bytes` bytes at a time.
     pub fn new(bytes: usize) -> Self {
         let pieces = u32::try_from(bytes.div_ceil(PIECE_BYTES)).unwrap_or(u32::MAX).max(1);
         Self { room: Arc::new(Semaphore::new(pieces as usize)), pieces }
     }
 
-    /// For a frame: one that is longer than the budget has it alone.
+    /// Units that a frame needs. A frame longer than the budget takes all of it.
     fn pieces(&self, bytes: usize) -> u32 {
         u32::try_from(bytes.div_ceil(PIECE_BYTES)).unwrap_or(u32::MAX).min(self.pieces)
     }
 }
 
 impl Arriving {
-    /// A frame has come, or there is none.
+    /// Releases the budget: the frame has arrived, or there is none.
     pub fn done(&mut self) {
         *self = Self::default();
     }
 
-    /// Whether a frame of so many bytes may be read now. What it has is enough for all of it: no frame becomes longer while it comes.
+    /// Ready if a frame of `bytes` bytes may be read now. The budget granted at first covers the
+    /// whole frame: no frame grows while it arrives.
     pub fn poll(
         &mut self,
         budget: &Budget,
@@ -91,7 +94,7 @@ impl Arriving {
             }
             (has.since, has.late) = (now, Box::pin(sleep(ARRIVAL_WAIT)));
         }
-        // It only wakes: what is late is told by the time.
+        // The timer only wakes this task; `now` decides whether the frame is late.
         let _ = has.late.as_mut().poll(context);
         Poll::Ready(Ok(()))
     }

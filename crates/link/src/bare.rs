@@ -1,4 +1,5 @@
-//! A socket that nobody waits for but who turns its connection: what cannot be done now is pending, and no waker is kept.
+//! Non-blocking socket of a reactor. An operation that would block is pending and keeps no waker:
+//! the thread that drives the connection polls again when [`Gear`] reports an event.
 
 use crate::{
     Address,
@@ -29,24 +30,26 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A node that takes connections more slowly than they come is tried again after so long.
+/// Retry interval while the node accepts connections more slowly than they come.
 const QUEUE_PAUSE: Duration = Duration::from_millis(1);
-/// So much is read at once at most, bytes: the room for it is cleared first, and should stay in the processor's cache.
+/// Most bytes of one read: the buffer for them is zeroed first and should stay in the processor's
+/// cache.
 const READ_BYTES: usize = 64 << 10;
-/// The number of the bell; sockets count from 1.
+/// Event number of the wake-up eventfd; sockets count from 1.
 const BELL: u64 = 0;
 
-/// What all sockets of a hand are watched by.
+/// Poller (epoll) of all sockets of a reactor.
 #[derive(Debug)]
 pub struct Gear {
     epoll: Own,
     bell: Own,
-    /// It is that of the process of which this is a child: what is changed in it changes there.
+    /// True in a forked child: the epoll instance is shared with the parent, so it must not be
+    /// changed.
     left: AtomicBool,
 }
 
 impl Gear {
-    /// With a bell, and no socket.
+    /// Creates a poller with its wake-up eventfd and without sockets.
     pub fn new() -> io::Result<Self> {
         let epoll = Own::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
         let bell = Own::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
@@ -54,15 +57,15 @@ impl Gear {
         Ok(Self { epoll, bell, left: AtomicBool::new(false) })
     }
 
-    /// Wakes who waits here.
+    /// Wakes the thread that waits here.
     pub fn ring(&self) {
-        // One that cannot take it is ringing.
+        // A write fails only if the eventfd is already signalled.
         let _ = write(&self.bell, &1_u64.to_ne_bytes());
     }
 
-    /// Waits until something has come, or until then; tells the numbers of the sockets where it is.
+    /// Waits for events until `until`; adds the numbers of the ready sockets to `came`.
     pub fn wait(&self, until: Option<Instant>, came: &mut Vec<u64>) -> io::Result<()> {
-        // Rounded up: who is woken before the moment would only wait again.
+        // Rounded up: a thread woken before that time would only wait again.
         let left = until.map(|until| until.saturating_duration_since(Instant::now()).as_millis() + 1);
         let most = left.map(|ms| Timespec {
             tv_sec: i64::try_from(ms / 1000).unwrap_or(i64::MAX),
@@ -79,7 +82,7 @@ impl Gear {
         Ok(())
     }
 
-    /// In a child of the process that made it.
+    /// Marks the poller as inherited; called in a forked child.
     pub fn leave(&self) {
         self.left.store(true, Relaxed);
     }
@@ -91,18 +94,18 @@ impl AsFd for Gear {
     }
 }
 
-/// How a socket is watched.
+/// Registration of a socket with a poller.
 #[derive(Debug)]
 pub struct Watched {
     gear: Arc<Gear>,
-    /// What the gear calls it.
+    /// Event number of the socket.
     number: u64,
-    /// It is watched for room to write.
+    /// True while the socket is registered for write readiness.
     for_room: AtomicBool,
 }
 
 impl Watched {
-    /// A socket that is still to come.
+    /// Creates the registration of a socket that does not exist yet.
     pub fn new(gear: Arc<Gear>, number: u64) -> Arc<Self> {
         Arc::new(Self { gear, number, for_room: AtomicBool::new(false) })
     }
@@ -132,7 +135,7 @@ impl Watched {
     }
 }
 
-/// A connected socket that does not block.
+/// Connected non-blocking socket.
 #[derive(Debug)]
 pub struct Bare {
     socket: Own,
@@ -140,7 +143,8 @@ pub struct Bare {
 }
 
 impl Bare {
-    /// Connects to an address; the TLS of one that has it is still to come. A host's name is looked up by who turns this.
+    /// Connects to an address, without its TLS handshake. Resolving a host name blocks the thread
+    /// that drives this.
     pub async fn connect(address: &Address, watched: &Arc<Watched>) -> io::Result<Stream<Self, Self>> {
         let (host, port) = match address {
             Address::Unix(path) => return Ok(Stream::Unix(Self::connect_unix(path, watched).await?)),
@@ -160,7 +164,7 @@ impl Bare {
         let (socket, address) = (Self::new(AddressFamily::UNIX, watched)?, SocketAddrUnix::new(path)?);
         loop {
             match connect(&socket.socket, &address) {
-                // Its queue is full.
+                // The listen queue is full.
                 Err(Errno::AGAIN) => sleep_until(Instant::now() + QUEUE_PAUSE).await,
                 connected => {
                     connected?;
@@ -198,7 +202,7 @@ impl Bare {
         Poll::Ready(Ok(sockopt::socket_error(&self.socket)??))
     }
 
-    /// There was room.
+    /// Stops waiting for write readiness.
     fn written(&self) -> io::Result<()> {
         self.watched.watch_for_room(&self.socket, false)
     }
@@ -222,7 +226,7 @@ impl AsFd for Bare {
 
 impl Drop for Bare {
     fn drop(&mut self) {
-        // Not left to its being closed: a child of this process may have it too.
+        // Closing alone would not deregister the socket if a forked child holds it too.
         self.watched.remove(&self.socket);
     }
 }
@@ -251,7 +255,7 @@ impl AsyncWrite for Bare {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(())) // nothing is kept here
+        Poll::Ready(Ok(())) // no buffer here
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {

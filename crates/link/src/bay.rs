@@ -1,7 +1,9 @@
-//! Memory of a node that this client writes into: a copy, and a word that says where it is.
+//! Writer's side of a write segment: memory of a node that this client fills, and the table that
+//! tells which blocks it has claimed.
 //!
-//! Bytes go into fresh memory by `pwrite`, which fills pages without clearing them first, and fails where the system has no memory left: a store
-//! through a mapping would end this process. Into a block that this client has filled before they are stored.
+//! `pwrite` fills fresh pages: it need not zero them first, and it fails if the system is out of
+//! memory, where a store through a mapping would kill this process. Blocks that this client has
+//! filled before are stored to through a mapping.
 
 use crate::{own::moved, window::Window};
 use std::{
@@ -13,24 +15,25 @@ use std::{
 use store::{SLOTS, Table};
 use wire::codec::{self, Filled};
 
-/// So many blocks at most are known to have been filled: those of a bay as long as the longest, of blocks of 1 MiB.
+/// Most blocks whose earlier filling is recorded: as many as the longest segment has, with blocks
+/// of 1 MiB.
 const BLOCKS_MAX: u64 = 64 << 10;
 
-/// A client's side of a bay.
+/// Writer's side of a write segment.
 #[derive(Debug)]
 pub struct Bay {
     file: File,
     table: Table,
     shape: codec::Bay,
-    /// The block behind the one that was begun last.
+    /// Index after the block that was claimed last.
     next: AtomicU32,
-    /// None where it cannot be mapped.
+    /// `None` if the segment cannot be mapped.
     window: Option<Window>,
-    /// Which blocks this client has filled before.
+    /// True for each block that this client has filled before.
     touched: Box<[AtomicBool]>,
 }
 
-/// A block that this client has begun; offered again when this is dropped.
+/// Block that this client has claimed; dropping it offers the block again.
 #[derive(Debug)]
 pub struct Begun<'a> {
     bay: &'a Bay,
@@ -39,7 +42,7 @@ pub struct Begun<'a> {
 }
 
 impl Bay {
-    /// What came as one.
+    /// Maps a segment that the node has sent.
     pub fn new(file: OwnedFd, shape: codec::Bay) -> io::Result<Self> {
         let file = File::from(moved(file));
         let table = Table::map(&file, shape.length)?;
@@ -50,12 +53,13 @@ impl Bay {
         Ok(Self { table, file, shape, next: AtomicU32::new(0), window, touched })
     }
 
-    /// Whether so many bytes are worth a block, and fit.
+    /// Returns whether `length` bytes are worth a block, and fit.
     pub fn suits(&self, length: usize) -> bool {
         (self.shape.least_bytes as usize..=self.shape.block_bytes as usize).contains(&length)
     }
 
-    /// Copies bytes that suit into a block; none when none is offered, or the system has no memory left.
+    /// Copies bytes of a suitable length into a block. Returns `None` if no block is offered, or
+    /// the system is out of memory.
     pub fn fill(&self, bytes: &[u8]) -> Option<Begun<'_>> {
         let (slot, block) = self.table.begin(0..SLOTS, self.next.load(Relaxed))?;
         self.next.store(block.wrapping_add(1), Relaxed);
@@ -74,7 +78,8 @@ impl Bay {
 }
 
 impl Bay {
-    /// Stores bytes into a block that was filled before; none where it was not, or that fails.
+    /// Stores bytes through the mapping into a block that was filled before. Returns `None` if it
+    /// was not, or the store fails.
     fn store(&self, block: u32, at: u64, bytes: &[u8]) -> Option<io::Result<()>> {
         let window = self.window.as_ref()?;
         self.touched.get(block as usize).filter(|touched| touched.load(Relaxed))?;
@@ -84,12 +89,12 @@ impl Bay {
 }
 
 impl Begun<'_> {
-    /// Where the bytes are.
+    /// Slot and length to publish.
     pub fn filled(&self) -> Filled {
         self.filled
     }
 
-    /// The node is told of it: it is no longer ours.
+    /// Gives up the claim without offering the block again: the node has been sent it.
     pub fn published(self) {
         mem::forget(self);
     }

@@ -1,7 +1,8 @@
-//! Decides when the task of a connection stays awake for the next request, in place of having itself woken for it.
+//! Decides when the task of a connection busy-polls for the next request instead of sleeping.
 //!
-//! Being woken takes longer than most requests do. So where one request follows the other, as those of a program that makes file after file, the
-//! task looks for the next a while; never for long, never where others wait for its thread, and at few connections at one time.
+//! A wake-up takes longer than most requests. So where requests follow each other, as those of a
+//! program that makes file after file, the task polls the socket for a while. It never polls for
+//! long, never while others wait for its thread, and only on a few connections at a time.
 
 use crate::stream::Stream;
 use std::{
@@ -12,41 +13,43 @@ use std::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Requests that come so soon after the last was answered follow it.
+/// A request that arrives within this time after the last reply follows it closely.
 const SOON: Duration = Duration::from_micros(250);
-/// After so many that followed the one before, the next is looked for...
+/// Number of requests in close succession after which busy polling starts.
 const ROW: u32 = 4;
-/// ... and after twice as many each time that this was in vain, up to so many: the other side is itself woken for each answer, say.
+/// Limit of that number, which doubles each time that polling was in vain (if the other side is
+/// itself woken for each reply, for example).
 const ROW_MAX: u32 = 4096;
-/// So many that came while they were looked for are worth that one did not.
+/// Number of requests that polling must catch to justify one in vain.
 const WORTH: u32 = 16;
-/// So long it is looked for: a few times as long as being woken takes, for programs that do a little between two requests, as git and tar do. It costs at most
-/// that of a processor at the end of each row.
+/// Longest polling without a request: a few times a wake-up, for programs that do a little between
+/// two requests, as git and tar do. It costs at most that much processor time at the end of each
+/// burst.
 const LOOK: Duration = Duration::from_micros(200);
-/// After so long the thread is left to others for a moment.
+/// Polling time after which the thread yields to other tasks.
 const TURN: Duration = Duration::from_millis(1);
 
-/// What there is to do where nothing has come.
+/// Next step when no request has come.
 #[derive(Debug, PartialEq)]
 enum Next {
-    /// Look again.
+    /// Poll again.
     Look,
-    /// Look again, when others had the thread.
+    /// Poll again after other tasks had the thread.
     GiveWay,
-    /// Wait, until somebody wakes it.
+    /// Sleep until woken.
     Rest,
 }
 
-/// One connection's.
+/// Busy-polling state of one connection.
 #[derive(Debug)]
 pub struct Brisk {
-    /// Since when nothing has come; none while there is something to do.
+    /// Time since which nothing has come; `None` while there is work.
     idle: Option<Instant>,
-    /// So many requests followed each other.
+    /// Number of requests in close succession.
     row: u32,
-    /// So many must follow each other.
+    /// Number of requests in close succession that start polling.
     wanted: u32,
-    /// It looks, since then.
+    /// Set while polling: its start (or last yield) and its permit.
     looks: Option<(Instant, OwnedSemaphorePermit)>,
 }
 
@@ -57,14 +60,15 @@ impl Default for Brisk {
 }
 
 impl Brisk {
-    /// Something has come.
+    /// Notes that something has come.
     pub fn on_come(&mut self, now: Instant) {
         if let Some(idle) = self.idle.take() {
             self.row = if now - idle < SOON { self.row + 1 } else { 0 };
         }
     }
 
-    /// Nothing has come. `permit` is asked for when it is to look from now on, and says no where enough connections do.
+    /// Notes that nothing has come. Calls `permit` to start polling; it returns `None` if enough
+    /// connections poll already.
     fn on_nothing(&mut self, now: Instant, permit: impl FnOnce() -> Option<OwnedSemaphorePermit>) -> Next {
         let idle = *self.idle.get_or_insert(now);
         if self.looks.is_none() && self.row >= self.wanted {
@@ -86,7 +90,8 @@ impl Brisk {
         }
     }
 
-    /// Nothing has come: ready when it is to be looked again; else who waits is woken. It may look where there is `room` for it.
+    /// Called when nothing has come: ready if the socket is to be read again, else the task will be
+    /// woken. It polls only with a semaphore in `room`.
     pub fn poll(
         &mut self,
         stream: &mut Stream,
@@ -100,7 +105,7 @@ impl Brisk {
             Next::Rest
         };
         match next {
-            Next::Rest if stream.rest()? => Poll::Ready(Ok(())), // nobody was to be woken until now
+            Next::Rest if stream.rest()? => Poll::Ready(Ok(())), // the runtime watches it only now
             Next::Rest => Poll::Pending,
             Next::Look => Poll::Ready(stream.look()),
             Next::GiveWay => {
@@ -110,7 +115,7 @@ impl Brisk {
         }
     }
 
-    /// It is not to look any longer.
+    /// Stops polling.
     fn rest(&mut self) {
         (self.row, self.looks) = (0, None);
     }
@@ -148,7 +153,7 @@ mod tests {
         let room = Arc::new(Semaphore::new(1));
         let (mut brisk, mut now, mut looks) = (Brisk::default(), Instant::now(), Vec::new());
         for request in 0..1000 {
-            // Each comes when it is no longer looked for.
+            // Each request comes after polling has stopped.
             while brisk.on_nothing(now, || room.clone().try_acquire_owned().ok()) == Next::Look {
                 looks.push(request);
                 now += LOOK;
@@ -157,7 +162,7 @@ mod tests {
             brisk.on_come(now);
         }
         assert_eq!(looks, [4, 13, 30, 63, 128, 257, 514]);
-        // One after the other, as fast as they are looked for: no longer in vain.
+        // Requests come as fast as they are polled for: no longer in vain.
         brisk.row = brisk.wanted;
         for _ in 0..WORTH {
             assert_eq!(brisk.on_nothing(now, || room.clone().try_acquire_owned().ok()), Next::Look);

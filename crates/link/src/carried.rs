@@ -1,4 +1,4 @@
-//! A connection that is carried by a hand, from its being made to its end.
+//! Client connection that a reactor drives, from the connect to its end.
 
 use crate::{
     bare::{Bare, Gear, Watched},
@@ -28,33 +28,33 @@ use wire::{
     handshake::{HANDSHAKE_WAIT, HandshakeFailed},
 };
 
-/// When nobody has turned a connection for so long, what has come is read before anything is said: so a node that went meanwhile was told
-/// nothing that could be lost.
+/// A connection that nobody has driven for this long is read before anything is written. So no
+/// request is sent to, and lost at, a node that has ended meanwhile.
 const QUIET: Duration = Duration::from_micros(200);
 
 type Way = Pipe<Stream<Bare, Bare>>;
 type Opening = Pin<Box<dyn Future<Output = Result<Way, End>> + Send>>;
 
-/// A connection in a hand.
+/// Client connection of a reactor.
 pub struct Carried {
     pub number: u64,
     target: Arc<Target>,
     line: Arc<Line>,
     stage: Mutex<Stage>,
-    /// It is to be turned: something was put into its line.
+    /// True if the connection must be driven: output was queued.
     wanted: AtomicBool,
     hand: Weak<Inner>,
 }
 
 enum Stage {
     Opening(Opening),
-    /// With the moment at which it was last turned.
+    /// Open, with the time at which it was last driven.
     Open(Box<Driver<Stream<Bare, Bare>>>, Instant),
     Over,
 }
 
 impl Carried {
-    /// One that is still to be opened.
+    /// Creates a connection that is still to be opened.
     pub fn new(target: &Arc<Target>, line: &Arc<Line>, hand: &Arc<Inner>, gear: Arc<Gear>, number: u64) -> Arc<Self> {
         let opening = Box::pin(open(target.clone(), Watched::new(gear, number)));
         Arc::new(Self {
@@ -67,17 +67,18 @@ impl Carried {
         })
     }
 
-    /// Whether something was put into its line that nobody has looked at.
+    /// Returns whether output was queued that nobody has handled.
     pub fn is_wanted(&self) -> bool {
         self.wanted.load(SeqCst)
     }
 
-    /// Whether somebody waits for what comes.
+    /// Returns whether output or a pending reply needs the connection to be driven.
     pub fn is_waited_for(&self) -> bool {
         self.is_wanted() || self.line.is_asked()
     }
 
-    /// Does all that can be done now; if another thread is at it, that one does.
+    /// Makes all progress that is possible now; leaves it to another thread that is driving the
+    /// connection.
     pub fn turn(self: &Arc<Self>) {
         self.wanted.store(true, SeqCst);
         while self.is_wanted() {
@@ -116,7 +117,7 @@ impl Carried {
         }
     }
 
-    /// It is polled when a socket is ready or a moment has come, so it keeps no waker.
+    /// Polled when a socket is ready or a timer is due, so no waker is kept.
     fn poll_opening(&self, opening: &mut Opening) -> Poll<Result<Way, End>> {
         let hand = self.hand.upgrade();
         let _time = hand.as_ref().map(|hand| hand.time.enter());
@@ -130,7 +131,7 @@ impl Carried {
         if let Stage::Open(driver, _) = std::mem::replace(stage, Stage::Over) {
             let mut pipe = driver.into_pipe();
             encode_goodbye(&why, pipe.out.short());
-            // As much as is taken at once: nobody waits for more.
+            // Writes as much as the socket takes now; nobody waits for the rest.
             drop(pipe.poll_flush(&mut Context::from_waker(Waker::noop())));
         }
         if let Some(hand) = self.hand.upgrade() {
@@ -138,13 +139,13 @@ impl Carried {
         }
     }
 
-    /// In a child of the process in which it was made: it closes what is the child's of it, and says nothing.
+    /// Called in a forked child: closes the child's copies of the descriptors and sends nothing.
     pub fn abandon(self: Arc<Self>) {
         if let Some(mut stage) = self.stage.try_lock() {
             drop(std::mem::replace(&mut *stage, Stage::Over));
         }
         self.line.let_go_of_hold();
-        // What another thread was at stays as it was.
+        // Leaked: another thread of the parent may have been using the state.
         std::mem::forget(self);
     }
 }
@@ -154,7 +155,7 @@ impl Wake for Carried {
         self.wake_by_ref();
     }
 
-    /// Who puts something into the line writes it.
+    /// Drives the connection: the thread that queues output also writes it.
     fn wake_by_ref(self: &Arc<Self>) {
         self.wanted.store(true, SeqCst);
         if let Some(hand) = self.hand.upgrade() {
@@ -179,7 +180,7 @@ async fn open(target: Arc<Target>, watched: Arc<Watched>) -> Result<Way, End> {
     greeted.await.ok_or(HandshakeFailed::TimedOut)?
 }
 
-/// What comes of it, if that is soon enough.
+/// Returns the output of `done` if it is ready within `time`.
 async fn within<T>(time: Duration, done: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;

@@ -1,4 +1,5 @@
-//! Who waits with a hand: one leads and looks at the sockets for all; the others sleep until they are woken, or the lead is theirs.
+//! Leader/follower scheduling of the threads that wait in a reactor: one leads and polls the
+//! sockets for all; the others sleep until they are woken or become the leader.
 
 use crate::bare::Gear;
 use parking_lot::Mutex;
@@ -18,50 +19,50 @@ use std::{
     time::Instant,
 };
 
-/// It goes on by itself.
+/// The thread runs.
 const RUNS: u32 = 0;
-/// It is to look at what it waits for.
+/// The thread must poll its future.
 const WOKEN: u32 = 1;
-/// It sleeps until it is woken.
+/// The thread sleeps on its futex until woken.
 const SLEEPS: u32 = 2;
-/// It sleeps until something comes over a socket, or the bell rings.
+/// The thread sleeps in the poller until a socket is ready or it is woken.
 const LOOKS: u32 = 3;
 
-/// A thread that waits.
+/// Waiting thread.
 #[derive(Debug)]
 pub struct Wait {
     state: AtomicU32,
-    /// The lead was given to it.
+    /// True if the thread was made the leader.
     leads: AtomicBool,
     gear: Arc<Gear>,
 }
 
 impl Wait {
-    /// A thread that does not wait yet.
+    /// Creates the state of a thread that does not wait yet.
     pub fn new(gear: Arc<Gear>) -> Arc<Self> {
         Arc::new(Self { state: AtomicU32::new(RUNS), leads: AtomicBool::new(false), gear })
     }
 
-    /// It looks at what it waits for: from now on it is woken anew.
+    /// Resets the wake-up before the thread polls its future.
     pub fn run(&self) {
         self.state.store(RUNS, SeqCst);
     }
 
-    /// Whether it is to look at what it waits for.
+    /// Returns whether the thread must poll its future.
     pub fn is_woken(&self) -> bool {
         self.state.load(SeqCst) == WOKEN
     }
 
-    /// Sleeps until it is woken, leads, a signal has come, or this time is over.
+    /// Sleeps until woken, made the leader, interrupted by a signal, or timed out.
     pub fn sleep(&self, most: Option<&Timespec>) {
         if self.begin(SLEEPS) && !self.leads.load(SeqCst) {
-            // Each of its ends is one of those.
+            // Every result means one of these.
             let _ = futex::wait(&self.state, Flags::PRIVATE, SLEEPS, most);
         }
         self.end(SLEEPS);
     }
 
-    /// Looks at sockets, unless it was woken.
+    /// Runs `look`, which waits for sockets, unless the thread was woken.
     pub fn look<T>(&self, look: impl FnOnce() -> T) -> Option<T> {
         let looked = self.begin(LOOKS).then(look);
         self.end(LOOKS);
@@ -73,13 +74,13 @@ impl Wait {
     }
 
     fn end(&self, what: u32) {
-        // Else it was woken meanwhile.
+        // This fails if the thread was woken meanwhile.
         let _ = self.state.compare_exchange(what, RUNS, SeqCst, Relaxed);
     }
 
-    /// It leads now.
+    /// Makes the thread the leader.
     fn promote(&self) {
-        self.leads.store(true, SeqCst); // before it is looked whether it sleeps, and it the other way round
+        self.leads.store(true, SeqCst); // before reading the state; `sleep` does the reverse
         if self.state.compare_exchange(SLEEPS, RUNS, SeqCst, Relaxed).is_ok() {
             self.shake();
         }
@@ -104,7 +105,7 @@ impl Wake for Wait {
     }
 }
 
-/// All that wait with one hand.
+/// All threads that wait in one reactor.
 #[derive(Debug, Default)]
 pub struct Crew(Mutex<State>);
 
@@ -112,14 +113,14 @@ pub struct Crew(Mutex<State>);
 struct State {
     is_led: bool,
     followers: Vec<Arc<Wait>>,
-    /// The leader sleeps.
+    /// True while the leader sleeps.
     sleeps: bool,
-    /// Until when at most it does; none where nothing else would wake it.
+    /// Time until which the leader sleeps at most; `None` for no limit.
     until: Option<Instant>,
 }
 
 impl Crew {
-    /// Whether this one leads now; else it follows until it leaves.
+    /// Returns true if the thread leads now; else it follows until it leaves.
     pub fn join(&self, wait: &Arc<Wait>) -> bool {
         let mut state = self.0.lock();
         let leads = !std::mem::replace(&mut state.is_led, true);
@@ -129,7 +130,7 @@ impl Crew {
         leads
     }
 
-    /// It follows no longer; whether that is because it leads now.
+    /// Removes a follower; returns true if it leads now.
     pub fn leave(&self, wait: &Arc<Wait>) -> bool {
         let followers = &mut self.0.lock().followers;
         let place = followers.iter().position(|other| Arc::ptr_eq(other, wait));
@@ -140,7 +141,7 @@ impl Crew {
         place.is_none()
     }
 
-    /// Who led does so no longer: somebody else does, if there is anybody.
+    /// Passes the lead to a follower, if there is one.
     pub fn pass_on(&self) {
         let mut state = self.0.lock();
         let next = state.followers.pop();
@@ -151,7 +152,8 @@ impl Crew {
         }
     }
 
-    /// The leader goes to sleep until a moment that is looked up here.
+    /// Notes that the leader sleeps until the time that `until` returns; `until` runs under the
+    /// lock.
     pub fn begin_sleep(&self, until: impl FnOnce() -> Option<Instant>) -> Option<Instant> {
         let mut state = self.0.lock();
         let until = until();
@@ -159,18 +161,18 @@ impl Crew {
         until
     }
 
-    /// It sleeps no longer.
+    /// Notes that the leader is awake.
     pub fn end_sleep(&self) {
         self.0.lock().sleeps = false;
     }
 
-    /// Whether the leader sleeps longer than until then.
+    /// Returns whether the leader sleeps beyond `moment`.
     pub fn oversleeps(&self, moment: Instant) -> bool {
         let state = self.0.lock();
         state.sleeps && state.until.is_none_or(|until| moment < until)
     }
 
-    /// In a child of the process: nobody else is there.
+    /// Forgets all threads; called in a forked child, which has none of them.
     pub fn forget(&self) {
         *self.0.lock() = State::default();
     }

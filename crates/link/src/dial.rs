@@ -1,4 +1,5 @@
-//! Makes a connection, and drives it: by a task of a runtime, or by the hand of who waits.
+//! Opens a client connection and drives it: in a task of a runtime, or in the reactor of a waiting
+//! thread.
 
 use crate::{
     Address, Hand,
@@ -22,13 +23,15 @@ use wire::{
     handshake::{HANDSHAKE_WAIT, HandshakeFailed, Token},
 };
 
-/// Threads that carry all connections of this process where nobody said how many: one that writes while another reads.
+/// Default number of threads that drive all connections of this process: one writes while another
+/// reads.
 const THREADS: usize = 2;
 
-/// The runtime of all connections of this process; never ended, for futures may be dropped anywhere.
+/// Runtime of all connections of this process; never shut down, because futures may be dropped
+/// anywhere.
 static RUNTIME: Mutex<Option<Runtime>> = Mutex::new(None);
 
-/// Makes and drives a connection, where its target says.
+/// Opens and drives a connection with the driver of its target.
 pub fn start(target: &Arc<Target>, line: &Arc<Line>) -> io::Result<()> {
     let driven = || drive(target.clone(), Ending { line: line.clone(), target: target.clone() });
     match &target.by {
@@ -39,8 +42,9 @@ pub fn start(target: &Arc<Target>, line: &Arc<Line>) -> io::Result<()> {
     Ok(())
 }
 
-/// The runtime that carries all connections of this process but those that were given another; it is never ended. It may be used for what
-/// waits for them, and for nothing that blocks. `threads` counts for who is first.
+/// Returns the runtime that drives all connections of this process except those that were given
+/// another. It is never shut down. It may also run tasks that wait for such connections, but
+/// nothing that blocks. `threads` has an effect only on the first call.
 pub fn runtime(threads: usize) -> io::Result<Handle> {
     let mut running = RUNTIME.lock();
     if running.is_none() {
@@ -50,7 +54,7 @@ pub fn runtime(threads: usize) -> io::Result<Handle> {
     Ok(running.as_ref().expect("it was made").handle().clone())
 }
 
-/// Ends a line that nobody drives any more.
+/// Ends a connection that nobody drives any more.
 struct Ending {
     line: Arc<Line>,
     target: Arc<Target>,
@@ -71,7 +75,8 @@ async fn drive(target: Arc<Target>, ending: Ending) {
         Ok(pipe) => pipe,
         Err(end) => return line.end(&failure(address, &end)),
     };
-    // A task of the runtime that was given is not woken over other threads, and what it asks goes together.
+    // On a runtime that the caller gave, waking the driver crosses no thread, and requests made
+    // together are written together; so only the driver writes there.
     line.opened(matches!(target.by, By::Threads).then(|| pipe.stream().beside()).flatten());
     let mut driver = Driver::new(line.clone(), pipe);
     let end = poll_fn(|context| ended(driver.try_poll(context))).await;
@@ -91,31 +96,32 @@ async fn open(target: &Target) -> Result<Pipe, End> {
     greeted.await.map_err(|_| HandshakeFailed::TimedOut)?
 }
 
-/// Where to, and how.
+/// Destination of a connection, and how to reach it.
 #[derive(Debug)]
 pub struct Target {
     pub address: Address,
     pub token: Token,
-    /// How to speak TLS there, when the address wants it.
+    /// TLS configuration, if the address needs it.
     pub tls: Option<Arc<ClientConfig>>,
     pub by: By,
-    /// Who connects may be over soon, and is shown no memory until it asks for bytes.
+    /// True for a process that may end soon: the node exports no memory to it until it asks for
+    /// bytes.
     pub brief: bool,
 }
 
-/// Who drives connections.
+/// Driver of connections.
 #[derive(Debug)]
 pub enum By {
-    /// Threads of all connections.
+    /// Runtime of this crate, shared by all connections.
     Threads,
-    /// A runtime that was given.
+    /// Runtime that the caller gave.
     Runtime(Handle),
-    /// Who waits.
+    /// Reactor on the waiting threads.
     Hand(Hand),
 }
 
 impl Target {
-    /// Does the client's part of TLS, where it is spoken.
+    /// Does the client's part of the TLS handshake, if the address is a `tls:` one.
     pub async fn cover<T, U>(&self, stream: Stream<T, U>) -> Result<Stream<T, U>, End>
     where
         T: AsyncRead + AsyncWrite + Unpin,

@@ -1,4 +1,5 @@
-//! What drives a connection at a client, whoever turns it: between its line and its socket.
+//! Driver of a client connection, between its [`Line`] and its socket; runtimes and reactors both
+//! use it.
 
 use crate::{
     Address,
@@ -25,10 +26,10 @@ use wire::{
     handshake::{ClientHandshake, HandshakeFailed, Reason, Step, VERSIONS},
 };
 
-/// An address that does not answer by then is not reachable: the system has asked it three times (after 1 s and 3 s again).
+/// Time limit of a connect. By then the system has tried three times (again after 1 s and 3 s).
 pub const CONNECT_WAIT: Duration = Duration::from_secs(5);
 
-/// Why a connection ended, or was never there.
+/// Reason why a connection ended or could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum End {
     #[error("{0}")]
@@ -51,7 +52,8 @@ pub enum End {
     Closed,
 }
 
-/// For those who were not sent. What the node, or the system, says to all who come is no better at the next try.
+/// Failure of requests that were not sent. A rejection that the next try would meet again becomes a
+/// refusal, anything else `Unreachable`.
 pub fn failure(address: &Address, end: &End) -> Failure {
     let why = format!("{address}: {end}");
     let reason = match end {
@@ -68,7 +70,7 @@ pub fn failure(address: &Address, end: &End) -> Failure {
     }
 }
 
-/// The client's part of the handshake.
+/// Does the client's part of the handshake.
 pub async fn greet<S: Socket>(pipe: &mut Pipe<S>, target: &Target) -> Result<(), End> {
     let about = concat!("Tidemill ", env!("CARGO_PKG_VERSION"));
     let handshake =
@@ -94,29 +96,29 @@ pub async fn greet<S: Socket>(pipe: &mut Pipe<S>, target: &Target) -> Result<(),
     }
 }
 
-/// A connection that is open, at its client.
+/// Open connection, at its client.
 pub struct Driver<S> {
     line: Arc<Line>,
     pipe: Pipe<S>,
-    /// The node's memory, as far as it was shown and can be mapped, by numbers.
+    /// Mapped segments of the node's memory by number.
     segments: HashMap<u32, Arc<Segment>>,
-    /// Answers that came together, on their way to who waits for them.
+    /// Replies that arrived together, on their way to their callers.
     brought: Vec<Brought>,
 }
 
 impl<S: Socket> Driver<S> {
-    /// Behind the handshake.
+    /// Creates the driver of a connection after its handshake.
     pub fn new(line: Arc<Line>, pipe: Pipe<S>) -> Self {
         Self { line, pipe, segments: HashMap::new(), brought: Vec::new() }
     }
 
-    /// Does all that can be done now, until it ends.
+    /// Makes all progress that is possible now; ready when the connection ends.
     pub fn try_poll(&mut self, context: &mut Context<'_>) -> Poll<Result<End, End>> {
         loop {
             if self.line.take(&mut self.pipe.out, context) == Orders::Close {
                 return Poll::Ready(Ok(End::Closed));
             }
-            // A read goes on whether all is written or not: the node may be waiting for that.
+            // Reads go on while output is pending: the node may be waiting for that.
             let writes = self.pipe.out.has_remaining();
             if self.pipe.poll_flush(context).map_err(End::Io)?.is_ready() && writes {
                 self.line.flushed();
@@ -127,7 +129,7 @@ impl<S: Socket> Driver<S> {
         }
     }
 
-    /// Takes what has come, and nothing to be written.
+    /// Handles input alone, without writing.
     pub fn poll_come(&mut self, context: &mut Context<'_>) -> Poll<Result<End, End>> {
         loop {
             if let Some(end) = ready!(self.poll_some(context))? {
@@ -136,12 +138,12 @@ impl<S: Socket> Driver<S> {
         }
     }
 
-    /// For the last words.
+    /// Takes the framed socket, for the goodbye.
     pub fn into_pipe(self) -> Pipe<S> {
         self.pipe
     }
 
-    /// Takes the frames that are whole, and reads some more.
+    /// Handles the complete frames, then reads more.
     fn poll_some(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<End>, End>> {
         let taken = self.take_frames();
         self.line.answered(&mut self.brought);
@@ -169,7 +171,7 @@ impl<S: Socket> Driver<S> {
                 self.brought.push(Brought::new(id, reply));
             }
             ToClient::Recall { batch, session, recalls } => {
-                self.line.answered(&mut self.brought); // in the order in which they came
+                self.line.answered(&mut self.brought); // keeps the order of arrival
                 self.line.recalled(batch, session, recalls);
             }
             ToClient::Ping(id) => self.line.pong(id),
@@ -210,7 +212,8 @@ impl<S: Socket> Driver<S> {
         Ok(())
     }
 
-    /// Maps a part of the node's memory. Of one that cannot be, nothing is looked at: answers are sent.
+    /// Maps a segment of the node's memory. If that fails, the node keeps sending the bytes of
+    /// replies.
     fn shown(&mut self, number: u64, segment: codec::Segment, file: Option<OwnedFd>) {
         let mapped =
             u32::try_from(number).ok().zip(file).map(|(number, file)| (number, Segment::map(file, segment.length)));
@@ -224,7 +227,7 @@ impl<S: Socket> Driver<S> {
         }
     }
 
-    /// Bytes that were lent together, under the id of what asked for them.
+    /// Views of bytes that one lease covers, under the id of the request that asked for them.
     fn views(&self, id: u64, runs: &[Placed]) -> Result<Vec<Bytes>, End> {
         let loan = self.line.loan(id).map(Arc::new);
         let view = |placed: &Placed| {

@@ -1,6 +1,7 @@
-//! The threads on which a face is told what to forget, over a connection.
+//! Threads that run the cache-invalidation callback of a remote client's subscribers.
 //!
-//! Two for each session, as in the node: bytes may take long, and attributes and names must not stand behind them.
+//! Each session has two, as in the node: dropping bytes may take long, and attributes and names
+//! must not wait behind that.
 
 use crate::line::Line;
 use client::Hear;
@@ -13,10 +14,10 @@ use std::{
 };
 use wire::{Object, Recall, Refusal, Session};
 
-/// Under its number; without one when nobody waits to hear of it.
+/// Batch of invalidations with its number; `None` if no acknowledgement is wanted.
 type Batch = (Option<u64>, Vec<Recall>);
 
-/// A session's two threads. They end when this is dropped.
+/// The two threads of a session; they end when this is dropped.
 #[derive(Debug)]
 pub struct Ears {
     swift: Sender<Batch>,
@@ -39,20 +40,21 @@ impl Ears {
         Ok(Self { swift: start("tidemill-recall").map_err(failed)?, slow: start("tidemill-bytes").map_err(failed)? })
     }
 
-    /// Whether there is somebody who listens.
+    /// Queues a batch; returns whether its thread still runs.
     pub fn tell(&self, batch: u64, recalls: Vec<Recall>) -> bool {
         let slow = recalls.iter().all(|recall| matches!(recall, Recall::Bytes(_)));
         let lane = if slow { &self.slow } else { &self.swift };
         lane.send((Some(batch), recalls)).is_ok()
     }
 
-    /// The connection has ended: nothing is recalled any more, so nothing may be kept.
+    /// The connection has ended and no invalidation follows: tells the callback to drop everything.
     pub fn end(self) {
-        drop(self.swift.send((None, vec![Recall::All]))); // one that has panicked keeps nothing
+        drop(self.swift.send((None, vec![Recall::All]))); // a callback that has panicked caches nothing
     }
 }
 
-/// A thread that hears; when its face panics, the session is told nothing more, so that nobody waits for it.
+/// State of an invalidation thread. If the callback panics, the session is unsubscribed, so that no
+/// change waits for its acknowledgement.
 struct Listening {
     line: Weak<Line>,
     session: Session,

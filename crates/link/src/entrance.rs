@@ -1,23 +1,25 @@
-//! One address at which a node is reached: its own budgets, so that who fills one locks nobody out of another.
+//! Listening address of a node with its own connection limits, so that filling one address locks
+//! nobody out of another.
 //!
-//! Who has not proven yet that it may come in holds one of a few places for a moment. When they are full the one who has waited longest goes: a
-//! client is through in milliseconds, and who only holds places does not keep it out.
+//! A connection that is not authenticated yet holds one of a few places for a moment. When all are
+//! taken, the connection that has waited longest is closed. A client authenticates in milliseconds,
+//! so connections that only occupy places do not keep it out.
 
 use parking_lot::Mutex;
 use std::{collections::VecDeque, sync::Arc};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-/// One address.
+/// One listening address.
 #[derive(Debug)]
 pub struct Entrance {
-    /// What clients call it.
+    /// Address by which clients know it.
     pub called: String,
     unproven: Mutex<VecDeque<Arc<Notify>>>,
     unproven_max: usize,
     room: Arc<Semaphore>,
 }
 
-/// Somebody who has come and proven nothing yet.
+/// Connection that is not authenticated yet.
 #[derive(Debug)]
 pub struct Stranger {
     entrance: Arc<Entrance>,
@@ -25,13 +27,14 @@ pub struct Stranger {
 }
 
 impl Entrance {
-    /// For so many who have proven themselves, and so many who have not.
+    /// Creates an entrance with limits for authenticated and for unauthenticated connections.
     pub fn new(called: String, proven: usize, unproven: usize) -> Arc<Self> {
         let room = Arc::new(Semaphore::new(proven));
         Arc::new(Self { called, unproven: Mutex::default(), unproven_max: unproven.max(1), room })
     }
 
-    /// Somebody has come; who has waited longest may have to go for that.
+    /// Admits a new connection; tells the one that has waited longest to close if all places are
+    /// taken.
     pub fn meet(self: &Arc<Self>) -> Stranger {
         let goes = Arc::new(Notify::new());
         let mut unproven = self.unproven.lock();
@@ -44,19 +47,19 @@ impl Entrance {
         Stranger { entrance: self.clone(), goes }
     }
 
-    /// A place for somebody who has proven that it may come in; none when there is none.
+    /// Acquires a place for an authenticated connection; `None` if all are taken.
     pub fn room(&self) -> Option<OwnedSemaphorePermit> {
         self.room.clone().try_acquire_owned().ok()
     }
 }
 
 impl Stranger {
-    /// Comes when others are to have this place.
+    /// Waits until this connection must make way for a newer one.
     pub async fn goes(&self) {
         self.goes.notified().await;
     }
 
-    /// Where it has come.
+    /// Entrance at which the connection has come.
     pub fn entrance(&self) -> &Entrance {
         &self.entrance
     }

@@ -1,6 +1,8 @@
-//! Keeps threads out of the middle of something while their process forks: a child has none of them, and what they have locked stays so.
+//! Fork lock: keeps threads out of critical sections while their process forks. A child has none of
+//! those threads, and a lock that one of them held would stay locked.
 //!
-//! Made of two words, for a lock that is shared with others' (as all of `parking_lot` are by their queues) might be held in the child.
+//! It consists of two futex words. A lock that shares state with others, as all of `parking_lot` do
+//! through its queues, might be held in the child.
 
 use rustix::thread::futex::{self, Flags};
 use std::{
@@ -11,19 +13,20 @@ use std::{
     },
 };
 
-/// Who is inside is at something. It is closed by one at a time, who waits until nobody is inside.
+/// Fork lock: any number of threads hold it shared; one at a time closes it, and waits until nobody
+/// holds it.
 #[derive(Debug, Default)]
 pub struct Gate {
     inside: AtomicU32,
     closed: AtomicU32,
 }
 
-/// Somebody inside.
+/// Guard of a thread that holds the lock shared.
 #[derive(Debug)]
 pub struct Inside<'a>(&'a Gate);
 
 impl Gate {
-    /// Goes in, once it is open. Who is inside does not go in again.
+    /// Acquires the lock shared, waiting while it is closed. Not reentrant.
     pub fn enter(&self) -> Inside<'_> {
         loop {
             self.inside.fetch_add(1, SeqCst);
@@ -36,7 +39,7 @@ impl Gate {
         }
     }
 
-    /// Closes it: from then on nobody is inside.
+    /// Closes the lock and waits until nobody holds it.
     pub fn close(&self) {
         while self.closed.compare_exchange(0, 1, SeqCst, Relaxed).is_err() {
             wait(&self.closed, 1);
@@ -49,13 +52,13 @@ impl Gate {
         }
     }
 
-    /// Opens it for all.
+    /// Opens the lock for all.
     pub fn open(&self) {
         self.closed.store(0, SeqCst);
         wake_all(&self.closed);
     }
 
-    /// In a child of the process in which it was closed: nobody else is there.
+    /// Opens the lock in a forked child, which has no other threads.
     pub fn open_in_child(&self) {
         self.inside.store(0, SeqCst);
         self.open();
@@ -63,7 +66,7 @@ impl Gate {
 }
 
 impl Inside<'_> {
-    /// Does something from which nobody needs to be kept: sleeps.
+    /// Runs `sleep` without the lock, so that a fork may happen meanwhile.
     pub fn outside<T>(&mut self, sleep: impl FnOnce() -> T) -> T {
         let gate = self.0;
         gate.leave();
@@ -87,7 +90,7 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// Until the word is no longer this, or for no reason.
+/// Waits until the word no longer has this value; may return spuriously.
 fn wait(word: &AtomicU32, is: u32) {
     let _ = futex::wait(word, Flags::PRIVATE, is, None);
 }

@@ -1,4 +1,5 @@
-//! The node's side of one connection: who came, what was asked, what waits, and what ends with it.
+//! Node's side of one connection: its sessions, its waiting requests, its leases, and the cleanup
+//! at its end.
 
 mod giving;
 mod greeting;
@@ -50,29 +51,29 @@ use wire::{
     handshake::Token,
 };
 
-/// What all connections share.
+/// State that all connections of a server share.
 #[derive(Debug)]
 pub struct House {
     pub node: Arc<Node>,
-    /// Its memory, for clients of this host to look at.
+    /// Memory of the node, exported to clients of this host.
     pub segments: Option<Arc<dyn Segments>>,
-    /// Ends what guests leave behind.
+    /// Finishes what clients leave behind.
     pub janitor: Janitor,
     /// Sessions that a connection carries, or that are being ended.
     pub carried: Mutex<BTreeSet<Session>>,
     pub token: Token,
     pub limits: Limits,
-    /// So many connections more may look for their next request.
+    /// Permits of connections that busy-poll for their next request.
     pub looking: Arc<Semaphore>,
     pub stopping: watch::Receiver<bool>,
-    /// For lines of the log that whoever comes can cause.
+    /// Rate limiter for log lines that any client can cause.
     pub rare: Rare,
     pub arriving: Budget,
-    /// What the requests of all connections carry that wait, bytes.
+    /// Payload bytes of the waiting requests of all connections.
     pub waiting_bytes: AtomicUsize,
 }
 
-/// Why a connection ends.
+/// Reason why a connection ends.
 #[derive(Debug, thiserror::Error)]
 enum End {
     #[error("the client has ended it")]
@@ -99,31 +100,32 @@ enum End {
 
 type Answered = Result<Answer, Failure>;
 
-/// One connection behind the handshake.
+/// One connection after its handshake.
 struct Guest {
     house: Arc<House>,
     pipe: Pipe,
     last_id: u64,
-    /// Those that said hello here.
+    /// Sessions that said hello on this connection.
     sessions: BTreeSet<Session>,
     watching: BTreeSet<Session>,
     /// Requests that wait.
     waiting: JoinSet<(u64, Answered)>,
-    /// The same by their ids, with the bytes that each carries.
+    /// Task and payload bytes of each waiting request, by request id.
     waits: HashMap<u64, (AbortHandle, usize)>,
     waiting_bytes: usize,
     arriving: Arriving,
     told: Arc<Told>,
     batches: UnboundedReceiver<Batch>,
-    /// Whether it may bind files of the host.
+    /// True if the client may bind files of the node's host.
     binds: bool,
-    /// What it was lent; none where nothing may be.
+    /// Leases of this client; `None` if it may have none.
     loans: Option<Loans>,
-    /// A descriptor is wanted of what its next request opens, under this id.
+    /// Id and flags of the descriptor that the client wants of the file that its next request
+    /// opens.
     attaching: Option<(u64, OpenFlags)>,
-    /// Marks whose descriptors it has closed, at which nobody has looked yet.
+    /// Open leases whose descriptors the client has closed and that were not probed yet.
     closed: Vec<Mark>,
-    /// What of our memory it was shown; none where it is not.
+    /// Segments exported to this client; `None` if there are none.
     shown: Option<Shown>,
     brisk: Brisk,
 }
@@ -157,7 +159,7 @@ impl Guest {
         }
     }
 
-    /// Serves until it ends, then ends what its sessions hold.
+    /// Serves the connection until it ends, then ends what its sessions hold.
     async fn stay(mut self) {
         let mut stopping = self.house.stopping.clone();
         let process = self.loans.as_ref().map(Loans::process);
@@ -188,23 +190,23 @@ impl Guest {
             house.node.unwatch(session);
         }
         let why = end.to_string();
-        // Of a pool that ends as a whole nothing is left anywhere.
+        // When the whole pool stops, the other nodes need no cleanup.
         let stopping = matches!(end, End::Stopped);
         tokio::join!(house.end_sessions(sessions, stopping), pipe.goodbye(&why));
     }
 
-    /// Does all that can be done now.
+    /// Makes all progress that is possible now.
     fn try_poll(&mut self, context: &mut Context<'_>) -> Poll<Result<End, End>> {
         loop {
             let all_taken = self.take_frames()?;
-            // Behind the frames, so that what waits since then wakes us too.
+            // After the frames, so that requests that began to wait there wake this task too.
             self.take_answers(context)?;
             self.take_batches(context);
             let written = self.pipe.poll_flush(context).map_err(End::Broken)?;
             self.look_at_closed();
             if !all_taken {
                 if written.is_pending() {
-                    ready!(self.poll_looking(context, true))?; // it stops the reading; the socket wakes us
+                    ready!(self.poll_looking(context, true))?; // pending output stops reading; the socket wakes us
                 }
                 continue;
             }
@@ -219,9 +221,9 @@ impl Guest {
         }
     }
 
-    /// Nothing has come: looks again, or waits. `is_stuck`: something is not written.
+    /// Called when nothing has come: busy-polls or waits. `is_stuck`: output is pending.
     fn poll_looking(&mut self, context: &mut Context<'_>, is_stuck: bool) -> Poll<io::Result<()>> {
-        // What waits has tasks of its own, which may be behind this one.
+        // Waiting requests are tasks of their own, which busy polling might hold up.
         let may = !is_stuck && self.waits.is_empty() && self.shown.is_some();
         self.brisk.poll(self.pipe.stream_mut(), may.then_some(&self.house.looking), context)
     }
@@ -229,7 +231,7 @@ impl Guest {
     fn take_answers(&mut self, context: &mut Context<'_>) -> Result<(), End> {
         while let Poll::Ready(Some(ended)) = self.waiting.poll_join_next(context) {
             match ended {
-                // One that was cancelled meanwhile is not there any more.
+                // A request that was cancelled meanwhile is no longer in `waits`.
                 Ok((id, answered)) if self.let_go(id).is_some() => self.answer(id, &answered),
                 Err(error) if error.is_panic() => return Err(End::Panicked),
                 Ok(_) | Err(_) => {}
@@ -244,13 +246,13 @@ impl Guest {
         }
     }
 
-    /// Whether there is none left; else there is too much to be written.
+    /// Handles frames. Returns true if none is left, false if too much output is queued.
     fn take_frames(&mut self) -> Result<bool, End> {
         while self.pipe.out.remaining() < self.house.limits.queued_bytes {
             let Some(frame) = self.pipe.frames.next()? else { return Ok(true) };
             self.arriving.done();
             let message = ToNode::decode(frame)?;
-            // Nothing more may be read for a while: this would stand there uncounted.
+            // The next read may be much later, and this buffer would stay uncounted until then.
             self.pipe.frames.release();
             self.on(message)?;
         }
@@ -341,10 +343,11 @@ impl Guest {
         if let (Some(loans), Some(shown), 1..) = (&mut self.loans, &self.shown, of_stripe) {
             loans.invite(of_stripe, shown.segments(), &mut self.pipe);
         }
-        // A bug that a request meets ends its connection as any other end does, and what it held with it.
+        // A bug that makes the node panic ends this connection like any other end, with what it
+        // held.
         let handled = catch_unwind(AssertUnwindSafe(|| self.house.node.handle(request)));
         let mut reply = handled.map_err(|_| End::Panicked)?;
-        // Most are ready: these cost no task.
+        // Most replies are ready now and cost no task.
         match Pin::new(&mut reply).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(answered) => {
                 if let Ok(Answer::Welcome(welcome)) = &answered {
@@ -361,7 +364,7 @@ impl Guest {
         Ok(())
     }
 
-    /// A request whose bytes the client has put into its bay.
+    /// Handles a request whose bytes the client has put into its write segment.
     fn publish(&mut self, id: u64, publish: Publish) -> Result<(), End> {
         let filled = publish.filled;
         let bytes = self.loans.as_ref().and_then(|loans| loans.take(filled)).ok_or(End::NotFilled(filled))?;
@@ -369,7 +372,7 @@ impl Guest {
         self.request(id, request)
     }
 
-    /// Whether it is one of a session that this connection carries, or may.
+    /// Fails unless this connection carries the session of the request, or may carry it.
     fn check(&mut self, request: &Request) -> Result<(), Failure> {
         if !self.binds && request.body.binds_host_file() {
             return Err(Refusal::NotPermitted(Object::Text("binding a file of the node's host".into())).into());
@@ -383,12 +386,13 @@ impl Guest {
         }
     }
 
-    /// The process at the other end, if it is one of this host and seen from here.
+    /// Process at the other end, if it is on this host and visible here.
     fn process(&self) -> Option<u32> {
         self.loans.as_ref().and_then(|loans| loans.process().id())
     }
 
-    /// Says in a lock which process it is that asks; refused when what outlives sessions would not be seen to end here.
+    /// Fills in the process that owns a lock. Fails for a lock that outlives its session if this
+    /// node would not see its owner end.
     fn name_owner(&self, body: &mut Body) -> Result<(), Failure> {
         let Some(owner) = body.lock().map(|lock| &mut lock.owner).filter(|owner| owner.outlives_sessions()) else {
             return Ok(());
@@ -445,7 +449,7 @@ impl Guest {
         self.house.waiting_bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// It waits no longer.
+    /// Removes a request that waits no longer.
     fn let_go(&mut self, id: u64) -> Option<AbortHandle> {
         let (waiting, bytes) = self.waits.remove(&id)?;
         self.waiting_bytes -= bytes;
@@ -482,7 +486,7 @@ impl Guest {
     }
 }
 
-/// Begins to lend to a client of this host, where the node has what to lend.
+/// Starts leasing to a client of this host, if the node has anything to lease.
 fn lends(house: &House, pipe: &mut Pipe) -> Option<Loans> {
     let (loans, hold) = match Loans::to(pipe.stream(), house.limits) {
         Ok(lends) => lends.filter(|_| house.segments.is_some() || house.node.keeps_whole_files())?,
@@ -496,7 +500,7 @@ fn lends(house: &House, pipe: &mut Pipe) -> Option<Loans> {
 }
 
 impl House {
-    /// What the node says to a session that somebody names.
+    /// Hello reply of the node for a session that a client names.
     fn welcome(&self, session: Session) -> Result<Welcome, Failure> {
         match at_once(self.node.handle(request(Epoch::FIRST, session, PartitionId(0), Body::Hello))) {
             Some(Ok(Answer::Welcome(welcome))) => Ok(welcome),
@@ -505,7 +509,7 @@ impl House {
         }
     }
 
-    /// Ends what they hold: opens, locks, intents that were begun.
+    /// Ends what sessions hold: opens, locks, unfinished transactions.
     async fn end_sessions(&self, sessions: BTreeSet<Session>, stopping: bool) {
         for session in sessions {
             if let Err(error) = self.end_session(session, stopping).await {
@@ -519,7 +523,8 @@ impl House {
         }
     }
 
-    /// Here, and what is left of it elsewhere. If that cannot be done now, it is finished by whoever meets it.
+    /// Ends a session here, then finishes at the other nodes. If one of them is not reachable, the
+    /// client that runs into the rest finishes it.
     async fn end_session(&self, session: Session, stopping: bool) -> Result<(), Failure> {
         if !self.end_here(session).await? || stopping {
             return Ok(());
@@ -533,7 +538,8 @@ impl House {
         }
     }
 
-    /// Removes what a session wrote here that neither its file has nor anybody has reserved.
+    /// Removes stripes that a session wrote here if their file has not planned them and nobody has
+    /// reserved them.
     pub async fn remove_strays(&self, session: Session) {
         for file in self.node.strays_elsewhere(session) {
             let Some(question) = self.node.ask_of_strays(session, file) else { continue };
@@ -549,8 +555,8 @@ impl House {
         }
     }
 
-    /// In those partitions of this node that it touched. Whether something of it is left that others may have a part of: most clients leave
-    /// nothing.
+    /// Ends a session in the partitions of this node that it touched. Returns true if something is
+    /// left that other nodes may have a part of; most clients leave nothing.
     async fn end_here(&self, session: Session) -> Result<bool, Failure> {
         let map = self.welcome(session)?.map;
         let mut left = false;

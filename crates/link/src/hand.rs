@@ -1,4 +1,5 @@
-//! Connections that are turned by who waits for them: no thread is started, no runtime is needed, and a process may fork.
+//! Reactor: client connections that the waiting threads drive themselves. It starts no thread and
+//! needs no runtime, and its process may fork.
 
 use crate::{
     bare::Gear,
@@ -26,43 +27,47 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// An answer is looked for so long before its thread sleeps: longer than a node of this host that is awake needs for one, and less than
-/// being woken takes. So what it costs is at most what sleeping would have.
+/// Time that a thread busy-polls for its reply before it sleeps: longer than a node of this host
+/// that is awake takes for one, and shorter than a wake-up. So busy polling costs at most what
+/// sleeping would have.
 const SPIN: Duration = Duration::from_micros(30);
-/// Who may be told to give up is asked so often, though no signal comes where it waits.
+/// Interval at which a caller that may cancel is asked, even if no signal interrupts its wait.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 thread_local! {
     static AT: Cell<At> = const { Cell::new(At::Outside) };
 }
 
-/// What a thread does in a hand.
+/// State of a thread in a reactor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum At {
     Outside,
-    /// It turns connections.
+    /// Drives connections.
     Inside,
-    /// It polls what somebody waits for: what that says goes together, when it was polled.
+    /// Polls the future of a caller; the requests that it makes are sent together afterwards.
     Polling,
 }
 
-/// Connections that are turned by who waits for them. Cheap to clone; clones are one hand.
+/// Reactor: drives connections on the threads that wait for them. Cheap to clone; clones share one
+/// reactor.
 ///
-/// All threads of a process may share one: one of those that wait looks at the sockets for all. Futures over its connections are polled by
-/// [`Self::block_on`] or [`Self::poll`] alone.
+/// All threads of a process may share a reactor: one of the waiting threads polls the sockets for
+/// all. Only [`Self::block_on`] and [`Self::poll`] may poll futures over its connections.
 ///
-/// A process that forks while other threads are here calls [`Self::before_fork`], and [`Self::after_fork`] on both sides. The child says nothing on
-/// its parent's connections; its first call makes new ones, in a session of its own. A client that another thread had in the middle
-/// of beginning a session stays so in the child, which connects a new one then.
+/// A process that forks while other threads use the reactor calls [`Self::before_fork`], and then
+/// [`Self::after_fork`] in the parent and in the child. The child sends nothing on its parent's
+/// connections; its first call makes new ones, in a session of its own. If another thread was
+/// starting a client's session at the fork, that client stays unfinished in the child, which must
+/// connect a new one.
 #[derive(Clone)]
 pub struct Hand(Arc<Inner>);
 
-/// What clones share.
+/// State that clones share.
 pub struct Inner {
     gear: Mutex<Arc<Gear>>,
     carried: Mutex<Arc<[Arc<Carried>]>>,
     crew: Crew,
-    /// The time of what is polled here.
+    /// Timers of the futures that are polled here.
     pub time: LocalTime,
     spin: Duration,
     gate: Gate,
@@ -71,15 +76,16 @@ pub struct Inner {
 }
 
 impl Hand {
-    /// With no connection. Fails where this process may have no more descriptors.
+    /// Creates a reactor without connections. Fails if this process can open no more descriptors.
     pub fn new() -> io::Result<Self> {
-        // A single processor is what the node needs to answer. Asked of the system at once: what the standard library has for it reads the
-        // files of control groups first, a dozen calls in each process that touches a pool.
+        // A single processor is what the node needs to answer, so do not spin on it.
+        // `sched_getaffinity` is one call; `available_parallelism` of the standard library first
+        // reads cgroup files, a dozen system calls in each process that touches a pool.
         let alone = sched_getaffinity(None).is_ok_and(|processors| processors.count() == 1);
         Self::spinning(if alone { Duration::ZERO } else { SPIN })
     }
 
-    /// The same, where a thread that waits looks so long for its answer before it sleeps.
+    /// Like [`Self::new`], with this time of busy polling before a thread sleeps.
     pub fn spinning(spin: Duration) -> io::Result<Self> {
         Ok(Self(Arc::new(Inner {
             gear: Mutex::new(Arc::new(Gear::new()?)),
@@ -93,12 +99,13 @@ impl Hand {
         })))
     }
 
-    /// Waits for what a future brings, and turns connections meanwhile.
+    /// Waits for the output of a future, and drives connections meanwhile.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         self.wait(future, None).expect("nobody gives up")
     }
 
-    /// The same, unless it is given up: that is asked when a signal has interrupted the wait, and ten times a second. Then the future is dropped.
+    /// Like [`Self::block_on`], unless the caller cancels: `gives_up` is asked when a signal has
+    /// interrupted the wait, and ten times a second. Then the future is dropped.
     pub fn block_on_unless<F: Future>(&self, future: F, mut gives_up: impl FnMut() -> bool) -> Option<F::Output> {
         self.wait(future, Some(&mut gives_up))
     }
@@ -122,8 +129,8 @@ impl Hand {
         }
     }
 
-    /// Polls a future, once; what it asks for is sent then. Its waker is woken by whoever turns the connections: a thread that waits here, or
-    /// who calls [`Self::turn`].
+    /// Polls a future once and sends the requests that it makes. Its waker is woken by a thread
+    /// that drives the connections: one that waits here, or one that calls [`Self::turn`].
     pub fn poll<F: Future + ?Sized>(&self, future: Pin<&mut F>, context: &mut Context<'_>) -> Poll<F::Output> {
         self.0.enter(|| {
             let polled = {
@@ -139,7 +146,8 @@ impl Hand {
         })
     }
 
-    /// Does all that can be done now, without waiting; tells when it is to be called again, though [`Self::descriptor`] shows nothing.
+    /// Makes all progress that is possible without waiting. Returns the time at which to call it
+    /// again even if [`Self::descriptor`] is not readable.
     pub fn turn(&self) -> Option<Instant> {
         self.0.enter(|| {
             self.0.turn(|_| true);
@@ -148,19 +156,19 @@ impl Hand {
         self.0.time.next()
     }
 
-    /// A descriptor that can be read from when there is something to [`Self::turn`], for the loop of who waits for other things too. It is
-    /// asked for anew in a child.
+    /// Descriptor that is readable when there is something to [`Self::turn`], for an event loop
+    /// that waits for other things too. A forked child needs a new one.
     pub fn descriptor(&self) -> io::Result<OwnedFd> {
         self.gear().as_fd().try_clone_to_owned()
     }
 
-    /// Waits until no thread is in the middle of something here; none goes on until [`Self::after_fork`].
+    /// Waits until no thread is inside the reactor; none enters before [`Self::after_fork`].
     pub fn before_fork(&self) {
         self.0.gate.close();
     }
 
-    /// Behind [`Self::before_fork`], in the process that forked and in its child. Fails in a child that may have no more descriptors; then no
-    /// connection can be made there.
+    /// Call after [`Self::before_fork`], in the process that forked and in its child. Fails in a
+    /// child that can open no more descriptors; then no connection can be made there.
     pub fn after_fork(&self, is_child: bool) -> io::Result<()> {
         if !is_child {
             self.0.gate.open();
@@ -177,12 +185,12 @@ impl Hand {
         gear
     }
 
-    /// In how many processes, each forked by the one before, this has been.
+    /// Number of forks between the process that created the reactor and this one.
     pub(crate) fn generation(&self) -> u64 {
         self.0.generation.load(Relaxed)
     }
 
-    /// Makes and drives a connection.
+    /// Opens and drives a connection.
     pub(crate) fn carry(&self, target: &Arc<Target>, line: &Arc<Line>) {
         self.0.enter(|| {
             let number = self.0.made.fetch_add(1, Relaxed) + 1;
@@ -200,7 +208,7 @@ impl Hand {
 }
 
 impl Inner {
-    /// Does something that no fork comes into.
+    /// Runs `what` under the fork lock.
     pub fn enter<T>(&self, what: impl FnOnce() -> T) -> T {
         self.enter_and(|_| what())
     }
@@ -214,13 +222,14 @@ impl Inner {
         what(Some(&mut inside))
     }
 
-    /// Turns some connections.
+    /// Drives the connections that `which` selects.
     fn turn(&self, which: impl Fn(&Carried) -> bool) {
         let all = self.carried.lock().clone();
         all.iter().filter(|carried| which(carried)).for_each(Carried::turn);
     }
 
-    /// Turns a connection: now, or when what is being polled was polled, so that what is asked together goes together.
+    /// Drives a connection: now, or after the future that this thread is polling, so that requests
+    /// made together are sent together.
     pub fn turn_soon(&self, carried: &Arc<Carried>) {
         if AT.get() != At::Polling {
             self.enter(|| carried.turn());
@@ -228,23 +237,23 @@ impl Inner {
         }
     }
 
-    /// Wakes who leads, if that one sleeps longer than somebody else may.
+    /// Wakes the leader if it would sleep beyond the next timer.
     fn wake_in_time(&self) {
         if self.time.next().is_some_and(|next| self.crew.oversleeps(next)) {
             self.gear.lock().ring();
         }
     }
 
-    /// A connection has ended.
+    /// Removes a connection that has ended.
     pub fn let_go(&self, number: u64) {
         let mut all = self.carried.lock();
         let left = all.iter().filter(|carried| carried.number != number).cloned().collect();
         let before = std::mem::replace(&mut *all, left);
         drop(all);
-        drop(before); // not under the lock: what a connection had may be somebody's view
+        drop(before); // outside the lock: a view that it holds may come back here
     }
 
-    /// Sleeps until there is an answer; when it is asked whether it gives up, no longer than until then.
+    /// Sleeps until woken; if the caller may cancel, at most until it must be asked.
     fn sleep(&self, wait: &Arc<Wait>, is_asked: bool) {
         let most = is_asked.then(|| Timespec { tv_sec: 0, tv_nsec: i64::from(ASK_AGAIN.subsec_nanos()) });
         self.enter_and(|mut inside| {
@@ -259,11 +268,11 @@ impl Inner {
     }
 }
 
-/// The thread that leads; when this is dropped another does.
+/// Guard of the leading thread; dropping it passes the lead on.
 struct Leading<'a>(&'a Inner);
 
 impl Leading<'_> {
-    /// Looks at the sockets until there is an answer, or it is to be asked whether it gives up.
+    /// Polls the sockets until the thread is woken, or the caller must be asked whether it cancels.
     fn lead(&self, wait: &Arc<Wait>, is_asked: bool, mut inside: Option<&mut Inside<'_>>) {
         let hand = self.0;
         let (begun, mut came) = (Instant::now(), Vec::new());
@@ -286,7 +295,7 @@ impl Leading<'_> {
         }
     }
 
-    /// Sleeps until something comes, or until then; whether a signal came.
+    /// Sleeps until an event or `until`; returns whether a signal came.
     fn look(&self, wait: &Wait, until: Option<Instant>, came: &mut Vec<u64>, inside: Option<&mut Inside<'_>>) -> bool {
         let hand = self.0;
         let gear = hand.gear.lock().clone();
@@ -307,7 +316,7 @@ impl Drop for Leading<'_> {
     }
 }
 
-/// Sleeps where a fork may come.
+/// Runs `sleep` without the fork lock, if this thread holds it.
 fn outside<T>(inside: Option<&mut Inside<'_>>, sleep: impl FnOnce() -> T) -> T {
     match inside {
         Some(inside) => inside.outside(sleep),
@@ -315,7 +324,7 @@ fn outside<T>(inside: Option<&mut Inside<'_>>, sleep: impl FnOnce() -> T) -> T {
     }
 }
 
-/// What this thread does; when this is dropped, what it did before.
+/// Guard that sets the state of this thread and restores the one before.
 struct Set(At);
 
 impl Set {

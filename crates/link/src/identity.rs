@@ -1,7 +1,9 @@
-//! What proves over a network that an address is the pool's: one certificate that the pool made itself, and its key.
+//! Certificate that proves over a network that an address is the pool's, made by the pool itself,
+//! and its key.
 //!
-//! Whoever has the certificate trusts exactly that one: no names are looked at, no authorities, no dates. It is not secret; the key
-//! is. That a client may come in is another matter: it proves that with the token, inside.
+//! A client that has the certificate trusts exactly that one, and checks no names, authorities or
+//! dates. The certificate is not secret; the key is. Clients are authenticated separately, by the
+//! token within TLS.
 
 use rcgen::{CertificateParams, KeyPair};
 use rustls::{
@@ -16,36 +18,37 @@ use rustls::{
 };
 use std::{fmt, sync::Arc};
 
-/// The name in every certificate: it says what it is, nobody checks it.
+/// Name in every certificate; informative only, nobody checks it.
 pub const NAME: &str = "tidemill";
 
-/// A pool's certificate and its key. Its text is secret: for files that only their owner reads.
+/// Certificate and key of a pool. The text of both is secret: keep it in files that only their
+/// owner reads.
 #[derive(Clone)]
 pub struct Identity {
     certificate: Certificate,
     key: String,
 }
 
-/// A pool's certificate, for its clients. It is no secret.
+/// Certificate of a pool, for its clients. It is not secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Certificate(String);
 
-/// A certificate or key could not be made, or a text is none.
+/// Error of a certificate or key that could not be made or read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityRefused {
-    /// There is no certificate in the text.
+    /// The text contains no certificate.
     #[error("there is no certificate in the text: give that of the pool, from its file")]
     Certificate,
-    /// There is no key in the text, or one of another kind, or not that of the certificate.
+    /// The text contains no key, a key of another kind, or not the key of the certificate.
     #[error("there is no key in the text that belongs to the certificate: give both of the pool, from its file")]
     Key,
-    /// None could be made.
+    /// Generating the certificate failed.
     #[error("no certificate could be made: {0}")]
     NotMade(String),
 }
 
 impl Identity {
-    /// A new certificate with a new key, of nobody else.
+    /// Generates a new key and a certificate for it.
     pub fn generate() -> Result<Self, IdentityRefused> {
         let failed = |error: rcgen::Error| IdentityRefused::NotMade(error.to_string());
         let key = KeyPair::generate().map_err(failed)?;
@@ -54,7 +57,7 @@ impl Identity {
         Ok(Self { certificate, key: key.serialize_pem() })
     }
 
-    /// The one in a text as [`Self::to_pem`] gives it; what else stands there does not matter.
+    /// Reads the text of [`Self::to_pem`]; ignores anything else around it.
     pub fn from_pem(text: &str) -> Result<Self, IdentityRefused> {
         let certificate = Certificate::from_pem(text)?;
         let (begin, end) = ("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----");
@@ -64,17 +67,17 @@ impl Identity {
         identity.config().map(|_| identity)
     }
 
-    /// As text, with the key.
+    /// Text of the certificate and the key.
     pub fn to_pem(&self) -> String {
         format!("{}{}", self.certificate.0, self.key)
     }
 
-    /// What its clients need.
+    /// Certificate for the clients.
     pub fn certificate(&self) -> &Certificate {
         &self.certificate
     }
 
-    /// How a node speaks with it.
+    /// TLS configuration of a node with this identity.
     pub(crate) fn config(&self) -> Result<Arc<ServerConfig>, IdentityRefused> {
         let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes()).map_err(|_| IdentityRefused::Key)?;
         let versions = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13]);
@@ -87,7 +90,7 @@ impl Identity {
 }
 
 impl Certificate {
-    /// The first one in a text as [`Self::to_pem`] gives it; what else stands there does not matter.
+    /// Reads the first certificate in a text; ignores anything else around it.
     pub fn from_pem(text: &str) -> Result<Self, IdentityRefused> {
         let (begin, end) = ("-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----");
         let from = text.find(begin).ok_or(IdentityRefused::Certificate)?;
@@ -96,7 +99,7 @@ impl Certificate {
         certificate.der().map(|_| certificate)
     }
 
-    /// As text.
+    /// Text of the certificate.
     pub fn to_pem(&self) -> &str {
         &self.0
     }
@@ -105,7 +108,7 @@ impl Certificate {
         CertificateDer::from_pem_slice(self.0.as_bytes()).map_err(|_| IdentityRefused::Certificate)
     }
 
-    /// How a client speaks that trusts this one and no other.
+    /// TLS configuration of a client that trusts only this certificate.
     pub(crate) fn config(&self) -> Result<Arc<ClientConfig>, IdentityRefused> {
         let provider = provider();
         let only = Arc::new(Only { certificate: self.der()?, provider: provider.clone() });
@@ -126,7 +129,7 @@ fn not_made(error: Error) -> IdentityRefused {
     IdentityRefused::NotMade(error.to_string())
 }
 
-/// Trusts one certificate: the other side shows it, and proves that it has the key.
+/// Verifier that trusts one certificate: the server must show it, and prove that it has its key.
 #[derive(Debug)]
 struct Only {
     certificate: CertificateDer<'static>,
@@ -154,7 +157,7 @@ impl ServerCertVerifier for Only {
         _certificate: &CertificateDer<'_>,
         _signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        Err(Error::PeerIncompatible(PeerIncompatible::Tls13RequiredForQuic)) // no such version is offered
+        Err(Error::PeerIncompatible(PeerIncompatible::Tls13RequiredForQuic)) // TLS 1.2 is not offered
     }
 
     fn verify_tls13_signature(

@@ -1,4 +1,4 @@
-//! Ends what clients leave behind that have gone.
+//! Cleanup after clients that have gone.
 
 use client::{Client, Connection, InProcess, Nodes, Patience};
 use node::Node;
@@ -7,18 +7,19 @@ use std::sync::Arc;
 use tokio::sync::OnceCell;
 use wire::{Gone, Outcome, Session, StripeRuns};
 
-/// Finishes what a client has left at a node when its session has ended there: a file that went with it may have stripes at other
-/// nodes, a change that it has begun other parts. So there are ways to all of them.
+/// Finishes what a client has left at a node when its session has ended there. A file deleted with
+/// it may have stripes at other nodes, and a transaction may have parts there, so the janitor has
+/// connections to all nodes.
 #[derive(Debug)]
 pub struct Janitor {
     node: NodeId,
     nodes: Nodes,
-    /// Connects with the first who leaves something.
+    /// Connects at the first cleanup.
     client: OnceCell<Client>,
 }
 
 impl Janitor {
-    /// Of a node; with ways to the other nodes of its pool.
+    /// Creates the janitor of a node, with connections to the other nodes of its pool.
     pub fn new(node: &Arc<Node>, others: &[(NodeId, Arc<dyn Connection>)]) -> Self {
         let here: Arc<dyn Connection> = Arc::new(InProcess(node.clone()));
         let nodes = others.iter().cloned().chain([(node.id(), here)]).collect();
@@ -30,7 +31,7 @@ impl Janitor {
         self.client().await?.recover_at(self.node, session).await
     }
 
-    /// Removes the stripes of files that are gone, wherever they are.
+    /// Removes the stripes of deleted files at all nodes.
     pub async fn purge(&self, gone: Vec<Gone>) -> Outcome<()> {
         if gone.is_empty() {
             return Ok(());
@@ -42,7 +43,8 @@ impl Janitor {
         Ok(())
     }
 
-    /// Those of these stripes that neither the file has, wherever it is, nor anybody has reserved.
+    /// Returns those of the stripes that their file, at whichever node, has not planned and nobody
+    /// has reserved.
     pub async fn unplanned(&self, file: FileId, stripes: &StripeRuns) -> Outcome<StripeRuns> {
         self.client().await?.unplanned(file, stripes).await
     }

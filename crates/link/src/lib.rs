@@ -1,27 +1,34 @@
-//! Layer 4: connections over sockets: a node served, and the way to it.
+//! Layer 4: transport between clients and nodes over sockets, the server side and the client side.
 //!
-//! [`serve`] lets clients of other processes in; [`Remote`] is a [`client::Connection`] to there. What they say is
-//! `docs/formats/wire.md`; what it means is the node's and the client's, who do not know that there is a socket.
+//! [`serve`] accepts clients from other processes. [`Remote`] is a [`client::Connection`] to such a
+//! node. `docs/formats/wire.md` specifies the protocol. The node and the client give requests their
+//! meaning; neither knows that a socket lies between them.
 //!
 //! ```text
 //!   Client -> Remote -> Line ==== Driver: Pipe ~~~~ socket ~~~~ Pipe ==== Guest -> Node
-//!             any thread  |  link's own runtime, or Hand            |  a task for each connection
-//!                         +-- ears: a face's `hear`                 +-- told: the node's `hear`
+//!             any thread  |  runtime or Hand                        |  a task per connection
+//!                         +-- ears: the frontend's callbacks        +-- told: the node's callbacks
 //! ```
 //!
-//! A client's connections are driven by a runtime, so that what comes unasked is heard; or by whoever waits with a [`Hand`], for a process that is
-//! not ours: no thread, no signal, nothing that a fork breaks.
+//! Either a runtime drives the connections of a client, so that cache invalidations arrive at any
+//! time, or a [`Hand`] does: a reactor that runs on the threads that wait for replies. A [`Hand`]
+//! is for a process that is not ours: it starts no thread, uses no signal and survives a fork.
 //!
 //! Invariants:
-//! - A session is carried by one connection to a node. When that ends, all that the session holds there ends, and no change
-//!   of it is done any more: so what is sent again over the next connection is never done twice.
-//! - What one connection brings (garbage, silence, a flood) touches no other. Everything that it may take has a bound: [`Limits`].
-//! - What a client of this host looks at in the node's memory stays what it is until the client has given it back, or can look no more.
-//! - What such a client puts into the node's memory reaches no byte that is not its own, and once it is published nobody's but the stripe's.
-//! - Futures of a [`Remote`] may be polled by any runtime or none; those by hand, while somebody waits with that hand.
-//! - A child of a process says nothing over its parent's connections.
-//! - Nobody listens at an address that others reach without TLS, unless that is asked for by name. Within TLS a client trusts one
-//!   certificate, the pool's.
+//! - One connection to a node carries a session. When the connection ends, everything that the
+//!   session holds at that node ends, and none of its changes is done afterwards. So a change that
+//!   is sent again over the next connection is never done twice.
+//! - Garbage, silence or a flood on one connection affects no other. All resources of a connection
+//!   are bounded: [`Limits`].
+//! - Bytes of the node's memory that a client of this host views do not change until the client has
+//!   released the view, or can no longer read it.
+//! - A client of this host can write only to blocks of the node's memory that it has claimed. Once
+//!   published, a block belongs to its stripe alone.
+//! - Any runtime, or none, may poll the futures of a [`Remote`]. Those of a [`Hand`] make
+//!   progress only while some thread waits with that [`Hand`].
+//! - A forked child sends nothing over its parent's connections.
+//! - The server listens without TLS at an address that other hosts reach only if asked for by name.
+//!   Within TLS, a client trusts one certificate, the pool's.
 #![deny(unsafe_code)]
 
 mod address;

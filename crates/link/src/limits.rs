@@ -1,43 +1,50 @@
-//! What connections may take of a server.
+//! Limits on the resources that connections may take of a server.
 
 use std::{thread, time::Duration};
 use wire::handshake::HANDSHAKE_WAIT;
 
-/// What connections may take of a server.
+/// Limits on the resources that connections may take of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// So many connections at one time at each address, of those that have proven that they may come in.
+    /// Most authenticated connections at a time, at each address.
     pub connections: usize,
-    /// So many that have not proven it yet, at each address; who comes then takes the place of the one who has waited longest.
+    /// Most unauthenticated connections at a time, at each address; a further one replaces the one
+    /// that has waited longest.
     pub unproven: usize,
-    /// Who has not done its part of the handshake by then is cut off.
+    /// Time limit of the handshake; a connection that has not finished it by then is closed.
     pub handshake: Duration,
-    /// So many requests of one connection may wait (for space, locks, others' hearing). More are told that the node takes no more
-    /// for now. Reading goes on: what frees those that wait may come behind them.
+    /// Most waiting requests of one connection (for space, locks, invalidation acks). Further ones
+    /// fail as if the connection were lost. Reading goes on, because requests that free the waiting
+    /// ones may come after them.
     pub waiting: usize,
-    /// So many bytes may the requests that wait carry, of one connection; and twice as many, of all together.
+    /// Most payload bytes of the waiting requests of one connection; all connections together may
+    /// have twice as many.
     pub waiting_bytes: usize,
-    /// So many bytes may payloads and long metas have that are arriving, of all connections together; others are not read meanwhile.
+    /// Most bytes of payloads and long metas that are arriving, of all connections together;
+    /// further ones are not read meanwhile.
     pub arriving_bytes: usize,
-    /// While so many bytes of answers are not written, no more requests of the connection are read.
+    /// Most unwritten bytes of replies; above that no more requests of the connection are read.
     pub queued_bytes: usize,
-    /// So many descriptors and views may a client of this host have at one time, of one connection.
+    /// Most leased descriptors and views at a time, of one connection from this host.
     pub loans: usize,
-    /// So long an answer is looked at in the node's memory by a client of this host, and shorter ones are sent, bytes.
+    /// Shortest reply that a client of this host views in the node's memory, bytes; shorter ones
+    /// are sent.
     pub placed: usize,
-    /// So many bytes may a client of this host look at in the node's memory at one time, of one connection; more are sent.
+    /// Most bytes that one connection from this host may view in the node's memory at a time;
+    /// further replies are sent.
     pub viewed_bytes: usize,
-    /// So long bytes are put into the node's memory by a client of this host, and shorter ones are sent, bytes. At most half a block.
+    /// Shortest data that a client of this host puts into the node's memory, bytes; shorter data is
+    /// sent. At most half a block.
     pub published: u32,
-    /// So many empty blocks are offered to a client of this host at one time, at most 64, where there is room.
+    /// Empty blocks offered to a client of this host at a time, at most 64, while there is room.
     pub offers: u32,
-    /// Whether any client may bind files of this host, and so read all that the node's user may. Without it only one of that user may,
-    /// over a Unix socket.
+    /// True if any client may bind files of this host, and so read all that the node's user may. If
+    /// false, only a client of that user may, over a Unix socket.
     pub host_files: bool,
-    /// So many sessions may one connection have.
+    /// Most sessions of one connection.
     pub sessions: usize,
-    /// So many connections of this host may look for their next request a while before they wait for it, at one time: each takes a
-    /// processor while it is busy.
+    /// Most connections of this host that may busy-poll for their next request at a time; each
+    /// takes a processor meanwhile.
     pub looking: usize,
     /// Threads of the runtime that [`serve`](crate::serve) makes.
     pub threads: usize,
@@ -48,30 +55,33 @@ impl Default for Limits {
         Self {
             // Far more than a job has hosts; each takes a descriptor and, idle, some KiB.
             connections: 1024,
-            // A client of this host is through in a millisecond, one that is far away in a few.
+            // A client of this host authenticates in a millisecond, a distant one in a few.
             unproven: 128,
             handshake: HANDSHAKE_WAIT,
-            // Twice the waiters for locks that a node has room for (4,096), so that what unlocks still comes through.
+            // Twice the lock waiters that a node has room for (4,096), so that unlocks still get
+            // through.
             waiting: 8192,
             // The writes that a mount parks for space (256), of a stripe each.
             waiting_bytes: 256 << 20,
-            // A few of the longest, or a stripe of each of dozens of clients. What is received where it stays does not count.
+            // A few of the longest, or a stripe of each of dozens of clients. Payloads received
+            // into blocks where they stay do not count.
             arriving_bytes: 64 << 20,
-            // A few of the longest answers.
+            // A few of the longest replies.
             queued_bytes: 32 << 20,
-            // As many as there may be whole files.
+            // Equals the most extent files that there may be.
             loans: 65_536,
-            // Placing takes as long as sending 4 KiB; shorter ones would keep whole blocks for a few bytes.
+            // Exporting a view takes as long as sending 4 KiB; shorter views would keep whole
+            // blocks for a few bytes.
             placed: 16 << 10,
-            // As much as is being worked on by a process of many threads.
+            // About the working set of a process of many threads.
             viewed_bytes: 1 << 30,
-            // Shorter ones would leave parts of blocks that no stripe of the same length fits into.
+            // Shorter data would leave parts of blocks that fit no stripe of the same length.
             published: 256 << 10,
-            // Twice the stripes of an object that are on their way at once.
+            // Twice the stripes of an object that are in flight at once.
             offers: 16,
             host_files: false,
             sessions: 1024,
-            // Half of the processors: the others are for who asks. None where there is one.
+            // Half of the processors; the others are for the clients. Zero on a single processor.
             looking: thread::available_parallelism().map_or(0, |processors| processors.get() / 2),
             threads: 2,
         }

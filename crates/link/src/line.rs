@@ -1,7 +1,8 @@
-//! The client's side of one connection, as callers see it: what is to be sent, who waits for which answer.
+//! Client's side of one connection, as callers see it: queued output and pending replies.
 //!
-//! Callers on any thread put frames here; the driver (`dial`) takes them to the socket and brings what comes. It has one life: a
-//! line that has ended stays so, and the next call makes another.
+//! Callers on any thread queue frames here; the driver (`dial`) writes them to the socket and
+//! delivers what arrives. A [`Line`] is used for one connection: once ended it stays ended, and the
+//! next call makes another.
 
 use crate::{
     bay::{Bay, Begun},
@@ -35,56 +36,57 @@ use wire::{
     frame::Outgoing,
 };
 
-/// So many requests may be under way: as many as a node lets wait for one connection, so that it refuses none.
+/// Most requests in flight: as many as a node lets wait for one connection, so that it refuses
+/// none.
 const UNDER_WAY_MAX: usize = 8192;
-/// While so many bytes are not yet taken to the socket, calls wait.
+/// Most bytes that the driver has not taken yet; above that calls wait.
 const QUEUED_BYTES_MAX: usize = 32 << 20;
-/// So much is written at most by who asks itself: others that ask wait for it.
+/// Most bytes that a calling thread writes itself; other callers wait meanwhile.
 const OWN_BYTES_MAX: usize = 64 << 10;
-/// So many closed descriptors wait at most for what is said next.
+/// Most closed descriptors that wait for the next message.
 const CLOSED_MAX: usize = 64;
-/// In so many pieces at once.
+/// Most buffers of one write by a caller.
 const PIECES_MAX: usize = 8;
 
 type Answered = Result<Answer, Failure>;
 
-/// One connection, from its being made to its end.
+/// One connection, from the connect to its end.
 #[derive(Debug, Default)]
 pub struct Line {
     state: Mutex<State>,
-    /// There may be room for another call.
+    /// Notified when there may be room for another call.
     room: Notify,
-    /// What is to be held as long as anything is used that was lent; none where nothing is.
+    /// Liveness pipe, to be held as long as anything leased is used; unset if nothing is leased.
     hold: OnceLock<Arc<Hold>>,
-    /// Where bytes can be put down in place of being sent; none where they cannot.
+    /// Write segment for bytes that need not be sent; unset if there is none.
     bay: OnceLock<Bay>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Not yet taken to the socket.
+    /// Frames that the driver has not taken yet.
     out: Outgoing,
-    /// The last id that was given.
+    /// Last request id that was assigned.
     given: u64,
-    /// Ids up to this were taken to the socket.
+    /// Requests up to this id were handed to the socket.
     sent: u64,
     asked: HashMap<u64, Asked, BuildNumberHasher>,
-    /// Loans that are used no more, which the node was not told yet.
+    /// Leases that are released, of which the node was not notified yet.
     returned: Vec<u64>,
-    /// Marks whose descriptors were closed, which the node was not told yet.
+    /// Open leases whose descriptors were closed, of which the node was not notified yet.
     closed: Vec<Mark>,
     ears: HashMap<Session, Ears>,
     driver: Option<Waker>,
-    /// The driver has nothing that is not written.
+    /// True if the driver has no unwritten output.
     flushed: bool,
-    /// The socket, for who asks alone to write to; none where only the driver may.
+    /// Duplicate of the socket, for a lone caller to write to; `None` if only the driver may.
     socket: Option<OwnedFd>,
     opened: bool,
     closing: bool,
     ended: Option<Ended>,
 }
 
-/// Who waits.
+/// Waiting caller.
 #[derive(Debug)]
 enum Asked {
     Request(oneshot::Sender<Answered>),
@@ -92,45 +94,45 @@ enum Asked {
     Gift(oneshot::Sender<Gift>),
 }
 
-/// A descriptor of a program's own, and its mark; none where this process has no room for it.
+/// Descriptor of a program and its open lease; `None` if this process can open no more descriptors.
 pub type Gift = Option<(OwnedFd, Mark)>;
 
-/// An answer that has come.
+/// Reply that has arrived.
 #[derive(Debug)]
 pub struct Brought {
     id: u64,
     answered: Answered,
-    /// Who waits for it, when that was looked up.
+    /// Caller that waits for it, once looked up.
     asked: Option<Asked>,
 }
 
 impl Brought {
-    /// To the request of this id.
+    /// Creates the reply to the request with this id.
     pub fn new(id: u64, answered: Answered) -> Self {
         Self { id, answered, asked: None }
     }
 }
 
-/// How a line ended.
+/// End of a connection.
 #[derive(Clone, Debug)]
 pub struct Ended {
     pub at: Instant,
-    /// Whether it had been open.
+    /// True if the connection had been open.
     pub opened: bool,
-    /// For those who were not sent.
+    /// Failure of the requests that were not sent.
     pub why: Failure,
 }
 
-/// Why a request was not put here.
+/// Reason why a request was not queued.
 #[derive(Debug)]
 pub enum NotSent {
-    /// There is too much already.
+    /// The limits are reached.
     Full,
-    /// Nor will it be.
+    /// The connection has ended.
     Failed(Failure),
 }
 
-/// What the driver is to do.
+/// Instruction for the driver.
 #[derive(Debug, PartialEq)]
 pub enum Orders {
     Go,
@@ -138,12 +140,13 @@ pub enum Orders {
 }
 
 impl Line {
-    /// How it ended, if it has.
+    /// Returns how the connection ended, if it has.
     pub fn ended(&self) -> Option<Ended> {
         self.state.lock().ended.clone()
     }
 
-    /// Puts a request into the line. The bytes of a stripe are copied into the node's memory, where that is possible.
+    /// Queues a request. The bytes of a stripe are copied into the node's memory where that is
+    /// possible.
     pub fn send(self: &Arc<Self>, request: &Request) -> Result<Call<Answered>, NotSent> {
         if let Some(begun) = self.put_down(request) {
             let encode =
@@ -162,7 +165,7 @@ impl Line {
         has_room.then(|| bay.fill(bytes)).flatten()
     }
 
-    /// The same, once there is room.
+    /// Like [`Self::send`], but waits for room.
     pub async fn send_later(self: Arc<Self>, request: Request) -> Answered {
         loop {
             let mut room = std::pin::pin!(self.room.notified());
@@ -175,9 +178,9 @@ impl Line {
         }
     }
 
-    /// Has a session's recalls told to `hear`, and asks the node for them.
+    /// Subscribes a session to cache invalidations, which are passed to `hear`.
     pub fn watch(self: &Arc<Self>, session: Session, hear: &Hear) -> Result<Call<Answered>, NotSent> {
-        // Before it is asked: the first recall may come with the answer.
+        // Registered before the request is sent: the first invalidation may come with the reply.
         let ears = Ears::start(self, session, hear).map_err(|why| NotSent::Failed(why.into()))?;
         if self.state.lock().ears.insert(session, ears).is_some() {
             tracing::debug!(session = session.0, "a session watches again");
@@ -188,17 +191,17 @@ impl Line {
         })
     }
 
-    /// Whether somebody waits for what comes.
+    /// Returns whether replies are pending.
     pub fn is_asked(&self) -> bool {
         !self.state.lock().asked.is_empty()
     }
 
-    /// Whether the node lends here.
+    /// Returns whether the node leases descriptors and views over this connection.
     pub fn is_near(&self) -> bool {
         self.hold.get().is_some()
     }
 
-    /// Asks for a descriptor. When there is none to be had, the call is dropped at the other end.
+    /// Asks for a leased descriptor. The call resolves to `None` if the node has none to lease.
     pub fn borrow(self: &Arc<Self>, borrow: Borrow) -> Result<Call<Lent>, NotSent> {
         self.ask(Asked::Loan, |id, out| {
             encode_borrow(borrow, id, out.short());
@@ -206,7 +209,8 @@ impl Line {
         })
     }
 
-    /// Asks for a descriptor of a program's own. When there is none to be had, the call is dropped at the other end.
+    /// Asks for a descriptor for a program. The call resolves to `None` if the node has none to
+    /// give.
     pub fn obtain(self: &Arc<Self>, obtain: Obtain) -> Result<Call<Gift>, NotSent> {
         self.ask(Asked::Gift, |id, out| {
             encode_obtain(obtain, id, out.short());
@@ -214,7 +218,8 @@ impl Line {
         })
     }
 
-    /// Puts a request that opens something into the line, and in front of it that a descriptor of that is wanted, for a program's own.
+    /// Queues a request that opens a file, and ahead of it a request for a program's own descriptor
+    /// of that file.
     pub fn send_attaching(
         self: &Arc<Self>,
         request: &Request,
@@ -228,7 +233,7 @@ impl Line {
         let encoded = state.out.push(|out| {
             let begun = out.len();
             encode_attach(flags, before, out);
-            // Neither without the other.
+            // Both frames are queued, or neither.
             encode_request(request, id, out).inspect_err(|_| out.truncate(begun))
         });
         encoded.map_err(|too_long| NotSent::Failed(too_long.into()))?;
@@ -244,17 +249,18 @@ impl Line {
         Ok((Call { line: self.clone(), id, answered }, given))
     }
 
-    /// A loan is used no more.
+    /// Releases a lease.
     pub fn give_back(&self, loan: u64) {
         self.put(|state| {
-            // Who has ended is told by the hold.
+            // After the end of the connection, the liveness pipe tells the node.
             if state.ended.is_none() {
                 state.returned.push(loan);
             }
         });
     }
 
-    /// A descriptor of a program was closed: the node is told in front of what is said next, and nobody is woken for that. False where it cannot be.
+    /// Notes that a program has closed a descriptor. The node is notified with the next message;
+    /// the driver is woken only when many wait. Returns false if the connection is not open.
     pub fn closed(&self, mark: Mark) -> bool {
         let mut state = self.state.lock();
         if state.ended.is_some() || !state.opened {
@@ -267,7 +273,7 @@ impl Line {
         true
     }
 
-    /// The session is told nothing any more.
+    /// Unsubscribes a session from cache invalidations.
     pub fn unwatch(&self, session: Session) {
         let ears = self.put(|state| {
             encode_unwatch(session, state.out.short());
@@ -276,17 +282,17 @@ impl Line {
         drop(ears);
     }
 
-    /// The session, which watches, is told of what others remove.
+    /// Tells the node that the kernel of this subscriber supports prune notices.
     pub fn prunes(&self, session: Session) {
         self.put(|state| encode_prunes(session, state.out.short()));
     }
 
-    /// A batch of recalls is forgotten.
+    /// Acknowledges a batch of invalidations.
     pub fn heard(&self, batch: u64) {
         self.put(|state| encode_heard(batch, state.out.short()));
     }
 
-    /// Ends when what is under way is no longer waited for.
+    /// Closes the connection; requests in flight fail.
     pub fn close(&self) {
         self.put(|state| state.closing = true);
     }
@@ -311,7 +317,7 @@ impl Line {
         Ok(Call { line: self.clone(), id, answered })
     }
 
-    /// Changes something that the driver is to see.
+    /// Changes state that the driver must see, and wakes it.
     fn put<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state.lock();
         let changed = change(&mut state);
@@ -333,25 +339,27 @@ impl Line {
         self.room.notify_waiters();
     }
 
-    // What follows is the driver's.
+    // The following methods are for the driver.
 
-    /// The handshake is done. Where there is a socket, who asks while nothing is under way writes to it, in place of waking the driver.
+    /// Notes that the handshake is done. With a `socket`, a caller that asks while nothing is in
+    /// flight writes to it instead of waking the driver.
     pub fn opened(&self, socket: Option<OwnedFd>) {
         let mut state = self.state.lock();
         (state.opened, state.socket) = (true, socket);
     }
 
-    /// All that was taken is written.
+    /// Notes that all taken output is written.
     pub fn flushed(&self) {
         self.state.lock().flushed = true;
     }
 
-    /// The node asks whether we are there.
+    /// Answers a ping of the node.
     pub fn pong(&self, id: u64) {
         self.put(|state| encode_pong(id, state.out.short()));
     }
 
-    /// Takes what is to be written, when nothing is; the driver is woken when there is more.
+    /// Takes the queued output if `out` is empty, and registers the driver to be woken when there
+    /// is more.
     pub fn take(&self, out: &mut Outgoing, driver: &Context<'_>) -> Orders {
         let mut state = self.state.lock();
         match &mut state.driver {
@@ -370,7 +378,7 @@ impl Line {
         if closing { Orders::Close } else { Orders::Go }
     }
 
-    /// Answers have come; none is left here.
+    /// Delivers replies; leaves `brought` empty.
     pub fn answered(&self, brought: &mut Vec<Brought>) {
         if brought.is_empty() {
             return;
@@ -382,40 +390,41 @@ impl Line {
         drop(state);
         for Brought { answered, asked, .. } in brought.drain(..) {
             if let Some(Asked::Request(asked)) = asked {
-                drop(asked.send(answered)); // it may have been dropped meanwhile
+                drop(asked.send(answered)); // the caller may have dropped its future
             }
         }
         self.room.notify_waiters();
     }
 
-    /// The node lends: this is to be held.
+    /// Notes that the node leases over this connection; `hold` is the liveness pipe to keep open.
     pub fn near(&self, hold: OwnedFd) {
         drop(self.hold.set(Arc::new(Hold::new(hold))));
     }
 
-    /// In a child of the process in which it was made: the hold is its parent's alone.
+    /// Called in a forked child: closes the child's copy of the liveness pipe, which is the
+    /// parent's alone.
     pub fn let_go_of_hold(&self) {
         if let Some(hold) = self.hold.get() {
             hold.let_go();
         }
     }
 
-    /// What was lent under an id; none where nothing can be.
+    /// Guard of the lease with this id; `None` if the node leases nothing here.
     pub fn loan(self: &Arc<Self>, id: u64) -> Option<Used> {
         Some(Used::new(self, id, self.hold.get()?))
     }
 
-    /// The client has mapped a segment that the node has shown.
+    /// Tells the node that the client has mapped an exported segment.
     pub fn mapped(&self, number: u32) {
         self.put(|state| encode_mapped(number, state.out.short()));
     }
 
-    /// The node offers blocks here. The first counts.
+    /// Sets the write segment that the node offers; only the first counts.
     pub fn bay(&self, bay: Bay) {
         drop(self.bay.set(bay));
     }
 
-    /// A descriptor has come; none where this process has no room for it.
+    /// Delivers a leased descriptor; `None` if this process can open no more.
     pub fn lent(self: &Arc<Self>, id: u64, file: Option<OwnedFd>) {
         let asked = self.state.lock().asked.remove(&id);
         let lent = self.loan(id).map(|loan| Lent::new(file, loan));
@@ -425,7 +434,7 @@ impl Line {
         self.room.notify_waiters();
     }
 
-    /// A descriptor of a program's own has come; none where this process has no room for it.
+    /// Delivers a descriptor for a program; `None` if this process can open no more.
     pub fn given(&self, id: u64, mark: Mark, file: Option<OwnedFd>) {
         let asked = self.state.lock().asked.remove(&id);
         if let Some(Asked::Gift(asked)) = asked {
@@ -434,17 +443,17 @@ impl Line {
         self.room.notify_waiters();
     }
 
-    /// A batch of recalls has come.
+    /// Passes a batch of invalidations to the threads of its session.
     pub fn recalled(&self, batch: u64, session: Session, recalls: Vec<Recall>) {
         let state = self.state.lock();
         let told = state.ears.get(&session).is_some_and(|ears| ears.tell(batch, recalls));
         drop(state);
         if !told {
-            self.heard(batch); // nobody keeps anything
+            self.heard(batch); // no subscriber: nothing is cached
         }
     }
 
-    /// It has ended: what was sent is lost, what was not is unreachable.
+    /// Ends the connection: requests that were sent are `Lost`; the others fail with `why`.
     pub fn end(&self, why: &Failure) {
         let mut state = self.state.lock();
         let lost = Failure::Lost(match why {
@@ -454,10 +463,10 @@ impl Line {
         let (asked, ears, sent) = (mem::take(&mut state.asked), mem::take(&mut state.ears), state.sent);
         let unsent = mem::take(&mut state.out);
         state.socket = None;
-        let driver = state.driver.take(); // it may be what has this line
+        let driver = state.driver.take(); // dropped after unlocking: it may own this line
         state.ended = Some(Ended { at: Instant::now(), opened: state.opened, why: why.clone() });
         drop(state);
-        // What was to be written may be a view that came over this line: it gives itself back here.
+        // Unsent output may hold a view that was leased over this line, whose drop comes back here.
         drop((unsent, driver));
         ears.into_values().for_each(Ears::end);
         for (id, asked) in asked {
@@ -471,7 +480,7 @@ impl Line {
 }
 
 impl State {
-    /// Whether one more request may be put here.
+    /// Fails unless one more request may be queued.
     fn check(&self) -> Result<(), NotSent> {
         match &self.ended {
             Some(ended) => Err(NotSent::Failed(ended.why.clone())),
@@ -480,12 +489,14 @@ impl State {
         }
     }
 
-    /// Whether nothing is under way in either direction: what comes now is alone, and there is nothing to wait for to go with it.
+    /// Returns true if nothing is in flight in either direction, so there is nothing to batch a
+    /// request with.
     fn is_quiet(&self) -> bool {
         self.flushed && self.asked.is_empty() && !self.out.has_remaining()
     }
 
-    /// Writes what there is, if that is allowed and little; whether all of it is written. The driver writes the rest.
+    /// Writes queued output if that is allowed and short; returns whether all is written. The
+    /// driver writes the rest.
     fn write(&mut self) -> bool {
         let little = self.out.remaining() <= OWN_BYTES_MAX;
         let Some(socket) = self.socket.as_ref().filter(|_| little) else { return false };
@@ -493,13 +504,15 @@ impl State {
         let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
         let filled = self.out.chunks_vectored(&mut pieces);
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        // What fails here fails for the driver too. The bytes are the asker's too, so no view is dropped here, under the lock.
+        // An error here occurs for the driver too. The caller owns the bytes as well, so no view is
+        // dropped here, under the lock.
         let written = sendmsg(socket, &pieces[..filled], &mut SendAncillaryBuffer::default(), flags).unwrap_or(0);
         self.out.advance(written);
         !self.out.has_remaining()
     }
 
-    /// In front of what comes next: who closes a file has given it back before.
+    /// Queues notifications of released leases and closed descriptors ahead of the next message: a
+    /// program that closes a file has released its lease before.
     fn tell_done(&mut self) {
         if !self.returned.is_empty() {
             encode_returned(&self.returned, self.out.short());
@@ -518,7 +531,7 @@ fn wake(driver: Option<Waker>) {
     }
 }
 
-/// A request under way. Dropped before its answer, it is cancelled.
+/// Request in flight; dropping it before the reply cancels it.
 #[derive(Debug)]
 pub struct Call<T> {
     line: Arc<Line>,
@@ -568,7 +581,7 @@ mod tests {
     use std::{io::Read, sync::mpsc, thread, time::Duration};
     use wire::{Body, StripeAction};
 
-    /// Bytes that are lent, as a view of the node's memory.
+    /// Bytes that are leased, like a view of the node's memory.
     struct View(#[expect(dead_code, reason = "held, not looked at")] Used);
 
     impl AsRef<[u8]> for View {

@@ -1,4 +1,4 @@
-//! A socket that waits for connections.
+//! Listening socket of a node.
 
 use crate::{
     Address, Identity,
@@ -17,11 +17,11 @@ use std::{
 };
 use tokio_rustls::TlsAcceptor;
 
-/// A socket that waits for connections. The file of a Unix socket goes with it.
+/// Listening socket. The file of a Unix socket is removed with it.
 #[derive(Debug)]
 pub struct Listener {
     address: Address,
-    /// What clients call it.
+    /// Address by which clients know it.
     called: Address,
     socket: Socket,
 }
@@ -31,17 +31,17 @@ enum Socket {
     Unix(UnixListener, SocketFile),
 }
 
-/// Nobody can be waited for there.
+/// Error of an address that cannot be listened at.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen at {address}: {source}; choose another address, or end who uses it")]
 pub struct ListenFailed {
-    /// Where.
+    /// The address.
     pub address: Address,
-    /// What the system says.
+    /// The error of the system.
     pub source: io::Error,
 }
 
-/// The file of a socket, removed at the end if it is still that one.
+/// File of a Unix socket; removed on drop unless it was replaced.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
@@ -50,9 +50,9 @@ pub struct SocketFile {
 }
 
 impl Listener {
-    /// Listens where nobody else hears what is said: at a Unix socket, or at a `tcp:` address of this host alone (loopback). Another
-    /// needs [`Self::bind_tls`], or [`Self::bind_plain`]. A socket file that nobody listens at any more is replaced; a new one is
-    /// its owner's only.
+    /// Listens where nobody else can read the traffic: at a Unix socket, or at a loopback `tcp:`
+    /// address. Another address needs [`Self::bind_tls`], or [`Self::bind_plain`]. A socket file at
+    /// which nobody listens any more is replaced; only its owner can use a new one.
     pub fn bind(address: &Address) -> Result<Self, ListenFailed> {
         Self::checked(address, |address| match address {
             Address::Tcp { host, port } if !is_loopback(host, *port)? => Err(io::Error::other(
@@ -63,8 +63,8 @@ impl Listener {
         })
     }
 
-    /// Listens at any address; within TLS at a `tls:` one. That others read what is said at a `tcp:` address that is not loopback,
-    /// bytes and all, is taken into account: the token they do not learn.
+    /// Listens at any address without TLS. At a `tcp:` address that is not loopback, others can
+    /// read the traffic, including all data; they do not learn the token. Refuses a `tls:` address.
     pub fn bind_plain(address: &Address) -> Result<Self, ListenFailed> {
         Self::checked(address, |address| match address {
             Address::Tls { .. } => Err(io::Error::other("TLS needs the pool's certificate and key")),
@@ -72,7 +72,7 @@ impl Listener {
         })
     }
 
-    /// Listens at a `tls:` address, as who has this certificate and key; at others as [`Self::bind`].
+    /// Listens at a `tls:` address with this certificate and key; at others like [`Self::bind`].
     pub fn bind_tls(address: &Address, identity: &Identity) -> Result<Self, ListenFailed> {
         if !matches!(address, Address::Tls { .. }) {
             return Self::bind(address);
@@ -104,24 +104,24 @@ impl Listener {
         }
     }
 
-    /// Where it listens: with the port that the system chose, if it was to.
+    /// Address at which it listens, with the port that the system chose for port 0.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// The same, which clients know by another address: that of the pool file. It is part of what both sides prove; who means another is
-    /// refused.
+    /// Sets the address by which clients know this listener: that of the pool file. Both sides
+    /// prove it in the handshake; a client that means another address is refused.
     #[must_use]
     pub fn known_as(self, called: Address) -> Self {
         Self { called, ..self }
     }
 
-    /// What clients call it.
+    /// Address by which clients know it.
     pub(crate) fn called(&self) -> &Address {
         &self.called
     }
 
-    /// The same in the runtime that is entered.
+    /// Registers the listener with the current runtime.
     pub(crate) fn enter(self) -> io::Result<Entered> {
         Ok(match self.socket {
             Socket::Tcp(socket, tls) => Entered::Tcp(tokio::net::TcpListener::from_std(socket)?, tls),
@@ -132,18 +132,18 @@ impl Listener {
     }
 }
 
-/// A listener in a runtime.
+/// Listener that is registered with a runtime.
 pub enum Entered {
     Tcp(tokio::net::TcpListener, Option<TlsAcceptor>),
     Unix {
         listener: tokio::net::UnixListener,
-        /// Goes when nobody listens any more.
+        /// Removed when nobody listens any more.
         _file: SocketFile,
     },
 }
 
 impl Entered {
-    /// The next who comes.
+    /// Accepts the next connection.
     pub async fn accept(&self) -> io::Result<Arrived> {
         Ok(match self {
             Self::Tcp(listener, None) => Arrived::Open(Stream::Tcp(kept_alive(listener.accept().await?.0)?)),
@@ -153,7 +153,7 @@ impl Entered {
     }
 }
 
-/// Whether all that a name means are addresses of this host alone.
+/// Returns whether all addresses of a host name are loopback.
 fn is_loopback(host: &str, port: u16) -> io::Result<bool> {
     Ok((host, port).to_socket_addrs()?.all(|address| address.ip().is_loopback()))
 }
@@ -177,7 +177,7 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     }
 }
 
-/// Whether it is the socket of somebody who has ended.
+/// Returns whether the socket's process has ended.
 fn is_left_over(path: &Path) -> bool {
     matches!(UnixStream::connect(path), Err(error) if error.kind() == io::ErrorKind::ConnectionRefused)
 }

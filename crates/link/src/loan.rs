@@ -1,50 +1,50 @@
-//! What a node of this host has lent, at the client: given back when it is dropped.
+//! Client's side of leases from a node of this host; dropping a lease releases it.
 
 use crate::{line::Line, own::Own};
 use node::{Backing, Loan};
 use parking_lot::Mutex;
 use std::{os::fd::OwnedFd, sync::Arc};
 
-/// The end of a pipe of which the node has the other: while it is open, something of what was lent may be used.
+/// Liveness pipe: the client's end. While it is open, something leased may be in use.
 #[derive(Debug)]
 pub struct Hold(Mutex<Option<Own>>);
 
 impl Hold {
-    /// What came as one.
+    /// Keeps the end that the node has sent.
     pub fn new(end: OwnedFd) -> Self {
         Self(Mutex::new(Some(Own::new(end))))
     }
 
-    /// Nothing of it is used by this process.
+    /// Closes the end: this process uses nothing leased.
     pub fn let_go(&self) {
         self.0.lock().take();
     }
 }
 
-/// A descriptor that came.
+/// Leased descriptor that has arrived.
 #[derive(Debug)]
 pub struct Lent {
-    /// None where this process has no room for it.
+    /// `None` if this process can open no more descriptors.
     file: Option<OwnedFd>,
     loan: Used,
 }
 
-/// A loan that is used.
+/// Guard of a lease in use.
 #[derive(Debug)]
 pub struct Used {
     line: Arc<Line>,
     id: u64,
-    /// Also when the line has ended, the node sees that something is used.
+    /// Shows the node that something is in use even after the end of the connection.
     _hold: Arc<Hold>,
 }
 
 impl Lent {
-    /// With what came, if it did.
+    /// Creates the lease, with its descriptor if that arrived.
     pub fn new(file: Option<OwnedFd>, loan: Used) -> Self {
         Self { file, loan }
     }
 
-    /// For who asked.
+    /// Converts it for the caller; `None` without a descriptor.
     pub fn into_backing(self) -> Option<Backing> {
         let backing = Backing::lent(self.file?, Box::new(self.loan));
         backing.inspect_err(|error| tracing::debug!(%error, "a descriptor is not used")).ok()
@@ -52,7 +52,7 @@ impl Lent {
 }
 
 impl Used {
-    /// Under the id of what asked for it.
+    /// Creates the guard of the lease with the id of its request.
     pub fn new(line: &Arc<Line>, id: u64, hold: &Arc<Hold>) -> Self {
         Self { line: line.clone(), id, _hold: hold.clone() }
     }

@@ -1,7 +1,9 @@
-//! What a client of this host was lent, until it gives it back or can use it no more.
+//! Node's side of the leases of a client of this host, until the client releases them or can use
+//! them no more.
 //!
-//! The client gets one end of a pipe to **hold**: as long as it has that open, or rather its process lives, it may use what it was
-//! lent, also when the connection has ended. So a broken socket never makes the bytes that somebody looks at another file's.
+//! The client gets one end of a **liveness pipe**. While it has that open and its process lives, it
+//! may use its leases, even after the connection has ended. So a broken socket never turns memory
+//! that somebody views into another file's.
 
 use crate::{Limits, near::Near, pipe::Pipe, shown::Shown, stream::Stream};
 use bytes::Bytes;
@@ -24,13 +26,13 @@ use tokio::{
 };
 use wire::codec::{self, Filled, Placed, encode_bay};
 
-/// What one client was lent.
+/// Leases of one client.
 #[derive(Debug)]
 pub struct Loans {
     lent: HashMap<u64, Loan>,
-    /// What of it is looked at in our memory, bytes.
+    /// Bytes that it views in the node's memory.
     viewed_bytes: usize,
-    /// What it may write into; none before it has sent much, or where there cannot be one.
+    /// Write segment of the client; `None` before it has sent much, or if none could be made.
     bay: Option<Box<dyn Bay>>,
     has_no_bay: bool,
     limits: Limits,
@@ -38,23 +40,24 @@ pub struct Loans {
     process: Arc<Process>,
 }
 
-/// What is kept as it is.
+/// Pin of what is leased.
 #[derive(Debug)]
 enum Loan {
     Extent(#[expect(dead_code, reason = "held, not looked at")] Backing),
     Views(#[expect(dead_code, reason = "held, not looked at")] Vec<Bytes>, usize),
 }
 
-/// A client's process; the one that connected, whoever else has its socket.
+/// Process of a client: the one that connected, even if others have its socket.
 #[derive(Debug)]
 pub struct Process {
-    /// None where it is not seen from here.
+    /// `None` if the process is not visible here.
     id: Option<u32>,
     ended: Option<AsyncFd<OwnedFd>>,
 }
 
 impl Loans {
-    /// None yet, with the end to be held; none at all when nothing may be lent there: to another host or another user.
+    /// Creates the state of a client without leases, and the end of the pipe for it. Returns `None`
+    /// if nothing may be leased: the client is on another host or of another user.
     pub fn to(stream: &Stream, limits: Limits) -> io::Result<Option<(Self, OwnedFd)>> {
         let Some(stream) = stream.unix().filter(|_| stream.is_of_our_user()) else { return Ok(None) };
         let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
@@ -63,18 +66,19 @@ impl Loans {
         Ok(Some((Self { lent, viewed_bytes, bay, has_no_bay, limits, hold, process }, theirs)))
     }
 
-    /// Who is lent to.
+    /// Process of the client.
     pub fn process(&self) -> Arc<Process> {
         self.process.clone()
     }
 
-    /// Whether there may be one more.
+    /// Returns whether one more lease is allowed.
     pub fn has_room(&self) -> bool {
         self.lent.len() < self.limits.loans
     }
 
-    /// Where the client finds these bytes, which are one after the other: they are kept as they are, under a number that was not given before. None
-    /// where they are better sent, or there are more than it may look at.
+    /// Returns the places of consecutive bytes in the exported memory and pins them under `loan`, a
+    /// new number. Returns `None` if it is better to send them, or if the client would view too
+    /// much.
     pub fn place(&mut self, loan: u64, pieces: &[Bytes], shown: &mut Shown, pipe: &mut Pipe) -> Option<Vec<Placed>> {
         let length = pieces.iter().map(Bytes::len).sum::<usize>();
         let may = self.viewed_bytes + length <= self.limits.viewed_bytes && self.has_room();
@@ -97,14 +101,14 @@ impl Loans {
         Some(runs)
     }
 
-    /// Lends under a number that was not given before; what is to be sent.
+    /// Leases a descriptor under a new number; returns the copy to send.
     pub fn lend(&mut self, loan: u64, backing: Backing) -> io::Result<OwnedFd> {
         let descriptor = backing.as_fd().try_clone_to_owned()?;
         self.lent.insert(loan, Loan::Extent(backing));
         Ok(descriptor)
     }
 
-    /// The client has sent bytes for a stripe, or put them down: offers it blocks to put the next ones into.
+    /// Called when the client has sent or published stripe data: offers it blocks for the next.
     pub fn invite(&mut self, bytes: usize, segments: &dyn Segments, pipe: &mut Pipe) {
         if bytes < self.limits.published as usize && self.bay.is_none() {
             return;
@@ -119,7 +123,7 @@ impl Loans {
                     self.bay = Some(bay);
                 }
                 Err(error) => {
-                    // In a full pool there may be one later.
+                    // In a full pool there may be room for one later.
                     self.has_no_bay = error.kind() != io::ErrorKind::StorageFull;
                     tracing::debug!(%error, "a client of this host sends its bytes");
                 }
@@ -130,12 +134,12 @@ impl Loans {
         }
     }
 
-    /// What the client has put down; none when it has not.
+    /// Takes the bytes that the client has published; `None` if it has not.
     pub fn take(&self, Filled { slot, length }: Filled) -> Option<Bytes> {
         self.bay.as_ref()?.take(slot, length)
     }
 
-    /// They are used no more.
+    /// Ends leases that the client has released.
     pub fn returned(&mut self, loans: &[u64]) {
         for loan in loans {
             if let Some(Loan::Views(_, length)) = self.lent.remove(loan) {
@@ -144,7 +148,7 @@ impl Loans {
         }
     }
 
-    /// The connection has ended: waits until nothing of it can be used any more.
+    /// Called at the end of the connection: waits until nothing leased can be used any more.
     pub async fn outlive(mut self) {
         if !self.lent.is_empty() || self.bay.is_some() {
             tokio::select! {
@@ -157,8 +161,8 @@ impl Loans {
 }
 
 impl Drop for Loans {
-    /// Nobody waits for the client any more. What it may still use stays what it is: lost to the pool, and right. What it may still write
-    /// into is nobody else's, then or later.
+    /// Nobody waits for the client any more. Memory that it may still view is leaked, so its
+    /// content stays. Memory that it may still write belongs to nobody else, now or later.
     fn drop(&mut self) {
         if !self.lent.is_empty() {
             tracing::warn!(
@@ -172,7 +176,7 @@ impl Drop for Loans {
 
 impl Process {
     fn behind(stream: &Near) -> io::Result<Self> {
-        // Where it is not seen the hold alone tells.
+        // For a process that is not visible here, only the liveness pipe tells.
         let (pid, _) = stream.peer()?;
         let id = pid.and_then(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok());
         let process = pid.map(|pid| pidfd_open(pid, PidfdFlags::NONBLOCK)).transpose()?;
@@ -181,12 +185,12 @@ impl Process {
         Ok(Self { id, ended: watched })
     }
 
-    /// Its number, as it is known here.
+    /// Process id, as seen here.
     pub fn id(&self) -> Option<u32> {
         self.id
     }
 
-    /// Waits for its end.
+    /// Waits until the process has ended.
     pub async fn ended(&self) {
         match &self.ended {
             Some(process) => drop(process.readable().await),

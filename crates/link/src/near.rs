@@ -1,7 +1,8 @@
-//! A Unix socket of a runtime, which is waited for there, or looked at again and again by a task that stays awake.
+//! Unix socket of a runtime, which either waits for it, or does not know it while a task busy-polls
+//! it.
 //!
-//! Of one that is looked at the runtime knows nothing: else each message would wake a thread that waits for all sockets, and takes the processor
-//! from who looks.
+//! If the runtime knew a busy-polled socket, each message would wake a thread that waits for all
+//! sockets and takes the processor from the polling task.
 
 use crate::rights::{self, Received};
 use rustix::{
@@ -25,35 +26,36 @@ use tokio::{
     net::UnixStream,
 };
 
-/// So much is read at once by who looks, bytes, into room that need not be cleared: as much as requests for names have...
+/// Bytes of one read while busy-polling, into a buffer that need not be zeroed: enough for metadata
+/// requests.
 const READ_BYTES: usize = 4 << 10;
-/// ... and so much behind a read that had as much.
+/// Bytes of a read after one that filled its buffer.
 const READ_MORE_BYTES: usize = 64 << 10;
 
-/// A connected Unix socket.
+/// Connected Unix socket.
 #[derive(Debug)]
 pub struct Near {
-    /// There is one of the two, until a change of them has failed.
+    /// Exactly one of the two is `Some`, unless switching modes failed.
     waited_for: Option<UnixStream>,
     looked_at: Option<net::UnixStream>,
-    /// The last read by looking had all that it had room for.
+    /// True if the last read while busy-polling filled its buffer.
     much: bool,
 }
 
 impl Near {
-    /// Waited for.
+    /// Wraps a socket that the runtime waits for.
     pub fn new(stream: UnixStream) -> Self {
         Self { waited_for: Some(stream), looked_at: None, much: false }
     }
 
-    /// Connects to a socket's file.
+    /// Connects to the path of a socket.
     pub async fn connect(path: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(path).await?;
         trusted(stream.peer_cred()?.uid())?;
         Ok(Self::new(stream))
     }
 
-    /// From now on it is looked at: what is pending wakes nobody.
+    /// Switches to busy polling: no event of this socket wakes anybody.
     pub fn look(&mut self) -> io::Result<()> {
         if let Some(stream) = self.waited_for.take() {
             self.looked_at = Some(stream.into_std()?);
@@ -61,22 +63,23 @@ impl Near {
         Ok(())
     }
 
-    /// From now on it is waited for; whether it was not.
+    /// Switches to waiting; returns true if it was busy-polling.
     pub fn rest(&mut self) -> io::Result<bool> {
         let Some(stream) = self.looked_at.take() else { return Ok(false) };
         self.waited_for = Some(UnixStream::from_std(stream)?);
         Ok(true)
     }
 
-    /// Who is at the other end of one that is waited for: the process, none where it is not seen from here, and whether it has our user.
+    /// Process at the other end, `None` if it is not visible here, and whether it has our user.
+    /// Fails while busy-polling.
     pub fn peer(&self) -> io::Result<(Option<Pid>, bool)> {
         let other = self.waited_for.as_ref().ok_or(io::ErrorKind::NotConnected)?.peer_cred()?;
-        // 0: of a namespace that is not seen from here.
+        // 0: the process is in a namespace that is not visible here.
         let process = other.pid().filter(|pid| *pid > 0).and_then(Pid::from_raw);
         Ok((process, other.uid() == geteuid().as_raw()))
     }
 
-    /// Writes some, and a descriptor with the first byte.
+    /// Writes some bytes, and a descriptor with the first of them.
     pub fn poll_send_with(
         &self,
         context: &mut Context<'_>,
@@ -86,12 +89,12 @@ impl Near {
         self.poll(context, Interest::WRITABLE, |socket| rights::send(socket, pieces, descriptor))
     }
 
-    /// Reads some, and what came with it.
+    /// Reads some bytes, and the descriptor that came with them.
     pub fn poll_receive(&self, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<Received>> {
         self.poll(context, Interest::READABLE, |socket| rights::receive(socket, into))
     }
 
-    /// The socket.
+    /// Underlying socket.
     pub fn socket(&self) -> io::Result<BorrowedFd<'_>> {
         let looked_at = self.looked_at.as_ref().map(AsFd::as_fd);
         looked_at.or(self.waited_for.as_ref().map(AsFd::as_fd)).ok_or_else(|| io::ErrorKind::NotConnected.into())
@@ -118,7 +121,8 @@ impl Near {
     }
 }
 
-/// Refuses a socket at which another user listens: a pool's nodes run as the user of its file, or as root.
+/// Refuses a socket at which another user listens: nodes of a pool run as the user of its file, or
+/// as root.
 pub fn trusted(user: u32) -> io::Result<()> {
     if user == 0 || user == geteuid().as_raw() {
         return Ok(());
@@ -127,7 +131,7 @@ pub fn trusted(user: u32) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
 
-/// What a call on a socket that does not block brings now.
+/// Result of a call on a non-blocking socket; pending if it would block.
 pub fn at_once<T>(mut call: impl FnMut() -> io::Result<T>) -> Poll<io::Result<T>> {
     loop {
         match call() {
@@ -138,12 +142,13 @@ pub fn at_once<T>(mut call: impl FnMut() -> io::Result<T>) -> Poll<io::Result<T>
     }
 }
 
-/// Writes to a socket; without a signal where the other side has gone, for this may be a stranger's process.
+/// Writes to a socket, without SIGPIPE if the peer has gone: this may be a process that is not
+/// ours.
 pub fn write(socket: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
     Ok(sendmsg(socket, pieces, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)?)
 }
 
-/// Reads from a socket that does not block, at most so much.
+/// Reads from a non-blocking socket, at most `most` bytes.
 pub fn poll_read(socket: BorrowedFd<'_>, into: &mut ReadBuf<'_>, most: usize) -> Poll<io::Result<usize>> {
     let most = into.remaining().min(most);
     if most <= READ_BYTES {
@@ -166,7 +171,7 @@ impl AsyncRead for Near {
         if let Some(stream) = &mut near.waited_for {
             return Pin::new(stream).poll_read(context, into);
         }
-        // What is initialized needs no clearing: a landing.
+        // An initialized buffer, as a receive buffer is, needs no zeroing.
         let is_clear = into.initialized().len() == into.capacity();
         let most = if is_clear || near.much { READ_MORE_BYTES } else { READ_BYTES };
         let most = if is_clear { into.remaining() } else { most };
@@ -198,7 +203,7 @@ impl AsyncWrite for Near {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(())) // nothing is kept here
+        Poll::Ready(Ok(())) // no buffer here
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -1,4 +1,5 @@
-//! Descriptors of our own in a program that does not know of them: behind the numbers that it counts with, and told apart from its own.
+//! Descriptors of ours in a program that does not know of them: at high numbers that it does not
+//! expect to use, and recognizable.
 
 use rustix::{
     io::fcntl_dupfd_cloexec,
@@ -10,23 +11,24 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// They begin here: `exec 5< FILE` of a shell replaces what is at 5, and bash keeps its own from 255 down. A process may have 1,024 unless told
-/// otherwise.
+/// Lowest number of our descriptors: `exec 5< FILE` of a shell replaces descriptor 5, and bash
+/// keeps its own from 255 down. By default a process may have 1,024.
 const FIRST: RawFd = 400;
-/// Where a process may not have so many, they are among the last so many that it may have: as many as a pool of some nodes takes.
+/// If a process may have fewer, our descriptors are among this many last ones: as many as a pool of
+/// some nodes takes.
 const LAST: RawFd = 32;
-/// The numbers that [`is_own`] may say it of: a bit for each, in words of 64.
+/// Numbers that [`is_own`] can recognize: a bit for each, in words of 64.
 pub const OWN_NUMBERS: Range<RawFd> = 0..1472;
 
 static TAKEN: [AtomicU64; OWN_NUMBERS.end as usize / 64] = [const { AtomicU64::new(0) }; OWN_NUMBERS.end as usize / 64];
 
-/// A descriptor of ours.
+/// Descriptor of ours.
 #[derive(Debug)]
 pub struct Own(OwnedFd);
 
 impl Own {
-    /// Moves it behind the numbers of the program, or among the last that the process may have; it stays where it is if there is none. It is not handed on to
-    /// other programs.
+    /// Moves the descriptor to a number from 400, or among the last that the process may have; if
+    /// none is free it stays where it is. It is close-on-exec.
     pub fn new(descriptor: OwnedFd) -> Self {
         let moved = moved(descriptor);
         if let Some((word, bit)) = place(moved.as_raw_fd()) {
@@ -36,7 +38,7 @@ impl Own {
     }
 }
 
-/// Only moves it, for what can do without when a program closes it.
+/// Moves a descriptor without reserving it, for users that can do without if the program closes it.
 pub fn moved(descriptor: OwnedFd) -> OwnedFd {
     let from = |number| fcntl_dupfd_cloexec(&descriptor, number).ok();
     let moved = from(FIRST).or_else(|| {
@@ -60,7 +62,8 @@ impl Drop for Own {
     }
 }
 
-/// Whether a descriptor is ours: a program that closes all that it does not know must leave it alone.
+/// Returns whether a descriptor is ours. A program that closes all descriptors that it does not
+/// know must leave ours open.
 pub fn is_own(descriptor: RawFd) -> bool {
     place(descriptor).is_some_and(|(word, bit)| word.load(Relaxed) & bit != 0)
 }

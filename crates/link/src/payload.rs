@@ -1,4 +1,4 @@
-//! How many bytes a request brings, which the node holds while it waits.
+//! Payload size of a request, which the node holds while the request waits.
 
 use wire::{Body, Command, Contents, ExtentAction, StripeAction};
 

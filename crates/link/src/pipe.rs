@@ -1,4 +1,4 @@
-//! A socket with the frames that come and those that go. Both sides have one.
+//! Framed socket: a socket with its incoming and outgoing frames. Both sides use it.
 
 use crate::stream::{Socket, Stream};
 use bytes::{Buf, BufMut};
@@ -22,38 +22,38 @@ use wire::{
     handshake::Nonce,
 };
 
-/// The last words must be taken by then; also so long the other's unread bytes are taken, so that the system does not throw our
-/// last words away with them.
+/// Time limit for the peer to take the goodbye. Meanwhile the peer's unread bytes are read: closing
+/// a socket with unread input would make the system drop the goodbye.
 const LAST_WORDS_WAIT: Duration = Duration::from_secs(1);
-/// So many unread bytes are taken at the end: more than the buffers of two sockets hold.
+/// Most unread bytes that are read at the end: more than the buffers of two sockets hold.
 const LAST_BYTES_MAX: usize = 32 << 20;
 
-/// So many descriptors wait to be sent; for more there is none to lend.
+/// Most descriptors that wait to be sent; further ones are not leased.
 const GOING_MAX: usize = 64;
 
-/// So much is read at once where a descriptor may come, bytes.
+/// Bytes of one read where a descriptor may come.
 const READ_BYTES: usize = 64 << 10;
-/// So many pieces are written at once where a descriptor goes.
+/// Most buffers of one write that carries a descriptor.
 const PIECES_MAX: usize = 16;
 
-/// A socket with its frames.
+/// Framed socket.
 #[derive(Debug)]
 pub struct Pipe<S = Stream> {
     stream: S,
-    /// What comes.
+    /// Incoming frames.
     pub frames: Frames,
-    /// What goes.
+    /// Outgoing frames.
     pub out: Outgoing,
-    /// Those that go with frames, in their order: one for each mark of `out`.
+    /// Descriptors that go with frames, in order: one for each mark of `out`.
     going: VecDeque<OwnedFd>,
-    /// Those that came, in their order; none inside where one could not be taken.
+    /// Descriptors that came, in order; `None` for one that could not be taken.
     came: VecDeque<Option<OwnedFd>>,
-    /// Where bytes are read to with which descriptors may come: a client's, of a Unix socket. Else it is empty.
+    /// Read buffer where descriptors may come: at a client, over a Unix socket; else empty.
     scratch: Box<[u8]>,
 }
 
 impl<S: Socket> Pipe<S> {
-    /// Before the handshake.
+    /// Creates it before the handshake.
     pub fn new(stream: S, side: Side) -> Self {
         let takes = side == Side::Client && stream.takes_descriptors();
         let scratch = vec![0; if takes { READ_BYTES } else { 0 }].into();
@@ -61,7 +61,7 @@ impl<S: Socket> Pipe<S> {
         Self { stream, frames, out, going: VecDeque::new(), came: VecDeque::new(), scratch }
     }
 
-    /// Reads some; 0 at the end.
+    /// Reads some bytes; 0 at the end.
     pub fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if let Some(landing) = self.frames.landing() {
             let mut into = ReadBuf::new(landing);
@@ -81,36 +81,36 @@ impl<S: Socket> Pipe<S> {
         Poll::Ready(Ok(received.count))
     }
 
-    /// The other end, when descriptors can go there.
+    /// Underlying socket.
     pub fn stream(&self) -> &S {
         &self.stream
     }
 
-    /// The same, for a change of how it is waited for.
+    /// Underlying socket, to switch between waiting and busy polling.
     pub fn stream_mut(&mut self) -> &mut S {
         &mut self.stream
     }
 
-    /// Adds a frame with a descriptor; only over a Unix socket.
+    /// Queues a frame with a descriptor; only over a Unix socket.
     pub fn push_with(&mut self, descriptor: OwnedFd, encode: impl FnOnce(&mut Vec<u8>)) {
         self.out.mark();
         encode(self.out.short());
         self.going.push_back(descriptor);
     }
 
-    /// Whether one more descriptor may go.
+    /// Returns whether one more descriptor may be queued.
     pub fn has_room(&self) -> bool {
         self.going.len() < GOING_MAX
     }
 
-    /// What came with the frame that was given last; none when this process has no room for it. To be asked once for each frame
-    /// that comes with one.
+    /// Takes the descriptor of the last frame; `None` if this process could open no more. Call it
+    /// once for each frame that carries one.
     pub fn descriptor(&mut self) -> io::Result<Option<OwnedFd>> {
         let missing = || io::Error::new(io::ErrorKind::InvalidData, "a frame came without its descriptor");
         self.came.pop_front().ok_or_else(missing)
     }
 
-    /// Writes all.
+    /// Writes all output.
     pub fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.out.has_remaining() {
             let with = self.going.front().filter(|_| self.out.is_at_mark());
@@ -133,12 +133,12 @@ impl<S: Socket> Pipe<S> {
         Pin::new(&mut self.stream).poll_flush(context)
     }
 
-    /// Reads some; 0 at the end.
+    /// Reads some bytes; 0 at the end.
     pub async fn fill(&mut self) -> io::Result<usize> {
         poll_fn(|context| self.poll_fill(context)).await
     }
 
-    /// Writes all.
+    /// Writes all output.
     pub async fn flush(&mut self) -> io::Result<()> {
         poll_fn(|context| self.poll_flush(context)).await
     }
@@ -149,7 +149,7 @@ impl<S: Socket> Pipe<S> {
         self.close().await;
     }
 
-    /// Writes what there is, if it is taken soon, and closes.
+    /// Writes the output if the peer takes it soon, and closes.
     pub async fn close(mut self) {
         if timeout(LAST_WORDS_WAIT, self.drain()).await.is_err() {
             tracing::debug!("a connection was closed before the other side had taken all");
@@ -159,7 +159,7 @@ impl<S: Socket> Pipe<S> {
     async fn drain(&mut self) {
         let written = self.flush().await.is_ok() && self.stream.shutdown().await.is_ok();
         let (mut unread, mut taken) = (Frames::new(Side::Node), 0);
-        // What comes is not looked at: the same few KiB are filled again and again.
+        // The input is discarded: the same few KiB are filled again and again.
         while written && taken < LAST_BYTES_MAX {
             let read = poll_fn(|context| poll_read_buf(Pin::new(&mut self.stream), context, &mut unread.space())).await;
             match read {
@@ -171,12 +171,12 @@ impl<S: Socket> Pipe<S> {
     }
 }
 
-/// How a connection ended, whether that was told by `?` or not.
+/// End of a connection, whether it came as `Ok` or by `?`.
 pub fn ended<E>(driven: Poll<Result<E, E>>) -> Poll<E> {
     driven.map(|(Ok(end) | Err(end))| end)
 }
 
-/// A number that no connection had, from the system's random source.
+/// Returns a fresh nonce from the system's random source.
 pub fn nonce() -> io::Result<Nonce> {
     let mut nonce = Nonce::default();
     let filled = rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::empty())?;

@@ -1,24 +1,26 @@
-//! Which answers say where their bytes are, in place of having them.
+//! Replies by reference: they tell where their bytes are in the node's memory instead of carrying
+//! them.
 
 use bytes::Bytes;
 use std::slice::from_ref;
 use wire::{Answer, Content, codec::Placed};
 
-/// What is said in place of an answer.
+/// Message in place of a reply.
 pub enum Said {
-    /// Where its bytes are, and nothing else.
+    /// Place of the bytes, and nothing else.
     Placed(Placed),
     Answer(Answer),
 }
 
-/// What is said in place of an answer, if another thing is; `place` tells where pieces are, for a client that looks at them there.
+/// Converts a reply into one by reference, if its bytes can be viewed. `place` exports bytes to the
+/// client and returns their places.
 pub fn said(answer: &Answer, place: impl FnOnce(&[Bytes]) -> Option<Vec<Placed>>) -> Option<Said> {
     match answer {
         Answer::Bytes(bytes) => place(from_ref(bytes))?.pop().map(Said::Placed),
         Answer::Object { head, striped, length, content } => {
             let content = match content {
                 Content::Here(bytes) => Content::Placed(place(from_ref(bytes))?),
-                // Who does not look at them asks for them one by one.
+                // A client that does not view the pieces asks for them one by one.
                 Content::Pieces(pieces) => place(pieces).map_or(Content::Striped((*striped)?), Content::Placed),
                 _ => return None,
             };

@@ -1,4 +1,5 @@
-//! Lines of the log that whoever comes can cause: a few a minute are told, the others are counted.
+//! Rate limit for log lines that any client can cause: a few a minute are written, the others are
+//! counted.
 
 use parking_lot::Mutex;
 use std::{
@@ -6,11 +7,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// So many lines are told in each [`PERIOD`].
+/// Most lines in each [`PERIOD`].
 const LINES_MAX: u32 = 20;
 const PERIOD: Duration = Duration::from_mins(1);
 
-/// Tells so many lines in a while, and then how many were not told.
+/// Rate limiter: logs some lines in each period, and then how many were suppressed.
 #[derive(Debug, Default)]
 pub struct Rare(Mutex<Option<Counted>>);
 
@@ -22,7 +23,7 @@ struct Counted {
 }
 
 impl Rare {
-    /// Tells a line, unless too many were told.
+    /// Logs a line, unless the limit is reached.
     pub fn warn(&self, tell: impl FnOnce()) {
         let (tells, untold) = self.count(Instant::now());
         if untold > 0 {
@@ -33,7 +34,7 @@ impl Rare {
         }
     }
 
-    /// Whether a line is told now, and how many were not before it.
+    /// Returns whether to log a line now, and how many were suppressed in the period before.
     fn count(&self, now: Instant) -> (bool, u64) {
         let mut counted = self.0.lock();
         let current = counted.get_or_insert(Counted { since: now, told: 0, untold: 0 });

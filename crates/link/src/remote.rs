@@ -1,4 +1,4 @@
-//! The way to a node in another process.
+//! Connection to a node in another process.
 
 use crate::{
     Address, Certificate, Hand, IdentityRefused,
@@ -20,21 +20,24 @@ use wire::{
     handshake::Token,
 };
 
-/// The pause after the first time that a node was not reached; each later one is twice as long.
+/// Pause after the first failed connect; each further one is twice as long.
 const PAUSE_FIRST: Duration = Duration::from_millis(10);
-/// The longest pause after a node that refuses: one that comes back is found by then.
+/// Longest pause after a failed connect: a node that comes back is found by then.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// A node that has not answered a watch by then is not waited for.
+/// Time limit of a subscribe request.
 const WATCH_WAIT: Duration = Duration::from_secs(20);
 
-/// A [`Connection`] to a node at an address.
+/// [`Connection`] to a node at an address.
 ///
-/// It connects with its first call, and again with the first after a connection has broken; while a node is not reached, pauses
-/// grow, and calls in them fail at once. What was sent when a connection broke is `Lost`, what was not is `Unreachable`; so are
-/// calls to a node that is not there. One who refuses us says why: `NotAdmitted` (the token is wrong, this
-/// user may not reach its socket), `Incompatible` (versions do not meet), `Io`.
+/// It connects at its first call, and again at the first call after a connection broke. While the
+/// node is not reached, the pauses between attempts grow, and calls during a pause fail at once.
+/// Requests that were sent when a connection broke are `Lost`; others, and those to a node that is
+/// not there, are `Unreachable`. A node that rejects this client tells the reason: `NotAdmitted`
+/// (the token is wrong, or this user may not reach its socket), `Incompatible` (no common version),
+/// `Io`.
 ///
-/// What a session holds ends with the connection: after that has broken, what it asks is refused as `Ended`.
+/// A session's state ends with the connection: after it broke, requests of the session are refused
+/// as `Ended`.
 #[derive(Debug)]
 pub struct Remote {
     target: Arc<Target>,
@@ -44,21 +47,21 @@ pub struct Remote {
 #[derive(Debug, Default)]
 struct State {
     line: Option<Arc<Line>>,
-    /// When that was begun.
+    /// Time at which the connection was begun.
     begun: Option<Instant>,
-    /// How often it was not reached since it was.
+    /// Failed attempts since the last success.
     failed: u32,
-    /// Until then it is not tried, for this reason.
+    /// Time until which no attempt is made, and the failure to return.
     pause: Option<(Instant, Failure)>,
-    /// In how many processes, each forked by the one before, this has been.
+    /// Number of forks before this process.
     generation: u64,
 }
 
 impl State {
-    /// What a process has had of which this is a child is not ours: nothing is said there any more.
+    /// Forgets the connection of the parent in a forked child: nothing may be sent on it.
     fn forget_before(&mut self, generation: u64) {
         if self.generation != generation {
-            // Another thread of that process may have been at it, so it is not even dropped.
+            // Another thread of the parent may have been using it, so it is not even dropped.
             mem::forget(self.line.take());
             *self = Self { generation, ..Self::default() };
         }
@@ -66,25 +69,29 @@ impl State {
 }
 
 impl Remote {
-    /// Connects with the first call. A `tls:` address needs [`Self::trusting`].
+    /// Creates a connection that is opened at the first call. A `tls:` address needs
+    /// [`Self::trusting`].
     pub fn new(address: Address, token: &Token) -> Self {
         Self::to(Target { address, token: token.clone(), tls: None, by: By::Threads, brief: false })
     }
 
-    /// The same, driven by a runtime that has I/O and time, not by threads of this crate: a task there that asks is not woken over other
-    /// threads. It must go on, and its threads not be blocked, as long as this is used: calls wait meanwhile.
+    /// Like [`Self::new`], but driven by a given runtime that has I/O and time enabled: a task
+    /// there that makes a call is not woken across threads. The runtime must keep running, and its
+    /// threads must not block, while the connection is used: calls wait meanwhile.
     pub fn on(runtime: &Handle, address: Address, token: &Token) -> Self {
         Self::to(Target { address, token: token.clone(), tls: None, by: By::Runtime(runtime.clone()), brief: false })
     }
 
-    /// The same, where only who has this certificate counts as the node, when the address is a `tls:` one.
+    /// Like [`Self::new`], for a `tls:` address: only a server with this certificate counts as the
+    /// node.
     pub fn trusting(address: Address, token: &Token, certificate: &Certificate) -> Result<Self, IdentityRefused> {
         let tls = Some(certificate.config()?);
         Ok(Self::to(Target { address, token: token.clone(), tls, by: By::Threads, brief: false }))
     }
 
-    /// The same, driven by whoever waits with this hand: no thread is started. A `tls:` address needs the certificate that only the node has.
-    /// Nobody can watch there: [`Connection::watch`] is refused.
+    /// Like [`Self::new`], but driven by the threads that wait with this [`Hand`]: no thread is
+    /// started. A `tls:` address needs the certificate. Subscribing is not possible:
+    /// [`Connection::watch`] is refused.
     pub fn by_hand(
         hand: &Hand,
         address: Address,
@@ -95,8 +102,9 @@ impl Remote {
         Ok(Self::to(Target { address, token: token.clone(), tls, by: By::Hand(hand.clone()), brief: false }))
     }
 
-    /// The same, for a process that may be over in a millisecond, having asked for names alone: a node of this host shows it no memory until it asks
-    /// for bytes, so the first of them are sent. To be said before the first call.
+    /// Marks the client as short-lived: it may end in a millisecond, after requests for names
+    /// alone. A node of this host exports no memory to it until it asks for bytes, so the first
+    /// bytes are sent. Call it before the first request.
     #[must_use]
     pub fn brief(mut self) -> Self {
         Arc::get_mut(&mut self.target).expect("nobody has called yet").brief = true;
@@ -107,7 +115,7 @@ impl Remote {
         Self { target: Arc::new(target), state: Mutex::default() }
     }
 
-    /// The connection that there is, or a new one.
+    /// Returns the open connection, or a new one.
     fn line(&self) -> Result<Arc<Line>, Failure> {
         let mut state = self.state.lock();
         if let By::Hand(hand) = &self.target.by {
@@ -136,8 +144,9 @@ impl Remote {
     }
 }
 
-/// How long a node is not tried after so many failures, the last of which took so long. One that says nothing at all, as a host that
-/// is cut off, is left alone for as long as it was waited for: whoever asks again and again waits for it once.
+/// Pause after the `failed`-th failure in a row, which took `took`. A node that does not answer at
+/// all, as a host that is cut off, is left alone for as long as the attempt took, so a caller that
+/// retries waits for it only once.
 fn pause(failed: u32, took: Duration) -> Option<Duration> {
     let doublings = failed.checked_sub(1)?;
     Some(PAUSE_FIRST.saturating_mul(1 << doublings.min(20)).min(PAUSE_MAX).max(took))
@@ -246,7 +255,7 @@ impl Drop for Remote {
     }
 }
 
-/// A session that is to watch; it does not, when this goes before it is answered so.
+/// Session that is subscribing; unsubscribed if this is dropped before the node has confirmed.
 struct Watching {
     line: Arc<Line>,
     session: Session,

@@ -1,6 +1,7 @@
-//! Descriptors that travel beside the bytes of a Unix socket.
+//! Descriptors that travel beside the bytes of a Unix socket (`SCM_RIGHTS`).
 //!
-//! One with each call, so that it is known which one was lost when this process can have no more of them.
+//! At most one goes with each call, so that it is known which one was lost when this process can
+//! open no more.
 
 use rustix::{
     io::Errno,
@@ -15,16 +16,16 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
-/// Bytes that were read, and what came with them.
+/// Bytes that were read, and the descriptor that came with them.
 #[derive(Debug)]
 pub struct Received {
     /// 0 at the end.
     pub count: usize,
-    /// A descriptor, or that it could not be taken.
+    /// The descriptor, or the error if it could not be taken.
     pub descriptor: Option<Result<OwnedFd, Errno>>,
 }
 
-/// Sends bytes, and with the first of them a descriptor; says how many went.
+/// Sends bytes, and a descriptor with the first of them; returns the number of bytes sent.
 pub fn send(socket: BorrowedFd<'_>, pieces: &[IoSlice<'_>], descriptor: BorrowedFd<'_>) -> io::Result<usize> {
     let descriptors = [descriptor];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -34,7 +35,7 @@ pub fn send(socket: BorrowedFd<'_>, pieces: &[IoSlice<'_>], descriptor: Borrowed
     Ok(sendmsg(socket, pieces, &mut beside, SendFlags::NOSIGNAL)?)
 }
 
-/// Reads what is there.
+/// Reads the bytes that are there.
 pub fn receive(socket: impl AsFd, into: &mut [u8]) -> io::Result<Received> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut beside = RecvAncillaryBuffer::new(&mut space);

@@ -1,7 +1,8 @@
-//! A node's memory, mapped at a client to be looked at.
+//! Segment of a node's memory, mapped read-only at a client.
 //!
-//! With `TIDEMILL_GUARD=1` only what is lent can be looked at: a late look ends the process, in place of seeing what is there by then. It costs a few
-//! system calls a view, and is for those who test what holds views.
+//! With `TIDEMILL_GUARD=1` only leased bytes are readable: a read after the release of a view
+//! crashes the process instead of returning other data. It costs a few system calls a view and is
+//! for testing code that holds views.
 
 use crate::loan::Used;
 use bytes::Bytes;
@@ -10,19 +11,21 @@ use parking_lot::Mutex;
 use rustix::mm::{MprotectFlags, mprotect};
 use std::{collections::BTreeMap, env, ffi::OsStr, fs::File, io, ops::Range, os::fd::OwnedFd, sync::Arc};
 
-/// What is protected at a time, bytes: a page of most machines, and a part of a block.
+/// Unit of protection, bytes: a page of most machines, and a part of a block.
 const GUARDED_BYTES: usize = 4096;
 
-/// One file of it, mapped for reading.
+/// One file of the node's memory, mapped for reading.
 #[derive(Debug)]
 pub struct Segment {
     map: MmapRaw,
-    /// How many views there are of each page that is looked at, where no other can be; none where all can.
+    /// Number of views of each page that is viewed, where other pages are protected; `None` where
+    /// all pages are readable.
     guard: Option<Mutex<BTreeMap<usize, u32>>>,
 }
 
 impl Segment {
-    /// Maps so many bytes of a file. A child of this process has them too, and may look at them; what it sees there is not kept for it.
+    /// Maps `length` bytes of a file. A forked child has the mapping too and may read it, but the
+    /// content is not preserved for the child.
     pub fn map(file: OwnedFd, length: u64) -> io::Result<Arc<Self>> {
         let is_guarded = env::var_os("TIDEMILL_GUARD").as_deref() == Some(OsStr::new("1"));
         Self::mapped(&File::from(file), length, is_guarded).map(Arc::new)
@@ -30,7 +33,7 @@ impl Segment {
 
     fn mapped(file: &File, length: u64, is_guarded: bool) -> io::Result<Self> {
         let length = usize::try_from(length).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        // A file that is shorter would end this process at the first look.
+        // Reading beyond the end of a shorter file would kill this process.
         if file.metadata()?.len() < length as u64 {
             return Err(io::Error::other("a segment is shorter than it was said to be"));
         }
@@ -42,25 +45,27 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Bytes that the node keeps as they are until the loan is dropped; none when they are not all here.
+    /// View of bytes that the node preserves until the lease is dropped; `None` if they are not all
+    /// in the segment.
     pub fn view(self: &Arc<Self>, offset: u64, length: u32, loan: Arc<Used>) -> Option<Bytes> {
         let offset = usize::try_from(offset).ok()?;
         let end = offset.checked_add(length as usize)?;
         (end <= self.map.len()).then(|| Bytes::from_owner(View::new(self, offset..end, loan)))
     }
 
-    /// Lets pages be looked at, or not.
+    /// Makes pages readable, or protects them.
     fn protect(&self, pages: Range<usize>, may: bool) {
         let at = self.map.as_mut_ptr().wrapping_add(pages.start * GUARDED_BYTES);
         let length = (pages.end * GUARDED_BYTES).min(self.map.len()) - pages.start * GUARDED_BYTES;
         let flags = if may { MprotectFlags::READ } else { MprotectFlags::empty() };
-        // SAFETY: the pages are in the mapping. Nobody is to look at those that are taken away: no view of them is left.
+        // SAFETY: the pages are in the mapping. Pages that become protected are not read any more:
+        // no view of them is left.
         if let Err(error) = unsafe { mprotect(at.cast(), length, flags) } {
             panic!("pages could not be guarded, which a test asked for: {error}");
         }
     }
 
-    /// A view of these bytes begins, or ends.
+    /// Counts a view of these bytes in or out.
     fn count(&self, bytes: &Range<usize>, begins: bool) {
         let Some(guard) = &self.guard else { return };
         let pages = bytes.start / GUARDED_BYTES..bytes.end.div_ceil(GUARDED_BYTES);
@@ -78,7 +83,7 @@ impl Segment {
     }
 }
 
-/// Bytes that someone looks at.
+/// View of leased bytes.
 struct View {
     segment: Arc<Segment>,
     bytes: Range<usize>,
@@ -101,12 +106,15 @@ impl Drop for View {
 impl AsRef<[u8]> for View {
     fn as_ref(&self) -> &[u8] {
         let at = self.segment.map.as_ptr().wrapping_add(self.bytes.start);
-        // SAFETY: the range was checked to be in the mapping, which the segment holds and this holds. Its bytes are initialised:
-        // holes of a file are zeros. Nobody writes them while the slice lives: the node holds a view of them for this loan, and
-        // an arena never writes what a view can see; it drops that view only when the loan was given back, which this does when it is
-        // dropped, or when this process can look no more (it has ended, or has let go of the hold, which the loan holds). The
-        // file is never cut to less than it had when it was mapped. In a child of the process to which they were lent they may change under
-        // the slice, as docs/PYTHON.md says: what is read there then is some mixture, and nothing here takes two looks at a byte to be one.
+        // SAFETY: the range was checked to be in the mapping, which lives as long as the segment
+        // that `self` holds. Its bytes are initialised: holes of a file are zeros. Nobody writes
+        // them while the slice lives: the node holds a view of them for this lease, and an arena
+        // never writes what a view can see. The node drops that view only when the lease was
+        // released, which happens when `self` is dropped, or when this process can read no more: it
+        // has ended, or has closed the liveness pipe, which the lease holds. The file is never cut
+        // below the length that it had when it was mapped. In a forked child of the process that
+        // holds the lease the bytes may change under the slice, as docs/PYTHON.md says: the child
+        // may read a mixture, and nothing here relies on reading a byte twice with one result.
         unsafe { std::slice::from_raw_parts(at, self.bytes.len()) }
     }
 }
@@ -116,7 +124,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// Which pages can be looked at.
+    /// Pages that are readable.
     fn open(segment: &Segment) -> Vec<usize> {
         let maps = fs::read_to_string("/proc/self/maps").unwrap();
         let (start, end) = (segment.map.as_ptr().addr(), segment.map.as_ptr().addr() + segment.map.len());

@@ -1,4 +1,4 @@
-//! A node, served: who comes is taken in, up to a bound; at the end nobody is left.
+//! Server of a node: accepts connections within limits, and ends all of them when it stops.
 
 use crate::{
     Address, Limits, Listener,
@@ -27,37 +27,40 @@ use tokio::{
 };
 use wire::handshake::Token;
 
-/// When the system has no descriptor for who comes, the next try is so much later: somebody may have ended by then.
+/// Pause after an accept that failed, as when the process can open no more descriptors: some may be
+/// closed by then.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// What nobody says has ended is seen so much later at the latest, while there is not more of it than the node looks at in a turn.
+/// Interval of the scan for opens and locks of programs that ended without notice; the longest
+/// delay until one is found, while there are not more of them than the node scans at a time.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
-/// A server that is dropped has so long to end what its connections hold: as long as they may take for their last words, and more.
+/// Time that a dropped server has to end the state of its connections: longer than their goodbyes
+/// may take.
 const DROP_WAIT: Duration = Duration::from_secs(5);
 
-/// A node that is reached at one address or several, until it is stopped or dropped.
+/// Node that is served at one address or several, until it is stopped or dropped.
 #[derive(Debug)]
 pub struct Server {
     house: Arc<House>,
     addresses: Vec<Address>,
     stop: watch::Sender<bool>,
     taking: Vec<JoinHandle<()>>,
-    /// Where it is served.
+    /// Runtime that serves the node.
     handle: Handle,
-    /// Its own, when none was given.
+    /// Runtime of this server, unless one was given.
     runtime: Option<Runtime>,
 }
 
-/// A node could not be served.
+/// Error of a node that could not be served.
 #[derive(Debug, thiserror::Error)]
 #[error("the node cannot be served at {address}: {source}; see the limits of this process")]
 pub struct ServeFailed {
-    /// Where.
+    /// The address.
     pub address: Address,
-    /// What the system says.
+    /// The error of the system.
     pub source: io::Error,
 }
 
-/// Serves a node on threads of its own, to all who know the token.
+/// Serves a node on threads of its own, to all clients that know the token.
 pub fn serve(node: Arc<Node>, listener: Listener, token: &Token, limits: Limits) -> Result<Server, ServeFailed> {
     let address = listener.address().clone();
     let made =
@@ -68,8 +71,9 @@ pub fn serve(node: Arc<Node>, listener: Listener, token: &Token, limits: Limits)
     Ok(server)
 }
 
-/// The same on a runtime that has I/O and time, for a node of a pool with `others`: what clients leave is ended there too.
-/// Whoever polls a `Remote` to this node must not block that runtime.
+/// Like [`serve`], on a given runtime that has I/O and time enabled, for a node of a pool with
+/// `others`: the state that clients leave at other nodes is ended too. A task that polls a `Remote`
+/// to this node must not block that runtime.
 pub fn serve_on(
     runtime: &Handle,
     node: Arc<Node>,
@@ -104,7 +108,8 @@ pub fn serve_on(
 }
 
 impl Server {
-    /// Serves the node there too, with as many connections as at the first address. A session may come at either address, to one at a time.
+    /// Serves the node at one more address, with limits of its own. A session may come at any
+    /// address, over one connection at a time.
     pub fn also_at(&mut self, listener: Listener) -> Result<(), ServeFailed> {
         let (address, limits) = (listener.address().clone(), self.house.limits);
         let entrance = Entrance::new(listener.called().to_string(), limits.connections, limits.unproven);
@@ -115,17 +120,18 @@ impl Server {
         Ok(())
     }
 
-    /// Where it is reached first of all.
+    /// First address of the server.
     pub fn address(&self) -> &Address {
         &self.addresses[0]
     }
 
-    /// Wherever it is reached.
+    /// All addresses of the server.
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
     }
 
-    /// Ends all connections and what their sessions hold; then nobody is reached here, and no socket file is left.
+    /// Ends all connections and the state of their sessions. Then the addresses are free and no
+    /// socket file is left.
     pub async fn stop(mut self) {
         self.stop.send_replace(true);
         for taking in std::mem::take(&mut self.taking) {
@@ -137,25 +143,27 @@ impl Server {
 }
 
 impl Drop for Server {
-    /// The same, without waiting for it: what is not ended within a moment is left as it is.
+    /// Like [`Server::stop`], without waiting: anything that does not end within a moment stays.
     fn drop(&mut self) {
         self.stop.send_replace(true);
         let Some(runtime) = self.runtime.take() else { return };
         let taking = std::mem::take(&mut self.taking);
         let ended = async move {
             for taking in taking {
-                drop(taking.await); // a panic was told already
+                drop(taking.await); // a panic was logged already
             }
         };
         let last = move || drop(runtime.block_on(async { timeout(DROP_WAIT, ended).await }));
-        // A runtime does not end within another; where there is no thread it goes with this.
+        // A runtime cannot be dropped within another one; if no thread can be started, it is
+        // dropped here.
         if let Err(error) = thread::Builder::new().name("tidemill-end".into()).spawn(last) {
             tracing::warn!(%error, "a server has ended without its last words");
         }
     }
 }
 
-/// Ends, soon, what programs had open that were killed, or closed it past their client.
+/// Periodically ends opens of programs that were killed, or that closed them without telling their
+/// client.
 async fn look_around(house: Arc<House>) {
     let mut stopping = house.stopping.clone();
     loop {
@@ -178,14 +186,15 @@ async fn look_around(house: Arc<House>) {
     }
 }
 
-/// Looks through what long sessions wrote of other nodes' files: what these have is noted no more, what they have not goes.
+/// Settles the noted stripes of long sessions: those that a file of another node has are noted no
+/// more, the others are removed.
 async fn know_strays(house: &House) {
     for session in house.node.crowded_strays() {
         house.remove_strays(session).await;
     }
 }
 
-/// Takes connections until it is to stop, then waits for their ends.
+/// Accepts connections until the server stops, then waits for their ends.
 async fn take(listener: Entered, entrance: Arc<Entrance>, house: Arc<House>) {
     let mut guests = JoinSet::new();
     let mut stopping = house.stopping.clone();

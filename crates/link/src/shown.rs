@@ -1,26 +1,28 @@
-//! What of the node's memory a client of this host has been shown, and what of that it has mapped.
+//! Segments of the node's memory that were exported to a client of this host, and which of them it
+//! has mapped.
 
 use crate::pipe::Pipe;
 use std::{collections::BTreeMap, fmt, sync::Arc};
 use store::{Place, Segments};
 use wire::codec::{Segment, encode_hidden, encode_segment};
 
-/// More segments are not shown to one client: what is in others is sent. Far more than there are clients that write.
+/// Most segments exported to one client; bytes in others are sent. Far more than there are clients
+/// that write.
 const SHOWN_MAX: usize = 4096;
 
-/// What one client was shown.
+/// Segments exported to one client.
 pub struct Shown {
     segments: Arc<dyn Segments>,
-    /// By numbers: whether it is mapped there.
+    /// Exported segments by number: true if the client has mapped it.
     known: BTreeMap<u32, bool>,
-    /// As many had gone when this was last looked at.
+    /// Number of removed segments at the last check.
     gone: u64,
-    /// What is always there was shown.
+    /// True if the permanent segments were exported.
     all: bool,
 }
 
 impl Shown {
-    /// All that is always there; to a client that may be over soon nothing yet.
+    /// Exports the permanent segments, but not yet to a short-lived client.
     pub fn new(segments: &Arc<dyn Segments>, brief: bool, pipe: &mut Pipe) -> Self {
         let mut shown = Self { segments: segments.clone(), known: BTreeMap::new(), gone: segments.gone(), all: false };
         if !brief {
@@ -29,7 +31,8 @@ impl Shown {
         shown
     }
 
-    /// Shows all that is always there: at once, or, to a client that may be over before it asks for bytes, when it does.
+    /// Exports the permanent segments: at the start, or, to a short-lived client, when it first
+    /// asks for bytes.
     fn show_all(&mut self, pipe: &mut Pipe) {
         self.all = true;
         for (number, _) in (0..).zip(self.segments.clone().lengths()) {
@@ -37,19 +40,20 @@ impl Shown {
         }
     }
 
-    /// The memory itself.
+    /// Memory of the node.
     pub fn segments(&self) -> &dyn Segments {
         &*self.segments
     }
 
-    /// The client has mapped one.
+    /// Notes that the client has mapped a segment.
     pub fn mapped(&mut self, number: u64) {
         if let Some(mapped) = u32::try_from(number).ok().and_then(|number| self.known.get_mut(&number)) {
             *mapped = true;
         }
     }
 
-    /// Where the client finds these bytes; none when it does not. What it will find there later it is shown now.
+    /// Place of bytes for the client; `None` if it has not mapped their segment. An unknown segment
+    /// is exported for the next time.
     pub fn place(&mut self, bytes: &[u8], pipe: &mut Pipe) -> Option<Place> {
         self.hide_gone(pipe);
         let place = self.segments.place(bytes)?;
@@ -74,7 +78,7 @@ impl Shown {
         }
     }
 
-    /// Tells which have gone: their numbers come never again.
+    /// Tells the client which segments were removed; their numbers are never used again.
     fn hide_gone(&mut self, pipe: &mut Pipe) {
         let gone = self.segments.gone();
         if std::mem::replace(&mut self.gone, gone) == gone {

@@ -1,4 +1,4 @@
-//! A socket of any kind, as one type.
+//! Socket of any kind, as one type.
 
 use crate::{Address, near::Near, rights::Received};
 use rustix::net::sockopt;
@@ -15,21 +15,21 @@ use tokio::{
 };
 use tokio_rustls::TlsStream;
 
-/// A peer that has been silent for so long is asked by the system whether it is there...
+/// Silence after which the system probes the peer (TCP keepalive).
 const SILENCE: Duration = Duration::from_secs(10);
-/// ... so often apart ...
+/// Interval of the probes.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
-/// ... and given up after so many questions: 25 s in all, then its locks end.
+/// Unanswered probes after which the connection ends: 25 s in all, then the peer's locks end.
 const QUESTIONS: u32 = 3;
-/// What was sent and is not acknowledged by then ends the connection, milliseconds: as long as the questions take.
+/// Time limit for sent data to be acknowledged, milliseconds: as long as the probes take.
 const UNACKNOWLEDGED_MS: u32 = 25_000;
 
-/// What a connection needs of a connected socket, whoever waits for it.
+/// Operations that a connection needs of its socket, driven by a runtime or a reactor.
 pub trait Socket: AsyncRead + AsyncWrite + Unpin {
-    /// Whether descriptors can travel over it.
+    /// Returns whether descriptors can travel over it.
     fn takes_descriptors(&self) -> bool;
 
-    /// Writes some, and a descriptor with the first byte.
+    /// Writes some bytes, and a descriptor with the first of them.
     fn poll_send_with(
         &self,
         context: &mut Context<'_>,
@@ -37,11 +37,11 @@ pub trait Socket: AsyncRead + AsyncWrite + Unpin {
         descriptor: BorrowedFd<'_>,
     ) -> Poll<io::Result<usize>>;
 
-    /// Reads some, and what came with it.
+    /// Reads some bytes, and the descriptor that came with them.
     fn poll_receive(&self, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<Received>>;
 }
 
-/// A connected socket of any kind; those of the runtime, if nothing else is said.
+/// Connected socket of any kind, by default of the runtime.
 #[derive(Debug)]
 pub enum Stream<T = TcpStream, U = Near> {
     Tcp(T),
@@ -50,7 +50,7 @@ pub enum Stream<T = TcpStream, U = Near> {
 }
 
 impl Stream {
-    /// Connects to an address; the TLS of one that has it is still to come.
+    /// Connects to an address, without its TLS handshake.
     pub async fn connect(address: &Address) -> io::Result<Self> {
         Ok(match address {
             Address::Tcp { host, port } | Address::Tls { host, port } => {
@@ -60,7 +60,7 @@ impl Stream {
         })
     }
 
-    /// The socket, when descriptors can travel over it.
+    /// Unix socket, over which descriptors can travel.
     pub fn unix(&self) -> Option<&Near> {
         match self {
             Self::Tcp(_) | Self::Tls(_) => None,
@@ -68,7 +68,8 @@ impl Stream {
         }
     }
 
-    /// The socket once more, for who writes to it besides; none where bytes are changed on their way.
+    /// Duplicate of the socket, to write to it directly; `None` for TLS, which transforms the
+    /// bytes.
     pub fn beside(&self) -> Option<OwnedFd> {
         match self {
             Self::Tcp(stream) => stream.as_fd().try_clone_to_owned().ok(),
@@ -77,17 +78,17 @@ impl Stream {
         }
     }
 
-    /// From now on a Unix socket is looked at: what is pending wakes nobody.
+    /// Switches a Unix socket to busy polling: no event of it wakes anybody.
     pub fn look(&mut self) -> io::Result<()> {
         if let Self::Unix(stream) = self { stream.look() } else { Ok(()) }
     }
 
-    /// From now on it is waited for again; whether it was not.
+    /// Switches back to waiting; returns true if it was busy-polling.
     pub fn rest(&mut self) -> io::Result<bool> {
         if let Self::Unix(stream) = self { stream.rest() } else { Ok(false) }
     }
 
-    /// Whether it is the socket of a process of this host that has our user.
+    /// Returns whether the peer is a process of this host with our user.
     pub fn is_of_our_user(&self) -> bool {
         self.unix().is_some_and(|stream| stream.peer().is_ok_and(|(_, is_ours)| is_ours))
     }
@@ -114,7 +115,7 @@ impl Socket for Stream {
     }
 }
 
-/// Small frames go at once; a host that is gone is noticed.
+/// Sends small frames at once, and notices a host that is gone.
 pub fn kept_alive<S: AsFd>(stream: S) -> io::Result<S> {
     sockopt::set_tcp_nodelay(&stream, true)?;
     sockopt::set_tcp_keepidle(&stream, SILENCE)?;
@@ -167,7 +168,7 @@ where
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tls(stream) => Pin::new(stream).poll_flush(context),
-            Self::Tcp(_) | Self::Unix(_) => Poll::Ready(Ok(())), // nothing is kept there
+            Self::Tcp(_) | Self::Unix(_) => Poll::Ready(Ok(())), // no buffer here
         }
     }
 

@@ -1,4 +1,5 @@
-//! TLS around a socket: who comes and who goes is told when the other side speaks plainly.
+//! TLS around a socket. A peer that speaks without TLS where it is needed, or the reverse, gets an
+//! explanation.
 
 use crate::{identity::NAME, stream::Stream};
 use rustls::{ClientConfig, Error, pki_types::ServerName};
@@ -11,19 +12,20 @@ use tokio::{
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 use wire::handshake::{HandshakeFailed, refusal};
 
-/// Who wants TLS speaks first, and at once; who has not by then waits for our challenge, as one does who wants none.
+/// Time for the first byte of a client. TLS clients speak first and at once; one that is silent for
+/// this long waits for our challenge, as a client without TLS does.
 const FIRST_WORD_WAIT: Duration = Duration::from_secs(2);
-/// The first byte of TLS: a record of its handshake.
+/// First byte of TLS: the type of a handshake record.
 const HANDSHAKE_RECORD: u8 = 22;
 
-/// Somebody who has connected, maybe to TLS that is still to come.
+/// Connection that was accepted, maybe with its TLS handshake still to come.
 pub enum Arrived {
     Open(Stream),
     Tls(TcpStream, TlsAcceptor),
 }
 
 impl Arrived {
-    /// Does the node's part of TLS. Who speaks plainly is told so.
+    /// Does the node's part of the TLS handshake. A client without TLS is told that it is needed.
     pub async fn open(self) -> io::Result<Stream> {
         let (mut stream, tls) = match self {
             Self::Open(stream) => return Ok(stream),
@@ -45,7 +47,7 @@ impl Arrived {
     }
 }
 
-/// Does the client's part of TLS. An error says what is wrong with the other side.
+/// Does the client's part of the TLS handshake. The error says what is wrong with the other side.
 pub async fn connect<T, U>(stream: T, config: Arc<ClientConfig>) -> Result<Stream<T, U>, Failed>
 where
     T: AsyncRead + AsyncWrite + Unpin,
@@ -57,10 +59,10 @@ where
     }
 }
 
-/// Why there is no TLS.
+/// Reason why the TLS handshake failed.
 #[derive(Debug)]
 pub enum Failed {
-    /// It would be no better the next time.
+    /// The next try would fail as well.
     Refused(&'static str),
     /// The connection broke.
     Broken(io::Error),

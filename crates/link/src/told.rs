@@ -1,11 +1,11 @@
-//! What a connection's sessions were told to forget, until they have heard it.
+//! Queue of cache invalidations to the sessions of a connection, until they are acknowledged.
 
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeSet;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use wire::{Recall, Session, codec::RECALLS_MAX};
 
-/// What goes out under a number.
+/// Batch of invalidations, sent under a number.
 #[derive(Debug)]
 pub struct Batch {
     pub number: u64,
@@ -13,7 +13,8 @@ pub struct Batch {
     pub recalls: Vec<Recall>,
 }
 
-/// Batches on their way. The node's threads wait here, two for each session; so the queue stays as short as the node's own.
+/// Batches in flight. The node's threads wait here, two for each session, so the queue stays as
+/// short as the node's own.
 #[derive(Debug)]
 pub struct Told {
     state: Mutex<State>,
@@ -29,13 +30,13 @@ struct State {
 }
 
 impl Told {
-    /// With the end from which batches are sent.
+    /// Creates a queue, and the receiver of the batches to send.
     pub fn new() -> (Self, UnboundedReceiver<Batch>) {
         let (queue, batches) = unbounded_channel();
         (Self { state: Mutex::default(), heard: Condvar::new(), queue }, batches)
     }
 
-    /// Tells, and waits until it was heard or nobody is there any more.
+    /// Sends invalidations; waits until they are acknowledged or the connection has ended.
     pub fn tell(&self, session: Session, recalls: &[Recall]) {
         let mut state = self.state.lock();
         let mine = state.made + 1..=state.made + recalls.chunks(RECALLS_MAX).len() as u64;
@@ -50,13 +51,13 @@ impl Told {
         }
     }
 
-    /// The other side has forgotten this batch.
+    /// Notes that the other side has acknowledged a batch.
     pub fn heard(&self, batch: u64) {
         self.state.lock().unheard.remove(&batch);
         self.heard.notify_all();
     }
 
-    /// Nobody is there any more.
+    /// Ends all waits: the connection has ended.
     pub fn end(&self) {
         self.state.lock().ended = true;
         self.heard.notify_all();

@@ -1,21 +1,23 @@
-//! A bay, mapped at its writer: stores into memory that was touched before, which is faster than to have the system copy.
+//! Writable mapping of a write segment, at its writer. Stores into memory that was touched before
+//! are faster than copies by the system.
 //!
-//! Long bytes go past the caches, as the writer does not look at them again: the memory's old content is not read first. 64 MiB into touched memory took
-//! 3.8 ms so, 6.5 ms by `memcpy`, and 6.5 (huge pages) to 12.7 ms by `pwrite`, on the reference machine.
+//! Long data bypasses the caches, as the writer does not read it again: the old content of the
+//! memory is not read first. 64 MiB into touched memory took 3.8 ms this way, 6.5 ms by `memcpy`,
+//! and 6.5 (huge pages) to 12.7 ms by `pwrite`, on the reference machine.
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
 use rustix::mm::{self, madvise};
 use std::{fs::File, io, ptr};
 
-/// So many bytes are stored at a time: a line of most caches.
+/// Bytes stored at a time: a cache line of most processors.
 const LINE_BYTES: usize = 64;
 
-/// The blocks of a bay.
+/// Writable mapping of the blocks.
 #[derive(Debug)]
 pub struct Window(MmapRaw);
 
 impl Window {
-    /// Maps so many bytes of a file, which it has. A child of this process has them not.
+    /// Maps `length` bytes of a file that has as many. A forked child does not get the mapping.
     pub fn map(file: &File, length: u64) -> io::Result<Self> {
         let length = usize::try_from(length).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
         if file.metadata()?.len() < length as u64 {
@@ -26,24 +28,28 @@ impl Window {
         Ok(Self(map))
     }
 
-    /// Puts bytes into a block that this process has begun, at byte `at` of the bay: its first. Fails where the system has no memory left for it.
+    /// Stores bytes into a block that this process has claimed, from byte `at` of the segment: its
+    /// first. Fails if the system is out of memory.
     pub fn store(&self, at: usize, bytes: &[u8]) -> io::Result<()> {
         let end = at.checked_add(bytes.len()).filter(|end| *end <= self.0.len());
         if end.is_none() || !at.is_multiple_of(LINE_BYTES) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let to = self.0.as_mut_ptr().wrapping_add(at);
-        // SAFETY: the range is in the mapping, and begins at a page, as blocks do. Nothing is changed; afterwards each page is there, or this has
-        // failed: a store to one that is not, and cannot be, would end this process. Nobody takes pages of a begun block from it.
+        // SAFETY: the range is in the mapping and begins at a page, as blocks do. The content does
+        // not change. On success each page is present; a store to a page that is not, and cannot be
+        // made so, would kill this process. Nobody takes pages of a claimed block from it.
         unsafe { madvise(to.cast(), bytes.len(), mm::Advice::LinuxPopulateWrite) }?;
-        // SAFETY: the range is in the mapping, which lives as long as `self`; its block was begun, so it is this writer's alone until it is
-        // published, and this process has begun it once. `bytes` cannot be of it: nobody is shown a block that was not published.
+        // SAFETY: the range is in the mapping, which lives as long as `self`. Its block was
+        // claimed, once and by this process, so it is this writer's alone until it is published.
+        // `bytes` cannot overlap it: a block that was not published is not exported to anybody.
         unsafe { copy_past_caches(bytes, to) };
         Ok(())
     }
 }
 
-/// Copies to memory that nobody else looks at or writes to, and that does not overlap; all of it is there for others when this returns.
+/// Copies to memory that nobody else reads or writes and that does not overlap; others see all of
+/// it when this returns.
 #[cfg(target_arch = "x86_64")]
 unsafe fn copy_past_caches(bytes: &[u8], to: *mut u8) {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
@@ -56,22 +62,23 @@ unsafe fn copy_past_caches(bytes: &[u8], to: *mut u8) {
             let from = line.as_ptr().cast::<__m128i>().wrapping_add(part);
             #[expect(clippy::cast_ptr_alignment, reason = "a line of a block begins at a multiple of its length")]
             let into = next.cast::<__m128i>().wrapping_add(part);
-            // SAFETY: both are within the line, which the caller says may be read and written to; `into` is at a multiple of 16 bytes. All
-            // processors of this architecture have SSE2.
+            // SAFETY: both are within the line, which the caller guarantees to be readable and
+            // writable; `into` is aligned to 16 bytes. All processors of this architecture have
+            // SSE2.
             unsafe { _mm_stream_si128(into, _mm_loadu_si128(from)) };
         }
         next = next.wrapping_add(LINE_BYTES);
     }
-    // SAFETY: what the caller says of all holds of the rest.
+    // SAFETY: the caller's guarantees for the whole hold for the rest.
     unsafe { ptr::copy_nonoverlapping(rest.as_ptr(), next, rest.len()) };
-    // SAFETY: it waits for stores only.
+    // SAFETY: the fence only waits for stores.
     unsafe { _mm_sfence() };
 }
 
-/// The same, by whatever the machine does best.
+/// Copies with the method that is best on the machine.
 #[cfg(not(target_arch = "x86_64"))]
 unsafe fn copy_past_caches(bytes: &[u8], to: *mut u8) {
-    // SAFETY: that is what the caller says.
+    // SAFETY: the caller guarantees it.
     unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
 }
 

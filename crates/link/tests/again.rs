@@ -1,4 +1,4 @@
-//! What goes on after a connection broke, and what does not.
+//! Work that goes on after a connection broke, and state that does not.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
 mod common;
@@ -19,7 +19,7 @@ use wire::{Changes, Lock, LockKind, LockOwner, LockStyle, OpenFlags, Recall, Ref
 
 const LOCK: Lock = Lock { owner: LockOwner::Session(1), kind: LockKind::Write, style: LockStyle::Whole, pid: 1 };
 
-/// A face, and what it was told.
+/// Invalidation callback, and the invalidations that it received.
 fn ears() -> (Hear, Arc<Mutex<Vec<Recall>>>) {
     let heard: Arc<Mutex<Vec<Recall>>> = Arc::default();
     let ears = heard.clone();
@@ -76,7 +76,7 @@ async fn a_node_that_is_served_again_at_its_address_is_found_again() {
 #[tokio::test]
 async fn a_face_forgets_all_when_its_connection_broke_and_is_told_again_in_the_next_session() {
     if BY_HAND {
-        return; // there is no such face
+        return; // there are no subscribers
     }
     let node = node();
     let mut server = serve(&node, &any_port());
@@ -87,7 +87,7 @@ async fn a_face_forgets_all_when_its_connection_broke_and_is_told_again_in_the_n
     let file = vfs.write_file(b"f", b"bytes").await.unwrap().file;
     assert!(vfs.stat(file).await.unwrap().lasting);
     way.cut();
-    until(|| heard.lock().unwrap().contains(&Recall::All)).await; // though it asks for nothing
+    until(|| heard.lock().unwrap().contains(&Recall::All)).await; // without any request
     assert!(vfs.stat(file).await.unwrap().lasting);
     heard.lock().unwrap().clear();
     other.change(file, Changes { mode: Some(0o640), ..Changes::default() }).await.unwrap();
@@ -95,12 +95,12 @@ async fn a_face_forgets_all_when_its_connection_broke_and_is_told_again_in_the_n
     server.stop().await;
 }
 
-/// Cuts a way with one of the calls over it: before it is sent, or behind it.
+/// Connection that is cut with one of its calls: before the call is sent, or after.
 #[derive(Debug)]
 struct Cutting {
     remote: Remote,
     way: Arc<Way>,
-    /// Calls until then.
+    /// Number of calls until the cut.
     left: Arc<AtomicU64>,
     before: bool,
 }
@@ -127,7 +127,7 @@ impl Connection for Cutting {
     }
 }
 
-/// What one of a few changes does; whether that is known to have been done.
+/// Makes one of a few kinds of changes; returns whether it was an append.
 async fn change(vfs: &Vfs, number: usize) -> Result<bool, Refusal> {
     let done = match number % 4 {
         0 => {
@@ -176,7 +176,7 @@ async fn a_connection_that_is_cut_at_any_message_loses_no_change_that_was_answer
     }
 }
 
-/// A pool of several nodes, each served, with a way to each that can be cut.
+/// Pool of several nodes, each served, with a relay to each that can be cut.
 struct Served {
     nodes: Vec<Arc<Node>>,
     servers: Vec<Server>,

@@ -1,4 +1,4 @@
-//! The tests of other files, over connections that are turned by hand.
+//! Tests of other files, over connections that a reactor drives.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,

@@ -1,4 +1,4 @@
-//! What ends with a connection, and what does not happen twice after it.
+//! State that ends with a connection, and changes that are not done twice after it.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
 mod common;
@@ -97,7 +97,7 @@ async fn a_server_that_is_stopped_leaves_no_file_and_a_socket_left_by_a_dead_one
     assert!(!path.exists());
 }
 
-/// A session by hand, so that what is sent is known to the letter.
+/// Session without a client, so that its requests are known exactly.
 struct Hand {
     remote: Remote,
     welcome: Welcome,

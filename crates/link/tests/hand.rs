@@ -1,4 +1,4 @@
-//! Who waits drives: threads that share a hand, waits that are given up, processes that fork, nodes that go.
+//! Reactor: threads that share one, waits that are cancelled, processes that fork, nodes that go.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -34,12 +34,12 @@ use wire::{Lock, LockKind, LockOwner, LockStyle, OpenFlags, Refusal};
 
 const LOCK: Lock = Lock { owner: LockOwner::Session(1), kind: LockKind::Write, style: LockStyle::Whole, pid: 1 };
 
-/// A node at a Unix socket, on threads of its own.
+/// Node at a Unix socket, on threads of its own.
 struct Served {
     node: Arc<Node>,
     server: Server,
     address: Address,
-    /// Where its socket is.
+    /// Directory of its socket.
     directory: TempDir,
 }
 
@@ -50,7 +50,7 @@ impl Served {
         Self { server: serve(&node, &address), node, address, directory }
     }
 
-    /// The node is there, and its socket is not, until it is served again.
+    /// Stops the server and its socket, and serves the same node again.
     fn served_again(self) -> Self {
         let Self { node, server, address, directory } = self;
         stopped(server);
@@ -67,10 +67,10 @@ fn connect(hand: &Hand, address: &Address) -> Vfs {
     Vfs::new(hand.block_on(Client::connect(remote, Patience::default())).unwrap())
 }
 
-/// Threads that carry connections of this process.
+/// Number of threads of this process that drive connections.
 fn carriers() -> usize {
     let tasks = fs::read_dir("/proc/self/task").unwrap();
-    // One may have ended since it was listed.
+    // A thread may have ended since it was listed.
     let name = |task: std::io::Result<fs::DirEntry>| fs::read_to_string(task.unwrap().path().join("comm")).ok();
     tasks.filter_map(name).filter(|name| name.starts_with("tidemill-remote")).count()
 }
@@ -121,7 +121,8 @@ fn one_thread_waits_long_and_others_do_not_wait_for_it() {
     client::at_once(truth.lock(held, LOCK, false)).unwrap().unwrap();
     let wanted = hand.block_on(vfs.open(file, OpenFlags::READ_WRITE)).unwrap();
     thread::scope(|scope| {
-        // It leads first, or follows: both go on, and one of the others leads after it.
+        // The waiting thread leads first, or follows: both make progress, and another thread leads
+        // after it.
         let waits = scope.spawn(|| hand.block_on(vfs.lock(wanted, LOCK, true)));
         for _ in 0..3 {
             scope.spawn(|| {
@@ -152,7 +153,8 @@ fn who_gives_up_waits_no_longer_and_leaves_nothing_behind() {
         asked == 2
     });
     assert!(waited.is_none() && asked == 2);
-    // The node has heard so when it answers what comes behind: nobody has the lock once it is free.
+    // When the node answers a later request, it has handled the cancel: nobody gets the lock once
+    // it is free.
     hand.block_on(vfs.stat(file)).unwrap();
     client::at_once(truth.close(held)).unwrap().unwrap();
     let other = client::at_once(truth.open(file, OpenFlags::READ_WRITE)).unwrap().unwrap();
@@ -185,7 +187,7 @@ fn what_is_changed_first_after_a_node_went_and_came_again_is_done_and_known_to_b
     for round in 0..5 {
         hand.block_on(vfs.make_directories(format!("d{round}").as_bytes())).unwrap();
         served = served.served_again();
-        thread::yield_now(); // nobody turns the connection while it breaks
+        thread::yield_now(); // nobody drives the connection while it breaks
         hand.block_on(vfs.write_file(format!("d{round}/f").as_bytes(), b"bytes")).unwrap();
     }
 }
@@ -235,17 +237,17 @@ impl std::task::Wake for Woken {
     }
 }
 
-/// What a child of this process does; whether it came to its end.
+/// Forks, and runs `what` in the child; returns whether it came to its end.
 #[expect(unsafe_code, reason = "a fork")]
 fn in_child(hand: &Hand, what: impl FnOnce()) -> bool {
     hand.before_fork();
-    // SAFETY: the child does nothing that needs a thread of this process or a lock that one may have: it prints nothing, and the system's
-    // allocator may be used in a child.
+    // SAFETY: the child does nothing that needs a thread of this process or a lock that one may
+    // hold: it prints nothing, and the system's allocator may be used in a child.
     let child = unsafe { libc::fork() };
     hand.after_fork(child == 0).unwrap();
     if child == 0 {
         let done = catch_unwind(AssertUnwindSafe(what)).is_ok();
-        // SAFETY: it ends here, without what others have registered for the end.
+        // SAFETY: the child ends here, without the exit handlers that others have registered.
         unsafe { libc::_exit(i32::from(!done)) }
     }
     let ended = waitpid(Pid::from_raw(child), WaitOptions::empty()).unwrap();
@@ -289,7 +291,7 @@ fn a_child_connects_anew_and_its_parents_connection_stays() {
             let view = hand.block_on(vfs.read(handle, 0, STRIPE)).unwrap();
             let path = format!("child{child}");
             let succeeded = in_child(&hand, || {
-                drop(view.clone()); // not looked at: what is shown to a process is not to its children
+                drop(view.clone()); // not read: the content is preserved for the parent alone
                 assert_eq!(hand.block_on(vfs.read(handle, 0, 1)), Err(Refusal::Ended), "it is the parent's");
                 hand.block_on(vfs.write_file(path.as_bytes(), &bytes)).unwrap();
                 assert_eq!(hand.block_on(vfs.read_file(path.as_bytes())).unwrap(), bytes);

@@ -1,4 +1,4 @@
-//! What one connection brings touches no other.
+//! Garbage, silence and floods on one connection affect no other.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
 mod common;
@@ -173,7 +173,7 @@ async fn who_does_not_finish_the_handshake_is_cut_off() {
     server.stop().await;
 }
 
-/// Reads all there is; whether there is an end.
+/// Reads to the end; returns whether there is one.
 fn ends(raw: &mut Raw) -> bool {
     let mut all = Vec::new();
     std::io::Read::read_to_end(&mut raw.stream, &mut all).is_ok()
@@ -266,10 +266,10 @@ async fn payloads_that_are_announced_by_many_take_no_more_memory_than_the_budget
         raw.stream.write_all(&payload[..100_000]).unwrap();
         stalled.push(raw);
     }
-    // Short ones pass by.
+    // Short frames need no budget.
     let healthy = vfs(server.address()).await;
     healthy.write_file(b"f", b"bytes").await.unwrap();
-    // Of those that wait each is read as soon as there is room.
+    // Each waiting connection is read as soon as there is budget.
     std::thread::scope(|scope| {
         for mut raw in stalled {
             let rest = payload.slice(100_000..);

@@ -1,4 +1,5 @@
-//! Clients that are killed in the middle of a put, over sockets to four nodes: what is left of it is the object or nothing.
+//! Clients that are killed in the middle of a put, over sockets to four nodes: the object is
+//! complete afterwards, or nothing is left of it.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
 mod common;
@@ -21,11 +22,11 @@ use tokio::sync::Notify;
 use wire::{Answer, Body, Command, Failure, Refusal, Request, Session, Stamp, StripeAction, Welcome};
 
 const NODES: u32 = 4;
-/// An object has stripes at all nodes.
+/// Stripes of an object: enough for some at every node.
 const STRIPES: usize = 12;
-/// A put has fewer calls: a file reserved, its stripes, its name.
+/// More than the calls of a put: a file reserved, its stripes, its name.
 const CALLS: u32 = 16;
-/// Whatever is not gone by then will not go.
+/// Anything that is not removed by then is leaked.
 const ENOUGH: Duration = Duration::from_mins(1);
 const KEY: &[u8] = b"folder/object";
 
@@ -34,7 +35,7 @@ struct Pool {
     servers: Vec<Server>,
 }
 
-/// A client's end: after so many calls all its ways are cut, the first of them at `first`.
+/// End of a client: after `left` calls all its connections are cut, that with number `first` first.
 #[derive(Debug)]
 struct Death {
     left: AtomicU32,
@@ -85,7 +86,8 @@ async fn a_stripe_of_no_file_goes_with_its_session_also_at_a_node_that_would_not
     pool.stop().await;
 }
 
-/// What belongs to whom is said by the file's own node: it has planned some of what was written, and some of that lies here already.
+/// The file's own node decides which stripes belong to the file: it has planned some of those that
+/// are written, and some of the planned ones lie here already.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stripes_that_an_existing_file_of_another_node_has_not_planned_go_with_the_session_that_wrote_them() {
     let pool = Pool::start();
@@ -198,7 +200,7 @@ impl Pool {
         (Objects::new(Client::connect_all(nodes, Patience::default()).await.unwrap()), death)
     }
 
-    /// What the nodes hold: files, bytes and stripes of each.
+    /// Files, bytes and stripes that each node holds.
     fn held(&self) -> Vec<(u64, u64, u64)> {
         let held = |node: &Arc<Node>| {
             let usage = node.usage();
@@ -208,7 +210,7 @@ impl Pool {
     }
 }
 
-/// Kills the client of a put after so many calls; the put may be done.
+/// Kills the client of a put after `calls` calls; the put may be done.
 async fn kill(pool: &mut Pool, calls: u32, first: usize) {
     let (objects, death) = pool.mortal(first).await;
     death.left.store(calls, SeqCst);

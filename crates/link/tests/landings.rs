@@ -1,4 +1,4 @@
-//! Bytes that come over TCP are received where they stay, when there is room for that.
+//! Payloads that come over TCP are received into blocks where they stay, if there is room.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
 mod common;
@@ -17,7 +17,7 @@ use wire::{Body, Request, Session, StripeAction, codec::encode_request, handshak
 const MEMORY: u64 = 4 << 20;
 const STRIPES: u64 = MEMORY / STRIPE as u64;
 
-/// A node whose memory was all touched before, and is free.
+/// Starts a node whose memory was all touched before, and is free.
 fn host() -> (Arc<Arena>, Server) {
     let engine = Arc::new(Arena::new(Options { stripe_bytes: STRIPE, ..Options::of_capacity(MEMORY) }).unwrap());
     fill(&engine);
@@ -32,7 +32,7 @@ fn key(stripe: u64) -> StripeKey {
     StripeKey { file: FileId(1 << 40), stripe: StripeNo(stripe) }
 }
 
-/// Fills the memory to the last stripe that there is room for; how many those are.
+/// Fills the memory up to the last stripe for which there is room; returns the number of stripes.
 fn fill(engine: &Arena) -> u64 {
     let stripe = |stripe| engine.write(key(stripe), Generation(0), 0, &vec![7; STRIPE as usize]);
     (0..STRIPES).take_while(|number| stripe(*number).is_ok()).count() as u64

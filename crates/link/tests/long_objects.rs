@@ -1,4 +1,5 @@
-//! Objects of many stripes, got by a client in another process of the node's host: by one message, and as few pieces.
+//! Objects of many stripes, got by a client in another process of the node's host: with one
+//! message, as few pieces.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
 mod common;
@@ -26,12 +27,12 @@ async fn connect(host: &Host) -> (Arc<Remote>, Client, Objects) {
     (remote, client.clone(), Objects::new(client))
 }
 
-/// Bytes that tell where they are.
+/// Bytes that differ by their position.
 fn bytes(seed: u32, length: usize) -> Bytes {
     (0..).flat_map(|at: u32| at.wrapping_mul(seed).to_le_bytes()).take(length).collect()
 }
 
-/// What the node says to who asks for so many bytes of what has a key.
+/// Reply of the node to a get of a range: its length and content.
 async fn asked(remote: &Remote, session: Session, key: &str, (offset, length): (u64, u32)) -> (u32, Content) {
     let name = Name::new(key.as_bytes()).unwrap();
     let command = Command::GetObject { parent: FileId::ROOT, name, offset, length };
@@ -62,7 +63,7 @@ async fn an_object_of_many_stripes_is_got_by_one_message_as_few_pieces_where_it_
     assert_eq!((told as usize, pieces.iter().map(Bytes::len).sum::<usize>()), (length, length));
     assert!(pieces.len() <= 4, "24 stripes are {} rows", pieces.len());
     assert!(pieces.concat() == bytes(7, length));
-    // A part of it, across stripes, is of the same memory.
+    // A range across stripes is a view of the same memory.
     let (from, to) = (STRIPE - 10, 3 * STRIPE + 20);
     let part = objects.get_range(b"long", from as u64, (to - from) as u64).await.unwrap();
     assert!(part.pieces.concat() == bytes(7, length)[from..to]);
@@ -80,7 +81,7 @@ async fn what_is_looked_at_is_free_when_the_last_piece_of_it_is_dropped() {
     }
     let value = objects.get(b"long").await.unwrap();
     objects.delete(b"long", Condition::Always).await.unwrap();
-    // A filler takes what is free, so that what was lent would be overwritten if it could be.
+    // This object takes the free blocks: it would overwrite leased ones if they were among them.
     objects.put(b"other", bytes(9, length), Condition::Always).await.unwrap();
     assert!(value.pieces.concat() == bytes(5, length));
     objects.delete(b"other", Condition::Always).await.unwrap();
@@ -89,7 +90,7 @@ async fn what_is_looked_at_is_free_when_the_last_piece_of_it_is_dropped() {
     drop(pieces);
     assert!(bytes(5, length).ends_with(&last));
     drop(last);
-    // What is given back is told with the next call.
+    // Releases are sent with the next call.
     let _ = objects.head(b"long").await;
     until(|| blocks(&host) == 0).await;
 }

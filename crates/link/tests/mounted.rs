@@ -1,4 +1,4 @@
-//! A mount over sockets, whose connection breaks.
+//! Mount over a socket whose connection breaks.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -38,7 +38,7 @@ async fn a_mount_survives_a_broken_connection_and_shows_what_others_changed_mean
         let text = format!("changed, {round}");
         truth.write_file(b"f", text.as_bytes()).await.unwrap();
         truth.change(file, Changes { mode: Some(0o600 + round), ..Changes::default() }).await.unwrap();
-        // The kernel may show what it keeps until the break is noticed; then it never does again.
+        // The kernel may show cached data until the break is noticed, but never after that.
         until(|| fs::read_to_string(&path).unwrap() == text).await;
         until(|| fs::metadata(&path).unwrap().permissions().mode() & 0o777 == 0o600 + round).await;
         assert_eq!(open.write_at(b"lost", 0).unwrap_err().kind(), ErrorKind::StaleNetworkFileHandle);

@@ -1,4 +1,4 @@
-//! What a node lends to clients of its own host: descriptors, and what they keep.
+//! Leases of a node to clients of its own host: descriptors, and the extents that they pin.
 //!
 //! The clients are processes of their own: this binary again.
 #![allow(
@@ -47,7 +47,7 @@ async fn what_is_written_to_a_lent_descriptor_is_the_file_and_what_is_written_to
     let mut bytes = [0; 13];
     assert_eq!(pread(&backing, &mut bytes, 0), Ok(13));
     assert_eq!(&bytes, b"PAST the node");
-    // The file is small, and folded once it is neither open nor lent.
+    // The file is small, and demoted once it is neither open nor leased.
     drop(backing);
     client.close(handle).await.unwrap();
     until(|| host.used() == 0).await;
@@ -67,7 +67,7 @@ async fn what_is_lent_is_no_other_files_before_it_is_given_back_also_when_the_co
     drop(given_back);
     drop(client.take());
     until(|| host.used() == 1).await;
-    // Both connections that it could notice are gone by now: only the hold is left.
+    // The node has noticed the end of the connection by now: only the liveness pipe is left.
     let other = connect(host.server.address()).await;
     let (_, theirs) = made(&other, "another").await;
     assert_ne!(theirs.slot(), kept.slot());
@@ -85,7 +85,7 @@ async fn a_node_that_was_started_again_lends_other_slots_than_the_one_before() {
         let Some(host) = Host::with_whole_files(64 << 20) else { return };
         let client = connect(host.server.address()).await;
         for name in ["f", "g"] {
-            // What a kernel is told of by its slot, it keeps open.
+            // Keeps a descriptor open for each slot, as a kernel that knows the slot does.
             let (_, backing) = made(&client, name).await;
             kept.push(backing.as_fd().try_clone_to_owned().unwrap());
             assert!(slots.insert(backing.slot()), "{name}");
@@ -178,7 +178,7 @@ async fn a_mount_in_another_process_passes_through() {
     assert_eq!(host.truth.read_file(b"small").await.unwrap(), &b"small"[..]);
 }
 
-/// Not a test: what the others start.
+/// Not a test: the client that the tests start.
 #[tokio::test]
 async fn a_client_in_a_process_of_its_own() {
     let Some((vfs, what, mut orders)) = child_orders().await else { return };
@@ -222,10 +222,11 @@ async fn mount(vfs: Vfs, point: String, mut orders: impl Iterator<Item = String>
     tokio::task::spawn_blocking(work).await.unwrap();
 }
 
-/// A process that has all our sockets and pipes open, and outlives us.
+/// Starts a process that has all our sockets and pipes open, and outlives us.
 fn leave_a_child() -> u32 {
     for number in 3..64 {
-        // SAFETY: an `fcntl` of this number does no harm, whether it is open or not; it is not closed here.
+        // SAFETY: an `fcntl` of this number does no harm, whether it is open or not; it is not
+        // closed here.
         let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
         let _ = fcntl_setfd(descriptor.as_fd(), FdFlags::empty());
     }

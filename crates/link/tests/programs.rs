@@ -1,4 +1,5 @@
-//! Programs that have descriptors of their own from a node of their host: copied, inherited, and left when they are killed.
+//! Programs that have descriptors of their own from a node of their host: copied, inherited, and
+//! left when they are killed.
 //!
 //! They are processes of their own: this binary again.
 #![allow(
@@ -36,9 +37,9 @@ use wire::{
     OpenFlags, Owner, Refusal, RenameFrom, RenameMode, RenameTo, Wish,
 };
 
-/// Processes that are killed, unless `KILLS` says otherwise.
+/// Number of processes to kill, unless `KILLS` says otherwise.
 const KILLS: u64 = 12;
-/// The longest life of one of them.
+/// Longest life of one of them.
 const LIFE_MAX_MICROS: u64 = 30_000;
 
 async fn create(vfs: &Vfs, name: &str, flags: OpenFlags) -> Program {
@@ -63,7 +64,7 @@ async fn a_program_has_the_file_itself_with_an_offset_and_an_access_of_its_own()
     for mark in [marked.mark, reader.marked.mark] {
         assert!(!vfs.look(mark).await.unwrap());
     }
-    // It is small, and comes back to its inode.
+    // The file is small, and demoted to its inode.
     until(|| host.used() == 0).await;
     assert_eq!(host.truth.read_file(b"f").await.unwrap(), &b"past the node"[..]);
 }
@@ -83,7 +84,7 @@ async fn what_a_child_has_inherited_stays_the_file_though_its_parent_was_killed_
     assert_eq!((host.used(), host.truth.stat(file).await.unwrap().size), (1, 4));
     let child = Pid::from_raw(child.trim().parse().unwrap()).unwrap();
     kill_process(child, Signal::KILL).unwrap();
-    // Nobody says that it has gone: the node looks.
+    // Nobody reports the end of the child: the node's scan finds it.
     until(|| host.used() == 0).await;
     assert_eq!(host.node.look_around(), (0, 0));
     assert!(host.truth.stat(file).await.is_err());
@@ -96,7 +97,7 @@ async fn after_an_exec_a_program_learns_what_its_descriptors_are_of() {
     let one = create(&before, "f", OpenFlags::READ_WRITE).await;
     let two = before.open_for_program(one.attributes.file, OpenFlags::APPEND).await.unwrap();
     drop(before);
-    // As it is by then: descriptors, and no session that has them open.
+    // The state after an exec: descriptors, and no session that has them open.
     until(|| host.node.look_around() == (2, 2)).await;
     let after = connect(host.server.address()).await;
     let found = rustix::fs::fstat(&two.descriptor).unwrap();
@@ -117,7 +118,7 @@ async fn locks_of_a_process_outlive_its_session_and_end_with_it_though_it_says_n
     let mut child = host.child("lock");
     child.order("f");
     child.hear("locked");
-    // It has no session any more, as after an exec, and its descriptor still.
+    // The process has no session any more, as after an exec, but still its descriptor.
     until(|| host.node.look_around() == (1, 1)).await;
     let file = host.truth.lookup(Vfs::root(), b"f").await.unwrap().file;
     let mine = lock(LockOwner::Session(1), LockKind::Write);
@@ -149,7 +150,7 @@ async fn a_process_that_closes_a_descriptor_of_a_file_loses_its_locks_of_that_an
     assert_eq!(host.truth.lock_for_program(files[1], mine, false).await, Err(Refusal::Locked(Object::File(files[1]))));
 }
 
-/// A client, and how many requests it has sent.
+/// Client, and the number of requests that it has sent.
 async fn counted(address: &Address) -> (Client, Arc<AtomicU64>) {
     let calls = Arc::new(AtomicU64::new(0));
     let way = Arc::new(Counting::new(remote(address), calls.clone()));
@@ -223,7 +224,7 @@ async fn many_stripes_of_a_removed_file_go_when_the_node_itself_finds_that_nobod
     assert_eq!(program.marked.lent, Lent::Bytes);
     host.truth.unlink(Vfs::root(), b"f").await.unwrap();
     assert!(host.node.usage().used >= 32 << 20, "somebody has it");
-    drop(program.descriptor); // as who is killed does: nobody is told
+    drop(program.descriptor); // as when a process is killed: nobody is notified
     until(|| host.node.usage().used == 0).await;
     drop(vfs);
 }
@@ -242,7 +243,7 @@ async fn a_close_that_is_told_late_ends_no_lock_that_came_after_it() {
     client.lock(file, lock(LockOwner::Process(0), LockKind::Write), false).await.unwrap();
     drop(one.descriptor);
     assert!(client.closed(one.marked.mark, file));
-    // It goes in front of this, so the lock of before ends, and this one does not.
+    // The close goes ahead of this request, so it ends the lock from before, and not this one.
     client.lock(file, lock(LockOwner::Process(0), LockKind::Read), false).await.unwrap();
     until(|| host.node.look_around() == (1, 0)).await;
     let mine = |kind| host.truth.lock_for_program(file, lock(LockOwner::Session(1), kind), false);
@@ -315,7 +316,7 @@ async fn an_open_by_name_goes_with_its_way_and_brings_the_descriptor_in_one_mess
     let cut = OpenFlags { truncate: true, ..OpenFlags::WRITE };
     assert_eq!(open(b"f", cut).await.unwrap().unwrap().opened.attributes.size, 0);
     assert_eq!(calls.load(Relaxed) - before, 2);
-    // Of another kind, or by another way, nothing is opened.
+    // Nothing is opened if the file is of another kind, or the path leads elsewhere.
     assert!(open(b"l", OpenFlags::READ).await.unwrap().is_none(), "a link is to be followed");
     let missing = open(b"none", OpenFlags::READ).await.unwrap_err();
     assert!(matches!(missing, Refusal::NotFound(_)), "{missing}");
@@ -356,7 +357,7 @@ async fn a_way_ends_where_it_is_not_sure_that_a_folder_lets_its_user_through() {
         let removed = made.is_some() && client.unlink_below(below(&remove), &name(b"f")).await.unwrap();
         assert_eq!(removed, makes && mode & 0o1000 == 0, "{mode:o} {uid}: another's folder has the sticky bit");
     }
-    // A file that is not surely open to the user is left to be looked at.
+    // A file that is not surely open to the user is left to a closer check.
     let other = NewInode::new(NewKind::File, 0o600, OWNER);
     client.create(directory, &name(b"mine"), other, false, Wish::No).await.unwrap();
     let pass = as_user(1001, Needs::Pass);
@@ -403,7 +404,7 @@ async fn programs_that_are_killed_at_any_moment_leave_nothing() {
     until(|| host.node.usage().used == 0).await;
 }
 
-/// Not a test: what the others start.
+/// Not a test: the program that the tests start.
 #[tokio::test]
 async fn a_client_in_a_process_of_its_own() {
     let Some((vfs, what, mut orders)) = child_orders().await else { return };
@@ -428,7 +429,8 @@ async fn a_client_in_a_process_of_its_own() {
     drop(orders.last());
 }
 
-/// Opens, writes, renames and removes until it is killed; what it forgets to tell the node must not matter.
+/// Opens, writes, renames and removes until it is killed. Closes that it does not report must not
+/// matter.
 async fn work(vfs: &Vfs, name: &str) {
     let (begun, mut kept) = (Instant::now(), Vec::new());
     for turn in 0_u32.. {

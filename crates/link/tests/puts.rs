@@ -1,5 +1,5 @@
-//! Clients in other processes put bytes where they stay: acknowledged ones are right, and what was offered is free, whatever
-//! dies or sleeps when.
+//! Clients in other processes put bytes where they stay: acknowledged puts are right, and offered
+//! blocks are free, whichever process dies or sleeps at any time.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -33,7 +33,7 @@ async fn objects(address: &Address) -> Objects {
     Objects::new(Client::connect(remote, Patience::default()).await.unwrap())
 }
 
-/// An object of one number, of a length that follows from it.
+/// Object of a number, with a length that follows from it.
 fn object_of(number: u64) -> Bytes {
     let words = 513 + usize::try_from(number % 7).unwrap() * STRIPE / 16;
     number.to_le_bytes().repeat(words).into()
@@ -43,7 +43,7 @@ async fn put(objects: &Objects, number: u64) {
     objects.put(format!("o/{}", number % 5).as_bytes(), object_of(number), Condition::Always).await.unwrap();
 }
 
-/// Whether an object is one that was put, whole; its number.
+/// Gets an object, checks that it is one that was put, and returns its number.
 async fn got(objects: &Objects, key: u64) -> Option<u64> {
     match objects.get(format!("o/{key}").as_bytes()).await {
         Ok(value) => {
@@ -58,13 +58,13 @@ async fn got(objects: &Objects, key: u64) -> Option<u64> {
 }
 
 impl Host {
-    /// What a bay's table and blocks take is not counted.
+    /// Bytes in use, without the tables and blocks of write segments.
     fn blocks(&self) -> u64 {
         let usage = self.engine.usage();
         usage.used - usage.reserved
     }
 
-    /// Fills the pool to the last stripe that it says there is room for.
+    /// Fills the pool with the stripes for which it reports room; one more must fail.
     fn fill(&self) {
         let room = self.engine.usage().free() / STRIPE as u64;
         let key = |stripe| StripeKey { file: FileId(1 << 40), stripe: StripeNo(stripe) };
@@ -83,7 +83,7 @@ impl Host {
     }
 }
 
-/// Waits for as many acknowledged puts more; the last of them.
+/// Waits for `puts` more acknowledged puts; returns the last of them.
 fn acknowledged(child: &mut Process, puts: u64) -> u64 {
     let mut line = String::new();
     for _ in 0..puts {
@@ -108,7 +108,7 @@ async fn the_bytes_of_an_object_become_its_stripes_where_they_were_put() {
     for number in 0..30 {
         put(&client, number).await;
         let segment = place(number).await;
-        // The first tells the node that there is something to put.
+        // The first put is sent: only then does the node offer blocks.
         assert_eq!(segment >= own, number > 0, "object {number} in segment {segment}");
     }
     for key in 0..5 {
@@ -146,7 +146,7 @@ async fn a_writer_that_is_killed_leaves_what_was_acknowledged_and_nothing_that_w
         for key in 0..5 {
             let _ = healthy.delete(format!("o/{key}").as_bytes(), Condition::Always).await;
         }
-        // Its session ends a little later than it, and only then its bay.
+        // The session of the process ends a little later, and its write segment after that.
         until(|| host.blocks() == 0 && host.bays_gone() == round + 1).await;
     }
     host.fill();
@@ -160,13 +160,13 @@ async fn a_writer_that_sleeps_keeps_nobody_from_what_it_was_offered() {
     for round in 0..10 {
         acknowledged(&mut child, 3 + round);
         child.signal(Signal::STOP);
-        // It may have begun one block: that is its own.
+        // The child may have claimed blocks, which are its own.
         let healthy = objects(host.server.address()).await;
         let room = host.engine.usage().free() / STRIPE as u64;
         let key = |stripe| StripeKey { file: FileId(1 << 40), stripe: StripeNo(stripe) };
         let stripe = |number| host.engine.write(key(number), Generation(0), 0, &vec![7; STRIPE]);
         let filled = (0..room).take_while(|number| stripe(*number).is_ok()).count() as u64;
-        // As many as an object has stripes may be begun.
+        // It may have claimed as many as an object has stripes.
         assert!(filled + 8 >= room, "{filled} of {room}");
         for key in 0..5 {
             got(&healthy, key).await;
@@ -195,7 +195,7 @@ async fn in_a_full_pool_a_put_waits_for_space_and_is_right() {
     assert_eq!(got(&client, 3).await, Some(13));
 }
 
-/// Not a test: what the others start.
+/// Not a test: the client that the tests start.
 #[tokio::test]
 async fn a_client_in_a_process_of_its_own() {
     let Some((_, _, mut orders)) = child_orders().await else { return };

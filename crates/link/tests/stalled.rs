@@ -1,5 +1,5 @@
-//! What a node's process grows by when many connections announce as much as they may, send most of it, and then stall. Alone in its
-//! process: nothing else takes memory meanwhile.
+//! Memory growth of a node's process when many connections announce as much as they may, send most
+//! of it, and then stall. The test is alone in its process: nothing else takes memory meanwhile.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "in a test a panic is the failure; the growth is told")]
 
 mod common;
@@ -17,22 +17,23 @@ use wire::{
 };
 
 const CONNECTIONS: usize = 100;
-/// Buffers for short frames, of each connection, and what else it has.
+/// Memory of each connection: buffers for short frames, and its other state.
 const EACH_BYTES: usize = 256 << 10;
 
-/// What this process has in memory, bytes.
+/// Resident memory of this process, bytes.
 fn resident() -> usize {
     let pages = fs::read_to_string("/proc/self/statm").unwrap();
     pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }
 
-/// The header of a request that is as long as this; that its meta is none is seen when it has come.
+/// Header of a request with these lengths. Its check is that of an empty meta, which the node
+/// notices when the meta has come.
 fn announced(meta: u32, payload: u32) -> [u8; 32] {
     let none = Header::of(Kind::Request, 1, &[], payload as usize).unwrap();
     Header { meta, ..none }.encode()
 }
 
-/// Sends to all in turn as long as any takes something; gives up on those that take nothing.
+/// Sends to all connections in turn while any takes bytes; gives up when none does for a second.
 fn pour(connections: &mut [Raw], bytes: &[u8]) {
     let (mut sent, mut last) = (vec![0; connections.len()], Instant::now());
     while last.elapsed() < Duration::from_secs(1) {
@@ -63,14 +64,14 @@ async fn connections_that_announce_as_much_as_they_may_and_stall_take_no_more_me
             raw.stream.write_all(&announced(meta, payload)).unwrap();
             raw.stream.set_nonblocking(true).unwrap();
         }
-        // All but the last byte, of what is taken.
+        // All but the last byte, as far as it is taken.
         let first = if meta > 0 { meta } else { payload };
         pour(&mut connections, &bytes[..first as usize - 1]);
         let grown = resident().saturating_sub(before);
         println!("{CONNECTIONS} connections that stall in their {what}: {} MiB more", grown >> 20);
-        // What was freed the allocator may keep for the next.
+        // The allocator may keep freed memory for later.
         assert!(grown < 2 * limits.arriving_bytes + CONNECTIONS * EACH_BYTES, "{} MiB", grown >> 20);
-        // Short ones pass by.
+        // Short frames need no budget.
         vfs(server.address()).await.write_file(b"f", b"bytes").await.unwrap();
         drop(connections);
     }

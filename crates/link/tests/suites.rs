@@ -1,4 +1,4 @@
-//! Suites of `vfs`, over sockets: the same tests, each connection a server and a `Remote`.
+//! Suites of `vfs` over sockets: the same tests, each connection a server and a `Remote`.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
 mod common;
@@ -18,7 +18,7 @@ mod message_test;
 #[path = "common/pool.rs"]
 mod pool_test;
 
-/// A node served, and the way to it.
+/// Server of a node, and a connection to it.
 fn way(node: &Arc<Node>) -> (Server, Remote) {
     let server = common::serve(node, &common::any_port());
     let remote = common::remote(server.address());

@@ -1,4 +1,4 @@
-//! The messages of `vfs`, within TLS.
+//! Message suite of `vfs`, within TLS.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
 mod common;
@@ -20,7 +20,7 @@ mod pool_test;
 
 static IDENTITY: LazyLock<Identity> = LazyLock::new(|| Identity::generate().unwrap());
 
-/// A node served, and the way to it.
+/// Server of a node, and a connection to it.
 fn way(node: &Arc<Node>) -> (Server, Remote) {
     let listener = Listener::bind_tls(&"tls:127.0.0.1:0".parse().unwrap(), &IDENTITY).unwrap();
     let server = link::serve(node.clone(), listener, &common::token(), Limits::default()).unwrap();

@@ -1,4 +1,4 @@
-//! A node served within TLS: who comes in, and what the others are told.
+//! Node served within TLS: clients that are admitted, and refusals of the others.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
 mod common;
@@ -16,13 +16,13 @@ fn served(identity: &Identity) -> Server {
     link::serve(node(), listener, &token(), Limits::default()).unwrap()
 }
 
-/// The same port as another kind of address.
+/// Same port as another kind of address.
 fn as_kind(kind: &str, address: &Address) -> Address {
     let text = address.to_string();
     format!("{kind}:{}", text.split_once(':').unwrap().1).parse().unwrap()
 }
 
-/// Why a hello over this brings nothing.
+/// Reason why a hello over this connection is refused.
 async fn refused(remote: &Remote) -> String {
     let (epoch, session, partition) = (Epoch::FIRST, Session::NONE, PartitionId(0));
     match remote.call(Request { epoch, session, hurried: false, partition, body: Body::Hello }).await {

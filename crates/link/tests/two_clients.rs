@@ -17,7 +17,7 @@ use wire::{
     RenameTo,
 };
 
-/// A server at each kind of address.
+/// Server at each kind of address.
 fn servers() -> [(Server, TempDir); 2] {
     let directory = || tempfile::tempdir().unwrap();
     let (one, other) = (directory(), directory());
@@ -114,7 +114,7 @@ async fn a_lock_that_the_other_holds_is_waited_for() {
         one.lock(mine, lock(LockKind::Write), false).await.unwrap();
         assert!(matches!(other.lock(yours, lock(LockKind::Write), false).await, Err(Refusal::Locked(_))));
         let waiting = tokio::spawn(other.lock(yours, lock(LockKind::Write), true));
-        // Only what waits by now makes the other's wait for what it holds a circle.
+        // `one` waits for no lock, so the wait of `other` for it is no deadlock.
         one.lock(mine, lock(LockKind::Unlock), false).await.unwrap();
         waiting.await.unwrap().unwrap();
         assert!(matches!(one.lock(mine, lock(LockKind::Write), false).await, Err(Refusal::Locked(_))));
@@ -176,7 +176,7 @@ async fn a_connection_serves_threads_without_a_runtime() {
     }
 }
 
-/// Polls until it is done, as a thread that has nothing else to do.
+/// Polls until ready, as a thread that has nothing else to do.
 fn now<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());

@@ -1,4 +1,5 @@
-//! Well-formed requests with values that no honest client sends: the node lives on, and another client notices nothing.
+//! Well-formed requests with values that no honest client sends: the node survives, and another
+//! client notices nothing.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
 mod common;
@@ -45,12 +46,12 @@ impl Dice {
     }
 }
 
-/// A client that says what it likes, about files of its own and such as are not there.
+/// Client that sends arbitrary requests about files of its own, and files that do not exist.
 struct Hostile {
     remote: Remote,
     welcome: Welcome,
     dice: Dice,
-    /// Files it may spoil: never those of others.
+    /// Files that it may spoil: never those of others.
     files: Vec<FileId>,
     numbers: u64,
 }
@@ -66,7 +67,7 @@ impl Hostile {
 
     fn file(&mut self) -> FileId {
         match self.dice.below(8) {
-            // Far above what is given.
+            // An id far above those that were assigned.
             0 => {
                 FileId::new(PartitionId(u16::try_from(self.dice.below(16)).unwrap()), (1 << 47) + self.dice.long() % 9)
             }
@@ -223,11 +224,11 @@ impl Hostile {
         (file, Body::Stripe { file, stripe: StripeNo(self.dice.long()), action })
     }
 
-    /// Says something; whether the node has come through it.
+    /// Sends one request; the node must answer it.
     async fn say(&mut self) {
         let (file, body) = self.body();
         let said = format!("{body:?}").chars().take(300).collect::<String>();
-        // Where a file is by its own number, or anywhere.
+        // The partition of the file's id, or any.
         let elsewhere = PartitionId(u16::try_from(self.dice.below(16)).unwrap());
         let partition = if self.dice.below(4) > 0 { file.partition() } else { elsewhere };
         let (epoch, session) = (self.welcome.map.epoch(), self.welcome.session);
@@ -278,7 +279,7 @@ async fn no_value_in_a_request_ends_the_node_or_shows_to_another_client() {
     }
 }
 
-/// A file of the host, bound by somebody at this address.
+/// Binds a file of the host, as a client at this address.
 async fn bound(address: &Address) -> Result<(), Refusal> {
     let remote = Arc::new(remote(address));
     let client = Client::connect(remote, Patience::default()).await.unwrap();

@@ -1,4 +1,5 @@
-//! Clients in other processes look at stripes where they are: never torn, never recycled, whatever dies or sleeps when.
+//! Clients in other processes view stripes in the node's memory: never torn, never recycled,
+//! whichever process dies or sleeps at any time.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -22,9 +23,9 @@ use wire::{Changes, OpenFlags, WritePlace};
 
 const STRIPE: usize = 64 << 10;
 const STRIPES: u64 = 16;
-/// Views that a reader holds at one time.
+/// Views that a reader holds at a time.
 const HELD: usize = 20;
-/// Processes that write at one time.
+/// Processes that write at a time.
 const WRITERS: u64 = 2;
 
 struct Dice(u64);
@@ -36,17 +37,17 @@ impl Dice {
     }
 }
 
-/// A stripe of one number.
+/// Stripe filled with a number.
 fn stripe_of(number: u64) -> Bytes {
     number.to_le_bytes().repeat(STRIPE / 8).into()
 }
 
-/// Whether all of it is of one write.
+/// Returns whether all bytes are of one write.
 fn is_whole(bytes: &[u8]) -> bool {
     bytes.chunks(8).all(|word| word == &bytes[..word.len()])
 }
 
-/// A file that is overwritten, cut and removed under its readers.
+/// File that is overwritten, cut and removed under its readers.
 struct Writer<'a> {
     host: &'a Host,
     handle: Handle,
@@ -71,7 +72,7 @@ impl<'a> Writer<'a> {
         assert_eq!(written, Ok(u32::try_from(STRIPE).unwrap()));
     }
 
-    /// So many changes, of all kinds.
+    /// Makes changes of all kinds.
     async fn change(&mut self, times: u64) {
         let truth = &self.host.truth;
         for _ in 0..times {
@@ -92,7 +93,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// All is gone, and its memory is free once nobody looks at it.
+    /// Removes the file, and waits until its memory is free.
     async fn end(self) {
         self.host.truth.unlink(Vfs::root(), b"data").await.unwrap();
         self.host.truth.close(self.handle).await.unwrap();
@@ -145,7 +146,7 @@ async fn more_than_one_client_may_look_at_is_sent_until_it_gives_something_back(
 
 #[tokio::test]
 async fn no_reader_sees_bytes_of_two_writes_or_bytes_that_change_whatever_sleeps_or_dies() {
-    // Little more than the file and what three readers may hold: memory is used again at once.
+    // Little more than the file and the views of three readers, so that memory is reused at once.
     let host = Host::start((STRIPES + 3 * HELD as u64 + 8) * STRIPE as u64 * 2);
     for seed in 1..8_u64 {
         let mut writer = Writer::new(&host, seed).await;
@@ -165,7 +166,7 @@ async fn no_reader_sees_bytes_of_two_writes_or_bytes_that_change_whatever_sleeps
             reader.order("enough");
             reader.hear("all of one write");
         }
-        // One still lives, and holds nothing any more; the other is killed while it reads.
+        // Reader 1 still lives and holds nothing any more; reader 2 was killed while it read.
         readers[0].kill();
         writer.end().await;
     }
@@ -195,7 +196,7 @@ async fn no_reader_sees_bytes_of_two_writes_when_other_processes_put_them_where_
             reader.order("enough");
             reader.hear("all of one write");
         }
-        children.clear(); // they are killed
+        children.clear(); // the drop kills them
         writer.end().await;
     }
 }
@@ -211,7 +212,7 @@ async fn write_on(vfs: Vfs, mut dice: Dice) {
     }
 }
 
-/// Not a test: what the others start.
+/// Not a test: the client that the tests start.
 #[tokio::test]
 async fn a_client_in_a_process_of_its_own() {
     let Some((vfs, what, mut orders)) = child_orders().await else { return };
@@ -230,9 +231,10 @@ async fn a_client_in_a_process_of_its_own() {
         let offset = dice.below(STRIPES) * STRIPE as u64;
         let bytes = vfs.read(handle, offset, u32::try_from(STRIPE).unwrap()).await.unwrap();
         assert!(is_whole(&bytes), "torn as it came");
-        // What was cut off comes as zeros, and from nowhere.
+        // A range that was cut off is read as zeros, which are no view.
         if bytes.len() == STRIPE && bytes[..8] != [0; 8] && views < 100 {
-            // What another has put down is shown once it is asked for: the first is sent.
+            // A segment in which another process writes is exported when it is first needed: until
+            // then bytes are sent.
             sent += u64::from(!is_view(&bytes));
             assert!(sent <= WRITERS, "sent, and not looked at");
             views += 1;

@@ -1,4 +1,4 @@
-//! Descriptors that a client of this host is lent, or given for its programs.
+//! Descriptors that a client of this host leases, or gets for its programs.
 
 use super::{Answered, Guest};
 use wire::{
@@ -7,7 +7,7 @@ use wire::{
 };
 
 impl Guest {
-    /// Whether there was something to lend.
+    /// Leases a descriptor; returns false if there is none to lease.
     pub(super) fn lend(&mut self, id: u64, Borrow { extent, flags }: Borrow) -> bool {
         let room = self.pipe.has_room();
         let Some(loans) = self.loans.as_mut().filter(|loans| room && loans.has_room()) else { return false };
@@ -22,7 +22,8 @@ impl Guest {
         true
     }
 
-    /// Whether there was a descriptor to give, which is the program's own then: nothing of it ends with this connection.
+    /// Sends a descriptor for a program of the client; returns false if there is none. The program
+    /// owns it: it outlives this connection.
     pub(super) fn give(&mut self, id: u64, Obtain { session, file, flags, lent }: Obtain) -> bool {
         let may = self.loans.is_some() && self.sessions.contains(&session) && self.pipe.has_room();
         let given = if may { self.house.node.give(session, file, flags, lent) } else { None };
@@ -31,7 +32,8 @@ impl Guest {
         true
     }
 
-    /// Gives a descriptor of what a request has opened, if one is wanted: in front of its answer, so that both go at once.
+    /// Sends a descriptor of the file that a request has opened, if one is wanted. It goes ahead of
+    /// the reply, so that both are sent together.
     pub(super) fn attach(&mut self, session: Session, answered: &Answered) {
         let Some((id, flags)) = self.attaching.take() else { return };
         let given = match answered {
@@ -46,14 +48,14 @@ impl Guest {
         }
     }
 
-    /// Its request has opened nothing yet.
+    /// Answers that there is no descriptor: the request has opened nothing yet.
     pub(super) fn attach_nothing(&mut self) {
         if let Some((id, _)) = self.attaching.take() {
             self.answer(id, &Ok(Answer::Done));
         }
     }
 
-    /// Descriptors of a program were closed. Whatever somebody else still has of them goes on.
+    /// Notes that a program has closed descriptors. Opens of which somebody else has a copy go on.
     pub(super) fn closed(&mut self, marks: Vec<Mark>) {
         if let Some(process) = self.process() {
             for mark in &marks {
@@ -63,7 +65,7 @@ impl Guest {
         self.closed.extend(marks);
     }
 
-    /// Looks at what was closed, when what came with it has its answer.
+    /// Probes the closed descriptors, after the requests that came with them were answered.
     pub(super) fn look_at_closed(&mut self) {
         for mark in self.closed.drain(..) {
             self.house.node.look_for(mark);

@@ -1,4 +1,4 @@
-//! The node's side of a connection before it is open: who comes in, and who does not.
+//! Node's side of a connection before it is open: the handshake, and its limits.
 
 use super::{Guest, House};
 use crate::{
@@ -13,7 +13,7 @@ use wire::{
     handshake::{HandshakeFailed, NodeHandshake, Step, VERSIONS, refusal},
 };
 
-/// One connection from its first byte to its last.
+/// Serves one connection from its first byte to its last.
 pub async fn receive(arrived: Arrived, stranger: Stranger, house: Arc<House>) {
     let mut stopping = house.stopping.clone();
     let met = tokio::select! {
@@ -36,9 +36,9 @@ pub async fn receive(arrived: Arrived, stranger: Stranger, house: Arc<House>) {
     }
 }
 
-/// Somebody who has come in.
+/// Authenticated connection.
 struct Inside {
-    /// It may be over soon.
+    /// True if the client may end soon.
     brief: bool,
     room: OwnedSemaphorePermit,
 }
@@ -53,7 +53,8 @@ async fn meet(
     Ok((pipe, greeted))
 }
 
-/// The handshake: who came in, or the reason why it was refused, whose words are still to be written then.
+/// Does the handshake. Returns the authenticated connection, or the reason of a refusal, whose
+/// message is still to be flushed.
 async fn greet(pipe: &mut Pipe, house: &House, entrance: &Entrance) -> io::Result<Result<Inside, HandshakeFailed>> {
     let handshake = NodeHandshake::new(house.token.clone(), VERSIONS, nonce()?).at(&entrance.called);
     pipe.out.short().extend(handshake.challenge(concat!("Tidemill ", env!("CARGO_PKG_VERSION"))));

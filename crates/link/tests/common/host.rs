@@ -1,4 +1,5 @@
-//! A node of this host, and clients in processes of their own: the test binary again, with `CHILD` saying what to do.
+//! Node of this host, with clients in processes of their own: the test binary again, with their job
+//! in `CHILD`.
 
 use super::{LONG, OWNER, remote, token};
 use arena::{Arena, Options};
@@ -16,7 +17,7 @@ use store::Engine;
 use tempfile::TempDir;
 use vfs::Vfs;
 
-/// A node served over a Unix socket.
+/// Node served over a Unix socket.
 pub struct Host {
     pub node: Arc<Node>,
     pub engine: Arc<Arena>,
@@ -26,7 +27,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// None, with the reason, where this process may not have whole files.
+    /// Returns `None`, with a message, if this process cannot have extent files.
     pub fn with_whole_files(memory: u64) -> Option<Self> {
         let host = Self::start(memory);
         if !host.node.keeps_whole_files() {
@@ -58,14 +59,14 @@ impl Host {
         Self { node, engine, truth, server, _directory: directory }
     }
 
-    /// Extents that are somebody's.
+    /// Number of extents in use.
     pub fn used(&self) -> u64 {
         self.node.usage();
         let (made, free) = self.engine.extents().unwrap().slots();
         made - free
     }
 
-    /// The names of what a child holds: they live as long as they are open.
+    /// Unlinks the files that a child holds; they live as long as they are open.
     pub async fn remove(&self, files: u64) {
         for number in 0..files {
             self.truth.unlink(Vfs::root(), number.to_string().as_bytes()).await.unwrap();
@@ -74,7 +75,7 @@ impl Host {
 
     pub fn child(&self, what: &str) -> Process {
         let mut command = Command::new(env::current_exe().unwrap());
-        // Where this file is a part of another, its tests are below its name.
+        // If another test includes this file, its tests are in a module of that name.
         let within = module_path!().split("::").skip(1).take_while(|part| *part != "common");
         let test: Vec<&str> = within.chain(["a_client_in_a_process_of_its_own"]).collect();
         command.args(["--exact", &test.join("::"), "--nocapture"]);
@@ -87,7 +88,7 @@ impl Host {
     }
 }
 
-/// A client's process, killed at the end.
+/// Process of a client, killed on drop.
 pub struct Process {
     child: Child,
     orders: ChildStdin,
@@ -95,7 +96,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Waits for a word.
+    /// Waits for a line with this word.
     pub fn hear(&mut self, word: &str) {
         let mut line = String::new();
         while line.trim_end() != word {
@@ -130,7 +131,8 @@ pub async fn connect(address: &Address) -> Vfs {
     Vfs::new(Client::connect(remote, Patience::default()).await.unwrap())
 }
 
-/// In a process that [`Host::child`] has started: its client, what it is to do, and the orders that come.
+/// In a process that [`Host::child`] has started: returns its client, its job, and the orders that
+/// come.
 pub async fn child_orders() -> Option<(Vfs, String, impl Iterator<Item = String> + Send + 'static)> {
     let (what, address) = (env::var("CHILD").ok()?, env::var("ADDRESS").ok()?);
     let vfs = connect(&address.parse().unwrap()).await;

@@ -1,4 +1,4 @@
-//! What the tests share: nodes that are served, clients, a way that can be cut, a socket without manners.
+//! Shared by the tests: served nodes, clients, a relay that can be cut, a raw client.
 #![allow(
     dead_code,
     clippy::unwrap_used,
@@ -30,7 +30,7 @@ use wire::{
 
 pub const OWNER: Owner = Owner { uid: 1000, gid: 100 };
 pub const STRIPE: u32 = 64 << 10;
-/// Nothing waits so long in a test that passes.
+/// Longer than any wait in a test that passes.
 pub const LONG: Duration = Duration::from_mins(10);
 
 pub fn token() -> Token {
@@ -41,7 +41,7 @@ pub fn node() -> Arc<Node> {
     node_of(64 << 20)
 }
 
-/// Requests wait long for space.
+/// Creates a node whose requests wait long for space.
 pub fn node_of(memory: u64) -> Arc<Node> {
     let settings =
         Settings { partitions: 16, stripe_bytes: STRIPE, space_wait: LONG, owner: OWNER, ..Settings::default() };
@@ -60,10 +60,10 @@ pub fn serve_with(node: &Arc<Node>, address: &Address, limits: Limits) -> Server
     link::serve(node.clone(), Listener::bind(address).unwrap(), &token(), limits).unwrap()
 }
 
-/// Whether connections are turned by hand, and not by a runtime: then nobody can watch.
+/// True if a reactor drives the connections instead of a runtime; then subscribing is not possible.
 pub const BY_HAND: bool = is_same(env!("CARGO_CRATE_NAME"), "by_hand");
 
-/// A hand that is always at it, so that futures over its connections may be polled by whoever.
+/// Reactor that a thread always drives, so that any thread may poll futures over its connections.
 static HAND: LazyLock<Hand> = LazyLock::new(|| {
     let hand = Hand::new().unwrap();
     let turned = hand.clone();
@@ -80,12 +80,12 @@ const fn is_same(one: &str, other: &str) -> bool {
     at == one.len() && at == other.len()
 }
 
-/// The way to a node.
+/// Connection to a node.
 pub fn remote(address: &Address) -> Remote {
     remote_of(address, None)
 }
 
-/// The same, which may be within TLS.
+/// Connection to a node, which may be within TLS.
 pub fn remote_of(address: &Address, certificate: Option<&Certificate>) -> Remote {
     match certificate {
         certificate if BY_HAND => Remote::by_hand(&HAND, address.clone(), &token(), certificate).unwrap(),
@@ -98,14 +98,14 @@ pub async fn vfs(address: &Address) -> Vfs {
     Vfs::new(Client::connect(Arc::new(remote(address)), Patience::default()).await.unwrap())
 }
 
-/// Lets others go on until it is so.
+/// Yields to other tasks until the condition holds.
 pub async fn until(what: impl Fn() -> bool) {
     while !what() {
         tokio::task::yield_now().await;
     }
 }
 
-/// A way to a server that can be cut, as a network is.
+/// Relay to a server, which can be cut like a network.
 #[derive(Debug)]
 pub struct Way {
     pub address: Address,
@@ -113,7 +113,7 @@ pub struct Way {
 }
 
 impl Way {
-    /// The server knows by what address clients reach it here: to any other it would be a relay.
+    /// Registers the relay's address with the server, which refuses clients that mean another one.
     pub fn to(server: &mut Server) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::Tcp { host: "127.0.0.1".into(), port: listener.local_addr().unwrap().port() };
@@ -123,7 +123,7 @@ impl Way {
         Self::relay(listener, address, target)
     }
 
-    /// Passes on all that is said between who connects to `listener` and `target`.
+    /// Relays between the clients of `listener` and `target`.
     pub fn relay(listener: TcpListener, address: Address, target: String) -> Self {
         let streams: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
         let kept = streams.clone();
@@ -143,7 +143,7 @@ impl Way {
         Self { address, streams }
     }
 
-    /// Whoever is under way is cut off, without a word.
+    /// Cuts all connections, without a goodbye.
     pub fn cut(&self) {
         for stream in self.streams.lock().unwrap().drain(..) {
             let _ = stream.shutdown(Shutdown::Both);
@@ -158,7 +158,7 @@ pub fn socket_of(address: &Address) -> String {
     }
 }
 
-/// A client without manners.
+/// Client that may break the protocol.
 pub struct Raw {
     pub stream: TcpStream,
     address: String,
@@ -172,7 +172,7 @@ impl Raw {
         Self { stream, address: server.address().to_string(), frames: Frames::new(Side::Client) }
     }
 
-    /// Through the handshake, or what is said there.
+    /// Does the handshake; fails with the node's refusal.
     pub fn greet(&mut self, token: Token, versions: Versions) -> Result<(), HandshakeFailed> {
         let mut handshake = ClientHandshake::new(token, versions, [7; 32], "a test").at(&self.address);
         loop {
@@ -189,7 +189,7 @@ impl Raw {
         }
     }
 
-    /// What comes next; none at the end.
+    /// Next message; `None` at the end.
     pub fn next(&mut self) -> Option<ToClient> {
         loop {
             if let Some(frame) = self.frames.next().unwrap() {
@@ -213,7 +213,7 @@ impl Raw {
     }
 }
 
-/// Whether it is in memory that is mapped for reading, and another process's.
+/// Returns whether the bytes are in a read-only mapping of shared memory.
 pub fn is_view(bytes: &[u8]) -> bool {
     let at = bytes.as_ptr().addr();
     let maps = fs::read_to_string("/proc/self/maps").unwrap();

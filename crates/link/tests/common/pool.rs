@@ -1,4 +1,4 @@
-//! What the suites of `vfs` take from their own crate, with sockets below.
+//! Stands in for the pool that the suites of `vfs` have in their own crate, with sockets below.
 #![allow(dead_code, reason = "each suite uses some of it")]
 
 use super::theirs;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use vfs::Vfs;
 use wire::{Request, Session};
 
-/// A connection with its server.
+/// Connection with its server.
 #[derive(Debug)]
 pub struct Served {
     remote: Remote,
