@@ -1,11 +1,12 @@
-//! What a small file costs: the time to make, write and close it, and the memory that it takes beside its bytes.
+//! Measures the cost of a small file: the time to create, write and close it, and its memory beside
+//! its bytes.
 //!
 //! ```text
 //! cargo run --release -p vfs --example cost ordinary|whole|past-us [FILES]
 //! ```
 //!
-//! "ordinary" writes through the pool; "whole" makes whole files and writes them through the pool; "past us" writes to their
-//! backing, as a kernel does for a mount.
+//! "ordinary" makes ordinary files, "whole" and "past-us" extent files. "past-us" writes to their
+//! backing, as a kernel does for a mount; the others write through the pool.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "it is for reading, and a panic is a failure")]
 
 use arena::{Arena, Options};
@@ -47,7 +48,7 @@ fn main() {
     };
     let files = arguments.next().map_or(100_000, |text| text.parse().unwrap());
     let (arena, vfs) = pool();
-    // In this order: what was freed stays with the allocator.
+    // Memory first: the allocator retains what the timing run frees.
     memory(&arena, &vfs, way, files);
     time(&vfs, way, files / 5);
 }
@@ -97,7 +98,7 @@ fn memory(arena: &Arena, vfs: &Vfs, way: Way, files: u32) {
     );
 }
 
-/// What the process holds beside files in memory.
+/// Anonymous memory of the process; files in memory do not count.
 fn anonymous() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();

@@ -1,15 +1,15 @@
-//! Space of a range of an open file: taken beforehand, given back, looked for, copied.
+//! Ranges of an open file: allocate, punch holes, seek data, copy.
 
 use crate::{Handle, Vfs};
 use wire::{AllocateMode, Outcome, SeekTo, WritePlace};
 
-/// One call copies at most so much.
+/// Largest length of one copy, bytes.
 const COPY_BYTES_MAX: u64 = 64 << 20;
-/// It is read and written in pieces of this length.
+/// Length of the pieces in which a range is copied, bytes.
 const PIECE_BYTES: u32 = 1 << 20;
 
 impl Vfs {
-    /// Takes or gives back the space of a range, or fills it with zeros.
+    /// Allocates or frees the space of a range, or fills the range with zeros.
     pub fn allocate(
         &self,
         handle: Handle,
@@ -24,7 +24,8 @@ impl Vfs {
         }
     }
 
-    /// Where data or a hole begins, at `offset` or behind it. Refused with `BeyondEnd` when there is none.
+    /// Offset of the next data or hole, at or after `offset`. Refused with `BeyondEnd` if there is
+    /// none.
     pub fn seek(&self, handle: Handle, offset: u64, to: SeekTo) -> impl Future<Output = Outcome<u64>> + Send + use<> {
         let open = self.handles.get(handle);
         async move {
@@ -33,9 +34,10 @@ impl Vfs {
         }
     }
 
-    /// Copies a range from one open file to another, or within one when the ranges do not meet; says how many bytes: fewer at
-    /// the end of the source, in a full pool, and of a very long range, so that nobody waits long behind it. Holes are copied as
-    /// zeros.
+    /// Copies a range from one open file to another, or within one file if the ranges do not
+    /// overlap. Returns the number of bytes copied, which is less at the end of the source, in a
+    /// full pool, and for a range longer than 64 MiB, so that other requests need not wait long
+    /// behind it. Holes are copied as zeros.
     pub fn copy_range(
         &self,
         from: (Handle, u64),

@@ -1,4 +1,5 @@
-//! A client that dies between any two messages leaves a tree in order, and what it left is finished or undone.
+//! A client that dies between any two messages leaves a consistent tree, and its unfinished work is
+//! completed or undone.
 
 use crate::{Vfs, pool_test::*};
 use bytes::Bytes;
@@ -17,11 +18,11 @@ use std::{
 };
 use wire::{AllocateMode, Changes, Kind, OpenFlags, Outcome, RenameMode};
 
-/// Paths to what is there: lengths of files, none for directories.
+/// Paths of all entries, with the length of a file and `None` for a directory.
 type Tree = BTreeMap<String, Option<u64>>;
 
-/// Walks the whole tree; every entry must lead to an inode of its kind, every directory must count its subdirectories, every
-/// file its names.
+/// Walks the whole tree and checks it: every entry leads to an inode of its kind, every directory
+/// counts its subdirectories, and every file its names.
 async fn tree(vfs: &Vfs) -> Tree {
     let (mut told, mut todo) = (Tree::new(), vec![(FileId::ROOT, String::new())]);
     let mut names: BTreeMap<FileId, (u32, u32)> = BTreeMap::new();
@@ -48,8 +49,9 @@ async fn tree(vfs: &Vfs) -> Tree {
     told
 }
 
-/// Directories in the root, each with a directory, a small and a large file: their inodes are in many partitions. A file has a
-/// name in two of them, and one directory was once full.
+/// Creates directories in the root, each with two directories, a small and a large file, so that
+/// inodes are in many partitions. One file also has a name in another directory, and one directory
+/// once had five entries.
 async fn furnish(vfs: &Vfs) {
     for top in ["a", "b", "c"] {
         vfs.make_directories(format!("{top}/dir").as_bytes()).await.unwrap();
@@ -70,16 +72,18 @@ async fn furnish(vfs: &Vfs) {
 
 type Doing = Pin<Box<dyn Future<Output = Outcome<()>>>>;
 
-/// Lets a client do something and die after ever more messages, until it gets through. Whenever it dies, the tree is in order
-/// and as before or as after, to whoever looks; another client can do the same again; and when the dead one's session is ended,
-/// nothing of it is left.
+/// Runs an operation on a client that dies after an ever larger number of messages, until the
+/// operation succeeds. After each death every client must see a consistent tree, either as before
+/// or as after the operation. Another client must be able to do the operation then. After the dead
+/// client's session has been ended, nothing of it may be left.
 async fn at_every_message(what: &str, operation: impl Fn(Vfs) -> Doing) {
     at_every_message_where(what, &SPLIT_LATE, operation).await;
 }
 
-/// Directories of how many entries are split.
+/// Split limit that no directory reaches.
 const SPLIT_LATE: u32 = 4096;
-/// As many as are in the directories that are furnished, so that one more splits them.
+/// Split limit equal to the number of entries in the directories of [`furnish`], so that one more
+/// splits them.
 const SPLIT_SOON: u32 = 4;
 
 async fn at_every_message_where(what: &str, split: &u32, operation: impl Fn(Vfs) -> Doing) {
@@ -114,7 +118,7 @@ async fn at_every_message_over(what: &str, start: impl Fn() -> Pool, split: u32,
             healthy.remove_tree(top.as_bytes()).await.unwrap();
         }
         let usage = healthy.usage();
-        // A root that was split stays so.
+        // A root that was split stays split.
         let root_is_split = usage.files == 17 && split < 3;
         assert!(usage.stripes == 0 && (usage.files == 1 || root_is_split), "{what} after {messages}: left {usage:?}");
         assert!(usage.used == 0 || root_is_split, "{what} after {messages} messages: space was left");
@@ -125,13 +129,13 @@ async fn at_every_message_over(what: &str, start: impl Fn() -> Pool, split: u32,
     }
 }
 
-/// A client that dies after so many messages, to whichever nodes.
+/// A client that dies after this number of messages, to any of the nodes.
 async fn mortal(pool: &Pool, messages: u64) -> Vfs {
     let left = Arc::new(AtomicU64::new(messages));
     pool.over(|node| Dying::together(node, left.clone()), IMPATIENT).await
 }
 
-/// The tree after the operation, undisturbed.
+/// The tree after an undisturbed operation.
 async fn expected(pool: &Pool, operation: &impl Fn(Vfs) -> Doing) -> Tree {
     let vfs = pool.client().await;
     furnish(&vfs).await;

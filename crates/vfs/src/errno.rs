@@ -1,21 +1,22 @@
-//! The one table from refusals to errno, with how loud each is in a log.
+//! The single table from refusals to errno and log level.
 
 use rustix::io::Errno;
 use tracing::Level;
 use wire::{Object, Refusal};
 
-/// What a program is told.
+/// Errno for a program.
 pub fn errno(refusal: &Refusal) -> Errno {
     meaning(refusal).0
 }
 
-/// What a program is told, and how loud the log says it.
+/// Errno for a program, and log level.
 ///
-/// Debug: programs ask for such answers all the time. Warn: a person may want to act. Error: something of ours, or under us,
-/// does not work.
+/// Debug: a normal answer for programs. Warn: a person may want to act. Error: something in
+/// Tidemill, or below it, does not work.
 pub fn meaning(refusal: &Refusal) -> (Errno, Level) {
     match refusal {
-        // The kernel knew an inode that is gone, because a name was removed beside the mount: told so, it looks the path up anew.
+        // The kernel knew an inode that was removed beside the mount. ESTALE makes the kernel look
+        // the path up again.
         Refusal::NotFound(Object::File(_)) => (Errno::STALE, Level::DEBUG),
         Refusal::NotFound(_) => (Errno::NOENT, Level::DEBUG),
         Refusal::Exists(_) => (Errno::EXIST, Level::DEBUG),
@@ -37,10 +38,10 @@ pub fn meaning(refusal: &Refusal) -> (Errno, Level) {
         Refusal::TooManyLocks { .. } => (Errno::NOLCK, Level::WARN),
         Refusal::BeyondEnd(_) => (Errno::NXIO, Level::DEBUG),
         Refusal::ReadOnly(_) => (Errno::ROFS, Level::WARN),
-        // The node has said it, with how full it is and what to do.
+        // Already logged by the node, with its usage and a hint.
         Refusal::NoSpace(_) => (Errno::NOSPC, Level::DEBUG),
         Refusal::TooLarge { .. } => (Errno::FBIG, Level::WARN),
-        // The client has said it once, when the node fell silent.
+        // Already logged once by the client, when the node stopped answering.
         Refusal::Unavailable { .. } => (Errno::IO, Level::DEBUG),
         Refusal::TooManyLinks { .. } => (Errno::MLINK, Level::DEBUG),
         Refusal::TooManyOpen { .. } => (Errno::NFILE, Level::WARN),
@@ -50,7 +51,8 @@ pub fn meaning(refusal: &Refusal) -> (Errno, Level) {
         Refusal::TimedOut(_) => (Errno::TIMEDOUT, Level::ERROR),
         Refusal::NotAdmitted { .. } => (Errno::ACCESS, Level::ERROR),
         Refusal::Incompatible { .. } => (Errno::PROTO, Level::ERROR),
-        // Also what a later version adds: a program must not go on as if it had worked.
+        // Includes refusals added by a later version: a program must not continue as if the
+        // operation had succeeded.
         _ => (Errno::IO, Level::ERROR),
     }
 }

@@ -1,4 +1,4 @@
-//! Several kernels over one node: what each keeps is what is true.
+//! Several caching kernels on one node: each cache is consistent with the pool.
 
 use crate::{Vfs, kernel_twin::Kernel, pool_test::*};
 use arena::{Arena, Options};
@@ -18,7 +18,7 @@ use store::{Engine, Model};
 use wire::{Attributes, Changes, OpenFlags, Outcome, Refusal, RenameMode, Timestamp};
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
-/// Enough for a directory that splits above eight.
+/// Enough names for a directory that splits above eight entries.
 const MANY: [&str; 14] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n"];
 const LENGTHS: [u64; 5] = [0, 10, 4096, 70_000, 200_000];
 
@@ -35,7 +35,7 @@ impl Random {
     }
 }
 
-/// Kernels, and the truth beside them.
+/// Kernels, and a client without a cache to compare them with.
 struct World {
     truth: Vfs,
     kernels: Vec<Kernel>,
@@ -52,7 +52,7 @@ impl World {
         Self { truth, kernels, random: Random(seed), names }
     }
 
-    /// The root, and the directories in it.
+    /// The root and its directories.
     async fn directories(&self) -> Vec<FileId> {
         let entries = self.truth.list(FileId::ROOT, 0, 100).await.unwrap();
         let below = entries.iter().filter(|entry| entry.kind == wire::Kind::Directory).map(|entry| entry.file);
@@ -101,7 +101,7 @@ impl World {
         }
     }
 
-    /// What is written past the pool to what is open.
+    /// Writes past the pool to open extent files.
     async fn change_past(&mut self) {
         let (offset, byte) = (self.random.pick(&LENGTHS), u8::try_from(self.random.below(256)).unwrap());
         let letting_go = self.random.below(3) == 0;
@@ -113,7 +113,7 @@ impl World {
         }
     }
 
-    /// A change by a session that keeps nothing, as the run itself makes.
+    /// A change by a session without a cache, as the workflow runner makes.
     async fn change_beside(&mut self) {
         let name = self.random.pick(&NAMES);
         let done = match self.random.below(3) {
@@ -124,7 +124,7 @@ impl World {
         drop(done);
     }
 
-    /// A kernel ends in the middle, and another comes.
+    /// Ends a kernel in the middle, and starts another.
     async fn replace_a_kernel(&mut self) {
         let who = usize::try_from(self.random.below(self.kernels.len() as u64)).unwrap();
         let fresh = Kernel::beside(&self.truth).await;
@@ -163,7 +163,8 @@ impl World {
     }
 }
 
-/// What programs see, without what need not be as others see it: the time of the last read is told, but nobody waits for that.
+/// Attributes that must be consistent. The access time is not: its changes are sent, but not waited
+/// for.
 fn shown(attributes: Attributes) -> Attributes {
     Attributes { accessed: Timestamp::default(), lasting: false, whole: None, ..attributes }
 }
@@ -206,13 +207,14 @@ async fn live(truth: Vfs, names: &'static [&'static str], steps: u64, seed: u64)
     assert!(asked > 0 && asked < looks * 6, "they keep what they may: {asked} of far more looks were asked for");
 }
 
-/// Polls to the end on this thread.
+/// Polls a future to completion on this thread.
 fn now<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
-/// Runs changes on one thread while others look through two kernels: each look must see at least what any answer before has
-/// shown. `change` brings the number of its change about; `look` says the last that it sees, given one that must be there.
+/// Makes changes on one thread while others look through the kernels. Each look must see at least
+/// the state that any earlier reply showed. `change` makes the change of this number. `look`
+/// returns the latest change that it sees, given one that must be visible.
 fn storm(steps: u64, change: impl Fn(u64) + Sync, look: impl Fn(&Kernel, u64) -> u64 + Sync, kernels: &[Kernel]) {
     let (floor, over) = (AtomicU64::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
@@ -258,7 +260,7 @@ fn who_looks_after_an_answer_sees_no_less_of_names_that_come_and_go() {
                 .unwrap();
         };
         let look = |kernel: &Kernel, least: u64| {
-            // It stands at this name or a later one: the one before it has gone for good.
+            // The file now has this name or a later one; the previous name is gone for good.
             if least > 0 {
                 assert_eq!(now(kernel.find(FileId::ROOT, &name(least - 1))).unwrap(), None);
             }
@@ -401,7 +403,7 @@ async fn what_is_removed_and_unknown_to_its_removers_kernel_goes_at_once() {
     assert_eq!(truth.usage().files, before - 1);
 }
 
-/// A session whose kernel takes its time to forget.
+/// A session whose kernel is slow to acknowledge invalidations.
 struct Slow {
     vfs: Vfs,
     entered: Arc<AtomicBool>,
@@ -434,7 +436,7 @@ impl Slow {
     }
 }
 
-/// Whether it has nothing to say yet.
+/// True if the future is still pending.
 fn waits<T>(future: &mut (impl Future<Output = T> + Unpin)) -> bool {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop())).is_pending()
 }

@@ -1,4 +1,4 @@
-//! The table of open files, in shards so that handles of different files do not meet at one lock.
+//! Open-file table, in shards so that handles of different files rarely contend for one lock.
 
 use crate::lockers::Lockers;
 use client::{Backing, Client, Written};
@@ -13,54 +13,56 @@ use std::{
 };
 use wire::{Extent, HostFile, Object, OpenFlags, Outcome, Refusal};
 
-/// More files are not open at one time.
+/// Largest number of files open at one time.
 pub const OPEN_FILES_MAX: u64 = 1 << 20;
-/// A power of two, well above the threads that a face has.
+/// Number of shards: a power of two, well above a frontend's number of threads.
 const SHARDS: usize = 64;
 
-/// An open file of one [`Vfs`](crate::Vfs). Never given twice.
+/// Handle of an open file of one [`Vfs`](crate::Vfs). Numbers are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Handle(pub u64);
 
-/// What a handle stands for.
+/// State of an open file.
 #[derive(Debug)]
 pub struct OpenFile {
-    /// In the session in which it was opened, and only there.
+    /// Bound to the session in which the file was opened; valid only there.
     pub client: Client,
     pub file: FileId,
     pub flags: OpenFlags,
     pub host: Option<Arc<HostFile>>,
-    /// Where its bytes are, when it was whole as it was opened: it stays so as long as it is open.
+    /// The extent, if the file was an extent file when it was opened. It stays one while it is
+    /// open.
     pub whole: Option<Extent>,
-    /// Another session had it open when it was opened.
+    /// True if another session had the file open at the time of this open.
     pub shared: bool,
-    /// Whether it had a set-id bit when it was opened: its writers must come to us, so that it goes.
+    /// True if the file had a set-id bit when it was opened. Then writes must pass through this
+    /// process, which clears the bit.
     pub set_id: bool,
-    /// The furthest byte that was written through this handle; 0 when none was.
+    /// End of the furthest write through this handle; 0 if there was none.
     pub written: AtomicU64,
-    /// Where the stripes lie that were written through this handle.
+    /// Layout of the stripes written through this handle.
     pub layout: OnceLock<Layout>,
-    /// What another process's node has lent for this open, until a face takes it.
+    /// Descriptor leased from a node in another process for this open, until a frontend takes it.
     pub lent: Mutex<Option<Backing>>,
 }
 
 impl OpenFile {
-    /// This was written through the handle.
+    /// Records a write through this handle.
     pub fn note_written(&self, written: &Written) {
         self.written.fetch_max(written.offset + u64::from(written.length), Relaxed);
         if let Some(layout) = written.layout {
-            self.layout.get_or_init(|| layout); // it never changes
+            self.layout.get_or_init(|| layout); // a file's layout never changes
         }
     }
 }
 
 type Shard = RwLock<HashMap<u64, Arc<OpenFile>>>;
 
-/// All open files.
+/// The open-file table.
 #[derive(Debug)]
 pub struct Handles {
     shards: Box<[Shard]>,
-    /// Who locked through which handle.
+    /// Lock owners by file and handle.
     pub lockers: Lockers,
     given: AtomicU64,
     open: AtomicU64,
@@ -74,7 +76,8 @@ impl Default for Handles {
 }
 
 impl Handles {
-    /// Makes room for one more, or refuses with `TooManyOpen`. Followed by [`Self::insert`] or [`Self::give_back`].
+    /// Reserves a place in the table, or refuses with `TooManyOpen`. The caller must follow with
+    /// [`Self::insert`] or [`Self::give_back`].
     pub fn take_room(&self, object: impl FnOnce() -> Object) -> Outcome<()> {
         if self.open.fetch_add(1, Relaxed) < OPEN_FILES_MAX {
             return Ok(());
@@ -83,7 +86,7 @@ impl Handles {
         Err(Refusal::TooManyOpen { object: object(), limit: OPEN_FILES_MAX })
     }
 
-    /// The room is not needed.
+    /// Releases a reserved place.
     pub fn give_back(&self) {
         self.open.fetch_sub(1, Relaxed);
     }

@@ -1,5 +1,6 @@
-//! Removed inodes and the kernels that know them, their messages mixed at every step by a seed: what a kernel was told of it can use
-//! until it lets go, and when all have let go nothing is left.
+//! Removed inodes and the kernels that know them, with messages interleaved by a seed. A kernel can
+//! use every inode that it knows until it forgets the inode. When all kernels have forgotten it,
+//! nothing is left.
 
 use crate::{
     Vfs,
@@ -21,23 +22,23 @@ use std::{
 use store::Model;
 use wire::{Kind, OpenFlags, Recall, Refusal, RenameMode};
 
-/// No call takes more polls; one that does never ends.
+/// Poll limit; a call that needs more never ends.
 const POLLS_MAX: u32 = 2_000_000;
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 const DIRECTORIES: usize = 3;
 
-/// What one kernel was told of, and has not given back. Without a kind it may be gone: a directory that others can remove before its
-/// maker is told of it.
+/// Inodes that one kernel knows and has not forgotten. `None` marks an inode that may be gone: a
+/// directory that others can remove before its creator gets the reply.
 type Known = Arc<Mutex<BTreeMap<FileId, Option<Kind>>>>;
 
 struct Kernel {
     vfs: Vfs,
     known: Known,
-    /// What it heard to be removed.
+    /// Removals that were reported to it.
     heard: Arc<Mutex<Vec<FileId>>>,
 }
 
-/// A request that is under way.
+/// A request in flight.
 struct Task {
     kernel: usize,
     number: u64,
@@ -53,7 +54,8 @@ struct World {
     directories: Vec<FileId>,
     tasks: Vec<Task>,
     begun: u64,
-    /// What a kernel shall let go of when all is through that it had begun before.
+    /// Inodes to forget once all requests of the kernel with smaller numbers have ended: kernel,
+    /// number of the latest request, inode.
     removed: Vec<(usize, u64, FileId)>,
     dice: Dice,
 }
@@ -95,7 +97,7 @@ impl World {
         self.tasks.push(Task { kernel, number: self.begun, future: Box::pin(future) });
     }
 
-    /// One random thing: something new, or a step of what is under way.
+    /// One random step: starts a request, or polls one in flight.
     fn step(&mut self) {
         let kernel = self.dice.below(self.kernels.len());
         if self.tasks.len() < 8 && self.dice.below(4) == 0 {
@@ -119,7 +121,7 @@ impl World {
         let verb = self.dice.below(11);
         let Kernel { vfs, known, .. } = &self.kernels[kernel];
         let (vfs, known) = (vfs.clone(), known.clone());
-        // What it is to let go of it begins nothing with.
+        // A kernel starts nothing with an inode that it is about to forget.
         let is_going = |file: &FileId| self.removed.iter().any(|(who, _, gone)| (*who, gone) == (kernel, file));
         let some: Vec<(FileId, Kind)> = known
             .lock()
@@ -160,7 +162,7 @@ impl World {
         }
     }
 
-    /// Kernels let go of what they heard is removed, when nothing is under way any more that may tell them of it again.
+    /// Forgets removed inodes of which no request in flight can tell the kernel again.
     fn let_go(&mut self) {
         for (number, kernel) in self.kernels.iter().enumerate() {
             let heard = std::mem::take(&mut *kernel.heard.lock());
@@ -197,7 +199,7 @@ impl World {
         panic!("it never ends");
     }
 
-    /// Removes all that has a name, and has the kernels forget the rest.
+    /// Removes every named file, and makes the kernels forget all others.
     fn end(&mut self) {
         self.finish();
         now(clear(self.truth.clone(), FileId::ROOT));
@@ -210,7 +212,7 @@ impl World {
         }
         self.finish();
         let left = self.node.usage();
-        // What is told to threads may be heard a moment later.
+        // Invalidations on the node's threads may arrive a moment later.
         for _ in 0..POLLS_MAX {
             if self.node.usage().files == self.files {
                 return;
@@ -240,7 +242,7 @@ impl Kernel {
     }
 }
 
-/// What a kernel does with an inode that it was told of.
+/// The calls that a kernel may make on an inode that it knows.
 async fn use_it(vfs: &Vfs, file: FileId, kind: Kind) {
     vfs.stat(file).await.expect("it was told of this, and has not let go of it");
     if kind == Kind::File {
@@ -249,7 +251,7 @@ async fn use_it(vfs: &Vfs, file: FileId, kind: Kind) {
     }
 }
 
-/// Removes all that is in a directory.
+/// Removes everything in a directory.
 fn clear(vfs: Vfs, directory: FileId) -> Pin<Box<dyn Future<Output = ()>>> {
     Box::pin(async move {
         for entry in all(&vfs, directory).await {
@@ -276,7 +278,8 @@ fn what_a_kernel_was_told_of_it_can_use_until_it_lets_go_and_then_nothing_is_lef
     }
 }
 
-/// The name is in one partition and the inode in another, so a look takes two steps; the name goes between any of them.
+/// The name is in one partition and the inode in another, so a lookup takes two steps. The name is
+/// removed between any two polls.
 #[test]
 fn a_lookup_finds_nothing_whose_last_name_has_gone_though_somebody_has_it_open() {
     let mut late = 0;

@@ -1,7 +1,8 @@
-//! A model of a kernel that keeps what it is answered: what the mount's is, as far as grants matter.
+//! Model of a caching kernel. It behaves like a mount's kernel as far as cache grants matter.
 //!
-//! It keeps names and their absence, attributes that last, and bytes; it drops what it hears, and what its own changes make old.
-//! As FUSE does, it takes no attributes that were recalled since they were asked for, and no names from before the last epoch.
+//! It caches names and their absence, lasting attributes, and bytes. It drops invalidated data, and
+//! data that its own changes make outdated. Like FUSE, it does not cache attributes that were
+//! invalidated after they were requested, nor names from before the latest dentry epoch.
 
 use crate::{Backing, Handle, Vfs, pool_test::*};
 use bytes::Bytes;
@@ -16,26 +17,26 @@ use std::{
 };
 use wire::{Attributes, Changes, OpenFlags, Outcome, Recall, Refusal, RenameMode};
 
-/// What is longer is not kept here.
+/// Limit of the bytes cached of a file.
 const BYTES_MAX: u32 = 1 << 20;
 
-/// A kernel with a mount of its own.
+/// A kernel with its own mount.
 pub struct Kernel {
     pub vfs: Vfs,
     memory: Arc<Mutex<Memory>>,
-    /// Whole files that are open, to be written past the pool.
+    /// Open extent files, to be written past the pool.
     held: Mutex<Vec<Held>>,
-    /// How often it was told something, and how often it asked.
+    /// Number of invalidations received; `asked` is the number of requests sent.
     pub heard: Arc<AtomicU64>,
     pub asked: AtomicU64,
 }
 
-/// A whole file that is open.
+/// An open extent file.
 struct Held {
     file: FileId,
     handle: Handle,
     backing: Backing,
-    /// It is stored into through a mapping, which the kernel does not notice.
+    /// True if it is written through a mapping, which the kernel does not notice.
     mapped: bool,
 }
 
@@ -44,7 +45,8 @@ struct Memory {
     names: HashMap<FileId, BTreeMap<String, Option<FileId>>>,
     attributes: HashMap<FileId, Attributes>,
     bytes: HashMap<FileId, Bytes>,
-    /// Grows with every recall; when each thing was recalled last.
+    /// Counts invalidations; `epoch` and `recalled` have the number of the latest one of names and
+    /// of each item.
     now: u64,
     epoch: u64,
     recalled: HashMap<Recall, u64>,
@@ -77,7 +79,7 @@ impl Memory {
                 self.names.clear();
                 self.epoch = self.now;
             }
-            // It is not among those that can be told to let go: see `kept_test.rs`.
+            // This kernel does not support prune notices; see `kept_test.rs`.
             Recall::Removed(_) => {}
         }
     }
@@ -107,7 +109,7 @@ impl Memory {
 }
 
 impl Kernel {
-    /// Over a session of its own beside `vfs`.
+    /// Creates a kernel with its own session of the pool of `vfs`.
     pub async fn beside(vfs: &Vfs) -> Self {
         let (vfs, memory, heard) =
             (vfs.another().await.unwrap(), Arc::new(Mutex::new(Memory::default())), Arc::new(AtomicU64::new(0)));
@@ -125,7 +127,7 @@ impl Kernel {
         self.memory.lock().now
     }
 
-    /// What a name refers to: kept, or asked for.
+    /// File id of a name, from the cache or the pool.
     pub async fn find(&self, directory: FileId, name: &str) -> Outcome<Option<FileId>> {
         if let Some(kept) = self.memory.lock().names.get(&directory).and_then(|names| names.get(name)) {
             return Ok(*kept);
@@ -144,7 +146,7 @@ impl Kernel {
         Ok(found.map(|found| found.file))
     }
 
-    /// The attributes of a file: kept, or asked for.
+    /// Attributes of a file, from the cache or the pool.
     pub async fn stat(&self, file: FileId) -> Outcome<Attributes> {
         if let Some(kept) = self.memory.lock().attributes.get(&file) {
             return Ok(*kept);
@@ -155,7 +157,7 @@ impl Kernel {
         Ok(found)
     }
 
-    /// The bytes of a file: kept, or asked for.
+    /// Bytes of a file, from the cache or the pool.
     pub async fn bytes(&self, file: FileId) -> Outcome<Bytes> {
         if let Some(kept) = self.memory.lock().bytes.get(&file) {
             return Ok(kept.clone());
@@ -167,13 +169,14 @@ impl Kernel {
         self.vfs.close(handle).await?;
         let (read, whole) = (read?, whole?);
         let mut memory = self.memory.lock();
-        // The kernel's pages are locked while they are read: a recall that came meanwhile drops them afterwards.
+        // The kernel's pages are locked while they are read: an invalidation that arrived meanwhile
+        // drops them afterwards.
         let recalled = memory.recalled.get(&Recall::Bytes(file)).is_some_and(|at| *at > asked);
-        // Faces keep no bytes of a whole file: its pages are those of its backing.
+        // A mount caches no bytes of an extent file: its pages are those of its backing.
         if !recalled && whole.is_none() {
             memory.bytes.insert(file, read.clone());
         }
-        memory.attributes.remove(&file); // the time of the last read
+        memory.attributes.remove(&file); // the time of the last read changed
         Ok(read)
     }
 
@@ -224,18 +227,18 @@ impl Kernel {
         written.map(drop)
     }
 
-    /// Opens a file to write it past the pool from now on, if it is whole.
+    /// Opens a file, and if it is an extent file keeps it open for writes past the pool.
     pub async fn hold(&self, file: FileId, mapped: bool) -> Outcome<()> {
         let handle = self.vfs.open(file, OpenFlags { read: mapped, whole: true, ..OpenFlags::WRITE }).await?;
         let Some(backing) = self.vfs.backing(handle) else { return self.vfs.close(handle).await };
         if mapped {
-            self.memory.lock().recall(Recall::Attributes(file)); // as a face does at such an open
+            self.memory.lock().recall(Recall::Attributes(file)); // as a mount does at such an open
         }
         self.held.lock().push(Held { file, handle, backing, mapped });
         Ok(())
     }
 
-    /// Writes to all that it holds, past the pool.
+    /// Writes to all files that it keeps open, past the pool.
     pub fn write_past(&self, offset: u64, data: &[u8]) {
         for held in self.held.lock().iter() {
             rustix::io::pwrite(&held.backing, data, offset).unwrap();
@@ -247,7 +250,7 @@ impl Kernel {
         }
     }
 
-    /// Closes all that it holds.
+    /// Closes all files that it keeps open.
     pub async fn let_go(&self) -> Outcome<()> {
         let held = std::mem::take(&mut *self.held.lock());
         for Held { handle, backing, .. } in held {

@@ -1,8 +1,9 @@
-//! Layer 3: files over the client: open-file table, paths, reads and writes.
+//! Layer 3: file system over the client: open-file table, paths, reads and writes.
 //!
-//! [`Vfs`] is what faces (the mount) and the run see of a pool. Its verbs are those of a file system, by inode and name; the
-//! last few take paths, for users in this process. Every future stands on its own (`Send + 'static`) and is ready at its
-//! first poll, unless it must wait for space or for a node.
+//! [`Vfs`] is the view of a pool that frontends (the mount) and the workflow runner use. Its
+//! methods are the operations of a file system, by inode and name. Users in this process may also
+//! give paths. Every future is independent of the others (`Send + 'static`). It is ready at its
+//! first poll, unless it must wait for space, a lock or a node.
 //!
 //! An embedded pool in five lines:
 //!
@@ -20,7 +21,8 @@
 //! # Ok::<(), wire::Refusal>(()) }).unwrap();
 //! ```
 //!
-//! Permissions are not checked here: the kernel does that for a mount, and users in this process own the pool.
+//! This crate does not check permissions: the kernel does that for a mount, and users in this
+//! process own the pool.
 #![forbid(unsafe_code)]
 
 mod allocate;

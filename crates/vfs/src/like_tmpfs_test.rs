@@ -1,5 +1,6 @@
-//! One file of the pool against one of this machine's tmpfs, by thousands of random calls: bytes, space of ranges, extended
-//! attributes. Over the model engine, over the arena, and over a connection that loses and doubles.
+//! Compares a file of the pool with a file of this machine's tmpfs, by thousands of random calls:
+//! bytes, space of ranges, extended attributes. Over the model engine, the arena, and a connection
+//! that loses and duplicates messages.
 
 use crate::{Handle, Vfs, pool_test::*};
 use bytes::Bytes;
@@ -16,13 +17,13 @@ use rustix::{
 use std::{fs::File, os::unix::fs::FileExt, path::Path, time::Duration};
 use wire::{AllocateMode, Changes, OpenFlags, Outcome, Refusal, SeekTo, XattrMode};
 
-/// Around the borders of inline files, pages and stripes.
+/// Offsets around the limits of inline files, pages and stripes.
 const OFFSETS: [u64; 12] = [0, 1, 100, 4095, 4096, 4097, 9000, 65_535, 65_536, 65_537, 140_000, 200_000];
-/// Names of attributes; the last two of namespaces that are not there.
+/// Attribute names; the last two have unsupported namespaces.
 const NAMES: [&str; 6] = ["user.a", "user.b", "user.long-name", "user.", "nothing.a", "plain"];
 const VALUES: [usize; 5] = [0, 1, 100, 5000, 65_537];
 
-/// A file of the machine: on tmpfs where there is one.
+/// A file of this machine: on tmpfs if there is one.
 fn plain_file() -> File {
     let shared = Path::new("/dev/shm");
     let place = if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() };
@@ -60,7 +61,7 @@ impl Random {
     }
 }
 
-/// Both files, side by side.
+/// The two files that are compared.
 struct Pair {
     plain: File,
     vfs: Vfs,
@@ -95,7 +96,7 @@ impl Pair {
         }
     }
 
-    /// A small file may go from one way of keeping its bytes to another then.
+    /// Reopens the file, which may change where a small file's bytes are stored.
     async fn open_again(&mut self) {
         self.vfs.close(self.handle).await.unwrap();
         let flags = OpenFlags { whole: self.random.below(2) == 0, ..OpenFlags::READ_WRITE };
@@ -129,7 +130,7 @@ impl Pair {
         Self::agree(&plain, self.vfs.allocate(self.handle, offset, length, mode).await);
     }
 
-    /// What tmpfs does not know: written out for it.
+    /// Zeroes a range, which tmpfs does not support; the plain file gets explicit zeros.
     async fn zero(&mut self) {
         let (offset, length) = (self.random.pick(&OFFSETS), self.random.pick(&OFFSETS[1..]));
         let size = self.plain.metadata().unwrap().len();
@@ -153,7 +154,8 @@ impl Pair {
         assert_eq!(copied, read as u64);
     }
 
-    /// Where the pool tells of a hole there are zeros; how fine its holes are is its own affair.
+    /// Checks that each hole that the pool reports reads as zeros. The granularity of holes may
+    /// differ.
     async fn seek(&mut self) {
         let offset = self.random.pick(&OFFSETS);
         let size = self.plain.metadata().unwrap().len();
@@ -223,7 +225,8 @@ impl Pair {
     }
 }
 
-/// `node` tells what is held: over a bad connection `vfs.usage` may tell what was.
+/// Runs the comparison. Takes usage from `node`, since `vfs.usage` may be outdated over a bad
+/// connection.
 async fn compare(node: &Node, vfs: Vfs, seed: u64, steps: usize) {
     let before = node.usage();
     let mut pair = Pair::new(vfs, seed).await;

@@ -1,5 +1,5 @@
-//! A file system of names, so plain that it is right by reading it, and the search for an order in which it answers as clients
-//! were answered.
+//! Linearizability checker: a reference model of names, simple enough to be right by reading it,
+//! and the search for an order in which the model gives the clients' results.
 
 use placement::FileId;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -38,11 +38,11 @@ pub enum Why {
     NotEmpty,
     Invalid,
     NotPermitted,
-    /// Nothing that a plain file system would say.
+    /// A reply that a plain file system never gives.
     Strange,
 }
 
-/// An operation, when it began, and when it ended with what; not at all, when its client died.
+/// An operation with its start and its end with result; no end if its client died.
 #[derive(Clone, Debug)]
 pub struct Event {
     pub action: Action,
@@ -68,11 +68,12 @@ impl Thing {
     }
 }
 
-/// Names of directories that are there.
+/// Reference model: the names in all directories.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tree {
     entries: BTreeMap<FileId, BTreeMap<String, Thing>>,
-    /// All that were there at first, in the order in which they were made, the root before.
+    /// All directories that existed at first, the root before the others, in the order of their
+    /// creation.
     pub directories: Vec<FileId>,
     pub files: Vec<FileId>,
 }
@@ -89,7 +90,7 @@ impl Tree {
         self.directories.push(directory);
     }
 
-    /// Furnishes.
+    /// Adds an entry before the test.
     pub fn put(&mut self, parent: FileId, name: &str, thing: Thing) {
         self.set((parent, name), Some(thing));
         match thing {
@@ -129,12 +130,12 @@ impl Tree {
         self.entries.iter().find(|(_, entries)| entries.values().any(|entry| *entry == thing)).map(|(above, _)| *above)
     }
 
-    /// Whether a directory is `above`, or stands somewhere in it.
+    /// True if the directory is `above` or a descendant of it.
     fn stands_in(&self, directory: FileId, above: FileId) -> bool {
         std::iter::successors(Some(directory), |at| self.above(*at)).any(|at| at == above)
     }
 
-    /// Whether the action may be answered so; then it is done.
+    /// Applies an action if the model allows this reply; returns whether it does.
     fn does(&mut self, action: Action, answer: &Result<Seen, Why>) -> bool {
         let reasons = self.reasons(action);
         match answer {
@@ -143,7 +144,7 @@ impl Tree {
         }
     }
 
-    /// All that is wrong with an action; any of it may be told.
+    /// All errors that apply to an action; a reply may have any of them.
     fn reasons(&self, action: Action) -> Vec<Why> {
         let mut reasons = Vec::new();
         let mut unless = |right: bool, why: Why| {
@@ -203,7 +204,7 @@ impl Tree {
         reasons
     }
 
-    /// Does what nothing speaks against; false when something else was seen than is there.
+    /// Applies an action that has no error; false if its reply does not match the model.
     fn perform(&mut self, action: Action, seen: &Seen) -> bool {
         match (action, seen) {
             (Action::Create(place), Seen::File(made)) => self.set(place, Some(Thing::File(*made))),
@@ -235,7 +236,7 @@ impl Tree {
         true
     }
 
-    /// Somebody sees the id of what a dead client made.
+    /// Sets the id of an entry that a dead client created, when another client sees it.
     fn learn(&mut self, place: (FileId, &str), id: FileId) {
         if self.get(place).map(Thing::id) != Some(UNKNOWN) {
             return;
@@ -270,7 +271,7 @@ impl Tree {
     }
 }
 
-/// Whether there is an order in which all was answered rightly.
+/// True if some order of the operations explains all replies.
 pub fn fits(tree: &Tree, history: &[Event]) -> bool {
     search(tree, history, &mut (0..history.len()).collect(), &mut HashSet::new())
 }
@@ -302,7 +303,8 @@ fn search(
     false
 }
 
-/// The trees after an operation that is answered so. One without an answer may have been done or not.
+/// The possible trees after an operation with this reply. An operation without a reply may or may
+/// not have been applied.
 fn outcomes(tree: &Tree, event: &Event) -> Vec<Tree> {
     let mut next = tree.clone();
     if let Some((_, answer)) = &event.ended {
@@ -316,5 +318,5 @@ fn outcomes(tree: &Tree, event: &Event) -> Vec<Tree> {
     [Some(tree.clone()), done].into_iter().flatten().collect()
 }
 
-/// Stands for the id of what a client made that died before it was told, until somebody sees it.
+/// Placeholder for the id of an entry whose creator died before the reply, until a client sees it.
 const UNKNOWN: FileId = FileId(u64::MAX);

@@ -1,6 +1,6 @@
-//! Several clients at once, their messages mixed at every step by a seed, some of them dropped in the middle: what each is
-//! answered must be what a plain file system would have answered in *some* order of the operations, in which none comes before
-//! another that had ended when it began.
+//! Concurrent clients with messages interleaved by a seed; some clients are dropped in the middle.
+//! Their results must be linearizable: there is *some* order in which a plain file system gives
+//! these results, and in which no operation precedes another that had ended before it began.
 
 use crate::{Vfs, linear_model::*, pool_test::*};
 use client::{Patience, twin::Stepped};
@@ -16,9 +16,9 @@ use std::{
 use store::Model;
 use wire::{Outcome, Refusal, RenameMode, Session};
 
-/// No call of a client takes more polls; one that does never ends.
+/// Poll limit of a client's call; one that needs more never ends.
 const POLLS_MAX: u32 = 200_000;
-/// No time passes between tries: polls are the only clock here.
+/// Retry policy without pauses: polls are the only clock here.
 pub const EAGER: Patience = Patience { tries: 16, pause_first: Duration::ZERO, pause_max: Duration::ZERO };
 
 pub struct Dice(pub u64);
@@ -34,26 +34,27 @@ impl Dice {
     }
 }
 
-/// What is tried by a seed.
+/// Parameters of the runs of a test.
 #[derive(Clone, Copy)]
 struct Trial {
     clients: usize,
     operations: usize,
     /// Directories with more entries are split.
     split: u32,
-    /// Whether one client is dropped somewhere.
+    /// Drops one client at a random point.
     dies: bool,
     draw: fn(&mut Dice, &Tree) -> Action,
 }
 
-/// Every fourth seed has a pool of several nodes.
+/// A pool of four nodes for every fourth seed, otherwise of one.
 fn pool_of(seed: u64, split: u32) -> Pool {
     let nodes = if seed.is_multiple_of(4) { 4 } else { 1 };
     let settings = Settings { partitions: 16, space_wait: Duration::ZERO, split_entries: split, ..settings() };
     Pool::start(nodes, &settings, || Arc::new(Model::new(64 << 20, STRIPE)))
 }
 
-/// What is there before: three directories, each with a file, a directory and, in one, a second name of a file elsewhere.
+/// Creates the initial tree: three directories, each with a file and a directory, and one with a
+/// second name of a file elsewhere.
 pub async fn furnish(vfs: &Vfs, tree: &mut Tree) {
     for top in ["a", "b", "c"] {
         let directory = vfs.make_directory(FileId::ROOT, top.as_bytes(), 0o755, OWNER).await.unwrap().file;
@@ -71,7 +72,7 @@ pub async fn furnish(vfs: &Vfs, tree: &mut Tree) {
 
 pub fn draw(dice: &mut Dice, tree: &Tree) -> Action {
     let directories = &tree.directories;
-    // Few places, so that operations meet.
+    // Few places, so that operations conflict.
     let mut place = || (directories[dice.below(directories.len().min(6))], dice.pick(&["x", "y", "d"]));
     let (one, other) = (place(), place());
     let modes = [RenameMode::Replace, RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange];
@@ -131,14 +132,14 @@ pub async fn listed(vfs: &Vfs, directory: FileId) -> Outcome<Vec<(String, FileId
 
 pub type Doing = Pin<Box<dyn Future<Output = Outcome<Seen>>>>;
 
-/// A client with what it still wants to do, and what it is doing.
+/// A client with its remaining actions and the one in flight.
 pub struct Actor {
     pub vfs: Vfs,
     pub todo: Vec<Action>,
     pub doing: Option<(usize, Doing)>,
 }
 
-/// Polls until it is done; nobody else moves.
+/// Polls a future to completion, while no other client moves.
 pub fn now<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     for _ in 0..POLLS_MAX {
@@ -149,7 +150,7 @@ pub fn now<T>(future: impl Future<Output = T>) -> T {
     panic!("it never ends");
 }
 
-/// Of few things: one name in two directories, which is moved to and fro, and looked for.
+/// Actions on one name in two directories, which is renamed to and fro and looked up.
 fn draw_narrow(dice: &mut Dice, tree: &Tree) -> Action {
     let (one, other) = ((tree.directories[1], "x"), (tree.directories[3], "x"));
     let (one, other) = if dice.below(2) == 0 { (one, other) } else { (other, one) };
@@ -161,7 +162,7 @@ fn draw_narrow(dice: &mut Dice, tree: &Tree) -> Action {
     }
 }
 
-/// About one directory that is removed and replaced while things are put into it.
+/// Actions on one directory that is removed and replaced while entries are created in it.
 fn draw_removal(dice: &mut Dice, tree: &Tree) -> Action {
     let (above, inner, beside) = (tree.directories[1], tree.directories[2], tree.directories[3]);
     let inside = (inner, dice.pick(&["x", "y"]));
@@ -175,7 +176,7 @@ fn draw_removal(dice: &mut Dice, tree: &Tree) -> Action {
     }
 }
 
-/// Lets all clients do what they want, one poll at a time, in an order by dice.
+/// Runs all clients to their end, one poll at a time, in random order.
 pub fn run(actors: &mut Vec<Actor>, dice: &mut Dice, dies: bool) -> (Vec<Event>, Vec<Session>) {
     let (mut history, mut dead, mut clock): (Vec<Event>, Vec<Session>, usize) = (Vec::new(), Vec::new(), 0);
     let death = if dies { dice.below(120) } else { usize::MAX };
@@ -207,7 +208,7 @@ pub fn run(actors: &mut Vec<Actor>, dice: &mut Dice, dies: bool) -> (Vec<Event>,
     (history, dead)
 }
 
-/// An operation a line.
+/// The history as text, one operation a line.
 pub fn told(history: &[Event]) -> String {
     let lines: Vec<String> = history.iter().map(|event| format!("{event:?}")).collect();
     lines.join("\n")
@@ -226,7 +227,7 @@ pub fn why(refusal: &Refusal) -> Why {
     }
 }
 
-/// What is left is looked at by one who comes after all: it must fit as well.
+/// Adds a final reader's view of the tree to the history, so that the checker covers it too.
 pub fn look_around(vfs: &Vfs, tree: &Tree, history: &mut Vec<Event>) {
     let made = history.iter().filter_map(|event| match (&event.action, &event.ended) {
         (Action::MakeDirectory(_), Some((_, Ok(Seen::File(made))))) => Some(*made),
@@ -304,7 +305,7 @@ fn directories_that_split_under_them_do_not_show() {
     (0..150).for_each(|seed| try_seed(seed, Trial { clients: 3, operations: 4, split: 2, dies: true, draw }));
 }
 
-/// Two directories are moved into each other; messages mix in every order that many seeds give.
+/// Moves each of two directories into the other, with message orders by many seeds.
 #[test]
 fn of_two_directories_that_are_moved_into_each_other_exactly_one_is() {
     for seed in 0..2000 {

@@ -1,5 +1,5 @@
-//! Who locked which file through which handle: so that closing a descriptor ends what it must, and costs nothing where nobody
-//! ever locked.
+//! Lock owners by file and handle, so that a close releases the locks it must. A close costs no
+//! message if nobody has locked the file.
 
 use crate::Handle;
 use parking_lot::Mutex;
@@ -10,15 +10,15 @@ use std::{
 };
 use wire::{LockOwner, LockStyle};
 
-/// Owners of locks, by file.
+/// Lock owners by file.
 #[derive(Debug, Default)]
 pub struct Lockers {
     files: Mutex<HashMap<FileId, Vec<Locker>>>,
-    /// How many files there are, for a look without the lock.
+    /// Number of files with lock owners, readable without taking the lock.
     known: AtomicUsize,
 }
 
-/// One owner of locks.
+/// An owner of locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Locker {
     handle: Handle,
@@ -27,7 +27,7 @@ struct Locker {
 }
 
 impl Lockers {
-    /// The owner may have locks of this style on the file, made through the handle.
+    /// Records that the owner may have locks of this style on the file, set through the handle.
     pub fn note(&self, file: FileId, handle: Handle, owner: LockOwner, style: LockStyle) {
         let locker = Locker { handle, owner, whole: style == LockStyle::Whole };
         let mut files = self.files.lock();
@@ -38,13 +38,14 @@ impl Lockers {
         self.known.store(files.len(), Relaxed);
     }
 
-    /// Forgets the owner's locks of this style on the file, and says whether it may have had any.
+    /// Forgets the owner's locks of this style on the file. Returns true if the owner may have had
+    /// any.
     pub fn forget(&self, file: FileId, owner: LockOwner, style: LockStyle) -> bool {
         let whole = style == LockStyle::Whole;
         !self.take(file, |locker| locker.owner == owner && locker.whole == whole).is_empty()
     }
 
-    /// Forgets who locked through the handle: owners and styles.
+    /// Forgets all locks set through the handle; returns their owners and styles.
     pub fn close(&self, file: FileId, handle: Handle) -> Vec<(LockOwner, LockStyle)> {
         let taken = self.take(file, |locker| locker.handle == handle);
         let style = |locker: &Locker| if locker.whole { LockStyle::Whole } else { LockStyle::EVERYWHERE };

@@ -1,7 +1,8 @@
-//! Locks of programs: those of ranges (`fcntl`, open file descriptions) and of whole files (`flock`).
+//! Advisory locks of programs: on ranges (`fcntl`, open file descriptions) and on whole files
+//! (`flock`).
 //!
-//! A handle remembers who locked through it. So closing it ends what is left of their locks, and an owner that never locked
-//! costs no message when one of its descriptors is closed.
+//! A handle records the owners that locked through it. So closing the handle releases their
+//! remaining locks, and closing a descriptor of an owner that never locked costs no message.
 
 use crate::{Handle, Vfs, handles::OpenFile};
 use client::Client;
@@ -9,7 +10,7 @@ use placement::FileId;
 use wire::{Lock, LockKind, LockOwner, LockStyle, Outcome};
 
 impl Vfs {
-    /// The first lock of another owner that stands in the way of `lock`, if there is one.
+    /// The first lock of another owner that conflicts with `lock`, if any.
     pub fn test_lock(&self, handle: Handle, lock: Lock) -> impl Future<Output = Outcome<Option<Lock>>> + Send + use<> {
         let open = self.handles.get(handle);
         async move {
@@ -18,8 +19,9 @@ impl Vfs {
         }
     }
 
-    /// Sets a lock, changes what the owner has there, or ends it. Where another owner's lock is in the way it is refused with
-    /// `Locked`, or with `wait` set once it can be. A waiting future that is dropped leaves nothing.
+    /// Sets, changes or releases a lock. If another owner's lock conflicts, this is refused with
+    /// `Locked`; with `wait` it waits until the lock can be set. Dropping a waiting future cancels
+    /// the request.
     pub fn lock(&self, handle: Handle, lock: Lock, wait: bool) -> impl Future<Output = Outcome<()>> + Send + use<> {
         let (vfs, open) = (self.clone(), self.handles.get(handle));
         async move {
@@ -32,8 +34,8 @@ impl Vfs {
         }
     }
 
-    /// Ends all locks of the style that an owner has on a file: what closing any descriptor of it does to a process's locks.
-    /// No message, when the owner never locked it.
+    /// Releases all of an owner's locks of one style on a file, as closing any descriptor of the
+    /// file does to a process's locks. Sends no message if the owner never locked it.
     pub fn unlock_all(
         &self,
         file: FileId,
@@ -45,7 +47,7 @@ impl Vfs {
         async move { if locked { unlock(&client, file, owner, style).await } else { Ok(()) } }
     }
 
-    /// Ends all locks that were made through a handle which is closed.
+    /// Releases all locks that were set through a closed handle.
     pub(crate) async fn unlock_closed(&self, open: &OpenFile, handle: Handle) {
         let file = open.file;
         for (owner, style) in self.handles.lockers.close(file, handle) {
@@ -57,7 +59,7 @@ impl Vfs {
     }
 }
 
-/// Ends all locks of an owner, of one style.
+/// Releases all of an owner's locks of one style.
 async fn unlock(client: &Client, file: FileId, owner: LockOwner, style: LockStyle) -> Outcome<()> {
     let style = if style == LockStyle::Whole { style } else { LockStyle::EVERYWHERE };
     let lock = Lock { owner, kind: LockKind::Unlock, style, pid: 0 };

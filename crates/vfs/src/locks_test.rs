@@ -1,4 +1,4 @@
-//! Locks between owners and sessions: waiting, order, and how they end.
+//! Locks between owners and sessions: waiting, order, and release.
 
 use crate::{Handle, Vfs, pool_test::*};
 use client::twin::Counting;
@@ -39,7 +39,7 @@ impl Bench {
         self.vfs[session].lock(self.handles[session], lock, false).await
     }
 
-    /// A lock that is waited for; polled once.
+    /// Requests a lock that must wait, and polls it once.
     fn wait(&self, session: usize, lock: Lock) -> Waiting {
         let mut waiting: Waiting = Box::pin(self.vfs[session].lock(self.handles[session], lock, true));
         assert_eq!(poll(&mut waiting), None, "it waits");
@@ -213,7 +213,7 @@ async fn who_changes_the_kind_of_a_flock_and_must_wait_has_lost_the_old_one() {
     }
 }
 
-/// A waiter that is never woken would hang: the watchdog ends the test then.
+/// A waiter that is never woken would hang; the watchdog then ends the test.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_many_that_wait_at_once_each_has_the_lock_alone_and_none_is_forgotten() {
     const WATCHDOG: Duration = Duration::from_mins(1);

@@ -1,7 +1,9 @@
-//! Opens for programs of this host: each has a descriptor of the system's, which says how long it lives, and no handle here.
+//! Opens for programs of this host. The program gets a descriptor of the operating system, which
+//! determines the open's lifetime; there is no handle here.
 //!
-//! Where the descriptor is of the file's own extent, the system reads, writes, maps and copies through it. Else the bytes are read and written
-//! by the file's id, and the descriptor is for the rest of what programs do with one.
+//! If the descriptor refers to the file's own extent, the kernel reads, writes, maps and copies
+//! through it. Otherwise bytes are read and written by file id, and the descriptor is a placeholder
+//! for the other operations on descriptors.
 
 use crate::{Vfs, open::create_or_open};
 use bytes::Bytes;
@@ -12,23 +14,24 @@ use wire::{
     Attributes, HostFile, Lock, Mark, Marked, Mode, Name, NewInode, NewKind, OpenFlags, Outcome, Owner, WritePlace,
 };
 
-/// What a program has opened.
+/// A program's open file.
 #[derive(Debug)]
 pub struct Program {
-    /// The system's, closed on exec.
+    /// Descriptor of the operating system, close-on-exec.
     pub descriptor: OwnedFd,
-    /// What it is of, and its number.
+    /// File and number of the open lease.
     pub marked: Marked,
-    /// The file as it was when it was opened.
+    /// Attributes of the file at the time of the open.
     pub attributes: Attributes,
-    /// Where the bytes of a bound file are.
+    /// The host file of a bound file.
     pub host: Option<Arc<HostFile>>,
-    /// Another session has it open too.
+    /// True if another session has the file open too.
     pub shared: bool,
 }
 
 impl Vfs {
-    /// Makes and opens a file for a program, or opens the one that is there unless `flags.exclusive`; see [`Self::open_for_program`].
+    /// Creates and opens a file for a program, or opens the existing one unless `flags.exclusive`;
+    /// see [`Self::open_for_program`].
     pub fn create_for_program<M: Into<Mode>>(
         &self,
         parent: FileId,
@@ -49,10 +52,12 @@ impl Vfs {
         }
     }
 
-    /// Opens a file or a directory for a program. It is open until the last copy of the descriptor is closed, in whatever process; who closes
-    /// one says so by [`Self::look`], for what nobody says so of is seen a second later.
+    /// Opens a file or a directory for a program. It stays open until the last copy of the
+    /// descriptor is closed, in any process. A process that closes a copy should call
+    /// [`Self::look`]; a close without that call is noticed by the node's polling, usually within a
+    /// second.
     ///
-    /// Refused as `Unavailable`, and not opened, where no node of this host has a descriptor to give.
+    /// Refused as `Unavailable`, and not opened, if no node of this host can give a descriptor.
     pub fn open_for_program(
         &self,
         file: FileId,
@@ -65,7 +70,8 @@ impl Vfs {
         }
     }
 
-    /// The same of a file that has no name and is gone with its descriptor, unless it is given one before; see [`Self::create_unnamed`].
+    /// Like [`Self::open_for_program`], for a new file without a name. It is removed with its
+    /// descriptor, unless it is linked before; see [`Self::create_unnamed`].
     pub fn create_unnamed_for_program<M: Into<Mode>>(
         &self,
         parent: FileId,
@@ -84,20 +90,21 @@ impl Vfs {
         }
     }
 
-    /// A copy of the descriptor with this mark was closed: if it was the last, the file is closed. Says whether it was not.
+    /// Probes an open lease after a copy of its descriptor was closed. If that was the last copy,
+    /// the file is closed. Returns true if the file is still open.
     pub fn look(&self, mark: Mark) -> impl Future<Output = Outcome<bool>> + Send + use<> {
         let client = self.client.clone();
         async move { client.look(mark).await }
     }
 
-    /// Which opens of programs live that have a descriptor from this node of a file that `stat` tells so, as its device and inode; see
-    /// [`Client::which`].
+    /// Finds the live opens of programs whose descriptors come from this node and refer to a file
+    /// with this device and inode, as `stat` reports them; see [`Client::which`].
     pub fn which(&self, node: NodeId, file: (u64, u64)) -> impl Future<Output = Outcome<Vec<Marked>>> + Send + use<> {
         let client = self.client.clone();
         async move { client.which(node, file).await }
     }
 
-    /// Bytes of a file of which a program has a stand-in, as [`Self::read`] gives them.
+    /// Reads a file of which a program has a placeholder descriptor, like [`Self::read`].
     pub fn read_for_program(
         &self,
         file: FileId,
@@ -108,7 +115,8 @@ impl Vfs {
         async move { client.read(file, offset, length).await }
     }
 
-    /// Writes to one, as [`Self::write_placed`] does; says where it went, and how much of it.
+    /// Writes to a file of which a program has a placeholder descriptor, like
+    /// [`Self::write_placed`]. Returns the offset and length of the written bytes.
     pub fn write_for_program(
         &self,
         file: FileId,
@@ -123,8 +131,9 @@ impl Vfs {
         }
     }
 
-    /// Sets or ends a lock of a program, by the file: of a process (`LockOwner::Process(0)` is this one) or of an open. `wait` as in
-    /// [`Self::lock`]. Refused as `Unsupported` where the file's inode is not at a node of this host: there only locks of the session can be had.
+    /// Sets or releases a program's lock on a file, owned by a process (`LockOwner::Process(0)` is
+    /// this one) or by an open. `wait` as in [`Self::lock`]. Refused as `Unsupported` if the file's
+    /// inode is not at a node of this host: there only a session can own locks.
     pub fn lock_for_program(
         &self,
         file: FileId,
@@ -135,7 +144,7 @@ impl Vfs {
         async move { client.lock(file, lock, wait).await }
     }
 
-    /// The first lock of another owner that stands in the way of one of a program, if there is one.
+    /// The first lock of another owner that conflicts with a program's lock, if any.
     pub fn test_lock_for_program(
         &self,
         file: FileId,
@@ -151,7 +160,7 @@ impl Vfs {
     }
 }
 
-/// An extent is wished for, wherever one can be had.
+/// Sets the flag that asks for an extent.
 fn whole(flags: OpenFlags) -> OpenFlags {
     OpenFlags { whole: true, ..flags }
 }

@@ -1,4 +1,5 @@
-//! Opens of programs: each lives as long as its descriptor, whoever has that, and whatever becomes of who opened it.
+//! Opens of programs: each lives as long as its descriptor, whichever process has that, and
+//! whatever happens to the process that opened it.
 
 use crate::{Program, Vfs, pool_test::*};
 use bytes::Bytes;
@@ -19,14 +20,15 @@ use std::{
 use store::{Engine, Model};
 use wire::{Lent, Lock, LockKind, LockOwner, LockStyle, Mark, OpenFlags, Outcome, Refusal, WritePlace, XattrMode};
 
-/// Over the model engine: descriptors live and die, and show no bytes. Closed files are folded at once.
+/// A node over the model engine: descriptors have lifetimes, but no bytes. Closed files are demoted
+/// to inline immediately.
 fn model() -> (Arc<Node>, Arc<Model>) {
     let engine = Arc::new(Model::with_extents(16 << 20, STRIPE));
     let settings = Settings { space_wait: Duration::ZERO, closed_kept: 0, ..settings() };
     (node::embedded(settings, engine.clone()), engine)
 }
 
-/// What nothing has to be waited for.
+/// Completes a call that does not have to wait.
 #[track_caller]
 fn now<T>(future: impl Future<Output = T>) -> T {
     at_once(future).expect("nothing to wait for")
@@ -52,7 +54,7 @@ fn copy(program: &Program) -> OwnedFd {
     program.descriptor.try_clone().unwrap()
 }
 
-/// All that `which` says of a descriptor.
+/// Marks that `which` returns for a descriptor.
 fn told(vfs: &Vfs, descriptor: &OwnedFd) -> Vec<Mark> {
     let found = File::from(descriptor.try_clone().unwrap()).metadata().unwrap();
     let (node, file) = (vfs.near_nodes()[0], (found.dev(), found.ino()));
@@ -135,7 +137,8 @@ fn who_has_it_last_keeps_the_file_when_who_opened_it_is_gone_and_may_be_another_
         let program = create(&parent, "f", flags);
         let (file, mark) = (program.attributes.file, program.marked.mark);
         let program = if remote {
-            // Its inode has the bytes where another session has it open.
+            // While another session has the file open, its bytes stay with its inode. So the
+            // program gets a placeholder.
             drop(program);
             assert!(!now(parent.look(mark)).unwrap());
             let others = now(child.open(file, flags)).unwrap();
@@ -149,7 +152,7 @@ fn who_has_it_last_keeps_the_file_when_who_opened_it_is_gone_and_may_be_another_
         assert_eq!(lent == Lent::Bytes, remote, "{lent:?}");
         let inherited = copy(&program);
         now(child.unlink(Vfs::root(), b"f")).unwrap();
-        // All descriptors of the parent, and then what else it had.
+        // The parent's descriptors are closed first, then its session ends.
         drop(program);
         now(node_ends(&node, &parent)).unwrap();
         assert!(is_there(&child, file), "{lent:?}");
@@ -163,7 +166,7 @@ fn who_has_it_last_keeps_the_file_when_who_opened_it_is_gone_and_may_be_another_
     assert_eq!(engine.extents().unwrap().slots().0, engine.extents().unwrap().slots().1, "all extents are back");
 }
 
-/// The session ends, as that of a killed process does.
+/// Ends the session, like that of a killed process.
 async fn node_ends(node: &Arc<Node>, vfs: &Vfs) -> Outcome<()> {
     Client::embedded(node.clone()).recover(vfs.client.session()).await
 }
@@ -231,10 +234,10 @@ fn who_wants_space_finds_what_a_program_has_let_go_of_without_a_word() {
     now(vfs.write_file(b"g", &filled(8, 12 << 20))).unwrap();
 }
 
-/// A file, which of its opens, and a copy of the descriptor.
+/// A file, one of its opens, and a copy of the descriptor.
 type Open = (FileId, Mark, OwnedFd);
 
-/// Processes as the model has them: who has which descriptors, in what session.
+/// Model of processes: the session and descriptors of each.
 #[derive(Default)]
 struct Family {
     members: Vec<(Vfs, Vec<Open>)>,
@@ -286,20 +289,20 @@ fn step(node: &Arc<Node>, family: &mut Family, dice: &mut Dice) {
         3 | 4 if !open.is_empty() => {
             let (_, mark, descriptor) = open.swap_remove(dice.below(open.len()));
             drop(descriptor);
-            // Whether it tells or not.
+            // The process may or may not report the close.
             if dice.below(2) == 0 {
                 now(vfs.look(mark)).unwrap();
             }
         }
         5 if family.members.len() < 6 => {
-            // A child, which has all that is open.
+            // A child inherits all open descriptors.
             let inherited = family.members[at].1.iter().map(|(file, mark, fd)| (*file, *mark, fd.try_clone().unwrap()));
             let inherited = inherited.collect();
             family.members.push((client(node), inherited));
         }
         6 => {
             let (vfs, open) = family.members.swap_remove(at);
-            // Of what a killed process has the system may close the socket first.
+            // When a process is killed, the system may close the socket before its descriptors.
             let kept = if dice.below(2) == 0 { open } else { Vec::new() };
             now(node_ends(node, &vfs)).unwrap();
             drop(kept);
@@ -327,7 +330,7 @@ fn who_only_reads_a_small_file_has_its_bytes_too_and_nothing_of_it_changes() {
     assert!(!now(vfs.look(program.marked.mark)).unwrap());
     let after = now(vfs.stat(file)).unwrap();
     assert_eq!((after.whole, after.modified, after.changed), (None, before.modified, before.changed), "it is folded");
-    // A mount's reader stays as it was: a kernel that began with pages of its own goes on so.
+    // A mount's reader is not affected: a kernel that began with cached pages continues with them.
     let whole = OpenFlags { whole: true, ..OpenFlags::READ };
     let handle = now(vfs.open(file, whole)).unwrap();
     assert!(!vfs.is_whole(handle));

@@ -1,4 +1,5 @@
-//! How many messages the usual operations take: each costs a round trip when the partition is on another host.
+//! Number of messages of the usual operations: each costs a round trip if the partition is on
+//! another host.
 
 use crate::{Vfs, pool_test::*};
 use bytes::Bytes;
@@ -83,7 +84,7 @@ async fn the_usual_operations_in_a_split_directory_are_one_message_when_the_spli
     }
 }
 
-/// A name in the same fragment: the one that comes next in the listing is, but for the last of a fragment.
+/// An unused name in the fragment of `name`.
 async fn beside(vfs: &Vfs, directory: placement::FileId, name: &str) -> String {
     let seed = Settings::default().seed;
     let fragment = |name: &str| placement::fragment_of(placement::name_hash(seed, name.as_bytes()));
@@ -126,7 +127,7 @@ async fn large_files_take_a_message_to_the_inode_and_one_for_each_stripe() {
     }
 }
 
-/// Whether a file's first stripe lives at the node of the root directory.
+/// True if a file's first stripe is at the node of the root directory.
 fn is_stripe_with_root(file: placement::FileId, nodes: u32) -> bool {
     let Settings { seed, partitions, .. } = settings();
     let home = placement::stripe_partition(seed, file, placement::StripeNo(0), partitions);

@@ -1,5 +1,6 @@
-//! The whole stack against a file system so plain that it is right by reading it, by thousands of random operations: over a
-//! perfect connection and over one that loses, doubles and delays; over the model engine and over the arena.
+//! Compares the whole stack with a reference file system, simple enough to be right by reading it,
+//! by thousands of random operations. Over a perfect connection and one that loses, duplicates and
+//! delays messages; over the model engine and the arena.
 
 use crate::{Vfs, pool_test::*};
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use std::{collections::BTreeMap, time::Duration};
 use wire::{Changes, Kind, OpenFlags, PLACEMENT, Refusal, RenameMode, STRIPE_SIZE, XattrMode};
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
-/// Offsets and lengths around the borders where a file changes its place.
+/// Offsets and lengths around the limits at which a file's storage changes.
 const LENGTHS: [usize; 10] = [0, 1, 100, 4095, 4096, 4097, 9000, 65_535, 65_537, 140_000];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,7 +44,8 @@ enum Node {
     Directory { entries: BTreeMap<&'static str, usize>, parent: usize },
 }
 
-/// Nodes by number; 0 is the root. Removed ones stay in the list, unreachable.
+/// Reference file system: nodes by number; 0 is the root. Removed nodes stay in the list,
+/// unreachable.
 #[derive(Debug)]
 struct Plain(Vec<Node>);
 
@@ -85,7 +87,7 @@ impl Plain {
         Ok(())
     }
 
-    /// Whether `node` is `above` or stands somewhere in it.
+    /// True if `node` is `above` or a descendant of it.
     fn is_in(&self, mut node: usize, above: usize) -> bool {
         while node != above {
             match self.0[node] {
@@ -166,13 +168,13 @@ impl Random {
     }
 }
 
-/// Both file systems, side by side.
+/// The two file systems that are compared.
 struct Pair {
     plain: Plain,
     vfs: Vfs,
-    /// Another client of the same pool; the two take turns as the dice fall.
+    /// Another client of the pool; each step uses a random one of the two.
     other: Vfs,
-    /// Plain numbers to ids.
+    /// Ids of the reference file system's numbers.
     ids: BTreeMap<usize, FileId>,
     random: Random,
 }
@@ -252,7 +254,7 @@ impl Pair {
         Self::agree(&plain, &real);
     }
 
-    /// A file that is there, when the dice find one.
+    /// A random existing file, if the random name is one.
     fn file(&mut self) -> Option<(usize, FileId)> {
         let (directory, _, name) = self.place();
         let found = self.plain.find(directory, name).ok().filter(|found| !self.plain.is_directory(*found))?;
@@ -324,7 +326,7 @@ impl Pair {
     }
 }
 
-/// `judge` sees the same pool, over a perfect connection.
+/// Runs the comparison. `judge` is a client of the pool over a perfect connection.
 async fn compare(judge: Vfs, [vfs, other]: [Vfs; 2], seed: u64, steps: usize) {
     let mut pair = Pair::new(vfs, other, seed);
     let before = judge.usage();
@@ -354,7 +356,7 @@ async fn two_clients_see_one_file_system_of_inline_striped_and_whole_files() {
     for (seed, nodes) in (100..106).zip(FEW_NODES.into_iter().cycle()) {
         let pool = Pool::of_arenas(nodes, 256 << 20);
         let (one, other) = (pool.client().await, pool.client().await);
-        // So that of several nodes' files some are whole, and others are not.
+        // In a pool of several nodes this makes some files extent files, and others not.
         one.set_xattr(FileId::ROOT, PLACEMENT, "whole".into(), XattrMode::Set, false).await.unwrap();
         compare(one.clone(), [one, other], seed, 1500).await;
     }
@@ -380,7 +382,7 @@ async fn the_pool_does_the_same_when_every_directory_is_split() {
     for (seed, nodes) in (300..306).zip([1, 1, 4, 4, 2, 8]) {
         let pool = Pool::that_splits(nodes, 1);
         let vfs = pool.client().await;
-        // The root stays split: what that takes is no leak.
+        // The root stays split: its space is no leak.
         split_root(&vfs).await;
         let lossy = |node| Lossy::new(node, Troubles::MANY, seed);
         let patience = Patience { tries: 60, pause_first: Duration::ZERO, pause_max: Duration::ZERO };

@@ -1,4 +1,4 @@
-//! Names and attributes: what needs no open file.
+//! Operations on names and attributes, which need no open file.
 
 use crate::Vfs;
 use bytes::Bytes;
@@ -10,17 +10,17 @@ use wire::{
     RenameFrom, RenameMode, RenameTo, TARGET_BYTES_MAX, Timestamp, Wish,
 };
 
-/// Links have no permissions of their own.
+/// Mode of a symbolic link, which has no permissions of its own.
 const SYMLINK_MODE: u32 = 0o777;
 
 impl Vfs {
-    /// The attributes of the entry `name` of `parent`.
+    /// Attributes of the entry `name` of `parent`.
     pub fn lookup(&self, parent: FileId, name: &[u8]) -> impl Future<Output = Outcome<Attributes>> + Send + use<> {
         let (client, name) = (self.client.clone(), Name::new(name));
         async move { client.lookup(parent, &name?).await }
     }
 
-    /// The attributes of a file.
+    /// Attributes of a file.
     pub fn stat(&self, file: FileId) -> impl Future<Output = Outcome<Attributes>> + Send + use<> {
         let client = self.client.clone();
         async move { client.stat(file).await }
@@ -32,13 +32,13 @@ impl Vfs {
         async move { client.change_attributes(file, changes).await }
     }
 
-    /// The directory above a directory; the root's is itself.
+    /// Parent of a directory; the root is its own parent.
     pub fn parent(&self, directory: FileId) -> impl Future<Output = Outcome<FileId>> + Send + use<> {
         let client = self.client.clone();
         async move { client.parent(directory).await }
     }
 
-    /// Makes a directory.
+    /// Creates a directory.
     pub fn make_directory<M: Into<Mode>>(
         &self,
         parent: FileId,
@@ -50,7 +50,7 @@ impl Vfs {
         async move { client.make_directory(parent, &name?, mode, owner).await }
     }
 
-    /// Makes a symbolic link to any path of 1 to 4,095 bytes.
+    /// Creates a symbolic link. The target is any path of 1 to 4,095 bytes.
     pub fn make_symlink(
         &self,
         parent: FileId,
@@ -62,7 +62,7 @@ impl Vfs {
         self.make(parent, name, checked, SYMLINK_MODE.into(), owner)
     }
 
-    /// Makes a fifo, socket or device.
+    /// Creates a fifo, socket, device or regular file.
     pub fn make_node<M: Into<Mode>>(
         &self,
         parent: FileId,
@@ -79,9 +79,11 @@ impl Vfs {
         self.make(parent, name, checked, mode.into(), owner)
     }
 
-    /// A read-only file whose bytes stay in a file of the host. Mode 0444, or 0555 when the host file may be run.
+    /// Creates a read-only file whose bytes stay in a file of the host. Its mode is 0444, or 0555
+    /// if the host file is executable.
     ///
-    /// Its length and time are those of now. Refused with `Io` when the host file cannot be read.
+    /// The size and modification time are those of the host file at this moment. Refused with `Io`
+    /// if the host file cannot be examined.
     pub fn bind(
         &self,
         parent: FileId,
@@ -111,13 +113,13 @@ impl Vfs {
         }
     }
 
-    /// The target of a symbolic link.
+    /// Target of a symbolic link.
     pub fn read_link(&self, file: FileId) -> impl Future<Output = Outcome<Vec<u8>>> + Send + use<> {
         let client = self.client.clone();
         async move { client.read_link(file).await }
     }
 
-    /// Removes the entry of anything but a directory.
+    /// Removes an entry of any kind but a directory.
     pub fn unlink(&self, parent: FileId, name: &[u8]) -> impl Future<Output = Outcome<()>> + Send + use<> {
         let (client, name) = (self.client.clone(), Name::new(name));
         async move { client.unlink(parent, &name?).await }
@@ -129,7 +131,8 @@ impl Vfs {
         async move { client.remove_directory(parent, &name?).await }
     }
 
-    /// Gives a file one more name. Refused for directories, and for an inode without names unless it was made to be linked.
+    /// Adds a hard link. Refused for directories, and for an unnamed file that was not created as
+    /// linkable.
     pub fn link(
         &self,
         file: FileId,
@@ -140,7 +143,7 @@ impl Vfs {
         async move { client.link(file, parent, &name?).await }
     }
 
-    /// Renames.
+    /// Renames an entry.
     pub fn rename(
         &self,
         from: RenameFrom,
@@ -151,13 +154,13 @@ impl Vfs {
         async move { client.rename(from, to, mode).await }
     }
 
-    /// Where a file is; see [`client::Located`].
+    /// Location of a file; see [`client::Located`].
     pub fn locate(&self, file: FileId) -> impl Future<Output = Outcome<Located>> + Send + use<> {
         let client = self.client.clone();
         async move { client.locate(file).await }
     }
 
-    /// Where a file would be that is made in a directory; see [`client::Client::expected`].
+    /// Predicted location of a file created in a directory; see [`client::Client::expected`].
     pub fn expected(
         &self,
         directory: FileId,
@@ -167,7 +170,8 @@ impl Vfs {
         async move { client.expected(directory, name?.as_ref()).await }
     }
 
-    /// Entries behind a cookie (0: from the start), at most `max`, without `.` and `..`; none at the end.
+    /// Directory entries after a cookie (0: from the start), at most `max`, without `.` and `..`;
+    /// empty at the end.
     pub fn list(
         &self,
         directory: FileId,
@@ -187,7 +191,7 @@ fn check_target(target: &[u8]) -> Outcome<()> {
     }
 }
 
-/// What a host file is as a bound file.
+/// Attributes of a bound file for this host file.
 fn bound(host: &Path) -> Outcome<(NewKind, u32, Owner)> {
     let object = || Object::Text(host.display().to_string());
     let failed =

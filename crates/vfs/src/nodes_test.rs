@@ -1,4 +1,4 @@
-//! Pools of several nodes: one file system, of which a part may be silent.
+//! Pools of several nodes: one file system, parts of which may be unavailable.
 
 use crate::{Handle, Vfs, pool_test::*};
 use bytes::Bytes;
@@ -27,7 +27,7 @@ async fn directories(vfs: &Vfs) -> Vec<FileId> {
     made
 }
 
-/// The node, of as many as there are, to which the partition was dealt.
+/// The node that holds the file's partition in a pool of this many nodes.
 fn home(file: FileId, nodes: u32) -> u32 {
     u32::from(file.partition().0) % nodes + 1
 }
@@ -39,7 +39,7 @@ async fn write(vfs: &Vfs, directory: FileId, name: &[u8], length: usize) -> Outc
     Ok(handle)
 }
 
-/// A client to one of whose nodes only as many calls come through as are left.
+/// A client that gets through to one of its nodes only for the remaining number of calls.
 async fn with_one_at(pool: &Pool, id: u32, left: &Arc<AtomicU64>, calls: &Arc<AtomicU64>) -> Vfs {
     let never = Arc::new(AtomicU64::new(u64::MAX));
     let way = |node: InProcess| {
@@ -49,7 +49,8 @@ async fn with_one_at(pool: &Pool, id: u32, left: &Arc<AtomicU64>, calls: &Arc<At
     pool.over(way, IMPATIENT).await
 }
 
-/// Does it until a node that is back was found to be: the next probe of it is due in a while.
+/// Retries until the client has noticed that a node is back; its next probe of the node is due
+/// after a pause.
 async fn until_it_answers<T, F: Future<Output = Outcome<T>>>(mut what: impl FnMut() -> F) -> T {
     loop {
         match what().await {
@@ -94,7 +95,7 @@ async fn what_a_silent_node_holds_is_unavailable_after_one_round_of_tries_then_a
 async fn a_client_that_comes_while_a_node_is_silent_finds_the_rest_and_that_node_later() {
     let (pool, calls, left) = (Pool::of(4), Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let made = directories(&pool.client().await).await;
-    // The first is the one that would have given the session.
+    // The first node is the one that would have given the session.
     let vfs = with_one_at(&pool, 1, &left, &calls).await;
     for directory in &made {
         assert_eq!(vfs.list(*directory, 0, 10).await.is_ok(), home(*directory, 4) != 1);
@@ -236,7 +237,7 @@ async fn whole_files_are_the_business_of_their_nodes_process_and_look_alike_to_a
     assert_eq!(slots.len(), DIRECTORIES, "two nodes may give the same slot, but not the same number for it");
 }
 
-/// Writes 1 MiB at a time until the pool has no room for more; how many bytes it took.
+/// Writes 1 MiB at a time until the pool is full; returns the number of bytes written.
 async fn written_until_full(vfs: &Vfs, handle: Handle) -> u64 {
     let mut written = 0;
     loop {
@@ -256,7 +257,7 @@ async fn a_file_of_which_nothing_is_said_takes_what_all_nodes_have_free_less_fiv
         let objects = Objects::new(vfs.client.clone());
         let free = vfs.usage().capacity - vfs.usage().used;
         for number in 0..4 {
-            // As a mount makes it, and a program with a descriptor of its own.
+            // Flags of a mount, and of a program with its own descriptor.
             let flags = OpenFlags { whole: true, ..OpenFlags::READ_WRITE };
             let name = format!("f{number}");
             let (made, handle) = vfs.create(Vfs::root(), name.as_bytes(), 0o600, OWNER, flags).await.unwrap();

@@ -1,6 +1,7 @@
-//! Several clients that put, get, swap and delete the same few objects at once, beside clients that move their folders and write to them as
-//! files: what each is answered must be what one map would have answered in *some* order of the operations, in which none comes before
-//! another that had ended when it began.
+//! Concurrent clients put, get, swap and delete a few shared objects, while others rename their
+//! directories and write to them as files. Their results must be linearizable: there is *some*
+//! order in which a single map gives these results, and in which no operation precedes another that
+//! had ended before it began.
 
 use crate::{Vfs, linear_test::*, pool_test::*};
 use bytes::Bytes;
@@ -31,13 +32,14 @@ const KEYS: [&str; 3] = ["k", "a/k", "b/k"];
 
 #[derive(Clone, Copy, Debug)]
 enum Action {
-    /// Which key, with which bytes, under which condition: `Swap` takes the version that this client saw last.
+    /// Key and bytes of a put. `PutAbsent` and `Swap` have conditions; `Swap` expects the version
+    /// that this client saw last.
     Put(usize, u8),
     PutAbsent(usize, u8),
     Swap(usize, u8),
     Get(usize),
     Delete(usize),
-    /// The object of one key, by a file's verb, to another.
+    /// Renames the object of one key to another key, as a file.
     Move(usize, usize),
 }
 
@@ -46,27 +48,27 @@ enum Seen {
     Done(Option<Version>),
     Value(u8, Version),
     Missing,
-    /// With what was there.
+    /// The condition failed; the version that is present.
     Changed(Option<Version>),
 }
 
 #[derive(Clone, Debug)]
 struct Event {
     action: Action,
-    /// What the condition asked for.
+    /// The version that the condition requires.
     asked: Option<Version>,
     began: usize,
     ended: Option<(usize, Seen)>,
 }
 
-/// What there is: bytes, and the version as soon as somebody has seen it.
+/// State of the map: bytes of each key, and the version once a client has seen it.
 type State = [Option<(u8, Option<Version>)>; KEYS.len()];
 
 fn same(known: Option<Version>, told: Version) -> bool {
     known.is_none_or(|known| known == told)
 }
 
-/// The states after an event, when it may be answered so. None when it may not.
+/// Possible states after an event; empty if its reply is not allowed.
 fn after(state: &State, event: &Event) -> Vec<State> {
     let put = |key: usize, fill: u8, version: Option<Version>| {
         let mut next = *state;
@@ -108,7 +110,7 @@ fn after(state: &State, event: &Event) -> Vec<State> {
     }
 }
 
-/// Of a client that died: done or not.
+/// Possible states after an operation of a client that died: applied or not.
 fn unanswered(state: &State, event: &Event, put: impl Fn(usize, u8, Option<Version>) -> State) -> Vec<State> {
     let mut states = vec![*state];
     match event.action {
@@ -173,7 +175,7 @@ struct Actor {
     doing: Option<(usize, Doing)>,
 }
 
-/// What is put: one byte, so often that it is inline, in one stripe, or in several.
+/// Value of a put: one byte repeated, for a length that is inline, one stripe, or several stripes.
 fn value(fill: u8) -> Bytes {
     let length = [10, STRIPE, 2 * STRIPE + 9][usize::from(fill) % 3];
     filled(fill, length).into()

@@ -1,4 +1,4 @@
-//! What objects promise, over pools of 1, 2, 4 and 8 nodes, beside files of the same names.
+//! Guarantees of objects, over pools of 1, 2, 4 and 8 nodes, beside files with the same names.
 
 use crate::{Vfs, pool_test::*};
 use bytes::Bytes;
@@ -30,12 +30,12 @@ fn bytes(fill: u8, length: u32) -> Bytes {
     filled(fill, length).into()
 }
 
-/// A byte for each number, another for the next.
+/// A byte for a number; it differs from that of the next number.
 fn fill_of(number: usize) -> u8 {
     u8::try_from(number % 251).unwrap()
 }
 
-/// Lengths at which something changes: none, one, inline, one stripe, several.
+/// Lengths at which the storage changes: 0, 1, inline, one stripe, several.
 const LENGTHS: [u32; 8] = [0, 1, 4096, 4097, STRIPE - 1, STRIPE, STRIPE + 1, 5 * STRIPE + 7];
 
 #[tokio::test]
@@ -230,7 +230,7 @@ async fn ranges_are_what_the_object_has_there() {
     }
 }
 
-/// Says how many messages something took.
+/// Number of messages that a call takes.
 async fn counted<T>(calls: &AtomicU64, what: impl Future<Output = Outcome<T>>) -> u64 {
     let before = calls.load(Relaxed);
     what.await.unwrap();
@@ -243,7 +243,8 @@ async fn small_objects_are_one_message_and_those_of_a_stripe_two() {
         let calls = Arc::new(AtomicU64::new(0));
         let vfs = Pool::of(nodes).over(|node| Counting::new(node, calls.clone()), IMPATIENT).await;
         let objects = objects(&vfs);
-        // Folders that are all on one node take none; else one each time that the way leaves a node.
+        // On a single node directories cost no message; otherwise one each time that the path
+        // leaves a node.
         let deep = if nodes == 1 { 1 } else { 4 };
         for (key, most) in [(&b"k"[..], 1), (b"a/b/c/k", deep)] {
             objects.put(key, bytes(1, 10), ALWAYS).await.unwrap();
@@ -493,7 +494,7 @@ async fn bytes_that_an_upload_found_no_space_for_stand_there_once_when_they_are_
     assert!(objects.get(b"k").await.unwrap().into_bytes() == both);
 }
 
-/// What objects are, so plain that it is right by reading it.
+/// Reference model of objects, simple enough to be right by reading it.
 type Plain = BTreeMap<String, Vec<u8>>;
 
 #[tokio::test]
@@ -581,12 +582,12 @@ async fn a_client_that_dies_in_the_middle_of_a_put_or_delete_has_done_it_or_not_
     }
 }
 
-/// A copy: a view would count as used.
+/// A copy of the value: a view would count as used.
 fn copied(value: Value) -> Vec<u8> {
     value.into_bytes().to_vec()
 }
 
-/// What is there before: an object in the root, one in a folder, one whose inode is elsewhere.
+/// Creates the initial objects: one in the root, one in a directory, one whose inode is elsewhere.
 async fn furnish(vfs: &Vfs, objects: &Objects, key: &str) {
     vfs.make_directories(b"a/b").await.unwrap();
     if key == "moved/k" {

@@ -1,4 +1,4 @@
-//! Open files: creating, opening, reading, writing, closing.
+//! Open files: create, open, read, write, close.
 
 use crate::{
     Handle, Vfs,
@@ -13,13 +13,13 @@ use wire::{
     WritePlace,
 };
 
-/// Set-user-id and set-group-id.
+/// Mode bits set-user-id and set-group-id.
 const SET_ID: u32 = 0o6000;
-/// A name that comes and goes while it is created or opened is tried so often.
+/// Number of attempts to create or open a name that others create and remove meanwhile.
 const CREATE_TRIES: u32 = 16;
 
 impl Vfs {
-    /// Makes and opens a file, or opens the one that is there unless `flags.exclusive`.
+    /// Creates and opens a file, or opens the existing one unless `flags.exclusive`.
     pub fn create<M: Into<Mode>>(
         &self,
         parent: FileId,
@@ -45,7 +45,7 @@ impl Vfs {
         }
     }
 
-    /// Opens a file. A directory may be opened for reading: it lives until it is closed.
+    /// Opens a file. A directory can be opened for reading, and is then kept until the close.
     pub fn open(&self, file: FileId, flags: OpenFlags) -> impl Future<Output = Outcome<Handle>> + Send + use<> {
         let vfs = self.clone();
         async move {
@@ -57,13 +57,15 @@ impl Vfs {
         }
     }
 
-    /// Ends an open; what was unlinked meanwhile is gone after its last close. The handle is gone even when this is refused. What
-    /// was opened in a session that has ended is closed already.
+    /// Closes a handle. An unlinked file is removed with its last close. The handle is invalid
+    /// afterwards even if this is refused. A file that was opened in an ended session is closed
+    /// already, so that is no error.
     pub fn close(&self, handle: Handle) -> impl Future<Output = Outcome<()>> + Send + use<> {
         let (vfs, removed) = (self.clone(), self.handles.remove(handle));
         async move {
             let open = removed?;
-            // Before the pool closes the file: a pinned one stays whole.
+            // Released before the pool closes the file: a pinned extent file is not demoted to
+            // inline.
             drop(open.lent.lock().take());
             vfs.unlock_closed(&open, handle).await;
             let written = open.written.load(Relaxed);
@@ -79,7 +81,8 @@ impl Vfs {
         }
     }
 
-    /// Bytes of an open file, fewer only at its end. A view without a copy, where one stripe holds them.
+    /// Reads bytes of an open file, fewer only at its end. Bytes of a single stripe are a view
+    /// without a copy.
     pub fn read(
         &self,
         handle: Handle,
@@ -89,7 +92,8 @@ impl Vfs {
         self.read_as(Client::clone, handle, offset, length)
     }
 
-    /// [`Self::read`] as views of the pool's memory, one of each stripe, where it is in reach.
+    /// Like [`Self::read`], as views of the pool's memory, one for each stripe, where that memory
+    /// is mapped or in this process.
     pub fn read_views(
         &self,
         handle: Handle,
@@ -103,8 +107,8 @@ impl Vfs {
         }
     }
 
-    /// [`Self::read`] for a kernel that fills its cache, and holds what others' hearing may wait for: it may be answered before others
-    /// have heard of what it reads.
+    /// Like [`Self::read`], for a kernel that fills its page cache. Replies without waiting for
+    /// cache-invalidation acks: the kernel holds page locks that an ack may need.
     pub fn read_to_cache(
         &self,
         handle: Handle,
@@ -114,8 +118,8 @@ impl Vfs {
         self.read_as(Client::hurried, handle, offset, length)
     }
 
-    /// The last byte of a file and its offset; none of an empty one, or of one that was cut meanwhile. It may be answered before others
-    /// have heard of it.
+    /// The last byte of a file and its offset; `None` if the file is empty, or was truncated
+    /// meanwhile. Replies without waiting for cache-invalidation acks.
     pub fn last_byte(&self, file: FileId) -> impl Future<Output = Outcome<Option<(u64, u8)>>> + Send + use<> {
         let client = self.client.hurried();
         async move {
@@ -139,17 +143,19 @@ impl Vfs {
         }
     }
 
-    /// Writes to an open file; says how many bytes were written. One opened for appending writes at the end, wherever that is
-    /// by then, and ignores `offset`.
+    /// Writes to an open file; returns the number of bytes written. A handle opened for appending
+    /// writes at the current end of the file and ignores `offset`.
     ///
-    /// Waits while the pool is full, then is refused with `NoSpace`; fewer bytes than given are written only in that case.
+    /// Waits while the pool is full; at the time limit it is refused with `NoSpace`. Fewer bytes
+    /// than given are written only in that case.
     pub fn write(&self, handle: Handle, offset: u64, data: Bytes) -> impl Future<Output = Outcome<u32>> + Send + use<> {
         let append = self.handles.get(handle).is_ok_and(|open| open.flags.append);
         self.write_placed(handle, if append { WritePlace::End } else { WritePlace::At(offset) }, data, false)
     }
 
-    /// Writes to the place that is given, whether or not the file was opened for appending: a kernel knows the flags of the
-    /// moment. A writer that is not trusted with the set-id bits takes them away (`kill_set_id`).
+    /// Writes at a given place, whether or not the file was opened for appending: a kernel knows
+    /// the descriptor's current flags. `kill_set_id` clears the set-id bits, for a writer who may
+    /// not keep them.
     pub fn write_placed(
         &self,
         handle: Handle,
@@ -160,8 +166,9 @@ impl Vfs {
         self.write_as(Client::clone, handle, (place, data), kill_set_id)
     }
 
-    /// Writes what a kernel writes back of its own accord (pages of a mapping), through any handle that may write: it does not
-    /// wait until other mounts have heard of it, for their hearing may wait for pages that wait for this.
+    /// Writes pages that a kernel writes back on its own (of a mapping), through any handle that is
+    /// open for writing. Replies without waiting for cache-invalidation acks of other mounts: an
+    /// ack may need the pages that this write holds.
     pub fn write_back(
         &self,
         handle: Handle,
@@ -187,24 +194,25 @@ impl Vfs {
         }
     }
 
-    /// Whether another session had the file open when it was opened: then a kernel keeps no bytes of it through this handle.
+    /// True if another session had the file open at the time of this open. Then a kernel caches no
+    /// bytes of it through this handle.
     pub fn shared(&self, handle: Handle) -> bool {
         self.handles.get(handle).is_ok_and(|open| open.shared)
     }
 
-    /// The host file that an open bound file shows.
+    /// The host file behind an open bound file.
     pub fn host_file(&self, handle: Handle) -> Option<Arc<HostFile>> {
         self.handles.get(handle).ok()?.host.clone()
     }
 
-    /// Whether an open file is whole. It stays so, or not, as long as it is open.
+    /// True if an open file is an extent file. This does not change while the file is open.
     pub fn is_whole(&self, handle: Handle) -> bool {
         self.handles.get(handle).is_ok_and(|open| open.whole.is_some())
     }
 
-    /// The descriptor of the file that holds all the bytes of an open whole file, pinned until it is dropped; none for any other
-    /// file, and none for a handle that may write while the pool is so full that its writers had better wait for space, or
-    /// while the file has set-id bits, which its writers take away.
+    /// Descriptor of the extent of an open extent file, pinned until it is dropped. `None` for any
+    /// other file. Also `None` for a writable handle while the pool is so full that writers should
+    /// wait for space, or while the file has set-id bits, which a write must clear.
     pub fn backing(&self, handle: Handle) -> Option<Backing> {
         let open = self.handles.get(handle).ok()?;
         if open.flags.write && open.set_id {
@@ -220,7 +228,8 @@ impl Vfs {
     }
 }
 
-/// The descriptor of a whole file that was opened, for a face that can use it, from a node in another process.
+/// Leases the descriptor of an opened extent file from a node in another process, for a frontend
+/// that can use it.
 pub(crate) async fn borrow(client: &Client, opened: &Opened, flags: OpenFlags) -> Option<Backing> {
     let Attributes { whole, mode, .. } = opened.attributes;
     let wanted = whole.filter(|_| flags.whole && !(flags.write && mode & SET_ID != 0));
@@ -256,7 +265,7 @@ async fn open_named(client: &Client, parent: FileId, name: &Name, flags: OpenFla
     client.open(found.file, flags).await
 }
 
-/// Room in the table for a file that is being opened; given back when that does not come about.
+/// Reserved place in the open-file table; released if the open fails.
 pub(crate) struct Room<'a>(&'a Handles);
 
 impl<'a> Room<'a> {
@@ -265,7 +274,8 @@ impl<'a> Room<'a> {
         Ok(Self(handles))
     }
 
-    /// `client` is bound to the session in which it was opened.
+    /// Turns the reservation into a handle. `client` is bound to the session in which the file was
+    /// opened.
     pub fn fill(self, opened: &Opened, flags: OpenFlags, client: Client, lent: Option<Backing>) -> Handle {
         let handles = self.0;
         std::mem::forget(self);

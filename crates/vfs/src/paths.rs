@@ -1,4 +1,5 @@
-//! Paths, for users in this process: relative to the pool's root, `/` between names.
+//! Operations on paths, for users in this process. Paths are relative to the pool's root, with `/`
+//! between names.
 
 use crate::Vfs;
 use bytes::Bytes;
@@ -6,44 +7,45 @@ use client::{Expected, Located};
 use placement::FileId;
 use wire::{Attributes, Kind, Name, Object, OpenFlags, Outcome, Refusal};
 
-/// Links that lead to links are followed so often, as by Linux.
+/// Largest number of symbolic links followed in one path; Linux's limit.
 const LINKS_MAX: usize = 40;
-/// How much is read or written at a time, bytes.
+/// Length of a single read or write, bytes.
 const CHUNK_BYTES: u32 = 1 << 20;
-/// How many entries are removed at a time.
+/// Number of entries removed at a time.
 const PAGE_ENTRIES: usize = 512;
 const FILE_MODE: u32 = 0o644;
 const DIRECTORY_MODE: u32 = 0o755;
 
-/// Where something is or would be.
+/// Location of a file that exists, or of one that could be created.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Whereabouts {
-    /// It is there.
+    /// The file exists.
     There(Located),
-    /// It is not.
+    /// The file does not exist.
     Expected(Expected),
 }
 
-/// What of a path is still to be walked.
+/// Remaining part of a path walk.
 struct Walk {
-    /// Names, the next one last.
+    /// Names still to be walked, in reverse order.
     names: Vec<Vec<u8>>,
 }
 
 impl Vfs {
-    /// The attributes of what a path names; links in it are followed, one at its end is not.
+    /// Attributes of the file at a path. Follows symbolic links, except one in the last name.
     pub fn resolve(&self, path: &[u8]) -> impl Future<Output = Outcome<Attributes>> + Send + use<> {
         let (vfs, path) = (self.clone(), path.to_vec());
         async move { vfs.walk(&path, false).await }
     }
 
-    /// The same; a link at its end is followed too.
+    /// Attributes of the file at a path. Follows symbolic links, also one in the last name.
     pub fn find(&self, path: &[u8]) -> impl Future<Output = Outcome<Attributes>> + Send + use<> {
         let (vfs, path) = (self.clone(), path.to_vec());
         async move { vfs.walk(&path, true).await }
     }
 
-    /// Where what a path names is, or would be if it were made now; a link at its end is not followed.
+    /// Location of the file at a path, or of a file created there now. Does not follow a symbolic
+    /// link in the last name.
     pub fn locate_path(&self, path: &[u8]) -> impl Future<Output = Outcome<Whereabouts>> + Send + use<> {
         let (vfs, path) = (self.clone(), path.to_vec());
         async move {
@@ -55,7 +57,8 @@ impl Vfs {
         }
     }
 
-    /// By the last directory of the path that is there: those that are missing below inherit from it.
+    /// Predicts by the last existing directory of the path, since missing directories below would
+    /// inherit from it.
     async fn expect_at(&self, path: &[u8]) -> Outcome<Expected> {
         let mut above: Vec<&[u8]> = names(path).collect();
         let last = above.pop().ok_or_else(|| Refusal::invalid(Object::text(path), "the path has no last name"))?;
@@ -69,7 +72,8 @@ impl Vfs {
         }
     }
 
-    /// Makes the directories of a path that are missing, mode 0755, each owned like the one above; the attributes of the last.
+    /// Creates the missing directories of a path with mode 0755, each with its parent's owner.
+    /// Returns the attributes of the last one.
     pub fn make_directories(&self, path: &[u8]) -> impl Future<Output = Outcome<Attributes>> + Send + use<> {
         let (vfs, path) = (self.clone(), path.to_vec());
         async move {
@@ -97,7 +101,7 @@ impl Vfs {
         }
     }
 
-    /// The whole file at a path; links are followed.
+    /// Reads a whole file by its path. Follows symbolic links.
     pub fn read_file(&self, path: &[u8]) -> impl Future<Output = Outcome<Vec<u8>>> + Send + use<> {
         let (vfs, path) = (self.clone(), path.to_vec());
         async move {
@@ -120,7 +124,8 @@ impl Vfs {
         }
     }
 
-    /// Makes or replaces the bytes of the file at a path; a new one has mode 0644 and its directory's owner.
+    /// Creates the file at a path, or replaces its bytes. A new file has mode 0644 and its
+    /// directory's owner.
     pub fn write_file(&self, path: &[u8], bytes: &[u8]) -> impl Future<Output = Outcome<Attributes>> + Send + use<> {
         let (vfs, path, bytes) = (self.clone(), path.to_vec(), Bytes::copy_from_slice(bytes));
         async move {
@@ -143,7 +148,8 @@ impl Vfs {
         Ok(())
     }
 
-    /// Removes what a path names, with all that is in it; a link itself, not what it leads to.
+    /// Removes the entry at a path with everything below it. A symbolic link itself is removed, not
+    /// its target.
     pub fn remove_tree(&self, path: &[u8]) -> impl Future<Output = Outcome<()>> + Send + use<> {
         let (vfs, path) = (self.clone(), path.to_vec());
         async move {
@@ -156,7 +162,7 @@ impl Vfs {
         }
     }
 
-    /// Empties and removes directories, the last first.
+    /// Empties and removes directories, the last one first.
     async fn remove_directories(&self, mut todo: Vec<(FileId, Vec<u8>, FileId)>) -> Outcome<()> {
         while let Some((parent, name, directory)) = todo.last() {
             let entries = ignore_missing(self.list(*directory, 0, PAGE_ENTRIES).await)?.unwrap_or_default();
@@ -180,7 +186,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// The directory in which the last name of a path stands, and that name.
+    /// The parent directory of a path's last name, and that name.
     async fn walk_above(&self, path: &[u8]) -> Outcome<(Attributes, Vec<u8>)> {
         let mut names: Vec<&[u8]> = names(path).collect();
         let last = names.pop().filter(|last| *last != b"..");
@@ -222,7 +228,7 @@ impl Walk {
         Self { names: names(path).rev().map(<[u8]>::to_vec).collect() }
     }
 
-    /// Goes on with a link's target.
+    /// Continues with a symbolic link's target.
     fn follow(&mut self, target: &[u8]) -> Outcome<()> {
         if target.starts_with(b"/") {
             return Err(Refusal::invalid(Object::text(target), "the link leads out of the pool"));
@@ -232,7 +238,7 @@ impl Walk {
     }
 }
 
-/// The names of a path; empty ones and `.` mean nothing.
+/// Names of a path; skips empty names and `.`.
 fn names(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".")
 }

@@ -1,4 +1,5 @@
-//! Where bytes lie: by the policy of a directory or file, at the nodes that are told, over pools of one to eight nodes.
+//! Placement of bytes: by the policy of a directory or file, at the nodes that are reported, over
+//! pools of one to eight nodes.
 
 use crate::{Vfs, pool_test::*};
 use arena::{Arena, Options};
@@ -24,7 +25,7 @@ use wire::{
     STRIPE_SIZE, SeekTo, Session, XattrMode, codec::Obtain,
 };
 
-/// A pool whose engines the test asks what they hold.
+/// A pool with its engines, so that the test can see their content.
 struct Looked {
     pool: Pool,
     engines: Vec<Arc<Model>>,
@@ -46,19 +47,20 @@ impl Looked {
         Self::with(nodes, 64 << 20, &settings_of())
     }
 
-    /// With nodes of 8 MiB.
+    /// A pool with nodes of 8 MiB.
     fn small(nodes: u32) -> Self {
         Self::with(nodes, 8 << 20, &settings_of())
     }
 
-    /// The nodes that hold something of a stripe.
+    /// The nodes that hold bytes of a stripe.
     fn holders(&self, file: FileId, stripe: u64) -> Vec<u32> {
         let key = StripeKey { file, stripe: StripeNo(stripe) };
         let holds = |engine: &Arc<Model>| !engine.read(key, 0, 1).unwrap().is_empty();
         (1..).zip(&self.engines).filter(|(_, engine)| holds(engine)).map(|(node, _)| node).collect()
     }
 
-    /// A file's stripes are where locate says, and nowhere else. How many nodes have some.
+    /// Checks that a file's stripes are where `locate` reports them, and nowhere else. Returns the
+    /// number of nodes that have some.
     async fn check(&self, vfs: &Vfs, file: FileId, stripe_bytes: u32) -> usize {
         let (located, size) = (vfs.locate(file).await.unwrap(), vfs.stat(file).await.unwrap().size);
         assert_eq!(located.bytes.iter().map(|(range, _)| range.end - range.start).sum::<u64>(), size);
@@ -75,19 +77,20 @@ fn settings_of() -> Settings {
     Settings { space_wait: Duration::ZERO, ..settings() }
 }
 
-/// A client whose own node is this one.
+/// A client whose local node is this one.
 async fn at(pool: &Pool, own: u32) -> Vfs {
     pool.over(|node| Beside { inside: node.0.id() == NodeId(own), way: node }, IMPATIENT).await
 }
 
-/// A pool and a client whose own node is not the first, if there are more; that node.
+/// A pool and a client whose local node is not the first, if there are more; and that node's
+/// number.
 async fn looked_at(nodes: u32) -> (Looked, Vfs, u32) {
     let (looked, own) = (Looked::of(nodes), nodes.min(3));
     let vfs = at(&looked.pool, own).await;
     (looked, vfs, own)
 }
 
-/// A way to a node that is in this process or not, as the test says.
+/// A connection to a node that is in this process or not, as the test sets it.
 #[derive(Debug)]
 struct Beside {
     way: InProcess,
@@ -165,7 +168,8 @@ async fn bytes_lie_where_a_policy_says_and_locate_tells_the_same_before_and_afte
                 let count = looked.check(&vfs, file, STRIPE).await;
                 let shares = vfs.locate(file).await.unwrap().shares();
                 let told = |node: NodeId| expected.nodes.iter().any(|(told, _)| *told == node);
-                assert!(policy == "balanced" || shares.iter().all(|(node, _)| told(*node)), "{policy}"); // that is as of now
+                // A balanced prediction holds only at its moment.
+                assert!(policy == "balanced" || shares.iter().all(|(node, _)| told(*node)), "{policy}");
                 let all: f64 = expected.nodes.iter().map(|(_, share)| share).sum();
                 assert!((all - 1.0).abs() < 1e-9);
                 match policy {
@@ -190,7 +194,7 @@ async fn objects_lie_as_their_folder_says_whatever_they_were_put_by_and_whoever_
         let (objects, used) = (Objects::new(vfs.client.clone()), vfs.usage().used);
         let folder = vfs.make_directories(b"d").await.unwrap().file;
         let last = format!("at({nodes})");
-        // Each time the client still believes what the folder said before.
+        // Each time the client still has the directory's previous policy cached.
         for policy in ["striped", "whole", "here", &last, "balanced", "striped"] {
             set(&vfs, folder, PLACEMENT, policy).await.unwrap();
             for (name, length) in [("small", 100), ("stripe", STRIPE as usize), ("long", LARGE), ("again", LARGE)] {
@@ -241,7 +245,8 @@ async fn a_folder_that_says_where_bytes_lie_is_asked_once() {
             objects.put(b"d/k", Bytes::from(pattern(2 * STRIPE as usize)), Condition::Always).await.unwrap();
             counts.push(calls.load(Relaxed) - before);
         }
-        // To reserve, two stripes, the name; what was there goes in one message where all of it is there.
+        // Reserve, two stripes, name; the replaced stripes are removed with one message if all are
+        // at one node.
         assert!(counts[1..].iter().all(|count| *count <= 8) && counts[2] == counts[3], "{counts:?}");
     }
 }
@@ -492,7 +497,7 @@ async fn balanced_files_go_where_there_is_most_room() {
         let file = write(&vfs, &format!("d/f{number}"), 512 << 10).await;
         shares[vfs.locate(file).await.unwrap().shares()[0].0.0 as usize - 1] += 1;
     }
-    // Not quite evenly: nodes are asked again after a moment only.
+    // Only roughly even: the client refreshes the nodes' usage only after a while.
     assert!(shares[1] == 0 && [0, 2, 3].iter().all(|other| (4..=12).contains(&shares[*other])), "{shares:?}");
 }
 

@@ -10,12 +10,12 @@ use store::{Engine, Model};
 use wire::{Name, Owner, RenameFrom, RenameTo};
 
 pub const OWNER: Owner = Owner { uid: 1000, gid: 100 };
-/// Stripes are short in tests, so that files have many.
+/// Stripe length of tests; short, so that files have many stripes.
 pub const STRIPE: u32 = 64 << 10;
 
-/// How many nodes the pools of a test have that is done over each: what holds for one holds for all.
+/// Numbers of nodes over which a test runs.
 pub const NODES: [u32; 4] = [1, 2, 4, 8];
-/// The same for tests that take long.
+/// Numbers of nodes for tests that take long.
 pub const FEW_NODES: [u32; 2] = [1, 4];
 
 /// A pool of several nodes in this process.
@@ -23,7 +23,7 @@ pub const FEW_NODES: [u32; 2] = [1, 4];
 pub struct Pool(Vec<Arc<Node>>);
 
 impl Pool {
-    /// Of `nodes` nodes, each over an engine of its own.
+    /// A pool of `nodes` nodes, each over its own engine.
     pub fn start(nodes: u32, settings: &Settings, engine: impl Fn() -> Arc<dyn Engine>) -> Self {
         let ids: Vec<NodeId> = (1..=nodes).map(NodeId).collect();
         let shares: Vec<(NodeId, u64)> = ids.iter().map(|id| (*id, 1)).collect();
@@ -31,25 +31,26 @@ impl Pool {
         Self(ids.iter().map(|id| node::member(*id, map.clone(), settings.clone(), engine())).collect())
     }
 
-    /// Over the model engine, with directories that are split when they have more than `split_entries`.
+    /// A pool over the model engine, whose directories split above `split_entries` entries.
     pub fn that_splits(nodes: u32, split_entries: u32) -> Self {
         let settings = Settings { space_wait: Duration::ZERO, split_entries, ..settings() };
         Self::start(nodes, &settings, || Arc::new(Model::new(256 << 20, STRIPE)))
     }
 
-    /// Over the model engine, with plenty of memory.
+    /// A pool over the model engine with plenty of memory.
     pub fn of(nodes: u32) -> Self {
         Self::that_splits(nodes, Settings::default().split_entries)
     }
 
-    /// Over arenas, which have whole files where this process may have them. Closed small ones are folded at once.
+    /// A pool over arenas, with extent files if this process may have them. Small closed ones are
+    /// demoted to inline immediately.
     pub fn of_arenas(nodes: u32, memory: u64) -> Self {
         let settings = Settings { space_wait: Duration::ZERO, closed_kept: 0, ..settings() };
         let options = Options { stripe_bytes: STRIPE, ..Options::of_capacity(memory) };
         Self::start(nodes, &settings, || Arc::new(Arena::new(options).unwrap()))
     }
 
-    /// A client over connections of the test's making, made of those that stand in this process.
+    /// A client over connections that the test wraps around the in-process ones.
     pub async fn over<C: Connection + 'static>(&self, wrap: impl Fn(InProcess) -> C, patience: Patience) -> Vfs {
         let way = |node: &Arc<Node>| (node.id(), Arc::new(wrap(direct(node))) as Arc<dyn Connection>);
         let nodes: Nodes = self.0.iter().map(way).collect();
@@ -66,7 +67,7 @@ impl Pool {
     }
 }
 
-/// What pools of tests are started with.
+/// Default settings of the tests' pools.
 pub fn settings() -> Settings {
     Settings { partitions: 64, stripe_bytes: STRIPE, owner: OWNER, ..Settings::default() }
 }
@@ -77,7 +78,8 @@ pub fn node(memory: u64, space_wait: Duration) -> Arc<Node> {
     node::embedded(settings, Arc::new(Model::new(memory, STRIPE)))
 }
 
-/// A node over an arena, which has whole files where this process may have them. Closed small ones are folded at once.
+/// A node over an arena, with extent files if this process may have them. Small closed ones are
+/// demoted to inline immediately.
 pub fn arena_node(memory: u64, space_wait: Duration) -> Arc<Node> {
     let settings = Settings { space_wait, closed_kept: 0, ..settings() };
     node::embedded(
@@ -102,11 +104,11 @@ pub fn pool() -> Vfs {
     Vfs::new(Client::embedded(node(64 << 20, Duration::ZERO)))
 }
 
-/// Little patience, so that tests of failure are quick.
+/// Retry policy with few and short tries, so that tests of failures are fast.
 pub const IMPATIENT: Patience =
     Patience { tries: 3, pause_first: Duration::from_micros(10), pause_max: Duration::from_micros(10) };
 
-/// A client over a connection of the test's making.
+/// A client over the test's own connection.
 pub async fn over(connection: impl Connection + 'static, patience: Patience) -> Vfs {
     Vfs::new(Client::connect(Arc::new(connection), patience).await.unwrap())
 }
@@ -127,7 +129,7 @@ pub fn to(parent: placement::FileId, text: &str) -> RenameTo {
     RenameTo { parent, name: name(text) }
 }
 
-/// `length` times the same byte.
+/// `length` bytes of one value.
 pub fn filled(byte: u8, length: u32) -> Vec<u8> {
     vec![byte; length as usize]
 }

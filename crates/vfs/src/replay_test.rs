@@ -1,4 +1,5 @@
-//! A partition can be put down and taken up again between any two commands, and done all over again: it answers the same.
+//! A partition can be saved and restored between any two commands, and its commands replayed, with
+//! equal answers.
 
 use crate::{linear_model::*, linear_test::*, pool_test::*};
 use client::{Connection, twin::Stepped};
@@ -16,7 +17,7 @@ use wire::{
 
 const PARTITIONS: u16 = 8;
 
-/// What a partition was asked, and what it said.
+/// A command of a partition, and its answer.
 struct Done {
     stamp: Option<Stamp>,
     command: Command,
@@ -27,7 +28,7 @@ struct Done {
 #[derive(Default)]
 struct Journal(Vec<Done>);
 
-/// Partitions without a node. Each is written down and read again before every command.
+/// Partitions without a node. Each is serialized and restored before every command.
 struct Bare {
     partitions: Vec<Mutex<(Partition, Journal)>>,
     settings: Settings,
@@ -59,7 +60,7 @@ impl Bare {
         answer
     }
 
-    /// Does all that was done once more, from the start.
+    /// Replays all commands from the start.
     fn check_replay(&self) {
         for (id, held) in (0..PARTITIONS).zip(&self.partitions) {
             let (partition, journal) = &*held.lock();

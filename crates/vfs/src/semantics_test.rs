@@ -1,14 +1,14 @@
-//! The page of promises names the tests that prove them.
+//! Checks that the tests named in docs/SEMANTICS.md exist.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// Folders below `crates` are few levels deep.
+/// Depth limit of directories below `crates`.
 const DEPTH_MAX: u32 = 6;
 
-/// Every Rust and Python file below `folder`.
+/// All Rust and Python files below `folder`.
 fn sources(folder: &Path, depth: u32) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let below = |path: PathBuf| match path.extension().and_then(|extension| extension.to_str()) {

@@ -1,4 +1,4 @@
-//! What several clients of one pool rely on.
+//! Guarantees for several clients of one pool.
 
 use crate::{Vfs, pool_test::*};
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use node::Node;
 use std::{sync::Arc, time::Duration};
 use wire::{Changes, OpenFlags, Refusal};
 
-/// A connection on which many answers come late, so that the steps of two clients mix.
+/// A client with many late answers, so that the steps of two clients interleave.
 async fn late(node: &Arc<Node>, seed: u64) -> Vfs {
     let troubles = Troubles { delayed: 500, ..Troubles::default() };
     over(Lossy::new(direct(node), troubles, seed), Patience::default()).await
@@ -60,7 +60,7 @@ async fn a_handle_serves_only_what_it_was_opened_for_and_only_until_it_is_closed
     assert!(matches!(vfs.close(handle).await, Err(Refusal::BadHandle(_))));
 }
 
-/// Appends records of `length` bytes that carry the writer's number and their own.
+/// Appends records of `length` bytes, each with the writer's number and its own.
 async fn append(vfs: Vfs, writer: u8, records: u32, length: usize) {
     let file = vfs.resolve(b"log").await.unwrap().file;
     let handle = vfs.open(file, OpenFlags::APPEND).await.unwrap();
@@ -91,7 +91,7 @@ async fn appends_of_two_clients_never_overlap_nor_leave_gaps() {
     }
 }
 
-/// Writes its half of a small file's head, then beyond it, so that the file must spill.
+/// Writes one half of a small file's head, then beyond it, so that the file spills to stripes.
 async fn grow(vfs: Vfs, half: usize) {
     let file = vfs.resolve(b"f").await.unwrap().file;
     let handle = vfs.open(file, OpenFlags::WRITE).await.unwrap();

@@ -1,10 +1,13 @@
-//! A simulation: the real clients, partitions and intents on one thread, over a network and by a clock that a seed rules.
+//! Deterministic simulation: real clients, partitions and intents on one thread, over a network and
+//! a clock that a seed controls.
 //!
-//! Requests and answers are lost, doubled and overtake each other; a request may arrive long after its sender has given it up, or
-//! is no more; nodes are cut off for a while; clients die, and are recovered from while the others go on. What each client is
-//! answered must be what a plain file system would have answered in some order (`linear_model`), and nothing may be left.
+//! Requests and answers are lost, duplicated and reordered. A request may arrive long after its
+//! sender has given it up or has died. Nodes are unreachable for a while. Clients die, and their
+//! sessions are recovered while others continue. The clients' results must be linearizable
+//! (`linear_model`), and nothing may be left.
 //!
-//! `SIM_SEEDS` says how many worlds there are, `SIM_SEED` which is the first: that of a failure shows it again, step by step.
+//! `SIM_SEEDS` is the number of worlds and `SIM_SEED` the first seed. The seed of a failure repeats
+//! it step by step.
 
 use crate::{
     Vfs,
@@ -31,23 +34,23 @@ use store::Model;
 use tokio::sync::oneshot;
 use wire::{Answer, Failure, Request, Session};
 
-/// Worlds, unless `SIM_SEEDS` says otherwise.
+/// Number of worlds, unless `SIM_SEEDS` is set.
 const WORLDS: u64 = 300;
-/// Far more steps than any world takes; one that needs more never ends.
+/// Step limit, far beyond any world; one that needs more never ends.
 const STEPS_MAX: usize = 2_000_000;
-/// A sender takes its request for lost when so much time has passed without an answer.
+/// Time without an answer after which a sender counts its request as lost.
 const LOST_AFTER: Duration = Duration::from_millis(40);
-/// The longest way of a message: longer than its sender waits.
+/// Longest latency of a message: longer than its sender waits.
 const WAY_MAX_MICROS: usize = 100_000;
-/// What most messages take.
+/// Longest latency of most messages.
 const WAY_MICROS: usize = 500;
-/// So seldom that a client never gives up: time costs nothing here.
+/// Retry policy with so many tries that a client never gives up; simulated time costs nothing.
 const STUBBORN: Patience =
     Patience { tries: 200, pause_first: Duration::from_millis(1), pause_max: Duration::from_millis(30) };
 
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Is set when a task can go on.
+/// Flag that is set when a task can continue.
 struct Flag(AtomicBool);
 
 impl Wake for Flag {
@@ -59,33 +62,33 @@ impl Wake for Flag {
 struct Running {
     task: Task,
     flag: Arc<Flag>,
-    /// Which client it is a part of, if of any: it dies with it.
+    /// The client whose task this is, if any; the task dies with it.
     client: Option<usize>,
 }
 
-/// How often what went wrong.
+/// Number of faults of each kind.
 #[derive(Clone, Copy, Debug, Default)]
 struct Troubles {
     requests_lost: usize,
     answers_lost: usize,
     doubled: usize,
-    /// Done after the sender had given it up.
+    /// Requests executed after the sender had given them up.
     late: usize,
     cut: usize,
-    /// Clients that died while they did something.
+    /// Clients that died during an operation.
     deaths: usize,
 }
 
-/// What all parts of a world share.
+/// Shared state of a world.
 struct Shared {
     troubles: Mutex<Troubles>,
     dice: Mutex<Dice>,
-    /// Tasks that begin.
+    /// New tasks.
     begun: Mutex<Vec<Running>>,
-    /// How many steps were taken: the order of what happens.
+    /// Number of steps taken; it orders the events of the history.
     steps: AtomicUsize,
     history: Mutex<Vec<Event>>,
-    /// From when to when a node is reached by nobody.
+    /// Node and time interval of each network partition.
     cuts: Vec<(NodeId, Instant, Instant)>,
 }
 
@@ -104,7 +107,7 @@ impl Shared {
         self.cuts.iter().any(|(cut, from, to)| *cut == node && (*from..*to).contains(&now))
     }
 
-    /// How long a message is on its way.
+    /// Random latency of a message.
     fn way(&self) -> Duration {
         let most = if self.draw(50) == 0 { WAY_MAX_MICROS } else { WAY_MICROS };
         Duration::from_micros(self.draw(most) as u64)
@@ -115,7 +118,7 @@ async fn pass(time: Duration) {
     sleep_until(node::now() + time).await;
 }
 
-/// A way to a node, over the network of the world.
+/// Connection to a node, over the simulated network.
 struct Line {
     node: Arc<Node>,
     shared: Arc<Shared>,
@@ -128,7 +131,7 @@ impl std::fmt::Debug for Line {
 }
 
 impl Line {
-    /// One copy of a request on its way; the answer goes to whoever still waits for it.
+    /// Sends one copy of a request; the answer goes to the sender if it still waits.
     fn send(&self, request: Request, waiting: Waiting) {
         let (node, shared) = (self.node.clone(), self.shared.clone());
         let way = shared.way();
@@ -145,7 +148,7 @@ impl Line {
                 shared.troubles.lock().answers_lost += 1;
                 return;
             }
-            // Whoever has given it up does not hear.
+            // A sender that has given up does not receive it.
             if let Some(waits) = waiting.lock().take() {
                 drop(waits.send(answer));
             }
@@ -153,7 +156,7 @@ impl Line {
     }
 }
 
-/// Whoever waits for an answer, until one of the copies of its request has brought it.
+/// Sender that waits for an answer, until one copy of its request has brought it.
 type Waiting = Arc<Mutex<Option<oneshot::Sender<Result<Answer, Failure>>>>>;
 
 impl Connection for Line {
@@ -171,7 +174,8 @@ impl Connection for Line {
         for _ in 0..copies {
             self.send(request.clone(), waiting.clone());
         }
-        // Those who answer hold the other end; so does this, until the time is over.
+        // The tasks that answer hold the sending end; this future holds it too until the time
+        // limit.
         Reply::later(async move {
             let late = pass(LOST_AFTER);
             let answer = tokio::select! {
@@ -185,7 +189,7 @@ impl Connection for Line {
     }
 }
 
-/// All tasks, and the time by which they sleep.
+/// All tasks, and their clock.
 struct World {
     shared: Arc<Shared>,
     running: Vec<Running>,
@@ -214,7 +218,7 @@ impl World {
         Self { shared: Arc::new(shared), running: Vec::new(), time }
     }
 
-    /// Lets tasks go on, one step of one of them at a time, until `done` or until none is left.
+    /// Runs tasks, one random step at a time, until `done` or until none is left.
     fn run_until(&mut self, mut done: impl FnMut(&Shared) -> bool) {
         while !done(&self.shared) {
             self.running.append(&mut self.shared.begun.lock());
@@ -238,7 +242,7 @@ impl World {
         }
     }
 
-    /// Does one thing, while all others go on.
+    /// Runs one call to its end, while all other tasks continue.
     fn wait<T: Send + 'static>(&mut self, what: impl Future<Output = T> + Send + 'static) -> T {
         let result = Arc::new(Mutex::new(None));
         let put = result.clone();
@@ -254,7 +258,7 @@ impl World {
     }
 }
 
-/// A client over the network.
+/// A client over the simulated network.
 async fn reach(nodes: Vec<Arc<Node>>, shared: Arc<Shared>) -> Vfs {
     let line = |node: &Arc<Node>| {
         (node.id(), Arc::new(Line { node: node.clone(), shared: shared.clone() }) as Arc<dyn Connection>)
@@ -263,7 +267,7 @@ async fn reach(nodes: Vec<Arc<Node>>, shared: Arc<Shared>) -> Vfs {
     Vfs::new(Client::connect_all(nodes, STUBBORN).await.expect("it is stubborn"))
 }
 
-/// Does one after the other, and notes when and with what each began and ended.
+/// Runs actions one after the other, and records the start, end and result of each.
 async fn live(vfs: Vfs, actions: Vec<Action>, shared: Arc<Shared>) {
     for action in actions {
         let at = {
@@ -276,7 +280,7 @@ async fn live(vfs: Vfs, actions: Vec<Action>, shared: Arc<Shared>) {
     }
 }
 
-/// One world: what its clients saw fits, and nothing is left of it.
+/// Runs one world: checks that its clients' results are linearizable, and that nothing is left.
 fn try_world(seed: u64) -> Troubles {
     let count = NODES[usize::try_from(seed).unwrap() % NODES.len()];
     let mut world = World::new(seed, count);
@@ -320,7 +324,7 @@ fn try_world(seed: u64) -> Troubles {
     *shared.troubles.lock()
 }
 
-/// What is left is looked at by one who comes after all.
+/// Adds a final reader's view of the tree to the history.
 fn look_around_in(world: &mut World, vfs: &Vfs, tree: &Tree) {
     let made = world
         .shared

@@ -1,4 +1,4 @@
-//! What happens when the pool is full.
+//! Behaviour of a full pool.
 
 use crate::{Handle, Vfs, pool_test::*};
 use bytes::Bytes;
@@ -17,7 +17,7 @@ fn small_pool(space_wait: Duration) -> Vfs {
     Vfs::new(Client::embedded(node(MEMORY, space_wait)))
 }
 
-/// Fills the pool with one file; gives its bytes and its handle.
+/// Fills the pool with one file; returns its length and its handle.
 async fn fill(vfs: &Vfs) -> (u64, Handle) {
     let (_, handle) = vfs.create(Vfs::root(), b"filler", 0o600, OWNER, OpenFlags::READ_WRITE).await.unwrap();
     let mut size = 0;
@@ -135,7 +135,7 @@ async fn of_a_long_write_that_finds_no_room_nothing_is_left_behind_what_counts()
     vfs.write_file(b"large", &filled(1, 400_000)).await.unwrap();
     let (_, handle) = vfs.create(Vfs::root(), b"f", 0o600, OWNER, OpenFlags::READ_WRITE).await.unwrap();
     vfs.write(handle, 0, Bytes::from(vec![2; STRIPE as usize])).await.unwrap();
-    // Room for the last piece, and for no whole stripe.
+    // Space for the last piece, but not for a whole stripe.
     let usage = vfs.usage();
     let brim = usage.capacity - usage.used - u64::from(STRIPE) + 4096;
     vfs.write_file(b"brim", &vec![1; usize::try_from(brim).unwrap()]).await.unwrap();

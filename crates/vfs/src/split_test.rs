@@ -171,7 +171,8 @@ async fn times_and_modes_of_a_split_directory_are_those_of_the_whole() {
     }
 }
 
-/// A default ACL as the kernel encodes it: everything to the owner, reading to one more user and the group.
+/// A default ACL in the kernel's encoding: all permissions for the owner, reading for one more user
+/// and the group.
 fn default_acl() -> Bytes {
     let mut acl = 2_u32.to_le_bytes().to_vec();
     for (tag, permissions, id) in

@@ -1,4 +1,4 @@
-//! Many threads on one pool over the arena: whatever they do to each other, the tree stays in order and nothing is lost.
+//! Many threads on one pool over the arena: the tree stays consistent, and nothing is lost.
 
 use crate::{Vfs, pool_test::*};
 use arena::{Arena, Options};
@@ -19,7 +19,7 @@ use wire::{Changes, Kind, OpenFlags, Outcome, Refusal, RenameMode};
 const THREADS: u64 = 4;
 const STEPS: u64 = 3000;
 
-/// Nothing here waits long: polls until it is done.
+/// Polls a future until it is done; no call here waits long.
 fn now<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     loop {
@@ -30,7 +30,7 @@ fn now<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// A directory, or one that is in it.
+/// The subdirectory of this name if there is one, else the directory itself.
 fn deeper(vfs: &Vfs, directory: FileId, name: &[u8]) -> FileId {
     match now(vfs.lookup(directory, name)) {
         Ok(found) if found.kind == Kind::Directory => found.file,
@@ -38,7 +38,7 @@ fn deeper(vfs: &Vfs, directory: FileId, name: &[u8]) -> FileId {
     }
 }
 
-/// One random step. Directories move into each other as they like.
+/// One random step. Directories may move into each other.
 fn step(vfs: &Vfs, directories: &[FileId], random: &mut impl FnMut(u64) -> u64) -> Outcome<()> {
     let mut place = || {
         let directory = directories[usize::try_from(random(directories.len() as u64)).unwrap()];

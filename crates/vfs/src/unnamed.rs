@@ -8,8 +8,9 @@ use placement::{FileId, Placing};
 use wire::{Attributes, Mode, Name, NewInode, NewKind, Object, OpenFlags, Outcome, Owner};
 
 impl Vfs {
-    /// Makes and opens a file that has no name and is gone after its last close, unless it is given one before; `linkable`
-    /// says whether it may be. It inherits from `parent` as a file made there would.
+    /// Creates and opens a file without a name, which is removed with its last close unless it is
+    /// linked before; `linkable` allows the link. The file inherits from `parent` like a file
+    /// created there.
     pub fn create_unnamed<M: Into<Mode>>(
         &self,
         parent: FileId,
@@ -21,7 +22,8 @@ impl Vfs {
         self.create_for(parent, Ok(None), NewInode::new(NewKind::File, mode, owner), flags, linkable)
     }
 
-    /// The same for a file that will be linked in `parent` under this name: its bytes lie as if it were made there, or as `placing` says.
+    /// Like [`Self::create_unnamed`], for a file that will be linked in `parent` under this name.
+    /// Its bytes are placed as if it were created there, or by `placing`.
     pub fn create_to_be_named<M: Into<Mode>>(
         &self,
         parent: FileId,

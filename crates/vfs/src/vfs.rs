@@ -1,4 +1,4 @@
-//! The file system itself, and what is asked of it as a whole.
+//! The [`Vfs`] type, and operations on the pool as a whole.
 
 use crate::handles::Handles;
 use client::Client;
@@ -6,7 +6,7 @@ use placement::{FileId, NodeId};
 use std::sync::Arc;
 use wire::{Outcome, Usage};
 
-/// Files of a pool. Cheap to clone; clones share their open files.
+/// File system of a pool. Cheap to clone; clones share their open files.
 #[derive(Clone, Debug)]
 pub struct Vfs {
     pub(crate) client: Client,
@@ -14,34 +14,35 @@ pub struct Vfs {
 }
 
 impl Vfs {
-    /// Files over a client.
+    /// Creates a file system over a client.
     pub fn new(client: Client) -> Self {
         Self { client, handles: Arc::default() }
     }
 
-    /// The root directory.
+    /// Id of the root directory.
     pub fn root() -> FileId {
         FileId::ROOT
     }
 
-    /// How full the pool is, as far as its nodes say so at once, as those in this process do; else as they said last. Cheap.
+    /// Space usage of the pool, without messages: up to date for nodes in this process, and as last
+    /// reported by the others. Cheap.
     pub fn usage(&self) -> Usage {
         self.client.usage()
     }
 
-    /// How full the pool is, all its nodes asked. One that does not answer counts as it did when it answered last; refused as
-    /// `Unavailable` when none ever did.
+    /// Space usage of the pool, asked from all nodes. A node that does not answer counts with its
+    /// last report. Refused as `Unavailable` if no node has ever answered.
     pub fn ask_usage(&self) -> impl Future<Output = Outcome<Usage>> + Send + use<> {
         let client = self.client.clone();
         async move { client.ask_usage().await }
     }
 
-    /// Whether a node of the pool holds data: files may be placed there.
+    /// True if a node of the pool holds data, so that files may be placed there.
     pub fn holds_data(&self, node: NodeId) -> bool {
         self.client.holds_data(node)
     }
 
-    /// How long stripes usually are, bytes: reads and writes that stay within one are cheapest.
+    /// Default stripe length, bytes. Reads and writes within one stripe are cheapest.
     pub fn stripe_bytes(&self) -> u32 {
         self.client.stripe_bytes()
     }

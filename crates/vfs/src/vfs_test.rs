@@ -1,4 +1,4 @@
-//! What users of a pool rely on, one test for each promise.
+//! Guarantees for users of a pool, one test each.
 
 use crate::{Vfs, pool_test::*};
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use std::{
 };
 use wire::{Changes, Kind, OpenFlags, Outcome, Refusal, RenameMode};
 
-/// Bytes that differ everywhere.
+/// Bytes that differ from place to place.
 fn pattern(length: usize, seed: u8) -> Vec<u8> {
     (0..length).map(|at| u8::try_from(at % 251).unwrap() ^ seed).collect()
 }
@@ -196,7 +196,7 @@ async fn a_directory_never_moves_into_itself() {
     vfs.resolve(b"a/b/c").await.unwrap();
 }
 
-/// How often something is polled until it is done.
+/// Number of polls until a future is done, and its result.
 fn polls<T>(what: impl Future<Output = Outcome<T>>) -> (u32, T) {
     let (mut what, mut polls) = (pin!(what), 0);
     loop {
@@ -215,7 +215,8 @@ fn the_stripes_of_a_long_write_or_read_are_under_way_together() {
         let (two, eight) = (2 * STRIPE, 8 * STRIPE);
         let write = |at: u32, length: u32| polls(vfs.write(handle, at.into(), filled(7, length).into())).0;
         write(0, STRIPE);
-        // One after the other, the six more would take two polls each; so many of them are waited for together.
+        // One at a time, the six additional stripes would take two polls each. Fewer polls show
+        // that they are in flight together.
         let (short, long) = (write(STRIPE, two), write(STRIPE + two, eight));
         assert!(long <= short + 6, "{short} polls for two new stripes, {long} for eight");
         let read = |length| polls(vfs.read(handle, 0, length)).0;

@@ -1,4 +1,4 @@
-//! Sessions with a kernel behind them: what it keeps is recalled, and what it knows is kept.
+//! Subscriptions: sessions of a kernel that caches names, attributes and bytes.
 
 use crate::Vfs;
 use client::Hear;
@@ -6,41 +6,50 @@ use placement::FileId;
 use wire::Outcome;
 
 impl Vfs {
-    /// Another session of the same pool, with open files, locks and grants of its own: for a second mount.
+    /// Opens another session of the same pool, with its own open files, locks and cache grants: for
+    /// a second mount.
     pub fn another(&self) -> impl Future<Output = Outcome<Self>> + Send + use<> {
         let client = self.client.clone();
         async move { Ok(Self::new(client.another().await?)) }
     }
 
-    /// From now on this session may keep what it is answered, until it is recalled: names, and their absence; attributes that
-    /// say that they are `lasting`; bytes.
+    /// Subscribes this session to cache invalidations. From now on it may cache the answers it gets
+    /// until they are invalidated: names and their absence, attributes that are `lasting`, and
+    /// bytes.
     ///
-    /// `hear` is told what to forget, on threads of the node, and has made the kernel forget it when it returns: no change of
-    /// that by others is answered before. It must not wait for what the node has not answered yet, except that dropping bytes may
-    /// wait for reads and writes of the same file that are under way in that kernel: `Bytes` are told on a thread of their own.
+    /// `hear` is the cache-invalidation callback, called on threads of the node. Its return is the
+    /// acknowledgement: by then the kernel has dropped what was invalidated, and only then is the
+    /// change that caused it answered. The callback must not wait for a pending answer of the node.
+    /// The exception is dropping bytes, which may wait for reads and writes of the same file in
+    /// that kernel; therefore `Bytes` invalidations have a thread of their own.
     ///
-    /// When a connection to a node breaks, `hear` is told [`Recall::All`](wire::Recall::All), and the next session watches by itself.
+    /// When a connection to a node breaks, `hear` gets [`Recall::All`](wire::Recall::All), and the
+    /// next session subscribes by itself.
     ///
-    /// Refused with `TooManyOpen` when as many sessions watch as can be told apart.
+    /// Refused with `TooManyOpen` if the number of subscribers is at its limit.
     pub fn watch(&self, hear: Hear) -> impl Future<Output = Outcome<()>> + Send + use<> {
         let client = self.client.clone();
         async move { client.watch(&hear).await }
     }
 
-    /// The kernel of this session can be made to let go of an inode that nobody uses. From now on a removed inode that it knows
-    /// stays for it, so that an open on its way still finds it; `hear` is told [`Recall::Removed`](wire::Recall::Removed), and
-    /// [`Self::forgotten`] must follow. Before the kernel asks for anything.
+    /// Declares that this session's kernel supports prune notices, which make it forget an unused
+    /// inode. From now on an inode that the kernel knows is retained when another session removes
+    /// it, so that an open in progress still finds it. `hear` then gets
+    /// [`Recall::Removed`](wire::Recall::Removed), and [`Self::forgotten`] must follow. Call this
+    /// before the kernel sends its first request.
     pub fn prunes(&self) {
         self.client.prunes();
     }
 
-    /// The kernel of this session knows the inode no more: one that was removed meanwhile goes now.
+    /// Reports that this session's kernel has forgotten the inode. A removed inode that was
+    /// retained for it is deleted now.
     pub fn forgotten(&self, file: FileId) -> impl Future<Output = Outcome<()>> + Send + use<> {
         let client = self.client.clone();
         async move { client.forgotten(file).await }
     }
 
-    /// Ends this session: what it holds open, its locks, what is kept for its kernel. It is not told anything any more.
+    /// Ends this session: closes its files, releases its locks, deletes inodes retained for its
+    /// kernel and stops its invalidations.
     pub fn end(&self) -> impl Future<Output = Outcome<()>> + Send + use<> {
         let client = self.client.clone();
         async move { client.end().await }

@@ -1,4 +1,5 @@
-//! Whole files: what a kernel does past us is seen, what it holds is kept, and small ones come home.
+//! Extent files: writes by a kernel past the pool are visible, files in use by a kernel are kept,
+//! and small ones are demoted to inline.
 
 use crate::{Backing, Handle, Vfs, pool_test::*};
 use bytes::Bytes;
@@ -21,7 +22,7 @@ use wire::{AllocateMode, Attributes, Changes, OpenFlags, Refusal, SeekTo, TimeCh
 const WHOLE: OpenFlags = OpenFlags { whole: true, ..OpenFlags::READ_WRITE };
 const APPEND: i32 = 0o2000;
 
-/// A pool with whole files; none where this process may not have them.
+/// A pool with extent files; `None` if this process may not have them.
 fn pool_with(memory: u64, space_wait: Duration) -> Option<(Arc<Node>, Vfs)> {
     let node = arena_node(memory, space_wait);
     let vfs = Vfs::new(Client::embedded(node.clone()));
@@ -115,7 +116,8 @@ async fn a_mapping_outlives_close_and_unlink_and_nobody_is_given_its_memory() {
     let slot = backing.slot();
     let kernel = kernel_opens(&backing, 0);
     kernel.set_len(8192).unwrap();
-    // As memory of a program: nobody else maps these bytes as ordinary memory here.
+    // A raw mapping stands for a program's memory: no references to its bytes are formed in this
+    // process.
     let map = MmapOptions::new().len(8192).map_raw(&kernel).unwrap();
     drop((kernel, backing));
     vfs.close(handle).await.unwrap();
@@ -141,7 +143,7 @@ async fn a_mapping_outlives_close_and_unlink_and_nobody_is_given_its_memory() {
     drop(node);
 }
 
-/// The process's own memory, where a raw mapping is written without forming references to it.
+/// The process's own memory as a file, by which a raw mapping is written without references to it.
 struct Memory {
     file: File,
     start: u64,
@@ -204,7 +206,7 @@ async fn appends_by_us_and_past_us_all_stand_whole() {
     let ours = vfs.open(made.file, OpenFlags::APPEND).await.unwrap();
     let writer = thread::spawn(move || (0..300).for_each(|_| kernel.write_all(&[b'k'; 777]).unwrap()));
     for number in 0..300_usize {
-        // Small ones go with the command, large ones apart.
+        // Small appends are sent within the command, large ones separately.
         let length = [777, 7770][number % 2];
         assert_eq!(vfs.write(ours, 0, Bytes::from(vec![b'o'; length])).await.unwrap() as usize, length);
     }
@@ -335,7 +337,7 @@ async fn a_small_file_that_is_only_opened_to_write_keeps_its_times() {
     let long_ago = TimeChange::At(Timestamp { secs: 5, nanos: 6 });
     vfs.change(file, Changes { modified: Some(long_ago), ..Changes::default() }).await.unwrap();
     let before = vfs.stat(file).await.unwrap();
-    // A life of another file in the same slot, later than that.
+    // Another file uses the slot in between, at a later time.
     drop(made(&vfs, "other").await);
     let handle = vfs.open(file, WHOLE).await.unwrap();
     let times = |of: &Attributes| (of.accessed, of.modified, of.changed, of.created, of.size);

@@ -1,5 +1,5 @@
-//! What was made and removed leaves no memory behind, by the pool's own count and by the system's. Alone in its file, because
-//! the numbers are those of the whole process.
+//! Created and removed files leave no memory in use, by the pool's own count and by the system's.
+//! The only test in its file, because the numbers are those of the whole process.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
@@ -19,7 +19,7 @@ use vfs::Vfs;
 use wire::{OpenFlags, Owner};
 
 const MIB: u64 = 1 << 20;
-/// What an allocator keeps of what it was given back, and the table of slots.
+/// Allowance for freed memory that the allocator retains, and for the table of extent slots.
 const SLACK: u64 = 12 * MIB;
 
 fn now<T>(future: impl Future<Output = T>) -> T {
@@ -29,7 +29,7 @@ fn now<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// What the process holds beside files in memory.
+/// Anonymous memory of the process; files in memory do not count.
 fn anonymous() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
@@ -41,7 +41,7 @@ struct Pool {
     vfs: Vfs,
 }
 
-/// How much is held: by the process, in files of memory, and by the pool's own count.
+/// Memory in use: of the process, in files of memory, and by the pool's own count.
 #[derive(Debug)]
 struct Held {
     anonymous: u64,
@@ -79,7 +79,7 @@ impl Pool {
     }
 }
 
-/// Nothing is held that was not held before, but a constant.
+/// Asserts that memory use is as before, within a constant.
 fn is_back(before: &Held, after: &Held, warm: u64) {
     assert_eq!((after.used, after.files), (before.used, before.files));
     assert!(after.anonymous <= before.anonymous + SLACK, "{before:?} {after:?}");
@@ -93,7 +93,7 @@ fn what_was_made_and_removed_leaves_no_memory_behind() {
     for whole in [false, true] {
         let pool = Pool::new();
         let before = pool.held();
-        // More at a time than are kept whole after their close.
+        // More files at a time than may stay extent files after their close.
         for number in 0..100_000_u32 {
             pool.make(&format!("small{number}"), &small, whole);
             if number >= 500 {
@@ -107,7 +107,7 @@ fn what_was_made_and_removed_leaves_no_memory_behind() {
             pool.make("large", &large, whole);
             pool.remove("large");
         }
-        // A block that was used is kept to be used again.
+        // A freed block stays resident for reuse.
         is_back(&before, &pool.held(), 2 * MIB);
         let after = pool.arena.extents().map_or((0, 0), |extents| extents.slots());
         assert!(after.0 <= slots + 1 && after.0 == after.1, "all slots are in the stock: {after:?}");
