@@ -1,4 +1,5 @@
-//! Mounts an embedded pool in the foreground until it is unmounted: `cargo run -p fuse --example mount -- DIR [MEBIBYTES]`.
+//! Mounts an embedded pool in the foreground until it is unmounted: `cargo run -p fuse --example
+//! mount -- DIR [MEBIBYTES]`.
 #![expect(clippy::print_stdout, reason = "a program for people")]
 
 use std::{env, error::Error, path::PathBuf, sync::Arc};
@@ -10,7 +11,7 @@ use fuse::{Mount, Options};
 use node::Settings;
 use vfs::Vfs;
 
-/// What the pool may hold unless said otherwise, MiB.
+/// Default memory of the pool, MiB.
 const MEMORY_MIB: u64 = 1024;
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -1,6 +1,7 @@
 //! The two system calls of a mount's life: attach the kernel to a mount point, and detach it again.
 //!
-//! Root calls mount(2) and umount(2); an ordinary user asks `fusermount3`, which hands the opened device back over a socket:
+//! Root calls mount(2) and umount(2). Other users need `fusermount3`, which passes the opened
+//! device back over a socket:
 //!
 //! ```text
 //!   this process                         fusermount3 (set-uid root)
@@ -9,7 +10,8 @@
 //!     |<-------- SCM_RIGHTS: the fd ---------|  exit 0
 //! ```
 //!
-//! A session that ends unmounts nothing by itself: another file system may have been mounted at its point since.
+//! The end of a session does not unmount anything: another file system may have been mounted at its
+//! mount point since.
 
 use std::{
     ffi::CString,
@@ -37,41 +39,43 @@ use crate::{
     mountinfo::{self, KIND},
 };
 
-/// A helper that has not answered by then never will.
+/// Time limit for the helper's answer.
 const HELPER_WAIT: Duration = Duration::from_secs(10);
-/// A file that a program closed a moment ago still counts as open until the kernel has cleaned up, which takes longer where the machine is
-/// busy: ask again after these pauses, milliseconds, before a mount is called busy.
+/// Pauses before an unmount is retried, milliseconds; then the mount counts as busy. A file that
+/// was closed a moment ago still counts as open until the kernel has cleaned up, which takes longer
+/// on a busy machine.
 const BUSY_PAUSES: [u64; 6] = [10, 20, 40, 80, 160, 320];
 
-/// What to attach.
+/// Parameters of a mount.
 pub(crate) struct Request<'a> {
-    /// An empty directory, absolute and without links.
+    /// Mount point: an empty directory, absolute and without links.
     pub(crate) point: &'a Path,
-    /// Shown as the mount's source.
+    /// Source of the mount, as mount tables show it.
     pub(crate) source: &'a str,
-    /// Whether other users may enter (`allow_other`).
+    /// Allows other users to enter (`allow_other`).
     pub(crate) shared: bool,
 }
 
-/// How an unmount ended.
+/// Result of an unmount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unmounted {
-    /// Nothing used the mount; it is gone.
+    /// The mount was not in use, and is gone.
     Clean,
-    /// Somebody still has a file or a working directory in it. The name is gone; those files work until they are closed or
-    /// this process ends.
+    /// A file or a working directory in the mount is still in use. The mount point is free; open
+    /// files work until they are closed or this process ends.
     Detached,
-    /// It was not mounted any more.
+    /// The mount point had no mount any more.
     Already,
 }
 
-/// Mounts, and returns the opened device. The kernel's first message waits in it.
+/// Mounts, and returns the opened device, which already holds the kernel's first message.
 pub(crate) fn attach(way: &Way, request: &Request<'_>) -> Result<OwnedFd, MountError> {
     let refused = |reason: String| MountError::Refused { point: request.point.to_owned(), reason };
     match way {
         Way::Helper(helper) => attach_by_helper(helper, request).map_err(refused),
         Way::Direct => match attach_directly(request) {
-            // A capability that a container grants and its rules take back: the helper may still be allowed.
+            // A container may grant the capability and yet forbid mount(2). The helper may still be
+            // allowed.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => match find_helper() {
                 Ok(helper) => attach_by_helper(&helper, request).map_err(refused),
                 Err(_) => Err(refused(error.to_string())),
@@ -110,13 +114,15 @@ fn attach_by_helper(helper: &Path, request: &Request<'_>) -> Result<OwnedFd, Str
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| format!("{} cannot be started: {error}", helper.display()))?;
-    // The command above is gone with its end of the socket, so a helper that fails reads here as the end of the stream.
+    // Dropping the command closed this process's copy of the helper's end, so if the helper fails
+    // the read meets the end of the stream.
     finish_helper(receive_device(&ours), child, helper)
 }
 
 fn helper_options(request: &Request<'_>) -> String {
     let shared = if request.shared { ",allow_other" } else { "" };
-    // A comma or backslash would end the option; a pool's name has none, and a stranger's must not add options.
+    // A comma or backslash would end the option. Pool names contain neither; the replacement keeps
+    // any other source from adding options.
     let source = request.source.replace([',', '\\'], "_");
     format!("fsname={source},subtype=tidemill,default_permissions,nosuid,nodev{shared}")
 }
@@ -135,7 +141,7 @@ fn finish_helper(device: io::Result<Option<OwnedFd>>, mut child: Child, helper: 
     }
 }
 
-/// The descriptor that the helper sends; none if it closes the socket without one.
+/// The descriptor that the helper sends; `None` if the helper closes the socket without one.
 fn receive_device(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -147,7 +153,7 @@ fn receive_device(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
     }))
 }
 
-/// Unmounts `point`, lazily if it stays in use.
+/// Unmounts `point`; lazily if it stays in use.
 pub(crate) fn detach(point: &Path) -> io::Result<Unmounted> {
     for pause in BUSY_PAUSES {
         match detach_once(point, false) {
@@ -160,11 +166,12 @@ pub(crate) fn detach(point: &Path) -> io::Result<Unmounted> {
     detach_once(point, true).map(|()| Unmounted::Detached)
 }
 
-/// Ends the kernel's connection to whoever serves a mount: all who wait for an answer get an error, now and later. Whether
-/// the mount is gone with it.
+/// Aborts the kernel's connection to the process that serves a mount: all pending and later
+/// requests fail. Returns true if the mount is gone too.
 pub(crate) fn abort(entry: &mountinfo::Entry) -> io::Result<bool> {
     let minor = entry.device.rsplit(':').next().unwrap_or_default();
-    // The control files belong to who mounted it; where they are not shown, root has another way.
+    // The control file belongs to the user who mounted. Where it does not exist, root can force the
+    // unmount instead.
     if fs::write(format!("/sys/fs/fuse/connections/{minor}/abort"), "1").is_ok() {
         return Ok(false);
     }

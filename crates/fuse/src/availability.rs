@@ -1,4 +1,5 @@
-//! Whether this process can mount through FUSE, and in which way. Cheap enough to ask before every run.
+//! Detects whether and how this process can mount through FUSE. Cheap enough to call before every
+//! run.
 
 use std::{
     env, fs,
@@ -13,17 +14,18 @@ use crate::error::Unavailable;
 /// Bit of `CAP_SYS_ADMIN` in the capability masks of `/proc/self/status`.
 const CAP_SYS_ADMIN_BIT: u32 = 21;
 
-/// How a mount is made here.
+/// Mount method of this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Way {
     /// This process may call mount(2) itself.
     Direct,
-    /// Through the set-uid helper of this path, as ordinary users do.
+    /// The set-uid helper at this path, for users other than root.
     Helper(PathBuf),
 }
 
-/// Whether and how FUSE can be used by this process. A yes is no promise: a container may still refuse the mount itself.
+/// Mount method of this process, or the reason why there is none. Success is no guarantee: a
+/// container may still refuse the mount itself.
 pub fn availability() -> Result<Way, Unavailable> {
     check_device()?;
     if may_mount() { Ok(Way::Direct) } else { find_helper().map(Way::Helper) }
@@ -32,14 +34,14 @@ pub fn availability() -> Result<Way, Unavailable> {
 fn check_device() -> Result<(), Unavailable> {
     match OpenOptions::new().read(true).write(true).open("/dev/fuse") {
         Ok(_) => Ok(()),
-        // ENXIO and ENODEV: the device file is there and no driver behind it.
+        // ENXIO and ENODEV: the device file exists, but no driver.
         Err(error) if error.kind() == ErrorKind::NotFound => Err(Unavailable::NoDevice),
         Err(error) if matches!(error.raw_os_error(), Some(6 | 19)) => Err(Unavailable::NoDevice),
         Err(error) => Err(Unavailable::DeviceRefused(error.to_string())),
     }
 }
 
-/// Whether the effective capabilities of this process include `CAP_SYS_ADMIN`.
+/// True if the effective capabilities of this process include `CAP_SYS_ADMIN`.
 fn may_mount() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
@@ -47,7 +49,8 @@ fn may_mount() -> bool {
         .is_some_and(|mask| mask & (1 << CAP_SYS_ADMIN_BIT) != 0)
 }
 
-/// The helper in `PATH` or where distributions put it: an ordinary user's `PATH` may lack the latter.
+/// Finds the helper in `PATH` or in the usual system directories, which an ordinary user's `PATH`
+/// may lack.
 pub(crate) fn find_helper() -> Result<PathBuf, Unavailable> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain(["/usr/bin", "/bin", "/usr/sbin", "/sbin"].map(PathBuf::from));

@@ -1,4 +1,5 @@
-//! A flag that is set once and can be waited for: the kernel has let go of the mount.
+//! Shutdown signal: a flag that is set once, when the kernel has ended the session, and that
+//! threads can wait for.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +26,7 @@ impl Ended {
         self.changed.wait_while(&mut flag, |flag| !*flag);
     }
 
-    /// False if it was not set within `limit`.
+    /// Waits at most `limit`; false if the flag was not set by then.
     pub(crate) fn wait_for(&self, limit: Duration) -> bool {
         let end = Instant::now() + limit;
         let mut flag = self.flag.lock();

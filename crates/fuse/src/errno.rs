@@ -1,10 +1,10 @@
-//! What a refusal is to the kernel, and in the log.
+//! Maps refusals to an errno for the kernel and a log message.
 
 use rustix::io::Errno;
 use tracing::Level;
 use wire::{Object, Refusal};
 
-/// The errno of a refusal of `operation`, which is logged here and nowhere else.
+/// Returns the errno of a refusal of `operation`, and logs the refusal; nothing else logs it.
 pub(crate) fn tell(operation: &'static str, refusal: &Refusal) -> Errno {
     let (errno, level) = vfs::meaning(refusal);
     match level {
@@ -15,8 +15,8 @@ pub(crate) fn tell(operation: &'static str, refusal: &Refusal) -> Errno {
     errno
 }
 
-/// What a person reads. A request of the kernel names an inode by its number and no path leads back from that; the mount shows the same
-/// numbers, so the message says how to find the path.
+/// Log message for a person. The kernel's request names an inode by number, and no path can be
+/// derived from that. The mount shows equal numbers, so the message says how to find the path.
 fn message(operation: &'static str, refusal: &Refusal) -> String {
     let place = match object(refusal) {
         Some(Object::File(file) | Object::Entry { parent: file, .. }) => {
@@ -27,7 +27,7 @@ fn message(operation: &'static str, refusal: &Refusal) -> String {
     format!("{operation}: {refusal}{place}")
 }
 
-/// What a refusal is about that is told aloud, where it is about something.
+/// The object of a refusal that is logged as a warning or error, if it has one.
 fn object(refusal: &Refusal) -> Option<&Object> {
     match refusal {
         Refusal::ReadOnly(object)

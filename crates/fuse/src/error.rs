@@ -1,31 +1,32 @@
-//! What can go wrong around a mount, by meaning, each with the object named and a remedy where one is known.
+//! Errors of mounting, unmounting and the runtime directory, by meaning. Each names its object, and
+//! has a remedy where one is known.
 //!
-//! Errors of single file operations are not here: those are refusals, turned into errno by the table in `errno.rs`.
+//! Errors of file operations are not here: those are refusals, which `errno.rs` maps to an errno.
 
 use std::{io, path::PathBuf};
 
 use base::Problem;
 
-/// Why FUSE cannot be used by this process.
+/// Reason why this process cannot use FUSE.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unavailable {
-    /// The kernel's device is not there.
+    /// The kernel's device does not exist.
     #[error("/dev/fuse is not there")]
     NoDevice,
-    /// The device is there and must not be opened; the reason is the system's.
+    /// The device exists but cannot be opened; the system's reason.
     #[error("/dev/fuse cannot be opened: {0}")]
     DeviceRefused(String),
-    /// Not privileged, and the set-uid helper is not installed.
+    /// The process is not privileged, and the set-uid helper is not installed.
     #[error("mounting needs root, or the program fusermount3, which is not installed")]
     NoHelper,
-    /// Not privileged, and the helper lost its set-uid bit.
+    /// The process is not privileged, and the helper has lost its set-uid bit.
     #[error("{} is not set-uid root, so it cannot mount for an ordinary user", .0.display())]
     WeakHelper(PathBuf),
 }
 
 impl Unavailable {
-    /// What a person can do about it.
+    /// Remedy for a person.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::NoDevice => {
@@ -38,7 +39,7 @@ impl Unavailable {
     }
 }
 
-/// What was being done when the runtime directory could not be made; its hint depends on it.
+/// Action of the error when the runtime directory cannot be created; its hint depends on it.
 pub(crate) const CREATING_RUNTIME: &str = "creating the runtime directory";
 
 /// A mount, an unmount or the runtime directory failed.
@@ -66,26 +67,26 @@ pub enum MountError {
         /// The mount point as given.
         point: PathBuf,
     },
-    /// Something is mounted there already.
+    /// A file system is mounted there already.
     #[error("a file system ({kind}) is already mounted at {}", .point.display())]
     Mounted {
         /// The mount point as given.
         point: PathBuf,
-        /// The mounted file system's type, as in `mount`.
+        /// Type of the mounted file system, as `mount` shows it.
         kind: String,
     },
-    /// One directory is named twice, perhaps by two paths.
+    /// A directory is named twice, perhaps by two paths.
     #[error("mount point {} is named twice", .point.display())]
     Twice {
-        /// Its second name as given.
+        /// The second name, as given.
         point: PathBuf,
     },
-    /// A mount point would be hidden by another.
+    /// One mount point would be hidden by another.
     #[error("mount point {} lies inside {}, which would hide it", .inner.display(), .outer.display())]
     Nested {
-        /// The one inside, as given.
+        /// The inner one, as given.
         inner: PathBuf,
-        /// The one that holds it, as given.
+        /// The outer one, as given.
         outer: PathBuf,
     },
     /// The caller may not use the mount point.
@@ -99,15 +100,15 @@ pub enum MountError {
     Refused {
         /// The mount point as given.
         point: PathBuf,
-        /// What the kernel or the helper said.
+        /// Message of the kernel or the helper.
         reason: String,
     },
-    /// An unmount was asked for something that is no mount of ours.
+    /// The path to unmount is not a Tidemill mount.
     #[error("{} is not a Tidemill mount: it is {found}", .point.display())]
     NotOurs {
         /// The path as given.
         point: PathBuf,
-        /// What is there instead, in words.
+        /// Description of the thing at the path.
         found: String,
     },
     /// The system refused to unmount.
@@ -115,24 +116,24 @@ pub enum MountError {
     Stuck {
         /// The mount point.
         point: PathBuf,
-        /// What the kernel or the helper said.
+        /// Message of the kernel or the helper.
         reason: String,
     },
-    /// The runtime directory belongs to somebody else, or others may write to it.
+    /// The runtime directory belongs to another user, or others may enter it.
     #[error("runtime directory {} cannot be trusted: {reason}", .path.display())]
     Untrusted {
         /// The directory.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The violated condition.
         reason: String,
     },
-    /// A pool's name cannot be a folder's name.
+    /// The pool's name cannot be the name of a directory.
     #[error("`{name}` cannot name a pool: use up to 100 letters, digits, `-`, `_` and `.`, not starting with `.`")]
     BadName {
         /// The name as given.
         name: String,
     },
-    /// A pool of this name runs already, or its remains could not be removed.
+    /// A pool of this name is running, or its remains could not be removed.
     #[error("a pool named `{name}` is already registered in {}", .path.display())]
     Taken {
         /// The name as given.
@@ -145,23 +146,23 @@ pub enum MountError {
     Locked {
         /// The lock file.
         path: PathBuf,
-        /// How long was waited, in milliseconds.
+        /// The time waited, milliseconds.
         waited_ms: u64,
     },
     /// A file operation beside the mount failed.
     #[error("{action} {} failed: {source}", .path.display())]
     Io {
-        /// What was tried, as a gerund: `creating`, `reading`.
+        /// The failed action, as a gerund: `creating`, `reading`.
         action: &'static str,
-        /// On what.
+        /// The path that it was applied to.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl MountError {
-    /// What a person can do about it, where we know.
+    /// Remedy for a person, where one is known.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Unavailable(reason) => Some(reason.hint().to_owned()),
@@ -181,14 +182,14 @@ impl MountError {
         }
     }
 
-    /// The shape that `map_err` wants for [`MountError::Io`].
+    /// Closure for `map_err` that makes a [`MountError::Io`].
     pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { action, path, source }
     }
 }
 
-/// For a person: the message with its remedy.
+/// Message with its remedy, for a person.
 impl From<MountError> for Problem {
     fn from(error: MountError) -> Self {
         let problem = Self::new(error.to_string());

@@ -1,11 +1,13 @@
-//! The face itself: every operation of the kernel, said in words of the pool.
+//! The FUSE frontend: maps each operation of the kernel to operations of the pool.
 //!
-//! An operation is one line of translation on each side of a call of [`Vfs`]; waiting, refusing and logging are `park.rs` and
-//! `errno.rs`. Here is what all of them share; the operations are in the modules below, by topic. Permissions are the kernel's
-//! work (`default_permissions`).
+//! Each operation translates its arguments, calls [`Vfs`] and translates the result. `park.rs` does
+//! the waiting, `errno.rs` the refusals and their log messages. This file has the shared parts; the
+//! operations are in the modules below, by topic. The kernel checks permissions
+//! (`default_permissions`).
 //!
-//! What is answered with `ENOSYS` the kernel asks once and never again: fsync then succeeds at no cost (a write is in the pool
-//! when it returns, and nothing is on a disk). Opening a directory is not among them: see there.
+//! An operation answered with `ENOSYS` is sent once by the kernel and never again. So fsync
+//! succeeds at no cost: a write is in the pool when it returns, and nothing is on a disk. Opening a
+//! directory is not answered with it; see [`Face::dispatch`].
 
 mod attributes;
 mod files;
@@ -31,24 +33,24 @@ use crate::{
     translate,
 };
 
-/// The operations over one pool.
+/// Handler of the kernel's requests for one pool.
 pub(crate) struct Face {
     pub(crate) vfs: Vfs,
     pub(crate) manners: Manners,
-    /// What this kernel knows and holds open.
+    /// State that this kernel caches and holds open.
     pub(crate) known: Arc<Known>,
     pub(crate) parking: Arc<Parking>,
     pub(crate) counters: Arc<Counters>,
-    /// Told when the kernel has let go.
+    /// Set when the kernel has ended the session.
     pub(crate) ended: Arc<Ended>,
 }
 
-/// Who asks, and about what.
+/// Request context: the inode and the caller.
 #[derive(Debug, Clone, Copy)]
 struct Caller {
-    /// The inode that it is about; for names the directory.
+    /// The inode of the request; for an operation on a name, the directory.
     inode: FileId,
-    /// Whose a new file is.
+    /// Owner of an inode that the request creates.
     owner: Owner,
 }
 
@@ -69,15 +71,17 @@ impl Serve for Face {
     }
 }
 
-/// Questions about an inode's flags (`FS_IOC_GETFLAGS`), also with more (`FS_IOC_FSGETXATTR`), and orders to set them. There are none, and any is refused.
+/// Ioctl commands to get an inode's flags (`FS_IOC_GETFLAGS`), to get them with more attributes
+/// (`FS_IOC_FSGETXATTR`), and to set either. No flag is supported: all read as zero, and setting
+/// any is refused.
 const GET_FLAGS: u32 = 0x8008_6601;
 const GET_FLAGS_WITH_MORE: u32 = 0x801c_581f;
 const SET_FLAGS: u32 = 0x4008_6602;
 const SET_FLAGS_WITH_MORE: u32 = 0x401c_5820;
-/// Of the longest answer to them, bytes (`struct fsxattr`).
+/// Length of the longest reply to these commands, bytes (`struct fsxattr`).
 const FLAGS_BYTES_MAX: usize = 28;
 
-/// What ioctl(2) does.
+/// Replies to an ioctl(2).
 fn ioctl(command: u32, data: &[u8], out_size: u32, reply: Reply) {
     let room = usize::try_from(out_size).unwrap_or(usize::MAX).min(FLAGS_BYTES_MAX);
     match command {
@@ -89,7 +93,7 @@ fn ioctl(command: u32, data: &[u8], out_size: u32, reply: Reply) {
 }
 
 impl Face {
-    /// By topic: each of the modules below takes its own.
+    /// Passes the operation to the module of its topic below.
     fn dispatch(&self, caller: Caller, operation: &Operation<'_>, reply: Reply) {
         use Operation as O;
         match *operation {
@@ -118,18 +122,19 @@ impl Face {
             O::Fallocate { .. } | O::Lseek { .. } | O::CopyFileRange { .. } | O::Statfs => {
                 self.space(caller, operation, reply);
             }
-            // A kernel that is told that opening a directory is nothing to us keeps listings by itself, and takes one for what is
-            // there as long as the directory's time is the same: names that came within the clock's tick would be missing.
+            // The kernel would cache listings by itself if it were told that opening a directory
+            // needs no request. It would use a listing as long as the directory's time is
+            // unchanged, and miss names that were created within one tick of the clock.
             O::Opendir { .. } => drop(reply.opened(Opened::default())),
             // A write is in the pool when it returns.
             O::Releasedir { .. } | O::Syncfs => reply.done(),
             O::Ioctl { command, data, out_size, .. } => ioctl(command, data, out_size, reply),
-            // fsync, access (the kernel checks), poll (always ready), and what is not known.
+            // fsync, access (the kernel checks it), poll (always ready), and unknown operations.
             _ => reply.error(Errno::NOSYS.raw_os_error()),
         }
     }
 
-    /// Answers with what comes of `future`, which is given up when its caller takes a signal while it waits.
+    /// Replies with the result of `future`. A signal to the caller cancels it while it waits.
     fn serve<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -140,7 +145,7 @@ impl Face {
         self.parking.serve(Call { operation, on_signal: OnSignal::GiveUp, queue: Queue::Pool }, future, reply, answer);
     }
 
-    /// Answers when `future` is through, which it is whatever becomes of its caller.
+    /// Replies when `future` has completed; a signal to the caller does not cancel it.
     fn complete(
         &self,
         operation: &'static str,
@@ -150,7 +155,7 @@ impl Face {
         self.carry_through(operation, future, reply, |reply: Reply, ()| reply.done());
     }
 
-    /// Answers with what comes of `future`, which is carried through whatever becomes of its caller.
+    /// Replies with the result of `future`; a signal to the caller does not cancel it.
     fn carry_through<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -161,7 +166,7 @@ impl Face {
         self.parking.serve(Call { operation, on_signal: OnSignal::GoOn, queue: Queue::Pool }, future, reply, answer);
     }
 
-    /// Answers with an entry that the kernel may keep.
+    /// Replies with an entry that the kernel may cache.
     fn entry(&self) -> impl FnOnce(Reply, Attributes) + Send + use<> {
         let (known, manners) = (Arc::clone(&self.known), self.manners);
         let look = known.looks();

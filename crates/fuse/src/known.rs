@@ -1,4 +1,5 @@
-//! What one kernel knows of the pool's inodes and holds open, kept so that our answers fit what it was told before.
+//! State of one kernel's inodes: what the kernel knows of the pool and holds open, so that replies
+//! are consistent with earlier ones.
 
 use std::{
     sync::Arc,
@@ -19,30 +20,32 @@ use crate::{
     through::{Held, Through},
 };
 
-/// No listing is on its way for longer: the kernel digests it in the system call that asked.
+/// Upper limit of the time that a listing is in flight: the kernel consumes it within the system
+/// call that asked for it.
 const LISTED_LATELY: Duration = Duration::from_secs(1);
-/// Where others changed names within this time, listings give names that do not last: recalls need not wait for those.
+/// Time after an invalidation of names during which listings give names that must not be cached.
+/// Then invalidations need not wait for such listings.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// What names the kernel may be about to keep.
+/// Listings in flight whose names the kernel may cache.
 #[derive(Debug, Default)]
 struct Listings {
-    /// When a listing began whose names last.
+    /// Start of the last listing with names to be cached.
     listed: Option<Instant>,
-    /// When names were recalled last.
+    /// Time of the last invalidation of names.
     recalled: Option<Instant>,
 }
 
-/// How files are opened that are not passed through.
+/// Options for opens without passthrough.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ordinary {
-    /// Whether files opened only for writing bypass the page cache.
+    /// Files opened only for writing bypass the page cache.
     pub(crate) direct_writes: bool,
-    /// Whether closing a file must be told.
+    /// The kernel must send a flush for each close.
     pub(crate) flush: bool,
 }
 
-/// One kernel's inodes.
+/// State of one kernel.
 #[derive(Debug)]
 pub(crate) struct Known {
     ordinary: Ordinary,
@@ -54,13 +57,14 @@ pub(crate) struct Known {
     removed: Removed,
     notifier: Notifier,
     vfs: Vfs,
-    /// The same pool for what no kernel asks.
+    /// Session beside the kernel's own, for the mount's internal requests.
     beside: Vfs,
     parking: Arc<Parking>,
 }
 
 impl Known {
-    /// Of the kernel that `notifier` reaches, with the session `vfs` behind it, and one beside it that keeps nothing.
+    /// State of the kernel behind `notifier`. `vfs` is the kernel's session, and `beside` another
+    /// session, for which nothing is cached.
     pub(crate) fn new(
         ordinary: Ordinary,
         through: Through,
@@ -83,34 +87,35 @@ impl Known {
         }
     }
 
-    /// Whether files can be passed through.
+    /// True if files can be passed through.
     pub(crate) fn passes_through(&self) -> bool {
         self.through.is_on()
     }
 
-    /// Where the kernel is told what to forget.
+    /// Sends invalidations to the kernel.
     pub(crate) fn notifier(&self) -> &Notifier {
         &self.notifier
     }
 
-    /// Whether the kernel knows `file`, or is about to.
+    /// True if the kernel knows `file`, or a reply that hands it out is being sent.
     pub(crate) fn is_known(&self, file: FileId) -> bool {
         self.lookups.has(file)
     }
 
-    /// All that the kernel knows, or is about to.
+    /// All inodes that the kernel knows, or that a reply being sent hands out.
     pub(crate) fn all(&self) -> Vec<FileId> {
         let mut all = self.lookups.all();
         all.push(FileId::ROOT);
         all
     }
 
-    /// What the kernel may be told of by requests that are under way now.
+    /// The requests in flight now that may hand inodes to the kernel.
     pub(crate) fn under_way(&self) -> UnderWay {
         self.looks.under_way()
     }
 
-    /// A listing begins that tells the kernel of names with their inodes; says whether they may last.
+    /// Starts a listing that hands names and inodes to the kernel. Returns true if the names may be
+    /// cached.
     pub(crate) fn lists(&self) -> bool {
         let mut listings = self.listings.lock();
         let quiet = listings.recalled.is_none_or(|at| at.elapsed() > QUIET);
@@ -120,25 +125,27 @@ impl Known {
         quiet
     }
 
-    /// Names are recalled; says whether a listing whose names last may still be on its way into the kernel. Once: those that
-    /// begin from now on give none.
+    /// Records an invalidation of names. Returns true if a listing with names to be cached may
+    /// still be in flight. Later invalidations need not ask again: listings from now on give none.
     pub(crate) fn recalls_names(&self) -> bool {
         let mut listings = self.listings.lock();
         listings.recalled = Some(Instant::now());
         listings.listed.take().is_some_and(|at| at.elapsed() < LISTED_LATELY)
     }
 
-    /// The pool is about to be asked what the kernel may be told of; until that is dropped, at the earliest when it was told.
+    /// Starts a request that may hand inodes to the kernel, before the pool is asked. The guard
+    /// must be held at least until the reply was counted.
     pub(crate) fn looks(&self) -> Look {
         self.looks.begin()
     }
 
-    /// The kernel is about to be told of `file` once more.
+    /// Counts one lookup of `file`, before the reply is sent.
     pub(crate) fn gained(&self, file: FileId) {
         self.lookups.gained(file);
     }
 
-    /// The kernel gives lookups back, or was not told after all. With the last it knows `file` no more.
+    /// Subtracts lookups that the kernel has forgotten, or that were not sent. After the last one
+    /// the kernel no longer knows `file`.
     pub(crate) fn lost(&self, file: FileId, lookups: u64) {
         if self.lookups.lost(file, lookups) {
             self.opens.lock().forgotten(file);
@@ -148,7 +155,8 @@ impl Known {
         }
     }
 
-    /// From now on the kernel is made to let go of what [`Self::was_removed`]; says whether that can be.
+    /// Starts pruning of inodes reported to [`Self::was_removed`]. Returns false if that is
+    /// impossible.
     pub(crate) fn lets_go(self: &Arc<Self>) -> bool {
         let started = self.removed.start(self);
         if let Err(error) = &started {
@@ -157,14 +165,15 @@ impl Known {
         started.is_ok()
     }
 
-    /// Others removed `file`: the kernel shall know it no more.
+    /// Schedules pruning of `file`, which another session removed.
     pub(crate) fn was_removed(&self, file: FileId) {
-        // In this order: what is not known now may be told by what is under way then, and by nothing else.
+        // Taken before the inode is noted: if the kernel does not know the inode yet, only these
+        // requests can hand it out.
         let under_way = self.looks.under_way();
         self.removed.note(file, under_way);
     }
 
-    /// Makes the kernel let go of what is due.
+    /// Sends prune notices and reports forgotten inodes, for the items that are due.
     pub(crate) fn let_go(&self, due: &Due) {
         let inodes: Vec<u64> = due.prune.iter().map(|file| file.0).collect();
         if let Err(error) = self.notifier.prune(&inodes) {
@@ -175,7 +184,7 @@ impl Known {
         }
     }
 
-    /// How the kernel is to treat a file that was opened. Called before it is told.
+    /// Registers an open and returns the kernel's options for it. Called before the reply is sent.
     pub(crate) fn enter(&self, file: FileId, handle: Handle, flags: OpenFlags) -> Opened {
         let way = self.opens.lock().enter(file, || self.through.offer(&self.vfs, handle, flags));
         let opened = Opened { handle: handle.0, no_flush: !self.ordinary.flush, ..Opened::default() };
@@ -191,30 +200,32 @@ impl Known {
         }
     }
 
-    /// The last byte of a file and its offset, if the kernel has it open and reads it by requests to us.
+    /// The last byte of a file and its offset, if the kernel has the file open without passthrough.
     pub(crate) fn last_byte(&self, file: FileId) -> Option<(u64, u8)> {
         if !self.opens.lock().is_ordinary(file) {
             return None;
         }
-        // An error is told to who reads.
+        // Errors are left to the program that reads the file.
         self.parking.wait(self.beside.last_byte(file)).ok().flatten()
     }
 
-    /// The kernel has let go of one open of `file`.
+    /// Registers that the kernel has released one open of `file`.
     pub(crate) fn leave(&self, file: FileId) {
         let held = self.opens.lock().leave(file);
-        // Closing a backing is a system call: not under the lock. Before the pool closes the file: a pinned one stays whole.
+        // Dropped outside the lock, since closing a backing is a system call, and before the pool
+        // closes the file: a pinned extent file is not demoted to inline.
         drop(held);
         self.removed.closed(file);
     }
 
-    /// The kernel was not told of an open after all.
+    /// Undoes an open whose reply could not be sent.
     pub(crate) fn undo(&self, file: FileId, handle: Handle) {
         self.leave(file);
         self.parking.run("close", self.vfs.close(handle));
     }
 
-    /// Stores into a mapping of a backing change its times without the kernel's noticing: what it holds must not last.
+    /// Invalidates cached attributes: stores into a mapping of a backing file change its times
+    /// without notice to the kernel.
     fn forget_attributes(&self, file: FileId, flags: OpenFlags) {
         if can_map(flags)
             && let Err(error) = self.notifier.drop_attributes(file.0)
@@ -224,17 +235,20 @@ impl Known {
     }
 }
 
-/// Whether who opened a file so may store into a mapping of it.
+/// True if a file opened with these flags can be mapped for writing.
 pub(crate) fn can_map(flags: OpenFlags) -> bool {
     flags.read && flags.write
 }
 
 impl Ordinary {
-    /// Files opened only for writing go past the page cache: that saves a copy and the second home of every temporary. Such a
-    /// file cannot be mapped through that descriptor anyway, and the kernel drops cached pages that a direct write overlaps. So
-    /// do whole files, whose bytes others may write past this kernel, and those that another mount has open, which would wait for
-    /// each other's pages. All others keep what is cached from open to open: the
-    /// kernel knows of every change through this mount, and is told of those beside it.
+    /// True if a file opened only for writing bypasses the page cache. That saves a copy, and for
+    /// every temporary file a second place in memory. Such a file cannot be mapped through that
+    /// descriptor anyway, and the kernel drops cached pages that a direct write overlaps.
+    ///
+    /// Extent files opened without passthrough bypass the cache too: others may write their bytes
+    /// past this kernel. So do files that another mount has open, since the two mounts would wait
+    /// for each other's pages. All other files keep their cached pages from open to open: the
+    /// kernel knows of each change through this mount, and is notified of all others.
     fn is_direct(self, flags: OpenFlags) -> bool {
         self.direct_writes && flags.write && !flags.read
     }

@@ -1,18 +1,21 @@
-//! Layer 4: the mount: a FUSE face over vfs, and what keeps mounts from being left behind.
+//! Layer 4: the mount: a FUSE frontend over vfs, and the cleanup of mounts that were left behind.
 //!
 //! ```text
-//!   programs -> kernel -> face -> vfs        face.rs and face/: one operation, one call
-//!                 |        | waits? park.rs  errno.rs: refusals to errno
-//!                 |        | passed through? opens.rs (which way), through.rs (to which file)
-//!                 \-- what it keeps: manners.rs (for how long), known.rs (what it was told), recall.rs (forget!), removed.rs (let go!)
+//!   programs -> kernel -> face -> vfs        face.rs and face/: one method for each operation
+//!                 |        | must wait? park.rs  errno.rs: refusals to errno
+//!                 |        | passthrough? opens.rs (open path), through.rs (backing file)
+//!                 |-- caches: manners.rs (lifetimes), known.rs (state),
+//!                             recall.rs (invalidate), removed.rs (prune)
 //!   Mount: attached ... detached             mount.rs, attach.rs, point.rs
-//!   RuntimeDir: who runs, what the dead left runtime.rs, owner.rs, sweep.rs
+//!   RuntimeDir: live and dead pools          runtime.rs, owner.rs, sweep.rs
 //! ```
 //!
-//! Use: [`availability`], [`RuntimeDir::of_user`] and its [`sweep`](RuntimeDir::sweep), [`RuntimeDir::claim`],
-//! [`Mount::new`] at the claim's mount point. Drop the mount before the claim.
+//! Usage: [`availability`], [`RuntimeDir::of_user`] and its [`sweep`](RuntimeDir::sweep),
+//! [`RuntimeDir::claim`], then [`Mount::new`] at the claim's mount point. Drop the mount before the
+//! claim.
 //!
-//! What it is not: a place for data or for open files. Those live in `vfs` and below, so another face sees the same.
+//! This crate holds neither data nor open files. Those are in `vfs` and below, so all frontends
+//! share them.
 #![forbid(unsafe_code)]
 
 mod attach;

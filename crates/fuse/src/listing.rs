@@ -1,4 +1,4 @@
-//! Directories as the kernel lists them: `.` and `..` first, then the pool's entries by their cookies.
+//! Directory listings: `.` and `..` first, then the pool's entries by cookie.
 
 use kernel::{Entry, Listing, Name, Reply};
 use placement::FileId;
@@ -8,31 +8,33 @@ use wire::{Attributes, COOKIE_FIRST, DirEntry, Kind, Outcome, Refusal};
 
 use crate::{known::Known, manners::Manners, translate};
 
-/// Entries fetched for one request. The C library asks with 32 KiB, which holds at most this many entries of usual names ...
+/// Number of entries fetched for one request. The C library asks with 32 KiB, which holds at most
+/// this many entries with names of usual length ...
 const PLAIN_MAX: usize = 1024;
-/// ... or this many with their attributes.
+/// ... or this many with attributes.
 const FULL_MAX: usize = 192;
 
-/// Offsets of the two entries that the pool does not keep; every cookie of the pool is far above.
+/// Offsets of the two entries that the pool does not store; all cookies of the pool are far larger.
 const DOTS: [(u64, &[u8]); 2] = [(1, b"."), (2, b"..")];
 const _: () = assert!(COOKIE_FIRST > DOTS[1].0);
 
-/// One piece of a listing.
+/// A piece of a listing.
 pub(crate) struct Piece<T> {
     directory: FileId,
-    /// Where the kernel goes on: the offset of the entry before.
+    /// Start of the piece: the offset of the previous entry.
     offset: u64,
     entries: Vec<T>,
 }
 
-/// The entries behind `offset`.
+/// Entries after `offset`.
 pub(crate) async fn plain(vfs: Vfs, directory: FileId, offset: u64) -> Outcome<Piece<DirEntry>> {
     let entries = vfs.list(directory, cookie(offset), PLAIN_MAX).await?;
     Ok(Piece { directory, offset, entries })
 }
 
-/// The entries behind `offset`, with their attributes. One that vanishes meanwhile is left out. When a node does not answer, this and those
-/// behind it come without: the kernel asks for those that somebody looks at.
+/// Entries after `offset` with their attributes. An entry that is removed meanwhile is left out. If
+/// a node does not answer, its entry and all later ones have no attributes; the kernel then looks
+/// up those that a program uses.
 pub(crate) async fn full(vfs: Vfs, directory: FileId, offset: u64) -> Outcome<Piece<(DirEntry, Option<Attributes>)>> {
     let listed = vfs.list(directory, cookie(offset), FULL_MAX).await?;
     let (mut entries, mut silent) = (Vec::with_capacity(listed.len()), false);
@@ -55,10 +57,10 @@ fn cookie(offset: u64) -> u64 {
     if offset < COOKIE_FIRST { 0 } else { offset }
 }
 
-/// Sends as much of a piece as the kernel has room for.
+/// Sends as many entries of a piece as fit into the kernel's buffer.
 pub(crate) fn send_plain(reply: Reply, piece: &Piece<DirEntry>, room: u32) {
     let mut listing = Listing::new(room);
-    // The kernel knows the way up by itself; programs only want to see the names.
+    // The kernel resolves `..` by itself; programs only want to see the names.
     let mut fits = piece.dots().all(|dot| listing.push(dot));
     for entry in &piece.entries {
         fits = fits && listing.push(named(entry));
@@ -66,7 +68,8 @@ pub(crate) fn send_plain(reply: Reply, piece: &Piece<DirEntry>, room: u32) {
     reply.listing(&listing);
 }
 
-/// Sends as much of a piece as the kernel has room for, with what it may keep of each entry; names when they are `lasting`.
+/// Sends as many entries of a piece as fit into the kernel's buffer, with attributes and cache
+/// lifetimes; names may be cached if they are `lasting`.
 pub(crate) fn send_full(
     reply: Reply,
     piece: &Piece<(DirEntry, Option<Attributes>)>,
@@ -76,7 +79,8 @@ pub(crate) fn send_full(
 ) {
     let mut listing = Listing::new(room);
     let valid = if lasting { manners.names_valid() } else { Duration::ZERO };
-    // An entry of inode 0 says nothing: the kernel does not keep what it is told of the dots, nor of what has no attributes.
+    // Inode 0 marks an entry that the kernel does not cache: the dots, and entries without
+    // attributes.
     let mut fits = piece.dots().all(|dot| listing.push_with_entry(dot, &Entry::default()));
     let mut told = Vec::with_capacity(piece.entries.len());
     for (entry, found) in &piece.entries {
@@ -102,7 +106,7 @@ fn named(entry: &DirEntry) -> Name<'_> {
 }
 
 impl<T> Piece<T> {
-    /// Those of the two dots that are in it.
+    /// The dots in this piece.
     fn dots(&self) -> impl Iterator<Item = Name<'static>> + use<T> {
         let (inode, mode) = (self.directory.0, translate::kind_bits(Kind::Directory));
         let offset = self.offset;

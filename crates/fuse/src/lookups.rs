@@ -1,6 +1,7 @@
-//! How often each inode was handed to the kernel: when it has given all of them back, it knows the inode no more.
+//! Lookup counts: how often each inode was handed to the kernel. When the kernel has forgotten all
+//! its lookups, it no longer knows the inode.
 //!
-//! Counted before the answer is sent, so a count is never behind the kernel's own.
+//! Lookups are counted before the reply is sent, so a count is never below the kernel's own.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -10,41 +11,42 @@ use std::{
 use parking_lot::Mutex;
 use placement::FileId;
 
-/// A power of two, well above the threads that serve requests.
+/// Number of shards: a power of two, well above the number of threads that serve requests.
 const SHARDS: usize = 32;
 
-/// The inodes that one kernel knows.
+/// Lookup counts of the inodes that one kernel knows.
 #[derive(Debug)]
 pub(crate) struct Lookups {
     shards: Box<[Mutex<HashMap<FileId, u64>>]>,
 }
 
-/// A request that may tell the kernel of inodes; under way as long as this lives.
+/// Guard of a request that may hand inodes to the kernel; the request is in flight as long as the
+/// guard lives.
 #[derive(Debug)]
 pub(crate) struct Look(#[expect(dead_code, reason = "it counts by being there")] Arc<()>);
 
-/// Looks that are under way, by when they began.
+/// Requests in flight that may hand inodes to the kernel, by generation.
 #[derive(Debug, Default)]
 pub(crate) struct Looks(Mutex<Generations>);
 
-/// A generation is over with its last look.
+/// Generations of requests; a generation ends with its last request.
 #[derive(Debug, Default)]
 struct Generations {
     current: Arc<()>,
     earlier: Vec<Weak<()>>,
 }
 
-/// Those that were under way at one moment.
+/// Snapshot of the requests in flight at one moment.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct UnderWay(Vec<Weak<()>>);
 
 impl Looks {
-    /// One begins: before the pool is asked.
+    /// Starts a request, before the pool is asked.
     pub(crate) fn begin(&self) -> Look {
         Look(Arc::clone(&self.0.lock().current))
     }
 
-    /// Those that are under way now.
+    /// The requests in flight now.
     pub(crate) fn under_way(&self) -> UnderWay {
         let mut generations = self.0.lock();
         generations.earlier.retain(|earlier| earlier.strong_count() > 0);
@@ -57,7 +59,7 @@ impl Looks {
 }
 
 impl UnderWay {
-    /// Whether all have ended.
+    /// True if all of them have ended.
     pub(crate) fn is_over(&self) -> bool {
         self.0.iter().all(|look| look.strong_count() == 0)
     }
@@ -70,12 +72,12 @@ impl Default for Lookups {
 }
 
 impl Lookups {
-    /// The kernel is about to be told of `file`.
+    /// Counts one lookup of `file`, before the reply is sent.
     pub(crate) fn gained(&self, file: FileId) {
         *self.shard(file).lock().entry(file).or_default() += 1;
     }
 
-    /// The kernel gives back `count` of its lookups; says whether that were all. The root is known for ever.
+    /// Subtracts `count` lookups; returns true if none remains. The kernel never forgets the root.
     pub(crate) fn lost(&self, file: FileId, count: u64) -> bool {
         let mut shard = self.shard(file).lock();
         let Entry::Occupied(mut known) = shard.entry(file) else { return false };
@@ -87,17 +89,18 @@ impl Lookups {
         gone
     }
 
-    /// Whether the kernel has lookups of `file`.
+    /// True if the kernel has lookups of `file`.
     pub(crate) fn has(&self, file: FileId) -> bool {
         self.shard(file).lock().contains_key(&file)
     }
 
-    /// All that the kernel has lookups of.
+    /// All inodes of which the kernel has lookups.
     pub(crate) fn all(&self) -> Vec<FileId> {
         self.shards.iter().flat_map(|shard| shard.lock().keys().copied().collect::<Vec<_>>()).collect()
     }
 
-    /// The counter's low bits differ from file to file, the partition's are mixed in.
+    /// Mixes the partition bits into the low bits, which hold a counter that differs from file to
+    /// file.
     fn shard(&self, file: FileId) -> &Mutex<HashMap<FileId, u64>> {
         let mixed = file.0 ^ (file.0 >> 48);
         &self.shards[usize::try_from(mixed % SHARDS as u64).expect("below the number of shards")]

@@ -1,4 +1,4 @@
-//! How long the kernel may keep what it is told.
+//! Cache policy: how long the kernel may cache names and attributes.
 
 use std::time::Duration;
 
@@ -7,31 +7,31 @@ use wire::Attributes;
 
 use crate::translate;
 
-/// File ids are never reused, so one generation is enough.
+/// Inode generation. File ids are never reused, so one generation is enough.
 const GENERATION: u64 = 0;
-/// As good as for ever.
+/// Lifetime for entries without an expiry.
 const LASTING: Duration = Duration::from_secs(1 << 31);
 
-/// What of the options the operations need.
+/// Mount options that the operations need.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Manners {
-    /// What the kernel may keep.
+    /// Lifetime of cached names and attributes.
     pub(crate) keeps: Keeps,
-    /// Whether locks are the pool's, so that each close must tell of them.
+    /// Locks are held in the pool, so each close needs a flush.
     pub(crate) pool_locks: bool,
 }
 
-/// What the kernel may keep of names and attributes.
+/// Lifetime of names and attributes in the kernel's cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keeps {
-    /// For so long; nobody tells when they change.
+    /// Fixed time; there are no invalidations.
     For(Duration),
-    /// Until it is told that they change.
+    /// Until they are invalidated.
     UntilRecalled,
 }
 
 impl Manners {
-    /// An entry with its attributes, and how long the kernel may keep them.
+    /// Reply entry with attributes and cache lifetimes.
     pub(crate) fn entry(&self, found: &Attributes) -> Entry {
         Entry {
             inode: found.file.0,
@@ -42,7 +42,7 @@ impl Manners {
         }
     }
 
-    /// How long a name leads to its inode, or is known not to be there.
+    /// Lifetime of a cached name, or of its cached absence.
     pub(crate) fn names_valid(&self) -> Duration {
         match self.keeps {
             Keeps::For(time) => time,
@@ -50,15 +50,16 @@ impl Manners {
         }
     }
 
-    /// Whether the kernel may keep that a name is not there.
+    /// True if the kernel may cache that a name does not exist.
     pub(crate) fn keeps_absence(&self) -> bool {
         self.keeps == Keeps::UntilRecalled
     }
 
-    /// How long attributes may be kept.
+    /// Lifetime of cached attributes.
     pub(crate) fn attributes_valid(&self, found: &Attributes) -> Duration {
         match self.keeps {
-            // Those of a whole file are its backing's, which changes without our knowing.
+            // An extent file's attributes are those of its extent, which changes without notice to
+            // this process.
             Keeps::For(_) if found.whole.is_some() => Duration::ZERO,
             Keeps::For(time) => time,
             Keeps::UntilRecalled if found.lasting => LASTING,

@@ -1,11 +1,12 @@
-//! A mounted pool, and its end.
+//! A mounted pool, from mount to unmount.
 //!
 //! ```text
-//!   new ---> mounted ---> unmounted     by unmount(), by drop (also while a panic unwinds), by `umount` from outside
-//!                 \-----> detached      as above while files are in use: they work until closed or until this process ends
+//!   new ---> mounted ---> unmounted     by unmount(), by drop (also during a panic), by `umount`
+//!                 \-----> detached      as above, while files are in use: they work until they are
+//!                                       closed or this process ends
 //! ```
 //!
-//! A killed process leaves the mount behind, dead; that is what the runtime directory and its sweep are for.
+//! A killed process leaves a dead mount behind; the runtime directory and its sweep remove it.
 
 use std::{
     fs,
@@ -37,39 +38,48 @@ use crate::{
     traffic::{Counters, Traffic},
 };
 
-/// Threads that serve requests: at least so many, because reads of bound inputs may wait for a disk ...
+/// Lower limit of the threads that serve requests: reads of bound inputs may wait for a disk.
 const THREADS_MIN: usize = 4;
-/// ... and at most so many: they never wait for anything else, so more than there are processors gain nothing.
+/// Upper limit of the threads that serve requests: they wait for nothing but such disks, so more
+/// threads than processors gain nothing.
 const THREADS_MAX: usize = 16;
-/// The largest request, bytes; the kernel's own limit (256 pages) unless an administrator raised it.
+/// Size of the largest request, bytes: the kernel's own limit (256 pages) unless an administrator
+/// raised it.
 const REQUEST_BYTES: u32 = 1 << 20;
-/// Requests that the kernel sends on its own (read-ahead) before it waits for answers: enough to keep every thread busy.
+/// Number of background requests (read-ahead) that the kernel sends before it waits for replies:
+/// enough to keep every thread busy.
 const BACKGROUND_MAX: u16 = 64;
-/// How far the kernel reads ahead, in requests.
+/// Read-ahead of the kernel, in requests.
 const READ_AHEAD_REQUESTS: u32 = 4;
-/// After an unmount the kernel ends the session at once, unless another mount namespace still holds a copy of the mount.
+/// Time limit for the session's end after an unmount. The kernel ends it at once, unless another
+/// mount namespace still has a copy of the mount.
 const END_WAIT: Duration = Duration::from_secs(2);
 
-/// How a pool is mounted.
+/// Options of a mount.
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own, named where it is made")]
 pub struct Options {
-    /// Part of the mount's source; the sweep knows the pool by it, so it must be the name of the [`Claim`](crate::Claim).
+    /// Name of the pool, a part of the mount's source. The sweep identifies the pool by it, so it
+    /// must be the name of the [`Claim`](crate::Claim).
     pub name: String,
-    /// Whether other users of the machine may enter; for ordinary users only where `/etc/fuse.conf` says `user_allow_other`.
+    /// Allows other users of the machine to enter; for ordinary users only if `/etc/fuse.conf` has
+    /// `user_allow_other`.
     pub shared: bool,
-    /// Threads that serve requests.
+    /// Number of threads that serve requests.
     pub threads: usize,
-    /// Whether files opened only for writing bypass the page cache: no second copy in memory, no copy into it; the first read
-    /// afterwards comes from the pool.
+    /// Files opened only for writing bypass the page cache: no second copy in memory, and no copy
+    /// into it. The first read afterwards comes from the pool.
     pub direct_writes: bool,
-    /// Whether the kernel may read and write whole files and bound inputs past us, where it can (`CAP_SYS_ADMIN`).
+    /// Lets the kernel read and write extent files and bound inputs itself, where it can
+    /// (passthrough; needs `CAP_SYS_ADMIN`).
     pub passthrough: bool,
-    /// Whether locks of programs are the pool's, so that the processes of all its mounts meet in them; each close then tells us.
-    /// Without it they are the kernel's own, which is right where the pool has one mount.
+    /// Holds programs' locks in the pool, so that locks of processes on all its mounts conflict;
+    /// each close then sends a flush. Otherwise locks are local to the kernel, which is right for a
+    /// pool with one mount.
     pub pool_locks: bool,
-    /// Where requests wait for nodes in other processes: best on the runtime that carries the connections to them, so that an answer wakes no
-    /// further thread. Without it on a thread of the mount's own.
+    /// Runtime on which requests wait for nodes in other processes. Best is the runtime of the
+    /// connections to those nodes, so that an answer wakes no further thread. `None` for a thread
+    /// of the mount's own.
     pub runtime: Option<Handle>,
 }
 
@@ -89,7 +99,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The usual ones, for the pool of this name.
+    /// Default options for the pool of this name.
     pub fn named(name: &str) -> Self {
         Self { name: name.to_owned(), ..Self::default() }
     }
@@ -102,7 +112,7 @@ pub struct Mount {
     counters: Arc<Counters>,
 }
 
-/// What a mount is put together from.
+/// Shared parts of a mount that is being made.
 struct Parts<'a> {
     own: &'a OwnSession,
     parking: &'a Arc<Parking>,
@@ -110,8 +120,9 @@ struct Parts<'a> {
 }
 
 impl Mount {
-    /// Mounts the pool of `vfs` at `point`, an empty directory. The mount works when this returns. It has a session of its own, so
-    /// it sees what is done through `vfs` as it sees what other mounts do.
+    /// Mounts the pool of `vfs` at `point`, an empty directory. The mount works when this returns.
+    /// The mount has its own session, so changes made through `vfs` reach it like changes by
+    /// another mount.
     pub fn new(vfs: &Vfs, point: &Path, options: &Options) -> Result<Self, MountError> {
         let way = availability()?;
         let real = point::check(point)?;
@@ -131,7 +142,7 @@ impl Mount {
         let source = mountinfo::source_of(&options.name);
         let request = attach::Request { point: &real, source: &source, shared: options.shared };
         let device = attach::attach(way, &request)?;
-        // From here on whatever fails must not leave the mount behind.
+        // From here on no failure may leave the mount behind.
         let attached = Attached(&real);
         let config = config(options, parts.own.keeps);
         let session = Session::start(Device::from(device), &config, |granted, notifier, backings| {
@@ -158,32 +169,33 @@ impl Mount {
         Ok(Self { unmounter: Unmounter(Arc::new(state)), counters: Arc::clone(parts.counters) })
     }
 
-    /// Where it is mounted, absolute and without links.
+    /// Mount point, absolute and without links.
     pub fn point(&self) -> &Path {
         &self.unmounter.0.point
     }
 
-    /// Something that unmounts from any thread, for signal handlers.
+    /// Returns a handle that unmounts from any thread, for signal handlers.
     pub fn unmounter(&self) -> Unmounter {
         self.unmounter.clone()
     }
 
-    /// Unmounts; lazily where files are still in use, which the answer tells. Asked again it does nothing.
+    /// Unmounts; lazily if files are still in use, as the result says. A second call does nothing.
     pub fn unmount(&self) -> Result<Unmounted, MountError> {
         self.unmounter.unmount()
     }
 
-    /// Waits until the mount has ended: unmounted here or from outside, and no file of it in use.
+    /// Waits until the mount has ended: unmounted here or from outside, and none of its files in
+    /// use.
     pub fn wait(&self) {
         self.unmounter.0.ended.wait();
     }
 
-    /// Whether the mount has ended.
+    /// True if the mount has ended.
     pub fn has_ended(&self) -> bool {
         self.unmounter.0.ended.is_set()
     }
 
-    /// What went through it so far.
+    /// Traffic through the mount so far.
     pub fn traffic(&self) -> Traffic {
         self.counters.now()
     }
@@ -201,29 +213,31 @@ impl Drop for Mount {
     }
 }
 
-/// Unmounts one mount, from any thread.
+/// Handle that unmounts one mount, from any thread.
 #[derive(Debug, Clone)]
 pub struct Unmounter(Arc<State>);
 
 #[derive(Debug)]
 struct State {
     point: PathBuf,
-    /// Tells this mount from a later one at the same place.
+    /// Device number, which tells this mount from a later one at the same mount point.
     device: String,
     ended: Arc<Ended>,
-    /// Taken by whoever unmounts first; the others wait for the lock until it is done.
+    /// Taken by the first thread that unmounts; other threads wait for the lock until the unmount
+    /// is complete.
     session: Mutex<Option<Session>>,
 }
 
 impl Unmounter {
-    /// Unmounts a pool that has ended. Nobody waits for files that are in use: they fail from when this process ends.
+    /// Unmounts a pool that has ended, without waiting for files in use: they fail once this
+    /// process ends.
     pub fn abandon(&self) -> Result<Unmounted, MountError> {
         let outcome = self.0.detach(&mut self.0.session.lock()).map(|detached| detached.unwrap_or(Unmounted::Already));
         self.0.ended.set();
         outcome
     }
 
-    /// As [`Mount::unmount`].
+    /// Like [`Mount::unmount`].
     pub fn unmount(&self) -> Result<Unmounted, MountError> {
         let state = &*self.0;
         let mut session = state.session.lock();
@@ -237,18 +251,20 @@ impl Unmounter {
 }
 
 impl State {
-    /// Takes the mount away; none where somebody has.
+    /// Unmounts, and takes the session; `None` if another thread has already.
     fn detach(&self, session: &mut Option<Session>) -> Result<Option<Unmounted>, MountError> {
         if session.is_none() {
             return Ok(None);
         }
         let outcome = self.detach_if_ours()?;
-        // Its threads end by themselves when the last open file is closed; nobody waits for them after a detach.
+        // The session's threads end when the last open file is closed; after a lazy unmount nothing
+        // waits for them.
         drop(session.take());
         Ok(Some(outcome))
     }
 
-    /// While the session lives, so does its device number; afterwards another mount may carry it.
+    /// Unmounts if this mount is still at its mount point. Its device number identifies it while
+    /// the session lives; afterwards another mount may have that number.
     fn detach_if_ours(&self) -> Result<Unmounted, MountError> {
         if self.ended.is_set() {
             return Ok(Unmounted::Already);
@@ -262,7 +278,7 @@ impl State {
     }
 }
 
-/// Detaches on the way out of a [`Mount::new`] that failed.
+/// Guard that unmounts when [`Mount::new`] fails.
 struct Attached<'a>(&'a Path);
 
 impl Drop for Attached<'_> {
@@ -283,7 +299,7 @@ fn config(options: &Options, keeps: Keeps) -> Config {
         read_ahead_bytes: READ_AHEAD_REQUESTS * REQUEST_BYTES,
         passthrough: options.passthrough,
         locks: options.pool_locks,
-        // Else the kernel finds changes of a file by its times.
+        // Without invalidations the kernel detects changes of a file by its times.
         explicit_invalidation: keeps == Keeps::UntilRecalled,
         ..Config::default()
     }
@@ -296,8 +312,9 @@ fn device_of(point: &Path) -> Result<String, MountError> {
     ours.map(|entry| entry.device).ok_or_else(lost)
 }
 
-/// Lets the kernel read ahead several whole requests, so that the next ones are filled while a program works on the last. It
-/// offers 128 KiB to FUSE; only root may set more, and without it cached reads come in smaller pieces.
+/// Lets the kernel read several whole requests ahead, which are filled while a program still works
+/// on the previous one. The kernel gives FUSE 128 KiB and only root may set more; otherwise cached
+/// reads come in smaller requests.
 fn widen_read_ahead(device: &str) {
     let setting = format!("/sys/class/bdi/{device}/read_ahead_kb");
     if let Err(error) = fs::write(&setting, (READ_AHEAD_REQUESTS * REQUEST_BYTES / 1024).to_string()) {

@@ -1,6 +1,8 @@
-//! The kernel's list of mounts, `/proc/self/mountinfo`, read without touching the file systems in it.
+//! The kernel's list of mounts, `/proc/self/mountinfo`, read without touching the file systems in
+//! it.
 //!
-//! A stat on a mount whose server died fails or hangs; this list never does, so every question about mounts goes here.
+//! A stat on a mount whose server has died fails or hangs. Reading this list never does, so all
+//! checks of mounts use it.
 
 use std::{
     ffi::OsString,
@@ -9,28 +11,29 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The type that the mounts of Tidemill carry, as `mount` shows it.
+/// Type of Tidemill's mounts, as `mount` shows it.
 pub(crate) const KIND: &str = "fuse.tidemill";
 
-/// The source of the mount of a pool, as `df` and `mount` show it. A colon in it would make it a remote one to `df`.
+/// Source of a pool's mount, as `df` and `mount` show it. With a colon in it `df` would take the
+/// mount for a remote one.
 pub(crate) fn source_of(pool: &str) -> String {
     format!("tidemill-{pool}")
 }
 
-/// One mount.
+/// A mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// Device of the mounted file system, `major:minor`; unique among the mounts of one kernel.
     pub(crate) device: String,
-    /// Where it is mounted.
+    /// Mount point.
     pub(crate) point: PathBuf,
-    /// Type, `ext4`, `fuse.tidemill`.
+    /// Type: `ext4`, `fuse.tidemill`.
     pub(crate) kind: String,
-    /// What is mounted; for ours see [`source_of`].
+    /// Source; for Tidemill's mounts see [`source_of`].
     pub(crate) source: OsString,
 }
 
-/// The mounts of this process's mount namespace, later ones on top of earlier ones.
+/// The mounts in this process's mount namespace, later ones on top of earlier ones.
 pub(crate) fn read() -> io::Result<Vec<Entry>> {
     Ok(parse(&fs::read("/proc/self/mountinfo")?))
 }
@@ -40,17 +43,17 @@ pub(crate) fn at(point: &Path) -> io::Result<Option<Entry>> {
     Ok(read()?.into_iter().rev().find(|entry| entry.point == point))
 }
 
-/// Whether anything is mounted at `dir` or below it.
+/// True if anything is mounted at `dir` or below it.
 pub(crate) fn within(dir: &Path) -> io::Result<bool> {
     Ok(read()?.iter().any(|entry| entry.point.starts_with(dir)))
 }
 
-/// Lines that do not parse are left out: a future kernel may add kinds of lines, never change these.
+/// Skips lines that do not parse: a future kernel may add kinds of lines, but never changes these.
 fn parse(text: &[u8]) -> Vec<Entry> {
     text.split(|byte| *byte == b'\n').filter_map(parse_line).collect()
 }
 
-/// `36 35 98:0 /root /point opts [optional ...] - type source options`
+/// Parses `36 35 98:0 /root /point opts [optional ...] - type source options`.
 fn parse_line(line: &[u8]) -> Option<Entry> {
     let mut words = line.split(|byte| *byte == b' ');
     let device = String::from_utf8(words.nth(2)?.to_vec()).ok()?;
@@ -61,7 +64,7 @@ fn parse_line(line: &[u8]) -> Option<Entry> {
     Some(Entry { device, point: PathBuf::from(point), kind, source })
 }
 
-/// Undoes the octal escapes (`\040` for a space).
+/// Decodes octal escapes (`\040` for a space).
 fn unescape(word: &[u8]) -> OsString {
     let mut out = Vec::with_capacity(word.len());
     let mut rest = word;

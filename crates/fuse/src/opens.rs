@@ -1,49 +1,51 @@
-//! Which way each inode is open in one kernel: the ordinary way, or passed through to the file behind it.
+//! Open path of each inode in one kernel: ordinary, or passthrough to a backing file.
 //!
-//! A kernel allows an inode only one way at a time, and refuses an open that is answered otherwise. So the way of the first
-//! open sticks until the last close:
+//! A kernel allows only one open path for an inode at a time, and refuses an open that is answered
+//! with the other one. So the path of the first open stays until the last close:
 //!
 //! ```text
-//!            first open, a backing is offered ---> through: every further open has the same backing
-//!   closed <                                                                                       > last close: closed
-//!            first open, none is offered --------> ordinary: an offer is not taken
+//!            first open, backing offered ---> through: all opens share it
+//!   closed <                                                                  > last close: closed
+//!            first open, none offered ------> ordinary: ignores later offers
 //! ```
 //!
-//! What is written past the page cache leaves older pages in it. They are in nobody's way while the inode is passed through;
-//! the opens of its next ordinary life drop them, which is what [`Way::Ordinary`] tells.
+//! Bytes written past the page cache leave outdated pages in it. Those do no harm while the inode
+//! is passed through. The opens of its next ordinary period must drop them: `outdated` in
+//! [`Way::Ordinary`].
 //!
-//! Pure: it knows no descriptor and makes no call. Whoever uses it enters an open before the kernel hears the answer, and lets it
-//! leave when the kernel has told of the release, so what is known here never lags behind what the kernel holds.
+//! This is a pure state machine: it has no descriptors and makes no system calls. Its user calls
+//! `enter` before the reply is sent and `leave` when the kernel has sent the release, so this state
+//! never lags behind the kernel's.
 
 use std::collections::{HashMap, HashSet};
 
 use placement::FileId;
 
-/// How an open is to be answered.
+/// Open path of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Way<B> {
-    /// Reads and writes come to us.
+    /// The kernel sends reads and writes to this process.
     Ordinary {
-        /// The kernel may hold pages that are older than the bytes: they must not be kept.
+        /// The kernel's cache may hold outdated pages, which must be dropped.
         outdated: bool,
     },
-    /// Reads and writes go to this backing.
+    /// The kernel reads and writes this backing itself.
     Through(B),
 }
 
-/// The open inodes of one kernel. `B` is what is held for one that is passed through, until its last close.
+/// Open inodes of one kernel. `B` holds the backing of a passthrough inode until its last close.
 #[derive(Debug)]
 pub(crate) struct Opens<B> {
     open: HashMap<FileId, Open<B>>,
-    /// Inodes that were written past the page cache since its pages of them were dropped last.
+    /// Inodes that were written past the page cache since their pages were last dropped.
     outdated: HashSet<FileId>,
 }
 
 #[derive(Debug)]
 struct Open<B> {
-    /// How many opens the kernel has, or is about to be told of.
+    /// Number of opens that the kernel has, or that are in replies being sent.
     count: u64,
-    /// None: the ordinary way.
+    /// `None` for the ordinary path.
     backing: Option<B>,
 }
 
@@ -54,7 +56,7 @@ impl<B> Default for Opens<B> {
 }
 
 impl<B: Clone> Opens<B> {
-    /// One more open of `file`; `offer` is asked only where it can be taken.
+    /// Registers an open of `file`. `offer` is called only if its backing can be used.
     pub(crate) fn enter(&mut self, file: FileId, offer: impl FnOnce() -> Option<B>) -> Way<B> {
         let open = self.open.entry(file).or_insert_with(|| Open { count: 0, backing: offer() });
         open.count += 1;
@@ -67,12 +69,12 @@ impl<B: Clone> Opens<B> {
         }
     }
 
-    /// Whether it is open the ordinary way.
+    /// True if the file is open by the ordinary path.
     pub(crate) fn is_ordinary(&self, file: FileId) -> bool {
         self.open.get(&file).is_some_and(|open| open.backing.is_none())
     }
 
-    /// One open less. What was held for the last one is given back.
+    /// Registers a release. Returns the backing after the last one.
     pub(crate) fn leave(&mut self, file: FileId) -> Option<B> {
         let open = self.open.get_mut(&file)?;
         open.count -= 1;
@@ -81,13 +83,13 @@ impl<B: Clone> Opens<B> {
         }
         let open = self.open.remove(&file)?;
         if open.backing.is_none() {
-            // Its opens have dropped the old pages.
+            // The opens of this period have dropped the outdated pages.
             self.outdated.remove(&file);
         }
         open.backing
     }
 
-    /// The kernel has dropped the inode, and all its pages with it.
+    /// Registers that the kernel has dropped the inode with all its pages.
     pub(crate) fn forgotten(&mut self, file: FileId) {
         if !self.open.contains_key(&file) {
             self.outdated.remove(&file);
@@ -127,15 +129,17 @@ mod tests {
         assert_eq!(opens.enter(FILE, || None), Way::Ordinary { outdated: false }, "a new inode has no pages");
     }
 
-    /// What the kernel does with one inode: its rules of fs/fuse/iomode.c, as far as answers can break them.
+    /// Model of the kernel's state for one inode: the rules of fs/fuse/iomode.c, as far as replies
+    /// can break them.
     #[derive(Default)]
     struct Kernel {
-        /// Above 0: opens that use the page cache; below: opens that are passed through.
+        /// Above 0: number of opens that use the page cache. Below 0: number of passthrough opens,
+        /// negated.
         cached: i64,
         backing: Option<u8>,
-        /// The state of the file that the page cache shows, where it holds pages.
+        /// Version of the file in the page cache, if the cache holds pages.
         pages: Option<u64>,
-        /// The state that the file has.
+        /// Current version of the file.
         state: u64,
     }
 
@@ -182,7 +186,8 @@ mod tests {
         }
     }
 
-    /// Opens, closes, reads and writes at random, with answers and releases that are under way for any time.
+    /// Opens, closes, reads and writes in random order. Replies and releases are delivered after
+    /// random delays.
     #[test]
     fn no_order_of_opens_and_closes_breaks_the_kernels_rules_or_shows_old_pages() {
         for seed in 1..2000_u64 {
@@ -192,7 +197,8 @@ mod tests {
                 (state >> 33) % below
             };
             let (mut opens, mut kernel) = (Opens::default(), Kernel::default());
-            // Answers that the kernel has not seen yet, opens that it has, and releases that we have not seen yet.
+            // Replies that the kernel has not received yet, the opens that it has, and releases
+            // that have not arrived here yet.
             let (mut answered, mut open, mut released) = (Vec::new(), Vec::<Way<u8>>::new(), 0);
             for _ in 0..100 {
                 let pick = |list: &Vec<Way<u8>>, at: u64| usize::try_from(at).unwrap() % list.len().max(1);

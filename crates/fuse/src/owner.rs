@@ -1,4 +1,5 @@
-//! The owner file of a registered pool: who it is and what belongs to it. Format: docs/formats/owner.md.
+//! Owner file of a registered pool: its process, and the resources that belong to it. Format:
+//! docs/formats/owner.md.
 
 use std::{
     ffi::OsString,
@@ -8,29 +9,30 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Its name in the pool's folder.
+/// Name of the file in the pool's directory.
 pub(crate) const FILE_NAME: &str = "owner";
-/// First line: what this is and its version.
+/// First line: the format and its version.
 const MARKER: &str = "tidemill-owner 1";
-/// Longer files are not ours.
+/// Size limit, bytes; a longer file is not an owner file.
 pub(crate) const BYTES_MAX: u64 = 1 << 20;
 
-/// A process, told apart from later ones with the same number by when it began.
+/// Identity of a process. Its start time tells it from a later process with the same process id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) pid: u32,
-    /// Clock ticks after the boot.
+    /// Start time, clock ticks after the boot.
     pub(crate) began: u64,
 }
 
-/// What is known of a process.
+/// State of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It is there and works.
+    /// The process exists and runs.
     Lives,
-    /// It was killed and has not ended: its threads are gone or about to go, all that do not hang in the kernel.
+    /// The process was killed and has not ended yet. Its threads end, except those that hang in the
+    /// kernel.
     Dying,
-    /// It is not there, as far as this process can see.
+    /// The process does not exist, as far as this process can see.
     Gone,
 }
 
@@ -45,8 +47,8 @@ impl Process {
     }
 }
 
-/// Whether a status file is that of a zombie, or of a process for which a SIGKILL is pending: a thread that hangs in the kernel
-/// does not take it.
+/// True if the status file belongs to a zombie, or to a process with a pending SIGKILL: a thread
+/// that hangs in the kernel does not take the signal.
 fn is_dying(status: &str) -> bool {
     const KILL: u64 = 1 << 8;
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map_or("", str::trim);
@@ -54,19 +56,19 @@ fn is_dying(status: &str) -> bool {
     field("State:").starts_with(['Z', 'X']) || pending("SigPnd:") || pending("ShdPnd:")
 }
 
-/// Something that belongs to a pool.
+/// A resource that belongs to a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// Unmount it.
+    /// Mount point to unmount.
     Mount(PathBuf),
-    /// Remove it with all that is in it.
+    /// File or directory to remove, with everything in it.
     Remove(PathBuf),
-    /// End the processes of this control group, and remove it with those below it.
+    /// Control group to remove with those below it, after its processes were killed.
     Group(PathBuf),
 }
 
 impl Line {
-    /// The line as written, with its end.
+    /// The line as written, including its newline.
     pub(crate) fn encode(&self) -> String {
         match self {
             Self::Mount(path) => format!("mount {}\n", escape(path)),
@@ -75,7 +77,8 @@ impl Line {
         }
     }
 
-    /// Unknown words are left to later versions; a relative path is nothing that we wrote.
+    /// Parses a line. Skips unknown words, which later versions may define, and relative paths,
+    /// which Tidemill never writes.
     fn decode(line: &str) -> Option<Self> {
         let (word, rest) = line.split_once(' ')?;
         let path = unescape(rest)?;
@@ -89,7 +92,7 @@ impl Line {
     }
 }
 
-/// What an owner file says. A file that was cut short by a crash says what its whole lines say.
+/// Content of an owner file. If a crash cut the file short, its complete lines count.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) process: Option<Process>,
@@ -112,19 +115,20 @@ fn decode_process(line: &str) -> Option<Process> {
     Some(Process { pid: words.next()?.parse().ok()?, began: words.next()?.parse().ok()? })
 }
 
-/// The first two lines, for this process.
+/// The first two lines of the file, for this process.
 pub(crate) fn header() -> io::Result<String> {
     Ok(format!("{MARKER}\nprocess {} {}\n", std::process::id(), began("/proc/self/stat")?))
 }
 
-/// Field 22 of a stat file. The name in field 2 may hold anything, also `)`.
+/// Start time of a process: field 22 of a stat file. The name in field 2 may contain any character,
+/// including `)`.
 fn began(stat: &str) -> io::Result<u64> {
     let text = fs::read_to_string(stat)?;
     let field = text.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(19));
     field.and_then(|field| field.parse().ok()).ok_or_else(|| io::Error::other(format!("{stat} is not as expected")))
 }
 
-/// `%` and whatever is not printable ASCII as `%` and two hex digits.
+/// Encodes `%` and everything but printable ASCII as `%` and two hex digits.
 fn escape(path: &Path) -> String {
     let mut out = String::new();
     for byte in path.as_os_str().as_bytes() {

@@ -1,13 +1,15 @@
-//! Answering a request: at once where the pool can, parked where it must wait.
+//! Replies to requests: immediately if the pool can answer, otherwise deferred (parked) until it
+//! can.
 //!
 //! ```text
 //!   serve --poll once--> ready   --> reply on this thread        (nearly always)
 //!                    \-> pending --> a task holds the reply; the thread serves the next request
-//!                                      |-- the future ends               --> reply
-//!                                      \-- the caller takes a signal     --> EINTR, where the operation may be given up
+//!                                      |-- the future ends           --> reply
+//!                                      \-- the caller gets a signal  --> EINTR, if cancellable
 //! ```
 //!
-//! No thread of the transport ever waits, so a full pool cannot stop the reads and deletions that would empty it.
+//! No thread of the transport ever waits, so a full pool cannot block the reads and deletions that
+//! would empty it.
 
 use std::{
     future::{Future, pending},
@@ -29,21 +31,24 @@ use wire::{Object, Outcome, Refusal};
 
 use crate::{errno, traffic::Counters};
 
-/// Requests that wait at one time; each may hold 1 MiB of data. A caller has one request at a time, so this many threads would
-/// have to wait at once.
+/// Largest number of parked requests; each may hold 1 MiB of data. A caller has one request at a
+/// time, so it takes this many waiting threads to reach the limit.
 const PARKED_MAX: usize = 256;
-/// Requests that wait for locks at one time: they hold nothing but themselves, and must not take the places of the others.
+/// Largest number of requests that wait for locks. They hold no data, and must not use up the
+/// permits of other requests.
 const LOCKERS_MAX: usize = 4096;
-/// An interrupted request may still end by itself for so long: what waits only for another kernel to hear of a change is
-/// through by then, and must not be told EINTR for what is done. Space and locks are waited for much longer; a person who
-/// pressed Ctrl-C does not notice it.
+/// Time in which an interrupted request may still complete. A request that waits only for another
+/// kernel's cache-invalidation ack completes by then, and must not report EINTR for a change that
+/// was made. Waits for space and locks are much longer. A person who pressed Ctrl-C does not notice
+/// the delay.
 const GRACE: Duration = Duration::from_millis(20);
 
-/// An answer that is owed to the kernel.
+/// A pending reply to the kernel.
 pub(crate) trait Answer: Send + 'static {
     /// Sends the error.
     fn refuse(self, errno: Errno);
-    /// Resolves when the caller has taken a signal, a deadly one or one that it handles; else never.
+    /// Resolves when the caller has received a signal that is fatal or that it handles; otherwise
+    /// never.
     fn interrupted(&self) -> impl Future<Output = ()> + Send + 'static;
 }
 
@@ -57,42 +62,43 @@ impl Answer for kernel::Reply {
     }
 }
 
-/// What a signal does to a request that waits.
+/// Effect of a signal on a request that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnSignal {
-    /// It ends with EINTR and leaves nothing.
+    /// Cancels the request with EINTR, without side effects.
     GiveUp,
-    /// It is carried through: a close on the way out of a killed process must still close, and a rename is not left half done.
+    /// None: the request is completed. A close by a killed process must still close, and a rename
+    /// must not be left half done.
     GoOn,
 }
 
-/// What is asked.
+/// Properties of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call {
-    /// Its name for the log.
+    /// Name of the operation, for the log.
     pub(crate) operation: &'static str,
-    /// Whether it may be given up.
+    /// Effect of a signal.
     pub(crate) on_signal: OnSignal,
-    /// Where it waits, if it must.
+    /// Queue for a request that must wait.
     pub(crate) queue: Queue,
 }
 
-/// Who waits with whom.
+/// Queue that a waiting request counts towards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Queue {
-    /// For space, or until others have heard of a change.
+    /// Waits for space, or for the cache-invalidation acks of a change.
     Pool,
-    /// For a lock of another program.
+    /// Waits for a lock of another program.
     Locks,
 }
 
-/// Where requests wait.
+/// The deferred requests of a mount.
 #[derive(Debug)]
 pub(crate) struct Parking {
-    /// Its own, if it has one; present until dropped.
+    /// Runtime of the mount's own, if any; present until dropped.
     runtime: Option<Runtime>,
     handle: Handle,
-    /// Ends what is parked when this is dropped.
+    /// Cancels the parked requests when this is dropped.
     ending: DropGuard,
     places: Arc<Semaphore>,
     lockers: Arc<Semaphore>,
@@ -100,7 +106,8 @@ pub(crate) struct Parking {
 }
 
 impl Parking {
-    /// Parked requests wait on this runtime, else on a thread of their own, which is started.
+    /// Creates the queues. Parked requests wait on `runtime`, or if that is `None` on a new thread
+    /// of the mount's own.
     pub(crate) fn new(counters: Arc<Counters>, runtime: Option<&Handle>) -> std::io::Result<Self> {
         let (runtime, handle) = if let Some(given) = runtime {
             (None, given.clone())
@@ -119,7 +126,7 @@ impl Parking {
         })
     }
 
-    /// Runs `future` and gives what comes of it to `answer`, or refuses.
+    /// Runs `future`. Passes its value to `answer`, or replies with its refusal.
     pub(crate) fn serve<T, R, A>(
         &self,
         call: Call,
@@ -135,19 +142,19 @@ impl Parking {
         match self.poll_once(future.as_mut()) {
             Some(Poll::Ready(outcome)) => deliver(call, outcome, reply, answer),
             Some(Poll::Pending) => self.park(call, future, reply, answer),
-            // The panic's own message is out already; the thread lives on for the other requests.
+            // The panic's message is already printed. The thread continues with other requests.
             None => reply.refuse(Errno::IO),
         }
     }
 
-    /// Waits for `future`, which no thread that serves requests may do.
+    /// Blocks until `future` completes. Must not be called on a thread that serves requests.
     pub(crate) fn wait<T: Send>(&self, future: impl Future<Output = T> + Send) -> T {
-        // On a thread of its own, for the caller may be in a runtime of its own already.
+        // Blocks a new thread, because the caller may be inside a runtime already.
         let waited = thread::scope(|scope| scope.spawn(|| self.handle.block_on(future)).join());
         waited.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    /// Runs `future`, of which nobody waits to hear.
+    /// Runs `future` in the background.
     pub(crate) fn run(&self, operation: &'static str, future: impl Future<Output = Outcome<()>> + Send + 'static) {
         let mut future = Box::pin(future);
         match self.poll_once(future.as_mut()) {
@@ -157,10 +164,10 @@ impl Parking {
         }
     }
 
-    /// None: it panicked.
+    /// Polls a future once; `None` if it panicked.
     fn poll_once<T>(&self, future: Pin<&mut (impl Future<Output = T> + ?Sized)>) -> Option<Poll<T>> {
         let _timers = self.handle.enter();
-        // A parked future is polled again by its task, so nothing is lost by waking nobody here.
+        // A task polls the parked future again, so a wakeup lost here does no harm.
         let mut context = Context::from_waker(Waker::noop());
         catch_unwind(AssertUnwindSafe(|| future.poll(&mut context))).ok()
     }
@@ -192,7 +199,7 @@ impl Parking {
                 biased;
                 outcome = future => outcome,
                 () = given_up(call.on_signal, signal) => Err(Refusal::Interrupted(Object::Pool)),
-                () = ended.cancelled_owned() => return, // a reply that is dropped is EIO
+                () = ended.cancelled_owned() => return, // dropping the reply sends EIO
             };
             drop(place);
             deliver(call, outcome, reply, answer);
@@ -221,7 +228,8 @@ fn log(operation: &'static str, outcome: Outcome<()>) {
     }
 }
 
-/// Never, for a request that is carried through in any case.
+/// Resolves when the request is to be cancelled: after a signal and the grace period. Never for a
+/// request that ignores signals.
 async fn given_up(on_signal: OnSignal, signal: impl Future<Output = ()>) {
     if on_signal == OnSignal::GoOn {
         return pending().await;
@@ -237,7 +245,7 @@ mod tests {
     use tokio::sync::watch;
     use wire::Shortage;
 
-    /// A reply that tells the test instead of the kernel; `Ok` with the thread that answered.
+    /// Reply that goes to the test instead of the kernel; `Ok` with the thread that sent it.
     struct Told {
         told: mpsc::Sender<Result<thread::ThreadId, Errno>>,
         signal: watch::Receiver<bool>,
@@ -262,7 +270,7 @@ mod tests {
         Parking::new(Arc::default(), None).unwrap()
     }
 
-    /// What the caller hears, and its way to send a signal.
+    /// The caller's replies, and its way to send a signal.
     type Asked = (mpsc::Receiver<Result<thread::ThreadId, Errno>>, watch::Sender<bool>);
 
     fn ask(

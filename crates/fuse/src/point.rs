@@ -1,4 +1,5 @@
-//! Mount points: which directories may become one, and how a path is named without touching what is mounted there.
+//! Mount points: checks candidate directories, and resolves paths without touching a file system
+//! mounted there.
 
 use std::{
     fs, io,
@@ -13,25 +14,25 @@ use crate::{
     mountinfo::{self, KIND},
 };
 
-/// Checks that `point` can become a mount point and returns its absolute path without links.
+/// Checks that `point` can become a mount point, and returns its absolute path without links.
 pub(crate) fn check(point: &Path) -> Result<PathBuf, MountError> {
     let real = free_place(point)?;
     check_directory(point, &real)?;
     Ok(real)
 }
 
-/// The absolute path without links of `point`, at which nothing is mounted.
+/// Absolute path of `point` without links. Fails if anything is mounted there.
 fn free_place(point: &Path) -> Result<PathBuf, MountError> {
     let named = resolve(point).map_err(|error| unreachable_point(point, error))?;
     check_free(point, &named)?;
-    // Only now is it safe to follow the last component: it is no mount, dead or alive.
+    // Safe to follow the last component now: it is not a mount, dead or alive.
     let real = named.canonicalize().map_err(|error| unreachable_point(point, error))?;
     check_free(point, &real)?;
     Ok(real)
 }
 
-/// Checks that all `points` can become mount points of one pool, before the first is one. Afterwards such a look would be a
-/// system call on our own mount if one lay in another.
+/// Checks that all `points` can become mount points of one pool, before the first is mounted. After
+/// that, a check of a point inside another would be a system call on this process's own mount.
 pub fn check_points(points: &[PathBuf]) -> Result<(), MountError> {
     let real = points.iter().map(|point| free_place(point)).collect::<Result<Vec<_>, _>>()?;
     for (at, point) in real.iter().enumerate() {
@@ -81,19 +82,19 @@ fn unreachable_point(point: &Path, error: io::Error) -> MountError {
     }
 }
 
-/// The absolute path of `point` with the links of its parents resolved. The last component is not looked at: it may be a mount
-/// whose server is dead, where every look fails.
+/// Absolute path of `point`, with the links of its parents resolved. The last component is not
+/// examined: it may be a mount whose server is dead, where every system call fails.
 pub(crate) fn resolve(point: &Path) -> io::Result<PathBuf> {
     match (point.parent(), point.file_name()) {
         (Some(parent), Some(name)) if parent.as_os_str().is_empty() => Ok(Path::new(".").canonicalize()?.join(name)),
         (Some(parent), Some(name)) => Ok(parent.canonicalize()?.join(name)),
-        // `/`, `.` and `a/..` have no last name of their own.
+        // `/`, `.` and `a/..` have no last component of their own.
         _ => point.canonicalize(),
     }
 }
 
-/// Unmounts the Tidemill mount at `dir`, from any process of the user who mounted it (or root), also when its server is dead.
-/// A busy mount is detached lazily.
+/// Unmounts the Tidemill mount at `dir`, from any process of the user who mounted it (or root),
+/// even if its server is dead. A busy mount is detached lazily.
 pub fn unmount_path(dir: &Path) -> Result<Unmounted, MountError> {
     let point = resolve(dir).map_err(|error| not_mounted(dir, error))?;
     let mounted = mountinfo::at(&point).map_err(MountError::io("reading", "/proc/self/mountinfo"))?;
@@ -108,7 +109,7 @@ pub fn unmount_path(dir: &Path) -> Result<Unmounted, MountError> {
     }
 }
 
-/// What cannot be reached is no mount: there is nothing to be made first.
+/// Error for a path that cannot be reached. A missing path is not a mount; no hint to create it.
 fn not_mounted(dir: &Path, error: io::Error) -> MountError {
     match error.kind() {
         io::ErrorKind::NotFound => MountError::NotOurs { point: dir.to_owned(), found: "not there".to_owned() },
@@ -116,7 +117,7 @@ fn not_mounted(dir: &Path, error: io::Error) -> MountError {
     }
 }
 
-/// Nothing is mounted at `point`: it is a link to a mount, or the user is mistaken.
+/// Handles a path at which nothing is mounted: follows a link to a mount, otherwise fails.
 fn unmount_unmounted(dir: &Path, point: &Path) -> Result<Unmounted, MountError> {
     let meta = fs::symlink_metadata(point).map_err(|error| not_mounted(dir, error))?;
     if meta.is_symlink() {

@@ -1,13 +1,16 @@
-//! Making the kernel forget what it keeps and may keep no longer.
+//! Cache-invalidation callback of a mount: makes the kernel drop cached data that is no longer
+//! valid.
 //!
-//! A change that was made elsewhere is answered only when every kernel that keeps what it changed was told:
+//! A change made elsewhere is answered only after every kernel that caches the changed data has
+//! been notified:
 //!
 //! ```text
-//!   node: "forget these" ----> here ----> notices written to this mount's device ----> the kernel has forgotten
+//!   node: invalidations --> here --> notices to the mount's device --> the kernel has dropped them
 //! ```
 //!
-//! No notice takes a lock of a directory: names are not dropped one by one, but all get older than the connection's new epoch
-//! and are asked for again when they are used. So storms of renames from several mounts cannot block each other here.
+//! No notice takes a directory's lock. Names are not dropped one by one: a new dentry epoch makes
+//! all of them outdated, and each is looked up again when it is used. So storms of renames on
+//! several mounts cannot block each other here.
 
 use std::{
     sync::Arc,
@@ -21,14 +24,16 @@ use wire::Recall;
 
 use crate::known::Known;
 
-/// A kernel that has been handed an inode takes it in within this time, or never.
+/// Upper limit of the time that the kernel takes to add an inode from a reply; after it the inode
+/// does not arrive.
 const ARRIVAL_WAIT: Duration = Duration::from_secs(1);
-/// After names were recalled a listing that was answered before may still be on its way into the kernel for this long.
+/// Upper limit of the time that a listing answered before an invalidation of names takes to reach
+/// the kernel.
 const LISTING_ARRIVAL: Duration = Duration::from_millis(50);
-/// While all is to be forgotten, it is looked so often whether what was under way is through.
+/// Polling interval while an invalidation of everything waits for requests in flight.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// Tells the kernel of `known` what to forget.
+/// Sends the invalidations to the kernel of `known`; returns when it has dropped everything.
 pub(crate) fn hear(known: &Arc<Known>, recalls: &[Recall]) {
     let notifier = known.notifier();
     let names = recalls.iter().any(|recall| matches!(recall, Recall::Names(_) | Recall::All));
@@ -40,7 +45,7 @@ pub(crate) fn hear(known: &Arc<Known>, recalls: &[Recall]) {
                 tell_length(known, file);
                 until_known(known, file, || notifier.drop_bytes(file.0, 0, 0));
             }
-            // Its listing is kept like the bytes of a file.
+            // A directory's cached listing consists of pages, like the bytes of a file.
             Recall::Names(directory) => until_known(known, directory, || notifier.drop_bytes(directory.0, 0, 0)),
             Recall::Removed(file) => known.was_removed(file),
             Recall::All => forget_all(known),
@@ -55,11 +60,13 @@ pub(crate) fn hear(known: &Arc<Known>, recalls: &[Recall]) {
     }
 }
 
-/// Tells the kernel how long a file is that it reads.
+/// Tells the kernel the length of a file that it has open.
 ///
-/// A program that reads behind the end that its kernel knows makes it ask for the length. A kernel drops that answer when a notice of the same
-/// inode came in between, and takes the old end for the file's. So it must know of every length before it is told to forget
-/// pages, and the one notice that tells a length is a byte to be kept: the file's last one, which goes with the pages.
+/// A program that reads past the end known to its kernel makes the kernel ask for the length. The
+/// kernel discards the reply if an invalidation of that inode came in between, and then treats the
+/// old end as the file's. So the kernel must know each new length before its pages are invalidated.
+/// The only notice that conveys a length stores bytes into the cache: it stores the file's last
+/// byte, and the invalidation drops it again.
 fn tell_length(known: &Known, file: FileId) {
     let Some((last, byte)) = known.last_byte(file) else { return };
     if let Err(error) = known.notifier().store(file.0, last, &[byte]) {
@@ -67,7 +74,8 @@ fn tell_length(known: &Known, file: FileId) {
     }
 }
 
-/// What is known now, and what was under way by now.
+/// Invalidates everything that the kernel knows now, and everything that requests in flight hand
+/// out.
 fn forget_all(known: &Known) {
     let (under_way, begin) = (known.under_way(), Instant::now());
     forget_known(known);
@@ -95,8 +103,8 @@ fn new_epoch(notifier: &Notifier) {
     }
 }
 
-/// An inode that the kernel does not know yet may be in an answer that is on its way there: then the notice is repeated until it
-/// has arrived, or was given back.
+/// Repeats a notice until it has reached the inode. The kernel may not know the inode yet, because
+/// a reply in flight is handing it out. Stops when the inode was forgotten, or after a time limit.
 fn until_known(known: &Known, file: FileId, notice: impl Fn() -> std::io::Result<bool>) {
     let begin = Instant::now();
     loop {

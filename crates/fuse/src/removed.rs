@@ -1,23 +1,27 @@
-//! Inodes that others removed: this kernel is made to let go of them, so that their space comes back.
+//! Prunes inodes that other sessions removed: makes this kernel forget them, so that their space is
+//! freed.
 //!
 //! ```text
-//!   node: "removed" --> noted --> PRUNE --> names that nobody uses go --> FORGET --> node: forgotten
-//!                         ^------ again, as long as it was not forgotten ----'
+//!   node: "removed" --> noted --> PRUNE --> unused dentries dropped --> FORGET --> node: forgotten
+//!                         ^------ again, until it is forgotten ---'
 //! ```
 //!
-//! An answer that tells of an inode may be on its way while the kernel gives back what it was told of it before, or while its removal
-//! is heard. So the node is told that it is forgotten when all looks are through that were under way then, if it is not known after
-//! those. That holds for what is not removed as well.
+//! A reply that hands the inode to the kernel may be in flight while the kernel forgets its earlier
+//! lookups, or while the removal notice arrives. So the node is told that an inode is forgotten
+//! only after all requests that were in flight then have ended, and only if the kernel does not
+//! know the inode then. This applies to inodes that were not removed as well.
 //!
-//! The kernel drops only names that nobody uses at that moment, and does not tell when a use ends. So it is asked again: soon at
-//! first, then rarely, and soon after a close.
+//! The kernel drops only dentries that are unused at that moment, and does not report the end of a
+//! use. So the prune is repeated: soon at first, then rarely, and again soon after a close.
 //!
-//! In the end the node is told in any case. What the kernel holds by then is open, which keeps it in the pool anyway; or only names
-//! lead to it that are looked up anew before they are used; or a program stands in a removed directory, or the kernel keeps what is
-//! not there below it.
+//! After a time limit the node is told in any case. An inode that the kernel still holds then is in
+//! one of three states. It is open, which keeps it in the pool anyway. Or only dentries lead to it
+//! that are looked up again before they are used. Or it is a removed directory that is some
+//! program's working directory, or below which the kernel caches absent names.
 //!
-//! All this is done by a thread of its own: a kernel that drops an inode may wait for its pages, and nobody shall wait for that.
-//! It does not decide what is removed, nor what is kept.
+//! A separate thread sends the prunes: a kernel that drops an inode may wait for its pages, and
+//! nothing else should wait for that. This module decides neither which inodes are removed nor
+//! which ones the pool retains.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -35,31 +39,35 @@ use placement::FileId;
 
 use crate::{known::Known, lookups::UnderWay};
 
-/// Enough for the kernel to tell that it has forgotten, and for a path walk that stood in the way.
+/// First pause: time enough for the kernel to send its FORGET, and for a path walk that used the
+/// inode to end.
 const PAUSE_FIRST: Duration = Duration::from_millis(2);
-/// The longest that space stays taken after the last use of a file within [`USED_WAIT`].
+/// Longest pause, and so the longest time that space stays taken after the last use of a file
+/// within [`USED_WAIT`].
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// Far above what an operation takes between its look at a name and its use of the inode.
+/// Time after which a prune is given up: far longer than an operation takes between its lookup of a
+/// name and its use of the inode.
 const USED_WAIT: Duration = Duration::from_secs(5);
 
-/// What one kernel is to let go of, and what it has given back while it may have been told of it anew.
+/// Inodes that one kernel should forget, and forgotten inodes that requests in flight may hand out
+/// again.
 #[derive(Debug, Default)]
 pub(crate) struct Removed(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
     schedule: Mutex<Schedule>,
-    /// Something is noted: a look without the lock.
+    /// True if anything is noted; readable without taking the lock.
     any: AtomicBool,
     changed: Condvar,
     ended: AtomicBool,
 }
 
-/// When each is asked for again. Pure.
+/// Times of the next prunes. Pure state machine.
 #[derive(Debug, Default)]
 struct Schedule {
     noted: HashMap<FileId, Noted>,
-    /// In the order of time; what is noted for another time by now is passed over.
+    /// Items by time; an entry is outdated and skipped if its inode now has another time.
     times: BTreeSet<(Instant, FileId)>,
 }
 
@@ -68,36 +76,38 @@ struct Noted {
     since: Instant,
     next: Instant,
     pause: Duration,
-    /// Others removed it.
+    /// True if another session removed the inode.
     removed: bool,
-    /// The kernel does not know it, but may be told of it by these.
+    /// Requests in flight that may hand the inode to the kernel, if the kernel did not know it.
     unknown: Option<UnderWay>,
 }
 
-/// What is to be done now.
+/// Items that are due now.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Due {
-    /// The kernel is to let go of these.
+    /// Inodes to prune in the kernel.
     pub(crate) prune: Vec<FileId>,
-    /// The node is to be told that these are forgotten: they were given back, or are waited for no longer.
+    /// Inodes to report to the node as forgotten: the kernel has forgotten them, or the time limit
+    /// is over.
     pub(crate) gone: Vec<FileId>,
 }
 
 impl Schedule {
-    /// It is removed; the kernel knows it, or may be told of it by these.
+    /// Notes a removed inode that the kernel knows, or that these requests in flight may hand out.
     fn note(&mut self, file: FileId, under_way: UnderWay, now: Instant) {
         let (removed, unknown) = (true, Some(under_way));
         self.put(file, Noted { since: now, next: now, pause: PAUSE_FIRST, removed, unknown });
     }
 
-    /// A use has ended: the kernel lets go of the name in a moment.
+    /// Prunes soon after the end of a use: the kernel is about to release the dentry.
     fn closed(&mut self, file: FileId, now: Instant) {
         if let Some(noted) = self.noted.get(&file).cloned() {
             self.put(file, Noted { next: now + PAUSE_FIRST, pause: PAUSE_FIRST, ..noted });
         }
     }
 
-    /// The kernel has given all back; says whether it may be told anew, so that the node is told later.
+    /// Notes that the kernel has forgotten all lookups. Returns true if requests in flight may hand
+    /// the inode out again, so that the node must be told later.
     fn given_back(&mut self, file: FileId, under_way: UnderWay, now: Instant) -> bool {
         if under_way.is_over() {
             self.noted.remove(&file);
@@ -115,23 +125,26 @@ impl Schedule {
         self.noted.insert(file, noted);
     }
 
-    /// When something may be due.
+    /// Time at which the next item may be due.
     fn next(&self) -> Option<Instant> {
         self.times.first().map(|(time, _)| *time)
     }
 
-    /// What is due; `is_known` tells whether the kernel has an inode, or is about to.
+    /// Items that are due. `is_known` says whether the kernel knows an inode, or a reply being sent
+    /// hands it out.
     fn due(&mut self, now: Instant, is_known: impl Fn(FileId) -> bool) -> Due {
         let mut due = Due::default();
         while let Some((time, file)) = self.times.first().copied().filter(|(time, _)| *time <= now) {
             self.times.remove(&(time, file));
             let Some(noted) = self.noted.get(&file).cloned().filter(|noted| noted.next == time) else { continue };
             let (next, pause) = (now + noted.pause, (noted.pause * 2).min(PAUSE_MAX));
-            // Whether all is through is asked before whether it is known: who tells of it has counted that before he ends.
+            // Checked before `is_known`: a request that hands the inode out counts the lookup
+            // before it ends.
             let over = noted.unknown.as_ref().is_some_and(UnderWay::is_over);
             if is_known(file) {
                 if !noted.removed {
-                    self.noted.remove(&file); // the kernel was told anew, and gives it back anew
+                    // The inode was handed out again, so the kernel will forget it again.
+                    self.noted.remove(&file);
                 } else if now.duration_since(noted.since) > USED_WAIT {
                     self.noted.remove(&file);
                     due.gone.push(file);
@@ -151,19 +164,21 @@ impl Schedule {
 }
 
 impl Removed {
-    /// Others removed this, and this kernel may know it, or be told of it by these.
+    /// Notes a removed inode that this kernel may know, or that these requests in flight may hand
+    /// out.
     pub(crate) fn note(&self, file: FileId, under_way: UnderWay) {
         self.change(|schedule| schedule.note(file, under_way, Instant::now()));
     }
 
-    /// The kernel has let go of an open of this.
+    /// Notes that the kernel has released an open of this inode.
     pub(crate) fn closed(&self, file: FileId) {
         if self.0.any.load(SeqCst) {
             self.change(|schedule| schedule.closed(file, Instant::now()));
         }
     }
 
-    /// The kernel has given back all that it was told of this; says whether the node is told of that from here, after these.
+    /// Notes that the kernel has forgotten all lookups. Returns true if this module tells the node,
+    /// after these requests in flight have ended.
     pub(crate) fn given_back(&self, file: FileId, under_way: UnderWay) -> bool {
         if under_way.is_over() && !self.0.any.load(SeqCst) {
             return false;
@@ -181,7 +196,8 @@ impl Removed {
         changed
     }
 
-    /// Starts the thread that makes the kernel of `known`, whose part this is, let go of what is noted. It ends with this.
+    /// Starts the thread that prunes the kernel of `known`, which contains this. The thread ends
+    /// when this is dropped.
     pub(crate) fn start(&self, known: &Arc<Known>) -> io::Result<()> {
         let (shared, known) = (Arc::clone(&self.0), Arc::downgrade(known));
         thread::Builder::new().name("tidemill-prune".into()).spawn(move || run(&shared, &known)).map(drop)
@@ -205,7 +221,7 @@ fn run(shared: &Shared, known: &Weak<Known>) {
 }
 
 impl Shared {
-    /// Waits until something may be due; false at the end.
+    /// Waits until an item may be due; false at the end.
     fn wait(&self) -> bool {
         let mut schedule = self.schedule.lock();
         loop {
@@ -231,7 +247,8 @@ mod tests {
 
     const FILE: FileId = FileId(7);
 
-    /// Lets time go on until nothing is due any more; how often the kernel was asked, and what the node was told after which time.
+    /// Advances time until nothing is due. Returns the number of prunes, and the inodes reported to
+    /// the node with the time of each.
     fn all_due(schedule: &mut Schedule, begin: Instant, is_known: bool) -> (usize, Vec<(Duration, FileId)>) {
         let (mut asked, mut gone) = (0, Vec::new());
         while let Some(time) = schedule.next() {
@@ -242,7 +259,7 @@ mod tests {
         (asked, gone)
     }
 
-    /// A removed inode that the kernel knows, and was asked to let go of.
+    /// A removed inode that the kernel knows and that was pruned once.
     fn noted() -> (Schedule, Instant) {
         let (mut schedule, now) = (Schedule::default(), Instant::now());
         schedule.note(FILE, UnderWay::default(), now);

@@ -1,18 +1,19 @@
-//! The runtime directory: what runs, and what the dead left behind.
+//! Runtime directory: registry of a user's running pools, and of the remains of dead ones.
 //!
 //! ```text
-//!   $XDG_RUNTIME_DIR/tidemill        mode 0700, of this user alone
-//!     .lock                          held while a pool is registered or the dead are swept
+//!   $XDG_RUNTIME_DIR/tidemill        mode 0700, private to this user
+//!     .lock                          held while a pool is registered or dead ones are swept
 //!     run-20260101-1200-4711/
 //!       owner                        locked (flock) by the owner for as long as it lives
 //!       mnt/                         the pool's own mount point
 //! ```
 //!
-//! The lock tells life from death: the kernel drops it with the process, however that ended. `owner` also lists mount points
-//! and folders elsewhere that belong to the pool, each written before it comes into being, so a sweep finds all of them
-//! (format: docs/formats/owner.md).
+//! The lock tells a live pool from a dead one: the kernel releases it with the process, however
+//! that ended. `owner` also lists mount points and directories elsewhere that belong to the pool.
+//! Each is written before it is created, so a sweep finds all of them (format:
+//! docs/formats/owner.md).
 //!
-//! What it is not: a list for people. Nothing here is needed by a running pool.
+//! A running pool needs nothing in this directory, and its content is not meant for people.
 
 use std::{
     env,
@@ -31,26 +32,29 @@ use crate::{
     sweep,
 };
 
-/// A process holds the directory's lock for as long as removing dead pools takes; one that holds it longer is stuck.
+/// Time limit for the directory's lock. A process holds it while it removes dead pools; one that
+/// holds it longer is stuck.
 const LOCK_WAIT: Duration = Duration::from_secs(10);
-/// How often a held lock is asked for again.
+/// Interval between two attempts to take the lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
-/// Longest name of a pool; with the folders above it stays far from the limits of paths and sockets.
+/// Length limit of a pool's name, bytes; with the directories above, paths stay far below the
+/// limits of paths and sockets.
 const NAME_BYTES_MAX: usize = 100;
 
-/// The runtime directory of one user.
+/// Runtime directory of one user.
 #[derive(Debug, Clone)]
 pub struct RuntimeDir {
     path: PathBuf,
 }
 
 impl RuntimeDir {
-    /// The directory of the user who runs this process, made if it is not there: `$XDG_RUNTIME_DIR/tidemill`, for root without
-    /// one `/run/tidemill-0`, and where these cannot be had `$TMPDIR/tidemill-UID`. One that belongs to somebody else is refused.
+    /// Runtime directory of the user who runs this process, created if it does not exist:
+    /// `$XDG_RUNTIME_DIR/tidemill`, or for root without that variable `/run/tidemill-0`. If that
+    /// cannot be created, `$TMPDIR/tidemill-UID`. A directory of another user is refused.
     pub fn of_user() -> Result<Self, MountError> {
         let uid = rustix::process::geteuid().as_raw();
         let session = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-        // sudo may pass on another user's directory: only one of our own counts.
+        // sudo may pass on another user's directory, so the owner must be this user.
         let session = session.filter(|path| fs::metadata(path).is_ok_and(|meta| meta.is_dir() && meta.uid() == uid));
         let first = match session {
             Some(session) => Some(session.join("tidemill")),
@@ -59,7 +63,8 @@ impl RuntimeDir {
         Self::first_of(first.into_iter().chain([env::temp_dir().join(format!("tidemill-{uid}"))]))
     }
 
-    /// The first of `places` that can be had. A foreign one ends the search: whoever made it waits for us to go elsewhere.
+    /// Takes the first usable one of `places`. An untrusted directory ends the search with an
+    /// error: an attacker may have created it to divert this process to the next place.
     fn first_of(places: impl Iterator<Item = PathBuf>) -> Result<Self, MountError> {
         let mut refused = None;
         for place in places {
@@ -71,7 +76,8 @@ impl RuntimeDir {
         Err(refused.expect("there is at least one place"))
     }
 
-    /// The runtime directory `path`, made with mode 0700 if it is not there. Refused if others own it or may enter it.
+    /// The runtime directory at `path`, created with mode 0700 if it does not exist. Refused if
+    /// another user owns it or may enter it.
     pub fn at(path: impl Into<PathBuf>) -> Result<Self, MountError> {
         let path = path.into();
         match DirBuilder::new().mode(0o700).create(&path) {
@@ -84,12 +90,13 @@ impl RuntimeDir {
         Ok(Self { path })
     }
 
-    /// Where it is, absolute and without links.
+    /// Path of the directory, absolute and without links.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Registers a pool of this process under `name`, with a mount point of its own. The name must not be in use.
+    /// Registers a pool of this process under `name`, with its own mount point. The name must not
+    /// be in use.
     pub fn claim(&self, name: &str) -> Result<Claim, MountError> {
         check_name(name)?;
         let _lock = self.lock()?;
@@ -105,13 +112,15 @@ impl RuntimeDir {
         claimed
     }
 
-    /// Unmounts and removes what pools left whose process is gone; pools that live are not touched. Call it at every start.
+    /// Unmounts and removes the remains of pools whose process is dead; live pools are not touched.
+    /// Call it at every start.
     pub fn sweep(&self) -> Result<sweep::Swept, MountError> {
         let _lock = self.lock()?;
         sweep::sweep(&self.path)
     }
 
-    /// The lock that makes registering and sweeping exclude each other. Given back when the file is dropped.
+    /// Takes the lock that makes registration and sweep exclude each other. Dropping the file
+    /// releases it.
     fn lock(&self) -> Result<File, MountError> {
         let path = self.path.join(".lock");
         let file = open_for_lock(&path, true).map_err(MountError::io("opening", &path))?;
@@ -134,13 +143,14 @@ impl RuntimeDir {
     }
 }
 
-/// A file for locking: never through a link, never inherited by a task.
+/// Opens a file for locking: never through a link, and never inherited by a task.
 pub(crate) fn open_for_lock(path: &Path, create: bool) -> io::Result<File> {
     let flags = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
     OpenOptions::new().read(true).append(true).create(create).mode(0o600).custom_flags(flags).open(path)
 }
 
-/// Only a directory that is ours alone: others could plant links that a sweep as root would follow.
+/// Checks that the directory is private to this user: others could plant links that a sweep as root
+/// would follow.
 fn trust(path: &Path) -> Result<(), MountError> {
     let meta = fs::symlink_metadata(path).map_err(MountError::io("reading", path))?;
     let uid = rustix::process::geteuid().as_raw();
@@ -167,18 +177,19 @@ fn make_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(folder.join("mnt"))
 }
 
-/// A pool of this process in the runtime directory. Dropping it removes the pool's folder, and unmounts and removes whatever of
-/// it still stands, so drop it after the [`Mount`](crate::Mount).
+/// Registration of a pool of this process in the runtime directory. Dropping it removes the pool's
+/// directory, and unmounts and removes everything that still belongs to it. So drop it after the
+/// [`Mount`](crate::Mount).
 #[derive(Debug)]
 pub struct Claim {
     folder: PathBuf,
     mount_point: PathBuf,
-    /// Locked while we live.
+    /// Locked while this process lives.
     owner: File,
 }
 
 impl Claim {
-    /// Locks the owner file of a folder that was just made.
+    /// Creates and locks the owner file in a new directory.
     fn begin(folder: PathBuf) -> Result<Self, MountError> {
         let path = folder.join(owner::FILE_NAME);
         let mut file = open_for_lock(&path, true).map_err(MountError::io("creating", &path))?;
@@ -201,32 +212,34 @@ impl Claim {
         self.folder.file_name().and_then(|name| name.to_str()).expect("names are checked to be ASCII")
     }
 
-    /// What takes all of this pool away, from any thread, for a process that must end at once.
+    /// Returns a handle that removes everything of this pool, from any thread, for a process that
+    /// must end at once.
     pub fn undo(&self) -> Undo {
         Undo { folder: self.folder.clone() }
     }
 
-    /// Notes that this pool is about to be mounted at `point` too, so that it is unmounted after a crash.
+    /// Records that this pool is about to be mounted at `point` too, so that it is unmounted after
+    /// a crash.
     pub fn also_mounts(&mut self, point: &Path) -> Result<(), MountError> {
         let point = crate::point::resolve(point).map_err(MountError::io("reaching", point))?;
         self.note(&Line::Mount(point))
     }
 
-    /// Notes that `dir`, which need not be there yet, belongs to this pool and is removed with all that is in it when the pool
-    /// ends, also after a crash. For staging data.
+    /// Records that `dir`, which need not exist yet, belongs to this pool. It is removed with all
+    /// its content when the pool ends, also after a crash. For staging data.
     pub fn also_removes(&mut self, dir: &Path) -> Result<(), MountError> {
         let dir = crate::point::resolve(dir).map_err(MountError::io("reaching", dir))?;
         self.note(&Line::Remove(dir))
     }
 
-    /// Notes that the control group `dir`, which is not made yet, belongs to this pool: when the
-    /// pool ends, also after a crash, its processes are killed and it is removed with the groups
-    /// below it.
+    /// Records that the control group `dir`, which does not exist yet, belongs to this pool. When
+    /// the pool ends, also after a crash, its processes are killed and it is removed with the
+    /// groups below it.
     pub fn also_removes_group(&mut self, dir: &Path) -> Result<(), MountError> {
         self.note(&Line::Group(dir.to_owned()))
     }
 
-    /// One write to the end: after a crash a line is there or not, never half.
+    /// Appends a line with one write: after a crash the line is there completely or not at all.
     fn note(&mut self, line: &Line) -> Result<(), MountError> {
         let path = self.folder.join(owner::FILE_NAME);
         self.owner.write_all(line.encode().as_bytes()).map_err(MountError::io("writing", path))
@@ -239,16 +252,19 @@ impl Drop for Claim {
     }
 }
 
-/// Unmounts and removes whatever of a claimed pool is there, mounts that are only just being made among it.
+/// Handle that unmounts and removes everything of a registered pool, including mounts that are
+/// being made.
 #[derive(Debug, Clone)]
 pub struct Undo {
     folder: PathBuf,
 }
 
 impl Undo {
-    /// Does it; a second time there is nothing left to do. What cannot be removed is logged, and the next sweep tries again.
+    /// Removes everything; a second call finds nothing left. A resource that cannot be removed is
+    /// logged, and the next sweep tries again.
     pub fn act(&self) {
-        // A sweep at this moment must see all of the folder or nothing. Without the lock we go on: our own lock still protects it.
+        // The lock makes a concurrent sweep see all of the directory or nothing. Without it this
+        // continues: the pool's own lock still protects the directory.
         let root = self.folder.parent().map(|path| RuntimeDir { path: path.to_owned() });
         let _lock = root.and_then(|root| root.lock().ok());
         for (path, reason) in sweep::clear(&self.folder).kept {

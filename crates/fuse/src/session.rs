@@ -1,7 +1,8 @@
 //! A mount's own session with the pool.
 //!
-//! What a kernel keeps is recalled when others change it, and changes of the same session are not others'. So a mount has a
-//! session of its own, beside that of whoever mounts; it ends with the mount, and with it what was held open through it.
+//! A session is not notified of its own changes, only of those of others. So a mount has a session
+//! of its own, beside the one of the process that mounts. It ends with the mount, and closes
+//! everything opened through it.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -13,22 +14,23 @@ use wire::Outcome;
 
 use crate::{known::Known, manners::Keeps, park::Parking, recall};
 
-/// How long names and attributes are kept where nobody recalls them (more mounts than a pool can tell apart).
+/// Cache lifetime of names and attributes without invalidations: when the pool has more mounts than
+/// it supports as subscribers.
 const KEEP_FOR: Duration = Duration::from_secs(1);
 
 /// The session of one mount.
 pub(crate) struct OwnSession {
     pub(crate) vfs: Vfs,
-    /// The session beside it, which keeps nothing.
+    /// Session of the mounting process, for which nothing is cached.
     pub(crate) beside: Vfs,
-    /// What its kernel may keep.
+    /// Cache lifetimes for the mount's kernel.
     pub(crate) keeps: Keeps,
-    /// Set when there is a kernel that may have kept something.
+    /// Set once there is a kernel that may cache anything.
     known: Arc<OnceLock<Arc<Known>>>,
 }
 
 impl OwnSession {
-    /// Another session of the pool of `vfs`.
+    /// Opens another session of the pool of `vfs`, and subscribes it.
     pub(crate) fn of(vfs: &Vfs, parking: &Parking) -> Outcome<Self> {
         let beside = vfs.clone();
         let vfs = parking.wait(beside.another())?;
@@ -49,7 +51,8 @@ impl OwnSession {
         Ok(Self { vfs, beside, keeps, known })
     }
 
-    /// From now on `known` is told what to forget; and what others removed, where its kernel can be made to let go of that.
+    /// Directs invalidations to `known` from now on; also removals, if its kernel supports prune
+    /// notices.
     pub(crate) fn hears(&self, known: Known, pruning: bool) -> Arc<Known> {
         let known = Arc::clone(self.known.get_or_init(|| Arc::new(known)));
         if pruning && self.keeps == Keeps::UntilRecalled && known.lets_go() {

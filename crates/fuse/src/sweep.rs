@@ -1,11 +1,12 @@
-//! Removing what a pool left behind: its mounts, its staging data, control groups of its tools, its
-//! folder.
+//! Cleanup of a pool's remains: its mounts, staging data, tools' control groups and directory.
 //!
-//! Used for pools whose process died and for one that ends in good order, so both ways of ending are one piece of code.
-//! Nothing is removed through a mount: a folder in which something is still mounted stays, and is reported.
+//! Used for pools whose process died and for pools that end regularly, so there is one
+//! implementation. Nothing is removed through a mount: a directory in which something is still
+//! mounted stays, and is reported.
 //!
-//! A killed process may not have ended: a thread that waits for an answer of its own mount waits for threads that are gone, and
-//! holds the lock as long. Ending the kernel's connection answers it:
+//! A killed process may not have ended. One of its threads may wait for a reply of its own mount,
+//! whose threads are gone, and meanwhile the process holds the lock. Aborting the kernel's FUSE
+//! connection fails that request:
 //!
 //! ```text
 //! lock free --------------------------------------------------> take, clear
@@ -31,26 +32,26 @@ use crate::{
     runtime::open_for_lock,
 };
 
-/// A killed process that nothing holds any more gives back its memory and is gone: a second for tens of GiB.
+/// Time limit for a killed process to end. Freeing its memory takes a second for tens of GiB.
 const END_WAIT: Duration = Duration::from_secs(5);
-/// How often it is looked at.
+/// Interval between two attempts to take its lock.
 const END_PAUSE: Duration = Duration::from_millis(5);
 
-/// What a sweep did.
+/// Result of a sweep.
 #[derive(Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Swept {
-    /// Names of the pools that are running.
+    /// Names of running pools.
     pub alive: Vec<String>,
-    /// Names of dead pools of which nothing is left now.
+    /// Names of dead pools that were removed completely.
     pub removed: Vec<String>,
     /// Mount points that were unmounted.
     pub unmounted: Vec<PathBuf>,
-    /// What could not be removed, and why; the next sweep tries again.
+    /// Paths that could not be removed, and the reasons; the next sweep tries again.
     pub kept: Vec<(PathBuf, String)>,
 }
 
-/// Sweeps the pools of one runtime directory, whose lock the caller holds.
+/// Sweeps the pools of a runtime directory whose lock the caller holds.
 pub(crate) fn sweep(root: &Path) -> Result<Swept, MountError> {
     let mut swept = Swept::default();
     for entry in fs::read_dir(root).map_err(MountError::io("listing", root))? {
@@ -78,16 +79,19 @@ fn sweep_pool(folder: &Path, swept: &mut Swept) {
     }
 }
 
-/// The lock of a dead pool; none if it lives. What must be unmounted to have it goes to `unmounted`.
+/// Takes the lock of a dead pool; `None` if the pool lives. Mount points that had to be unmounted
+/// for that are added to `unmounted`.
 ///
-/// A folder without an owner file died while it was made, which only happens under the directory's lock, which we hold.
+/// A directory without an owner file belongs to a process that died while it registered.
+/// Registration holds the directory's lock, which the caller has now.
 fn take_over(folder: &Path, unmounted: &mut Vec<PathBuf>) -> io::Result<Option<File>> {
     let path = folder.join(owner::FILE_NAME);
     let file = open_for_lock(&path, true)?;
     let owner = read_owner(&path);
     let fate = owner.process.map(owner::Process::fate);
     match (file.try_lock(), fate) {
-        // Locks that a file system only pretends to keep must not cost a running pool its mount.
+        // The process lives, so the lock does not work: some file systems only pretend to support
+        // locks. A running pool must not lose its mount.
         (Ok(()), Some(Fate::Lives)) => Ok(None),
         (Ok(()), _) => {
             free(&owner, folder, unmounted);
@@ -103,7 +107,8 @@ fn take_over(folder: &Path, unmounted: &mut Vec<PathBuf>) -> io::Result<Option<F
     }
 }
 
-/// Answers all who wait for the mounts of a dead pool, itself among them, with an error.
+/// Aborts the FUSE connections of a dead pool: all requests that wait for its mounts fail,
+/// including its own.
 fn free(owner: &Owner, folder: &Path, unmounted: &mut Vec<PathBuf>) {
     let points = owner.lines.iter().filter_map(|line| if let Line::Mount(point) = line { Some(point) } else { None });
     for point in points {
@@ -114,13 +119,13 @@ fn free(owner: &Owner, folder: &Path, unmounted: &mut Vec<PathBuf>) {
         match attach::abort(&entry) {
             Ok(true) => unmounted.push(point.clone()),
             Ok(false) => {}
-            // What still hangs is told by who waits for its end.
+            // If a thread still hangs, the caller's wait for the lock reports it.
             Err(error) => tracing::debug!("the connection of {} cannot be ended: {error}", point.display()),
         }
     }
 }
 
-/// Waits until the lock is ours.
+/// Waits until this process has the lock.
 fn wait_for(file: &File) -> io::Result<()> {
     let end = Instant::now() + END_WAIT;
     loop {
@@ -135,7 +140,7 @@ fn wait_for(file: &File) -> io::Result<()> {
     }
 }
 
-/// Whether it is a mount of the pool of `folder`.
+/// True if this is a mount of the pool of `folder`.
 fn is_ours(entry: &mountinfo::Entry, folder: &Path) -> bool {
     let name = folder.file_name().and_then(OsStr::to_str);
     entry.kind == KIND && name.is_some_and(|name| entry.source.as_os_str() == mountinfo::source_of(name).as_str())
@@ -144,11 +149,11 @@ fn is_ours(entry: &mountinfo::Entry, folder: &Path) -> bool {
 fn read_owner(path: &Path) -> Owner {
     let mut text = String::new();
     let read = File::open(path).and_then(|file| file.take(owner::BYTES_MAX).read_to_string(&mut text));
-    // Unreadable means that nothing is known of it; its own folder is still removed.
+    // An unreadable file gives no owner; the pool's own directory is still removed.
     read.map(|_| Owner::decode(&text)).unwrap_or_default()
 }
 
-/// What became of one pool's remains.
+/// Result of the removal of one pool.
 #[derive(Debug, Default)]
 pub(crate) struct Cleared {
     pub(crate) unmounted: Vec<PathBuf>,
@@ -156,13 +161,14 @@ pub(crate) struct Cleared {
 }
 
 impl Cleared {
-    /// Notes what could not be removed.
+    /// Records a path that could not be removed.
     fn keep(&mut self, path: &Path, removed: io::Result<()>) {
         self.kept.extend(removed.err().map(|error| (path.to_owned(), error.to_string())));
     }
 }
 
-/// Unmounts and removes all that belongs to the pool of `folder`, and the folder. The caller holds the pool's lock.
+/// Unmounts and removes everything that belongs to the pool of `folder`, then the directory itself.
+/// The caller holds the pool's lock.
 pub(crate) fn clear(folder: &Path) -> Cleared {
     let mut cleared = Cleared::default();
     for line in read_owner(&folder.join(owner::FILE_NAME)).lines {
@@ -178,7 +184,7 @@ pub(crate) fn clear(folder: &Path) -> Cleared {
     cleared
 }
 
-/// Unmounts `point` if this very pool is mounted there. Another pool may use the same directory by now.
+/// Unmounts `point` if this pool is mounted there. Another pool may use that directory by now.
 fn clear_mount(point: &Path, folder: &Path, cleared: &mut Cleared) {
     let outcome = match mountinfo::at(point) {
         Ok(Some(entry)) if is_ours(&entry, folder) => detach(point),
@@ -192,7 +198,7 @@ fn clear_mount(point: &Path, folder: &Path, cleared: &mut Cleared) {
     }
 }
 
-/// Removes a folder of this user in which nothing is mounted. That it is not there is fine.
+/// Removes a directory of this user in which nothing is mounted. A missing directory is no error.
 fn remove_tree(dir: &Path) -> io::Result<()> {
     let meta = match fs::symlink_metadata(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -207,7 +213,8 @@ fn remove_tree(dir: &Path) -> io::Result<()> {
     fs::remove_dir_all(dir)
 }
 
-/// The owner file goes last but one: as long as the folder is there, it tells whose it is.
+/// Removes the pool's directory. The owner file goes just before it, so that the directory has a
+/// known owner as long as possible.
 fn remove_registration(folder: &Path) -> io::Result<()> {
     if mountinfo::within(folder)? {
         return Err(io::Error::new(io::ErrorKind::ResourceBusy, "something is mounted in it"));

@@ -1,10 +1,12 @@
-//! Backings: the files to which the kernel itself reads and writes, past us.
+//! Passthrough: backing files that the kernel reads and writes itself.
 //!
-//! Two kinds. Those of whole files belong to the node's slots, of which each keeps its descriptor for ever: the kernel is told of
-//! it once, and the number is used for every file that lives there. Those of bound inputs are opened for one open inode, for
-//! reading only, and closed with it.
+//! There are two kinds. Backings of extent files belong to the node's extent slots. Each slot keeps
+//! its descriptor for the life of the node, so it is registered with the kernel once, and its
+//! backing id serves all files that use the slot. Backings of bound inputs are opened for one open
+//! inode, for reading only, and closed with it.
 //!
-//! A kernel that refuses (no `CAP_SYS_ADMIN`, a file system that is stacked too high) is no fault: the ordinary way serves.
+//! A kernel may refuse passthrough (no `CAP_SYS_ADMIN`, or too many stacked file systems). Then the
+//! ordinary path is used.
 
 use std::{
     collections::HashMap,
@@ -22,19 +24,20 @@ use rustix::io::Errno;
 use vfs::{Handle, Vfs};
 use wire::OpenFlags;
 
-/// What is held while an inode is passed through.
+/// Guard that is held while an inode is passed through.
 #[derive(Debug)]
 pub(crate) struct Held {
-    /// The kernel's number of the backing.
+    /// The kernel's id of the backing.
     pub(crate) id: BackingId,
     what: What,
 }
 
 #[derive(Debug)]
 enum What {
-    /// Pinned until this goes; the kernel keeps the backing for the slot's next file.
+    /// Extent slot, pinned until this is dropped. The kernel keeps the backing for the slot's next
+    /// file.
     Slot(#[expect(dead_code, reason = "held, not looked at")] vfs::Backing),
-    /// The backing goes with this.
+    /// Bound input; its backing is closed when this is dropped.
     Host(Backings),
 }
 
@@ -48,23 +51,23 @@ impl Drop for Held {
     }
 }
 
-/// The backings of one kernel.
+/// Backings of one kernel.
 #[derive(Debug)]
 pub(crate) struct Through {
-    /// None: nothing is passed through.
+    /// `None` if passthrough is off.
     backings: Option<Backings>,
-    /// The kernel has said that we may not.
+    /// Set when the kernel has refused it for lack of privilege.
     refused: AtomicBool,
     slots: Mutex<HashMap<u64, BackingId>>,
 }
 
 impl Through {
-    /// None: nothing is passed through.
+    /// Creates the table; with `None` passthrough is off.
     pub(crate) fn new(backings: Option<Backings>) -> Self {
         Self { backings, refused: AtomicBool::new(false), slots: Mutex::default() }
     }
 
-    /// Whether files may be passed through at all.
+    /// True if files may be passed through at all.
     pub(crate) fn is_on(&self) -> bool {
         self.backings.is_some() && !self.refused.load(Relaxed)
     }
@@ -88,7 +91,8 @@ impl Through {
         Some(Held { id, what: What::Slot(backing) })
     }
 
-    /// Not if it changed since it was bound: then our own reads tell what is wrong with it.
+    /// Backing of a bound input; `None` if the host file changed since it was bound, so that reads
+    /// through this process report the error.
     fn of_host(&self, backings: &Backings, vfs: &Vfs, handle: Handle) -> Option<Held> {
         let host = vfs.host_file(handle)?;
         let file = File::open(&host.path).ok()?;
@@ -99,7 +103,7 @@ impl Through {
         Some(Held { id, what: What::Host(backings.clone()) })
     }
 
-    /// The number that the kernel gives to a file.
+    /// Registers a file with the kernel and returns its backing id.
     fn told(&self, backings: &Backings, file: &impl AsFd) -> Option<BackingId> {
         match backings.open(file.as_fd()) {
             Ok(id) => Some(id),

@@ -1,28 +1,29 @@
-//! What went through a mount, counted. Shows whether requests arrive in the size that was asked of the kernel.
+//! Metrics of a mount: counts and sizes of the kernel's requests. They show whether requests have
+//! the size that was negotiated.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What went through a mount since it was made.
+/// Traffic of a mount since it was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Traffic {
-    /// Read requests of the kernel; reads that its page cache answers are not among them.
+    /// Read requests of the kernel; reads from its page cache are not included.
     pub reads: u64,
-    /// What they asked for, bytes.
+    /// Bytes requested by them.
     pub read_bytes: u64,
-    /// The largest of them, bytes.
+    /// Size of the largest one, bytes.
     pub read_largest: u64,
     /// Write requests.
     pub writes: u64,
-    /// What they brought, bytes.
+    /// Bytes brought by them.
     pub written_bytes: u64,
-    /// The largest of them, bytes.
+    /// Size of the largest one, bytes.
     pub write_largest: u64,
     /// Requests that had to wait, nearly always for space.
     pub parked: u64,
 }
 
-/// The counting side of [`Traffic`].
+/// Counters behind [`Traffic`].
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     reads: AtomicU64,

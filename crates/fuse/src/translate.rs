@@ -1,24 +1,25 @@
-//! Between the kernel's words and the pool's: attributes, kinds, times, flags.
+//! Translates between the kernel's types and the pool's: attributes, kinds, times, flags.
 
 use kernel::{SetTime, Setattr, Time};
 use placement::FileId;
 use rustix::fs::{OFlags, RenameFlags};
 use wire::{Attributes, Changes, Kind, Object, OpenFlags, Outcome, Refusal, RenameMode, TimeChange, Timestamp};
 
-/// What `st_blksize` says: libraries size their buffers by it, and every write of theirs is a round trip to us. Larger ones are
-/// wasted on programs that read a little here and there.
+/// Preferred I/O size (`st_blksize`), bytes. Libraries size their buffers by it, and each of their
+/// writes is a round trip to this process. A larger one would be wasted on programs that read a
+/// little here and there.
 const PREFERRED_BYTES: u32 = 128 << 10;
-/// `st_blocks` counts in these, whatever the file system.
+/// Unit of `st_blocks`, which is independent of the file system.
 const BLOCK_BYTES: u64 = 512;
-/// The twelve bits of a mode that are permissions.
+/// The twelve permission bits of a mode.
 pub(crate) const PERMISSIONS: u32 = 0o7777;
 
-/// Inode numbers are file ids.
+/// File id of an inode number; they are equal.
 pub(crate) fn file(inode: u64) -> FileId {
     FileId(inode)
 }
 
-/// What `stat` shows.
+/// Attributes as `stat` shows them.
 pub(crate) fn attributes(found: &Attributes) -> kernel::Attributes {
     kernel::Attributes {
         inode: found.file.0,
@@ -36,12 +37,12 @@ pub(crate) fn attributes(found: &Attributes) -> kernel::Attributes {
     }
 }
 
-/// The type as `st_mode` holds it.
+/// Type bits of `st_mode`.
 pub(crate) fn kind_bits(kind: Kind) -> u32 {
     file_type(kind).as_raw_mode()
 }
 
-/// What a later version of the pool adds shows as a file.
+/// Type of an inode. A kind that a later version of the pool adds counts as a regular file.
 fn file_type(kind: Kind) -> rustix::fs::FileType {
     match kind {
         Kind::Directory => rustix::fs::FileType::Directory,
@@ -61,7 +62,7 @@ fn device(kind: Kind) -> u32 {
     }
 }
 
-/// What mknod(2) is asked to make, by the type bits of `mode`.
+/// Kind of the inode that mknod(2) makes, by the type bits of `mode`.
 pub(crate) fn node_kind(mode: u32, device: u32) -> Outcome<Kind> {
     match rustix::fs::FileType::from_raw_mode(mode) {
         rustix::fs::FileType::RegularFile => Ok(Kind::File),
@@ -73,7 +74,7 @@ pub(crate) fn node_kind(mode: u32, device: u32) -> Outcome<Kind> {
     }
 }
 
-/// The flags of open(2) that matter to the pool.
+/// Flags of open(2) that matter to the pool.
 pub(crate) fn open_flags(flags: u32) -> OpenFlags {
     let flags = OFlags::from_bits_retain(flags);
     let mode = flags & OFlags::RWMODE;
@@ -87,7 +88,7 @@ pub(crate) fn open_flags(flags: u32) -> OpenFlags {
     }
 }
 
-/// What renameat2(2) was asked for. Whiteouts belong to overlays.
+/// Mode of a renameat2(2). Whiteouts, which only overlay file systems use, are refused.
 pub(crate) fn rename_mode(flags: u32) -> Outcome<RenameMode> {
     let flags = RenameFlags::from_bits_retain(flags);
     match flags {
@@ -98,7 +99,7 @@ pub(crate) fn rename_mode(flags: u32) -> Outcome<RenameMode> {
     }
 }
 
-/// What chmod, chown, utimens and truncate change.
+/// Changes by chmod, chown, utimens and truncate.
 pub(crate) fn changes(wanted: &Setattr) -> Changes {
     Changes {
         mode: wanted.mode.map(|mode| mode & PERMISSIONS),
@@ -118,7 +119,7 @@ fn time_change(time: SetTime) -> TimeChange {
     }
 }
 
-/// A moment in the kernel's words.
+/// Converts a time to the kernel's type.
 pub(crate) fn time(moment: Timestamp) -> Time {
     Time { seconds: moment.secs, nanoseconds: moment.nanos }
 }

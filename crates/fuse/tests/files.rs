@@ -43,7 +43,8 @@ fn large_reads_and_writes_arrive_in_one_piece_each() {
         let path = mount.point().join("file");
         File::create(&path).unwrap().write_all(&pattern(8 * MIB)).unwrap();
         let traffic = mount.mount.traffic();
-        // A request has at most 256 pages, and a buffer that begins within a page has one more.
+        // A request has at most 256 pages; a buffer that does not begin at a page boundary has one
+        // more.
         assert!(
             (8..=9).contains(&traffic.writes) && traffic.write_largest == MIB as u64,
             "direct: {direct_writes}: {traffic:?}"
@@ -104,7 +105,7 @@ fn a_mapping_shows_the_file_and_what_is_written_later() {
     let data = pattern(2 * MIB + 100);
     fs::write(&path, &data).unwrap();
     let file = File::open(&path).unwrap();
-    // SAFETY: the test truncates the file nowhere while the mapping is used.
+    // SAFETY: the test never truncates the file while the mapping is in use.
     let map = unsafe { memmap2::Mmap::map(&file).unwrap() };
     assert!(map[..] == data[..]);
     let writer = OpenOptions::new().write(true).open(&path).unwrap();
@@ -112,9 +113,10 @@ fn a_mapping_shows_the_file_and_what_is_written_later() {
     assert_eq!(&map[MIB..MIB + 7], b"changed");
     drop(map);
 
-    // A file written through one descriptor and mapped through another, both open at once: the pattern of sort and ld.
+    // Writes the file through one descriptor and maps it through another, both open at once, as
+    // sort and ld do.
     let both = OpenOptions::new().read(true).write(true).open(&path).unwrap();
-    // SAFETY: as above.
+    // SAFETY: the test never truncates the file while the mapping is in use.
     let mut map = unsafe { memmap2::MmapMut::map_mut(&both).unwrap() };
     map[0] = b'!';
     map.flush().unwrap();
@@ -196,12 +198,13 @@ fn ten_thousand_entries_are_listed_once_each() {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), 10_000);
-    // Listing with a look at each, as ls -l and du do, takes the other path through the kernel.
+    // A listing followed by a stat of each entry, as of ls -l and du, takes another path in the
+    // kernel.
     let lengths = fs::read_dir(mount.point()).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len());
     assert_eq!(lengths.sum::<u64>(), 0);
 }
 
-/// It did not always: the kernel kept listings, and took one for true that had been made within the same tick of the clock.
+/// Regression: the kernel cached listings, and used one made within the same tick of the clock.
 #[test]
 fn who_makes_names_beside_others_finds_its_own_in_each_listing() {
     needs_fuse!();
@@ -229,7 +232,7 @@ fn entries_removed_while_listing_disturb_no_others() {
     for number in 0..3_000 {
         File::create(mount.point().join(format!("f{number}"))).unwrap();
     }
-    // rm -r: remove each as it is listed.
+    // Removes each entry as it is listed, like rm -r.
     let mut removed = 0;
     for entry in fs::read_dir(mount.point()).unwrap() {
         fs::remove_file(entry.unwrap().path()).unwrap();
@@ -347,7 +350,7 @@ fn the_kernel_checks_permissions_for_other_users() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("Permission denied"), "{output:?}");
 }
 
-/// Runs a call of the pool that does not have to wait.
+/// Completes a call of the pool that does not have to wait.
 fn now<T>(call: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime needs nothing here");
     runtime.block_on(call)
@@ -362,7 +365,7 @@ fn what_is_made_and_removed_beside_the_mount_shows_in_it() {
     assert!(!path.exists());
     now(vfs.write_file(b"file", b"one")).unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"one");
-    // The kernel still holds the old entry; the new file of this name is found all the same.
+    // The kernel still caches the old entry, and yet finds the new file of this name.
     now(vfs.remove_tree(b"file")).unwrap();
     now(vfs.write_file(b"file", b"another")).unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"another");
@@ -403,7 +406,7 @@ fn a_bound_input_is_read_and_mapped_but_never_written() {
     now(vfs.bind(vfs::Vfs::root(), b"input", host.path())).unwrap();
     let path = mount.point().join("input");
     assert!(fs::read(&path).unwrap() == pattern(3 * MIB + 5));
-    // SAFETY: nothing truncates the host's file.
+    // SAFETY: no process truncates the host file.
     let map = unsafe { memmap2::Mmap::map(&File::open(&path).unwrap()).unwrap() };
     assert!(map[..] == pattern(3 * MIB + 5)[..]);
     let refused = OpenOptions::new().write(true).open(&path).unwrap_err();

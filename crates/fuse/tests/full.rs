@@ -1,4 +1,5 @@
-//! A full pool: writers wait, go on, give up or are killed, and nobody else is held up. Needs a usable /dev/fuse.
+//! A full pool: writers wait, continue, give up or are killed, and do not hold up other requests.
+//! Needs a usable /dev/fuse.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
@@ -16,12 +17,12 @@ use vfs::Vfs;
 
 const MIB: usize = 1 << 20;
 
-/// Writes come to us: what is passed through does not wait for space.
+/// Mounts without passthrough: passthrough writes do not wait for space.
 fn mounted(vfs: Vfs) -> Mounted {
     mounted_with(vfs, &fuse::Options { passthrough: false, ..options() })
 }
 
-/// Writes until the pool is full; returns what was written, in MiB.
+/// Writes until the pool is full; returns the number of MiB written.
 fn fill(mount: &Mounted, name: &str) -> usize {
     let mut file = File::create(mount.point().join(name)).unwrap();
     let piece = vec![7; MIB];
@@ -37,13 +38,14 @@ fn fill(mount: &Mounted, name: &str) -> usize {
     unreachable!("a pool of limited size takes no endless file");
 }
 
-/// A pool with a short wait cannot be filled to the brim without waiting once, so the waiting tests fill it in the process.
+/// Fills the pool through vfs. A pool with a short wait cannot be filled through the mount without
+/// a wait.
 fn fill_beside(vfs: &Vfs, mount: &Mounted) {
     let capacity = usize::try_from(vfs.usage().capacity).unwrap();
     fs::write(mount.point().join("hog"), vec![7; capacity / 10 * 9]).unwrap();
 }
 
-/// A process that writes more than is left and therefore waits.
+/// Starts a process that writes more than fits, and so waits.
 fn waiting_writer(vfs: &Vfs, mount: &Mounted, name: &str) -> Child {
     let target = format!("of={}", mount.point().join(name).display());
     let bytes = format!("count={}", vfs.usage().capacity / MIB as u64 / 5);
@@ -79,7 +81,7 @@ fn a_store_into_a_mapping_that_finds_no_space_is_told_by_msync() {
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(mount.point().join("map")).unwrap();
     file.set_len(8 * MIB as u64).unwrap();
     fill(&mount, "hog");
-    // SAFETY: nobody truncates the file.
+    // SAFETY: no process truncates the file.
     let mut map = unsafe { memmap2::MmapMut::map_mut(&file).unwrap() };
     map.fill(1);
     assert_eq!(map.flush().unwrap_err().kind(), ErrorKind::StorageFull);
@@ -93,7 +95,8 @@ fn a_waiting_writer_goes_on_when_a_file_is_removed() {
     let mount = mounted(vfs.clone());
     fill_beside(&vfs, &mount);
     let mut writer = waiting_writer(&vfs, &mount, "patient");
-    // It waits a moment before its request is put aside; room that comes in that moment is taken at once.
+    // The writer waits a moment before its request is parked, and would take space freed in that
+    // moment.
     until("its request is parked", || mount.mount.traffic().parked > 0);
     fs::remove_file(mount.point().join("hog")).unwrap();
     assert!(writer.wait().unwrap().success());
@@ -106,7 +109,7 @@ fn readers_and_removers_are_not_held_up_by_waiting_writers() {
     let vfs = small_pool(Duration::from_mins(1));
     let mount = mounted(vfs.clone());
     fill_beside(&vfs, &mount);
-    // More of them than there are threads that serve requests.
+    // More writers than threads that serve requests.
     let mut writers: Vec<Child> = (0..20).map(|number| waiting_writer(&vfs, &mount, &format!("w{number}"))).collect();
     until("all wait", || vfs.usage().waiting >= 20);
     let begin = Instant::now();

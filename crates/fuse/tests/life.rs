@@ -1,4 +1,4 @@
-//! A mount's life: made, refused, ended, left behind and cleaned up. Needs a usable /dev/fuse.
+//! Lifetime of a mount: made, refused, ended, left behind and cleaned up. Needs a usable /dev/fuse.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on has failed")]
 
 mod common;
@@ -14,7 +14,7 @@ use std::{
 use common::{mounted, needs_fuse, options, pool};
 use fuse::{Mount, MountError, RuntimeDir, Unmounted, unmount_path};
 
-/// The types mounted at `point`, as the kernel tells, without touching it.
+/// Types of the mounts at `point`, from the kernel's list, without touching them.
 fn kinds_at(point: &Path) -> Vec<String> {
     let text = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let point = format!(" {} ", point.display());
@@ -226,10 +226,10 @@ fn sweeping_and_claiming_at_the_same_time_harms_no_one() {
     assert_eq!(runtime.sweep().unwrap(), fuse::Swept::default());
 }
 
-/// The environment by which this test binary, started again, knows that it is the child.
+/// Environment variable by which this test binary, started again, runs as a child.
 const CHILD: &str = "FUSE_TEST_CHILD";
 
-/// Not a test of its own: what the child of the tests below does, until it is killed.
+/// Not a test: the work of the child of the tests below, until it is killed.
 #[test]
 fn child() {
     let Some(root) = std::env::var_os(CHILD).map(PathBuf::from) else { return };
@@ -249,17 +249,17 @@ fn child() {
     thread::sleep(std::time::Duration::from_mins(10));
 }
 
-/// Not a test of its own: a process of ours that does what we never do, waits for its own mount.
+/// Not a test: a process that waits for its own mount, which Tidemill itself never does.
 #[test]
 fn child_that_waits_for_itself() {
     let Some(root) = std::env::var_os(STUCK_CHILD).map(PathBuf::from) else { return };
     let claim = RuntimeDir::at(root.join("run")).unwrap().claim("stuck").unwrap();
     let vfs = common::small_pool(std::time::Duration::from_mins(10));
-    // Writes come to us: what is passed through does not wait for space.
+    // No passthrough: passthrough writes do not wait for space.
     let options = fuse::Options { passthrough: false, ..fuse::Options::named(claim.name()) };
     let mount = Mount::new(&vfs, claim.mount_point(), &options).unwrap();
     let file = mount.point().join("file");
-    // More than there is room for: the writer waits for space, for longer than this test.
+    // Writes more than fits: the writer waits for space, for longer than this test runs.
     thread::spawn(move || fs::write(file, vec![1; 100 << 20]));
     while vfs.usage().waiting == 0 {
         thread::yield_now();
@@ -268,7 +268,7 @@ fn child_that_waits_for_itself() {
     thread::sleep(std::time::Duration::from_mins(10));
 }
 
-/// As `CHILD`.
+/// Environment variable for the child that hangs, as [`CHILD`].
 const STUCK_CHILD: &str = "FUSE_TEST_STUCK_CHILD";
 
 #[test]
@@ -289,7 +289,7 @@ fn a_killed_process_that_hangs_in_its_own_mount_is_freed_by_the_next_start() {
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&child.wait().unwrap()), Some(9));
 }
 
-/// A process with a pool mounted at `run/victim/mnt` and `user`, and staging data.
+/// Starts a process with a pool mounted at `run/victim/mnt` and `user`, and with staging data.
 fn mounting_child(root: &Path) -> Child {
     fs::create_dir(root.join("user")).unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())

@@ -1,5 +1,5 @@
-//! Locks of programs in two mounts of one pool: they meet, and who is killed while it waits leaves nothing. Needs a usable
-//! /dev/fuse. Processes of their own hold and want the locks: this binary again.
+//! Locks of programs on two mounts of one pool: they conflict, and a killed waiter leaves nothing.
+//! Needs a usable /dev/fuse. The lock owners are child processes of this test binary.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on has failed")]
 
 mod common;
@@ -14,10 +14,10 @@ use std::{
 use common::{Mounted, mounted_with, needs_fuse, options, pool, until};
 use rustix::fs::{FlockOperation, fcntl_lock, flock};
 
-/// The environment by which this test binary, started again, knows what to do.
+/// Environment variable that tells this test binary, started again, its work.
 const WORK: &str = "FUSE_TEST_WORK";
 
-/// Not a test of its own: what the children of the test below do.
+/// Not a test: the work of the child processes below.
 #[test]
 fn worker() {
     let Some(work) = env::var_os(WORK) else { return };
@@ -45,7 +45,7 @@ fn work(work: &str) -> Child {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
 }
 
-/// Waits until the child says `line`.
+/// Waits until the child prints `line`.
 fn says(child: &mut Child, line: &str) {
     let mut lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
     assert!(lines.any(|said| said.unwrap() == line), "the child ended before it said `{line}`");
@@ -61,7 +61,7 @@ fn locks_of_programs_of_two_mounts_meet_and_a_killed_waiter_leaves_nothing() {
         let path = |at: usize| format!("lock|{how}|{}", mounts[at].point().join("file").display());
         let mut holder = work(&path(0));
         says(&mut holder, "locked");
-        // One waits in each mount; both are killed while they wait.
+        // One process waits on each mount; both are killed while they wait.
         for (at, mount) in mounts.iter().enumerate() {
             let before = mount.mount.traffic().parked;
             let mut waiter = work(&path(at));

@@ -1,5 +1,5 @@
-//! Files that are open in several ways at once, on both paths: passed through to the file that holds the bytes, and through us.
-//! Needs a usable /dev/fuse; where nothing can be passed through both are the same.
+//! Files open in several modes at once, with passthrough and without. Needs a usable /dev/fuse;
+//! where passthrough is not possible both variants are equal.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on has failed")]
 
 mod common;
@@ -36,7 +36,7 @@ fn direct() -> i32 {
     OFlags::DIRECT.bits().cast_signed()
 }
 
-/// Ways to open a file that is there, for reading and for writing.
+/// Opens an existing file in all modes that allow reading and writing.
 fn readers(path: &Path) -> Vec<File> {
     let mut all = OpenOptions::new();
     all.read(true);
@@ -93,7 +93,8 @@ fn what_any_open_writes_every_other_reads(mount: &Mounted) {
     }
 }
 
-/// Opens of every kind come and go in any order, while the file grows, shrinks, and is small at times when nobody has it open.
+/// Opens in every mode come and go in random order, while the file grows and shrinks. At times it
+/// is small and not open.
 fn a_file_that_goes_from_small_to_large_and_back_keeps_its_bytes(mount: &Mounted) {
     for seed in 0..40 {
         let (mut dice, path) = (Dice::new(seed), mount.point().join(format!("file-{seed}")));
@@ -143,7 +144,7 @@ fn a_store_into_a_mapping_is_read_by_all_and_outlives_the_close(mount: &Mounted)
         let path = mount.point().join(format!("file-{length}"));
         fs::write(&path, pattern(length)).unwrap();
         let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
-        // SAFETY: nobody truncates the file.
+        // SAFETY: no process truncates the file.
         let mut map = unsafe { memmap2::MmapMut::map_mut(&file).unwrap() };
         drop(file);
         map[length / 2..length / 2 + 6].copy_from_slice(b"stored");
@@ -153,7 +154,7 @@ fn a_store_into_a_mapping_is_read_by_all_and_outlives_the_close(mount: &Mounted)
             reader.read_exact_at(&mut bytes, length as u64 / 2).unwrap();
             assert_eq!(&bytes, b"stored");
         }
-        // What is written while it is mapped and not open shows in the mapping too.
+        // Bytes written while the file is mapped and not open show in the mapping too.
         OpenOptions::new().write(true).open(&path).unwrap().write_all_at(b"beside", 3).unwrap();
         assert_eq!(&map[3..9], b"beside");
         map[..3].copy_from_slice(b"end");
@@ -169,7 +170,7 @@ fn a_mapping_is_written_back_to_its_place_whatever_else_appends(mount: &Mounted)
     // The kernel may write a mapping's pages back through any descriptor that is open for writing.
     let appenders: Vec<File> =
         (0..4).map(|_| OpenOptions::new().read(true).append(true).open(&path).unwrap()).collect();
-    // SAFETY: nobody truncates the file.
+    // SAFETY: no process truncates the file.
     let mut map = unsafe { memmap2::MmapMut::map_mut(&appenders[0]).unwrap() };
     map[10_000..10_004].copy_from_slice(b"here");
     map.flush().unwrap();
@@ -260,7 +261,8 @@ fn a_write_of_a_stranger_takes_the_set_id_bits_away(mount: &Mounted) {
     }
 }
 
-/// Not where it is passed through: the kernel opens the backing as the file was opened, once.
+/// Only without passthrough: with it the kernel opens the backing once, with the flags of the first
+/// open.
 #[test]
 fn appending_ends_while_a_file_is_open_the_ordinary_way() {
     needs_fuse!();

@@ -1,5 +1,5 @@
-//! What POSIX and Linux know beside names and bytes: links, files without a name, extended attributes and ACLs, ranges, times of
-//! birth. On both paths. Needs a usable /dev/fuse.
+//! POSIX and Linux features besides names and bytes: links, unnamed files, extended attributes and
+//! ACLs, ranges, birth times. With passthrough and without. Needs a usable /dev/fuse.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test that cannot go on has failed")]
 
 mod common;
@@ -109,7 +109,7 @@ fn extended_attributes_are_kept_up_to_their_limits(mount: &Mounted) {
     assert_eq!(getxattr(mount.point().join("moved"), "user.small", &mut [0_u8; 10]), Ok(5));
 }
 
-/// An ACL as the kernel encodes it: version 2, then tag, permissions and id of each entry.
+/// An ACL in the kernel's encoding: version 2, then tag, permissions and id of each entry.
 fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     let mut bytes = 2_u32.to_le_bytes().to_vec();
     for (tag, permissions, id) in entries {
@@ -142,7 +142,7 @@ fn a_default_acl_is_inherited_and_stands_in_for_the_umask(mount: &Mounted) {
     File::create(&plain).unwrap();
     assert_eq!(getxattr(&plain, "system.posix_acl_access", &mut value[..]), Err(Errno::NODATA));
     assert_eq!(fs::metadata(&plain).unwrap().mode() & 0o022, 0, "elsewhere the umask counts");
-    // Permissions and the ACL's mask are one.
+    // The group permission bits and the ACL's mask are one value.
     fs::set_permissions(&made, fs::Permissions::from_mode(0o640)).unwrap();
     let length = getxattr(&made, "system.posix_acl_access", &mut value[..]).unwrap();
     let masked = acl(&[(0x01, 6, NONE), (0x02, 7, 1234), (0x04, 5, NONE), (0x10, 4, NONE), (0x20, 0, NONE)]);
@@ -175,7 +175,7 @@ fn holes_and_data_are_found(mount: &Mounted) {
     assert_eq!(seek(&file, SeekFrom::Hole(5)), Ok(5));
     file.write_all_at(&vec![1; MIB], 4 * MIB as u64).unwrap();
     assert_eq!(seek(&file, SeekFrom::Data(0)), Ok(4 * MIB as u64));
-    // Memory is taken in huge pages at most.
+    // Memory is allocated in huge pages at most, so the hole begins at most that much later.
     let hole = seek(&file, SeekFrom::Hole(4 * MIB as u64)).unwrap();
     assert!((5 * MIB as u64..=6 * MIB as u64).contains(&hole), "{hole}");
     assert_eq!(seek(&file, SeekFrom::Data(8 * MIB as u64)), Err(Errno::NXIO));

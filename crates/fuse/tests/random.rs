@@ -1,4 +1,5 @@
-//! The mount against an ordinary directory: the same random operations give the same answers and leave the same tree.
+//! Compares the mount with an ordinary directory: equal random operations give equal results and
+//! leave equal trees.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
@@ -15,10 +16,11 @@ use common::{Dice, mounted, needs_fuse, pattern, pool};
 
 /// Operations of each seed; about 1 ms each.
 const STEPS: u32 = 2_500;
-/// Small enough to be quick, large enough to leave the inode and to cross stripes.
+/// Small enough to be fast, large enough to leave the inode and to cross stripes.
 const LENGTH_MAX: u64 = 1_500_000;
 
-/// A path in a small tree, so that operations meet. Its last name is one of its kind's, or now and then one of another kind's.
+/// A path in a small tree, so that operations often meet. Its last name usually has the prefix of
+/// its kind, and sometimes that of another kind.
 fn a_path(dice: &mut Dice, kind: &str) -> String {
     let folder = |dice: &mut Dice| format!("d{}/", dice.below(3));
     let folders: String = (0..dice.below(3)).map(|_| folder(dice)).collect();
@@ -26,7 +28,7 @@ fn a_path(dice: &mut Dice, kind: &str) -> String {
     format!("{folders}{kind}{}", dice.below(4))
 }
 
-/// One step, done alike at any root.
+/// One step, applied to either root.
 #[derive(Debug)]
 enum Step {
     Create(String),
@@ -65,13 +67,13 @@ fn a_step(dice: &mut Dice) -> Step {
     }
 }
 
-/// What a step answers: bytes or names.
+/// Applies a step; returns the bytes or names that it read.
 fn take(step: &Step, root: &Path) -> io::Result<Vec<u8>> {
     let none = |()| Vec::new();
     match step {
         Step::Create(path) => OpenOptions::new().write(true).create_new(true).open(root.join(path)).map(|_| Vec::new()),
         Step::Write(path, offset, length) => {
-            // Half of them read and write, which is the cached way.
+            // Half of the writes also open for reading, which uses the page cache.
             let file = OpenOptions::new().read(length % 2 == 0).write(true).open(root.join(path))?;
             file.write_all_at(&pattern(*length), *offset).map(none)
         }
@@ -102,7 +104,7 @@ fn take(step: &Step, root: &Path) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Everything that a walk can see: kind, mode, length, links of directories, contents.
+/// Everything that a walk can see: kind, mode, length, number of links, content.
 fn tree(root: &Path) -> BTreeMap<String, (u32, u64, u64, Vec<u8>)> {
     let mut seen = BTreeMap::new();
     let mut open = vec![root.to_owned()];

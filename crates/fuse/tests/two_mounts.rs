@@ -1,7 +1,8 @@
-//! Two mounts of one pool, and the pool itself beside them: whoever looks sees one truth, and nobody waits for ever.
+//! Two mounts of one pool, and direct use of the pool: all views are consistent, and there is no
+//! deadlock.
 //!
-//! Storms are made by child processes (this binary again), and every test has a watchdog that unmounts by force: a deadlock
-//! fails a test and does not hang it.
+//! Child processes of this test binary make the storms. Every test has a watchdog that unmounts by
+//! force, so a deadlock fails the test and does not hang it.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
@@ -27,13 +28,13 @@ use std::{
 };
 use vfs::Vfs;
 
-/// Far beyond what any of these tests takes.
+/// Time limit of a test, far longer than any of them takes.
 const TIME_MAX: Duration = Duration::from_mins(2);
-/// What a child is to do; absent in the tests themselves.
+/// Environment variable with a child's task; not set in the tests themselves.
 const TASK: &str = "TIDEMILL_TEST_TASK";
 const PLACE: &str = "TIDEMILL_TEST_PLACE";
 
-/// Ways of mounting that bytes take different ways in.
+/// Pairs of mounts with different I/O paths: both with passthrough, both without, one of each.
 fn ways() -> [(Options, Options); 3] {
     let through = options;
     let ordinary = || Options { passthrough: false, ..options() };
@@ -56,13 +57,14 @@ impl Pair {
         Self { one, other, vfs, watchdog }
     }
 
-    /// The same path through both.
+    /// A path through both mounts.
     fn both(&self, name: &str) -> (PathBuf, PathBuf) {
         (self.one.point().join(name), self.other.point().join(name))
     }
 }
 
-/// Unmounts by force when it is not dropped in time: that aborts the connections, and who hangs in them fails.
+/// Unmounts by force unless dropped in time. That aborts the FUSE connections, so processes that
+/// hang in them fail.
 struct Watchdog {
     over: Arc<(Mutex<bool>, Condvar)>,
 }
@@ -93,7 +95,7 @@ impl Drop for Watchdog {
     }
 }
 
-/// This test binary again, doing a task in a directory.
+/// Starts this test binary again, with a task in a directory.
 fn child(task: &str, place: &Path) -> Child {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--exact", "a_child_does_its_task", "--nocapture"]);
@@ -119,7 +121,7 @@ fn a_child_does_its_task() {
     }
 }
 
-/// Whatever becomes of each step: names come and go under it.
+/// Random operations on names. Any step may fail, because names come and go.
 fn storm_of_names(place: &Path, mut dice: Dice) {
     for _ in 0..1500 {
         let mut name = || place.join(format!("n{}", dice.below(6)));
@@ -140,7 +142,7 @@ fn storm_of_names(place: &Path, mut dice: Dice) {
     }
 }
 
-/// Pieces of pages, so that the kernel holds a page while it writes.
+/// Writes pieces of pages, so that the kernel holds a page while it writes.
 fn storm_of_bytes(place: &Path, mut dice: Dice) {
     let file = OpenOptions::new().read(true).write(true).open(place.join("shared")).unwrap();
     for _ in 0..1500 {
@@ -153,7 +155,7 @@ fn storm_of_bytes(place: &Path, mut dice: Dice) {
     }
 }
 
-/// What a directory holds, in order.
+/// Names in a directory, sorted.
 fn names(point: &Path) -> Vec<String> {
     let mut names: Vec<String> =
         fs::read_dir(point).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -263,7 +265,7 @@ fn what_is_written_beside_the_mounts_shows_in_both_at_once() {
     }
 }
 
-/// Polls a future to its end on this thread.
+/// Polls a future to completion on this thread.
 fn now<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     loop {
@@ -283,7 +285,7 @@ fn a_mapping_shows_what_is_written_through_the_other_mount() {
         let (here, there) = pair.both("f");
         fs::write(&here, vec![0; 100_000]).unwrap();
         let file = File::open(&there).unwrap();
-        // SAFETY: the file keeps its length as long as it is mapped.
+        // SAFETY: the file keeps its length while it is mapped.
         let map = unsafe { memmap2::Mmap::map(&file).unwrap() };
         let writer = OpenOptions::new().write(true).open(&here).unwrap();
         for round in 1..=50 {
@@ -302,7 +304,7 @@ fn what_is_stored_into_a_mapping_and_synced_is_read_through_the_other_mount() {
         let (here, there) = pair.both("f");
         fs::write(&here, vec![0; 100_000]).unwrap();
         let file = OpenOptions::new().read(true).write(true).open(&here).unwrap();
-        // SAFETY: the file keeps its length as long as it is mapped.
+        // SAFETY: the file keeps its length while it is mapped.
         let mut map = unsafe { memmap2::MmapMut::map_mut(&file).unwrap() };
         let mut reader = File::open(&there).unwrap();
         for round in 1..=20 {
@@ -318,7 +320,7 @@ fn what_is_stored_into_a_mapping_and_synced_is_read_through_the_other_mount() {
     }
 }
 
-/// Looks until `end` is seen: each look shows at least what any answer before it has shown.
+/// Polls until `end` is seen. Each poll must see at least the value that any earlier one saw.
 fn look(floor: &AtomicU64, end: u64, seen: impl Fn() -> u64) {
     while floor.load(SeqCst) < end {
         let least = floor.load(SeqCst);
@@ -359,7 +361,8 @@ fn who_looks_through_one_mount_after_an_answer_of_the_other_sees_no_less() {
     }
 }
 
-/// A kernel that asks how long a file is drops the answer when it is told meanwhile to forget something of that file.
+/// Regression: a kernel that asks for a file's length discards the reply if an invalidation of that
+/// file arrives meanwhile.
 #[test]
 fn a_read_reaches_the_end_that_another_mount_wrote_while_others_make_the_kernel_forget_bytes_of_the_same_file() {
     const RECORD: usize = 1000;

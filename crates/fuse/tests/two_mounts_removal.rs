@@ -1,4 +1,4 @@
-//! Two mounts of one pool: what one of them removes, and the other one's kernel knows.
+//! Two mounts of one pool: inodes that one mount removes while the other one's kernel knows them.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
@@ -20,7 +20,7 @@ struct Pair {
     one: Mounted,
     other: Mounted,
     vfs: Vfs,
-    /// Inodes that there are before anything is made.
+    /// Number of inodes before the test creates any.
     files: u64,
 }
 
@@ -36,13 +36,13 @@ impl Pair {
         (self.one.point().join(name), self.other.point().join(name))
     }
 
-    /// Waits until as many inodes as were made and not removed are there, and no more.
+    /// Waits until all removed inodes are gone: only the initial ones and `made` more exist.
     fn has_only(&self, made: u64) {
         until("what was removed goes", || self.vfs.usage().files == self.files + made);
     }
 }
 
-/// On pools where bytes go past us, and where they do not.
+/// Runs a test on a pool with passthrough and on one without.
 fn on_both_ways(test: fn(&Pair)) {
     needs_fuse!();
     needs_letting_go!();
@@ -51,12 +51,12 @@ fn on_both_ways(test: fn(&Pair)) {
     }
 }
 
-/// A small file, or one that is longer than what lives with its inode, of one byte.
+/// Content that repeats one byte: small enough to be inline, or longer.
 fn content(round: u64) -> Vec<u8> {
     vec![round.to_le_bytes()[0]; if round.is_multiple_of(2) { 100 } else { 9000 }]
 }
 
-/// Replaces a file by rename, again and again, while `look` is done all the time.
+/// Replaces a file by rename again and again, while `look` runs all the time.
 fn replaced_meanwhile(path: &Path, rounds: u64, looks: [&(dyn Fn() + Sync); 2]) {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Attributes: shown and changed.
+//! Operations on attributes: getattr, setattr, statx.
 
 use kernel::{Operation, Reply, Statx};
 use wire::Attributes;

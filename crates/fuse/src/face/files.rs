@@ -1,4 +1,4 @@
-//! Open files: made, opened, read, written, closed.
+//! Operations on open files: create, open, read, write, close.
 
 use std::sync::Arc;
 
@@ -30,7 +30,8 @@ impl Face {
                 let made = vfs.create_unnamed(file, new_mode(mode, umask), caller.owner, flags, linkable);
                 self.serve("tmpfile", made, reply, self.created(flags));
             }
-            // A program reads, past the kernel's cache; else the kernel fills it.
+            // A read with a lock owner comes from a program and bypasses the page cache; any other
+            // fills the cache.
             Operation::Read { handle, offset, size, lock_owner: Some(_), .. } => {
                 self.counters.read(size);
                 self.serve("read", vfs.read(Handle(handle), offset, size), reply, |reply, bytes| reply.data(&bytes));
@@ -56,7 +57,8 @@ impl Face {
                 self.known.leave(file);
                 self.complete("close", vfs.close(Handle(handle)), reply);
             }
-            // Nothing is held back; but a process that closes any descriptor of a file loses its locks there.
+            // No data is buffered. But a process that closes any descriptor of a file loses its
+            // locks on that file.
             Operation::Flush { lock_owner, .. } if self.manners.pool_locks => {
                 self.complete(
                     "flush",
@@ -69,14 +71,15 @@ impl Face {
         }
     }
 
-    /// Who can pass a file through can use a whole one.
+    /// Flags of an open. Asks for an extent file if files can be passed through.
     fn open_flags(&self, flags: u32) -> OpenFlags {
         OpenFlags { whole: self.known.passes_through(), ..translate::open_flags(flags) }
     }
 
     fn open(&self, file: FileId, flags: OpenFlags, reply: Reply) {
         let known = Arc::clone(&self.known);
-        // Carried through: an open that was given up after it came about would stay open for ever.
+        // Not cancelled by signals: an open that was cancelled after it succeeded would stay open
+        // for ever.
         self.carry_through("open", self.vfs.open(file, flags), reply, move |reply, handle| {
             if !reply.opened(known.enter(file, handle, flags)) {
                 known.undo(file, handle);
@@ -84,7 +87,7 @@ impl Face {
         });
     }
 
-    /// Answers with a file that was made and opened.
+    /// Replies with a file that was created and opened.
     fn created(&self, flags: OpenFlags) -> impl FnOnce(Reply, (wire::Attributes, Handle)) + Send + use<> {
         let (known, manners) = (Arc::clone(&self.known), self.manners);
         let look = known.looks();

@@ -1,4 +1,4 @@
-//! Locks of programs, where they are the pool's: fcntl, open file descriptions, flock.
+//! Operations on locks that are held in the pool: fcntl, open file descriptions, flock.
 
 use kernel::{Operation, Reply};
 use rustix::io::Errno;
@@ -8,13 +8,13 @@ use wire::{Lock, LockKind, LockOwner, LockStyle};
 use super::{Caller, Face};
 use crate::park::{Call, OnSignal, Queue};
 
-/// The last byte of a lock that reaches to the end of the file, however long it will be.
+/// Last byte of a lock that extends to the end of the file, however long the file becomes.
 const TO_THE_END: u64 = i64::MAX as u64;
 
 impl Face {
     pub(super) fn locks(&self, _: Caller, operation: &Operation<'_>, reply: Reply) {
         match *operation {
-            // Never asked when locks are the kernel's own.
+            // The kernel sends no such request if locks are its own.
             _ if !self.manners.pool_locks => reply.error(Errno::NOSYS.raw_os_error()),
             Operation::Getlk { handle, owner, lock, flock } => {
                 let in_the_way = self.vfs.test_lock(Handle(handle), wanted((handle, owner), lock, flock));
@@ -32,8 +32,9 @@ impl Face {
     }
 }
 
-/// A whole file is locked by a descriptor, whose lock ends with its release. That comes a moment after the close, and by then the kernel
-/// may have given the number that it calls the owner to the next one: so the handle says who it is.
+/// Lock of the kernel's request, for the pool. A flock is owned by a descriptor and ends with its
+/// release, which follows the close a moment later. By then the kernel may have reused the owner
+/// number for another descriptor, so the handle identifies the owner.
 fn wanted((handle, owner): (u64, u64), lock: kernel::Lock, flock: bool) -> Lock {
     let kind = match lock.kind {
         kernel::LockKind::Read => LockKind::Read,

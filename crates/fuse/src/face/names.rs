@@ -1,4 +1,4 @@
-//! Names: looked up, made, moved, removed, listed.
+//! Operations on names: lookup, create, rename, remove, list.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use wire::{Mode, Name, Object, Outcome, Refusal, RenameFrom, RenameMode, RenameT
 use super::{Caller, Face};
 use crate::{errno, listing, translate};
 
-/// A rename as the kernel asks for it.
+/// A rename request of the kernel.
 struct Rename<'a> {
     from: (FileId, &'a [u8]),
     to: (FileId, &'a [u8]),
@@ -17,7 +17,7 @@ struct Rename<'a> {
 }
 
 impl Rename<'_> {
-    /// In words of the pool, or what is wrong with it.
+    /// The pool's arguments for this rename, or a refusal if they are invalid.
     fn words(&self) -> Outcome<(RenameFrom, RenameTo, RenameMode)> {
         let from = RenameFrom { parent: self.from.0, name: Name::new(self.from.1)? };
         let to = RenameTo { parent: self.to.0, name: Name::new(self.to.1)? };
@@ -59,7 +59,7 @@ impl Face {
         }
     }
 
-    /// That a name is not there is an answer that the kernel may keep, where it is told when that changes.
+    /// Looks a name up. The kernel may cache that a name does not exist, if it gets invalidations.
     fn lookup(&self, parent: FileId, name: &[u8], reply: Reply) {
         if name == b"." || name == b".." {
             return self.find_again(parent, name == b"..", reply);
@@ -81,7 +81,8 @@ impl Face {
         });
     }
 
-    /// What a handle means that the kernel has forgotten (`open_by_handle_at`): a file by its number, which is given once, or the directory above one.
+    /// Resolves a file handle whose inode the kernel has forgotten (`open_by_handle_at`): finds the
+    /// file by its number, which is never reused, or a directory's parent.
     fn find_again(&self, file: FileId, above: bool, reply: Reply) {
         let vfs = self.vfs.clone();
         let found = async move {
@@ -91,7 +92,9 @@ impl Face {
         self.serve("lookup", found, reply, self.entry());
     }
 
-    /// A file that is there but for its names gets none any more, as on a local file system: looking it up anew would not help.
+    /// Adds a hard link. A file that exists but has lost its last name cannot be linked, as on a
+    /// local file system. That is refused with ENOENT, not ESTALE, since another lookup would not
+    /// help.
     fn link(&self, file: FileId, (parent, name): (FileId, &[u8]), reply: Reply) {
         let (linked, vfs) = (self.vfs.link(file, parent, name), self.vfs.clone());
         let linked = async move {
@@ -114,7 +117,8 @@ impl Face {
 
     fn readdir(&self, directory: FileId, offset: u64, size: u32, plus: bool, reply: Reply) {
         if plus {
-            // Before the pool is asked: what is recalled from then on waits until this has arrived.
+            // Called before the pool is asked: later invalidations then wait until this listing has
+            // arrived.
             let lasting = self.known.lists();
             let piece = listing::full(self.vfs.clone(), directory, offset);
             let (known, manners) = (Arc::clone(&self.known), self.manners);
@@ -130,7 +134,7 @@ impl Face {
     }
 }
 
-/// The mode that a new inode shall have; whether the umask counts, its directory decides.
+/// Mode of a new inode. The directory decides whether the umask applies.
 pub(super) fn new_mode(mode: u32, umask: u32) -> Mode {
     Mode { bits: mode & translate::PERMISSIONS, umask: umask & translate::PERMISSIONS }
 }

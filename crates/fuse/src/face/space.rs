@@ -1,4 +1,4 @@
-//! Space: of ranges of a file, and of the pool.
+//! Operations on space: of a file's ranges, and of the pool.
 
 use kernel::{Operation, Reply, Statfs};
 use rustix::io::Errno;
@@ -7,16 +7,17 @@ use wire::{AllocateMode, NAME_BYTES_MAX, SeekTo, Usage};
 
 use super::{Caller, Face};
 
-/// The unit in which statfs counts, bytes.
+/// Block size of statfs, bytes.
 const STATFS_BLOCK_BYTES: u32 = 4096;
-/// `FALLOC_FL_KEEP_SIZE`, `FALLOC_FL_PUNCH_HOLE` (which needs the first) and `FALLOC_FL_ZERO_RANGE`.
+/// `FALLOC_FL_KEEP_SIZE`, `FALLOC_FL_PUNCH_HOLE` (which needs the first) and
+/// `FALLOC_FL_ZERO_RANGE`.
 const KEEP_SIZE: u32 = 0x01;
 const PUNCH_HOLE: u32 = 0x02;
 const ZERO_RANGE: u32 = 0x10;
 /// `SEEK_DATA` and `SEEK_HOLE`.
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
-/// As much is copied in one request at most: its caller cannot be interrupted meanwhile.
+/// Length limit of one copy request, bytes: its caller cannot be interrupted meanwhile.
 const COPY_BYTES_MAX: u64 = 64 << 20;
 
 impl Face {
@@ -50,7 +51,7 @@ impl Face {
     }
 }
 
-/// None for what collapses, inserts or unshares.
+/// Mode of a fallocate(2); `None` for collapsing, inserting and unsharing ranges.
 fn allocate_mode(mode: u32) -> Option<AllocateMode> {
     const PUNCH_AND_KEEP: u32 = PUNCH_HOLE | KEEP_SIZE;
     const ZERO_AND_KEEP: u32 = ZERO_RANGE | KEEP_SIZE;
@@ -79,7 +80,7 @@ fn statfs(usage: &Usage) -> Statfs {
         blocks: usage.capacity / block,
         blocks_free: free,
         blocks_available: free,
-        // Inodes take their room from the same memory: as many are free as fit if each took a block.
+        // Inodes share the memory with bytes; the free ones are counted as if each took a block.
         files: usage.files.saturating_add(free),
         files_free: free,
         block_size: STATFS_BLOCK_BYTES,

@@ -1,4 +1,5 @@
-//! Extended attributes, ACLs among them: the kernel checks who may, and what an ACL allows.
+//! Operations on extended attributes, including ACLs. The kernel checks permissions and applies
+//! ACLs.
 
 use bytes::Bytes;
 use kernel::{Operation, Reply};
@@ -7,7 +8,7 @@ use wire::XattrMode;
 
 use super::{Caller, Face};
 
-/// Names that only the superuser is shown.
+/// Prefix of names that only the superuser may list.
 const TRUSTED: &[u8] = b"trusted.";
 
 impl Face {
@@ -42,13 +43,13 @@ fn mode(flags: u32) -> XattrMode {
     }
 }
 
-/// Each name ended by NUL.
+/// Concatenated names, each with a final NUL.
 fn joined(names: &[Bytes], trusted: bool) -> Vec<u8> {
     let shown = names.iter().filter(|name| trusted || !name.starts_with(TRUSTED));
     shown.flat_map(|name| name.iter().copied().chain([0])).collect()
 }
 
-/// The bytes, or how many there are when the caller has room for none.
+/// Replies with the bytes, or with their number if the caller's buffer size is 0.
 fn send(reply: Reply, bytes: &[u8], room: u32) {
     match usize::try_from(room).unwrap_or(usize::MAX) {
         0 => reply.xattr_size(u32::try_from(bytes.len()).unwrap_or(u32::MAX)),

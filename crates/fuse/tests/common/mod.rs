@@ -1,4 +1,4 @@
-//! What the tests of the mount share: pools, mount points, dice.
+//! Shared helpers of the mount tests: pools, mount points, random numbers.
 #![allow(dead_code, unused_macros, unused_imports, clippy::unwrap_used, reason = "each test binary uses its part")]
 
 use std::{
@@ -16,7 +16,7 @@ use node::Settings;
 use tempfile::TempDir;
 use vfs::Vfs;
 
-/// Skips a test, with the reason, where FUSE cannot be used.
+/// Skips a test where FUSE cannot be used, and prints the reason.
 macro_rules! needs_fuse {
     () => {
         if let Err(reason) = fuse::availability() {
@@ -27,7 +27,7 @@ macro_rules! needs_fuse {
 }
 pub(crate) use needs_fuse;
 
-/// Skips a test where the kernel cannot be made to let go of what another mount removed.
+/// Skips a test where the kernel does not support prune notices.
 macro_rules! needs_letting_go {
     () => {
         if !lets_go() {
@@ -38,14 +38,14 @@ macro_rules! needs_letting_go {
 }
 pub(crate) use needs_letting_go;
 
-/// Whether the kernel can be made to let go of what another mount removed: from Linux 6.18 on.
+/// True if the kernel supports prune notices: Linux 6.18 or later.
 pub fn lets_go() -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.split(|end: char| !end.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (6, 18)
 }
 
-/// Makes two tests of each body: one on each path.
+/// Makes two tests of each body: with passthrough and without.
 macro_rules! both_ways {
     ($($name:ident)*) => {
         mod passed_through { $(#[test] fn $name() { super::common::on_a_mount(true, super::$name); })* }
@@ -54,7 +54,7 @@ macro_rules! both_ways {
 }
 pub(crate) use both_ways;
 
-/// A pool with plenty of room.
+/// A pool with plenty of space.
 pub fn pool() -> Vfs {
     pool_of(256 << 20, Duration::from_secs(10))
 }
@@ -70,7 +70,7 @@ fn pool_of(memory_bytes: u64, space_wait: Duration) -> Vfs {
     Vfs::new(Client::embedded(node::embedded(settings, Arc::new(arena))))
 }
 
-/// A mount and the directory that it covers; the mount goes first.
+/// A mount and the directory that it covers. The mount is dropped first.
 pub struct Mounted {
     pub mount: Mount,
     pub directory: TempDir,
@@ -107,7 +107,8 @@ pub fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|at| at.wrapping_mul(2_654_435_761).to_le_bytes()[1]).collect()
 }
 
-/// Waits for something that another process brings about; a minute is far beyond any of them.
+/// Waits for a condition that another process brings about; panics after a minute, far longer than
+/// any of them takes.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {
@@ -116,7 +117,7 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Random numbers that depend on nothing but the seed.
+/// Random numbers that depend only on the seed.
 pub struct Dice(u64);
 
 impl Dice {
