@@ -1,4 +1,4 @@
-//! The right to start a pool at a file: one starter at a time, and none while a pool is there.
+//! Start lock: allows one starter at a time for a pool file, and none while its pool exists.
 
 use crate::trusted;
 use base::Problem;
@@ -10,20 +10,21 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A pool file takes its own name, and not that of what somebody made it lead to.
+/// Opens the pool file's own path only, never the target of a symbolic link.
 const NO_LINKS: i32 = OFlags::NOFOLLOW.bits().cast_signed();
 
-/// The right to start a pool at a file. Without [`Begun::done`] the file goes with it.
+/// Exclusive right to start a pool at a path. Dropping it without [`Begun::done`] removes the file.
 #[derive(Debug)]
 pub struct Begun {
     path: PathBuf,
-    /// Locked as long as the start goes on. The pool's file takes its name afterwards.
+    /// The file, locked until the start ends. The complete pool file replaces it by rename.
     lock: File,
     done: bool,
 }
 
 impl Begun {
-    /// Takes the name. `stands` is asked whether the pool is there that a file of this name tells of.
+    /// Locks the pool file's path. If the file is not empty, `stands` must fail when its pool still
+    /// runs.
     pub fn take(path: &Path, stands: impl Fn(&Path) -> Result<(), Problem>) -> Result<Self, Problem> {
         let failed = |error: &io::Error| {
             Problem::new(format!("the pool file {} cannot be made: {error}", path.display()))
@@ -39,7 +40,7 @@ impl Begun {
                 }
                 Err(TryLockError::Error(error)) => return Err(failed(&error)),
             }
-            // Another may have put its pool there between the two.
+            // Another starter may have replaced the file between the open and the lock.
             if !is_named(&lock, path) {
                 continue;
             }
@@ -47,14 +48,14 @@ impl Begun {
             trusted::check(path, &about)?;
             if about.len() > 0 {
                 stands(path)?;
-                // Of a pool that is no more: this name is ours now, empty again.
+                // The file's pool no longer exists: empty the file for the new start.
                 lock.set_len(0).map_err(|error| failed(&error))?;
             }
             return Ok(Self { path: path.to_owned(), lock, done: false });
         }
     }
 
-    /// The pool's own file stands there now.
+    /// Ends the start: the complete pool file is at the path now.
     pub fn done(mut self) {
         self.done = true;
     }
@@ -81,7 +82,7 @@ fn link(path: &Path) -> Problem {
         .hint("name the file that it is to lead to, or remove it")
 }
 
-/// Whether the file has this name still.
+/// True if the path still names this file.
 fn is_named(file: &File, path: &Path) -> bool {
     let identity = |meta: fs::Metadata| (meta.dev(), meta.ino());
     let (file, named) = (file.metadata().map(identity).ok(), fs::symlink_metadata(path).map(identity).ok());

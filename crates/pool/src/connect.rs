@@ -1,4 +1,4 @@
-//! The way from a pool file to a client.
+//! Connects a client to the pool of a pool file.
 
 use crate::{NodeEntry, PoolFile};
 use base::Problem;
@@ -10,10 +10,10 @@ use std::{fs, io::ErrorKind, net::IpAddr, num::NonZeroUsize, path::Path, sync::A
 use tokio::runtime::{Builder, Handle, Runtime};
 use wire::{Refusal, handshake::Token};
 
-/// More threads do not carry the connections of a mount.
+/// Upper limit of the I/O threads; more do not speed up the connections of a mount.
 const CARRIERS_MAX: usize = 4;
 
-/// What lets one into a pool, and by what its nodes are known.
+/// Credentials of a pool, and the identity of its nodes.
 #[derive(Clone, Debug)]
 pub struct Key {
     pub token: Token,
@@ -23,12 +23,12 @@ pub struct Key {
 }
 
 impl Key {
-    /// What lets one in at one node, and proves that node to us.
+    /// Token for one node; it authenticates the client and the node to each other.
     pub fn token_of(&self, node: NodeId) -> Token {
         self.token.of_node(&self.pool, node)
     }
 
-    /// The way to a node.
+    /// Client end of a connection to a node.
     pub fn remote(&self, node: &NodeEntry) -> Result<Remote, Problem> {
         let (address, token) = (address(node)?, self.token_of(NodeId(node.id)));
         match &self.certificate {
@@ -37,13 +37,13 @@ impl Key {
         }
     }
 
-    /// The same, turned by who waits with a hand.
+    /// Like [`Self::remote`], but driven by the thread that waits with this hand.
     fn by_hand(&self, hand: &Hand, node: &NodeEntry) -> Result<Remote, Problem> {
         let token = self.token_of(NodeId(node.id));
         Remote::by_hand(hand, address(node)?, &token, self.certificate.as_ref()).map_err(of_file)
     }
 
-    /// The same as a connection, with the node's id.
+    /// Connection to a node, with the node's id.
     pub fn connection(&self, node: &NodeEntry) -> Result<(NodeId, Arc<dyn Connection>), Problem> {
         Ok((NodeId(node.id), Arc::new(self.remote(node)?)))
     }
@@ -60,21 +60,22 @@ fn of_file(refused: IdentityRefused) -> Problem {
     Problem::new(format!("the pool file: {refused}"))
 }
 
-/// What a thread waits with for nodes.
+/// Runtime of one thread, in which the caller waits for nodes.
 pub fn runtime() -> Result<Runtime, Problem> {
     let none = |error| Problem::new(format!("nothing to wait for nodes with: {error}"));
     Builder::new_current_thread().enable_all().build().map_err(none)
 }
 
-/// What carries the connections of this process, for who waits for them on it; to be called before they are made. Half of the processors, at
-/// most four: on two of them, one thread, since two would wake each other for every answer.
+/// Runtime with the I/O threads for the connections of this process, for callers that wait on it.
+/// Call this before the connections are made. The runtime has half as many threads as processors,
+/// from one to four: on two processors two threads would wake each other for every answer.
 pub fn carrier() -> Result<Handle, Problem> {
     let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let threads = (processors / 2).clamp(1, CARRIERS_MAX);
     link::runtime(threads).map_err(|error| Problem::new(format!("no thread for connections: {error}")))
 }
 
-/// A client of the pool that a file tells of.
+/// Connects to the pool of a pool file.
 pub async fn connect(path: &Path, patience: Patience) -> Result<Client, Problem> {
     let file = PoolFile::read(path)?;
     let key = file.key(path)?;
@@ -82,8 +83,9 @@ pub async fn connect(path: &Path, patience: Patience) -> Result<Client, Problem>
     Client::connect_all(nodes, patience).await.map_err(|refusal| no_way(path, &refusal))
 }
 
-/// The same, with what its calls are waited with: whoever waits turns its connections, so that no thread is started and a process may fork;
-/// see [`Hand`]. For a process that may be over soon ([`Remote::brief`]).
+/// Like [`connect`], but the thread that waits for a call drives the connections; see [`Hand`]. So
+/// no thread is started, and the process may fork. For a process that may be short-lived
+/// ([`Remote::brief`]).
 pub fn connect_by_hand(path: &Path, patience: Patience) -> Result<(Client, Hand), NoWay> {
     let hand = Hand::new().map_err(|error| NoWay {
         errno: Errno::from_io_error(&error).unwrap_or(Errno::MFILE),
@@ -92,7 +94,8 @@ pub fn connect_by_hand(path: &Path, patience: Patience) -> Result<(Client, Hand)
     Ok((connect_to(&hand, path, patience, Remote::brief)?, hand))
 }
 
-/// The same with a hand that there is, for a process that stays, and goes into several pools.
+/// Like [`connect_by_hand`] with an existing hand, for a long-lived process that may use several
+/// pools.
 pub fn connect_with(hand: &Hand, path: &Path, patience: Patience) -> Result<Client, NoWay> {
     connect_to(hand, path, patience, |remote| remote)
 }
@@ -115,13 +118,14 @@ fn connect_to(hand: &Hand, path: &Path, patience: Patience, so: fn(Remote) -> Re
     })
 }
 
-/// Why there is no way into a pool.
+/// Reason why a client cannot connect to a pool.
 #[derive(Clone, Debug)]
 pub struct NoWay {
-    /// In words, with what to do.
+    /// The problem in words, with a remedy.
     pub problem: Problem,
-    /// What a program is told: `ENOENT` where no pool file is, `EACCES` where it may not be read or does not let one in, `EINVAL` where it is none,
-    /// `EPROTO` where it, or the pool, is of another version, `ENOTCONN` where no node answers.
+    /// Errno for a program: `ENOENT` if the pool file does not exist, `EACCES` if it may not be
+    /// read or the pool refuses its credentials, `EINVAL` if it is not a pool file, `EPROTO` if the
+    /// file or the pool has another version, `ENOTCONN` if no node answers.
     pub errno: Errno,
 }
 
@@ -141,10 +145,11 @@ fn no_way(path: &Path, refusal: &Refusal) -> Problem {
         .hint("`tidemill pool status` shows who answers; `tidemill pool start` replaces a pool that is no more")
 }
 
-/// The best way to a node: its own host's socket where it is of this host, and the network where it is not, or where no such path is seen
-/// from here, as in a container.
+/// Selects the best address of a node: its Unix socket if the node is on this host and the path
+/// exists here, else the network. In a container the path may not exist.
 ///
-/// Never the network because a socket refuses, and never another host's loopback: anybody may listen at such a port here.
+/// A socket that refuses the connection never leads to the network instead. Another host's loopback
+/// address is never used, since any process may listen at that port here.
 pub fn way(node: &NodeEntry) -> Option<&Address> {
     let here = node.process.is_of_this_host();
     let can = |address: &&Address| match address {
@@ -156,7 +161,7 @@ pub fn way(node: &NodeEntry) -> Option<&Address> {
     node.addresses.iter().find(can).or_else(socket)
 }
 
-/// Whether nothing has this name: what cannot be looked at is there.
+/// True only if the path is known not to exist; a path that cannot be examined counts as existing.
 fn is_missing(path: &Path) -> bool {
     fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }

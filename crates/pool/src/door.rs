@@ -1,4 +1,5 @@
-//! A door to an embedded pool: a socket and a pool file, by which programs of this host come in as into any other pool.
+//! Local endpoint of an embedded pool: a socket and a pool file, by which programs of this host
+//! connect as to any other pool.
 
 use crate::{
     NodeEntry, PoolFile,
@@ -16,20 +17,22 @@ use std::{
 };
 use wire::handshake::Token;
 
-/// An open door. Dropped, it closes as [`Door::close`] does, without waiting for those who are within.
+/// Open local endpoint. Dropping it closes it as [`Door::close`] does, but does not wait for its
+/// connections to end.
 #[derive(Debug)]
 pub struct Door {
-    /// Only ever none while it is closed.
+    /// `None` only while closing.
     server: Option<Server>,
     file: PathBuf,
 }
 
 impl Door {
-    /// Serves a node that holds a whole pool at a socket in `folder`, which must be there, and writes the pool file beside it. Both are their
-    /// owner's alone.
+    /// Serves a node that holds a whole pool at a socket in `folder`, which must exist, and writes
+    /// the pool file beside the socket. Only the owner may use either.
     ///
     /// # Errors
-    /// The folder's path is too long for a socket ([`Door::fits`]), nothing can be made in it, or there is no thread to serve with.
+    /// The directory's path is too long for a socket ([`Door::fits`]), a file cannot be created in
+    /// it, or no thread can be started.
     pub fn open(node: &Arc<Node>, folder: &Path) -> Result<Self, Problem> {
         let cannot =
             |error: &dyn std::fmt::Display| Problem::new(format!("the pool cannot be shown to programs: {error}"));
@@ -56,7 +59,8 @@ impl Door {
         Ok(door)
     }
 
-    /// Whether a folder's path leaves room for a socket's name: the system bounds it.
+    /// True if the directory's path is short enough for a socket in it; the system limits its
+    /// length.
     pub fn fits(folder: &Path) -> bool {
         address(folder).is_ok()
     }
@@ -66,7 +70,8 @@ impl Door {
         &self.file
     }
 
-    /// Ends all who are within, and what they have open. Then neither socket nor file is there.
+    /// Closes the endpoint: ends all its connections and what they have open, and removes the
+    /// socket and the pool file.
     pub async fn close(mut self) {
         self.remove_file();
         if let Some(server) = self.server.take() {
@@ -75,7 +80,7 @@ impl Door {
     }
 
     fn remove_file(&self) {
-        // Its folder goes too.
+        // A failure is harmless: the directory is removed too.
         let _ = fs::remove_file(&self.file);
     }
 }

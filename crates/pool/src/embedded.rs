@@ -1,4 +1,4 @@
-//! Nodes made of memory of this process.
+//! Embedded pools: nodes in the memory of this process.
 
 use arena::Arena;
 use base::{ByteSize, Problem};
@@ -7,24 +7,24 @@ use node::{Node, Settings};
 use std::{sync::Arc, time::Duration};
 use vfs::Vfs;
 
-/// A node in this process that holds a whole pool, and files over it.
+/// Starts a node in this process that holds a whole pool, and returns a file system over it.
 pub fn embedded(memory: ByteSize, space_wait: Duration) -> Result<Vfs, Problem> {
     embedded_client(memory, space_wait).map(Vfs::new)
 }
 
-/// A node in this process that holds a whole pool, and a client of it.
+/// Starts a node in this process that holds a whole pool, and returns a client of it.
 pub fn embedded_client(memory: ByteSize, space_wait: Duration) -> Result<Client, Problem> {
     embedded_node(memory, space_wait).map(Client::embedded)
 }
 
-/// A node in this process that holds a whole pool.
+/// Starts a node in this process that holds a whole pool.
 pub fn embedded_node(memory: ByteSize, space_wait: Duration) -> Result<Arc<Node>, Problem> {
     let settings = Settings { space_wait, ..Settings::new(memory) };
     let engine = engine(&settings)?;
     Ok(node::embedded(settings, engine))
 }
 
-/// The engine that settings ask for.
+/// Creates the engine for these settings.
 pub fn engine(settings: &Settings) -> Result<Arc<Arena>, Problem> {
     let memory = settings.memory;
     if memory.0 == 0 {

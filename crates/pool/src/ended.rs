@@ -1,11 +1,11 @@
-//! Whether a pool that is in use has ended: a mount of it ends then too.
+//! Detects that a connected pool has ended, so that a mount of it can end too.
 
 use crate::PoolFile;
 use base::Problem;
 use client::Client;
 use std::path::{Path, PathBuf};
 
-/// A pool that was connected to, as its file told of it then.
+/// A pool that a client is connected to, with its pool file as it was then.
 #[derive(Debug)]
 pub struct ConnectedPool {
     path: PathBuf,
@@ -13,18 +13,19 @@ pub struct ConnectedPool {
 }
 
 impl ConnectedPool {
-    /// The pool that a file tells of now.
+    /// Reads the pool file as it is now.
     pub fn read(path: &Path) -> Result<Self, Problem> {
         Ok(Self { path: path.to_owned(), file: PoolFile::read(path)? })
     }
 
-    /// The file.
+    /// Path of the pool file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it has ended, which is for ever: none of its nodes answers this client, and its file is gone or tells of another pool, or all its
-    /// nodes were processes of this machine that have ended. A pool that is only cut off has not.
+    /// True if the pool has ended for good. Then none of its nodes answers this client. Also its
+    /// file is gone or belongs to another pool, or all its nodes were processes of this machine
+    /// that have ended. A pool that is only unreachable has not ended.
     pub async fn has_ended(&self, client: &Client) -> bool {
         self.may_have_ended() && client.usages().await.iter().all(|(_, usage)| usage.is_err())
     }

@@ -1,4 +1,4 @@
-//! The pool file: where a pool is, and what lets one in. Format: docs/formats/pool.md.
+//! The pool file: addresses of a pool's nodes, and the credentials. Format: docs/formats/pool.md.
 
 use crate::{
     connect::{Key, NoWay},
@@ -17,67 +17,68 @@ use std::{
 };
 use wire::handshake::Token;
 
-/// The format's version.
+/// Version of the format.
 const VERSION: u32 = 2;
-/// Longer files are not ours: a node takes a few hundred bytes.
+/// Size limit, bytes; a node takes a few hundred. A longer file is not a pool file.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// Where a pool is, and what lets one in.
+/// Pool file: addresses of the nodes, and the credentials.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolFile {
-    /// The format.
+    /// Version of the format.
     #[serde(rename = "tidemill_pool")]
     version: u32,
-    /// When its start was done, seconds after 1970 in UTC.
+    /// Time at which the start was complete, seconds after 1970 in UTC.
     pub started: u64,
-    /// The pool's id, which no other pool has. It is no secret.
+    /// Unique id of the pool; not a secret.
     id: String,
     /// The token, as text.
     token: String,
-    /// The pool's certificate (PEM), if nodes of other hosts speak within TLS: who has another is none of them.
+    /// The pool's certificate (PEM), if traffic between hosts is encrypted; a server with any other
+    /// certificate is not a node of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     certificate: Option<String>,
-    /// How many partitions it has for its life.
+    /// Number of partitions, fixed for the pool's life.
     pub partitions: u32,
-    /// So many nodes may it have.
+    /// Largest number of nodes that the pool may have.
     pub max_nodes: u32,
-    /// Its nodes, by ascending ids.
+    /// Nodes of the pool, by ascending ids.
     pub nodes: Vec<NodeEntry>,
 }
 
 /// A node of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeEntry {
-    /// From 1.
+    /// Node id, from 1.
     pub id: u32,
-    /// The host, as it was named at the start.
+    /// Host of the node: the name given at the start, else the host's own name.
     pub host: String,
-    /// Its process there.
+    /// Process of the node on that host.
     #[serde(flatten)]
     pub(crate) process: Process,
-    /// Where it is reached, the best way first.
+    /// Addresses of the node, the preferred one first.
     #[serde(serialize_with = "as_texts", deserialize_with = "from_texts")]
     pub addresses: Vec<Address>,
-    /// What it may hold, bytes; 0 for one that only computes.
+    /// Capacity of the node, bytes; 0 for a node that only computes.
     pub memory: u64,
-    /// How many one-processor tasks it runs at once; 0 for one that only stores.
+    /// Number of one-processor tasks that the node runs at once; 0 for a node that only stores.
     pub slots: u32,
-    /// What it logs, a file of its host.
+    /// Log of the node, a file of its host.
     pub log: PathBuf,
 }
 
 impl NodeEntry {
-    /// The number of its process, on its host.
+    /// Process id of the node, on its host.
     pub fn pid(&self) -> u32 {
         self.process.pid
     }
 }
 
 impl PoolFile {
-    /// The name of the pool file of a user who names none, in the folder of what runs.
+    /// Name of a user's default pool file, in the runtime directory.
     pub const USUAL_NAME: &str = "pool";
 
-    /// Of a pool that has just started.
+    /// The file of a pool that has just started.
     pub(crate) fn new(
         started: u64,
         (id, token): (String, String),
@@ -90,12 +91,12 @@ impl PoolFile {
         Self { version: VERSION, started, id, token, certificate, partitions, max_nodes, nodes }
     }
 
-    /// Reads one. Whoever may not read it may not use the pool.
+    /// Reads a pool file. A user who may not read it cannot use the pool.
     pub fn read(path: &Path) -> Result<Self, Problem> {
         Ok(Self::find(path)?)
     }
 
-    /// The same, with what a program is told.
+    /// Like [`Self::read`], and its error has an errno for a program.
     pub(crate) fn find(path: &Path) -> Result<Self, NoWay> {
         let text = read_text(path).map_err(|why| match why {
             NotOpened::Distrusted(problem) => NoWay { errno: Errno::ACCESS, problem },
@@ -128,7 +129,7 @@ impl PoolFile {
         }
     }
 
-    /// Puts it in the place of `path`, whole or not at all, readable for its owner alone.
+    /// Replaces the file at `path` atomically; only the owner may read it.
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
         let mut part = path.as_os_str().to_owned();
         part.push(".part");
@@ -149,7 +150,7 @@ impl PoolFile {
         file.write_all(b"\n")
     }
 
-    /// What lets one in.
+    /// Credentials for the pool, and the certificate of its nodes.
     pub(crate) fn key(&self, path: &Path) -> Result<Key, Problem> {
         let wrong = |error: &dyn std::fmt::Display| Problem::new(format!("{}: {error}", path.display()));
         let certificate = self.certificate.as_deref().map(Certificate::from_pem).transpose();

@@ -1,4 +1,4 @@
-//! Processes that become nodes: on this machine, over SSH, or by `srun`.
+//! Launches the processes that become nodes: on this machine, over SSH, or by `srun`.
 
 use crate::{
     order::{Reach, Said, hear, say},
@@ -17,32 +17,33 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Who was not ended by the end of its input by then is killed: a node looks at that at once, a network may not.
+/// Grace period for launched processes to exit after their input was closed; then they are killed.
+/// A node notices the end of its input at once, but a network may not.
 const END_WAIT: Duration = Duration::from_secs(5);
 
-/// Where the nodes of a pool run.
+/// Hosts on which the nodes of a pool run, and how they are launched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Places {
-    /// So many on this machine.
+    /// This number of nodes on this machine.
     Here(u32),
-    /// One on each of these hosts, over SSH. The same may be named again.
+    /// One node for each of these hosts, over SSH. A host may be named more than once.
     Ssh {
-        /// As `ssh` takes them.
+        /// Host names, as `ssh` takes them.
         hosts: Vec<String>,
-        /// The command that brings one there, words between blanks.
+        /// The SSH command and its options, separated by blanks.
         ssh: String,
     },
-    /// One on each of so many hosts of the Slurm allocation that this process is in.
+    /// One node on each of this number of hosts of the Slurm allocation that contains this process.
     Slurm {
-        /// How many.
+        /// The number of hosts.
         hosts: u32,
-        /// The command, words between blanks.
+        /// The `srun` command and its options, separated by blanks.
         srun: String,
     },
 }
 
 impl Places {
-    /// How many nodes.
+    /// The number of nodes.
     pub fn count(&self) -> u32 {
         match self {
             Self::Here(count) | Self::Slurm { hosts: count, .. } => *count,
@@ -50,13 +51,13 @@ impl Places {
         }
     }
 
-    /// From where the node at a place is reached; and how many nodes share its host.
+    /// Address source of the node at an index, and the number of nodes that share its host.
     pub(crate) fn reach(&self, place: usize) -> (Reach, u32) {
         match self {
             Self::Here(count) => (Reach::Here, *count),
             Self::Slurm { .. } => (Reach::OwnName, 1),
             Self::Ssh { hosts, .. } => {
-                // `ada@host` is a login; what is listened at is the host.
+                // `ada@host` names a login; the node listens at the host alone.
                 let name = |host: &str| host.rsplit_once('@').map_or(host, |(_, name)| name).to_owned();
                 let host = name(&hosts[place]);
                 let same = hosts.iter().filter(|other| name(other) == host).count();
@@ -66,14 +67,15 @@ impl Places {
     }
 }
 
-/// How nodes are called: the program and the pool file, which their command lines name.
+/// Command line of a node: the program and the pool file.
 #[derive(Clone, Debug)]
 pub struct Call {
     pub program: PathBuf,
     pub file: PathBuf,
 }
 
-/// The processes of a start, and what they say. Those that it is not told to let go of end with it.
+/// The launched processes and the messages from their nodes. Unless they are released with
+/// [`Self::let_go`], dropping this ends them.
 #[derive(Debug)]
 pub struct Launched {
     processes: Vec<Process>,
@@ -83,16 +85,16 @@ pub struct Launched {
 
 #[derive(Debug)]
 struct Process {
-    /// For messages.
+    /// Description for messages.
     what: String,
     child: Child,
     stdin: Option<ChildStdin>,
-    /// It is there as long as its nodes are.
+    /// True for `srun`, which runs as long as its nodes do.
     stays: bool,
 }
 
 impl Launched {
-    /// Starts a process for each node, or one that starts them all.
+    /// Starts one process for each node, or for Slurm a single process that starts them all.
     pub fn begin(places: &Places, call: &Call) -> Result<Self, Problem> {
         let (tell, said) = mpsc::channel();
         let mut launched = Self { processes: Vec::new(), said, let_go: false };
@@ -109,7 +111,8 @@ impl Launched {
             }
             Places::Slurm { hosts, srun } => {
                 let mut command = by_srun(call, *hosts, srun)?;
-                // It outlives its starter, which may not be waited for through a pipe that it holds, nor end it by Ctrl-C.
+                // `srun` outlives the starter. Ctrl-C of the starter must not end it, and a caller
+                // must not wait for a standard error that `srun` holds.
                 command.stderr(Stdio::piped()).process_group(0);
                 launched.add("srun".to_owned(), command, &tell)?;
                 launched.processes.iter_mut().for_each(Process::pass_on);
@@ -137,7 +140,7 @@ impl Launched {
             loop {
                 let line = hear(&mut lines);
                 let last = !matches!(line, Ok(Some(_)));
-                // Nobody listens when the start is over.
+                // Sending fails when the start is over and the receiver is gone.
                 if tell.send((index, line)).is_err() || last {
                     return;
                 }
@@ -147,7 +150,8 @@ impl Launched {
         thread::Builder::new().name("starting".into()).spawn(listen).map(drop).map_err(no_thread)
     }
 
-    /// Tells all processes. One that has gone is found by what it does not say.
+    /// Sends a message to all processes. A process that has exited is detected by its missing
+    /// replies.
     pub fn tell(&mut self, what: &impl Serialize) {
         for process in &mut self.processes {
             if let Some(stdin) = &mut process.stdin {
@@ -156,7 +160,8 @@ impl Launched {
         }
     }
 
-    /// The next thing that a node says; none if none says anything until then, a problem when one cannot start.
+    /// Receives the next message of a node; `None` at the deadline. An error if a node cannot
+    /// start.
     pub fn hear(&mut self, until: Instant) -> Result<Option<Said>, Problem> {
         match self.said.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok((_, Ok(Some(Said::Refused(id, message, hint))))) => {
@@ -181,7 +186,9 @@ impl Launched {
             .hint("what it printed stands above; a host needs the same tidemill at the same path")
     }
 
-    /// They stay. Waits until those have ended that only brought nodes elsewhere.
+    /// Releases the processes, which keep running. Waits until all but `srun` have closed their
+    /// output, at most until the deadline: a local node closes it when it detaches, `ssh` when it
+    /// ends.
     pub fn let_go(mut self, until: Instant) {
         self.let_go = true;
         let mut open = self.processes.iter().filter(|process| !process.stays).count();
@@ -196,11 +203,12 @@ impl Launched {
 }
 
 impl Process {
-    /// It stays; as long as we are here, what it says on standard error is said on ours.
+    /// Marks the process as one that keeps running. Copies its standard error to ours as long as
+    /// this process lives.
     fn pass_on(&mut self) {
         self.stays = true;
         let Some(mut stderr) = self.child.stderr.take() else { return };
-        // Without it the words are lost, nothing else.
+        // Without this thread only the output is lost.
         let _ = thread::Builder::new().name("srun".into()).spawn(move || io::copy(&mut stderr, &mut io::stderr()));
     }
 }
@@ -220,19 +228,19 @@ impl Drop for Launched {
     }
 }
 
-/// Waits for a child's end.
+/// Waits for a child to exit, up to a limit.
 fn wait(child: &mut Child, most: Duration) -> Option<ExitStatus> {
     match child.try_wait() {
         Ok(None) => {
             let ended = Held::of(child.id())?.wait(most);
             ended.then(|| child.wait().ok()).flatten()
         }
-        // One that was waited for already has given up its number.
+        // A child that was already waited for has no process id any more.
         ended => ended.ok().flatten(),
     }
 }
 
-/// The arguments of a node.
+/// Arguments of a node.
 fn arguments(call: &Call) -> Vec<OsString> {
     vec!["node".into(), "--pool".into(), call.file.clone().into()]
 }
@@ -243,7 +251,7 @@ fn here(call: &Call, id: u32) -> Command {
     command
 }
 
-/// A shell of the other host takes the words apart again, so each is quoted.
+/// The remote shell splits the command line again, so each word is quoted.
 fn over_ssh(call: &Call, id: u32, host: &str, ssh: &str) -> Result<Command, Problem> {
     if host.is_empty() || host.starts_with('-') {
         return Err(Problem::new(format!("`{host}` is no host")).hint("--hosts takes names, a comma between two"));
@@ -260,7 +268,8 @@ fn over_ssh(call: &Call, id: u32, host: &str, ssh: &str) -> Result<Command, Prob
 fn by_srun(call: &Call, hosts: u32, srun: &str) -> Result<Command, Problem> {
     let mut command = words(srun, "srun")?;
     command.args([format!("--nodes={hosts}"), format!("--ntasks={hosts}"), "--ntasks-per-node=1".to_owned()]);
-    // Its standard input goes to all tasks; the step lives beside others of the job.
+    // `srun` copies its standard input to all tasks. `--overlap` lets the step run beside other
+    // steps of the job.
     command.args(["--overlap", "--unbuffered"]).arg(&call.program).args(arguments(call)).arg("--slurm");
     Ok(command)
 }
@@ -273,7 +282,7 @@ fn words(text: &str, usual: &str) -> Result<Command, Problem> {
     Ok(command)
 }
 
-/// As one word of a POSIX shell.
+/// Quotes a word for a POSIX shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

@@ -1,20 +1,21 @@
-//! Layer 4: pools: the file that says where one is, how its nodes start and end, the way in.
+//! Layer 4: pools: the pool file, starting and stopping nodes, and connecting clients.
 //!
 //! ```text
-//!   start ---- Order, deal, keep ----> serve     one for each node, here, over SSH or by srun
-//!     |  <----- here, ready ------------ |
+//!   start ---- Order, Deal, Keep ----> attend    one for each node: local, over SSH or by srun
+//!     |  <----- Here, Ready ------------ |
 //!     v                                  v
-//!   PoolFile (who is where, token)     Member: node, its sockets, until it is asked to end
+//!   PoolFile (addresses, token)       Member: node and its sockets, until stopped
 //!     |
-//!   connect, connect_by_hand (a client)   roll (who answers)   stop (all end)
+//!   connect, connect_by_hand (a client)   roll (node status)   stop (end all nodes)
 //!     ^
-//!   Door (an embedded pool lets programs of this host in)
+//!   Door (local endpoint of an embedded pool, for programs of this host)
 //! ```
 //!
 //! Invariants:
-//! - Until all nodes are ready there is no pool file that can be used, and a node whose starter is gone ends: nothing is half started.
-//! - The file is its owner's alone: who can read it may do everything with the pool.
-//! - Nodes end when they are asked to over their socket, so it does not matter who started them and how.
+//! - A start is all or nothing: no usable pool file exists until every node is ready, and a node
+//!   whose starter has died exits.
+//! - The pool file is private to its owner: a process that can read it has full access to the pool.
+//! - Nodes stop on a request over their socket, so it does not matter how they were started.
 #![forbid(unsafe_code)]
 
 mod begin;

@@ -1,16 +1,17 @@
-//! What a starter and a node that starts say to each other: JSON, a line each, over the node's standard input and output.
+//! Bootstrap messages between the starter and a node: one JSON value a line, over the node's
+//! standard input and output.
 //!
 //! ```text
 //!  starter                            node
-//!    | Order (all seats, token) -------> |   takes its seat, listens
-//!    | <------------------------- Here - |   where, and how much memory
-//!    | Deal (who gets how much) -------> |   takes its partitions, serves
-//!    | <------------------------ Ready - |
-//!    |   writes the pool file            |
-//!    | Keep ---------------------------> |   lets go of its starter
+//!    | Order (all nodes, token) ------> |   finds its entry, listens
+//!    | <------------------------ Here - |   its addresses and memory
+//!    | Deal (memory of all nodes) ----> |   takes its partitions, serves
+//!    | <----------------------- Ready - |
+//!    |   writes the pool file           |
+//!    | Keep --------------------------> |   detaches from its starter
 //! ```
-//! A node that meets the end of its input before `Keep` ends, unless the pool file is there and names it: a starter that is ended while it
-//! tells them leaves a whole pool.
+//! A node whose input ends before `Keep` exits, unless the pool file exists and names it: a starter
+//! that is killed while it sends `Keep` leaves a complete pool.
 
 use crate::file::NodeEntry;
 use base::{ByteSize, Problem};
@@ -22,53 +23,53 @@ use std::{
     time::Duration,
 };
 
-/// Lines are shorter: a seat takes less than 200 bytes.
+/// Length limit of a line, bytes; the settings of one node take less than 200.
 const LINE_BYTES_MAX: u64 = 16 << 20;
-/// Both sides must be of one version: they may be files of two hosts.
+/// Version of Tidemill, which must be equal on both sides: they may be files of two hosts.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What all nodes of a start are told.
+/// Bootstrap plan, sent to all nodes of a start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
     pub version: String,
     /// The pool's id.
     pub pool: String,
     pub token: String,
-    /// The pool's certificate with its key, as text, if nodes of other hosts speak within TLS.
+    /// The pool's certificate and private key (PEM), if traffic between hosts is encrypted.
     pub identity: Option<String>,
     pub partitions: u32,
-    /// How long requests wait for space.
+    /// Time that a request waits for space.
     pub space_wait: Duration,
     pub seats: Vec<Seat>,
 }
 
-/// What one node is told.
+/// Settings of one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seat {
     pub id: u32,
-    /// How many of the nodes share its host.
+    /// Number of the pool's nodes that share its host.
     pub nodes_here: u32,
     pub reach: Reach,
-    /// 0: any that is free.
+    /// Port to listen at; 0 for any free one.
     pub port: u16,
     pub memory: Memory,
-    /// By default the processors that it may use.
+    /// Task slots; `None` for the number of processors that the node may use.
     pub slots: Option<u32>,
 }
 
-/// From where a node is reached.
+/// Address source: from where a node can be reached, and by which name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Reach {
-    /// From its own host.
+    /// Reached only from its own host.
     Here,
-    /// From others, by this name or address.
+    /// Reached from other hosts, by this name or address.
     Named(String),
-    /// From others, by the name that its host has for itself.
+    /// Reached from other hosts, by its own host name.
     OwnName,
 }
 
 impl Reach {
-    /// Whether what is said can be heard by others, as far as the name tells.
+    /// True if traffic to the node may leave its host, judged by the name alone.
     pub fn is_open(&self) -> bool {
         match self {
             Self::Here => false,
@@ -80,33 +81,33 @@ impl Reach {
     }
 }
 
-/// How much a node may hold.
+/// Memory of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Memory {
-    /// Its part of what is free on its host.
+    /// Default share of the memory that is free on the node's host.
     Usual,
-    /// So many bytes; 0 for a node that only computes.
+    /// This number of bytes; 0 for a node that only computes.
     Bytes(u64),
 }
 
-/// From the starter, behind the order.
+/// Messages from the starter after the [`Order`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Told {
-    /// All nodes: partitions are dealt by their memory.
+    /// Entries of all nodes; each node computes the partition map from their memory.
     Deal(Vec<NodeEntry>),
     Keep,
 }
 
-/// From the node.
+/// Messages from a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Said {
     Here(NodeEntry),
     Ready(u32),
-    /// It cannot: message and hint.
+    /// The node cannot start: its id, a message and a hint.
     Refused(u32, String, Option<String>),
 }
 
-/// Writes a line.
+/// Writes a message as one line.
 pub fn say(to: &mut impl Write, what: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(what).map_err(io::Error::other)?;
     line.push(b'\n');
@@ -114,7 +115,7 @@ pub fn say(to: &mut impl Write, what: &impl Serialize) -> io::Result<()> {
     to.flush()
 }
 
-/// Reads a line; none at the end.
+/// Reads one message; `None` at the end of the input.
 pub fn hear<T: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<Option<T>> {
     let mut line = Vec::new();
     from.take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
@@ -125,7 +126,8 @@ pub fn hear<T: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<Option<T
     serde_json::from_slice(&line).map(Some).map_err(wrong)
 }
 
-/// The map of a deal: partitions by memory, the same at every node.
+/// Partition map of the nodes, with partitions in proportion to memory. Every node computes an
+/// equal map.
 pub fn map_of(deal: &[NodeEntry], partitions: u32) -> Result<PartitionMap, Problem> {
     let shares: Vec<(NodeId, u64)> = deal.iter().map(|node| (NodeId(node.id), node.memory)).collect();
     if shares.iter().all(|(_, share)| *share == 0) {
@@ -135,7 +137,7 @@ pub fn map_of(deal: &[NodeEntry], partitions: u32) -> Result<PartitionMap, Probl
 }
 
 impl Memory {
-    /// What was typed: none for the usual part.
+    /// Memory as typed by a user; `None` for the default share.
     pub fn typed(size: Option<ByteSize>) -> Self {
         size.map_or(Self::Usual, |size| Self::Bytes(size.0))
     }

@@ -1,4 +1,4 @@
-//! Processes of nodes, told apart from later ones with the same number.
+//! Identity of a node's process, distinct from a later process with the same process id.
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -16,42 +16,43 @@ use std::{
     time::Duration,
 };
 
-/// A process of a host.
+/// Identity of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
-    /// Its number.
+    /// Process id.
     pub pid: u32,
-    /// When it began: clock ticks after the boot.
+    /// Start time, clock ticks after the boot.
     pub began: u64,
-    /// Which boot of which machine: nobody else's processes have these numbers.
+    /// Boot id of its machine: another machine, or another boot, has another one.
     pub boot: String,
-    /// Its network namespace, as the kernel numbers it: another is as good as another host.
+    /// Inode of its network namespace. Another namespace counts as another host.
     pub net: u64,
 }
 
 impl Process {
-    /// This one.
+    /// This process.
     pub fn this() -> io::Result<Self> {
         Self::of(std::process::id())
     }
 
-    /// One of this host, in the network of this one.
+    /// A process of this host that shares this process's network namespace.
     pub(crate) fn of(pid: u32) -> io::Result<Self> {
         Ok(Self { pid, began: began(pid)?, boot: boot()?, net: net()? })
     }
 
-    /// A hold on it, if it is of this machine and lives, as far as this process can see.
+    /// A handle to the process, if it is of this machine and alive, as far as this process can see.
     pub fn find(&self) -> Option<Held> {
         if boot().ok()? != self.boot {
             return None;
         }
         let held = Held::of(self.pid)?;
-        // Only now is it sure that the number is not given to another.
+        // Compared after the pidfd was opened: from then on the process id cannot name another
+        // process.
         (began(self.pid).ok()? == self.began && !held.wait(Duration::ZERO)).then_some(held)
     }
 
-    /// Whether it is a node that was started at this pool file, as far as can be seen: by its user and the words that it was called with. It is
-    /// to be held meanwhile, so that its number is not given to another.
+    /// True if the process looks like a node that was started at this pool file, by its user and
+    /// its command line. The caller must hold a handle to it, so that its process id is not reused.
     pub fn is_node_of(&self, file: &Path) -> bool {
         let folder = PathBuf::from(format!("/proc/{}", self.pid));
         let is_ours = fs::metadata(&folder).is_ok_and(|about| about.uid() == geteuid().as_raw());
@@ -63,47 +64,49 @@ impl Process {
         is_ours && words.get(1) == Some(&&b"node"[..]) && named.is_some_and(same)
     }
 
-    /// Whether it is on this host, so that nobody loses what is said over the host's own sockets: on this machine and in this network.
+    /// True if the process is on this host: the same machine and the same network namespace. Then
+    /// the host's own sockets reach it.
     pub fn is_of_this_host(&self) -> bool {
         self.is_of_this_machine() && net().is_ok_and(|net| net == self.net)
     }
 
-    /// Whether it would be of this machine.
+    /// True if the process is or was on this machine, since its last boot.
     pub fn is_of_this_machine(&self) -> bool {
         boot().is_ok_and(|boot| boot == self.boot)
     }
 }
 
-/// A process that nobody else can become.
+/// Handle to a process (a pidfd), immune to reuse of the process id.
 #[derive(Debug)]
 pub struct Held(OwnedFd);
 
 impl Held {
-    /// Of whoever has this number now: a child that was not waited for keeps its own.
+    /// The process that has this id now. A child keeps its id until it was waited for.
     pub fn of(pid: u32) -> Option<Self> {
         let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
         Some(Self(pidfd_open(pid, PidfdFlags::empty()).ok()?))
     }
 
-    /// Waits until it has ended. False when it has not by then.
+    /// Waits until the process has ended. False at the time limit.
     pub fn wait(&self, most: Duration) -> bool {
         let timeout = Timespec::try_from(most).ok();
         let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
         poll(&mut fds, timeout.as_ref()).is_ok_and(|ready| ready > 0)
     }
 
-    /// Asks it to end.
+    /// Sends SIGTERM.
     pub fn terminate(&self) {
         let _ = pidfd_send_signal(&self.0, Signal::TERM);
     }
 
-    /// Ends it.
+    /// Sends SIGKILL.
     pub fn kill(&self) {
         let _ = pidfd_send_signal(&self.0, Signal::KILL);
     }
 }
 
-/// Field 22 of the process's `stat`, counted behind its name.
+/// Start time of a process: field 22 of its `stat`. Fields are counted after the name, which may
+/// contain blanks.
 fn began(pid: u32) -> io::Result<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let behind = stat.rsplit_once(") ").map_or("", |(_, behind)| behind);
@@ -111,12 +114,12 @@ fn began(pid: u32) -> io::Result<u64> {
     field.ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat has no field 22")))
 }
 
-/// Of this process.
+/// Network namespace of this process.
 fn net() -> io::Result<u64> {
     Ok(fs::metadata("/proc/self/ns/net")?.ino())
 }
 
-/// Of the machine.
+/// Boot id of this machine.
 fn boot() -> io::Result<String> {
     Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }

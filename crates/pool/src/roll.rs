@@ -1,4 +1,4 @@
-//! The roll: who of a pool answers, and how full they are.
+//! Status of a pool's nodes: which ones answer, and their usage.
 
 use crate::{
     NodeEntry, PoolFile,
@@ -12,37 +12,37 @@ use std::{path::Path, time::Duration};
 use tokio::{task::JoinSet, time::timeout};
 use wire::{Answer, Body, Failure, Request, Session, Usage};
 
-/// Who has not answered by then is not there.
+/// Time limit for a node's answer; then it counts as down.
 const ANSWER_WAIT: Duration = Duration::from_secs(3);
 
-/// A node of the file, and what it says now.
+/// A node of the pool file, and its state.
 #[derive(Clone, Debug)]
 pub struct Present {
-    /// As in the file.
+    /// Entry of the node in the pool file.
     pub entry: NodeEntry,
-    /// Now.
+    /// Present state of the node.
     pub state: State,
 }
 
-/// What a node says.
+/// State of a node.
 #[derive(Clone, Debug)]
 pub enum State {
-    /// It answers.
+    /// The node answers.
     Up(Up),
-    /// It does not, or refuses us.
+    /// The node does not answer, or refuses this client; the reason.
     Down(String),
 }
 
-/// A node that answers.
+/// Report of a node that answers.
 #[derive(Clone, Debug)]
 pub struct Up {
-    /// How full it is.
+    /// Space usage of the node.
     pub usage: Usage,
-    /// How many partitions it holds.
+    /// Number of partitions that the node holds.
     pub partitions: u32,
 }
 
-/// Asks all nodes at once.
+/// Queries all nodes concurrently.
 pub fn roll(path: &Path, file: &PoolFile) -> Result<Vec<Present>, Problem> {
     let key = file.key(path)?;
     let mut present = runtime()?.block_on(async {

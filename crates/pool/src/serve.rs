@@ -1,4 +1,4 @@
-//! A node's side of a start, and its life: it takes its seat, serves, and ends when it is asked to.
+//! Node process: takes part in the bootstrap of a pool, serves, and ends when it is asked to.
 
 use crate::{
     PoolFile,
@@ -27,20 +27,21 @@ use std::{
 use tokio::{runtime, sync::watch};
 use wire::handshake::Token;
 
-/// Threads that carry a node's connections: one for each processor, up to so many.
+/// Upper limit of the threads that serve connections; below it, one for each processor.
 const THREADS_MAX: usize = 16;
-/// A node that only computes has an engine nevertheless: the smallest, of which nothing is ever touched.
+/// Engine size of a node that only computes: the minimum, and none of it is ever touched.
 const ENGINE_BYTES_MIN: u64 = 16 << 20;
 
-/// What a node finds on its host.
+/// Environment of a node on its host.
 pub struct Ground<'a> {
-    /// A folder of its own, which goes with it.
+    /// The node's own directory, removed when it ends.
     pub folder: &'a Path,
-    /// What it logs once its starter has gone.
+    /// Log file that the node writes to after it has detached from its starter.
     pub log: &'a Path,
-    /// The pool file, which its starter writes when all nodes serve.
+    /// The pool file, which the starter writes when all nodes serve.
     pub pool: &'a Path,
-    /// How much of what was asked for it may take, one of so many nodes on this host.
+    /// Computes the memory that the node may take, from the size that was asked for and the number
+    /// of nodes that share this host.
     pub memory: &'a dyn Fn(Option<ByteSize>, u32) -> Result<ByteSize, Problem>,
 }
 
@@ -52,17 +53,18 @@ pub struct Member {
     end: Arc<watch::Sender<bool>>,
 }
 
-/// Why a node does not serve.
+/// Reason why a node does not serve.
 #[derive(Debug)]
 pub enum Unseated {
-    /// Its starter was told, and says so.
+    /// The starter was told the reason, and reports it.
     Told,
-    /// There is nobody to tell but who runs this.
+    /// The starter is not reachable; the caller must report the problem.
     Alone(Problem),
 }
 
-/// Takes the seat of node `id`, or of the `place`th if none is given, as the starter at the other end of `input` and `output` says, and tells it
-/// what cannot be. The end of `input` before all is done ends it too.
+/// Bootstraps a node and reports a failure to its starter. `seat` selects the node's settings, and
+/// `input` and `output` lead to the starter. If `input` ends before the bootstrap is complete, the
+/// node ends too.
 pub fn attend(
     seat: Pick,
     ground: &Ground,
@@ -75,18 +77,18 @@ pub fn attend(
         let refused = Said::Refused(mine.id, problem.message.clone(), problem.hint.clone());
         match say(&mut output, &refused) {
             Ok(()) => Unseated::Told,
-            // It has gone.
+            // The starter has gone.
             Err(_) => Unseated::Alone(problem),
         }
     })
 }
 
-/// Which seat is a node's.
+/// Selects one node's settings in the bootstrap plan.
 #[derive(Clone, Copy, Debug)]
 pub enum Pick {
-    /// That of the node with this id.
+    /// The node with this id.
     Id(u32),
-    /// The one at this place, from 0: the rank that `srun` gives.
+    /// The node at this index, from 0: the rank that `srun` gives.
     Place(usize),
 }
 
@@ -148,7 +150,8 @@ fn sit(
     said(say(output, &Said::Ready(seat.id)))?;
     match hear(input) {
         Ok(Some(Told::Keep)) => {}
-        // The starter was ended between the two: the pool stands, and others of its nodes may have heard.
+        // The starter was killed while it sent `Keep`: the pool file exists, and other nodes may
+        // have received the message.
         Ok(None) if is_told_of(ground.pool, &entry) => {}
         other => return Err(heard::<Told>(other, "leave to stay").err().unwrap_or_else(|| gone("leave to stay"))),
     }
@@ -184,7 +187,7 @@ impl Member {
         Ok(Self { runtime, server, end })
     }
 
-    /// What ends it from another thread.
+    /// Returns a function that stops the node from another thread.
     pub fn ender(&self) -> impl Fn() + Send + 'static + use<> {
         let end = self.end.clone();
         move || {
@@ -192,25 +195,27 @@ impl Member {
         }
     }
 
-    /// Serves until it is asked to end; then all connections are ended, and nobody is reached here.
+    /// Serves until the node is asked to stop; then ends all connections and stops listening.
     pub fn wait(self) {
         let Self { runtime, server, end } = self;
         runtime.block_on(async {
-            // The sender is ours: it cannot be gone.
+            // This function owns the sender, so waiting cannot fail.
             let _ = end.subscribe().wait_for(|end| *end).await;
             server.stop().await;
         });
     }
 }
 
-/// A socket of the host and one for others, and what they are to be called. The first is the better way, for who can take it.
+/// Listens on a Unix socket for this host and on the network for others. Returns the listeners and
+/// their addresses, the preferred address first.
 fn listen(seat: &Seat, folder: &Path, identity: Option<&Identity>) -> Result<(Vec<Listener>, Vec<Address>), Problem> {
     let host = match &seat.reach {
         Reach::Here => Ipv4Addr::LOCALHOST.to_string(),
         Reach::Named(host) => host.clone(),
         Reach::OwnName => host_name(),
     };
-    // Names are for others: a host's own may lead it to itself alone.
+    // On its own host a name may resolve to loopback, so a node that others reach by name listens
+    // at every address.
     let is_name = seat.reach.is_open() && host.parse::<IpAddr>().is_err();
     let at = if is_name { Ipv4Addr::UNSPECIFIED.to_string() } else { host.clone() };
     let bound = match identity.filter(|_| seat.reach.is_open()) {
@@ -229,7 +234,7 @@ fn listen(seat: &Seat, folder: &Path, identity: Option<&Identity>) -> Result<(Ve
             let near = Listener::bind(&address).map_err(failed)?;
             Ok((vec![near, far.known_as(called.clone())], vec![address, called]))
         }
-        // A path may be too long for a socket: then there is the other way.
+        // The path is too long for a socket: clients of this host use the network too.
         Err(error) => {
             tracing::warn!("clients of this host come by the network too: {error}");
             Ok((vec![far.known_as(called.clone())], vec![called]))
@@ -237,12 +242,13 @@ fn listen(seat: &Seat, folder: &Path, identity: Option<&Identity>) -> Result<(Ve
     }
 }
 
-/// Whether the pool file of this host has this node, and no other, at its place.
+/// True if this host's pool file has exactly this entry.
 fn is_told_of(pool: &Path, entry: &NodeEntry) -> bool {
     PoolFile::read(pool).is_ok_and(|file| file.nodes.contains(entry))
 }
 
-/// Nothing of the starter is held any more: what is logged from here on is in a file.
+/// Detaches from the starter: standard error goes to the log, standard input and output to
+/// `/dev/null`.
 fn let_go(log: &Path) -> Result<(), Problem> {
     let changed = || -> io::Result<()> {
         let no_links = OFlags::NOFOLLOW.bits().cast_signed();

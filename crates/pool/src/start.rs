@@ -1,4 +1,4 @@
-//! Starting a pool: all its nodes, or none.
+//! Starts a pool: all its nodes, or none.
 
 use crate::{
     begin::Begun,
@@ -17,32 +17,34 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-/// A node that has not listened by then is given up: starting a process takes milliseconds, SSH to a slow host seconds, `srun` may
-/// have to wait for a host to come up.
+/// Time limit for all nodes to be ready. Starting a process takes milliseconds, SSH to a slow host
+/// seconds, and `srun` may have to wait for a host to come up.
 const START_WAIT: Duration = Duration::from_mins(1);
-/// What a token has, bytes.
+/// Length of a token before it is encoded as hexadecimal text, bytes.
 pub(crate) const TOKEN_BYTES: usize = 32;
-/// What a pool's id has, bytes.
+/// Length of a pool's id before it is encoded as hexadecimal text, bytes.
 pub(crate) const ID_BYTES: usize = 16;
 
-/// What pool is wanted.
+/// Specification of a pool to start.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// Where.
+    /// Hosts on which its nodes run, and how they are launched.
     pub places: Places,
-    /// Of each node.
+    /// Memory of each node.
     pub memory: Memory,
-    /// Of each node; by default its processors.
+    /// Task slots of each node; `None` for its number of processors.
     pub slots: Option<u32>,
-    /// The first node's port; the next on a host takes the next. Any that are free if none is given.
+    /// TCP port of the first node; each further node on the same host takes the next one. `None`
+    /// for any free port.
     pub port: Option<u16>,
-    /// So many nodes may the pool ever have; by default four times those of its start.
+    /// Largest number of nodes that the pool may ever have; by default four times the initial
+    /// number, and no more than it has partitions.
     pub max_nodes: Option<u32>,
-    /// For its life: a power of two.
+    /// Number of partitions, fixed for the pool's life; a power of two.
     pub partitions: u32,
-    /// How long requests wait for space.
+    /// Time that a request waits for space.
     pub space_wait: Duration,
-    /// Whether what nodes of other hosts say is encrypted.
+    /// Encrypts traffic between hosts with TLS.
     pub tls: bool,
     /// The program that becomes a node.
     pub program: PathBuf,
@@ -51,13 +53,13 @@ pub struct Wanted {
 /// A pool that has started.
 #[derive(Debug)]
 pub struct Started {
-    /// What its file says.
+    /// The pool file that was written.
     pub file: PoolFile,
-    /// A file of a pool that is no more was replaced.
+    /// True if the file of a pool that no longer exists was replaced.
     pub replaced: bool,
 }
 
-/// Starts a pool at a pool file. If anything fails, nothing is left of it.
+/// Starts a pool and writes its pool file. If anything fails, nothing is left of it.
 pub fn start(path: &Path, wanted: &Wanted) -> Result<Started, Problem> {
     let max_nodes = check(wanted)?;
     let replaced = std::cell::Cell::new(false);
@@ -97,7 +99,8 @@ pub fn start(path: &Path, wanted: &Wanted) -> Result<Started, Problem> {
     Ok(Started { file, replaced: replaced.get() })
 }
 
-/// What cannot be is refused before anything starts. How many nodes the pool may have.
+/// Refuses an impossible specification before anything starts. Returns the largest number of nodes
+/// that the pool may have.
 fn check(wanted: &Wanted) -> Result<u32, Problem> {
     let nodes = wanted.places.count();
     if nodes == 0 {
@@ -138,7 +141,7 @@ fn seats(wanted: &Wanted) -> Result<Vec<Seat>, Problem> {
                 Problem::new(format!("--port {first}: there is no port for node {}", place + 1)).hint("begin lower")
             })?,
         };
-        // Each host of an allocation has its own ports.
+        // Under Slurm each node has a host to itself, so all of them use the first port.
         *next += u16::from(reach != Reach::OwnName);
         let id = u32::try_from(place + 1).expect("there are fewer nodes");
         Ok(Seat { id, nodes_here, reach, port, memory: wanted.memory, slots: wanted.slots })
@@ -146,7 +149,7 @@ fn seats(wanted: &Wanted) -> Result<Vec<Seat>, Problem> {
     (0..wanted.places.count() as usize).map(seat).collect()
 }
 
-/// All who are here.
+/// Collects the entries of all nodes.
 fn gather(launched: &mut Launched, order: &Order, until: Instant) -> Result<Vec<NodeEntry>, Problem> {
     let mut here: BTreeMap<u32, NodeEntry> = BTreeMap::new();
     while here.len() < order.seats.len() {
@@ -159,7 +162,7 @@ fn gather(launched: &mut Launched, order: &Order, until: Instant) -> Result<Vec<
     Ok(here.into_values().collect())
 }
 
-/// Waits until all serve.
+/// Waits until all nodes serve.
 fn all_ready(launched: &mut Launched, order: &Order, until: Instant) -> Result<(), Problem> {
     let mut ready = BTreeSet::new();
     while ready.len() < order.seats.len() {
@@ -172,7 +175,7 @@ fn all_ready(launched: &mut Launched, order: &Order, until: Instant) -> Result<(
     Ok(())
 }
 
-/// Who did not say what was waited for.
+/// Names the nodes that did not answer in time.
 fn silent(order: &Order, has: impl Fn(u32) -> bool) -> Problem {
     let silent: Vec<String> = order.seats.iter().filter(|seat| !has(seat.id)).map(named).collect();
     let (who, seconds) = (silent.join(", "), START_WAIT.as_secs());
@@ -186,7 +189,7 @@ fn named(seat: &Seat) -> String {
     }
 }
 
-/// Refused if the pool is there that the file tells of, or something else is.
+/// Fails if the file's pool is still running, or if the file is not a pool file.
 fn stands(path: &Path) -> Result<(), Problem> {
     let file = PoolFile::read(path)?;
     let present = roll(path, &file)?;
@@ -212,7 +215,7 @@ fn stands(path: &Path) -> Result<(), Problem> {
     }
 }
 
-/// From the system's random source, as text.
+/// Random bytes from the system, as hexadecimal text.
 pub(crate) fn random_text(length: usize) -> Result<String, Problem> {
     let mut bytes = vec![0; length];
     let got = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty());

@@ -1,4 +1,4 @@
-//! Ending a pool: every node, and all that its start left.
+//! Stops a pool: ends every node and removes what its start left.
 
 use crate::{
     NodeEntry, PoolFile,
@@ -11,31 +11,34 @@ use std::{ffi::OsStr, fs, path::Path, thread, time::Duration};
 use tokio::time::timeout;
 use wire::{Body, Request, Session};
 
-/// Who has not answered by then is ended by force, if it is of this machine.
+/// Time limit for a node's answer to the stop request; then its process is ended by force, if it is
+/// on this machine.
 const ANSWER_WAIT: Duration = Duration::from_secs(3);
-/// A node that was asked ends its connections first, and what they hold.
+/// Time limit for a node to exit after it has accepted the request; it ends its connections and
+/// frees what they hold first.
 const END_WAIT: Duration = Duration::from_secs(20);
-/// So long has a node that does not answer to end by SIGTERM.
+/// Time limit for a node to exit after SIGTERM, before SIGKILL.
 const TERM_WAIT: Duration = Duration::from_secs(5);
 
 /// How a node ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stopped {
-    /// As it was asked to.
+    /// The node ended on request.
     Ended,
-    /// It was not there any more.
+    /// The node had already ended.
     Gone,
-    /// It did not answer, so its process was ended.
+    /// The node did not answer, or did not end in time, so its process was ended by a signal.
     Killed,
-    /// It does not answer, and its process is not of this machine.
+    /// The node may still run: its process is on another machine, or cannot be verified as a node
+    /// of this pool. The reason.
     Unknown(String),
 }
 
-/// Ends all nodes of the pool at `path`, at once; then its file goes, and a link that led to it, unless a node may still be there. In the order
-/// of the file.
+/// Stops all nodes of the pool at `path` concurrently; returns them in the order of the file. Then
+/// removes the pool file, and a link that led to it, unless a node may still run.
 ///
-/// The file may be forged: no process is ended by force that is not seen to be a node of it, and logs of nodes that died go only where they
-/// are in `runtime`, the user's own directory.
+/// The pool file may be forged. So only a process that is verified as a node of this pool is ended
+/// by force, and logs of nodes that died are removed only from `runtime`, the user's own directory.
 pub fn stop(path: &Path, runtime: Option<&Path>) -> Result<Vec<(NodeEntry, Stopped)>, Problem> {
     let file = PoolFile::read(path)?;
     let (key, link) = (file.key(path)?, path);
@@ -67,7 +70,7 @@ pub fn stop(path: &Path, runtime: Option<&Path>) -> Result<Vec<(NodeEntry, Stopp
     Ok(stopped)
 }
 
-/// Whether it is named as logs of nodes are, in that directory itself.
+/// True if the log has the name of a node's log and is directly in that directory.
 fn is_log_in(runtime: Option<&Path>, log: &Path) -> bool {
     let stem = log.file_stem().and_then(OsStr::to_str).unwrap_or_default();
     let is_named_so = stem.starts_with("node-") && log.extension() == Some(OsStr::new("log"));

@@ -1,4 +1,5 @@
-//! Whose files are believed: a pool file leads to processes that are ended and to nodes that are trusted, so nobody else may have written it.
+//! Ownership checks for pool files. A pool file names processes to end and nodes to trust, so
+//! nobody but its owner may have written it.
 
 use base::Problem;
 use rustix::{fs::OFlags, process::geteuid};
@@ -10,16 +11,16 @@ use std::{
     sync::Once,
 };
 
-/// Bits of a mode by which others may write.
+/// Mode bits by which others may write.
 const OTHERS_WRITE: u32 = 0o022;
-/// Bits of a mode by which others may read.
+/// Mode bits by which others may read.
 const OTHERS_READ: u32 = 0o044;
 
-/// Why a file was not opened.
+/// Reason why a file was not opened.
 #[derive(Debug)]
 pub enum NotOpened {
     Io(io::Error),
-    /// Others may have written it.
+    /// Other users may have written it.
     Distrusted(Problem),
 }
 
@@ -29,10 +30,11 @@ impl From<io::Error> for NotOpened {
     }
 }
 
-/// Opens a pool file for reading. Refused when another user owns it, or a link to it, and when others may write it; that others may read it is
-/// warned of.
+/// Opens a pool file for reading. Refuses a file that another user but root owns, also one behind
+/// another user's link, and a file that others may write. Logs a warning if others may read it.
 pub fn open(path: &Path) -> Result<File, NotOpened> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK; // what waits for a writer is no pool file
+    // NONBLOCK: a fifo without a writer must not block the open.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(target(path)?)?;
     let about = file.metadata()?;
     check(path, &about).map_err(NotOpened::Distrusted)?;
@@ -42,7 +44,7 @@ pub fn open(path: &Path) -> Result<File, NotOpened> {
     Ok(file)
 }
 
-/// What a path leads to, by links of our own or of root alone.
+/// Resolves a path; a link there must belong to this user or to root.
 pub fn target(path: &Path) -> Result<PathBuf, NotOpened> {
     let about = fs::symlink_metadata(path)?;
     if !about.is_symlink() {
@@ -52,7 +54,7 @@ pub fn target(path: &Path) -> Result<PathBuf, NotOpened> {
     Ok(path.canonicalize()?)
 }
 
-/// Refuses a file that others may have written.
+/// Refuses a file that other users may have written.
 pub fn check(path: &Path, about: &Metadata) -> Result<(), Problem> {
     if !about.is_file() {
         return Err(Problem::new(format!("{} is no pool file: it is no regular file", path.display())));
