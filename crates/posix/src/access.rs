@@ -1,5 +1,6 @@
-//! What a user may do, by mode, owner, ACL and capabilities: what the kernel checks for a mount. It is a help against mistakes, no guard: who has the pool's
-//! token may do all.
+//! Permission checks by mode, owner, ACL and capabilities, as the kernel makes them for a mount.
+//! They prevent mistakes and are no security boundary: any process that has the pool's token may do
+//! everything.
 
 use crate::Who;
 use rustix::io::Errno;
@@ -7,19 +8,19 @@ use rustix::thread::CapabilitySet;
 pub use wire::credentials::{READ, RUN, WRITE};
 use wire::{Attributes, Kind, SET_GROUP_ID, credentials::STICKY};
 
-/// What is to be looked at to decide.
+/// Result of a permission check that has not read the ACL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It may.
+    /// Permitted.
     Allowed,
-    /// It may not, whatever an ACL says.
+    /// Denied, whatever an ACL says.
     Denied,
-    /// It depends on its access ACL, if it has one.
+    /// Decided by the access ACL if the file has one, else by the mode.
     ByAcl,
 }
 
-/// Whether a user may do all of `wants` (bits of [`READ`], [`WRITE`], [`RUN`]), as far as it is seen without an ACL
-/// (`path_resolution(7)`, `acl(5)`).
+/// Checks whether a user may do all of `wants` (bits of [`READ`], [`WRITE`], [`RUN`]), without
+/// reading an ACL (`path_resolution(7)`, `acl(5)`).
 pub fn judge(of: &Attributes, who: &Who, wants: u32) -> Verdict {
     if wants == 0 {
         return Verdict::Allowed;
@@ -31,14 +32,16 @@ pub fn judge(of: &Attributes, who: &Who, wants: u32) -> Verdict {
     if overrides(of, who, wants) {
         return Verdict::Allowed;
     }
-    // An ACL gives nobody more than the group's bits, which are its mask, or than the others' bits.
+    // An ACL grants no more than its mask, which is the mode's group bits, or than the others'
+    // bits.
     if (group | others) & wants != wants {
         return Verdict::Denied;
     }
     Verdict::ByAcl
 }
 
-/// The same for whom [`judge`] left to the ACL; `acl` is its value as the kernel encodes it, none where there is none.
+/// Decides a check that [`judge`] left to the ACL. `acl` is the ACL in the kernel's encoding,
+/// `None` if the file has none.
 pub fn judge_by(of: &Attributes, acl: Option<&[u8]>, who: &Who, wants: u32) -> bool {
     let bits = match acl.and_then(|acl| acl_bits(acl, of, who, wants)) {
         Some(bits) => bits,
@@ -52,19 +55,20 @@ fn decided(of: &Attributes, who: &Who, wants: u32, bits: u32) -> Verdict {
     if bits & wants == wants || overrides(of, who, wants) { Verdict::Allowed } else { Verdict::Denied }
 }
 
-/// Whether capabilities allow what the bits do not.
+/// Returns whether capabilities permit an access that the mode bits deny.
 fn overrides(of: &Attributes, who: &Who, wants: u32) -> bool {
     let directory = of.kind == Kind::Directory;
     let reads = if directory { READ | RUN } else { READ };
     if wants & !reads == 0 && who.can(CapabilitySet::DAC_READ_SEARCH) {
         return true;
     }
-    // Nobody runs what nobody may run.
+    // No capability permits running a file that has no execute bit at all.
     let runs = wants & RUN != 0 && !directory && of.mode & 0o111 == 0;
     !runs && who.can(CapabilitySet::DAC_OVERRIDE)
 }
 
-/// What an ACL gives a user (acl(5), "access check algorithm"); none for an ACL that cannot be read.
+/// Returns the bits that an ACL grants a user (acl(5), "access check algorithm"), or `None` if the
+/// ACL cannot be decoded.
 fn acl_bits(acl: &[u8], of: &Attributes, who: &Who, wants: u32) -> Option<u32> {
     const VERSION: [u8; 4] = 2_u32.to_le_bytes();
     let entries = acl.strip_prefix(&VERSION)?;
@@ -87,7 +91,7 @@ fn acl_bits(acl: &[u8], of: &Attributes, who: &Who, wants: u32) -> Option<u32> {
     let first = groups.next();
     match first {
         None => of_tag(0x20),
-        // One group must allow it all.
+        // A single group entry must grant all of `wants`.
         Some(first) => std::iter::once(first)
             .chain(groups)
             .map(|(_, bits, _)| bits & mask)
@@ -96,23 +100,25 @@ fn acl_bits(acl: &[u8], of: &Attributes, who: &Who, wants: u32) -> Option<u32> {
     }
 }
 
-/// Whether an entry of a directory may be removed or renamed by who may write the directory: in one with the sticky bit, by its owner and the entry's. Of
-/// whom nothing keeps, neither needs to be looked at.
+/// Checks whether a user who may write a directory may remove or rename an entry of it. In a
+/// directory with the sticky bit only the directory's owner and the entry's owner may. `None`
+/// attributes mean that the caller's capabilities make the check unnecessary.
 pub fn may_remove(directory: Option<&Attributes>, entry: Option<&Attributes>, who: &Who) -> Result<(), Errno> {
     let Some((directory, entry)) = directory.zip(entry) else { return Ok(()) };
     let free = directory.mode & STICKY == 0 || who.uid == entry.owner.uid || who.uid == directory.owner.uid;
     if free || who.can(CapabilitySet::FOWNER) { Ok(()) } else { Err(Errno::PERM) }
 }
 
-/// Whether it is the owner, or one who acts as such.
+/// Returns whether the user owns the file or has `CAP_FOWNER`.
 pub fn owns(of: &Attributes, who: &Who) -> bool {
     who.uid == of.owner.uid || who.can(CapabilitySet::FOWNER)
 }
 
-/// The mode that chmod(2) sets: without the set-group-id bit, where the group is another's.
+/// Returns the mode that chmod(2) sets. The set-group-id bit is cleared if the user is not in the
+/// file's group and lacks `CAP_FSETID`.
 ///
 /// # Errors
-/// `EPERM` for who does not own it.
+/// `EPERM` if the user does not own the file.
 pub fn new_mode(of: &Attributes, who: &Who, mode: u32) -> Result<u32, Errno> {
     if !owns(of, who) {
         return Err(Errno::PERM);
@@ -121,7 +127,7 @@ pub fn new_mode(of: &Attributes, who: &Who, mode: u32) -> Result<u32, Errno> {
     Ok(mode & 0o7777 & if keeps { !0 } else { !SET_GROUP_ID })
 }
 
-/// Whether chown(2) may give it to these.
+/// Checks whether chown(2) may set this owner and group.
 pub fn may_give(of: &Attributes, who: &Who, uid: Option<u32>, gid: Option<u32>) -> Result<(), Errno> {
     if who.can(CapabilitySet::CHOWN) {
         return Ok(());

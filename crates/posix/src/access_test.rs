@@ -1,4 +1,5 @@
-//! The decider against `path_resolution(7)` and `acl(5)`, said the long way, for all modes and many users.
+//! Tests of the permission checks against `path_resolution(7)` and `acl(5)`, spelled out for all
+//! modes and many users.
 
 use super::{READ, RUN, Verdict, WRITE, judge, judge_by, may_give, may_remove, new_mode};
 use crate::{Errno, Who};
@@ -28,7 +29,8 @@ fn file(kind: Kind, mode: u32) -> Attributes {
     }
 }
 
-/// The owner, a member of the group by its first or another group, and a stranger; each without rights and with each that matters.
+/// The owner, a member of the group by its primary or by a supplementary group, and a stranger;
+/// each without capabilities and with each capability that matters.
 fn users() -> Vec<Who> {
     let ids = [(10, 1, vec![]), (11, 100, vec![]), (11, 1, vec![5, 100]), (11, 1, vec![5])];
     let rights =
@@ -36,7 +38,7 @@ fn users() -> Vec<Who> {
     ids.iter().flat_map(|(uid, gid, groups)| rights.map(|capable| Who::of(*uid, *gid, groups, capable))).collect()
 }
 
-/// The bits that count for a user without rights, by class.
+/// Returns the shift to the mode bits that apply to a user without capabilities.
 fn class(who: &Who) -> u32 {
     if who.uid == OWNER.uid {
         6
@@ -47,7 +49,7 @@ fn class(who: &Who) -> u32 {
     }
 }
 
-/// An ACL as the kernel encodes it: tag, bits, id.
+/// Encodes an ACL as the kernel does: tag, bits, id.
 fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     let mut bytes = 2_u32.to_le_bytes().to_vec();
     for (tag, bits, id) in entries {
@@ -89,7 +91,7 @@ fn every_mode_gives_every_user_the_bits_of_its_class_and_what_its_rights_add() {
 #[test]
 fn an_acl_decides_by_the_user_then_by_any_group_that_gives_all_then_by_the_others() {
     let nobody = |uid, gid, groups: &[u32]| Who::of(uid, gid, groups, CapabilitySet::empty());
-    // Owner, user 11, user 12, group, group 200, mask, others; the mode's group bits are the mask.
+    // Owner, user 11, user 12, group, group 200, mask, others. The mode's group bits are the mask.
     let value = acl(&[(1, 6, 0), (2, 6, 11), (2, 7, 12), (4, 4, 0), (8, 2, 200), (0x10, 6, 0), (0x20, 0, 0)]);
     let of = file(Kind::File, 0o660);
     let may = |who: &Who, wants| allowed(&of, Some(&value), who, wants);

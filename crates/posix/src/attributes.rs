@@ -1,4 +1,4 @@
-//! What is asked about files, and changed about them.
+//! Calls that read and change attributes: stat, access, chmod, chown, times, truncate.
 
 use crate::access::{self, WRITE};
 use crate::table::Open;
@@ -11,16 +11,17 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use wire::{Attributes, Changes, Kind, TimeChange, Timestamp};
 
-/// How a place is named.
+/// Flags by which every call here can name a file.
 const PLACE: AtFlags = AtFlags::SYMLINK_NOFOLLOW.union(AtFlags::EMPTY_PATH);
-/// What stands for the pool as a device: of those without one (major 0), a number that the kernel gives to nobody soon.
+/// Device number of the pool: of the anonymous devices (major 0), a minor that the kernel will not
+/// assign soon.
 const DEVICE: (u32, u32) = (0, 0x7_d1de);
-/// What programs size their buffers by, as a mount of the pool tells it.
+/// `st_blksize`, by which programs size their buffers; a mount of the pool reports the same.
 const PREFERRED_BYTES: u32 = 128 << 10;
-/// `st_blocks` counts in these, whatever the file system.
+/// Unit of `st_blocks` on every file system, in bytes.
 const BLOCK_BYTES: u64 = 512;
 
-/// What stat(2) and statx(2) show.
+/// Attributes that stat(2) and statx(2) return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
     /// Device: major and minor.
@@ -29,27 +30,27 @@ pub struct Stat {
     pub inode: u64,
     /// Type and permissions.
     pub mode: u32,
-    /// Names.
+    /// Number of hard links.
     pub links: u32,
     /// User id.
     pub uid: u32,
     /// Group id.
     pub gid: u32,
-    /// Of a device, its number.
+    /// Device number of a device file.
     pub special: (u32, u32),
-    /// Bytes.
+    /// Size in bytes.
     pub size: i64,
-    /// Bytes that are best read and written at once.
+    /// Preferred size of reads and writes, in bytes.
     pub block_bytes: u32,
-    /// Blocks of 512 bytes.
+    /// Allocated blocks of 512 bytes.
     pub blocks: i64,
-    /// Last read: seconds and nanoseconds.
+    /// Time of the last read: seconds and nanoseconds.
     pub accessed: (i64, i64),
-    /// Last change of the bytes.
+    /// Time of the last change of the bytes.
     pub modified: (i64, i64),
-    /// Last change of anything.
+    /// Time of the last change of bytes or attributes.
     pub changed: (i64, i64),
-    /// When it was made; none of a host's file system that does not say.
+    /// Creation time; 0 for a file of the host.
     pub born: (i64, i64),
 }
 
@@ -104,7 +105,8 @@ impl From<&rustix::fs::Stat> for Stat {
     }
 }
 
-/// What a later version of the pool adds shows as a file.
+/// Returns the file type of a kind. A kind that a later version of the pool adds shows as a regular
+/// file.
 pub(crate) fn file_type(kind: Kind) -> FileType {
     match kind {
         Kind::Directory => FileType::Directory,
@@ -117,19 +119,19 @@ pub(crate) fn file_type(kind: Kind) -> FileType {
     }
 }
 
-/// Times as utimensat(2) sets them: seconds, and nanoseconds that may say now or never.
+/// Times for utimensat(2): seconds and nanoseconds, which may be `UTIME_NOW` or `UTIME_OMIT`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
-    /// Last read.
+    /// Time of the last read.
     pub accessed: (i64, i64),
-    /// Last change of the bytes.
+    /// Time of the last change of the bytes.
     pub modified: (i64, i64),
 }
 
 const MARKS: (i64, i64) = (UTIME_NOW, UTIME_OMIT);
 
 impl Times {
-    /// Both now.
+    /// Sets both times to now.
     pub const NOW: Self = Self { accessed: (0, MARKS.0), modified: (0, MARKS.0) };
 
     fn changes(self) -> Result<(Option<TimeChange>, Option<TimeChange>), Errno> {
@@ -151,17 +153,18 @@ fn change((secs, nanos): (i64, i64)) -> Result<Option<TimeChange>, Errno> {
     }
 }
 
-/// What a call of attributes means.
+/// File that an attribute call refers to: one of the pool, or a path of the host that a symlink led
+/// to.
 enum Meant {
     Pool(Attributes),
     Host(std::ffi::CString),
 }
 
 impl Process {
-    /// stat(2), lstat(2), fstat(2): `SYMLINK_NOFOLLOW`, and `EMPTY_PATH` for what is open.
+    /// stat(2), lstat(2) and fstat(2): `SYMLINK_NOFOLLOW` for lstat, `EMPTY_PATH` for an open file.
     ///
     /// # Errors
-    /// As those.
+    /// As the calls it implements.
     pub fn stat(&self, said: Said<'_>, flags: AtFlags) -> Result<Stat, Errno> {
         crate::only(flags, PLACE | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_FORCE_SYNC | AtFlags::STATX_DONT_SYNC)?;
         let who = Who::now();
@@ -173,7 +176,7 @@ impl Process {
         })
     }
 
-    /// access(2) by the real user, or by the effective one with `EACCESS`.
+    /// access(2) for the real user, or for the effective user with `EACCESS`.
     ///
     /// # Errors
     /// As faccessat(2).
@@ -188,7 +191,7 @@ impl Process {
         })
     }
 
-    /// chmod(2), fchmod(2).
+    /// chmod(2) and fchmod(2).
     ///
     /// # Errors
     /// As fchmodat(2).
@@ -211,7 +214,8 @@ impl Process {
         })
     }
 
-    /// chown(2), lchown(2), fchown(2). An id of all ones stays.
+    /// chown(2), lchown(2) and fchown(2). An id with all bits set leaves the owner or group
+    /// unchanged.
     ///
     /// # Errors
     /// As fchownat(2).
@@ -237,10 +241,10 @@ impl Process {
         })
     }
 
-    /// utimensat(2), futimens(3).
+    /// utimensat(2) and futimens(3).
     ///
     /// # Errors
-    /// As those.
+    /// As the calls it implements.
     pub fn set_times(&self, said: Said<'_>, times: Times, flags: AtFlags) -> Result<(), Errno> {
         crate::only(flags, PLACE)?;
         let who = Who::now();
@@ -292,7 +296,7 @@ impl Process {
         })
     }
 
-    /// Sets a length that somebody may set.
+    /// Sets the size, without a permission check.
     pub(crate) async fn set_length(&self, who: &Who, found: &Attributes, size: u64) -> Result<(), Errno> {
         let kill_set_id = !who.can(CapabilitySet::FSETID);
         self.set(found.file, Changes { size: Some(size), kill_set_id, ..Changes::default() }).await
@@ -303,7 +307,8 @@ impl Process {
         changed.map(drop).map_err(|refusal| crate::errno(&refusal))
     }
 
-    /// What is open, where a call means that and its user may do it to any file: then nothing of the file needs to be asked before.
+    /// Returns the open file if the call refers to a descriptor and the caller has capability
+    /// `may`, which permits the change on any file. The file's attributes need not be queried then.
     fn trusted(
         &self,
         who: &Who,
@@ -338,7 +343,7 @@ impl Process {
         }
     }
 
-    /// The attributes of what is open, with or without a name.
+    /// Returns the attributes of an open file, which may have no name any more.
     pub(crate) async fn stat_open(&self, descriptor: BorrowedFd<'_>) -> Result<Attributes, Errno> {
         self.stat_of(&*self.table.get(descriptor)?).await
     }

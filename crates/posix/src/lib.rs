@@ -1,14 +1,19 @@
 //! Layer 4: a pool as a program of the system sees it: paths, descriptors, permissions.
 //!
-//! [`Process`] is one program's view of one pool: its working directory, what it has open, and the verbs of the system's calls on both, with the
-//! system's own errors. Who calls it gives no thread and no runtime: it waits with a [`link::Hand`], which the threads of the
-//! program turn themselves, so a program may fork, and be in a signal handler's way at no other time than in a call.
+//! [`Process`] is one program's view of one pool: its working directory, its open files, and the
+//! system calls on both, which fail with the system's own errors. It needs no thread and no async
+//! runtime: a calling thread drives the connections itself with a [`link::Hand`] (a reactor) while
+//! it waits. A program may therefore fork, and the crate can be interrupted by a signal handler
+//! only inside a call.
 //!
-//! A descriptor is a real one of the kernel, given by a node of this host: of the file's own extent where its bytes are there, so that
-//! reading, writing and mapping it is the kernel's business; else one that stands in for it, and keeps the offset. What we know of a
-//! number is looked up by it, and believed only while the kernel's descriptor is the same.
+//! Every descriptor is a real kernel descriptor, handed over by a node of this host. If the file's
+//! bytes are on this host, it is a descriptor of the file's extent, and the kernel reads, writes
+//! and maps it. Otherwise it is a placeholder that only keeps the offset. The table entry of a
+//! descriptor number is trusted only while the kernel's descriptor still has the recorded device
+//! and inode.
 //!
-//! What it does not do: change the program (`preload` does), guard the pool against it (who has the token may do all).
+//! This crate does not change the program (`preload` does) and does not guard the pool against it:
+//! any process that has the token may do everything.
 #![forbid(unsafe_code)]
 
 mod access;
@@ -51,38 +56,42 @@ use std::time::{Duration, Instant};
 pub use wire::LockKind;
 use wire::{Object, Refusal};
 
-/// Refuses (`EINVAL`) what a call knows nothing of.
+/// Returns `EINVAL` if `flags` has a flag that is not in `known`.
 pub(crate) fn only(flags: AtFlags, known: AtFlags) -> Result<(), Errno> {
     if known.contains(flags) { Ok(()) } else { Err(Errno::INVAL) }
 }
 
-/// Who is told that there is no way to a node any more.
+/// Callback for a lost connection; see [`when_lost`].
 static LOST: OnceLock<fn(&Refusal)> = OnceLock::new();
 
-/// Has it called whenever a node does not answer, or does not let this process in. The first to ask is told, for the life of the process.
+/// Registers a callback that runs whenever a node does not answer or does not admit this process.
+/// Only the first registration counts, for the life of the process.
 pub fn when_lost(told: fn(&Refusal)) {
     LOST.get_or_init(|| told);
 }
 
-/// Who knows whether a signal waits that ends what a thread does.
+/// Callback that returns whether a pending signal is to end the thread's call; see [`ended_by`].
 static ENDED: OnceLock<fn() -> bool> = OnceLock::new();
 
-/// Has it asked, by a thread that has waited for a node for a second, ten times a second: if it says so, the call is given up with `EINTR`. The first
-/// to ask is asked, for the life of the process.
+/// Registers a callback that a thread polls ten times a second once it has waited a second for a
+/// node. If it returns true, the call fails with `EINTR`. Only the first registration counts, for
+/// the life of the process.
 pub fn ended_by(asked: fn() -> bool) {
     ENDED.get_or_init(|| asked);
 }
 
-/// Whether what has waited since then is to be given up.
+/// Returns whether a wait that began at `since` is to be given up.
 pub(crate) fn is_ended(since: Instant) -> bool {
     since.elapsed() >= PATIENT && ENDED.get().is_some_and(|asked| asked())
 }
 
-/// Nodes that answer do so long before.
+/// Shortest wait that may be given up. A node that answers at all does so much sooner.
 const PATIENT: Duration = Duration::from_secs(1);
 
-/// The system's error for a refusal. What is gone by its number was removed while we looked, so its name is not there; what a node could not give to who may have no
-/// more descriptors is not the node's failure.
+/// Maps a refusal to an errno. A file id that is not found was removed during the call, so its name
+/// does not exist either (`ENOENT`). `Unavailable` may only mean that this process can have no more
+/// descriptors; then the result is `EMFILE` or `ENFILE`, and the connection is not reported as
+/// lost.
 pub(crate) fn errno(refusal: &Refusal) -> Errno {
     if matches!(refusal, Refusal::Unavailable { .. })
         && let Some(none_left) = none_left()
@@ -99,7 +108,7 @@ pub(crate) fn errno(refusal: &Refusal) -> Errno {
     }
 }
 
-/// Why this process can have no further descriptor (`EMFILE`, `ENFILE`); none where it can.
+/// Returns the errno (`EMFILE`, `ENFILE`) if this process cannot open another descriptor.
 fn none_left() -> Option<Errno> {
     let tried = rustix::fs::open(c"/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
     tried.err().filter(|errno| [Errno::MFILE, Errno::NFILE].contains(errno))

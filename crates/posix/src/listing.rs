@@ -1,4 +1,4 @@
-//! Folders that are read: `.` and `..` first, then the pool's entries by their cookies.
+//! Directory listings: `.` and `..` first, then the pool's entries in the order of their cookies.
 
 use crate::attributes::file_type;
 use crate::table::Open;
@@ -8,25 +8,26 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use wire::{COOKIE_FIRST, DirEntry, Kind};
 
-/// Entries that are fetched at a time.
+/// Number of entries fetched per request.
 const PAGE: usize = 512;
-/// Places of the two entries that the pool does not keep; every cookie of the pool is far above.
+/// Positions and names of the two entries that the pool does not store. Every cookie of the pool is
+/// far larger.
 const DOTS: [(i64, &[u8]); 2] = [(1, b"."), (2, b"..")];
 
-/// One entry, as readdir(3) tells it.
+/// Directory entry, as readdir(3) returns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// Inode number.
     pub inode: u64,
-    /// Where the next one is.
+    /// Position of the next entry (`d_off`).
     pub next: i64,
-    /// What it is (`DT_REG` and the like).
+    /// Type (`DT_REG` and the like).
     pub kind: u8,
-    /// Its name.
+    /// Name.
     pub name: Vec<u8>,
 }
 
-/// A folder that is read, entry by entry.
+/// Open directory stream.
 #[derive(Debug)]
 pub struct Listing {
     open: Arc<Open>,
@@ -36,7 +37,7 @@ pub struct Listing {
 }
 
 impl Process {
-    /// Reads the folder of a descriptor.
+    /// Opens a stream of the directory that a descriptor refers to.
     ///
     /// # Errors
     /// `EBADF`, `ENOTDIR`.
@@ -47,7 +48,7 @@ impl Process {
         Ok(Listing { open, place: 0, fetched: VecDeque::new(), ended: false })
     }
 
-    /// The next entry; none at the end.
+    /// Returns the next entry, or `None` at the end.
     ///
     /// # Errors
     /// As readdir(3).
@@ -78,7 +79,7 @@ impl Process {
         Ok(Some(Entry { inode, next: listing.place, kind, name: entry.name.as_bytes().to_vec() }))
     }
 
-    /// The folder above; of one that was removed, itself.
+    /// Returns the parent directory, or the directory itself if it was removed.
     fn above(&self, listing: &Listing) -> Result<placement::FileId, Errno> {
         let above = self.wait(async { Ok(self.client.parent(listing.open.file).await) })?;
         Ok(above.unwrap_or(listing.open.file))
@@ -86,20 +87,21 @@ impl Process {
 }
 
 impl Listing {
-    /// Goes on from a place that [`Listing::place`] told; 0 is the start, where what came since is seen.
+    /// Continues at a position that [`Listing::place`] returned. Position 0 restarts, and shows
+    /// entries added since.
     pub fn seek(&mut self, place: i64) {
         self.place = place;
         self.fetched.clear();
         self.ended = false;
     }
 
-    /// Where the next entry is.
+    /// Returns the position of the next entry.
     pub fn place(&self) -> i64 {
         self.place
     }
 }
 
-/// `d_type`, which is the type's part of a mode (readdir(3), `IFTODT`).
+/// Returns `d_type`, which is the type part of a mode (readdir(3), `IFTODT`).
 fn type_of(kind: Kind) -> u8 {
     u8::try_from(file_type(kind).as_raw_mode() >> 12).unwrap_or(0)
 }

@@ -1,4 +1,5 @@
-//! Locks of programs (fcntl(2), flock(2), lockf(3)): all are the pool's, so they meet those of mounts and of other hosts.
+//! File locks of programs (fcntl(2), flock(2), lockf(3)). All are taken in the pool, so they
+//! conflict with locks taken through mounts and by other hosts.
 
 use crate::table::Open;
 use crate::{Errno, Process};
@@ -8,51 +9,53 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering::Relaxed;
 use wire::{Lock, LockKind, LockOwner, LockStyle, Refusal};
 
-/// The last byte of a lock that reaches to the end of the file, however long it will be.
+/// Last byte of a lock that extends to the end of the file, however far the file grows.
 const TO_THE_END: u64 = i64::MAX.cast_unsigned();
-/// Owners of a session's locks that are opens, not processes.
+/// Flag of a session's lock owner that is an open file description and not a process.
 const OF_OPEN: u64 = 1 << 63;
 
-/// What a lock of a range is to do.
+/// Operation on a range lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
-    /// Tell who is in the way.
+    /// Return a conflicting lock.
     Test,
-    /// Set it, or say that it cannot be.
+    /// Set the lock, or fail.
     Set,
-    /// Set it as soon as it can be.
+    /// Set the lock, waiting until it is free.
     Wait,
 }
 
-/// A lock of a range, as fcntl(2) has it.
+/// Range lock, as fcntl(2) describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
-    /// What it allows, or that it ends.
+    /// Kind: read, write or unlock.
     pub kind: LockKind,
-    /// What `start` counts from.
+    /// Base of `start`.
     pub from: From,
-    /// Its first byte.
+    /// First byte.
     pub start: i64,
-    /// How many; 0: to the end, whatever that will be; below: those before `start`.
+    /// Length in bytes. 0 extends to the end of the file, also as it grows; a negative length
+    /// counts the bytes before `start`.
     pub bytes: i64,
-    /// Who holds it; told by a test.
+    /// Process that holds the lock; set by a test.
     pub process: i32,
 }
 
-/// What a lock's start counts from.
+/// Base of a lock's start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum From {
-    /// The file's first byte.
+    /// Start of the file.
     Start,
-    /// Where the descriptor is.
+    /// Current offset of the descriptor.
     Here,
-    /// The file's end.
+    /// End of the file.
     End,
 }
 
 impl Process {
-    /// fcntl(2) with a lock: of the process, or of the open (`of_open`). A test tells what is in the way. Who waits asks ten times a second
-    /// whether a signal wants to be seen to.
+    /// fcntl(2) with a lock that belongs to the process, or to the open file description
+    /// (`of_open`). A test returns a conflicting lock. A waiting call polls `interrupted` ten times
+    /// a second.
     ///
     /// # Errors
     /// As fcntl(2).
@@ -88,7 +91,7 @@ impl Process {
         Ok(None)
     }
 
-    /// flock(2), whose wait is interrupted likewise.
+    /// flock(2). A waiting call polls `interrupted` as [`Self::lock`] does.
     ///
     /// # Errors
     /// As flock(2).
@@ -114,7 +117,8 @@ impl Process {
         )
     }
 
-    /// Locks, waiting until it can unless `waits` says that it is interrupted; at once or not without.
+    /// Sets a lock. Waits for it if `waits` is given, until that returns true; else fails at once
+    /// if the lock is taken.
     fn hold(&self, open: &Open, lock: Lock, waits: Option<&dyn Fn() -> bool>) -> Result<(), Errno> {
         let wait = waits.is_some();
         let held = async {
@@ -133,16 +137,17 @@ impl Process {
         }
     }
 
-    /// Ends all locks that this process has on a file: closing any descriptor of it does that (fcntl(2)).
+    /// Ends all locks that this process holds on a file: closing any descriptor of the file does
+    /// that (fcntl(2)).
     pub(crate) async fn unlock(&self, open: &Open) {
         let lock = Lock { owner: LockOwner::Process(0), kind: LockKind::Unlock, style: LockStyle::EVERYWHERE, pid: 0 };
         if let Err(Refusal::Unsupported { .. }) = self.client.lock(open.file, lock, false).await {
-            // What cannot be ended now ends with the session.
+            // A lock that cannot be ended now ends with the session.
             let _ = self.client.lock(open.file, of_session(lock), false).await;
         }
     }
 
-    /// A range as the pool has it: first byte and last.
+    /// Converts a range to absolute first and last bytes.
     fn place(&self, descriptor: BorrowedFd<'_>, open: &Open, range: Range) -> Result<LockStyle, Errno> {
         let base = match range.from {
             From::Start => 0,
@@ -160,7 +165,8 @@ impl Process {
     }
 }
 
-/// The same as a lock of the session: all that can be had of a node of another host, which sees no process of ours.
+/// Returns the lock with the session as its owner. A node of another host supports no other owner,
+/// because it cannot see the processes of this host.
 fn of_session(lock: Lock) -> Lock {
     let number = match lock.owner {
         LockOwner::Open(mark) => OF_OPEN | mark.0,
@@ -169,12 +175,12 @@ fn of_session(lock: Lock) -> Lock {
     Lock { owner: LockOwner::Session(number), ..lock }
 }
 
-/// The number of this process.
+/// Returns the id of this process.
 fn own_number() -> u32 {
     u32::try_from(getpid().as_raw_nonzero().get()).unwrap_or(0)
 }
 
-/// A descriptor must be able to do what a lock keeps others from.
+/// Checks the descriptor's access mode: a read lock needs reading, a write lock needs writing.
 fn may_hold(open: &Open, kind: LockKind) -> Result<(), Errno> {
     let may = match kind {
         LockKind::Read => open.flags.read,

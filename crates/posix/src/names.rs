@@ -1,4 +1,4 @@
-//! Names: made, moved, linked, read, removed.
+//! Calls on names: create, rename, link, read a symlink, remove.
 
 use crate::access;
 use crate::open::owner;
@@ -15,14 +15,14 @@ use wire::{
     Attributes, Kind, Name, Needs, NewInode, NewKind, RenameFrom, RenameMode, RenameTo, TARGET_BYTES_MAX, Wish,
 };
 
-/// Links have no permissions of their own.
+/// Mode of symlinks, which have no permissions of their own.
 const LINK_MODE: u32 = 0o777;
 
 fn is_folder(of: &Attributes) -> bool {
     of.kind == Kind::Directory
 }
 
-/// Where one of two names is; in the pool with what is known of it there.
+/// Location of a path operand: in the pool, with the information `T` about it, or on the host.
 enum Reached<'a, T> {
     Pool(T),
     Host(BorrowedFd<'a>, Cow<'a, CStr>),
@@ -41,7 +41,7 @@ impl Process {
                 Place::Host(path) => return rustix::fs::mkdir(path, mode.into()),
             };
             let name = self.new_name(&who, &spot).await?;
-            // Whether it takes the folder's set-group-id bit, the folder says.
+            // The node adds the set-group-id bit if the parent directory has it.
             let mode = self.mode(mode & 0o1777);
             let made = self.client.make_directory(spot.folder.file, name, mode, owner(&who)).await;
             made.map(drop).map_err(|refusal| crate::errno(&refusal))
@@ -129,10 +129,10 @@ impl Process {
         })
     }
 
-    /// unlink(2), and rmdir(2) by `REMOVEDIR`.
+    /// unlink(2), and rmdir(2) with `REMOVEDIR`.
     ///
     /// # Errors
-    /// As those.
+    /// As the calls it implements.
     pub fn unlink(&self, said: Said<'_>, flags: AtFlags) -> Result<(), Errno> {
         crate::only(flags, AtFlags::REMOVEDIR)?;
         let who = Who::now();
@@ -155,11 +155,12 @@ impl Process {
                 (false, _) => return Err(Errno::ISDIR),
             };
             if spot.slash && !folder {
-                // Nothing but a folder may have a slash behind it, and that is not unlinked.
+                // Only a directory may have a trailing slash, and unlink(2) does not remove
+                // directories.
                 return Err(spot.there().map_or_else(|errno| errno, |_| Errno::ISDIR));
             }
             let walker = self.walker(&who);
-            // What is not there comes before what its folder allows.
+            // A missing entry is reported before a denied permission.
             let looks = spot.slash || !walker.changes_any();
             let found = if looks { Some(spot.found.as_ref().ok_or(Errno::NOENT)?) } else { None };
             let above = walker.may_change(&spot.folder).await?;
@@ -173,7 +174,8 @@ impl Process {
         })
     }
 
-    /// The same of no folder, in one that was walked to before, in one message; says whether that was done.
+    /// Unlinks a non-directory in one message if the path cache knows its directory. Returns
+    /// whether that was done.
     async fn unlink_there(&self, who: &Who, said: Said<'_>) -> Result<bool, Errno> {
         let Some((_, way, directory)) = self.way_there(said)? else { return Ok(false) };
         let Some(going) = who.going(Needs::Remove, CHANGES_ANY) else { return Ok(false) };
@@ -185,7 +187,8 @@ impl Process {
         Ok(removed)
     }
 
-    /// link(2): `SYMLINK_FOLLOW` follows a link at the end of the old path, `EMPTY_PATH` names an open file.
+    /// link(2). `SYMLINK_FOLLOW` follows a symlink at the end of the old path; `EMPTY_PATH` links
+    /// an open file.
     ///
     /// # Errors
     /// As linkat(2).
@@ -214,7 +217,7 @@ impl Process {
             };
             let name = self.new_file_name(&who, &spot).await?;
             if linked.kind == Kind::Directory {
-                // A name that is taken comes first.
+                // An existing name is reported before the refusal to link a directory.
                 let taken =
                     matches!(self.reached(&who, new, End::Look).await?, Reached::Pool(spot) if spot.found.is_some());
                 return Err(if taken { Errno::EXIST } else { Errno::PERM });
@@ -227,7 +230,7 @@ impl Process {
     /// rename(2) and renameat2(2).
     ///
     /// # Errors
-    /// As those.
+    /// As the calls it implements.
     pub fn rename(&self, old: Side<'_>, new: Side<'_>, flags: RenameFlags) -> Result<(), Errno> {
         let who = Who::now();
         let mode = match flags {
@@ -264,7 +267,8 @@ impl Process {
         })
     }
 
-    /// What rename(2) checks of names before it looks at rights; what is moved, and what has the new name.
+    /// Makes the checks of rename(2) on names, which precede permissions. Returns the attributes of
+    /// the entry that moves and of the entry that has the new name.
     async fn may_be_named(
         &self,
         who: &Who,
@@ -282,7 +286,7 @@ impl Process {
             None if mode == RenameMode::Exchange => Some(walker.look_up(to).await?),
             found => found,
         };
-        // A slash may be behind a folder, or behind the new name of one.
+        // A trailing slash is valid after a directory, or after the new name of one.
         let wrong = match mode {
             RenameMode::Exchange => to.slash && !replaced.as_ref().is_some_and(is_folder),
             _ => to.slash && !is_folder(&moved),
@@ -290,7 +294,7 @@ impl Process {
         if wrong || from.slash && !is_folder(&moved) { Err(Errno::NOTDIR) } else { Ok((moved, replaced)) }
     }
 
-    /// What rename(2) checks of folders, and of what changes its name.
+    /// Makes the checks of rename(2) on directories and on the kind of the entries.
     async fn may_move(
         &self,
         who: &Who,
@@ -309,7 +313,8 @@ impl Process {
             Some(true) if !is_folder(moved) => return Err(Errno::ISDIR),
             _ => {}
         }
-        // A folder that goes elsewhere gets another one above it.
+        // A directory that moves to another parent changes its `..` entry, which needs write
+        // permission on it.
         if from.folder.file != to.folder.file {
             let exchanged = replaced.as_ref().filter(|_| mode == RenameMode::Exchange);
             for folder in [Some(moved), exchanged].into_iter().flatten().filter(|found| is_folder(found)) {
@@ -319,7 +324,8 @@ impl Process {
         Ok(())
     }
 
-    /// What comes before all that folders allow: a folder does not go into itself, nor in the place of one that it is in.
+    /// Returns the error that precedes every permission error: `EINVAL` if a directory would move
+    /// into itself, `ENOTEMPTY` if it would replace one of its ancestors.
     async fn within(&self, from: &Spot, to: &Spot) -> Result<Option<Errno>, Errno> {
         let is_in = async |folder: FileId, above: &Option<Attributes>| {
             let Some(above) = above.as_ref().filter(|above| is_folder(above)) else { return Ok(false) };
@@ -335,7 +341,7 @@ impl Process {
         Ok(is_in(from.folder.file, &to.found).await?.then_some(Errno::NOTEMPTY))
     }
 
-    /// Where one of two names is.
+    /// Resolves one path operand of a call that takes two.
     async fn reached<'a>(&self, who: &Who, side: Side<'a>, end: End) -> Result<Reached<'a, Spot>, Errno> {
         Ok(match side {
             Side::Host(folder, path) => Reached::Host(folder, Cow::Borrowed(path)),
@@ -346,7 +352,8 @@ impl Process {
         })
     }
 
-    /// The name of something new that may have a slash behind it.
+    /// Returns the name of a new entry, which may have a trailing slash. Fails if it exists or may
+    /// not be created.
     async fn new_name<'a>(&self, who: &Who, spot: &'a Spot) -> Result<&'a Name, Errno> {
         let name = spot.name(Errno::EXIST, Errno::EXIST)?;
         if spot.found.is_some() {
@@ -356,7 +363,7 @@ impl Process {
         Ok(name)
     }
 
-    /// The name of something new that is no folder.
+    /// Returns the name of a new entry that is not a directory, and may have no trailing slash.
     pub(crate) async fn new_file_name<'a>(&self, who: &Who, spot: &'a Spot) -> Result<&'a Name, Errno> {
         if spot.slash && spot.found.is_none() {
             return Err(Errno::NOENT);

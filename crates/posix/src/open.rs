@@ -1,4 +1,4 @@
-//! Files that are opened: by name, made, or without a name.
+//! Opening files: by name, with creation, or without a name (`O_TMPFILE`).
 
 use crate::access::{READ, WRITE};
 use crate::table::{Open, inode_of};
@@ -14,39 +14,41 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use wire::{Attributes, Kind as Node, Mode, Needs, NewInode, NewKind, OpenFlags, Owner, Refusal, Wish};
 
-/// A name that comes and goes while it is opened is tried so often.
+/// Attempts to open a name that appears or disappears meanwhile.
 const TRIES: u32 = 16;
-/// The permissions among a mode's bits.
+/// Permission bits of a mode.
 const PERMISSIONS: u32 = 0o7777;
 
-/// What a descriptor is.
+/// Kind of a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Of the file's extent: its bytes are the kernel's business.
+    /// Descriptor of the file's extent: the kernel reads and writes its bytes.
     Local,
-    /// It stands in for a file: its bytes are asked for, its offset is the kernel's.
+    /// Placeholder for a file: its bytes are read and written by requests, its offset is kept by
+    /// the kernel.
     Remote,
-    /// It stands in for a folder.
+    /// Placeholder for a directory.
     Folder,
-    /// A place alone (`O_PATH`), of whatever kind.
+    /// Location alone (`O_PATH`), of any kind of file.
     Place,
 }
 
-/// What open(2) brought.
+/// Result of open(2).
 #[derive(Debug)]
 pub enum Opening {
-    /// Something of the pool.
+    /// Descriptor of a file of the pool.
     Pool(OwnedFd, Kind),
-    /// A path of the host, where a link led, or of a fifo: the system opens it, and may wait.
+    /// Path of the host, reached through a symlink or standing for a fifo. The kernel opens it, and
+    /// may block.
     Host(CString),
 }
 
-/// What to do with a name that was looked up.
+/// Result of one attempt to open a name.
 enum Found {
     Opened(Given),
-    /// A fifo, which the system has at this path.
+    /// Fifo, with the path of the kernel's fifo behind it.
     Fifo(CString),
-    /// It came or went meanwhile.
+    /// The name appeared or disappeared meanwhile: retry.
     Again,
 }
 
@@ -54,7 +56,7 @@ impl Process {
     /// open(2).
     ///
     /// # Errors
-    /// As open(2); `ENXIO` for sockets and devices, and for fifos where no node is on this host.
+    /// As open(2); `ENXIO` for sockets and devices, and for fifos if no node is on this host.
     pub fn open(&self, said: Said<'_>, flags: OFlags, mode: u32) -> Result<Opening, Errno> {
         let who = Who::now();
         if flags.contains(OFlags::PATH) {
@@ -74,7 +76,7 @@ impl Process {
                 let end = match flags {
                     _ if flags.contains(OFlags::CREATE | OFlags::EXCL) => self.to_name(&who),
                     _ if flags.contains(OFlags::NOFOLLOW) => End::Look,
-                    // Refused, wherever a link leads.
+                    // Refused later because of the slash, so a symlink need not be followed.
                     _ if flags.contains(OFlags::CREATE) && said.path.ends_with(b"/") => self.to_name(&who),
                     _ => End::Follow,
                 };
@@ -93,7 +95,7 @@ impl Process {
         })
     }
 
-    /// Opens what is at a spot, or makes it.
+    /// Opens the file at a resolved path, or creates it.
     async fn open_spot(&self, who: &Who, spot: Spot, flags: OFlags, mode: u32) -> Result<Found, Errno> {
         let making = flags.contains(OFlags::CREATE);
         if making && spot.slash && matches!(spot.last, Last::Name(_)) {
@@ -126,7 +128,7 @@ impl Process {
         }
     }
 
-    /// What open(2) checks of what is there.
+    /// Makes the checks of open(2) on an existing file.
     async fn may_open(&self, who: &Who, found: &Attributes, flags: OFlags) -> Result<(), Errno> {
         let pool_flags = pool_flags(who, flags);
         match found.kind {
@@ -162,8 +164,9 @@ impl Process {
         }
     }
 
-    /// Opens what is in a folder that was walked to before, or makes it there, in one message each; none where that is not known, not so any more, or
-    /// to be looked at more closely. With it go its names.
+    /// Opens a file, or creates it, with one message each, if the path cache knows its directory.
+    /// Returns the open and the names that lead to it; `None` if the cache has no valid entry or
+    /// the path must be resolved step by step.
     async fn open_there(
         &self,
         who: &Who,
@@ -178,7 +181,7 @@ impl Process {
             Err(Errno::NOENT) if making => {
                 let made = self.make_at((&way, directory), who, flags, mode).await?;
                 if made.is_none() {
-                    self.ways.forget(&way); // perhaps, and nobody else would find that out
+                    self.ways.forget(&way); // the entry may be stale, and no other code would notice
                 }
                 made
             }
@@ -188,7 +191,7 @@ impl Process {
         Ok(given.map(|given| (given, start.names.into_iter().chain(way.folders()).chain([last]).collect())))
     }
 
-    /// Where a way leads that was walked before, and where it begins.
+    /// Returns the start directory, the cache key and the cached directory of a path.
     pub(crate) fn way_there(&self, said: Said<'_>) -> Result<Option<(Folder, Way, FileId)>, Errno> {
         if matches!(said.base, Base::Magic(_)) || said.path.is_empty() || self.is_too_long(said) {
             return Ok(None);
@@ -228,13 +231,13 @@ impl Process {
             async move { client.create_below(way.below(directory, going), &way.last, inode).await }
         });
         match made.await {
-            // It has come meanwhile, and may be opened.
+            // The file was created meanwhile, and is opened by the slow path.
             Err(Refusal::Exists(_)) if !flags.contains(OFlags::EXCL) => Ok(None),
             made => made.map_err(|refusal| crate::errno(&refusal)),
         }
     }
 
-    /// A file without a name, in the folder that is said (`O_TMPFILE`).
+    /// Creates an unnamed file in the given directory (`O_TMPFILE`).
     fn open_unnamed(&self, who: &Who, said: Said<'_>, flags: OFlags, mode: u32) -> Result<Opening, Errno> {
         let pool_flags = pool_flags(who, flags);
         if !pool_flags.write {
@@ -261,7 +264,7 @@ impl Process {
         })
     }
 
-    /// `O_PATH`: a place, of whatever kind, whose bytes nobody gets by it.
+    /// Opens a location (`O_PATH`), of any kind of file. Its descriptor gives no access to bytes.
     fn open_path(&self, who: &Who, said: Said<'_>, flags: OFlags) -> Result<Opening, Errno> {
         self.wait(async {
             let spot = match self
@@ -280,14 +283,14 @@ impl Process {
         })
     }
 
-    /// Opens a file or a folder, with its descriptor.
+    /// Opens a file or directory, with a descriptor for it.
     fn opened(&self, file: FileId, flags: OpenFlags) -> impl Future<Output = Result<Given, Refusal>> {
         self.client.with_descriptor(flags, move |client| async move {
             if flags.whole { client.open_for_program(file, flags).await } else { client.open(file, flags).await }
         })
     }
 
-    /// Opens a file by its number, and gets a descriptor for it.
+    /// Opens a file by its id, and obtains a descriptor for it.
     pub(crate) async fn obtained(
         &self,
         file: FileId,
@@ -298,11 +301,11 @@ impl Process {
         noted(given.map_err(|refusal| crate::errno(&refusal))?, names)
     }
 
-    /// Notes what was opened, under its descriptor's number.
+    /// Records the open under its descriptor's number.
     fn keep(&self, given: Given, names: Vec<Vec<u8>>, flags: OFlags) -> Result<Opening, Errno> {
         use rustix::io::{FdFlags, fcntl_setfd};
         let (open, descriptor) = noted(given, names)?;
-        // It has come closed on exec.
+        // The descriptor arrives with close-on-exec set.
         if !flags.contains(OFlags::CLOEXEC) {
             fcntl_setfd(&descriptor, FdFlags::empty())?;
         }
@@ -316,18 +319,18 @@ impl Process {
     }
 }
 
-/// What is to be known of a descriptor.
+/// Makes the table entry of a descriptor.
 fn noted(Given { descriptor, marked, .. }: Given, names: Vec<Vec<u8>>) -> Result<(Arc<Open>, OwnedFd), Errno> {
     let inode = inode_of(descriptor.as_fd()).ok_or(Errno::BADF)?;
     Ok((Arc::new(Open::new(&marked, names, inode)), descriptor))
 }
 
-/// Whose something new is.
+/// Returns the owner of a new file.
 pub(crate) fn owner(who: &Who) -> Owner {
     Owner { uid: who.uid, gid: who.gid }
 }
 
-/// The flags of open(2) that matter to the pool.
+/// Converts the flags of open(2) to those of the pool.
 fn pool_flags(who: &Who, flags: OFlags) -> OpenFlags {
     let way = flags & OFlags::RWMODE;
     OpenFlags {

@@ -1,7 +1,9 @@
-//! Whether a path, as text, leads below the prefix that stands for the pool.
+//! Tests whether the text of a path leads below the prefix that stands for the pool.
 
-/// What of an absolute path is behind the prefix; none where the path leads elsewhere. `.`, `..` and repeated slashes count as text, so
-/// `/usr/../tidemill/a` is `/a` of the pool. The pool's root is its own parent, as the system's is: `/tidemill/..` is `/tidemill`. Nothing is allocated: this is asked of every path of a program.
+/// Returns the rest of an absolute path after the prefix, or `None` if the path leads elsewhere.
+/// `.`, `..` and repeated slashes are resolved as text: `/usr/../tidemill/a` is `/a` of the pool.
+/// The pool's root is its own parent, as the system's root is: `/tidemill/..` is `/tidemill`.
+/// Allocates nothing, because every path of a program is tested.
 pub fn below<'a>(prefix: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
     if path.first() != Some(&b'/') {
         return None;
@@ -11,31 +13,33 @@ pub fn below<'a>(prefix: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
     at.rest()
 }
 
-/// What of a relative path is behind the prefix, where it starts at a folder outside of the pool, as `tidemill/a` does at `/` and `../tidemill/a` in `/usr`.
+/// Returns the rest of a relative path after the prefix. The path starts at a directory outside the
+/// pool, as `tidemill/a` at `/` or `../tidemill/a` in `/usr`.
 pub fn below_from<'a>(prefix: &[u8], folder: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
     let mut at = At::root(prefix);
     parts(folder).for_each(|(name, _)| at.goes(name, path));
     if at.more > 0 && at.rest.is_some() {
-        return None; // within what the prefix hides
+        return None; // inside the host directory that the prefix hides
     }
     parts(path).for_each(|(name, behind)| at.goes(name, behind));
     at.rest()
 }
 
-/// Whether a relative path may lead to the pool from a folder outside of it, so that it is worth to ask which folder that is.
+/// Returns whether a relative path from a directory outside the pool may lead into it, so that the
+/// working directory needs to be queried.
 pub fn may_enter(prefix: &[u8], path: &[u8]) -> bool {
     let Some(last) = names(prefix).last() else { return false };
     names(path).any(|name| name == last)
 }
 
-/// How far names have led towards the pool.
+/// Progress of a path along the prefix.
 struct At<'a, 'p> {
     prefix: &'p [u8],
-    /// How many of them are the prefix's first ones.
+    /// Number of leading names of the prefix that the path has matched.
     matched: usize,
-    /// How many are behind those, or others.
+    /// Depth in names after those, or in names off the prefix.
     more: usize,
-    /// What is behind the prefix.
+    /// Rest of the path after the prefix.
     rest: Option<&'a [u8]>,
 }
 
@@ -44,13 +48,13 @@ impl<'a, 'p> At<'a, 'p> {
         Self { prefix, matched: 0, more: 0, rest: None }
     }
 
-    /// One name on; `behind` is what follows it.
+    /// Takes one name; `behind` is the text after it.
     fn goes(&mut self, name: &[u8], behind: &'a [u8]) {
         let next = || names(self.prefix).nth(self.matched);
         match name {
             b"." => {}
             b".." if self.more > 0 => self.more -= 1,
-            // Above the pool is nothing that a path through it leads to.
+            // The pool's root is its own parent.
             b".." if next().is_none() => self.rest = Some(behind),
             b".." => self.matched = self.matched.saturating_sub(1),
             name if self.more == 0 && next() == Some(name) => {
@@ -61,18 +65,18 @@ impl<'a, 'p> At<'a, 'p> {
         }
     }
 
-    /// What is behind the prefix, if that is where the names lead.
+    /// Returns the rest after the prefix, if the path leads there.
     fn rest(&self) -> Option<&'a [u8]> {
         self.rest.filter(|_| self.matched > 0 && names(self.prefix).nth(self.matched).is_none())
     }
 }
 
-/// The names in a path.
+/// Iterates over the names in a path.
 pub(crate) fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/').filter(|name| !name.is_empty())
 }
 
-/// Each name with what is behind it.
+/// Iterates over the names in a path, each with the text after it.
 fn parts(path: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let mut left = path;
     std::iter::from_fn(move || {

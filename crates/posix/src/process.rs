@@ -1,4 +1,4 @@
-//! One program's view of one pool.
+//! View that one program has of one pool.
 
 use crate::open::Kind;
 use crate::table::{Held, Open, Table, TableGuard, inode_of};
@@ -19,13 +19,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use wire::{Kind as Node, OpenFlags};
 
-/// A program's view of a pool: one for a process.
+/// A program's view of a pool; a process has one.
 #[derive(Debug)]
 pub struct Process {
     pub(crate) client: Client,
     hand: Hand,
     pub(crate) prefix: Vec<u8>,
-    /// The path of the pool file.
+    /// Path of the pool file.
     pub(crate) pool: Vec<u8>,
     pub(crate) table: Table,
     pub(crate) ways: Ways,
@@ -33,34 +33,38 @@ pub struct Process {
     umask: AtomicU32,
 }
 
-/// The working directory, in the pool.
+/// Working directory in the pool.
 #[derive(Debug)]
 struct Here {
     folder: Folder,
-    /// What keeps it open while it is that: the kernel's own working directory is the folder that stands in for it.
+    /// The open that keeps the directory alive, and its placeholder descriptor, which is the
+    /// kernel's working directory. `None` if the directory could not be opened.
     open: Option<(Arc<Open>, Own)>,
 }
 
-/// A program that is to be started.
+/// Program for execve(2).
 #[derive(Debug)]
 pub enum Program {
-    /// A copy of its bytes.
+    /// Copy of the program's bytes.
     Memory(OwnedFd),
-    /// A path of the host, where a link led.
+    /// Path of the host that a symlink led to.
     Host(CString),
 }
 
 impl Process {
-    /// Over a client of the pool of a pool file, whose connections this hand turns.
+    /// Makes a view of a pool. `hand` drives the client's connections, `pool` is the path of the
+    /// pool file.
     pub fn new(client: Client, hand: Hand, pool: &[u8], prefix: &[u8]) -> Self {
         let (table, ways, here, umask) = (Table::default(), Ways::default(), Mutex::new(None), AtomicU32::new(0o022));
         Self { client, hand, prefix: prefix.to_vec(), pool: pool.to_vec(), table, ways, here, umask }
     }
 
-    /// Connects to the pool of a pool file. `here` is the working directory that the program was started in.
+    /// Connects to the pool of a pool file. `here` is the working directory that the program was
+    /// started in.
     ///
     /// # Errors
-    /// In words, with what to do: the file is not there or not one, the token may not be read, no node answers.
+    /// A message with a hint: the pool file is missing or invalid, its token may not be read, or no
+    /// node answers.
     pub fn connect(pool: &[u8], prefix: &[u8], here: Option<&[u8]>) -> Result<Self, (Errno, Problem)> {
         let path = Path::new(OsStr::from_bytes(pool));
         let (client, hand) =
@@ -72,8 +76,9 @@ impl Process {
         Ok(process)
     }
 
-    /// Goes to the working directory that the program was started in, as [`directory`](Self::directory) tells it, or its path alone: to where that leads, or,
-    /// where the folder was renamed meanwhile, to the folder itself.
+    /// Restores the working directory that the program was started in, given as
+    /// [`directory`](Self::directory) returns it or as a path alone. Goes to the directory at that
+    /// path, or to the directory itself by its id if it was renamed.
     fn begin_in(&self, here: &[u8]) {
         let digits = here.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let (number, path) = here.split_at(digits);
@@ -84,23 +89,23 @@ impl Process {
         if gone_to.is_ok() && file.is_none_or(is_at) {
             return;
         }
-        // Removed meanwhile, it is a folder that is not there.
+        // A directory that was removed meanwhile stays the working directory, and is not found.
         let names = crate::prefix::names(rest).map(<[u8]>::to_vec).collect();
         let folder = Folder { file: file.unwrap_or(FileId(u64::MAX)), attributes: None, names };
         let open = self.wait(self.open_folder(&folder)).ok();
         if let Some((_, descriptor)) = &open {
-            // Where that fails, the kernel's own is the empty one that the parent was in.
+            // If this fails, the kernel's working directory stays the parent's empty placeholder.
             let _ = rustix::process::fchdir(descriptor);
         }
         self.set_here(folder, open);
     }
 
-    /// What turns its connections: to be told of forks.
+    /// Returns the reactor that drives the connections, which must be told of forks.
     pub fn hand(&self) -> &Hand {
         &self.hand
     }
 
-    /// Bits that new files do not get (umask(2)).
+    /// Sets the mode bits that new files do not get (umask(2)).
     pub fn set_umask(&self, umask: u32) {
         self.umask.store(umask & 0o777, Ordering::Relaxed);
     }
@@ -109,13 +114,13 @@ impl Process {
         self.umask.load(Ordering::Relaxed)
     }
 
-    /// Waits for what a verb asks of the pool.
+    /// Blocks until a request to the pool ends.
     pub(crate) fn wait<T>(&self, verb: impl Future<Output = Result<T, Errno>>) -> Result<T, Errno> {
         let since = Instant::now();
         self.hand.block_on_unless(verb, || crate::is_ended(since)).unwrap_or(Err(Errno::INTR))
     }
 
-    /// Where a path starts.
+    /// Returns the directory in which a path starts.
     pub(crate) fn start(&self, base: Base<'_>) -> Result<Folder, Errno> {
         match base {
             Base::Root => Ok(Folder::root()),
@@ -124,7 +129,7 @@ impl Process {
         }
     }
 
-    /// Walks a path. An empty one leads nowhere.
+    /// Resolves a path. An empty path fails with `ENOENT`.
     pub(crate) async fn walk(&self, who: &Who, said: Said<'_>, end: End) -> Result<Place, Errno> {
         if self.is_too_long(said) {
             return Err(Errno::NAMETOOLONG);
@@ -142,13 +147,15 @@ impl Process {
         self.walker(who).walk(self.start(said.base)?, said.path, end).await
     }
 
-    /// Whether a path is longer than the system has them; of one from the root the program has said the prefix, too.
+    /// Returns whether a path exceeds the system's limit. A path from the pool's root counts with
+    /// the prefix.
     pub(crate) fn is_too_long(&self, said: Said<'_>) -> bool {
         let more = if matches!(said.base, Base::Root) { self.prefix.len() } else { 0 };
         more + said.path.len() > PATH_BYTES_MAX
     }
 
-    /// How the name of something new is walked to, or of something that goes: it is looked up where something is to be checked.
+    /// Returns how the last component of a path is treated that creates or removes a name: it is
+    /// looked up only if the caller's permissions must be checked.
     pub(crate) fn to_name(&self, who: &Who) -> End {
         if self.walker(who).changes_any() { End::Name } else { End::NameThere }
     }
@@ -157,15 +164,17 @@ impl Process {
         Walker { client: &self.client, who, prefix: &self.prefix, ways: &self.ways }
     }
 
-    /// Notes that a descriptor is about to be closed; gives what it had open, for [`Process::let_go`] when the kernel has closed it.
+    /// Removes a descriptor that is about to be closed from the table. Returns its open, to be
+    /// passed to [`Process::let_go`] after the kernel has closed the descriptor.
     pub fn take(&self, descriptor: RawFd) -> Option<Held> {
         self.table.take(descriptor).map(Held)
     }
 
-    /// What is not open any more is closed in the pool.
+    /// Closes an open in the pool if no descriptor refers to it any more.
     ///
     /// # Errors
-    /// Of the way to the pool. Nothing is lost then: the node looks by itself.
+    /// Those of the connection to the pool. The close is not lost then: the node detects it by
+    /// itself.
     pub fn let_go(&self, held: &Held) -> Result<(), Errno> {
         let open = &held.0;
         self.wait(async {
@@ -179,24 +188,27 @@ impl Process {
         })
     }
 
-    /// Whether nobody has to wait until the node knows that an open is closed: it is told with what it is asked next. Others see bytes and size as
-    /// they are, for both are the extent's. Locks of the process are ended before, wherever it has them from.
+    /// Queues the notice of a close to go with the next request, and returns true if nothing needs
+    /// to wait for the node to act on it. The bytes and size that others see are those of the
+    /// extent, so they are current anyway. A process that may hold fcntl(2) locks on the file
+    /// through another descriptor waits, since the close ends those locks.
     fn is_said_later(&self, open: &Open) -> bool {
         open.kind != Kind::Remote && !self.table.may_lock(open.file) && self.client.closed(open.mark, open.file)
     }
 
-    /// Notes that the kernel has copied a descriptor.
+    /// Records that the kernel has duplicated a descriptor.
     pub fn copied(&self, from: BorrowedFd<'_>, to: RawFd) {
         if let Ok(open) = self.table.get(from) {
             self.table.add(to, open);
         }
     }
 
-    /// Finds out what a descriptor is of that this process has not opened: one that it was started with, or was sent. `is_own` says whether its
-    /// own open holds this byte of the file, which tells it from others of the same file.
+    /// Identifies a descriptor that this process has not opened itself: it inherited it or received
+    /// it. `is_own` returns whether the descriptor's own open file description holds the lock on a
+    /// byte of the file, which tells it from other opens of the file.
     ///
     /// # Errors
-    /// `EBADF` where it is none of the pool's, and those of the way to the pool.
+    /// `EBADF` if the descriptor is not of the pool, and those of the connection to the pool.
     pub fn adopt(&self, descriptor: BorrowedFd<'_>, is_own: impl Fn(u64) -> bool) -> Result<Kind, Errno> {
         let inode = inode_of(descriptor).ok_or(Errno::BADF)?;
         let found = self.wait(async {
@@ -209,20 +221,20 @@ impl Process {
             Err(Errno::BADF)
         })?;
         let open = Open::new(&found, Vec::new(), inode);
-        // Another program of this process may have.
+        // A program that ran in this process before exec may have locked the file.
         open.locked.store(true, Ordering::Relaxed);
         let kind = open.shown();
         self.table.add(descriptor.as_raw_fd(), Arc::new(open));
         Ok(kind)
     }
 
-    /// Whether a descriptor is still what we know of it.
+    /// Returns whether the table entry of a descriptor is still valid.
     pub fn knows(&self, descriptor: BorrowedFd<'_>) -> bool {
         self.table.get(descriptor).is_ok()
     }
 
-    /// chdir(2) and fchdir(2): the kernel's own working directory becomes an empty folder that is removed, so that what does not come through us
-    /// finds nothing there.
+    /// chdir(2) and fchdir(2). The kernel's working directory becomes an empty removed directory,
+    /// so relative paths that bypass this crate find nothing.
     ///
     /// # Errors
     /// As chdir(2).
@@ -261,7 +273,7 @@ impl Process {
         Ok(())
     }
 
-    /// Opens a folder for ourselves.
+    /// Opens a directory for internal use.
     async fn open_folder(&self, folder: &Folder) -> Result<(Arc<Open>, Own), Errno> {
         let (open, descriptor) = self.obtained(folder.file, OpenFlags::READ, folder.names.clone()).await?;
         Ok((open, Own::new(descriptor)))
@@ -272,7 +284,7 @@ impl Process {
         self.forget(before);
     }
 
-    /// The working directory is elsewhere now.
+    /// Records that the working directory is outside the pool now.
     pub fn left(&self) {
         let before = self.here().take();
         self.forget(before);
@@ -281,23 +293,23 @@ impl Process {
     fn forget(&self, before: Option<Here>) {
         if let Some((open, descriptor)) = before.and_then(|here| here.open) {
             drop(descriptor);
-            // The node finds out by itself, if this does not arrive.
+            // If this request is lost, the node detects the close by itself.
             let _ = self.let_go(&Held(open));
         }
     }
 
-    /// The working directory for a program that is started there: its number, a colon, and its path with the prefix, as it was when it was entered; none where it
-    /// is not in the pool.
+    /// Returns the working directory in the form that a started program receives: its file id, a
+    /// colon, and its path with the prefix as of the chdir(2). `None` if it is not in the pool.
     pub fn directory(&self) -> Option<Vec<u8>> {
         let here = self.here();
         let folder = &here.as_ref()?.folder;
         Some([format!("{}:", folder.file.0).as_bytes(), &self.text(&folder.names)].concat())
     }
 
-    /// getcwd(3): its path, if it is still there.
+    /// getcwd(3): the path of the working directory.
     ///
     /// # Errors
-    /// As getcwd(3): `ENOENT` where it was removed, or is not in the pool.
+    /// As getcwd(3): `ENOENT` if the directory was removed or is not in the pool.
     pub fn getcwd(&self) -> Result<Vec<u8>, Errno> {
         let folder = self.here().as_ref().map(|here| here.folder.clone()).ok_or(Errno::NOENT)?;
         let file = folder.file;
@@ -305,7 +317,8 @@ impl Process {
         if found.links == 0 { Err(Errno::NOENT) } else { Ok(self.text(&folder.names)) }
     }
 
-    /// Whether a descriptor reaches what it is of: one that was opened as a place alone (`O_PATH`) does not.
+    /// Checks that a descriptor gives access to its file: one that was opened with `O_PATH` does
+    /// not.
     ///
     /// # Errors
     /// `EBADF`.
@@ -313,7 +326,7 @@ impl Process {
         if self.table.get(descriptor)?.is_place() { Err(Errno::BADF) } else { Ok(()) }
     }
 
-    /// realpath(3): the path without links and dots, of what must be there.
+    /// realpath(3): the path without symlinks and dots. The file must exist.
     ///
     /// # Errors
     /// As realpath(3).
@@ -334,10 +347,11 @@ impl Process {
         })
     }
 
-    /// The bytes of a program of the pool, as a file that has a name in no folder: the system starts none that its node has open for writing.
+    /// Returns the bytes of a program of the pool as a memory file (memfd). The kernel cannot run
+    /// the file itself, because its node has it open for writing.
     ///
     /// # Errors
-    /// As execve(2): it must be a file that this user may run.
+    /// As execve(2): the file must be regular and executable by this user.
     pub fn program(&self, said: Said<'_>, name: &CStr) -> Result<Program, Errno> {
         use rustix::fs::{MemfdFlags, memfd_create};
         const PIECE_BYTES: u32 = 4 << 20;
@@ -369,7 +383,7 @@ impl Process {
         })
     }
 
-    /// A path of the pool as programs see it.
+    /// Returns the path that programs see for a file of the pool.
     pub(crate) fn text(&self, names: &[Vec<u8>]) -> Vec<u8> {
         let mut text = self.prefix.clone();
         for name in names {
@@ -384,7 +398,7 @@ impl Process {
     }
 }
 
-/// A process in which nothing is under way: it may be copied.
+/// Process in which no operation is under way, so that it can fork.
 #[derive(Debug)]
 pub struct Paused<'a> {
     process: &'a Process,
@@ -394,7 +408,7 @@ pub struct Paused<'a> {
 }
 
 impl Process {
-    /// Waits until no thread is in the middle of something, and lets none go on until it [ends](Paused::end).
+    /// Waits until no thread is inside an operation, and blocks new ones until [`Paused::end`].
     pub fn pause(&self) -> Paused<'_> {
         self.hand.before_fork();
         Paused { process: self, table: self.table.guard(), ways: self.ways.guard(), here: self.here() }
@@ -402,21 +416,22 @@ impl Process {
 }
 
 impl Paused<'_> {
-    /// Goes on, in the process that was copied or in its copy, which makes its own connections.
+    /// Resumes operations, in the parent or in the child, which makes new connections.
     pub fn end(self, is_child: bool) {
         drop((self.table, self.ways, self.here));
-        // A child without descriptors to spare cannot reach the pool, which its next call says.
+        // A child that cannot open descriptors has no connection to the pool; its next call reports
+        // that.
         let _ = self.process.hand.after_fork(is_child);
     }
 }
 
-/// The error that fits a pool that cannot be reached.
+/// Returns the errno for a pool that cannot be reached.
 fn errno(no_way: &NoWay) -> Errno {
-    // That a pool is not there is not that a file of it is not.
+    // A missing pool must not look like a missing file of the pool.
     if no_way.errno == Errno::NOENT { Errno::NODEV } else { no_way.errno }
 }
 
-/// The number of a descriptor, as the table has it.
+/// Returns the number of a descriptor, the key of the table.
 pub(crate) fn number(descriptor: &OwnedFd) -> RawFd {
     descriptor.as_raw_fd()
 }

@@ -1,5 +1,6 @@
-//! Bytes of files whose descriptor only stands in for them: they are asked for. The descriptor's offset is the kernel's, so copies of it share it, also those
-//! of other processes.
+//! Reads and writes of files that have only a placeholder descriptor: the bytes go through
+//! requests. The kernel keeps the descriptor's offset, so duplicates share it, also in other
+//! processes.
 
 use crate::open::Kind;
 use crate::table::Open;
@@ -12,24 +13,25 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use wire::{AllocateMode, FILE_BYTES_MAX, Kind as Node, SeekTo, WritePlace};
 
-/// What is asked for at once, bytes.
+/// Largest read request, bytes.
 const READ_BYTES: u32 = 8 << 20;
-/// What is sent at once, bytes.
+/// Largest write request, bytes.
 const WRITE_BYTES: usize = 8 << 20;
-/// `FALLOC_FL_KEEP_SIZE`, `FALLOC_FL_PUNCH_HOLE` (which needs the first) and `FALLOC_FL_ZERO_RANGE`.
+/// `FALLOC_FL_KEEP_SIZE`, `FALLOC_FL_PUNCH_HOLE` (which needs the first) and
+/// `FALLOC_FL_ZERO_RANGE`.
 const KEEP_SIZE: u32 = 0x01;
 const PUNCH_HOLE: u32 = 0x02;
 const ZERO_RANGE: u32 = 0x10;
-/// What `F_GETFL` says of every file that is opened with 64 bits for sizes.
+/// `O_LARGEFILE`, which `F_GETFL` reports for every file opened with 64-bit sizes.
 const LARGE: OFlags = OFlags::from_bits_retain(0o100_000);
-/// Flags of a stand-in that the kernel keeps.
+/// Flags of a placeholder descriptor that the kernel keeps.
 const KERNELS: OFlags = OFlags::NONBLOCK;
 
 impl Process {
-    /// read(2) and pread(2): from `at`, or from where the descriptor is, which moves on.
+    /// read(2) and pread(2): from `at`, or from the descriptor's offset, which advances.
     ///
     /// # Errors
-    /// As those.
+    /// As the calls it implements.
     pub fn read(&self, descriptor: BorrowedFd<'_>, into: &mut [u8], at: Option<i64>) -> Result<usize, Errno> {
         let open = self.table.get(descriptor)?;
         if !open.flags.read {
@@ -69,10 +71,11 @@ impl Process {
         })
     }
 
-    /// write(2) and pwrite(2): to `at`, or to where the descriptor is, which moves on; to the end, where it was opened for appending.
+    /// write(2) and pwrite(2): to `at`, or to the descriptor's offset, which advances. A file
+    /// opened for appending is written at its end.
     ///
     /// # Errors
-    /// As those.
+    /// As the calls it implements.
     pub fn write(&self, descriptor: BorrowedFd<'_>, from: &[u8], at: Option<i64>) -> Result<usize, Errno> {
         let open = self.table.get(descriptor)?;
         if !open.flags.write {
@@ -100,7 +103,7 @@ impl Process {
         written.map(|(written, _)| written)
     }
 
-    /// How many bytes were written, and where the next one would be.
+    /// Returns the number of bytes written, and the offset after them.
     fn write_at(&self, open: &Open, place: WritePlace, from: &[u8], kill: bool) -> Result<(usize, u64), Errno> {
         self.wait(async {
             let (mut done, mut place, mut end) = (0, place, 0);
@@ -123,7 +126,7 @@ impl Process {
         })
     }
 
-    /// Reads from any descriptor, ours or the system's.
+    /// Reads from any descriptor, of the pool or of the system.
     ///
     /// # Errors
     /// As read(2) and pread(2).
@@ -135,7 +138,7 @@ impl Process {
         }
     }
 
-    /// Writes to any descriptor, ours or the system's.
+    /// Writes to any descriptor, of the pool or of the system.
     ///
     /// # Errors
     /// As write(2) and pwrite(2).
@@ -147,10 +150,11 @@ impl Process {
         }
     }
 
-    /// What sendfile(2) refuses before it sends so many bytes.
+    /// Makes the checks of sendfile(2) before it sends `bytes` bytes.
     ///
     /// # Errors
-    /// `EBADF` for what is not open for that, `EINVAL` where writes go to the end.
+    /// `EBADF` if a descriptor is not open for its direction, `EINVAL` if writes append or the
+    /// source is a directory.
     pub fn may_send(&self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, bytes: usize) -> Result<(), Errno> {
         let (source, target) = (self.flags_any(from)?, self.flags_any(to)?);
         if source & OFlags::RWMODE == OFlags::WRONLY || target & OFlags::RWMODE == OFlags::RDONLY {
@@ -160,10 +164,11 @@ impl Process {
         if is_folder || target.contains(OFlags::APPEND) { Err(Errno::INVAL) } else { Ok(()) }
     }
 
-    /// What `copy_file_range(2)` refuses before it copies so many bytes, from and to where it is said, or where the descriptors are.
+    /// Makes the checks of `copy_file_range(2)` before it copies `bytes` bytes. Each side starts at
+    /// its given offset, or at the descriptor's offset if none is given.
     ///
     /// # Errors
-    /// As that.
+    /// As `copy_file_range(2)`.
     pub fn may_copy(
         &self,
         from: (BorrowedFd<'_>, Option<i64>),
@@ -197,15 +202,17 @@ impl Process {
         if onto < start + bytes && start < onto.saturating_add(bytes) { Err(Errno::INVAL) } else { Ok(()) }
     }
 
-    /// `F_GETFL` of any descriptor, ours or the system's.
+    /// `F_GETFL` of any descriptor, of the pool or of the system.
     fn flags_any(&self, descriptor: BorrowedFd<'_>) -> Result<OFlags, Errno> {
         if self.is_remote(descriptor) { self.flags(descriptor) } else { fcntl_getfl(descriptor) }
     }
 
-    /// What mmap(2) refuses of a descriptor for memory that may be written, and whose changes go to the file.
+    /// Makes the checks of mmap(2) on a descriptor. `shared_and_written` is true for a writable
+    /// mapping whose changes go to the file.
     ///
     /// # Errors
-    /// `EACCES` for what was not opened so, `EBADF` for a place alone.
+    /// `EACCES` if the descriptor's access mode does not permit the mapping, `EBADF` for an
+    /// `O_PATH` descriptor.
     pub fn may_map(&self, descriptor: BorrowedFd<'_>, shared_and_written: bool) -> Result<(), Errno> {
         self.reaches(descriptor)?;
         let flags = self.table.get(descriptor)?.flags;
@@ -216,7 +223,7 @@ impl Process {
         self.table.get(descriptor).is_ok_and(|open| open.kind == Kind::Remote)
     }
 
-    /// Moves a descriptor's place by so much.
+    /// Moves a descriptor's offset by `by` bytes.
     ///
     /// # Errors
     /// As lseek(2).
@@ -268,10 +275,10 @@ impl Process {
         })
     }
 
-    /// fallocate(2): takes space, gives it back, or makes zeros.
+    /// fallocate(2): reserves space, punches holes, or zeroes ranges.
     ///
     /// # Errors
-    /// As fallocate(2); `EOPNOTSUPP` for what collapses, inserts or unshares.
+    /// As fallocate(2); `EOPNOTSUPP` for modes that collapse, insert or unshare ranges.
     pub fn allocate(&self, descriptor: BorrowedFd<'_>, mode: u32, at: i64, bytes: i64) -> Result<(), Errno> {
         const PUNCH_AND_KEEP: u32 = PUNCH_HOLE | KEEP_SIZE;
         const ZERO_AND_KEEP: u32 = ZERO_RANGE | KEEP_SIZE;
@@ -315,7 +322,8 @@ impl Process {
         Ok(way | append | LARGE | (fcntl_getfl(descriptor)? & KERNELS))
     }
 
-    /// `F_SETFL`: of files, whether writes go to the end. What else there is changes nothing here, and the kernel keeps it.
+    /// `F_SETFL`: sets whether writes append. `O_NONBLOCK` has no effect here, and the kernel keeps
+    /// it; other flags are ignored.
     ///
     /// # Errors
     /// `EBADF`.
@@ -325,10 +333,10 @@ impl Process {
         fcntl_setfl(descriptor, flags & KERNELS)
     }
 
-    /// `FIONREAD`: how many bytes are left to the end, as far as an `int` can say.
+    /// `FIONREAD`: the number of bytes up to the end of the file, limited to an `int`.
     ///
     /// # Errors
-    /// `EBADF`, and those of the way to the pool.
+    /// `EBADF`, and those of the connection to the pool.
     pub fn left_to_read(&self, descriptor: BorrowedFd<'_>) -> Result<i32, Errno> {
         self.reaches(descriptor)?;
         let open: Arc<Open> = self.table.get(descriptor)?;
@@ -338,13 +346,14 @@ impl Process {
     }
 }
 
-/// Takes the next bytes of a descriptor's place: the kernel moves it at once, so nobody else who shares it gets the same.
+/// Advances the descriptor's offset and returns the old one. The kernel moves it atomically, so no
+/// other user of a shared offset gets the same range.
 fn reserve(descriptor: BorrowedFd<'_>, bytes: usize) -> Result<u64, Errno> {
     let by = i64::try_from(bytes).map_err(|_| Errno::INVAL)?;
     Ok(seek(descriptor, SeekFrom::Current(by))? - by.unsigned_abs())
 }
 
-/// Moves a place back by what was not there after all.
+/// Moves the offset back over bytes that were not transferred.
 fn give_back(descriptor: BorrowedFd<'_>, bytes: usize) -> Result<(), Errno> {
     match i64::try_from(bytes).map_err(|_| Errno::INVAL)? {
         0 => Ok(()),

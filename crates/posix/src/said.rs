@@ -1,35 +1,35 @@
-//! A path as a program says it.
+//! Path arguments of a program's calls.
 
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
 
-/// Where a path starts.
+/// Start of a path.
 #[derive(Debug, Clone, Copy)]
 pub enum Base<'a> {
-    /// At the pool's root.
+    /// The pool's root.
     Root,
-    /// At the working directory.
+    /// The working directory.
     Here,
-    /// At what is open as this descriptor.
+    /// The directory that is open as this descriptor.
     Descriptor(BorrowedFd<'a>),
-    /// At what is open as this descriptor, whatever it is: the system's `/proc/self/fd/N`.
+    /// The file of any kind that is open as this descriptor: the system's `/proc/self/fd/N`.
     Magic(BorrowedFd<'a>),
 }
 
-/// A path of the pool.
+/// Path in the pool.
 #[derive(Debug, Clone, Copy)]
 pub struct Said<'a> {
-    /// Where it starts.
+    /// Start.
     pub base: Base<'a>,
-    /// The rest; slashes in front of it mean nothing.
+    /// Rest of the path; leading slashes are ignored.
     pub path: &'a [u8],
 }
 
-/// A name in a call that takes two: the other may be elsewhere.
+/// One path argument of a call that takes two, of which the other may be outside the pool.
 #[derive(Debug, Clone, Copy)]
 pub enum Side<'a> {
-    /// Its text leads into the pool; from there on a link may lead to the host.
+    /// Path whose text leads into the pool; a symlink below may still lead to the host.
     Pool(Said<'a>),
-    /// Of the host: from this folder on.
+    /// Path of the host, relative to this directory.
     Host(BorrowedFd<'a>, &'a CStr),
 }

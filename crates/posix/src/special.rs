@@ -1,7 +1,9 @@
-//! Fifos and sockets of the pool: a name there, and behind it one of the system's own, where programs of one host meet.
+//! Fifos and sockets of the pool. Each is a name in the pool and a fifo or socket of the kernel
+//! behind it, through which programs of one host communicate.
 //!
-//! The system's own ones are in the folder of the first node of this host, under the file's number, which is given once. They go
-//! with that node; what a program says through them never leaves the host, as on every shared file system.
+//! The kernel's fifos and sockets are in the directory of the first node of this host, named by
+//! file id, which is never reused. They disappear with that node. Their data never leaves the host,
+//! as on every shared file system.
 
 use crate::access::WRITE;
 use crate::walk::{End, Place};
@@ -16,28 +18,30 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use wire::{Kind, NewInode, NewKind, Wish};
 
-/// Who may reach the folder may use what is in it: the pool has checked the rest.
+/// Mode of the kernel's fifos: open to everybody who can reach the directory. The pool has checked
+/// permissions before.
 const ALL: Mode = Mode::RUSR.union(Mode::WUSR).union(Mode::RGRP).union(Mode::WGRP).union(Mode::ROTH).union(Mode::WOTH);
 
-/// What paths of sockets begin with that the system is told.
+/// Prefix of the socket paths that are passed to the kernel.
 const WAY: &str = "/proc/self/fd/";
-/// Of a name of the system's own, bytes.
+/// Length of the name of a kernel fifo or socket, bytes.
 const NAME_BYTES: usize = 16;
 
-/// Where a socket of the pool is bound or connected to.
+/// Address at which a socket of the pool is bound or connected to.
 #[derive(Debug)]
 pub struct Meeting {
-    /// What the system is told, short enough for it.
+    /// Path for the kernel, short enough for `sun_path`.
     pub path: CString,
-    /// What the path leads through; to be closed when the system was told.
+    /// Directory that the path leads through; to be closed after the kernel has used the path.
     pub folder: Option<OwnedFd>,
 }
 
 impl Meeting {
-    /// Notes by what name a socket is bound here, for whoever is told of the system's own.
+    /// Records the pool name that a socket is bound to, for programs that are given the kernel's
+    /// path of it.
     ///
     /// # Errors
-    /// Those of symlink(2).
+    /// As symlink(2).
     pub fn say(&self, name: &CStr) -> Result<(), Errno> {
         match &self.folder {
             Some(folder) => rustix::fs::symlinkat(name, folder, said_of(self.path.to_bytes())),
@@ -45,7 +49,7 @@ impl Meeting {
         }
     }
 
-    /// Whether the system may mean a socket of a pool by a path.
+    /// Returns whether a socket path that the kernel reports may be of a socket of a pool.
     pub fn is(path: &[u8]) -> bool {
         let Some(rest) = path.strip_prefix(WAY.as_bytes()) else { return false };
         let mut names = rest.split(|byte| *byte == b'/');
@@ -54,29 +58,29 @@ impl Meeting {
     }
 }
 
-/// Under what a name is noted.
+/// Returns the name of the symlink that records a socket's pool name.
 fn said_of(path: &[u8]) -> Vec<u8> {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     [name, b".said"].concat()
 }
 
 impl Process {
-    /// The name that a socket was bound to, by what the system calls it.
+    /// Returns the pool name that a socket was bound to, by the kernel's path of it.
     ///
     /// # Errors
-    /// `ENOENT` where nobody noted one, `ENXIO` where no node is on this host.
+    /// `ENOENT` if no name was recorded, `ENXIO` if no node is on this host.
     pub fn bound(&self, path: &[u8]) -> Result<CString, Errno> {
         rustix::fs::readlink(self.meetings()?.join(OsStr::from_bytes(&said_of(path))), Vec::new())
     }
 
-    /// The system's fifo behind one of the pool's, made if nobody has used it yet.
+    /// Returns the kernel's fifo behind one of the pool, and creates it on first use.
     ///
     /// # Errors
-    /// `ENXIO` where no node is on this host; those of mkfifo(3).
+    /// `ENXIO` if no node is on this host, and those of mkfifo(3).
     pub(crate) fn fifo(&self, file: FileId) -> Result<CString, Errno> {
         let path = self.meetings()?.join(name(file));
         match rustix::fs::mknodat(CWD, &path, FileType::Fifo, ALL, 0) {
-            // What umask(2) took is given back.
+            // Restores the bits that umask(2) removed.
             Ok(()) => rustix::fs::chmodat(CWD, &path, ALL, rustix::fs::AtFlags::empty())?,
             Err(Errno::EXIST) => {}
             Err(errno) => return Err(errno),
@@ -84,10 +88,11 @@ impl Process {
         CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::INVAL)
     }
 
-    /// Makes a socket's name, for bind(2). What could not be bound is to be [unlinked](Self::unlink) again.
+    /// Creates a socket's name, for bind(2). The caller [unlinks](Self::unlink) it if bind(2)
+    /// fails.
     ///
     /// # Errors
-    /// As bind(2): `EADDRINUSE` where the name is taken.
+    /// As bind(2): `EADDRINUSE` if the name exists.
     pub fn socket(&self, said: Said<'_>) -> Result<Meeting, Errno> {
         let who = Who::now();
         let made = self.wait(async {
@@ -106,7 +111,7 @@ impl Process {
     /// Finds a socket by name, for connect(2).
     ///
     /// # Errors
-    /// As connect(2): `ECONNREFUSED` where the name is of something else.
+    /// As connect(2): `ECONNREFUSED` if the name is not a socket.
     pub fn listener(&self, said: Said<'_>) -> Result<Meeting, Errno> {
         let who = Who::now();
         let found = self.wait(async {
@@ -121,7 +126,8 @@ impl Process {
         self.meeting(found).map_err(|errno| if errno == Errno::NXIO { Errno::CONNREFUSED } else { errno })
     }
 
-    /// A folder's path may be longer than a socket's may be: the way there is by its descriptor.
+    /// Makes the address of a socket. The directory's path may exceed the limit for socket paths,
+    /// so the address goes through a descriptor of it.
     fn meeting(&self, what: Result<FileId, CString>) -> Result<Meeting, Errno> {
         let file = match what {
             Ok(file) => file,
@@ -133,7 +139,7 @@ impl Process {
         Ok(Meeting { path: CString::new(path).map_err(|_| Errno::INVAL)?, folder: Some(folder) })
     }
 
-    /// The folder in which programs of this host meet.
+    /// Returns the directory of this host's fifos and sockets, and creates it on first use.
     fn meetings(&self) -> Result<PathBuf, Errno> {
         let file = PoolFile::read(Path::new(OsStr::from_bytes(&self.pool))).map_err(|_| Errno::NXIO)?;
         let door = file.nodes.iter().find_map(|node| match pool::way(node) {

@@ -1,7 +1,8 @@
-//! What a program has open, by the numbers of its descriptors.
+//! Table of a program's open files of the pool, by descriptor number.
 //!
-//! The kernel keeps the truth: programs close and copy descriptors past us. So what stands here is believed only while the descriptor that has
-//! the number is of the same file of the system.
+//! The kernel's descriptors are authoritative, because programs close and duplicate them without
+//! our notice. An entry is therefore trusted only while the descriptor of that number has the
+//! recorded device and inode.
 
 use crate::Errno;
 use crate::open::Kind;
@@ -14,29 +15,30 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wire::{Lent, Mark, Marked, OpenFlags};
 
-/// One open, shared by all copies of its descriptor.
+/// Open file description of the pool, shared by all duplicates of its descriptor.
 #[derive(Debug)]
 pub struct Open {
-    /// What is open.
+    /// Open file.
     pub file: FileId,
-    /// Its name at the node that gave the descriptor.
+    /// Open lease at the node that gave the descriptor.
     pub mark: Mark,
-    /// How it was opened.
+    /// Flags of the open.
     pub flags: OpenFlags,
-    /// What its descriptor is, had it been opened to be read.
+    /// Kind of the descriptor, disregarding `O_PATH`; see [`Self::shown`].
     pub kind: Kind,
-    /// By what folders and name it was opened, from the pool's root on: what a path from it starts with, and what is shown of it.
+    /// Names by which it was opened, from the pool's root on. Relative paths start from them, and
+    /// the path of the descriptor is made of them.
     pub names: Vec<Vec<u8>>,
-    /// Whether writes go to the end now; of local files the kernel knows it.
+    /// True if writes append now. The kernel keeps this flag of a local file.
     pub append: AtomicBool,
-    /// The process may have locked it (fcntl(2)).
+    /// True if the process may hold fcntl(2) locks on it.
     pub locked: AtomicBool,
-    /// What `stat` tells of the descriptor.
+    /// Device and inode that `fstat` reports for the descriptor.
     pub inode: (u64, u64),
 }
 
 impl Open {
-    /// What a node gave a descriptor for.
+    /// Makes the entry of a descriptor that a node has given.
     pub fn new(given: &Marked, names: Vec<Vec<u8>>, inode: (u64, u64)) -> Self {
         let Marked { mark, file, flags, lent } = *given;
         let kind = match lent {
@@ -48,17 +50,17 @@ impl Open {
         Self { file, mark, flags, kind, names, append, locked, inode }
     }
 
-    /// Whether it was opened as a place alone (`O_PATH`).
+    /// Returns whether it was opened with `O_PATH`.
     pub fn is_place(&self) -> bool {
         !self.flags.read && !self.flags.write
     }
 
-    /// What its descriptor is to the program.
+    /// Returns the kind of the descriptor that the program sees.
     pub fn shown(&self) -> Kind {
         if self.is_place() { Kind::Place } else { self.kind }
     }
 
-    /// As where a path starts.
+    /// Returns the directory as the start of a path.
     ///
     /// # Errors
     /// `ENOTDIR`.
@@ -70,29 +72,29 @@ impl Open {
     }
 }
 
-/// An open that a closed descriptor had.
+/// Open that a closed descriptor referred to.
 #[derive(Debug)]
 pub struct Held(pub(crate) Arc<Open>);
 
-/// All descriptors of a program that are of the pool.
+/// All descriptors of a program that refer to the pool.
 #[derive(Debug, Default)]
 pub struct Table(Mutex<HashMap<RawFd, Arc<Open>>>);
 
 impl Table {
-    /// Notes what a descriptor is.
+    /// Adds a descriptor.
     pub fn add(&self, descriptor: RawFd, open: Arc<Open>) {
         self.lock().insert(descriptor, open);
     }
 
-    /// Forgets it, before it is closed.
+    /// Removes a descriptor before it is closed.
     pub fn take(&self, descriptor: RawFd) -> Option<Arc<Open>> {
         self.lock().remove(&descriptor)
     }
 
-    /// What a descriptor is.
+    /// Returns the open that a descriptor refers to.
     ///
     /// # Errors
-    /// `EBADF` where it is none of ours, or not any more.
+    /// `EBADF` if the descriptor is not of the pool, or no longer.
     pub fn get(&self, descriptor: BorrowedFd<'_>) -> Result<Arc<Open>, Errno> {
         let number = descriptor.as_raw_fd();
         let known = self.lock().get(&number).cloned().ok_or(Errno::BADF)?;
@@ -103,17 +105,18 @@ impl Table {
         Err(Errno::BADF)
     }
 
-    /// Whether another descriptor has this open.
+    /// Returns whether another descriptor refers to this open.
     pub fn has(&self, open: &Arc<Open>) -> bool {
         self.lock().values().any(|known| Arc::ptr_eq(known, open))
     }
 
-    /// Whether the process may have locks of a file (fcntl(2)), which end when any descriptor of it is closed.
+    /// Returns whether the process may hold fcntl(2) locks on a file, which end when any of its
+    /// descriptors is closed.
     pub fn may_lock(&self, file: FileId) -> bool {
         self.lock().values().any(|known| known.file == file && known.locked.load(Relaxed))
     }
 
-    /// The table itself: held over a fork.
+    /// Locks the table, to be held over a fork.
     pub fn guard(&self) -> TableGuard<'_> {
         TableGuard(self.lock())
     }
@@ -123,13 +126,13 @@ impl Table {
     }
 }
 
-/// Device and inode of what a descriptor is of.
+/// Returns the device and inode of a descriptor.
 pub fn inode_of(descriptor: BorrowedFd<'_>) -> Option<(u64, u64)> {
     let found = fstat(descriptor).ok()?;
     Some((found.st_dev, found.st_ino))
 }
 
-/// A table that nobody changes.
+/// Lock that keeps the table unchanged.
 #[derive(Debug)]
 #[expect(dead_code, reason = "held, not looked at")]
 pub struct TableGuard<'a>(MutexGuard<'a, HashMap<RawFd, Arc<Open>>>);

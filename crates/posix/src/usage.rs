@@ -1,29 +1,30 @@
-//! How much room the pool has, as statfs(2) tells it.
+//! Space of the pool, as statfs(2) reports it.
 
 use crate::walk::{End, Place};
 use crate::{Errno, Process, Said, Who};
 use std::os::fd::BorrowedFd;
 
-/// `f_bsize`, and what `f_blocks` counts in, bytes.
+/// Unit of the block counts, bytes.
 const BLOCK_BYTES: u64 = 4096;
 
-/// What statfs(2) tells.
+/// File system statistics of statfs(2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
-    /// Bytes of a block.
+    /// Block size, bytes.
     pub block_bytes: u64,
-    /// Blocks in all.
+    /// Number of blocks.
     pub blocks: u64,
-    /// Blocks that are free.
+    /// Number of free blocks.
     pub free_blocks: u64,
-    /// Files that there may be.
+    /// Number of files that can exist.
     pub files: u64,
-    /// Files that there may be yet.
+    /// Number of files that can still be created.
     pub free_files: u64,
 }
 
 impl Process {
-    /// statfs(2) of a path; none where a link leads out of the pool, to that path of the host.
+    /// statfs(2) of a path. If a symlink leads out of the pool, returns the statistics of the
+    /// host's file system.
     ///
     /// # Errors
     /// As statfs(2).
@@ -49,7 +50,7 @@ impl Process {
     /// fstatfs(2).
     ///
     /// # Errors
-    /// `EBADF`, and those of the way to the pool.
+    /// `EBADF`, and those of the connection to the pool.
     pub fn usage_of(&self, descriptor: BorrowedFd<'_>) -> Result<Room, Errno> {
         self.table.get(descriptor)?;
         self.wait(self.ask_usage())
@@ -58,7 +59,7 @@ impl Process {
     async fn ask_usage(&self) -> Result<Room, Errno> {
         let usage = self.client.ask_usage().await.map_err(|refusal| crate::errno(&refusal))?;
         let free = usage.capacity.saturating_sub(usage.used) / BLOCK_BYTES;
-        // Inodes take their room from the same memory: as many are free as fit if each took a block.
+        // Inodes use the same memory; free inodes are estimated at one block each.
         let files = usage.files.saturating_add(free);
         Ok(Room {
             block_bytes: BLOCK_BYTES,

@@ -1,4 +1,5 @@
-//! The walk along a path (`path_resolution(7)`): folder by folder, through links, until its last name.
+//! Path resolution (`path_resolution(7)`): directory by directory, through symlinks, up to the last
+//! component.
 
 use crate::access::{self, RUN, Verdict};
 use crate::ways::{Way as Known, Ways};
@@ -10,81 +11,81 @@ use rustix::thread::CapabilitySet;
 use std::ffi::CString;
 use wire::{Attributes, Kind, Name, Needs, Refusal};
 
-/// Links that are followed in one path, as Linux bounds it.
+/// Symlinks that are followed in one path; the limit of Linux.
 const LINKS_MAX: usize = 40;
-/// The longest path, bytes (`PATH_MAX`, without its nul).
+/// Longest path, bytes (`PATH_MAX` without its nul).
 pub const PATH_BYTES_MAX: usize = 4095;
 
-/// As many folders are in one message at most.
+/// Maximum number of directories in one message.
 const WALK_MAX: usize = 256;
 
-/// Who has these goes everywhere, and makes and removes names in any folder.
+/// Capabilities that together permit creating and removing names in any directory.
 pub const CHANGES_ANY: CapabilitySet =
     CapabilitySet::DAC_READ_SEARCH.union(CapabilitySet::DAC_OVERRIDE).union(CapabilitySet::FOWNER);
 
-/// A folder, and how one got there.
+/// Directory, and the names that led to it.
 #[derive(Debug, Clone)]
 pub struct Folder {
-    /// Which.
+    /// File id.
     pub file: FileId,
-    /// As it was when it was met; none where nobody looked.
+    /// Attributes as of the walk; `None` if they were not queried.
     pub attributes: Option<Attributes>,
-    /// Its names from the pool's root on.
+    /// Names from the pool's root on.
     pub names: Vec<Vec<u8>>,
 }
 
 impl Folder {
-    /// The pool's root.
+    /// Returns the pool's root.
     pub fn root() -> Self {
         Self { file: FileId::ROOT, attributes: None, names: Vec::new() }
     }
 }
 
-/// Where a path leads.
+/// Result of a path resolution.
 #[expect(clippy::large_enum_variant, reason = "one for a call, on its stack")]
 #[derive(Debug)]
 pub enum Place {
-    /// Into the pool.
+    /// Path in the pool.
     Pool(Spot),
-    /// Out of it, by a link: to this path of the host.
+    /// Path of the host that a symlink led to.
     Host(CString),
 }
 
-/// A place in the pool.
+/// Resolved path in the pool.
 #[derive(Debug)]
 pub struct Spot {
-    /// The folder of the last name.
+    /// Directory of the last component.
     pub folder: Folder,
-    /// The last name.
+    /// Last component.
     pub last: Last,
-    /// What has it, if anything does.
+    /// Attributes of the entry, if it exists and was looked up.
     pub found: Option<Attributes>,
-    /// A slash follows, so it must be a folder.
+    /// True if a slash follows, so that it must be a directory.
     pub slash: bool,
 }
 
-/// The last name of a path.
+/// Last component of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Last {
     /// A name.
     Name(Name),
-    /// `.`, the root, or an empty path: the folder itself.
+    /// `.`, the root, or an empty path: the directory itself.
     Dot,
     /// `..`.
     DotDot,
 }
 
 impl Spot {
-    /// What is there.
+    /// Returns the attributes of the entry.
     ///
     /// # Errors
-    /// `ENOENT`, and `ENOTDIR` for a slash behind what is no folder.
+    /// `ENOENT` if it does not exist, `ENOTDIR` if a slash follows and it is not a directory.
     pub fn there(&self) -> Result<&Attributes, Errno> {
         let found = self.found.as_ref().ok_or(Errno::NOENT)?;
         if self.slash && found.kind != Kind::Directory { Err(Errno::NOTDIR) } else { Ok(found) }
     }
 
-    /// The name, for who makes or removes one.
+    /// Returns the name to create or remove.
     ///
     /// # Errors
     /// `dot` for `.` and the root, `dots` for `..`.
@@ -96,7 +97,7 @@ impl Spot {
         }
     }
 
-    /// Its names from the pool's root on.
+    /// Returns the names from the pool's root on.
     pub fn names(&self) -> Vec<Vec<u8>> {
         let mut names = self.folder.names.clone();
         if let Last::Name(name) = &self.last {
@@ -106,43 +107,44 @@ impl Spot {
     }
 }
 
-/// What is done with the last name of a path.
+/// Treatment of a path's last component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// It is looked up, and a link followed.
+    /// Look it up, and follow a symlink.
     Follow,
-    /// It is looked up; a link is what is meant.
+    /// Look it up, and do not follow a symlink.
     Look,
-    /// Nothing: who makes or removes it is told by that whether it is there. With a slash behind it, it is looked up, and a link is what is meant.
+    /// Do not look it up: the create or unlink itself reports whether it exists. Look it up if a
+    /// slash follows, without following a symlink.
     Name,
-    /// The same, looked up in any case.
+    /// Look it up in any case, for a create or unlink, and do not follow a symlink.
     NameThere,
 }
 
-/// Who walks, and what for.
+/// Context of a path resolution.
 #[derive(Debug)]
 pub struct Walker<'a> {
-    /// The way to the pool.
+    /// Client of the pool.
     pub client: &'a Client,
-    /// Whose rights count.
+    /// User whose permissions are checked.
     pub who: &'a Who,
-    /// What stands for the pool in links.
+    /// Prefix that stands for the pool in targets of symlinks.
     pub prefix: &'a [u8],
-    /// Where ways led before.
+    /// Path cache.
     pub ways: &'a Ways,
 }
 
-/// What is still to be walked.
+/// State of a path resolution.
 struct Way {
     at: Folder,
-    /// Names, the next one last.
+    /// Remaining names in reverse order.
     names: Vec<Vec<u8>>,
-    /// A slash follows the last.
+    /// True if a slash follows the last name.
     slash: bool,
     links: usize,
 }
 
-/// Where one step led.
+/// Result of one step.
 #[expect(clippy::large_enum_variant, reason = "one for a call, on its stack")]
 enum Step {
     On,
@@ -150,10 +152,11 @@ enum Step {
 }
 
 impl Walker<'_> {
-    /// Walks `path` from `start`.
+    /// Resolves `path` from `start`.
     ///
     /// # Errors
-    /// `ENOENT` for a folder on the way that is not there, `ENOTDIR`, `ELOOP`, `ENAMETOOLONG`, `EACCES`.
+    /// `ENOENT` if a directory on the path does not exist, `ENOTDIR`, `ELOOP`, `ENAMETOOLONG`,
+    /// `EACCES`.
     pub async fn walk(&self, start: Folder, path: &[u8], end: End) -> Result<Place, Errno> {
         let going = self.who.going(Needs::Pass, CapabilitySet::DAC_READ_SEARCH);
         let known = Known::of(start.file, path);
@@ -174,7 +177,9 @@ impl Walker<'_> {
         Ok(place)
     }
 
-    /// What is where a way led the last time, in one message; none where it leads elsewhere by now, ends at a link, or is to be walked for other reasons.
+    /// Looks up the last name in the cached directory of the path, in one message. Returns `None`
+    /// if the cache entry is missing or stale, if a symlink is to be followed, or if `end` needs no
+    /// lookup.
     async fn go_there(
         &self,
         (known, going): (&Known, &Going),
@@ -202,7 +207,7 @@ impl Walker<'_> {
         Ok(Some(Spot { folder, last: Last::Name(known.last.clone()), found, slash: known.slash }))
     }
 
-    /// The names that are left, one by one.
+    /// Resolves the remaining names one by one.
     async fn step_by_step(&self, way: &mut Way, end: End) -> Result<Place, Errno> {
         loop {
             let Some(name) = way.names.pop() else { return self.arrived(way, Last::Dot).await };
@@ -230,7 +235,9 @@ impl Walker<'_> {
         }
     }
 
-    /// Goes through folders that surely let this user through, many in one message; a link among them is left to be met.
+    /// Resolves up to 256 leading directories in one message, as far as they surely let this user
+    /// pass. If one of them is no directory, resolves none and leaves all to
+    /// [`Self::step_by_step`].
     async fn run_ahead(&self, way: &mut Way, going: &Going) -> Result<(), Errno> {
         let folders = way.names.get(1..).unwrap_or_default().iter().rev().take(WALK_MAX);
         let plain = folders.take_while(|name| name.as_slice() != b"." && name.as_slice() != b"..");
@@ -251,7 +258,7 @@ impl Walker<'_> {
         Ok(())
     }
 
-    /// One name further.
+    /// Resolves one name.
     async fn step(&self, way: &mut Way, name: &[u8], last: bool, end: End) -> Result<Step, Errno> {
         self.may_pass(&mut way.at).await?;
         let name = Name::new(name).map_err(|refusal| crate::errno(&refusal))?;
@@ -302,7 +309,7 @@ impl Walker<'_> {
         Ok(Step::On)
     }
 
-    /// The end, where no name is left.
+    /// Ends the resolution when no name is left.
     async fn arrived(&self, way: &mut Way, last: Last) -> Result<Place, Errno> {
         let found = match way.at.attributes {
             Some(found) => found,
@@ -312,7 +319,7 @@ impl Walker<'_> {
         Ok(Place::Pool(Spot { folder, last, found: Some(found), slash: way.slash }))
     }
 
-    /// The folder above one; above the pool's root is nothing.
+    /// Returns the parent directory. The pool's root is its own parent.
     async fn above(&self, mut at: Folder) -> Result<Folder, Errno> {
         if at.file != FileId::ROOT {
             at.file = self.client.parent(at.file).await.map_err(|refusal| crate::errno(&refusal))?;
@@ -321,7 +328,7 @@ impl Walker<'_> {
         Ok(Folder { attributes: None, ..at })
     }
 
-    /// Whether this user may walk through a folder.
+    /// Checks whether this user may search a directory.
     async fn may_pass(&self, at: &mut Folder) -> Result<(), Errno> {
         if self.who.can(CapabilitySet::DAC_READ_SEARCH) {
             return Ok(());
@@ -339,10 +346,10 @@ impl Walker<'_> {
         Ok(found)
     }
 
-    /// The attributes of a folder, asked if nobody has.
+    /// Returns the attributes of a directory, and queries them if necessary.
     ///
     /// # Errors
-    /// `ENOENT` where it was removed.
+    /// `ENOENT` if it was removed.
     pub async fn folder(&self, at: &Folder) -> Result<Attributes, Errno> {
         match at.attributes {
             Some(found) => Ok(found),
@@ -350,7 +357,8 @@ impl Walker<'_> {
         }
     }
 
-    /// Whether this user may do that with it; its ACL is asked only where it decides.
+    /// Checks whether this user may access a file. Its ACL is read only if the decision depends on
+    /// it.
     ///
     /// # Errors
     /// `EACCES`.
@@ -370,7 +378,8 @@ impl Walker<'_> {
         if allowed { Ok(()) } else { Err(Errno::ACCESS) }
     }
 
-    /// Whether this user may make or remove names in the folder of a spot; its attributes, for who may not do that in any folder.
+    /// Checks whether this user may create or remove names in a directory. Returns the directory's
+    /// attributes, or `None` if the user's capabilities permit it in any directory.
     ///
     /// # Errors
     /// `EACCES`.
@@ -383,7 +392,7 @@ impl Walker<'_> {
         Ok(Some(found))
     }
 
-    /// What has the name of a spot that nobody has looked up.
+    /// Looks up the entry of a resolved path that has not been looked up.
     ///
     /// # Errors
     /// `ENOENT`.
@@ -392,21 +401,21 @@ impl Walker<'_> {
         self.client.lookup(spot.folder.file, name).await.map_err(|refusal| crate::errno(&refusal))
     }
 
-    /// Whether this user may make and remove names in any folder.
+    /// Returns whether this user may create and remove names in any directory.
     pub fn changes_any(&self) -> bool {
         self.who.can(CHANGES_ANY)
     }
 }
 
 impl Way {
-    /// The names of a path, to be walked before those that are left.
+    /// Prepends the names of a path to the remaining ones.
     fn push(&mut self, path: &[u8]) {
         let at = self.names.len();
         self.names.extend(crate::prefix::names(path).map(<[u8]>::to_vec));
         self.names[at..].reverse();
     }
 
-    /// The path of the host that a link leads to.
+    /// Returns the path of the host that a symlink leads to, with the remaining names.
     fn outside(&self, target: &[u8]) -> Result<Place, Errno> {
         let mut path = target.to_vec();
         for name in self.names.iter().rev() {

@@ -1,4 +1,6 @@
-//! Where ways led before, only to address what is asked next: it goes there in one message, and is done if the way leads there still.
+//! Path cache: the directories that paths led to before. An entry serves only as an address. The
+//! next request goes there in one message, together with the names, and the node executes it only
+//! if the names still lead to that directory.
 
 use crate::prefix;
 use crate::who::Going;
@@ -8,28 +10,28 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use wire::Name;
 
-/// More are not remembered; then all are forgotten.
+/// Maximum number of entries; the cache is cleared when it is full.
 const WAYS_MAX: usize = 4096;
-/// As many folders are in one message at most.
+/// Maximum number of directories in one message.
 const FOLDERS_MAX: usize = 256;
 
-/// A way through folders: where it begins, and their names.
+/// Path through directories: the start, and the names.
 type Key = (FileId, Vec<Name>);
 
-/// Where ways led.
+/// Cache of the directories that paths lead to.
 #[derive(Debug, Default)]
 pub struct Ways(Mutex<HashMap<Key, FileId>>);
 
 impl Ways {
-    /// Where a way led the last time.
+    /// Returns the directory that a path led to last.
     pub fn known(&self, way: &Way) -> Option<FileId> {
         if way.key.1.is_empty() { Some(way.key.0) } else { self.lock().get(&way.key).copied() }
     }
 
-    /// It leads there now.
+    /// Records the directory that a path leads to.
     pub fn learn(&self, way: Way, directory: FileId) {
         if way.key.1.is_empty() {
-            return; // it is where it begins
+            return; // the start itself
         }
         let mut known = self.lock();
         if known.len() >= WAYS_MAX {
@@ -38,12 +40,12 @@ impl Ways {
         known.insert(way.key, directory);
     }
 
-    /// It does so no longer.
+    /// Removes a stale entry.
     pub fn forget(&self, way: &Way) {
         self.lock().remove(&way.key);
     }
 
-    /// The list itself: held over a fork.
+    /// Locks the cache, to be held over a fork.
     pub fn guard(&self) -> WaysGuard<'_> {
         WaysGuard(self.lock())
     }
@@ -53,23 +55,24 @@ impl Ways {
     }
 }
 
-/// Ways that nobody changes.
+/// Lock that keeps the cache unchanged.
 #[derive(Debug)]
 #[expect(dead_code, reason = "held, not looked at")]
 pub struct WaysGuard<'a>(MutexGuard<'a, HashMap<Key, FileId>>);
 
-/// A path of names alone.
+/// Path that consists of names alone, without `..`.
 #[derive(Debug)]
 pub struct Way {
     key: Key,
-    /// The last name.
+    /// Last name.
     pub last: Name,
-    /// A slash follows it.
+    /// True if a slash follows the last name.
     pub slash: bool,
 }
 
 impl Way {
-    /// The path as one; none where something in it is to be looked at by itself, or is no name.
+    /// Parses a path. Returns `None` if it has no name, more than 256, one that is too long, or a
+    /// `..`, or if it ends in `/.`.
     pub fn of(top: FileId, path: &[u8]) -> Option<Self> {
         let said = || prefix::names(path).filter(|name| *name != b".");
         let count = said().count();
@@ -81,12 +84,12 @@ impl Way {
         Some(Self { key: (top, names), last, slash: path.ends_with(b"/") })
     }
 
-    /// What goes to where it led.
+    /// Returns the path with its cached directory, for a request.
     pub fn below<'a>(&'a self, directory: FileId, going: &'a Going) -> Below<'a> {
         Below { top: self.key.0, folders: &self.key.1, directory, who: going.who() }
     }
 
-    /// The names of its folders.
+    /// Returns the names of the directories.
     pub fn folders(&self) -> impl Iterator<Item = Vec<u8>> {
         self.key.1.iter().map(|name| name.as_bytes().to_vec())
     }

@@ -1,11 +1,13 @@
-//! Who asks, as the system sees the thread at this moment: programs change that while they run.
+//! Caller of an operation: the credentials of the current thread. They are read anew for each call,
+//! because programs change them.
 
 use rustix::process::{getegid, geteuid, getgid, getgroups, getuid};
 use rustix::thread::{CapabilitySet, capabilities};
 use std::cell::OnceCell;
 use wire::{Credentials, Needs};
 
-/// A user with groups and capabilities. What few calls need is asked when it is needed.
+/// User with groups and capabilities. Groups and capabilities are queried only when they are
+/// needed.
 #[derive(Debug)]
 pub struct Who {
     /// User id.
@@ -16,17 +18,18 @@ pub struct Who {
     capable: OnceCell<CapabilitySet>,
 }
 
-/// Whom a node lets through on a way.
+/// Credentials that a node checks along a path.
 #[derive(Debug)]
 pub enum Going {
-    /// Anybody: nothing keeps this user.
+    /// No check: the caller's capabilities permit everything.
     Free,
-    /// This user, where it is sure.
+    /// Check for this user. Where the mode bits alone do not grant access, the node stops, and this
+    /// crate checks step by step.
     As(Credentials),
 }
 
 impl Going {
-    /// As a way has it.
+    /// Returns the credentials to send; `None` for no check.
     pub fn who(&self) -> Option<&Credentials> {
         match self {
             Self::Free => None,
@@ -36,24 +39,25 @@ impl Going {
 }
 
 impl Who {
-    /// As file operations see the thread: its effective ids.
+    /// Returns the effective ids of the thread, which file operations use.
     pub fn now() -> Self {
         Self { uid: geteuid().as_raw(), gid: getegid().as_raw(), groups: OnceCell::new(), capable: OnceCell::new() }
     }
 
-    /// As access(2) sees it: its real ids, and the capabilities that a user of those would have.
+    /// Returns the real ids of the thread, which access(2) uses, with the capabilities that a user
+    /// of these ids would have.
     pub fn real() -> Self {
         let uid = getuid().as_raw();
         let capable = if uid == 0 { OnceCell::new() } else { OnceCell::from(CapabilitySet::empty()) };
         Self { uid, gid: getgid().as_raw(), groups: OnceCell::new(), capable }
     }
 
-    /// One for tests and models, of whom all is known.
+    /// Makes a caller with given credentials, for tests and models.
     pub fn of(uid: u32, gid: u32, groups: &[u32], capable: CapabilitySet) -> Self {
         Self { uid, gid, groups: OnceCell::from(groups.to_vec()), capable: OnceCell::from(capable) }
     }
 
-    /// Whether it is one of its groups.
+    /// Returns whether the caller is in a group.
     pub fn is_in(&self, gid: u32) -> bool {
         gid == self.gid || self.groups().contains(&gid)
     }
@@ -63,7 +67,8 @@ impl Who {
         self.groups.get_or_init(ask)
     }
 
-    /// As whom a node is to look at a way, and at what is at its end, which capabilities may make needless; none where that cannot be told.
+    /// Returns the credentials to check along a path and for `needs` at its end, or [`Going::Free`]
+    /// if the caller has `capable`. `None` if the caller has too many groups for one message.
     pub fn going(&self, needs: Needs, capable: CapabilitySet) -> Option<Going> {
         if self.can(capable) {
             return Some(Going::Free);
@@ -73,7 +78,7 @@ impl Who {
         told.then(|| Going::As(Credentials { uid: self.uid, gid: self.gid, groups: groups.clone(), needs }))
     }
 
-    /// Whether it has a capability (capabilities(7)).
+    /// Returns whether the caller has all of these capabilities (capabilities(7)).
     pub fn can(&self, what: CapabilitySet) -> bool {
         let ask = || capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
         self.capable.get_or_init(ask).contains(what)

@@ -1,4 +1,4 @@
-//! Extended attributes, ACLs among them, and who may see and set them (xattr(7)).
+//! Extended attributes, including ACLs, and the permissions to read and set them (xattr(7)).
 
 use crate::access::{READ, WRITE, owns};
 use crate::walk::{End, Place};
@@ -11,20 +11,20 @@ use wire::credentials::STICKY;
 use wire::{Attributes, Kind, XattrMode};
 
 const NAME_BYTES_MAX: usize = 255;
-/// What an ACL's encoding begins with.
+/// First bytes of an encoded ACL.
 const ACL_VERSION: [u8; 4] = 2_u32.to_le_bytes();
 
-/// Whom a call means.
+/// File that a call refers to.
 #[derive(Debug, Clone, Copy)]
 pub enum Whose<'a> {
-    /// What a path leads to.
+    /// File at the end of a path.
     Path {
         /// The path.
         said: Said<'a>,
-        /// Whether a link at its end is followed.
+        /// True if a symlink at the end is followed.
         follow: bool,
     },
-    /// What is open.
+    /// Open file.
     Descriptor(BorrowedFd<'a>),
 }
 
@@ -32,7 +32,7 @@ impl Process {
     /// getxattr(2).
     ///
     /// # Errors
-    /// As getxattr(2), but for room: the whole value comes.
+    /// As getxattr(2), except `ERANGE`: the whole value is returned.
     pub fn xattr(&self, whose: Whose<'_>, name: &[u8]) -> Result<Vec<u8>, Errno> {
         check(name)?;
         let who = Who::now();
@@ -51,10 +51,10 @@ impl Process {
         })
     }
 
-    /// listxattr(2): names, each with its nul.
+    /// listxattr(2): the names, each with its terminating nul.
     ///
     /// # Errors
-    /// As listxattr(2), but for room.
+    /// As listxattr(2), except `ERANGE`.
     pub fn xattrs(&self, whose: Whose<'_>) -> Result<Vec<u8>, Errno> {
         let who = Who::now();
         self.wait(async {
@@ -81,7 +81,7 @@ impl Process {
             XattrFlags::REPLACE => XattrMode::Replace,
             _ if flags.is_empty() => XattrMode::Set,
             _ if flags == XattrFlags::CREATE | XattrFlags::REPLACE => {
-                // It is to be there, and not to be there.
+                // The attribute must both exist and not exist, so the call fails either way.
                 return self.xattr(whose, name).and(Err(Errno::EXIST));
             }
             _ => return Err(Errno::INVAL),
@@ -136,7 +136,8 @@ impl Process {
             Whose::Path { said, follow } => {
                 match self.walk(who, said, if follow { End::Follow } else { End::Look }).await? {
                     Place::Pool(spot) => spot.there().copied(),
-                    // What a link leads to outside has what the host says, and it is not asked through us.
+                    // Attributes of a file outside the pool are not accessible through a symlink of
+                    // the pool.
                     Place::Host(_) => Err(Errno::OPNOTSUPP),
                 }
             }
@@ -148,7 +149,8 @@ fn is_acl(name: &[u8]) -> bool {
     name.starts_with(b"system.posix_acl_")
 }
 
-/// Whether an ACL is set that has no entry: the kernel removes it then (acl(5) has none that is empty).
+/// Returns whether a value is an ACL without entries. Setting one removes the ACL, as in the
+/// kernel; acl(5) has no empty ACL.
 fn removes(value: &[u8]) -> bool {
     value.is_empty() || value == ACL_VERSION
 }
