@@ -1,7 +1,8 @@
-//! What programs ask to be done in a new one before it runs (`posix_spawn_file_actions_t`), as far as it is of the pool.
+//! Spawn file actions (`posix_spawn_file_actions_t`) that refer to files of the pool.
 //!
-//! The C library does these things by itself, in a child that has no library of ours. So what is to be opened is opened here and now, and where the
-//! new program is to begin is noted, for what it is told and for the paths behind that.
+//! The C library executes the actions in a child that does not have this library. Therefore files
+//! are opened when the action is added, and the directory in which the new program starts is
+//! recorded, for its environment and for later relative paths.
 
 use crate::guard::{done, open as open_in};
 use crate::ours::{self, Said};
@@ -10,27 +11,27 @@ use crate::text::bytes;
 use libc::{c_char, c_int, mode_t, posix_spawn_file_actions_t};
 use std::ffi::CString;
 
-/// Of one list of actions, by where it lies.
+/// Records by the address of the `posix_spawn_file_actions_t`.
 static NOTED: List<(usize, Noted)> = List::new();
 
-/// What is kept of an action.
+/// Record of an action.
 #[derive(Debug)]
 pub enum Noted {
-    /// A descriptor that was opened for it.
+    /// Descriptor that was opened for an action.
     Opened(c_int),
-    /// The path of the folder where what follows begins.
+    /// Path of the directory in which later actions and the program start.
     Directory(Vec<u8>),
 }
 
-/// The list itself: held over a fork.
+/// Locks the records, also over a fork.
 pub fn all() -> Listed<'static, (usize, Noted)> {
     NOTED.hold()
 }
 
-/// Opens now what a new program shall have as `descriptor`. Returns an error's number, or 0.
+/// Opens a file that a new program gets as `descriptor`. Returns an error number, or 0.
 ///
 /// # Safety
-/// The actions are those of `posix_spawn(3)`.
+/// `actions` is valid for `posix_spawn(3)`.
 pub unsafe fn open_for(
     actions: *mut posix_spawn_file_actions_t,
     descriptor: c_int,
@@ -42,13 +43,14 @@ pub unsafe fn open_for(
         Err(errno) => errno.raw_os_error(),
         Ok(opened) => {
             all().push((actions.addr(), Noted::Opened(opened)));
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             unsafe { libc::posix_spawn_file_actions_adddup2(actions, opened, descriptor) }
         }
     }
 }
 
-/// Opens now the folder where a new program shall begin, and has `enter` put it among the actions. Returns an error's number, or 0.
+/// Opens the directory in which a new program starts, and calls `enter` to add the action. Returns
+/// an error number, or 0.
 pub fn enter(actions: *mut posix_spawn_file_actions_t, said: Said<'_>, enter: impl FnOnce(c_int) -> c_int) -> c_int {
     match open_in(said, libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC, 0) {
         Err(errno) => errno.raw_os_error(),
@@ -59,7 +61,7 @@ pub fn enter(actions: *mut posix_spawn_file_actions_t, said: Said<'_>, enter: im
     }
 }
 
-/// Notes that what follows begins in a folder that is open.
+/// Records that later actions start in an open directory.
 pub fn entered(actions: *const posix_spawn_file_actions_t, folder: c_int) {
     let path = match ours::kind(folder) {
         Some(_) => done(|process| process.real_path(Said::Magic(folder, b"").into())).ok(),
@@ -68,12 +70,12 @@ pub fn entered(actions: *const posix_spawn_file_actions_t, folder: c_int) {
     note(actions, path);
 }
 
-/// Notes that what follows begins at a path of the host.
+/// Records that later actions start in a directory of the host.
 ///
 /// # Safety
-/// The path is a text.
+/// The path is a nul-terminated string.
 pub unsafe fn entered_host(actions: *const posix_spawn_file_actions_t, path: *const c_char) {
-    // SAFETY: as here.
+    // SAFETY: same contract as this function's.
     let path = unsafe { bytes(path) };
     let from = if path.starts_with(b"/") {
         Some(Vec::new())
@@ -93,7 +95,7 @@ fn system_path(name: &str) -> Option<Vec<u8>> {
     rustix::fs::readlink(name, Vec::new()).ok().map(CString::into_bytes)
 }
 
-/// Where a new program begins after the actions, if they say it.
+/// Returns the directory in which a new program starts, if the actions change it.
 pub fn begins_in(actions: *const posix_spawn_file_actions_t) -> Option<Vec<u8>> {
     if NOTED.is_empty() {
         return None;
@@ -104,12 +106,13 @@ pub fn begins_in(actions: *const posix_spawn_file_actions_t) -> Option<Vec<u8>> 
     })
 }
 
-/// A relative path, from where the actions lead; none where it is what it is.
+/// Returns a relative path joined to the directory that the actions lead to; `None` if the path
+/// needs no change.
 ///
 /// # Safety
-/// The path is null or a text.
+/// The path is null or a nul-terminated string.
 pub unsafe fn from_there(actions: *const posix_spawn_file_actions_t, path: *const c_char) -> Option<CString> {
-    // SAFETY: as here.
+    // SAFETY: same contract as this function's.
     let path = unsafe { bytes(path) };
     if path.is_empty() || path.starts_with(b"/") {
         return None;
@@ -117,7 +120,7 @@ pub unsafe fn from_there(actions: *const posix_spawn_file_actions_t, path: *cons
     CString::new([begins_in(actions)?.as_slice(), b"/", path].concat()).ok()
 }
 
-/// Forgets what was noted of these actions, and closes what was opened for them.
+/// Forgets the records of these actions, and closes the descriptors that were opened for them.
 pub fn close_for(actions: *const posix_spawn_file_actions_t) {
     if NOTED.is_empty() {
         return;
@@ -125,7 +128,7 @@ pub fn close_for(actions: *const posix_spawn_file_actions_t) {
     let gone: Vec<_> = all().extract_if(.., |(known, _)| *known == actions.addr()).collect();
     for (_, noted) in gone {
         if let Noted::Opened(descriptor) = noted {
-            // SAFETY: ours.
+            // SAFETY: a descriptor that was opened for the actions.
             unsafe { crate::symbols::close(descriptor) };
         }
     }

@@ -1,6 +1,7 @@
-//! A folder of the pool that a program reads: what stands behind a `DIR` of ours.
+//! Directory streams of the pool: the objects behind the `DIR` pointers that this library returns.
 //!
-//! Programs keep a pointer and nothing else, so all of ours are in one list, and a pointer that is not in it is the C library's.
+//! Programs keep only the pointer, so all streams are in one list. A pointer that is not in the
+//! list is the C library's.
 
 use crate::guard::{done, open};
 use crate::ours::{self, Kind, Said, borrowed};
@@ -12,10 +13,11 @@ use rustix::io::Errno;
 use std::mem::offset_of;
 use std::ptr::null_mut;
 
-/// All that are open, by address.
+/// Open streams, by address.
 static OPEN: List<usize> = List::new();
 
-/// A folder that is read by one thread at a time, as readdir(3) has it, and yet locked, for what programs do.
+/// Directory stream. readdir(3) permits one thread at a time; the lock protects against programs
+/// that do not comply.
 #[derive(Debug)]
 pub struct Folder {
     descriptor: c_int,
@@ -25,16 +27,16 @@ pub struct Folder {
 #[derive(Debug)]
 struct At {
     listing: Listing,
-    /// The entry that was given last: readdir(3) gives it again and again in one place.
+    /// Entry that was returned last; readdir(3) reuses it for every entry.
     entry: Box<dirent>,
 }
 
-/// One that was just opened, not yet a program's.
+/// New stream that the program does not have yet.
 #[derive(Debug)]
 pub struct Opened(Box<Folder>);
 
 impl Opened {
-    /// As C programs hold it.
+    /// Returns the stream as a C pointer.
     pub fn into_dir(self) -> *mut DIR {
         let folder = Box::into_raw(self.0);
         all().push(folder.expose_provenance());
@@ -42,16 +44,16 @@ impl Opened {
     }
 }
 
-/// What a name leads to.
+/// Result of opening a directory by name.
 #[derive(Debug)]
 pub enum Found {
-    /// A folder of the pool.
+    /// Directory of the pool.
     Ours(Opened),
-    /// One of the host, where a link led: its descriptor.
+    /// Descriptor of a directory of the host, which a symlink led to.
     Hosts(c_int),
 }
 
-/// Opens a folder by name.
+/// Opens a directory by name.
 ///
 /// # Errors
 /// As opendir(3).
@@ -62,31 +64,32 @@ pub fn found(said: Said<'_>) -> Result<Found, Errno> {
     }
     let adopted = adopted(descriptor);
     if adopted.is_err() {
-        // SAFETY: ours, and nobody has it.
+        // SAFETY: a descriptor that was just opened here.
         unsafe { crate::symbols::close(descriptor) };
     }
     adopted.map(Found::Ours)
 }
 
-/// Reads the folder of a descriptor from now on, and closes it in the end.
+/// Opens a stream of a descriptor, which the stream owns.
 ///
 /// # Errors
 /// As fdopendir(3).
 pub fn adopted(descriptor: c_int) -> Result<Opened, Errno> {
     ours::note(descriptor, Some(Kind::Folder));
-    // SAFETY: a structure of numbers and letters, for which zero is a value.
+    // SAFETY: a structure of plain numbers, for which zero is valid.
     let entry = Box::new(unsafe { std::mem::zeroed::<dirent>() });
     let listing = done(|process| process.listing(borrowed(descriptor)))?;
     Ok(Opened(Box::new(Folder { descriptor, at: Shared::new(At { listing, entry }) })))
 }
 
-/// Fills a buffer with entries from where the descriptor is, as getdents64(2) does; the descriptor moves on.
+/// Fills a buffer with entries from the descriptor's offset on, as getdents64(2) does, and advances
+/// the offset.
 ///
 /// # Errors
 /// As getdents64(2).
 ///
 /// # Safety
-/// `into` has `room` bytes, as far as it may be written.
+/// `into` has space for `room` bytes; it need not be writable.
 pub unsafe fn entries_into(descriptor: c_int, into: *mut c_void, room: usize) -> Result<ssize_t, Errno> {
     done(|process| {
         process.reaches(borrowed(descriptor))?;
@@ -112,7 +115,7 @@ pub unsafe fn entries_into(descriptor: c_int, into: *mut c_void, room: usize) ->
             bytes.resize(end, 0);
             place = Some(entry.next.unsigned_abs());
         }
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         let into = unsafe { crate::memory::room(into, bytes.len()) }?;
         if into.len() < bytes.len() {
             return Err(Errno::FAULT);
@@ -125,20 +128,20 @@ pub unsafe fn entries_into(descriptor: c_int, into: *mut c_void, room: usize) ->
     })
 }
 
-/// The folder behind a `DIR`, if it is ours.
+/// Returns the stream behind a `DIR` pointer, if it is of the pool.
 ///
 /// # Safety
-/// The program has it open, and closes it in no other thread meanwhile.
+/// The stream is open, and no other thread closes it meanwhile.
 pub unsafe fn of<'a>(dir: *mut DIR) -> Option<&'a Folder> {
     let is_ours = !OPEN.is_empty() && all().contains(&dir.addr());
-    // SAFETY: in the list, so it is ours and not closed.
+    // SAFETY: it is in the list, so it is a stream of this library and not closed.
     is_ours.then(|| unsafe { &*dir.cast::<Folder>() })
 }
 
-/// Ends a folder of ours; what is left is its descriptor.
+/// Closes a stream of the pool, and returns its descriptor.
 ///
 /// # Safety
-/// The program gives it up.
+/// The program does not use the stream any more.
 pub unsafe fn taken(dir: *mut DIR) -> Option<c_int> {
     if OPEN.is_empty() {
         return None;
@@ -146,17 +149,17 @@ pub unsafe fn taken(dir: *mut DIR) -> Option<c_int> {
     let mut all = all();
     let at = all.iter().position(|known| *known == dir.addr())?;
     all.swap_remove(at);
-    // SAFETY: it was in the list, so it is a box of ours that nobody else has.
+    // SAFETY: it was in the list, so it is a box of this library that has no other user.
     Some(unsafe { Box::from_raw(dir.cast::<Folder>()) }.descriptor)
 }
 
-/// The list itself: held over a fork.
+/// Locks the list of streams, also over a fork.
 pub fn all() -> Listed<'static, usize> {
     OPEN.hold()
 }
 
 impl Folder {
-    /// The next entry, which lasts until the next call; null at the end.
+    /// Returns the next entry, which is valid until the next call; null at the end.
     ///
     /// # Errors
     /// As readdir(3).
@@ -176,17 +179,17 @@ impl Folder {
         Ok(&raw mut **entry)
     }
 
-    /// Goes on from a place that [`Folder::place`] told.
+    /// Continues at a position that [`Folder::place`] returned.
     pub fn seek(&self, place: c_long) {
         self.at.hold().listing.seek(place);
     }
 
-    /// Where the next entry is.
+    /// Returns the position of the next entry.
     pub fn place(&self) -> c_long {
         self.at.hold().listing.place()
     }
 
-    /// Its descriptor.
+    /// Returns the descriptor.
     pub fn descriptor(&self) -> c_int {
         self.descriptor
     }

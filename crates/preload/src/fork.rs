@@ -1,4 +1,5 @@
-//! Forks: nothing of ours is in the middle of anything when the process is copied, and the copy knows that it is one.
+//! Fork handlers: no operation of the library is under way while the process forks, and the child
+//! knows that it is one.
 
 use crate::shared::{Holding, Listed};
 use crate::{actions, folder, inherited, settings, start, stream};
@@ -7,8 +8,9 @@ use rustix::io::Errno;
 use std::cell::UnsafeCell;
 use std::time::Instant;
 
-/// What is held while the process is copied: our own lists, and what the process has of the pool. No signal comes meanwhile: each part gives back
-/// the signals that it took, so what was taken last goes first.
+/// Locks held over a fork: those of the library's own lists, and those of the process's view of the
+/// pool. No signal arrives meanwhile. Each guard restores the signal mask that it changed, so the
+/// guards drop in reverse order of their creation.
 struct Held {
     paused: Option<Paused<'static>>,
     _settings: Holding<'static, settings::Now>,
@@ -19,19 +21,20 @@ struct Held {
     _connecting: Holding<'static, Option<(Instant, Errno)>>,
 }
 
-/// Where it is kept meanwhile.
+/// Storage of the locks between the fork handlers.
 struct Place(UnsafeCell<Option<Held>>);
 
-// SAFETY: the C library lets one thread fork at a time, and only that one comes here.
+// SAFETY: the C library lets one thread fork at a time, and only that thread gets here.
 unsafe impl Sync for Place {}
 
 static HELD: Place = Place(UnsafeCell::new(None));
 
-/// Asks the C library to tell us of forks. To be called once.
+/// Registers the fork handlers. Called once.
 pub fn prepare() {
-    // SAFETY: once, before there are threads. What is asked for first is done last before a fork, and first behind it: so our own part below may take memory.
+    // SAFETY: called once, before there are threads. The handlers registered first run last before
+    // a fork and first after it, so the handlers below may allocate.
     unsafe { dlmalloc::enable_alloc_after_fork() };
-    // SAFETY: the functions take nothing and are always there.
+    // SAFETY: the handlers take no arguments and are never unloaded.
     unsafe { pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
 }
 
@@ -53,7 +56,7 @@ unsafe extern "C" fn before() {
         _settings: settings::now(),
         paused: start::touched().map(posix::Process::pause),
     };
-    // SAFETY: this thread forks, so no other is here.
+    // SAFETY: this thread forks, so no other thread is here.
     unsafe { *HELD.0.get() = Some(held) };
 }
 
@@ -66,7 +69,7 @@ unsafe extern "C" fn in_child() {
 }
 
 fn after(is_child: bool) {
-    // SAFETY: the thread that was before, or its copy.
+    // SAFETY: the thread that ran `before`, or its copy.
     let held = unsafe { (*HELD.0.get()).take() };
     let Some(mut held) = held else { return };
     if let Some(paused) = held.paused.take() {

@@ -1,5 +1,6 @@
-//! What is around each verb that we do in a program's place: no signal interrupts it half done, a panic of ours is an error of the
-//! call and not the program's end, and errors become `errno`.
+//! Wrapper of every operation that runs in place of a C function. Signals are blocked while it
+//! runs, a panic becomes an error of the call instead of ending the program, and errors are stored
+//! in `errno`.
 
 use crate::ours::Said;
 use libc::mode_t;
@@ -12,20 +13,22 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Does a verb. A signal handler that calls one itself waits until the program's own call has ended, for signals come after it.
+/// Runs an operation with signals blocked. A signal handler that calls into the library runs after
+/// the interrupted call.
 ///
 /// # Errors
-/// Those of the verb, and of the way to the pool.
+/// Those of the operation, and of the connection to the pool.
 pub fn done<T>(verb: impl FnOnce(&Process) -> Result<T, Errno>) -> Result<T, Errno> {
     let _quiet = Quiet::begin();
     catch_unwind(AssertUnwindSafe(|| verb(crate::start::process()?))).unwrap_or(Err(Errno::IO))
 }
 
-/// Does a verb that may wait for long, and is told by what it is given whether a signal wants to be seen to. That is seen to when the verb has given up with
-/// `EINTR`; where the program wants calls to go on after it (`SA_RESTART`), the verb is done again.
+/// Runs an operation that may block for long. The operation polls the given function, which returns
+/// whether a signal is pending, and then gives up with `EINTR`, so that the signal is delivered. If
+/// the signal's handler has `SA_RESTART`, the operation starts again.
 ///
 /// # Errors
-/// Those of the verb, and of the way to the pool.
+/// Those of the operation, and of the connection to the pool.
 pub fn waited<T>(verb: impl Fn(&Process, &dyn Fn() -> bool) -> Result<T, Errno>) -> Result<T, Errno> {
     loop {
         let quiet = Quiet::begin();
@@ -40,16 +43,17 @@ pub fn waited<T>(verb: impl Fn(&Process, &dyn Fn() -> bool) -> Result<T, Errno>)
     }
 }
 
-/// What becomes of a call that a signal has come into.
+/// Effect of a signal on the call that it interrupts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum After {
-    /// It goes on.
+    /// The call continues.
     GoesOn,
-    /// It ends, with `EINTR`, or with the process.
+    /// The call ends with `EINTR`, or the process ends.
     Ends,
 }
 
-/// Opens what is ours; the number is the program's from now on. What the system opens, a fifo or where a link led out of the pool, may make it wait.
+/// Opens a file of the pool; the caller owns the descriptor. A fifo, or a path that a symlink leads
+/// out of the pool to, is opened by the kernel with signals enabled, and may block.
 ///
 /// # Errors
 /// As open(2).
@@ -65,24 +69,24 @@ pub fn open(said: Said<'_>, flags: c_int, mode: mode_t) -> Result<c_int, Errno> 
         }
         Opening::Host(path) => {
             drop(quiet);
-            // SAFETY: a text with its nul, which is not of the pool.
+            // SAFETY: a nul-terminated string, which is not a path of the pool.
             let opened = unsafe { crate::symbols::open(path.as_ptr(), flags, mode) };
             if opened < 0 { Err(errno().unwrap_or(Errno::IO)) } else { Ok(opened) }
         }
     }
 }
 
-/// Flags of calls that take a folder.
+/// Converts the `AT_` flags of a call.
 pub fn at(flags: c_int) -> AtFlags {
     AtFlags::from_bits_retain(flags.cast_unsigned())
 }
 
-/// What C's functions return for it: 0, or -1 and `errno`.
+/// Returns the C result: 0, or -1 with `errno` set.
 pub fn zero(outcome: Result<(), Errno>) -> c_int {
     number(outcome.map(|()| 0))
 }
 
-/// What C's functions return for it: the number, or -1 and `errno`.
+/// Returns the C result: the number, or -1 with `errno` set.
 pub fn number<N: From<i8>>(outcome: Result<N, Errno>) -> N {
     outcome.unwrap_or_else(|errno| {
         set_errno(errno);
@@ -90,7 +94,7 @@ pub fn number<N: From<i8>>(outcome: Result<N, Errno>) -> N {
     })
 }
 
-/// What C's functions return for it: where it is, or null and `errno`.
+/// Returns the C result: the pointer, or null with `errno` set.
 pub fn pointer<T>(outcome: Result<*mut T, Errno>) -> *mut T {
     outcome.unwrap_or_else(|errno| {
         set_errno(errno);
@@ -100,35 +104,38 @@ pub fn pointer<T>(outcome: Result<*mut T, Errno>) -> *mut T {
 
 /// Sets the thread's `errno`.
 pub fn set_errno(errno: Errno) {
-    // SAFETY: the C library's own place for it, of this thread.
+    // SAFETY: the C library's own `errno` of this thread.
     unsafe { *libc::__errno_location() = errno.raw_os_error() };
 }
 
-/// Sets the thread's `errno` to what no error is.
+/// Sets the thread's `errno` to 0.
 pub fn clear_errno() {
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = 0 };
 }
 
-/// The thread's `errno`, if it is one.
+/// Returns the thread's `errno`, unless it is 0.
 pub fn errno() -> Option<Errno> {
     // SAFETY: as above.
     let number = unsafe { *libc::__errno_location() };
     (number > 0).then(|| Errno::from_raw_os_error(number))
 }
 
-/// All signals of this thread wait while it lives: a handler that comes to us would find what its own thread holds. One within another does nothing.
+/// Guard that blocks all signals of this thread, because a signal handler that entered the library
+/// would need locks that its own thread holds. A nested guard does nothing.
 pub struct Quiet {
-    /// What the thread kept from itself before; none within another.
+    /// Signal mask before the guard; `None` for a nested guard.
     before: Option<libc::sigset_t>,
 }
 
 thread_local! {
-    /// What this thread kept from itself when its outermost [`Quiet`] began; none outside of one. In no need of a destructor, so it is there as long as the thread.
+    /// Signal mask of this thread before its outermost [`Quiet`]; `None` without one. It needs no
+    /// destructor, so it exists as long as the thread.
     static KEPT: Cell<Option<libc::sigset_t>> = const { Cell::new(None) };
 }
 
-/// Whether a signal waits, of those that this thread would see, that ends what it does: with `EINTR`, or with the process.
+/// Returns whether a pending signal, not blocked by the program, ends the current call with `EINTR`
+/// or ends the process.
 pub fn ends() -> bool {
     waiting() == Some(After::Ends)
 }
@@ -140,13 +147,14 @@ impl std::fmt::Debug for Quiet {
 }
 
 impl Quiet {
-    /// From now on.
+    /// Blocks all signals until the guard is dropped.
     pub fn begin() -> Self {
         if KEPT.get().is_some() {
             return Self { before: None };
         }
         let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-        // SAFETY: both sets are ours; `sigfillset` makes the first one whole before it is read, and the call fills the second.
+        // SAFETY: both sets are local; `sigfillset` initializes the first before it is read, and
+        // the call fills the second.
         let before = unsafe {
             libc::sigfillset(all.as_mut_ptr());
             libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
@@ -157,21 +165,21 @@ impl Quiet {
     }
 }
 
-/// What becomes of the call of this thread when the signals come that wait; none where none does that anybody would notice.
+/// Returns the effect of the pending signals on this thread's call; `None` if they have no effect.
 fn waiting() -> Option<After> {
     pending(&KEPT.get()?)
 }
 
-/// What becomes of a call when the signals come that wait, but for those that the program keeps from itself.
+/// Returns the effect of the pending signals that the program itself does not block.
 fn pending(kept: &libc::sigset_t) -> Option<After> {
     let mut pending = MaybeUninit::uninit();
-    // SAFETY: the set is ours, and filled where the call succeeds.
+    // SAFETY: the set is local, and filled if the call succeeds.
     if unsafe { libc::sigpending(pending.as_mut_ptr()) } != 0 {
         return None;
     }
     let mut found = None;
     for signal in 1..=libc::SIGRTMAX() {
-        // SAFETY: both sets are filled.
+        // SAFETY: both sets are initialized.
         let waits = unsafe { libc::sigismember(pending.as_ptr(), signal) == 1 && libc::sigismember(kept, signal) == 0 };
         match if waits { after(signal) } else { None } {
             Some(After::Ends) => return Some(After::Ends),
@@ -182,10 +190,10 @@ fn pending(kept: &libc::sigset_t) -> Option<After> {
     found
 }
 
-/// What a signal does to a call (signal(7)); none where it does nothing.
+/// Returns the effect of a signal on a call (signal(7)); `None` if it has none.
 fn after(signal: c_int) -> Option<After> {
     let mut action = MaybeUninit::<libc::sigaction>::uninit();
-    // SAFETY: only asked; the structure is filled where the call succeeds.
+    // SAFETY: the call only queries; it fills the structure if it succeeds.
     let action = unsafe {
         if libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) != 0 {
             return None;
@@ -205,7 +213,7 @@ impl Drop for Quiet {
     fn drop(&mut self) {
         let Some(before) = self.before else { return };
         KEPT.set(None);
-        // SAFETY: the set is ours.
+        // SAFETY: the set is initialized.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
     }
 }

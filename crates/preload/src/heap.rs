@@ -1,6 +1,8 @@
-//! Memory of our own, straight from the kernel: a program's `malloc` may be in the middle of something when it comes to us, or come to us itself.
+//! Allocator of the library, on memory from mmap(2). The program's `malloc` may be interrupted when
+//! the library is called, or may call the library itself.
 //!
-//! A handler that comes while its thread takes memory would wait for that thread, so signals wait meanwhile.
+//! A signal handler that interrupted an allocation would deadlock on it, so signals are blocked
+//! meanwhile.
 
 use crate::guard::Quiet;
 use dlmalloc::GlobalDlmalloc;
@@ -11,29 +13,29 @@ static HEAP: Heap = Heap;
 
 struct Heap;
 
-// SAFETY: all is done by the allocator that is asked.
+// SAFETY: every method forwards to `GlobalDlmalloc`.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _quiet = Quiet::begin();
-        // SAFETY: as we were asked.
+        // SAFETY: forwards the caller's arguments.
         unsafe { GlobalDlmalloc.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         let _quiet = Quiet::begin();
-        // SAFETY: as we were asked.
+        // SAFETY: forwards the caller's arguments.
         unsafe { GlobalDlmalloc.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
         let _quiet = Quiet::begin();
-        // SAFETY: as we were asked.
+        // SAFETY: forwards the caller's arguments.
         unsafe { GlobalDlmalloc.realloc(at, layout, bytes) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         let _quiet = Quiet::begin();
-        // SAFETY: as we were asked.
+        // SAFETY: forwards the caller's arguments.
         unsafe { GlobalDlmalloc.dealloc(at, layout) }
     }
 }

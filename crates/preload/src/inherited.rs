@@ -1,7 +1,9 @@
-//! Descriptors that a program was started with: which of them are of the pool.
+//! Inherited descriptors of the pool.
 //!
-//! A program that opened something tells those that it starts, by a variable, on which devices of the system its descriptors lie. So who was started
-//! by nobody of ours looks at nothing; the others look at what they have, once, and ask a node what it is when they need to know.
+//! A program that opened files of the pool tells its children, by an environment variable, on which
+//! devices its descriptors lie. A program without the variable checks nothing. A program with it
+//! compares the devices of its descriptors once, at the start, and asks a node for the meaning of
+//! one when it needs it.
 
 use crate::guard::done;
 use crate::ours::{self, borrowed};
@@ -11,10 +13,10 @@ use rustix::fs::{OFlags, fcntl_get_seals, fcntl_getfl, fstat};
 use std::ffi::c_int;
 use std::os::fd::BorrowedFd;
 
-/// Those that descriptors of this process lie on.
+/// Devices on which descriptors of this process lie.
 static KNOWN: List<u64> = List::new();
 
-/// Notes on which device a descriptor lies, for programs that are started from here.
+/// Records the device of a descriptor, for programs that this one starts.
 pub fn tell_device(descriptor: BorrowedFd<'_>) {
     let Ok(found) = fstat(descriptor) else { return };
     let mut known = known();
@@ -26,7 +28,7 @@ pub fn tell_device(descriptor: BorrowedFd<'_>) {
     crate::settings::set_devices(text.as_bytes());
 }
 
-/// Looks at what the process began with.
+/// Finds the inherited descriptors that lie on the given devices.
 pub fn look(given: &[u8]) {
     let devices: Vec<u64> = given.split(|byte| *byte == b',').filter_map(number).collect();
     known().clone_from(&devices);
@@ -53,30 +55,33 @@ pub fn look(given: &[u8]) {
     }
 }
 
-/// The list itself: held over a fork.
+/// Locks the list of devices, also over a fork.
 pub fn known() -> Listed<'static, u64> {
     KNOWN.hold()
 }
 
-/// What stands in for a file's bytes can be sought in and nothing else: it is sealed, and open for writing alone.
+/// Returns whether a descriptor is a placeholder for a file: it is sealed against writing, and open
+/// for writing only, so that seeking is all it permits.
 fn stands_in(descriptor: BorrowedFd<'_>) -> bool {
     let sealed = fcntl_get_seals(descriptor).is_ok_and(|seals| seals.contains(rustix::fs::SealFlags::WRITE));
     sealed && fcntl_getfl(descriptor).is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::WRONLY)
 }
 
-/// What it is; none where it is nothing of the pool, or no node can be asked.
+/// Asks a node for the kind of a descriptor; `None` if it is not of the pool or no node can be
+/// asked.
 pub fn adopted(descriptor: c_int) -> Option<Kind> {
     done(|process| process.adopt(borrowed(descriptor), |byte| is_own(descriptor, byte))).ok()
 }
 
-/// Whether no other open than the descriptor's own has locked a byte.
+/// Returns whether no open file description other than the descriptor's own holds a lock on a byte.
 fn is_own(descriptor: c_int, byte: u64) -> bool {
-    // SAFETY: a structure of numbers, for which zero is a value.
+    // SAFETY: a structure of plain numbers, for which zero is valid.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = i16::try_from(libc::F_WRLCK).unwrap_or(0);
     lock.l_start = i64::try_from(byte).unwrap_or(i64::MAX);
     lock.l_len = 1;
-    // SAFETY: the kernel's own call, past the function of ours that knows locks of the pool only; the structure is ours.
+    // SAFETY: the kernel's call, not this library's `fcntl`, which only knows locks of the pool;
+    // the structure is local.
     let asked = unsafe { libc::syscall(libc::SYS_fcntl, descriptor, libc::F_OFD_GETLK, &raw mut lock) };
     asked == 0 && c_int::from(lock.l_type) == libc::F_UNLCK
 }

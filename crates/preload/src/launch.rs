@@ -1,7 +1,8 @@
-//! New programs: what their environment must have, and how one that lies in the pool is started.
+//! Start of new programs: their environment, and programs that lie in the pool.
 //!
-//! The system cannot start a file that its node has open for writing. So a program of the pool is copied into memory that is in no folder, and that is
-//! what runs; a script's interpreter gets the script's path, which it opens through us.
+//! The kernel cannot execute a file that its node has open for writing. Therefore a program of the
+//! pool is copied to a memory file (memfd), which is executed. The interpreter of a script gets the
+//! script's path, and opens it through this library.
 
 use crate::guard::{clear_errno, done, errno, open as open_in, set_errno};
 use crate::ours::{self, Said};
@@ -17,41 +18,42 @@ use std::ptr::null;
 
 type Words = *const *const c_char;
 
-/// Interpreters of interpreters, as the kernel bounds them.
+/// Maximum depth of nested interpreters, as in the kernel.
 const INTERPRETERS_MAX: usize = 4;
-/// How much of a script tells its interpreter, bytes (`BINPRM_BUF_SIZE`).
+/// Length of the start of a script that names its interpreter, bytes (`BINPRM_BUF_SIZE`).
 const HEAD_BYTES: usize = 256;
-/// Runs scripts that name none (execvp(3)).
+/// Shell for scripts that name no interpreter (execvp(3)).
 pub const SHELL: &CStr = c"/bin/sh";
-/// Longer names of memory are refused, bytes (`memfd_create(2)`).
+/// Longest name of a memory file, bytes (`memfd_create(2)`).
 const MEMORY_NAME_MAX: usize = 249;
 
 unsafe extern "C" {
     static environ: Words;
 }
 
-/// The process's variables as they are now.
+/// Returns the current environment.
 pub fn variables() -> Words {
-    // SAFETY: the C library's own; programs that change it while they start others have chosen so.
+    // SAFETY: the C library's variable. A program that changes it while it starts another one is at
+    // fault itself.
     unsafe { environ }
 }
 
-/// Variables for a new program.
+/// Environment for a new program.
 #[derive(Debug)]
 pub enum Variables {
-    /// Those that were given.
+    /// The given environment, unchanged.
     Given(Words),
-    /// Those, with what was missing or is otherwise now; behind them a null.
+    /// A completed copy of the given environment.
     Changed {
-        /// As execve(2) takes them.
+        /// Null-terminated list for execve(2).
         list: Vec<*const c_char>,
-        /// What of them is ours.
+        /// Owner of the new strings in the list.
         _own: Vec<CString>,
     },
 }
 
 impl Variables {
-    /// As execve(2) takes them.
+    /// Returns the list for execve(2).
     pub fn as_ptr(&self) -> Words {
         match self {
             Self::Given(given) => *given,
@@ -60,33 +62,34 @@ impl Variables {
     }
 }
 
-/// What is given, and what a new program needs to see the pool as this one does: some programs start others with an environment of their own making, and shells
-/// hand on what they were given themselves.
+/// Completes an environment with the variables that a new program needs to see the pool as this one
+/// does. Some programs make an environment of their own, and shells pass on the one that they were
+/// given themselves.
 ///
 /// # Safety
-/// Null, or texts with a null behind them, which outlive what is returned.
+/// Null or a null-terminated list of strings, which outlive the result.
 pub unsafe fn completed(given: Words) -> Variables {
-    // SAFETY: as here.
+    // SAFETY: same contract as this function's.
     unsafe { completed_in(given, None) }
 }
 
-/// The same for a program that begins in this folder, if one is said.
+/// Completes an environment for a program that starts in another directory.
 ///
 /// # Safety
 /// As [`completed`].
 pub unsafe fn completed_in(given: Words, folder: Option<&[u8]>) -> Variables {
     let wanted = settings::wanted(folder);
-    // SAFETY: as here.
+    // SAFETY: same contract as this function's.
     let fits = wanted.iter().all(|wanted| wanted.fits(unsafe { value(given, wanted.name) }));
     if fits {
         return Variables::Given(given);
     }
-    // SAFETY: as here.
+    // SAFETY: same contract as this function's.
     let own: Vec<CString> =
         wanted.iter().filter_map(|wanted| wanted.entry(unsafe { value(given, wanted.name) })).collect();
-    // SAFETY: as here.
+    // SAFETY: same contract as this function's.
     let kept = unsafe { texts(given) }.filter(|text| {
-        // SAFETY: as here.
+        // SAFETY: same contract as this function's.
         let text = unsafe { bytes(*text) };
         !wanted.iter().any(|wanted| of_name(text, wanted.name).is_some())
     });
@@ -95,25 +98,25 @@ pub unsafe fn completed_in(given: Words, folder: Option<&[u8]>) -> Variables {
 }
 
 /// # Safety
-/// Null, or texts with a null behind them.
+/// Null or a null-terminated list of strings.
 unsafe fn texts(words: Words) -> impl Iterator<Item = *const c_char> {
     let mut at = words;
     std::iter::from_fn(move || {
-        // SAFETY: not behind the null that ends them.
+        // SAFETY: not past the terminating null.
         let text = if at.is_null() { null() } else { unsafe { *at } };
         if text.is_null() {
             return None;
         }
-        // SAFETY: this was not the end.
+        // SAFETY: the entry was not the terminating null.
         at = unsafe { at.add(1) };
         Some(text)
     })
 }
 
 /// # Safety
-/// Null, or texts with a null behind them.
+/// Null or a null-terminated list of strings.
 unsafe fn value<'a>(words: Words, name: &[u8]) -> Option<&'a [u8]> {
-    // SAFETY: as here.
+    // SAFETY: same contract as this function's.
     unsafe { texts(words).find_map(|text| of_name(bytes(text), name)) }
 }
 
@@ -121,14 +124,14 @@ fn of_name<'a>(text: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     text.strip_prefix(name)?.strip_prefix(b"=")
 }
 
-/// Whether a program may be found in the pool, by its path or by a search in `PATH`.
+/// Returns whether a program may be found in the pool, by its path or by a search in `PATH`.
 ///
 /// # Safety
-/// A text with its nul.
+/// A nul-terminated string.
 pub unsafe fn may_be_found_in_the_pool(program: *const c_char) -> bool {
-    // SAFETY: as here.
+    // SAFETY: same contract as this function's.
     if unsafe { bytes(program) }.contains(&b'/') {
-        // SAFETY: as here.
+        // SAFETY: same contract as this function's.
         return unsafe { ours::path(program) }.is_some();
     }
     search()
@@ -136,15 +139,15 @@ pub unsafe fn may_be_found_in_the_pool(program: *const c_char) -> bool {
         .any(|dir| posix::below(ours::prefix(), dir).is_some() || (!dir.starts_with(b"/") && ours::is_inside()))
 }
 
-/// Where programs are searched (execvp(3)).
+/// Returns the search path for programs (execvp(3)).
 fn search() -> &'static [u8] {
-    // SAFETY: a name with its nul; what is found ends with one.
+    // SAFETY: a nul-terminated name; the value is nul-terminated.
     let path = unsafe { bytes(libc::getenv(c"PATH".as_ptr())) };
     if path.is_empty() { b"/bin:/usr/bin" } else { path }
 }
 
-/// Tries a program by all paths that it may have, until one starts, which does not come back here or leaves `errno` 0. Returns 0 then, else -1 and the
-/// error that the C library would tell.
+/// Tries to start a program at each of its possible paths. Success does not return here, or leaves
+/// `errno` 0. Returns 0 then, else -1 with the error that the C library would give.
 pub fn found(program: &[u8], mut start: impl FnMut(&CStr)) -> c_int {
     let dirs: Vec<&[u8]> =
         if program.contains(&b'/') { vec![b""] } else { search().split(|byte| *byte == b':').collect() };
@@ -162,7 +165,7 @@ pub fn found(program: &[u8], mut start: impl FnMut(&CStr)) -> c_int {
         told = errno;
         match errno {
             Errno::ACCESS => denied = true,
-            // The last ones: a folder of a file system that is not there just now.
+            // The last four mean that a file system is unavailable at the moment.
             Errno::NOENT | Errno::NOTDIR | Errno::NODEV | Errno::STALE | Errno::TIMEDOUT | Errno::NOTCONN => {}
             _ => {
                 denied = false;
@@ -174,34 +177,36 @@ pub fn found(program: &[u8], mut start: impl FnMut(&CStr)) -> c_int {
     -1
 }
 
-/// The words of the shell that runs a script which names no interpreter, with a null behind them.
+/// Returns the null-terminated arguments for the shell that runs a script without an interpreter
+/// line.
 ///
 /// # Safety
-/// Words are texts with a null behind them, which outlive what is returned, as the path does.
+/// `words` is a null-terminated list of strings. They and the path outlive the result.
 pub unsafe fn by_shell(path: &CStr, words: Words) -> Vec<*const c_char> {
-    // SAFETY: as here.
+    // SAFETY: same contract as this function's.
     let rest = unsafe { texts(words) }.skip(1);
     [SHELL.as_ptr(), path.as_ptr()].into_iter().chain(rest).chain([null()]).collect()
 }
 
-/// A program of the pool, made ready to be started.
+/// Program that is prepared for execve(2).
 #[derive(Debug)]
 pub struct Image {
     path: CString,
     words: Vec<*const c_char>,
-    /// What `words` point to, where it is ours.
+    /// Owner of the new strings in `words`.
     _texts: Vec<CString>,
-    /// What `path` names, until it was started.
+    /// Memory file that `path` names; `None` if `path` is of the host.
     memory: Option<OwnedFd>,
 }
 
 impl Image {
-    /// What the system starts in this process's place.
+    /// Returns the path for execve(2) in this process.
     pub fn path(&self) -> *const c_char {
         self.path.as_ptr()
     }
 
-    /// What the system starts in a child that shares this process's memory until then: its own descriptors may be others by that.
+    /// Returns the path for a child that shares this process's memory until exec. The path names
+    /// this process's descriptor, because the number may refer to another file in the child.
     pub fn path_for_child(&self) -> CString {
         let Some(memory) = &self.memory else { return self.path.clone() };
         let own = rustix::fs::readlink(c"/proc/self", Vec::new()).unwrap_or_else(|_| c"self".to_owned());
@@ -209,22 +214,22 @@ impl Image {
         CString::new(path).unwrap_or_default()
     }
 
-    /// Its words, with a null behind them.
+    /// Returns the null-terminated arguments.
     pub fn words(&self) -> Words {
         self.words.as_ptr()
     }
 }
 
-/// Makes a program of the pool ready: itself as memory, or the interpreter that its first line names. A script is told its own name as it was `told`, from
-/// wherever that starts.
+/// Prepares a program of the pool: as a memory file, or as the interpreter that its first line
+/// names. A script gets the name `told` as its own path.
 ///
 /// # Errors
 /// As execve(2).
 ///
 /// # Safety
-/// Words are texts with a null behind them, which outlive what is returned.
+/// `words` is a null-terminated list of strings, which outlive the result.
 pub unsafe fn image(said: Said<'_>, told: &[u8], words: Words) -> Result<Image, Errno> {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let given: Vec<_> = unsafe { texts(words) }.collect();
     match done(|process| process.program(said.into(), &memory_name(told)))? {
         Program::Host(path) => Ok(ready(path, None, Vec::new(), &given)),
@@ -232,23 +237,24 @@ pub unsafe fn image(said: Said<'_>, told: &[u8], words: Words) -> Result<Image, 
     }
 }
 
-/// Makes a script of the host ready whose interpreter is in the pool, where the system does not find it; none where it is no such one.
+/// Prepares a script of the host whose interpreter is in the pool, where the kernel does not find
+/// it. Returns `None` if the file is no such script.
 ///
 /// # Safety
-/// As [`image`]; the path is a text.
+/// As [`image`]; the path is a nul-terminated string.
 pub unsafe fn image_of_host(path: *const c_char, words: Words) -> Option<Image> {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let (path, given) = unsafe { (CStr::from_ptr(path), texts(words).collect::<Vec<_>>()) };
     let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, 0.into()).ok()?;
     let mut head = [0; HEAD_BYTES];
     let read = rustix::io::pread(&file, &mut head[..], 0).ok()?;
     let interpreter = CString::new(script(&head[..read])?.0).ok()?;
-    // SAFETY: a text with its nul.
+    // SAFETY: a nul-terminated string.
     unsafe { ours::path(interpreter.as_ptr()) }?;
     interpreted(file, path.to_bytes(), &given).ok()
 }
 
-/// Itself, or what interprets it, if that is a script.
+/// Prepares a program, or the interpreter if the program is a script.
 fn interpreted(mut file: OwnedFd, told: &[u8], given: &[*const c_char]) -> Result<Image, Errno> {
     let (mut named, mut before) = (told.to_vec(), Vec::new());
     for _ in 0..=INTERPRETERS_MAX {
@@ -264,7 +270,7 @@ fn interpreted(mut file: OwnedFd, told: &[u8], given: &[*const c_char]) -> Resul
         own.extend(before.into_iter().skip(1));
         (before, named) = (own, interpreter.to_vec());
         let path = CString::new(interpreter).map_err(|_| Errno::NOEXEC)?;
-        // SAFETY: a text with its nul.
+        // SAFETY: a nul-terminated string.
         let Some(said) = (unsafe { ours::path(path.as_ptr()) }) else { return Ok(ready(path, None, before, given)) };
         file = match done(|process| process.program(said.into(), &memory_name(interpreter)))? {
             Program::Host(path) => return Ok(ready(path, None, before, given)),
@@ -274,13 +280,14 @@ fn interpreted(mut file: OwnedFd, told: &[u8], given: &[*const c_char]) -> Resul
     Err(Errno::LOOP)
 }
 
-/// What memory that a file is copied to is called: as the file.
+/// Returns the name of the memory file for a copy of a file: the file's own name.
 pub fn memory_name(path: &[u8]) -> CString {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     CString::new(&name[..name.len().min(MEMORY_NAME_MAX)]).unwrap_or_default()
 }
 
-/// The words before the program's own, if there are any, take the place of its first.
+/// Makes the image. `before` are the interpreter's arguments, which replace the first given
+/// argument.
 fn ready(path: CString, memory: Option<OwnedFd>, before: Vec<Vec<u8>>, given: &[*const c_char]) -> Image {
     let own: Vec<CString> = before.into_iter().filter_map(|text| CString::new(text).ok()).collect();
     let rest = if own.is_empty() { given } else { given.get(1..).unwrap_or_default() };
@@ -288,7 +295,7 @@ fn ready(path: CString, memory: Option<OwnedFd>, before: Vec<Vec<u8>>, given: &[
     Image { path, words, _texts: own, memory }
 }
 
-/// The interpreter of a script, and the one word that may follow it.
+/// Parses the interpreter line of a script: the interpreter, and its one optional argument.
 fn script(head: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?.trim_ascii();
     let end = line.iter().position(|byte| b" \t".contains(byte)).unwrap_or(line.len());
@@ -296,26 +303,27 @@ fn script(head: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     (end > 0).then_some((&line[..end], (!word.is_empty()).then_some(word)))
 }
 
-/// Runs a program of the pool in this one's place, by the system's own call.
+/// Replaces this process by a program of the pool.
 ///
 /// # Errors
-/// As execve(2); it returns only then.
+/// As execve(2); returns only on failure.
 ///
 /// # Safety
-/// Words are texts with a null behind them.
+/// `words` is a null-terminated list of strings.
 pub unsafe fn replace(
     said: Said<'_>,
     told: &[u8],
     words: Words,
     start: impl FnOnce(*const c_char, Words),
 ) -> Result<(), Errno> {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let image = unsafe { image(said, told, words) }?;
     start(image.path(), image.words());
     Err(errno().unwrap_or(Errno::NOEXEC))
 }
 
-/// How a script is told its own name, which was said as this path from a folder: as the system tells it of a descriptor, else so that it is found again.
+/// Returns the path that a script gets as its own name: `/dev/fd/N` for a descriptor, as the kernel
+/// does it, and otherwise a path by which the script is found.
 ///
 /// # Errors
 /// As realpath(3).
@@ -327,10 +335,11 @@ pub fn told_at(said: Said<'_>, path: &[u8]) -> Result<Vec<u8>, Errno> {
     }
 }
 
-/// Takes the name of the file that this program was copied from (`comm`), which the system has called by the number of a descriptor.
+/// Sets the process name (`comm`) to that of the file that this program was copied from. The kernel
+/// has named the process after the descriptor number.
 pub fn take_name() {
     let mut known = [0_u8; 16];
-    // SAFETY: room for a name as long as the system has them.
+    // SAFETY: a buffer for the longest name that the kernel stores.
     unsafe { libc::prctl(libc::PR_GET_NAME, known.as_mut_ptr()) };
     let is_number = known[0] != 0 && known.iter().take_while(|byte| **byte != 0).all(u8::is_ascii_digit);
     if !is_number {
@@ -339,12 +348,12 @@ pub fn take_name() {
     let Ok(file) = rustix::fs::readlink(c"/proc/self/exe", Vec::new()) else { return };
     let name = file.to_bytes().strip_prefix(b"/memfd:").and_then(|file| file.strip_suffix(b" (deleted)"));
     if let Some(name) = name.and_then(|name| CString::new(name).ok()) {
-        // SAFETY: a text with its nul; the system takes what it has room for.
+        // SAFETY: a nul-terminated string; the kernel truncates it.
         unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
     }
 }
 
-/// Watches a local file by a name that the system knows (inotify(7)).
+/// Watches a local file through a path that the kernel knows (inotify(7)).
 pub fn watched(said: Said<'_>, watch: impl FnOnce(*const c_char) -> c_int) -> c_int {
     let opened = match open_in(said, libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC, 0) {
         Ok(opened) => opened,
@@ -355,7 +364,7 @@ pub fn watched(said: Said<'_>, watch: impl FnOnce(*const c_char) -> c_int) -> c_
         _ => crate::guard::zero(Err(Errno::OPNOTSUPP)),
     };
     let why = errno();
-    // SAFETY: ours.
+    // SAFETY: a descriptor that was opened above.
     unsafe { crate::symbols::close(opened) };
     if let Some(why) = why {
         set_errno(why);

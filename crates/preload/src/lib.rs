@@ -1,13 +1,21 @@
-//! Layer 5: the preload library: dynamically linked programs see the pool below a prefix, without a mount and without being changed.
+//! Layer 5: the preload library (`LD_PRELOAD`). Dynamically linked programs see the pool below a
+//! path prefix, without a mount and without being changed.
 //!
-//! The loader puts these functions before the C library's (`LD_PRELOAD`). What has a name in the pool is done here, by the verbs of `posix`;
-//! **a descriptor that a program gets is a real one of the kernel, and for a file whose bytes are local it is one of the file's own extent**:
-//! reads, writes, maps, copies and inheritance are then the system's own, and need not be caught. All else goes on to the next
-//! library as if we were not there.
+//! The loader resolves these functions before the C library's. Calls that name a file of the pool
+//! are executed here, by `posix`; all other calls go to the next library unchanged. **A program
+//! gets real kernel descriptors, and for a file whose bytes are local a descriptor of the file's
+//! own extent**, so the kernel itself reads, writes, maps, copies and inherits it, and those calls
+//! need no interception.
 //!
-//! Invariants: nothing is done before the program touches the pool but to keep what the environment says; no thread is started; what is not ours costs a
-//! comparison, and a system call where its path is neither of the heap nor of the first thread's stack; a panic is an error of one call, and so is a
-//! pointer that leads nowhere. What it does not do: decide what a verb means (`posix`), keep a table that must be right (the kernel has it).
+//! Invariants:
+//! - Until the program touches the pool, the library only reads the environment.
+//! - The library starts no thread.
+//! - A call that is not of the pool costs a comparison, and a system call if its path is neither on
+//!   the heap nor on the first thread's stack.
+//! - A panic is an error of one call, and so is an invalid pointer.
+//!
+//! The library does not decide what a call means (`posix` does), and it keeps no authoritative
+//! table: the kernel has the descriptor table.
 
 mod actions;
 mod folder;

@@ -1,8 +1,11 @@
-//! Libraries of the pool that a program opens while it runs (dlopen(3)).
+//! Shared libraries of the pool that a program loads at run time (dlopen(3)).
 //!
-//! The loader opens and maps files by itself, so it is given a descriptor's name. It never forgets a name that a library was opened by, and opens no file for a name that
-//! it knows: so each is said in a way of its own. What it tells of the library afterwards (`dladdr`, `dl_iterate_phdr`) is its path in the pool.
-//! It does not do: libraries that those need, which the loader searches for by itself.
+//! The loader opens and maps files by itself, so it is given a path of a descriptor
+//! (`/proc/self/fd/N`). It remembers every name that it has opened and does not open the same name
+//! twice, so each load uses a differently spelled path. Afterwards the loader's record gets the
+//! path in the pool, which `dladdr` and `dl_iterate_phdr` return.
+//!
+//! Dependencies of such libraries are not supported: the loader searches for them by itself.
 
 use crate::guard::{done, errno, open as open_in, set_errno};
 use crate::ours::{self, Kind, Said};
@@ -14,19 +17,19 @@ use std::ffi::{CStr, CString, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What the loader keeps of a library, as far as it is told (`link.h`).
+/// Public part of the loader's record of a library (`link.h`).
 #[repr(C)]
 struct LinkMap {
     address: usize,
     name: *mut c_char,
 }
 
-/// So many ways are there to say one descriptor's name: a bit each, of a counter that begins anew behind them.
+/// Bits of the counter that varies the spelling of a descriptor's path; it wraps around.
 const WAYS_BITS: u32 = 20;
-/// How much is copied at a time, bytes.
+/// Size of one copy step, bytes.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Opens a library of the pool by a name that the loader can open.
+/// Loads a library of the pool through a name that the loader can open.
 pub fn library(said: Said<'_>, open: impl Fn(*const c_char) -> *mut c_void) -> *mut c_void {
     opened(said, open).unwrap_or_else(|errno| {
         set_errno(errno);
@@ -36,7 +39,8 @@ pub fn library(said: Said<'_>, open: impl Fn(*const c_char) -> *mut c_void) -> *
 
 fn opened(said: Said<'_>, open: impl Fn(*const c_char) -> *mut c_void) -> Result<*mut c_void, Errno> {
     let path = CString::new(done(|process| process.real_path(said.into()))?).map_err(|_| Errno::INVAL)?;
-    // Where a link led out of the pool; and as the loader does with any name that it knows.
+    // The path may lead out of the pool by a symlink, or name a library that the loader already
+    // has.
     if posix::below(ours::prefix(), path.to_bytes()).is_none() || is_loaded(&path) {
         let known = open(path.as_ptr());
         if !known.is_null() {
@@ -52,13 +56,13 @@ fn opened(said: Said<'_>, open: impl Fn(*const c_char) -> *mut c_void) -> Result
     Ok(library)
 }
 
-/// A descriptor of the program's table, which is closed as the program would close it.
+/// Descriptor in the program's table; closed in the same way as by the program.
 struct Opened(c_int);
 
 impl Drop for Opened {
     fn drop(&mut self) {
         let why = errno();
-        // SAFETY: ours; the loader has mapped it.
+        // SAFETY: owned by this value; the loader has mapped the file.
         unsafe { crate::symbols::close(self.0) };
         if let Some(why) = why {
             set_errno(why);
@@ -66,7 +70,7 @@ impl Drop for Opened {
     }
 }
 
-/// Itself where it is the file's own memory, else a copy.
+/// Returns the file itself if its bytes are local, else a copy in memory.
 fn mappable(descriptor: c_int, path: &CStr) -> Result<Opened, Errno> {
     let file = Opened(descriptor);
     match ours::kind(descriptor) {
@@ -76,7 +80,7 @@ fn mappable(descriptor: c_int, path: &CStr) -> Result<Opened, Errno> {
     let copy = memfd_create(crate::launch::memory_name(path.to_bytes()).as_c_str(), MemfdFlags::CLOEXEC)?;
     let mut piece = vec![0; PIECE_BYTES];
     loop {
-        // SAFETY: the room is ours, and as large as is said.
+        // SAFETY: a local buffer of the given size.
         let read = unsafe { crate::symbols::read(descriptor, piece.as_mut_ptr().cast(), piece.len()) };
         let mut rest = match usize::try_from(read) {
             Err(_) => return Err(errno().unwrap_or(Errno::IO)),
@@ -90,7 +94,7 @@ fn mappable(descriptor: c_int, path: &CStr) -> Result<Opened, Errno> {
     }
 }
 
-/// A name of a descriptor that was not said before: dots between slashes mean nothing.
+/// Returns a new spelling of a descriptor's path, by inserting dots between slashes.
 fn name_of(descriptor: c_int) -> CString {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -102,27 +106,30 @@ fn name_of(descriptor: c_int) -> CString {
     CString::new(name).unwrap_or_default()
 }
 
-/// Whether the loader has a library of this name.
+/// Returns whether the loader has a library of this name.
 fn is_loaded(path: &CStr) -> bool {
     unsafe extern "C" fn look(found: *mut libc::dl_phdr_info, _: usize, wanted: *mut c_void) -> c_int {
-        // SAFETY: the loader's structure, whose name is null or a text, and what is given below.
+        // SAFETY: the loader's structure, whose name is null or a string, and the argument that is
+        // passed below.
         unsafe {
             let (name, wanted) = ((*found).dlpi_name, *wanted.cast::<&CStr>());
             c_int::from(!name.is_null() && CStr::from_ptr(name) == wanted)
         }
     }
     let mut wanted = path;
-    // SAFETY: the function takes what it is given here.
+    // SAFETY: the callback takes the argument that is passed here.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut wanted).cast()) != 0 }
 }
 
-/// Has the loader tell of a library by its path. The name that it had before stays: somebody may have asked for it meanwhile.
+/// Sets the name of a library in the loader's record. The old name is not freed, because a program
+/// may have read it.
 fn rename(library: *mut c_void, from: &CStr, path: &CStr) {
     let mut map: *mut LinkMap = null_mut();
-    // SAFETY: a library's handle; the loader's structure is there as long as the library. The new name is of the C library's memory, which the loader gives back.
+    // SAFETY: a valid library handle, whose record lives as long as the library. The new name is
+    // allocated by the C library, which frees it.
     unsafe {
         let known = libc::dlinfo(library, libc::RTLD_DI_LINKMAP, (&raw mut map).cast()) == 0;
-        // One that was there already keeps its name.
+        // A library that was loaded before keeps its name.
         if known && !map.is_null() && CStr::from_ptr((*map).name) == from {
             let name = libc::strdup(path.as_ptr());
             if !name.is_null() {

@@ -1,4 +1,4 @@
-//! How large files of a program may become (`RLIMIT_FSIZE`): the kernel sees to it where it has the bytes, and here is what it does for the others.
+//! File size limit of a process (`RLIMIT_FSIZE`), for files whose bytes the kernel does not have.
 
 use crate::ours::{Said, borrowed};
 use posix::Process;
@@ -7,10 +7,10 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use std::ffi::c_int;
 
-/// How many of so many bytes may be written, at a place or where the descriptor is.
+/// Returns how many of `bytes` bytes may be written at an offset, or at the descriptor's offset.
 ///
 /// # Errors
-/// `EFBIG`, and `SIGXFSZ`, where none may.
+/// `EFBIG`, with signal `SIGXFSZ`, if none may be written.
 pub fn within(process: &Process, descriptor: c_int, at: Option<i64>, bytes: usize) -> Result<usize, Errno> {
     let Some(most) = getrlimit(Resource::Fsize).current else { return Ok(bytes) };
     if bytes == 0 {
@@ -22,7 +22,7 @@ pub fn within(process: &Process, descriptor: c_int, at: Option<i64>, bytes: usiz
         None => process.seek(borrowed(descriptor), SeekFrom::Current(0))?,
     };
     if start >= most {
-        // SAFETY: a signal of this thread's own.
+        // SAFETY: sends a signal to this thread.
         unsafe { libc::raise(libc::SIGXFSZ) };
         return Err(Errno::FBIG);
     }

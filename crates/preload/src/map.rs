@@ -1,5 +1,6 @@
-//! Memory maps. Those of local files are the kernel's. Of a file whose bytes are elsewhere a private or read-only map is a copy, made when it
-//! is mapped; a shared one that may be written is refused (`ENODEV`), since nobody would see what is stored.
+//! Memory maps. The kernel maps local files. A private or read-only map of a file whose bytes are
+//! elsewhere is a copy, made by mmap(2). A shared writable map of one is refused (`ENODEV`),
+//! because stores would not reach the file.
 
 use crate::guard::{done, set_errno};
 use libc::{
@@ -10,7 +11,8 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous};
 use std::os::fd::BorrowedFd;
 
-/// mmap(2) itself: the C library's function does the same, and may not be known yet when memory is first wanted.
+/// Calls mmap(2) in the kernel directly. The C library's function may not be resolved yet when the
+/// first memory is mapped.
 ///
 /// # Safety
 /// As mmap(2).
@@ -25,12 +27,12 @@ pub unsafe fn by_kernel(
     let (may, flags) =
         (ProtFlags::from_bits_retain(may.cast_unsigned()), MapFlags::from_bits_retain(flags.cast_unsigned()));
     let mapped = if flags.bits() & MAP_ANONYMOUS.cast_unsigned() != 0 {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { mmap_anonymous(place, bytes, may, flags) }
     } else if descriptor < 0 {
         Err(Errno::BADF)
     } else {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { mmap(place, bytes, may, flags, BorrowedFd::borrow_raw(descriptor), at.cast_unsigned()) }
     };
     mapped.unwrap_or_else(|errno| {
@@ -39,7 +41,7 @@ pub unsafe fn by_kernel(
     })
 }
 
-/// A map of a file whose bytes are asked for.
+/// Maps a copy of a file that has only a placeholder descriptor.
 ///
 /// # Safety
 /// As mmap(2).
@@ -63,12 +65,12 @@ pub unsafe fn filled(
         return MAP_FAILED;
     }
     let flags = flags & MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS;
-    // SAFETY: the caller's; what is behind the file's end stays zero.
+    // SAFETY: guaranteed by the caller. Bytes after the end of the file stay zero.
     let mapped = unsafe { by_kernel(place, bytes, PROT_READ | PROT_WRITE, flags, -1, 0) };
     if mapped == MAP_FAILED {
         return MAP_FAILED;
     }
-    // SAFETY: just mapped, for us alone until it is returned.
+    // SAFETY: just mapped, and exclusive until it is returned.
     let room = unsafe { std::slice::from_raw_parts_mut(mapped.cast::<u8>(), bytes) };
     let outcome = done(|process| {
         let mut filled = 0;
@@ -85,13 +87,13 @@ pub unsafe fn filled(
         Ok(())
     });
     if let Err(errno) = outcome {
-        // SAFETY: ours, and nobody has it.
+        // SAFETY: the new map, which has no other user.
         unsafe { libc::munmap(mapped, bytes) };
         set_errno(errno);
         return MAP_FAILED;
     }
     if may != PROT_READ | PROT_WRITE {
-        // SAFETY: ours.
+        // SAFETY: the new map.
         unsafe { libc::mprotect(mapped, bytes, may) };
     }
     mapped

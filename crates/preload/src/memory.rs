@@ -1,8 +1,11 @@
-//! Memory of the program, looked at before it is used: what cannot be read or written is `EFAULT`, as the kernel has it, and not the program's end.
+//! Checks of the program's memory before it is used: an invalid pointer gives `EFAULT`, as in the
+//! kernel, and does not crash the program.
 //!
-//! The heap and the stack of the first thread are there, where most of what programs give lies. Of all else the kernel is asked, by calls that read or write one
-//! word and do nothing else. Of a long range the first and the last page are asked for, and whether all between
-//! them is mapped; a page amid a range that is mapped and may not be used is not seen. A range may also be unmapped by another thread meanwhile.
+//! The heap and the first thread's stack, where most arguments lie, are known to be valid. For
+//! other addresses the kernel is asked, by calls that read or write one word without effect. Of a
+//! long range the first and last page are tested, and that everything between them is mapped. Not
+//! detected are an inaccessible page inside a mapped range, and a range that another thread unmaps
+//! meanwhile.
 
 use crate::guard::{errno, set_errno};
 use rustix::io::Errno;
@@ -10,30 +13,30 @@ use std::ffi::{c_char, c_int, c_long, c_void};
 use std::ptr::{null_mut, without_provenance_mut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The least page of any processor, bytes.
+/// Smallest page size of any processor, bytes.
 const PAGE_BYTES: usize = 4096;
-/// What `rt_sigprocmask` has no use for: it reads a set of signals, and then refuses.
+/// Invalid `how` of `rt_sigprocmask`, which reads the signal set and then fails.
 const NO_WAY: c_int = -1;
-/// Of a set of signals as the kernel has it, bytes.
+/// Size of a kernel signal set, bytes.
 const SIGNALS_BYTES: usize = 8;
-/// Of a futex, bytes.
+/// Size of a futex, bytes.
 const WORD_BYTES: usize = 4;
-/// `FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_EQ, 0)`: writes a word as it is.
+/// `FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_EQ, 0)`: rewrites a word unchanged.
 const OR_NOTHING: c_long = 2 << 28;
 
-/// Where the heap begins that grows by brk(2), or a little behind that.
+/// Start of the heap that brk(2) extends, or an address shortly after it.
 static HEAP: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// The stack of the first thread is less; those of others are farther from it.
+/// Upper bound of the first thread's stack, bytes. Other threads' stacks are farther away.
 const STACK_BYTES_MAX: usize = 64 << 20;
 
 unsafe extern "C" {
-    /// Where the stack of the first thread begins, as the loader notes it.
+    /// Start of the first thread's stack, set by the loader.
     static __libc_stack_end: *const c_void;
 }
 
-/// Notes where memory of the program is, before it runs.
+/// Finds the heap, before the program runs.
 pub fn prepare() {
-    // SAFETY: it is given back at once.
+    // SAFETY: the block is freed at once.
     unsafe {
         let first = libc::malloc(1);
         HEAP.store(first.addr(), Ordering::Relaxed);
@@ -41,24 +44,25 @@ pub fn prepare() {
     }
 }
 
-/// Whether a range is of the heap, or of the stack that this thread runs on: both are there, and may be written.
+/// Returns whether a range lies on the heap, or on the first thread's stack if this thread runs on
+/// it. Both are mapped and writable.
 fn is_own(first: usize, last: usize) -> bool {
     let here = (&raw const first).addr();
-    // SAFETY: the loader has written it, and nobody writes it again.
+    // SAFETY: the loader has set it, and nothing writes it again.
     let end = unsafe { __libc_stack_end }.addr();
     if here <= first && last < end {
         return end - here < STACK_BYTES_MAX;
     }
-    // SAFETY: it tells where the heap ends.
+    // SAFETY: `sbrk(0)` only returns the end of the heap.
     HEAP.load(Ordering::Relaxed) <= first && last < unsafe { libc::sbrk(0) }.addr()
 }
 
-/// Where the page of an address begins that is behind it.
+/// Returns the start of the page after an address.
 fn next_page(at: usize) -> usize {
     (at & !(PAGE_BYTES - 1)).saturating_add(PAGE_BYTES)
 }
 
-/// Asks the system, and keeps `errno` as it was.
+/// Makes a system call, and preserves `errno`.
 fn asked(ask: impl FnOnce() -> c_long) -> Result<(), Errno> {
     let before = errno();
     let outcome = ask();
@@ -70,9 +74,9 @@ fn asked(ask: impl FnOnce() -> c_long) -> Result<(), Errno> {
     if outcome < 0 { Err(why.unwrap_or(Errno::FAULT)) } else { Ok(()) }
 }
 
-/// Whether the page of an address can be read.
+/// Returns whether the page of an address is readable.
 pub fn is_readable(at: usize) -> bool {
-    // Nothing is in the first page, and a null is no set for the kernel.
+    // Nothing is mapped in the first page, and the kernel takes a null pointer for no set.
     if at < PAGE_BYTES {
         return false;
     }
@@ -83,23 +87,24 @@ pub fn is_readable(at: usize) -> bool {
     outcome != Err(Errno::FAULT)
 }
 
-/// Whether the page of an address can be written.
+/// Returns whether the page of an address is writable.
 pub fn is_writable(at: usize) -> bool {
     let word: *mut c_void = without_provenance_mut(at & !(WORD_BYTES - 1));
     let wake_op = libc::FUTEX_WAKE_OP | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: the kernel writes four bytes of that page with what they are, at once, and wakes nobody who has not to look anyway.
+    // SAFETY: the kernel atomically rewrites four bytes of that page unchanged. It wakes only futex
+    // waiters, which must tolerate spurious wakeups anyway.
     let outcome = asked(|| unsafe { libc::syscall(libc::SYS_futex, word, wake_op, 0, 0, word, OR_NOTHING) });
     outcome != Err(Errno::FAULT)
 }
 
-/// Whether all of a range is mapped.
+/// Returns whether a whole range is mapped.
 fn is_mapped(start: usize, end: usize) -> bool {
     let start = start & !(PAGE_BYTES - 1);
-    // SAFETY: asks for nothing to be done.
+    // SAFETY: `MS_ASYNC` has no effect.
     asked(|| unsafe { libc::msync(without_provenance_mut(start), end - start, libc::MS_ASYNC) }.into()).is_ok()
 }
 
-/// How many bytes from an address on can be used.
+/// Returns how many bytes from an address on are accessible.
 fn usable(at: usize, bytes: usize, can_be: fn(usize) -> bool) -> usize {
     if bytes == 0 {
         return 0;
@@ -118,76 +123,76 @@ fn usable(at: usize, bytes: usize, can_be: fn(usize) -> bool) -> usize {
     (second..=last).step_by(PAGE_BYTES).find(|page| !can_be(*page)).map_or(bytes, |page| page - at)
 }
 
-/// What of so many bytes can be read.
+/// Borrows the readable part of a range of the program's memory.
 ///
 /// # Errors
-/// `EFAULT` where none can.
+/// `EFAULT` if no byte is readable.
 ///
 /// # Safety
-/// Nobody writes or unmaps it as long as it is used.
+/// No thread writes or unmaps the range while it is borrowed.
 pub unsafe fn value<'a>(from: *const c_void, bytes: usize) -> Result<&'a [u8], Errno> {
     match usable(from.addr(), bytes, is_readable) {
         0 if bytes == 0 => Ok(&[]),
         0 => Err(Errno::FAULT),
-        // SAFETY: readable, and the caller says the rest.
+        // SAFETY: readable; the rest is guaranteed by the caller.
         usable => Ok(unsafe { std::slice::from_raw_parts(from.cast(), usable) }),
     }
 }
 
-/// Where of so many bytes can be written.
+/// Borrows the writable part of a range of the program's memory.
 ///
 /// # Errors
-/// `EFAULT` where none can.
+/// `EFAULT` if no byte is writable.
 ///
 /// # Safety
-/// It is for us alone as long as it is used.
+/// The range is exclusively the library's while it is borrowed.
 pub unsafe fn room<'a>(into: *mut c_void, bytes: usize) -> Result<&'a mut [u8], Errno> {
     match usable(into.addr(), bytes, is_writable) {
         0 if bytes == 0 => Ok(&mut []),
         0 => Err(Errno::FAULT),
-        // SAFETY: writable, and the caller says the rest.
+        // SAFETY: writable; the rest is guaranteed by the caller.
         usable => Ok(unsafe { std::slice::from_raw_parts_mut(into.cast(), usable) }),
     }
 }
 
-/// Reads something of the program's.
+/// Reads a value from the program's memory.
 ///
 /// # Errors
 /// `EFAULT`.
 ///
 /// # Safety
-/// A structure of numbers is there, if anything is.
+/// If the address is readable, it holds a valid `T`, a structure of plain numbers.
 pub unsafe fn fetched<T: Copy>(from: *const T) -> Result<T, Errno> {
     if usable(from.addr(), size_of::<T>(), is_readable) < size_of::<T>() {
         return Err(Errno::FAULT);
     }
-    // SAFETY: readable, and the caller says the rest.
+    // SAFETY: readable; the rest is guaranteed by the caller.
     Ok(unsafe { from.read_unaligned() })
 }
 
-/// Gives something to the program.
+/// Writes a value to the program's memory.
 ///
 /// # Errors
 /// `EFAULT`.
 ///
 /// # Safety
-/// There is room for it, if there is any.
+/// If the address is writable, it has space for a `T`.
 pub unsafe fn given<T: Copy>(value: T, into: *mut T) -> Result<(), Errno> {
     if usable(into.addr(), size_of::<T>(), is_writable) < size_of::<T>() {
         return Err(Errno::FAULT);
     }
-    // SAFETY: writable, and the caller says the rest.
+    // SAFETY: writable; the rest is guaranteed by the caller.
     unsafe { into.write_unaligned(value) };
     Ok(())
 }
 
-/// How much of a text is read: no path is longer (`PATH_MAX`).
+/// Limit of a string's length: no path is longer (`PATH_MAX`).
 const TEXT_BYTES_MAX: usize = 4096;
 
-/// How long a text is without its nul.
+/// Returns the length of a string without its nul.
 ///
 /// # Errors
-/// `EFAULT` where it cannot be read, `ENAMETOOLONG` where no nul is where one must be.
+/// `EFAULT` if it is unreadable, `ENAMETOOLONG` if it has no nul within the limit.
 pub fn length(text: *const c_char) -> Result<usize, Errno> {
     let start = text.addr();
     let mut at = start;
@@ -196,9 +201,9 @@ pub fn length(text: *const c_char) -> Result<usize, Errno> {
             return Err(Errno::FAULT);
         }
         let end = next_page(at).min(start.saturating_add(TEXT_BYTES_MAX));
-        // SAFETY: in one page, which can be read.
+        // SAFETY: within one readable page.
         let piece = unsafe { std::slice::from_raw_parts(text.add(at - start).cast::<u8>(), end - at) };
-        // SAFETY: likewise.
+        // SAFETY: within one readable page.
         let found = unsafe { libc::memchr(piece.as_ptr().cast(), 0, piece.len()) };
         if !found.is_null() {
             return Ok(found.addr() - start);

@@ -1,11 +1,11 @@
-//! The functions behind ours: what a program would have called without this library (`dlsym` with `RTLD_NEXT`), looked up when first
-//! called, so a program that calls few pays for few.
+//! Next definitions of the functions that this library defines (`dlsym` with `RTLD_NEXT`), which a
+//! program would call without it. Each is looked up on its first call.
 
 use std::ffi::{CStr, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// One function of the libraries behind us.
+/// Function of the libraries after this one.
 #[derive(Debug)]
 pub struct Next {
     name: &'static CStr,
@@ -13,12 +13,13 @@ pub struct Next {
 }
 
 impl Next {
-    /// The function of this name.
+    /// Makes a lookup of a name.
     pub const fn new(name: &'static CStr) -> Self {
         Self { name, found: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// Its address; null if no library behind us has it, as an older C library has no `statx`.
+    /// Returns the address; null if no later library has the function, as an older C library has no
+    /// `statx`.
     pub fn address(&self) -> *mut c_void {
         let found = self.found.load(Ordering::Relaxed);
         if found.is_null() { self.look_up() } else { found }
@@ -26,7 +27,8 @@ impl Next {
 
     #[cold]
     fn look_up(&self) -> *mut c_void {
-        // SAFETY: the name ends with a nul. Two threads may look at once, and find the same.
+        // SAFETY: the name is nul-terminated. Two threads may look it up at once, and find the same
+        // address.
         let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
         self.found.store(found, Ordering::Relaxed);
         found

@@ -1,9 +1,11 @@
-//! Whether what a program says is ours: asked in every call, so without memory or locks, and without a system call but that which a path's
-//! pointer may need.
+//! Decides whether a path or descriptor argument belongs to the pool. Every call asks, so the
+//! answer takes no allocation and no lock, and at most the system call that checks the path's
+//! pointer.
 //!
-//! A path is ours below the prefix, as text, and, relative, where the folder that it starts from is. A descriptor is ours if we opened
-//! it, or found it when the process began; the kernel has the descriptor itself, so a wrong answer here costs a look, and never
-//! leads to other bytes.
+//! A path belongs to the pool if its text leads below the prefix, or if it is relative to a
+//! directory of the pool. A descriptor belongs to the pool if this library opened it or found it at
+//! the start of the process. The kernel keeps the descriptor itself: a wrong answer costs a lookup,
+//! and never leads to other bytes.
 
 pub use posix::Kind;
 use std::ffi::{c_char, c_int};
@@ -11,51 +13,53 @@ use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
 
-/// Descriptors that we can know; the kernel's own limit (`fs.nr_open`) unless somebody raised it.
+/// Number of descriptors that can be recorded: the kernel's default limit (`fs.nr_open`).
 pub const DESCRIPTORS_MAX: usize = 1 << 20;
 
-/// What stands for the pool where nothing else is said.
+/// Default prefix of the pool.
 pub const PREFIX: &[u8] = b"/tidemill";
 
 static PREFIX_SET: OnceLock<&'static [u8]> = OnceLock::new();
-/// The working directory is in the pool, so relative paths are ours.
+/// True if the working directory is in the pool, so that relative paths are of the pool.
 static INSIDE: AtomicBool = AtomicBool::new(false);
-/// What each descriptor is: 0 not ours, else a [`Kind`]. Pages that nobody touches take no memory.
+/// Kind of each descriptor: 0 for none of the pool, else a [`Kind`] or an inherited one. Untouched
+/// pages take no memory.
 static KINDS: [AtomicU8; DESCRIPTORS_MAX] = [const { AtomicU8::new(0) }; DESCRIPTORS_MAX];
 
-/// No higher one was ever noted.
+/// Highest descriptor ever recorded.
 static HIGHEST: AtomicI32 = AtomicI32::new(0);
 
-/// A path of ours, as the program says it.
+/// Path argument that belongs to the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Said<'a> {
-    /// Below the prefix: the rest behind it, perhaps empty.
+    /// Path below the prefix: the rest after the prefix, perhaps empty.
     Below(&'a [u8]),
-    /// From the working directory, which is ours.
+    /// Path relative to the working directory, which is in the pool.
     Here(&'a [u8]),
-    /// From what is open as this descriptor, by the system's name of it (`/proc/self/fd/N`).
+    /// File that is open as this descriptor, by the system's name of it (`/proc/self/fd/N`), and
+    /// the rest of the path.
     Magic(c_int, &'a [u8]),
-    /// From this descriptor, a folder or (with an empty path) anything of ours.
+    /// Path relative to this descriptor: a directory or, with an empty path, any file of the pool.
     From(c_int, &'a [u8]),
 }
 
-/// Sets what paths below stand for the pool. The first call counts.
+/// Sets the prefix of the pool. Only the first call counts.
 pub fn set_prefix(prefix: &'static [u8]) {
-    // Set twice it would be the environment's in both cases.
+    // A second call would set the same value, from the environment.
     let _ = PREFIX_SET.set(prefix);
 }
 
-/// What paths below stand for the pool.
+/// Returns the prefix of the pool.
 pub fn prefix() -> &'static [u8] {
     PREFIX_SET.get().copied().unwrap_or(PREFIX)
 }
 
-/// Notes whether the working directory is in the pool.
+/// Records whether the working directory is in the pool.
 pub fn set_inside(inside: bool) {
     INSIDE.store(inside, Ordering::Relaxed);
 }
 
-/// Notes what a descriptor is; none: not ours any more.
+/// Records the kind of a descriptor; `None` if it is no longer of the pool.
 pub fn note(descriptor: c_int, kind: Option<Kind>) {
     if let Some(known) = usize::try_from(descriptor).ok().and_then(|at| KINDS.get(at)) {
         let number = match kind {
@@ -70,12 +74,13 @@ pub fn note(descriptor: c_int, kind: Option<Kind>) {
     }
 }
 
-/// Whether the working directory is in the pool.
+/// Returns whether the working directory is in the pool.
 pub fn is_inside() -> bool {
     INSIDE.load(Ordering::Relaxed)
 }
 
-/// What a descriptor is, if it is ours: as was noted, and the kernel's descriptor is still that.
+/// Returns the kind of a descriptor of the pool. Checks that the kernel's descriptor is still the
+/// recorded one.
 pub fn kind(descriptor: c_int) -> Option<Kind> {
     let known = match noted(descriptor)? {
         Noted::Known(kind) => crate::start::knows(borrowed(descriptor)).then_some(kind),
@@ -87,14 +92,14 @@ pub fn kind(descriptor: c_int) -> Option<Kind> {
     known
 }
 
-/// What was noted of a descriptor.
+/// Record of a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Noted {
-    /// It was opened here, or asked for.
+    /// Opened here, or identified by a node.
     Known(Kind),
-    /// The process began with it, and nobody has asked yet what it is.
+    /// Inherited, and not yet identified.
     Inherited {
-        /// It stands in for a file whose bytes are asked for.
+        /// True if it is a placeholder for a file.
         remote: bool,
     },
 }
@@ -111,7 +116,7 @@ fn noted(descriptor: c_int) -> Option<Noted> {
     })
 }
 
-/// Notes a descriptor that the process began with.
+/// Records an inherited descriptor.
 pub fn note_inherited(descriptor: c_int, remote: bool) {
     if let Some(known) = usize::try_from(descriptor).ok().and_then(|at| KINDS.get(at)) {
         known.store(if remote { 5 } else { 4 }, Ordering::Relaxed);
@@ -119,24 +124,24 @@ pub fn note_inherited(descriptor: c_int, remote: bool) {
     }
 }
 
-/// Whether a descriptor may be ours.
+/// Returns whether a descriptor is recorded, so that it may be of the pool.
 pub fn is_noted(descriptor: c_int) -> bool {
     noted(descriptor).is_some()
 }
 
-/// Whether a descriptor is one that the process began with, and nobody has asked yet what it is.
+/// Returns whether a descriptor was inherited and is not yet identified.
 pub fn is_unasked(descriptor: c_int) -> bool {
     matches!(noted(descriptor), Some(Noted::Inherited { .. }))
 }
 
-/// Notes a copy of such a descriptor, if it is one.
+/// Records a duplicate of a descriptor that is not yet identified. Returns whether it was one.
 pub fn note_unasked(from: c_int, to: c_int) -> bool {
     let Some(Noted::Inherited { remote }) = noted(from) else { return false };
     note_inherited(to, remote);
     true
 }
 
-/// Does something for each descriptor of ours from `first` to `last`.
+/// Calls `what` for each recorded descriptor from `first` to `last`.
 pub fn each(first: u32, last: u32, mut what: impl FnMut(c_int)) {
     let highest = HIGHEST.load(Ordering::Relaxed);
     for descriptor in first..=last.min(highest.cast_unsigned()) {
@@ -147,28 +152,30 @@ pub fn each(first: u32, last: u32, mut what: impl FnMut(c_int)) {
     }
 }
 
-/// Whether we must do what is asked of this descriptor's bytes, or refuse it.
+/// Returns whether this library must execute or refuse operations on the bytes of a descriptor: it
+/// is a placeholder for a file, or was opened with `O_PATH`.
 pub fn is_remote(descriptor: c_int) -> bool {
     let may_be =
         matches!(noted(descriptor), Some(Noted::Known(Kind::Remote | Kind::Place) | Noted::Inherited { remote: true }));
     may_be && matches!(kind(descriptor), Some(Kind::Remote | Kind::Place))
 }
 
-/// A path that starts at the working directory.
+/// Classifies a path that starts at the working directory.
 ///
 /// # Safety
-/// The path outlives what is returned.
+/// The path outlives the result.
 pub unsafe fn path<'a>(path: *const c_char) -> Option<Said<'a>> {
-    // SAFETY: as here.
+    // SAFETY: same contract as this function's.
     unsafe { path_at(libc::AT_FDCWD, path) }
 }
 
-/// A path that starts at a folder.
+/// Classifies a path that starts at a directory.
 ///
 /// # Safety
-/// The path outlives what is returned.
+/// The path outlives the result.
 pub unsafe fn path_at<'a>(folder: c_int, path: *const c_char) -> Option<Said<'a>> {
-    // SAFETY: as here. The system says what is wrong with it.
+    // SAFETY: same contract as this function's. An unreadable path is left to the kernel, which
+    // refuses it.
     let text = unsafe { crate::text::told(path) }.ok()?;
     if crate::start::connects() {
         return None;
@@ -182,7 +189,7 @@ pub unsafe fn path_at<'a>(folder: c_int, path: *const c_char) -> Option<Said<'a>
     }
 }
 
-/// A path by the system's name of a descriptor of ours.
+/// Classifies a path that names a descriptor of the pool (`/proc/self/fd/N` and the like).
 fn by_number(text: &[u8]) -> Option<Said<'_>> {
     let rest = match text {
         b"/dev/stdin" => b"0",
@@ -197,7 +204,7 @@ fn by_number(text: &[u8]) -> Option<Said<'_>> {
     (ends && kind(descriptor).is_some()).then_some(Said::Magic(descriptor, rest))
 }
 
-/// A relative path that starts at a folder of the host, which may be above the pool.
+/// Classifies a relative path that starts at a directory of the host, which may be above the pool.
 #[cold]
 fn from_above(folder: c_int, text: &[u8]) -> Option<Said<'_>> {
     let mut room = [0_u8; 4096];
@@ -218,8 +225,9 @@ impl<'a> From<Said<'a>> for posix::Said<'a> {
     }
 }
 
-/// A descriptor that the program holds, for one call.
+/// Borrows a descriptor of the program for one call.
 pub fn borrowed<'a>(descriptor: c_int) -> BorrowedFd<'a> {
-    // SAFETY: one that the program names, and that is found here, so no negative number. Whether it is open the kernel says.
+    // SAFETY: a descriptor that the program names and that is recorded here, so it is not negative.
+    // The kernel checks whether it is open.
     unsafe { BorrowedFd::borrow_raw(descriptor.max(0)) }
 }

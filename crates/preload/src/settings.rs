@@ -1,24 +1,25 @@
-//! What stands in the environment for us, for this program and for those that it starts.
+//! Environment variables of the library, for this program and for the programs that it starts.
 //!
-//! The values that the program began with are kept apart: it may change its variables, or write over them.
+//! The values from the start of the program are kept separately, because it may change or overwrite
+//! its environment.
 
 use crate::ours;
 use crate::shared::{Holding, Shared};
 use std::ffi::{CStr, CString, c_char};
 use std::sync::OnceLock;
 
-/// Libraries that the loader puts before others, ours among them.
+/// Libraries to preload, this one among them.
 const LIBRARIES: &CStr = c"LD_PRELOAD";
-/// Where the pool is: the path of its file.
+/// Path of the pool file.
 pub const POOL: &CStr = c"TIDEMILL_POOL";
-/// What paths stand for it.
+/// Prefix of the paths that stand for the pool.
 pub const PREFIX: &CStr = c"TIDEMILL_PREFIX";
-/// The working directory, where it is in the pool: its path, perhaps with its number and a colon in front.
+/// Working directory, if it is in the pool: its path, perhaps preceded by its file id and a colon.
 pub const DIRECTORY: &CStr = c"TIDEMILL_CWD";
-/// On which devices of the system descriptors of the pool lie, as numbers with a comma between them.
+/// Devices on which descriptors of the pool lie: numbers separated by commas.
 pub const DEVICES: &CStr = c"TIDEMILL_DEVICES";
 
-/// What holds for the whole life of a program.
+/// Values that hold for the whole life of a program.
 #[derive(Debug, Default)]
 struct Begun {
     library: Vec<u8>,
@@ -28,7 +29,7 @@ struct Begun {
 
 static BEGUN: OnceLock<Begun> = OnceLock::new();
 
-/// What changes.
+/// Values that change.
 #[derive(Debug)]
 pub struct Now {
     directory: Option<Vec<u8>>,
@@ -37,57 +38,63 @@ pub struct Now {
 
 static NOW: Shared<Now> = Shared::new(Now { directory: None, devices: Vec::new() });
 
-/// A variable of the environment that the process began with, which nobody changes in place; none where it is empty.
+/// Returns a variable of the environment; `None` if it is unset or empty.
 pub fn variable(name: &CStr) -> Option<&'static [u8]> {
-    // SAFETY: a name with its nul; before the program's code and, later, as any program asks.
+    // SAFETY: a nul-terminated name; called before the program's code and, later, under the rules
+    // of getenv(3).
     let value: *const c_char = unsafe { libc::getenv(name.as_ptr()) };
-    // SAFETY: it ends with a nul.
+    // SAFETY: nul-terminated.
     (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) }.to_bytes()).filter(|value| !value.is_empty())
 }
 
-/// Keeps what the program began with. Where no pool was named then, what it was at the first touch of it.
+/// Keeps the values from the start of the program, or from the first use of the pool if none was
+/// set at the start.
 pub fn keep(pool: &[u8]) {
     let library = library().unwrap_or_default();
-    // Set twice it would be the same.
+    // A second call would set the same values.
     let _ = BEGUN.set(Begun { library, pool: pool.to_vec(), prefix: ours::prefix().to_vec() });
 }
 
-/// Our own file: that of the library which this function is in.
+/// Returns the path of this library's own file.
 fn library() -> Option<Vec<u8>> {
     let mut found = std::mem::MaybeUninit::<libc::Dl_info>::uninit();
-    // SAFETY: an address within us; the structure is filled where the answer is not 0, by texts that last as long as we are loaded.
+    // SAFETY: an address within this library; if the result is not 0, the structure is filled with
+    // strings that last as long as the library is loaded.
     unsafe {
         let known = libc::dladdr((library as *const ()).cast(), found.as_mut_ptr()) != 0;
         known.then(|| CStr::from_ptr(found.assume_init().dli_fname).to_bytes().to_vec())
     }
 }
 
-/// Tells where the working directory is in the pool, a path below the prefix; none where it is not.
+/// Publishes the working directory for new programs: a path below the prefix, or `None` if it is
+/// not in the pool.
 pub fn set_directory(path: Option<&[u8]>) {
     now().directory = path.map(<[u8]>::to_vec);
     tell(DIRECTORY, path);
 }
 
-/// Tells on which devices descriptors lie.
+/// Publishes the devices on which descriptors lie for new programs.
 pub fn set_devices(devices: &[u8]) {
     now().devices = devices.to_vec();
     tell(DEVICES, Some(devices));
 }
 
-/// Notes the devices that the program was told when it began.
+/// Records the devices that the program inherited.
 pub fn inherit_devices(devices: &[u8]) {
     now().devices = devices.to_vec();
 }
 
-/// Notes the working directory that the program was told when it began.
+/// Records the working directory that the program inherited.
 pub fn inherit_directory(path: &[u8]) {
     now().directory = Some(path.to_vec());
 }
 
-/// For what the C library itself starts, which comes to nobody: `system`, `popen`.
+/// Sets a variable in this process, for programs that the C library starts by itself: `system`,
+/// `popen`.
 fn tell(name: &CStr, value: Option<&[u8]>) {
     let value = value.and_then(|value| CString::new(value).ok());
-    // SAFETY: texts with their nul. A program that changes its variables in two threads at once has chosen so.
+    // SAFETY: nul-terminated strings. A program that changes its environment in two threads at once
+    // is at fault itself.
     unsafe {
         match value {
             Some(value) => libc::setenv(name.as_ptr(), value.as_ptr(), 1),
@@ -96,27 +103,28 @@ fn tell(name: &CStr, value: Option<&[u8]>) {
     }
 }
 
-/// What a variable of a new program is to be.
+/// Required value of an environment variable of a new program.
 #[derive(Debug)]
 pub struct Wanted {
-    /// Its name.
+    /// Name.
     pub name: &'static [u8],
     value: Value,
 }
 
 #[derive(Debug)]
 enum Value {
-    /// This, whatever was given.
+    /// This value, whatever was given.
     Is(Vec<u8>),
-    /// Nothing.
+    /// Unset.
     IsNot,
-    /// This, if nothing was given.
+    /// This value, if none was given.
     Unless(Vec<u8>),
-    /// A list that has this in it.
+    /// A list that contains this entry.
     Has(Vec<u8>),
 }
 
-/// What new programs are to have, which begin in `folder`, or where this one is; nothing of a program for which no pool is named.
+/// Returns the variables that a new program needs. It starts in `folder`, or in this program's
+/// working directory. Returns none if this program has no pool.
 pub fn wanted(folder: Option<&[u8]>) -> Vec<Wanted> {
     let Some(begun) = BEGUN.get() else { return Vec::new() };
     let now = now();
@@ -136,7 +144,7 @@ pub fn wanted(folder: Option<&[u8]>) -> Vec<Wanted> {
 }
 
 impl Wanted {
-    /// Whether what was given is that.
+    /// Returns whether the given value is the required one.
     pub fn fits(&self, given: Option<&[u8]>) -> bool {
         match (&self.value, given) {
             (Value::Is(value), Some(given)) => value == given,
@@ -146,7 +154,7 @@ impl Wanted {
         }
     }
 
-    /// The entry that it is to be; none where there is to be none.
+    /// Returns the environment entry; `None` if the variable is to be unset.
     pub fn entry(&self, given: Option<&[u8]>) -> Option<CString> {
         let value = match (&self.value, given) {
             (Value::IsNot, _) => return None,
@@ -158,12 +166,12 @@ impl Wanted {
     }
 }
 
-/// `LD_PRELOAD` is parted by colons and blanks.
+/// Splits `LD_PRELOAD`, whose separators are colons and spaces.
 fn parts(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|byte| b": ".contains(byte))
 }
 
-/// The list itself: held over a fork.
+/// Locks the changing values, also over a fork.
 pub fn now() -> Holding<'static, Now> {
     NOW.hold()
 }

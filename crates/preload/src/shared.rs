@@ -1,31 +1,32 @@
-//! What every thread of a program may ask, and its signal handlers too.
+//! State that all threads of a program and their signal handlers share.
 //!
-//! A handler that comes while something is held would wait for its own thread, or jump out and leave it held. So none comes: signals
-//! wait until it is let go. An empty list, as most programs have, is seen to be so without all that.
+//! A signal handler that arrived while its thread holds a lock would deadlock, or jump out and
+//! leave the lock held. Therefore signals are blocked while a lock is held. An empty list, which is
+//! the usual case, is detected without the lock.
 
 use crate::guard::Quiet;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Something of the process.
+/// Value behind a lock that signal handlers may take.
 #[derive(Debug, Default)]
 pub struct Shared<T>(Mutex<T>);
 
 impl<T> Shared<T> {
-    /// Holding this at first.
+    /// Makes a lock around a value.
     pub const fn new(value: T) -> Self {
         Self(Mutex::new(value))
     }
 
-    /// Holds it until what is returned is dropped.
+    /// Takes the lock, with signals blocked, until the guard is dropped.
     pub fn hold(&self) -> Holding<'_, T> {
         let quiet = Quiet::begin();
         Holding { value: self.0.lock().unwrap_or_else(PoisonError::into_inner), _quiet: quiet }
     }
 }
 
-/// Something that nobody else looks at; signals come when this is dropped.
+/// Lock guard. Signals are delivered after it is dropped.
 #[derive(Debug)]
 pub struct Holding<'a, T> {
     value: MutexGuard<'a, T>,
@@ -46,7 +47,7 @@ impl<T> DerefMut for Holding<'_, T> {
     }
 }
 
-/// A list of the process.
+/// Shared list.
 #[derive(Debug)]
 pub struct List<T> {
     filled: AtomicBool,
@@ -54,23 +55,23 @@ pub struct List<T> {
 }
 
 impl<T> List<T> {
-    /// Without anything.
+    /// Makes an empty list.
     pub const fn new() -> Self {
         Self { filled: AtomicBool::new(false), all: Shared::new(Vec::new()) }
     }
 
-    /// Whether nothing is in it. What this thread has put there, it sees.
+    /// Returns whether the list is empty, without the lock. A thread sees its own insertions.
     pub fn is_empty(&self) -> bool {
         !self.filled.load(Ordering::Acquire)
     }
 
-    /// The list itself, held until it is dropped.
+    /// Locks the list until the guard is dropped.
     pub fn hold(&self) -> Listed<'_, T> {
         Listed { all: self.all.hold(), filled: &self.filled }
     }
 }
 
-/// A list that is held.
+/// Guard of a locked list.
 #[derive(Debug)]
 pub struct Listed<'a, T> {
     all: Holding<'a, Vec<T>>,
@@ -119,7 +120,7 @@ mod tests {
         extern "C" fn handler(_: libc::c_int) {
             SEEN.store(u32::try_from(LIST.hold().len()).unwrap_or(0), Ordering::Relaxed);
         }
-        // SAFETY: the handler does what this test is about; the signal is this thread's own.
+        // SAFETY: the handler does only what this test needs; the signal is sent to this thread.
         unsafe {
             libc::signal(libc::SIGUSR1, handler as extern "C" fn(libc::c_int) as libc::sighandler_t);
             let mut held = LIST.hold();

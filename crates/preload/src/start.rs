@@ -1,4 +1,5 @@
-//! How the library begins in a program: it notes what the environment says, and does nothing else until the program touches the pool.
+//! Startup of the library in a program: it reads the environment, and connects only when the
+//! program touches the pool.
 
 use crate::guard::Quiet;
 use crate::settings::{self, variable};
@@ -12,10 +13,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// The process, once it touched the pool.
+/// View of the pool, once the program has touched it.
 static CONNECTED: OnceLock<Process> = OnceLock::new();
 
-/// Run by the loader before the program's own code.
+/// Constructor, which the loader runs before the program's own code.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEGIN: extern "C" fn() = begin;
@@ -37,17 +38,19 @@ extern "C" fn begin() {
     if let Some(devices) = variable(settings::DEVICES) {
         inherited::look(devices);
     }
-    // Nobody else runs yet, so nobody misses it meanwhile.
+    // No other thread runs yet, so none sees the changed umask.
     let umask = rustix::process::umask(rustix::fs::Mode::empty());
     rustix::process::umask(umask);
     UMASK.store(umask.bits(), Ordering::Relaxed);
 }
 
-/// The process as the pool knows it, connected at first use.
+/// Returns the program's view of the pool, and connects on first use.
 ///
 /// # Errors
-/// Those of the way to the pool, said on standard error the first time: `ENODEV` where no pool is named or none is there, `EACCES` where its token
-/// may not be read or is wrong, `EINVAL` where the file is none of a pool, `EPROTO` where versions do not meet, `ENOTCONN` where no node answers.
+/// Those of the connection to the pool, reported on standard error the first time: `ENODEV` if no
+/// pool is named or the named one does not exist, `EACCES` if its token is unreadable or wrong,
+/// `EINVAL` if the file is no pool file, `EPROTO` if the versions are incompatible, `ENOTCONN` if
+/// no node answers.
 pub fn process() -> Result<&'static Process, Errno> {
     if let Some(process) = CONNECTED.get() {
         return Ok(process);
@@ -71,21 +74,22 @@ pub fn process() -> Result<&'static Process, Errno> {
     }
 }
 
-/// When the pool could not be reached, and why; held by who connects.
+/// Time and reason of the last failed connection; locked by the thread that connects.
 static CONNECTING: Shared<Option<(Instant, Errno)>> = Shared::new(None);
 
-/// What it is, held: over a fork, so that no copy finds somebody connecting who is not there.
+/// Locks the connection state, also over a fork, so that a child does not inherit a lock of a
+/// thread that it lacks.
 pub fn connecting() -> Holding<'static, Option<(Instant, Errno)>> {
     CONNECTING.hold()
 }
 
-/// Whether a descriptor is still what we know of it.
+/// Returns whether the table entry of a descriptor is still valid.
 pub fn knows(descriptor: BorrowedFd<'_>) -> bool {
     let _quiet = Quiet::begin();
     CONNECTED.get().is_some_and(|process| process.knows(descriptor))
 }
 
-/// The process, if it has touched the pool.
+/// Returns the view of the pool, if the program has touched it.
 pub fn touched() -> Option<&'static Process> {
     CONNECTED.get()
 }
@@ -104,10 +108,11 @@ fn connected() -> Result<Process, (Errno, String)> {
     Ok(process)
 }
 
-/// The thread that connects, as the system numbers it; 0 is none.
+/// Thread id of the thread that connects; 0 for none.
 static CONNECTS: AtomicI32 = AtomicI32::new(0);
 
-/// While this lives, what its thread asks of the system is the system's: the pool's own file may lie below the prefix.
+/// Guard under which this thread's calls all go to the system: the pool file itself may lie below
+/// the prefix.
 struct Connecting;
 
 impl Connecting {
@@ -123,37 +128,39 @@ impl Drop for Connecting {
     }
 }
 
-/// Whether this thread is about to find the pool.
+/// Returns whether this thread is connecting to the pool.
 pub fn connects() -> bool {
     let connects = CONNECTS.load(Ordering::Relaxed);
     connects != 0 && connects == gettid().as_raw_nonzero().get()
 }
 
-/// It was said why the pool is not there.
+/// True after the reason for a missing pool was reported.
 static SAID: AtomicBool = AtomicBool::new(false);
 
-/// Says why the pool is not there.
+/// Reports why the pool is not available, once.
 fn say(why: &str) {
     say_once(&SAID, why);
 }
 
-/// One line on standard error, past all that a program may have buffered; once.
+/// Writes one line to standard error, bypassing the program's buffers, unless `said` shows that it
+/// was written before.
 pub fn say_once(said: &AtomicBool, why: &str) {
     if said.swap(true, Ordering::Relaxed) {
         return;
     }
     let line = format!("tidemill: {}: {}\n", String::from_utf8_lossy(ours::prefix()), why.replace('\n', "; "));
-    // Nothing is done if nobody reads.
+    // A failure is ignored: standard error may have no reader.
     let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
 }
 
-/// After a failure nothing is tried for so long: a program that asks for many files is told at once.
+/// Time after a failed connection in which no new attempt is made, so that a program that opens
+/// many files fails fast.
 const TRIED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// What umask(2) is now: the system tells it only by changing it.
+/// Current umask(2). The system returns it only when it changes.
 pub static UMASK: AtomicU32 = AtomicU32::new(0o022);
 
-/// Notes it, also for the pool.
+/// Records the umask, also in the view of the pool.
 pub fn set_umask(umask: u32) {
     UMASK.store(umask & 0o777, Ordering::Relaxed);
     if let Some(process) = CONNECTED.get() {

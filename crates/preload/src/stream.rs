@@ -1,4 +1,5 @@
-//! Streams whose bytes are not the kernel's: the C library keeps the buffer, and asks these functions for the rest.
+//! C streams (`FILE`) over placeholder descriptors: the C library buffers, and calls these
+//! functions to move bytes.
 
 use crate::guard::{done, pointer};
 use crate::ours::borrowed;
@@ -11,7 +12,7 @@ use std::ffi::CStr;
 use std::ptr::{null_mut, with_exposed_provenance_mut};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Streams of ours and their descriptors.
+/// Streams of this library, and their descriptors.
 static OURS: List<(usize, c_int)> = List::new();
 
 /// `cookie_io_functions_t` (fopencookie(3)).
@@ -27,7 +28,7 @@ unsafe extern "C" {
     fn fopencookie(cookie: *mut c_void, mode: *const c_char, functions: Functions) -> *mut FILE;
 }
 
-/// What open(2) is given for a mode of fopen(3); none for what is no mode.
+/// Converts a mode of fopen(3) to flags of open(2); `None` for an invalid mode.
 pub fn flags(mode: &[u8]) -> Option<c_int> {
     let (first, more) = mode.split_first()?;
     let both = more.contains(&b'+');
@@ -42,19 +43,20 @@ pub fn flags(mode: &[u8]) -> Option<c_int> {
         b'a' => libc::O_CREAT | libc::O_APPEND,
         _ => return None,
     };
-    // Behind a comma comes the name of a character set.
+    // A comma is followed by the name of a character set.
     let letters = more.split(|byte| *byte == b',').next().unwrap_or(more);
     let close = if letters.contains(&b'e') { libc::O_CLOEXEC } else { 0 };
     let new = if letters.contains(&b'x') { libc::O_EXCL } else { 0 };
     Some(way | makes | close | new)
 }
 
-/// A stream over a descriptor whose bytes are asked for, as fdopen(3) makes it: one that appends does so from now on, and is at the end.
+/// Makes a stream over a placeholder descriptor, as fdopen(3). A stream that appends sets the
+/// descriptor to append, and starts at the end.
 ///
 /// # Safety
-/// The mode ends with a nul.
+/// The mode is nul-terminated.
 pub unsafe fn over(descriptor: c_int, mode: *const c_char) -> *mut FILE {
-    // SAFETY: as here.
+    // SAFETY: same contract as this function's.
     let mode = unsafe { CStr::from_ptr(mode) };
     match fitted(descriptor, mode.to_bytes()) {
         // SAFETY: the program's own descriptor.
@@ -63,7 +65,7 @@ pub unsafe fn over(descriptor: c_int, mode: *const c_char) -> *mut FILE {
     }
 }
 
-/// Makes a descriptor ready for a stream of this mode.
+/// Prepares a descriptor for a stream of this mode.
 fn fitted(descriptor: c_int, mode: &[u8]) -> Result<(), Errno> {
     let wanted = OFlags::from_bits_retain(flags(mode).ok_or(Errno::INVAL)?.cast_unsigned());
     let is = done(|process| process.flags(borrowed(descriptor)))?;
@@ -77,20 +79,21 @@ fn fitted(descriptor: c_int, mode: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// A stream that only appends begins at the end.
+/// Moves the descriptor of a stream that only appends to the end.
 fn to_end(descriptor: c_int, flags: c_int) {
     if flags & libc::O_APPEND != 0 && flags & libc::O_ACCMODE == libc::O_WRONLY {
-        // SAFETY: a number. What cannot be sought in, as a pipe, has no end.
+        // SAFETY: takes numbers only. A descriptor without an offset, such as a pipe, fails
+        // harmlessly.
         unsafe { lseek(descriptor, 0, libc::SEEK_END) };
     }
 }
 
 /// # Safety
-/// The descriptor is the program's.
+/// The program owns the descriptor.
 unsafe fn made(descriptor: c_int, mode: &CStr) -> *mut FILE {
     let functions = Functions { read: reads, write: writes, seek: seeks, close: closes };
     let cookie = with_exposed_provenance_mut(descriptor.cast_unsigned() as usize);
-    // SAFETY: the functions take the number that is given for a cookie.
+    // SAFETY: the callbacks take the descriptor number as their cookie.
     let stream = unsafe { fopencookie(cookie, mode.as_ptr(), functions) };
     if stream.is_null() {
         return pointer(Err(Errno::NOMEM));
@@ -99,14 +102,16 @@ unsafe fn made(descriptor: c_int, mode: &CStr) -> *mut FILE {
     stream
 }
 
-/// Sees to it that the C library's standard streams move bytes as their descriptor wants it now: over one that only stands in for a file the library would
-/// read and write past us, so the variable (`stdout`) gets a stream of ours, and its own back when the descriptor is another. Either goes on with what the
-/// other has kept, as if they were one. Ours stays, for who has noted where it is, and reads and writes whatever its descriptor is.
+/// Keeps a standard stream of the C library in line with its descriptor. Over a placeholder the C
+/// library would read and write past this library, so the variable (`stdout`) is set to a stream of
+/// this library, and set back when the descriptor is of another kind. The new stream takes over the
+/// bytes that the old one has buffered. The stream of this library is never freed here, because a
+/// program may have stored its address, and it works with any kind of descriptor.
 pub fn follow(descriptor: c_int) {
     let Some(standard) = standard(descriptor) else { return };
     let remote = crate::ours::is_remote(descriptor);
     let [own, ours] = standard.streams.each_ref().map(|stream| stream.load(Ordering::Relaxed));
-    // SAFETY: the library's variable, and streams that are open.
+    // SAFETY: the C library's variable, and open streams.
     unsafe {
         let current = *standard.variable;
         let is_ours = !ours.is_null() && current == ours;
@@ -125,22 +130,24 @@ pub fn follow(descriptor: c_int) {
     }
 }
 
-/// Of the first word of a `FILE`, as programs are compiled with it: `_IO_UNBUFFERED`, `_IO_LINE_BUF`; `_IO_NO_READS`, `_IO_NO_WRITES`, `_IO_IS_APPENDING`.
+/// Flags in the first word of a `FILE`, which are part of the ABI: `_IO_UNBUFFERED`,
+/// `_IO_LINE_BUF`; `_IO_NO_READS`, `_IO_NO_WRITES`, `_IO_IS_APPENDING`.
 const UNBUFFERED: c_int = 0x2;
 const BY_LINES: c_int = 0x200;
 const NO_READS: c_int = 0x4;
 const NO_WRITES: c_int = 0x8;
 const APPENDS: c_int = 0x1000;
 const WAYS: c_int = NO_READS | NO_WRITES | APPENDS;
-/// Of its pointers, the one to what was written and kept, `_IO_write_base`.
+/// Index of the pointer to the buffered written bytes, `_IO_write_base`, in a `FILE`.
 const KEPT: usize = 4;
 
-/// Has a stream keep its bytes as another does, and takes over what that one has kept.
+/// Copies the buffering mode and access flags of a stream to another, and moves the written bytes
+/// that it has buffered.
 ///
 /// # Safety
-/// Both are open.
+/// Both streams are open.
 unsafe fn go_on(from: *mut FILE, to: *mut FILE) {
-    // SAFETY: the caller says so; so many bytes are kept where the pointer says.
+    // SAFETY: guaranteed by the caller; `_IO_write_base` points to that many buffered bytes.
     unsafe {
         let word = *from.cast::<c_int>();
         let how = match word {
@@ -151,7 +158,7 @@ unsafe fn go_on(from: *mut FILE, to: *mut FILE) {
         libc::setvbuf(to, null_mut(), how, 0);
         let ways = to.cast::<c_int>();
         *ways = *ways & !WAYS | word & WAYS;
-        // One of wide characters has them elsewhere.
+        // A wide-character stream has its buffer elsewhere.
         let kept = if fwide(from, 0) > 0 { 0 } else { __fpending(from) };
         if kept > 0 {
             libc::fwrite(*from.cast::<*const c_void>().add(KEPT), 1, kept, to);
@@ -166,12 +173,12 @@ unsafe extern "C" {
     fn __fpurge(stream: *mut FILE);
 }
 
-/// One of the C library's standard streams.
+/// Standard stream of the C library.
 struct Standard {
     /// `stdin`, `stdout` or `stderr`.
     variable: *mut *mut FILE,
     mode: &'static CStr,
-    /// What the library made, and ours, once there was one.
+    /// The C library's stream, and the one of this library if it was made.
     streams: &'static [AtomicPtr<FILE>; 2],
 }
 
@@ -184,20 +191,20 @@ fn standard(descriptor: c_int) -> Option<Standard> {
         libc::STDERR_FILENO => (c"stderr", c"w"),
         _ => return None,
     };
-    // SAFETY: a name with its nul; what is found is the library's variable, or null.
+    // SAFETY: a nul-terminated name; the result is the C library's variable, or null.
     let variable = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.cast::<*mut FILE>();
     let streams = &STREAMS[usize::try_from(descriptor).ok()?];
     (!variable.is_null()).then_some(Standard { variable, mode, streams })
 }
 
-/// Has a stream of ours go on with what was opened (freopen(3)), which is given up. The stream that has its place then: a standard one may be the C
-/// library's own.
+/// Reopens a stream of this library over `opened` (freopen(3)), which is closed. Returns the stream
+/// that has its place then: for a standard stream it may be the C library's own.
 ///
 /// # Safety
-/// The stream is ours.
+/// The stream is one of this library.
 pub unsafe fn again(stream: *mut FILE, opened: c_int, flags: c_int) -> *mut FILE {
     let Some(descriptor) = descriptor(stream) else { return pointer(Err(Errno::BADF)) };
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         __fpurge(stream);
         let way = match flags & libc::O_ACCMODE {
@@ -213,7 +220,7 @@ pub unsafe fn again(stream: *mut FILE, opened: c_int, flags: c_int) -> *mut FILE
             return null_mut();
         }
         let stream = variable.map_or(stream, |variable| *variable);
-        // What it noted of its place was another file's.
+        // The offset that the stream has stored is of the old file.
         let only_appends = flags & libc::O_APPEND != 0 && way == NO_READS;
         libc::fseek(stream, 0, if only_appends { libc::SEEK_END } else { libc::SEEK_SET });
         libc::clearerr(stream);
@@ -221,13 +228,13 @@ pub unsafe fn again(stream: *mut FILE, opened: c_int, flags: c_int) -> *mut FILE
     }
 }
 
-/// Puts what was opened in the place of a stream's descriptor.
+/// Moves a descriptor to the number of a stream's descriptor.
 ///
 /// # Safety
-/// Both are the program's.
+/// The program owns both descriptors.
 pub unsafe fn put(opened: c_int, descriptor: c_int, flags: c_int) -> bool {
     to_end(opened, flags);
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         if opened == descriptor {
             return true;
@@ -238,18 +245,19 @@ pub unsafe fn put(opened: c_int, descriptor: c_int, flags: c_int) -> bool {
     }
 }
 
-/// The C library's variable that has this stream, if it is a standard one: what has its place may be another when its descriptor is.
+/// Returns the C library's variable that holds this stream, if it is a standard one. The variable
+/// may change when the stream's descriptor changes.
 ///
 /// # Safety
 /// The stream is open.
 pub unsafe fn variable(stream: *mut FILE) -> Option<*mut *mut FILE> {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let standard = standard(unsafe { libc::fileno(stream) })?;
-    // SAFETY: the library's variable.
+    // SAFETY: the C library's variable.
     (unsafe { *standard.variable } == stream).then_some(standard.variable)
 }
 
-/// The descriptor of a stream of ours.
+/// Returns the descriptor of a stream of this library.
 pub fn descriptor(stream: *mut FILE) -> Option<c_int> {
     if OURS.is_empty() {
         return None;
@@ -257,12 +265,13 @@ pub fn descriptor(stream: *mut FILE) -> Option<c_int> {
     all().iter().find(|(known, _)| *known == stream.addr()).map(|(_, descriptor)| *descriptor)
 }
 
-/// Whether it is a stream of ours.
+/// Returns whether a stream is one of this library.
 pub fn is_ours(stream: *mut FILE) -> bool {
     descriptor(stream).is_some()
 }
 
-/// It is about to be closed. A standard one gives its place back.
+/// Forgets a stream that is about to be closed. For a standard stream the variable gets the C
+/// library's own one.
 pub fn forget(stream: *mut FILE) {
     let descriptor = descriptor(stream);
     all().retain(|(known, _)| *known != stream.addr());
@@ -272,7 +281,7 @@ pub fn forget(stream: *mut FILE) {
         return;
     }
     ours.store(null_mut(), Ordering::Relaxed);
-    // SAFETY: the library's variable.
+    // SAFETY: the C library's variable.
     unsafe {
         if *standard.variable == stream {
             *standard.variable = own.load(Ordering::Relaxed);
@@ -280,7 +289,7 @@ pub fn forget(stream: *mut FILE) {
     }
 }
 
-/// The list itself: held over a fork.
+/// Locks the list of streams, also over a fork.
 pub fn all() -> Listed<'static, (usize, c_int)> {
     OURS.hold()
 }
@@ -295,12 +304,12 @@ unsafe extern "C" fn reads(cookie: *mut c_void, into: *mut c_char, bytes: size_t
 }
 
 unsafe extern "C" fn writes(cookie: *mut c_void, from: *const c_char, bytes: size_t) -> ssize_t {
-    // SAFETY: the stream's buffer. A stream takes 0 for a failure, and never -1.
+    // SAFETY: the stream's buffer. The C library expects 0 for a failed write, and never -1.
     unsafe { write(of(cookie), from.cast(), bytes) }.max(0)
 }
 
 unsafe extern "C" fn seeks(cookie: *mut c_void, at: *mut off_t, from: c_int) -> c_int {
-    // SAFETY: the stream's number.
+    // SAFETY: the C library's pointer to the offset.
     unsafe {
         let found = lseek(of(cookie), *at, from);
         if found < 0 {

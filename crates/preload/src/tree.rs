@@ -1,4 +1,4 @@
-//! A walk over a tree of the pool, as nftw(3) does it.
+//! Tree walk of nftw(3) in the pool.
 
 use crate::guard::errno;
 use crate::symbols::{chdir, closedir, getcwd, lstat, opendir, readdir, stat};
@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::ptr::null_mut;
 
-/// `struct FTW`: where the name begins in the path, and how deep it is.
+/// `struct FTW`: the offset of the name in the path, and the depth.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Told {
@@ -16,17 +16,18 @@ pub struct Told {
     level: c_int,
 }
 
-/// `FTW_F`, `FTW_D`, `FTW_DNR`, `FTW_NS`, `FTW_SL`, `FTW_DP`, `FTW_SLN`: what a path is.
+/// Types of a path: `FTW_F`, `FTW_D`, `FTW_DNR`, `FTW_NS`, `FTW_SL`, `FTW_DP`, `FTW_SLN`.
 const FILE: c_int = 0;
 const FOLDER: c_int = 1;
 const UNREADABLE: c_int = 2;
-/// A file whose attributes nobody gets.
+/// `FTW_NS`: file without attributes.
 pub const UNKNOWN: c_int = 3;
 const LINK: c_int = 4;
 const LEFT_FOLDER: c_int = 5;
-/// A link that leads nowhere.
+/// `FTW_SLN`: dangling symlink.
 pub const DANGLING: c_int = 6;
-/// `FTW_PHYS`, `FTW_DEPTH`, `FTW_ACTIONRETVAL`: links are not followed; folders come behind what is in them; what is returned says how to go on.
+/// `FTW_PHYS` (do not follow symlinks), `FTW_DEPTH` (visit directories after their entries),
+/// `FTW_ACTIONRETVAL` (the callback's result controls the walk).
 const PHYSICAL: c_int = 1;
 const DEPTH: c_int = 8;
 const ACTIONS: c_int = 16;
@@ -34,18 +35,20 @@ const ACTIONS: c_int = 16;
 const SKIP_TREE: c_int = 2;
 const SKIP_REST: c_int = 3;
 
-/// `FTW_MOUNT`, `FTW_CHDIR`: what lies on another device is left out; each folder is the working directory while what is in it is told of.
+/// `FTW_MOUNT` (stay on one device), `FTW_CHDIR` (make each directory the working directory while
+/// its entries are visited).
 const ONE_DEVICE: c_int = 2;
 const ENTERS: c_int = 4;
 
 type Tell<'a> = &'a mut dyn FnMut(*const c_char, *const libc::stat, c_int, *mut Told) -> c_int;
 
-/// Walks, and tells of each path. Returns what ended the walk: 0 at its end, -1 and `errno` where the first path is not there.
+/// Walks a tree, and calls `tell` for each path. Returns the result that ended the walk: 0 at its
+/// end, -1 with `errno` if the first path does not exist.
 ///
 /// # Safety
-/// The path ends with a nul.
+/// The path is nul-terminated.
 pub unsafe fn walk(path: *const c_char, flags: c_int, tell: Tell<'_>) -> c_int {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
     let path = path.strip_suffix(b"/").filter(|path| !path.is_empty()).unwrap_or(path);
     let here = if flags & ENTERS == 0 { Some(Vec::new()) } else { working_directory() };
@@ -55,25 +58,26 @@ pub unsafe fn walk(path: *const c_char, flags: c_int, tell: Tell<'_>) -> c_int {
         Some(at) if walk.enter(&path[..at.max(1)]).is_err() => -1,
         _ => walk.visit(path, 0),
     };
-    // Back to where the program was; if that is gone, there is nowhere to go.
+    // Return to the program's working directory; there is no fallback if it was removed.
     let _ = walk.enter(b"");
     if flags & ACTIONS != 0 && (outcome == SKIP_TREE || outcome == SKIP_REST) { 0 } else { outcome }
 }
 
-/// One walk.
+/// State of a walk.
 struct Walk<'a> {
     flags: c_int,
-    /// The working directory at its begin, where the walk changes it; else empty.
+    /// Working directory at the start, if the walk changes it; else empty.
     here: Vec<u8>,
-    /// On which the first path lies.
+    /// Device of the first path.
     device: libc::dev_t,
-    /// Folders that were told of, where links are followed: each is walked once, so no link leads round.
+    /// Visited directories, if symlinks are followed: each is visited once, so that symlinks make
+    /// no cycle.
     entered: HashSet<(libc::dev_t, libc::ino_t)>,
     tell: Tell<'a>,
 }
 
 impl Walk<'_> {
-    /// Tells of one path and of what is below. 0, or what ended it.
+    /// Visits a path and everything below it. Returns 0, or the result that ended the walk.
     fn visit(&mut self, path: &[u8], level: c_int) -> c_int {
         let (Ok(text), Ok(place)) = (CString::new(path), CString::new(self.place(path))) else { return 0 };
         let (found, kind) = look(&place, self.flags);
@@ -97,10 +101,11 @@ impl Walk<'_> {
         self.folder((path, &text, &place), &found, told)
     }
 
-    /// Tells of a folder, as it is said and where it is, and of what is in it.
+    /// Visits a directory and its entries. `at` has its path as bytes and as a string, and its
+    /// actual location.
     fn folder(&mut self, at: (&[u8], &CStr, &CStr), found: &libc::stat, mut told: Told) -> c_int {
         let (path, text, place) = at;
-        // SAFETY: a text with its nul.
+        // SAFETY: a nul-terminated string.
         let dir = unsafe { opendir(place.as_ptr()) };
         if dir.is_null() {
             return (self.tell)(text.as_ptr(), found, UNREADABLE, &raw mut told);
@@ -133,17 +138,18 @@ impl Walk<'_> {
         if self.enter(above).is_err() { -1 } else { 0 }
     }
 
-    /// Makes a folder the working directory, where that is asked for; an empty path is where the program was.
+    /// Makes a directory the working directory if `FTW_CHDIR` is set. An empty path is the
+    /// program's own one.
     fn enter(&self, path: &[u8]) -> Result<(), Errno> {
         if self.flags & ENTERS == 0 {
             return Ok(());
         }
         let place = CString::new(self.place(path)).map_err(|_| Errno::INVAL)?;
-        // SAFETY: a text with its nul.
+        // SAFETY: a nul-terminated string.
         if unsafe { chdir(place.as_ptr()) } == 0 { Ok(()) } else { Err(errno().unwrap_or(Errno::IO)) }
     }
 
-    /// Where a path is, also when the working directory is another by now.
+    /// Returns the location of a path, which holds also after the working directory has changed.
     fn place(&self, path: &[u8]) -> Vec<u8> {
         match path {
             _ if self.here.is_empty() || path.starts_with(b"/") => path.to_vec(),
@@ -154,7 +160,7 @@ impl Walk<'_> {
 }
 
 fn working_directory() -> Option<Vec<u8>> {
-    // SAFETY: the C library's new memory, which is copied and given back.
+    // SAFETY: a new block of the C library, which is copied and freed.
     unsafe {
         let text = getcwd(null_mut(), 0);
         if text.is_null() {
@@ -166,11 +172,11 @@ fn working_directory() -> Option<Vec<u8>> {
     }
 }
 
-/// What a path is.
+/// Returns the attributes and the type of a path.
 fn look(path: &CStr, flags: c_int) -> (libc::stat, c_int) {
-    // SAFETY: a structure of numbers, for which zero is a value.
+    // SAFETY: a structure of plain numbers, for which zero is valid.
     let mut found: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: a text with its nul, and the structure.
+    // SAFETY: a nul-terminated string, and a local structure.
     let at = unsafe {
         if flags & PHYSICAL != 0 { lstat(path.as_ptr(), &raw mut found) } else { stat(path.as_ptr(), &raw mut found) }
     };
@@ -185,10 +191,11 @@ fn look(path: &CStr, flags: c_int) -> (libc::stat, c_int) {
     (found, kind)
 }
 
-/// All names in a folder, which is closed then: a tree may be deeper than a program may have descriptors.
+/// Returns all names in a directory and closes it, because a tree may be deeper than the limit of
+/// open descriptors.
 fn names(dir: *mut libc::DIR) -> Vec<Vec<u8>> {
     let mut names = Vec::new();
-    // SAFETY: an open folder; entries last until the next call.
+    // SAFETY: an open stream; an entry is valid until the next call.
     unsafe {
         loop {
             let entry = readdir(dir);

@@ -1,4 +1,5 @@
-//! What statfs(2) and statvfs(3) say of the pool. Its kind is that of tmpfs, so programs that choose by it take their plainest way.
+//! Results of statfs(2) and statvfs(3) for the pool. The file system type is that of tmpfs, so that
+//! programs that adapt to it choose their simplest method.
 
 use libc::{c_ulong, statfs, statvfs};
 use posix::Room;
@@ -6,9 +7,9 @@ use posix::Room;
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 const NAME_BYTES_MAX: i64 = 255;
 
-/// As statfs(2) has it.
+/// Converts to the structure of statfs(2).
 pub fn as_statfs(room: &Room) -> statfs {
-    // SAFETY: a structure of numbers, for which zero is a value.
+    // SAFETY: a structure of plain numbers, for which zero is valid.
     let mut told: statfs = unsafe { std::mem::zeroed() };
     told.f_type = TMPFS_MAGIC;
     told.f_bsize = i64::try_from(room.block_bytes).unwrap_or(4096);
@@ -20,9 +21,9 @@ pub fn as_statfs(room: &Room) -> statfs {
     told
 }
 
-/// As statvfs(3) has it.
+/// Converts to the structure of statvfs(3).
 pub fn as_statvfs(room: &Room) -> statvfs {
-    // SAFETY: a structure of numbers, for which zero is a value.
+    // SAFETY: a structure of plain numbers, for which zero is valid.
     let mut told: statvfs = unsafe { std::mem::zeroed() };
     told.f_bsize = room.block_bytes;
     told.f_frsize = room.block_bytes;

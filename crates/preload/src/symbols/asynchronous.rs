@@ -1,8 +1,13 @@
-//! Asynchronous reads and writes of files that are not local (aio(7)): done when they are asked for, and then told as done.
+//! Asynchronous reads and writes (aio(7)) of files that are not local. They are executed
+//! synchronously, and reported as complete.
 //!
-//! The C library does such operations by threads that call the system past us; those of local files are left to it. It keeps the state of an operation in the
-//! program's own structure, so what asks for the state (`aio_error`, `aio_return`, `aio_suspend`, `aio_cancel`) finds here, too, what it looks for.
-//! What it does not do: return before the bytes are moved, start a thread (but that of a program's own `SIGEV_THREAD`, by the C library).
+//! The C library executes such operations in threads whose system calls bypass this library;
+//! operations on local files are left to it. The state of an operation is in the program's own
+//! structure, so the C library's functions that query it (`aio_error`, `aio_return`, `aio_suspend`,
+//! `aio_cancel`) work unchanged.
+//!
+//! This module does not return before the bytes are moved, and starts no thread. The C library
+//! starts the thread that a program requests by `SIGEV_THREAD`.
 
 use super::bytes::{read_into, write_from};
 use super::symbols;
@@ -15,7 +20,7 @@ use rustix::io::Errno;
 use std::mem::offset_of;
 use std::ptr::{null, null_mut};
 
-/// `struct aiocb`, with what the C library keeps in it for itself.
+/// `struct aiocb`, including the C library's private fields.
 #[repr(C)]
 pub struct Operation {
     descriptor: c_int,
@@ -27,9 +32,9 @@ pub struct Operation {
     _queue: *mut c_void,
     _absolute_priority: c_int,
     _policy: c_int,
-    /// What `aio_error` tells.
+    /// Result of `aio_error`.
     error: c_int,
-    /// What `aio_return` tells.
+    /// Result of `aio_return`.
     returned: ssize_t,
     offset: off_t,
     _reserved: [c_char; 32],
@@ -38,27 +43,27 @@ pub struct Operation {
 const _: () = assert!(size_of::<Operation>() == size_of::<libc::aiocb>());
 const _: () = assert!(offset_of!(Operation, offset) == offset_of!(libc::aiocb, aio_offset));
 
-/// How far an operation may be put behind others (`AIO_PRIO_DELTA_MAX`).
+/// Largest priority reduction of an operation (`AIO_PRIO_DELTA_MAX`).
 const PRIORITY_MAX: c_int = 20;
-/// What a list's `aio_lio_opcode` says, without a bit that the C library sets for itself.
+/// Bits of `aio_lio_opcode` without the one that the C library sets for itself.
 const KIND_BITS: c_int = 127;
 
 symbols! {
     /// `aio_read(3)`.
     fn aio_read(operation: *mut Operation) -> c_int | aio_read64 {
-        // SAFETY: the program's operation, as it called us.
+        // SAFETY: the program's operation.
         unsafe { if is_remote((*operation).descriptor) { zero(told(operation, LIO_READ)) } else { next(operation) } }
     }
 
     /// `aio_write(3)`.
     fn aio_write(operation: *mut Operation) -> c_int | aio_write64 {
-        // SAFETY: the program's operation, as it called us.
+        // SAFETY: the program's operation.
         unsafe { if is_remote((*operation).descriptor) { zero(told(operation, LIO_WRITE)) } else { next(operation) } }
     }
 
-    /// `aio_fsync(3)`: what was written is there for all.
+    /// `aio_fsync(3)`: completes at once, because written bytes are visible to all.
     fn aio_fsync(what: c_int, operation: *mut Operation) -> c_int | aio_fsync64 {
-        // SAFETY: the program's operation, as it called us.
+        // SAFETY: the program's operation.
         unsafe {
             if !is_remote((*operation).descriptor) {
                 return next(what, operation);
@@ -67,9 +72,10 @@ symbols! {
         }
     }
 
-    /// `lio_listio(3)`: what is ours is done, and the C library does the rest, waits for it, and tells when all is done.
+    /// `lio_listio(3)`: executes the operations of the pool here. The C library executes the rest,
+    /// waits for it, and notifies when all is complete.
     fn lio_listio(mode: c_int, list: *const *mut Operation, count: c_int, event: *mut sigevent) -> c_int | lio_listio64 {
-        // SAFETY: the program's list, of so many.
+        // SAFETY: the program's list of `count` operations.
         unsafe {
             let known = mode == LIO_WAIT || mode == LIO_NOWAIT;
             let operations = if known { listed(list, count) } else { &[] };
@@ -94,24 +100,24 @@ symbols! {
 }
 
 /// # Safety
-/// A list of so many.
+/// `list` has `count` entries.
 unsafe fn listed<'a>(list: *const *mut Operation, count: c_int) -> &'a [*mut Operation] {
     match usize::try_from(count) {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         Ok(count) if count > 0 => unsafe { std::slice::from_raw_parts(list, count) },
         _ => &[],
     }
 }
 
-/// Does an operation, and tells of it as the program wants to be told.
+/// Executes an operation, and notifies the program as it requested.
 ///
 /// # Errors
-/// `EINVAL`, for what is not begun. How the operation ends is told in itself.
+/// `EINVAL` if the operation is not started. Its own result is in its structure.
 ///
 /// # Safety
-/// The program's operation.
+/// A valid operation of the program.
 unsafe fn told(operation: *mut Operation, kind: c_int) -> Result<(), Errno> {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let Operation { descriptor, priority, buffer, bytes, offset, .. } = *operation;
         if !(0..=PRIORITY_MAX).contains(&priority) {
@@ -128,12 +134,13 @@ unsafe fn told(operation: *mut Operation, kind: c_int) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Notes how an operation ended, and tells: a list of nothing ends at once.
+/// Stores the result of an operation, and notifies the program: an empty list with the operation's
+/// event completes at once.
 ///
 /// # Safety
-/// The program's operation.
+/// A valid operation of the program.
 unsafe fn ended(operation: *mut Operation, outcome: Result<usize, Errno>) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         (*operation).error = outcome.err().map_or(0, Errno::raw_os_error);
         (*operation).returned = outcome.map_or(-1, |bytes| ssize_t::try_from(bytes).unwrap_or(ssize_t::MAX));
@@ -144,7 +151,7 @@ unsafe fn ended(operation: *mut Operation, outcome: Result<usize, Errno>) {
     }
 }
 
-/// What `aio_fsync(3)` refuses.
+/// Makes the checks of `aio_fsync(3)`.
 fn may_sync(what: c_int, descriptor: c_int) -> Result<(), Errno> {
     if what != libc::O_SYNC && what != libc::O_DSYNC {
         return Err(Errno::INVAL);

@@ -1,4 +1,5 @@
-//! What is asked about files, and changed about them: the families of stat, access, chmod, chown, utime, truncate, and extended attributes.
+//! Functions that read and change attributes: the families of stat, access, chmod, chown, utime and
+//! truncate, and extended attributes.
 
 use super::{held, named, symbols};
 use crate::guard::{at, done, number, set_errno, zero};
@@ -13,21 +14,21 @@ use posix::{Stat, Times, Whose};
 use rustix::fs::{Access, XattrFlags};
 use rustix::io::Errno;
 
-/// Tells the attributes of what is ours.
+/// Stores the attributes of a file of the pool.
 ///
 /// # Safety
-/// `into` may be written.
+/// `into` has space for the structure; it need not be writable.
 unsafe fn told(said: Said<'_>, flags: c_int, into: *mut libc::stat) -> c_int {
     zero(done(|process| {
         let found = process.stat(said.into(), at(flags))?;
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         unsafe { given(as_stat(&found), into) }
     }))
 }
 
-/// As C programs have it.
+/// Converts to C's `struct stat`.
 fn as_stat(found: &Stat) -> libc::stat {
-    // SAFETY: a structure of numbers, for which zero is a value.
+    // SAFETY: a structure of plain numbers, for which zero is valid.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
     stat.st_dev = libc::makedev(found.device.0, found.device.1);
     stat.st_ino = found.inode;
@@ -45,9 +46,9 @@ fn as_stat(found: &Stat) -> libc::stat {
     stat
 }
 
-/// As statx(2) has it; all that was asked is there.
+/// Converts to `struct statx`, with all fields set.
 fn as_statx(found: &Stat) -> libc::statx {
-    // SAFETY: a structure of numbers, for which zero is a value.
+    // SAFETY: a structure of plain numbers, for which zero is valid.
     let mut statx: libc::statx = unsafe { std::mem::zeroed() };
     let time = |(seconds, nanoseconds): (i64, i64)| {
         // SAFETY: as above.
@@ -73,75 +74,76 @@ fn as_statx(found: &Stat) -> libc::statx {
     statx
 }
 
-/// What access(2) asks.
+/// Converts the mode of access(2).
 fn access_mode(mode: c_int) -> Access {
     Access::from_bits_retain(mode.cast_unsigned())
 }
 
-/// Whom a call of extended attributes means.
+/// Returns the target of an extended-attribute call on a path.
 fn path_of(said: Said<'_>, follow: bool) -> Whose<'_> {
     Whose::Path { said: said.into(), follow }
 }
 
 /// # Safety
-/// `times` is null, or two times.
+/// `times` is null or points to two times.
 unsafe fn times_of(times: *const timespec) -> Result<Times, Errno> {
     if times.is_null() {
         return Ok(Times::NOW);
     }
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let [accessed, modified] = unsafe { fetched(times.cast::<[timespec; 2]>()) }?;
     Ok(Times { accessed: (accessed.tv_sec, accessed.tv_nsec), modified: (modified.tv_sec, modified.tv_nsec) })
 }
 
 /// # Safety
-/// `times` is null, or two times.
+/// `times` is null or points to two times.
 unsafe fn microseconds_of(times: *const timeval) -> Result<Times, Errno> {
     if times.is_null() {
         return Ok(Times::NOW);
     }
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let [accessed, modified] = unsafe { fetched(times.cast::<[timeval; 2]>()) }?;
     let (accessed, modified) = ((accessed.tv_sec, accessed.tv_usec * 1000), (modified.tv_sec, modified.tv_usec * 1000));
     Ok(Times { accessed, modified })
 }
 
-/// What xattr(7)'s calls return that fill a buffer: a length, where the buffer is empty, else what fits.
+/// Stores the result of an extended-attribute call in a buffer. Returns its length, also if the
+/// buffer is empty.
 ///
 /// # Safety
-/// `into` has room for `room` bytes.
+/// `into` has space for `room` bytes.
 unsafe fn filled(outcome: Result<Vec<u8>, Errno>, into: *mut c_void, room: size_t) -> ssize_t {
     let outcome = outcome.and_then(|value| {
         let length = ssize_t::try_from(value.len()).map_err(|_| Errno::RANGE)?;
         if room != 0 && value.len() > room {
             return Err(Errno::RANGE);
         }
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         if unsafe { room_of(into, room.min(value.len())) }?.len() < room.min(value.len()) {
             return Err(Errno::FAULT);
         }
-        // SAFETY: there is that room.
+        // SAFETY: that many bytes are writable.
         unsafe { copy_out(&value, into.cast(), room) };
         Ok(length)
     });
     number(outcome)
 }
 
-/// Of an attribute's value, bytes (`XATTR_SIZE_MAX`).
+/// Longest value of an attribute, bytes (`XATTR_SIZE_MAX`).
 const VALUE_BYTES_MAX: usize = 1 << 16;
 
-/// A value of so many bytes.
+/// Borrows a value of exactly `length` bytes.
 ///
 /// # Errors
-/// `E2BIG` where no attribute's is as long, `EFAULT`.
+/// `E2BIG` if it is longer than any attribute, `EFAULT` if it is not readable.
 ///
 /// # Safety
-/// Nobody writes or unmaps it meanwhile.
+/// No thread writes or unmaps it meanwhile.
 unsafe fn whole<'a>(value: *const c_void, length: size_t) -> Result<&'a [u8], Errno> {
     if length > VALUE_BYTES_MAX {
         return Err(Errno::TOOBIG);
     }
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let found = unsafe { value_of(value, length) }?;
     if found.len() < length { Err(Errno::FAULT) } else { Ok(found) }
 }
@@ -161,28 +163,29 @@ held! {
 named! {
     /// fstatat(2).
     fn fstatat(folder: c_int, path: *const c_char, into: *mut libc::stat, flags: c_int) -> c_int | fstatat64, said = path_at(folder, path): told(said, flags, into);
-    /// stat(2) of programs made with a C library before 2.33; the version says which structure, and there has been one.
+    /// stat(2) in programs built with a C library before 2.33. The version names the structure;
+    /// there has been only one.
     fn __xstat(version: c_int, path: *const c_char, into: *mut libc::stat) -> c_int | __xstat64, said = path(path): told(said, 0, into);
-    /// lstat(2), likewise.
+    /// lstat(2) in programs built with a C library before 2.33.
     fn __lxstat(version: c_int, path: *const c_char, into: *mut libc::stat) -> c_int | __lxstat64, said = path(path): told(said, AT_SYMLINK_NOFOLLOW, into);
 }
 
 held! {
-    /// fstat(2), likewise.
+    /// fstat(2) in programs built with a C library before 2.33.
     fn __fxstat(version: c_int, descriptor: c_int, into: *mut libc::stat) -> c_int | __fxstat64, descriptor => fstat(descriptor, into);
 }
 
 named! {
-    /// fstatat(2), likewise.
+    /// fstatat(2) in programs built with a C library before 2.33.
     fn __fxstatat(version: c_int, folder: c_int, path: *const c_char, into: *mut libc::stat, flags: c_int) -> c_int | __fxstatat64, said = path_at(folder, path): told(said, flags, into);
 }
 
 symbols! {
     /// statx(2).
     fn statx(folder: c_int, path: *const c_char, flags: c_int, mask: c_uint, into: *mut libc::statx) -> c_int {
-        // SAFETY: the program's path.
+        // SAFETY: the program's path argument.
         let Some(said) = (unsafe { ours::path_at(folder, path) }) else {
-            // SAFETY: as the program called us.
+            // SAFETY: forwards the program's own arguments.
             return unsafe { next(folder, path, flags, mask, into) };
         };
         zero(done(|process| {
@@ -251,10 +254,10 @@ named! {
 }
 
 symbols! {
-    /// utimensat(2). Without a path the descriptor's file is meant.
+    /// utimensat(2). A null path means the descriptor's file.
     fn utimensat(folder: c_int, path: *const c_char, times: *const timespec, flags: c_int) -> c_int {
         if path.is_null() {
-            // SAFETY: as the program called us.
+            // SAFETY: forwards the program's own arguments.
             return unsafe { match kind(folder) { Some(_) => futimens(folder, times), None => next(folder, path, times, flags) } };
         }
         // SAFETY: the program's path and times.
@@ -289,7 +292,7 @@ symbols! {
     /// futimesat(2).
     fn futimesat(folder: c_int, path: *const c_char, times: *const timeval) -> c_int {
         if path.is_null() {
-            // SAFETY: as the program called us.
+            // SAFETY: forwards the program's own arguments.
             return unsafe { futimes(folder, times) };
         }
         // SAFETY: the program's path and times.
@@ -297,9 +300,9 @@ symbols! {
     }
     /// utime(2).
     fn utime(path: *const c_char, times: *const utimbuf) -> c_int {
-        // SAFETY: the program's path.
+        // SAFETY: the program's path argument.
         let Some(said) = (unsafe { ours::path(path) }) else {
-            // SAFETY: as the program called us.
+            // SAFETY: forwards the program's own arguments.
             return unsafe { next(path, times) };
         };
         zero(done(|process| {
@@ -365,16 +368,16 @@ held! {
 }
 
 symbols! {
-    /// pathconf(3): of the pool what tmpfs says.
+    /// pathconf(3): the values of tmpfs for the pool.
     fn pathconf(path: *const c_char, name: c_int) -> c_long {
-        // SAFETY: the program's path.
+        // SAFETY: the program's path argument.
         match unsafe { ours::path(path) } {
             Some(said) => match done(|process| process.stat(said.into(), at(0))) {
-                // SAFETY: a path that is there, of a file system with the same limits.
+                // SAFETY: an existing path on a file system with the same limits.
                 Ok(_) => unsafe { next(c"/dev/shm".as_ptr(), name) },
                 Err(errno) => { set_errno(errno); -1 }
             },
-            // SAFETY: as the program called us.
+            // SAFETY: forwards the program's own arguments.
             None => unsafe { next(path, name) },
         }
     }

@@ -1,4 +1,5 @@
-//! Bytes of descriptors. Those of local files are the kernel's business and go straight on to it; here is what is done for the others.
+//! Reads, writes and related calls. The kernel executes those on local files; those on placeholders
+//! are executed here.
 
 use super::{held, moved, symbols};
 use crate::guard::{done, number, zero};
@@ -11,15 +12,18 @@ use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-/// Of one step of a copy between descriptors, bytes.
+/// Size of one step of a copy between descriptors, bytes.
 const STEP_BYTES: usize = 1 << 20;
-/// Of one read or write, as the kernel bounds it (`MAX_RW_COUNT`).
+/// Limit of one read or write, bytes (`MAX_RW_COUNT`).
 const ONCE_BYTES: usize = 0x7fff_f000;
 
-/// A local file that gets longer than this may get holes, or space beforehand: its node does that, and has its pages follow.
+/// Size from which on a change of a local file is left to its node, which handles holes and
+/// preallocation and adapts the size of its pages.
 const SHAPED_BYTES: off_t = 64 << 10;
 
-/// Whether the node is asked to change a file up to this place. The kernel sees to limits of the process (`RLIMIT_FSIZE`).
+/// Returns whether the node, not the kernel, changes the size or space of a file up to this offset.
+/// If the process has a file size limit (`RLIMIT_FSIZE`), the kernel changes local files, and
+/// enforces it.
 fn is_nodes_to_shape(descriptor: c_int, end: off_t) -> bool {
     let shapes = || end >= SHAPED_BYTES && getrlimit(Resource::Fsize).current.is_none() && kind(descriptor).is_some();
     is_remote(descriptor) || shapes()
@@ -29,10 +33,10 @@ fn length(outcome: Result<usize, Errno>) -> ssize_t {
     number(outcome.and_then(|bytes| ssize_t::try_from(bytes).map_err(|_| Errno::INVAL)))
 }
 
-/// pread(2), and read(2) where no place is said.
+/// pread(2), or read(2) if `at` is `None`.
 ///
 /// # Safety
-/// `into` has room for `bytes`, as far as it may be written.
+/// `into` has space for `bytes` bytes; it need not be writable.
 pub(super) unsafe fn read_into(
     descriptor: c_int,
     into: *mut c_void,
@@ -40,7 +44,7 @@ pub(super) unsafe fn read_into(
     at: Option<off_t>,
 ) -> Result<usize, Errno> {
     done(|process| {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         match unsafe { room(into, bytes.min(ONCE_BYTES)) } {
             Ok(into) => process.read(borrowed(descriptor), into, at),
             Err(errno) => unread(process, descriptor, at, errno),
@@ -48,7 +52,8 @@ pub(super) unsafe fn read_into(
     })
 }
 
-/// What a read is told that has no place for its bytes: that, or what is wrong before, or that there are none.
+/// Returns the result of a read into an unwritable buffer: an error of the descriptor or offset
+/// takes precedence, and the end of the file gives 0.
 fn unread(process: &Process, descriptor: c_int, at: Option<off_t>, errno: Errno) -> Result<usize, Errno> {
     let at = match at {
         Some(at) => at,
@@ -60,10 +65,10 @@ fn unread(process: &Process, descriptor: c_int, at: Option<off_t>, errno: Errno)
     }
 }
 
-/// pwrite(2), and write(2) where no place is said.
+/// pwrite(2), or write(2) if `at` is `None`.
 ///
 /// # Safety
-/// `from` has `bytes`, as far as it may be read.
+/// `from` has `bytes` bytes; they need not be readable.
 pub(super) unsafe fn write_from(
     descriptor: c_int,
     from: *const c_void,
@@ -71,7 +76,7 @@ pub(super) unsafe fn write_from(
     at: Option<off_t>,
 ) -> Result<usize, Errno> {
     done(|process| {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         match unsafe { value(from, bytes.min(ONCE_BYTES)) } {
             Ok(from) => process.write(borrowed(descriptor), &from[..within(process, descriptor, at, from.len())?], at),
             Err(errno) => unwritten(process, descriptor, at, errno),
@@ -79,40 +84,42 @@ pub(super) unsafe fn write_from(
     })
 }
 
-/// What a write is told whose bytes cannot be read: that, or what is wrong before.
+/// Returns the error of a write from an unreadable buffer: an error of the descriptor or offset
+/// takes precedence.
 fn unwritten(process: &Process, descriptor: c_int, at: Option<off_t>, errno: Errno) -> Result<usize, Errno> {
     process.write(borrowed(descriptor), &[], at)?;
     Err(if at.is_some_and(|at| at < 0) { Errno::INVAL } else { errno })
 }
 
 /// # Safety
-/// `pieces` are so many.
+/// `pieces` has `count` entries.
 unsafe fn pieces<'a>(pieces: *const iovec, count: c_int) -> Result<&'a [iovec], Errno> {
     let count = usize::try_from(count).map_err(|_| Errno::INVAL)?;
     if count > 1024 {
         return Err(Errno::INVAL);
     }
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let found = unsafe { value(pieces.cast(), count * size_of::<iovec>()) }?.len();
     if found < count * size_of::<iovec>() {
         return Err(Errno::FAULT);
     }
-    // SAFETY: they can be read; none need no place.
+    // SAFETY: the entries are readable.
     Ok(if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(pieces, count) } })
 }
 
-/// Reads what all pieces have room for at once, as one read is one look at the file, and deals it out.
+/// Reads into all buffers by one read, which therefore sees one state of the file, and distributes
+/// the bytes.
 ///
 /// # Safety
-/// `into` are so many pieces, each with its room.
+/// `into` has `count` entries, each with space for its length.
 unsafe fn read_pieces(descriptor: c_int, into: *const iovec, count: c_int, at: Option<off_t>) -> ssize_t {
     length(done(|process| {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         let into = unsafe { pieces(into, count)? };
         let (mut rooms, mut left) = (Vec::with_capacity(into.len()), total(into));
         for piece in into {
             let wanted = piece.iov_len.min(left);
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             match unsafe { room(piece.iov_base, wanted) } {
                 Err(errno) if rooms.iter().all(|room: &&mut [u8]| room.is_empty()) => {
                     return unread(process, descriptor, at, errno);
@@ -137,18 +144,18 @@ unsafe fn read_pieces(descriptor: c_int, into: *const iovec, count: c_int, at: O
     }))
 }
 
-/// Writes all pieces at once, as one write that appends is one piece of the file.
+/// Writes all buffers by one write, so that an appending write is contiguous in the file.
 ///
 /// # Safety
-/// `from` are so many pieces, each of its length.
+/// `from` has `count` entries, each with bytes of its length.
 unsafe fn write_pieces(descriptor: c_int, from: *const iovec, count: c_int, at: Option<off_t>) -> ssize_t {
     length(done(|process| {
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         let from = unsafe { pieces(from, count)? };
         let mut together = Vec::with_capacity(total(from));
         for piece in from {
             let wanted = piece.iov_len.min(ONCE_BYTES - together.len());
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             match unsafe { value(piece.iov_base, wanted) } {
                 Err(errno) if together.is_empty() => return unwritten(process, descriptor, at, errno),
                 Err(_) => break,
@@ -164,22 +171,22 @@ unsafe fn write_pieces(descriptor: c_int, from: *const iovec, count: c_int, at: 
     }))
 }
 
-/// The place of a file that a call goes on from and moves on, if the program says one.
+/// Returns the offset that a call starts at and advances, if the program passes one.
 ///
 /// # Errors
 /// `EFAULT`.
 ///
 /// # Safety
-/// It is the program's, and for this call alone.
+/// The offset is the program's, and exclusive to this call.
 unsafe fn place<'a>(at: *mut off_t) -> Result<Option<&'a mut off_t>, Errno> {
     if at.is_null() {
         return Ok(None);
     }
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     if unsafe { room(at.cast(), size_of::<off_t>()) }?.len() < size_of::<off_t>() || !at.is_aligned() {
         return Err(Errno::FAULT);
     }
-    // SAFETY: it can be written.
+    // SAFETY: writable.
     Ok(unsafe { at.as_mut() })
 }
 
@@ -187,7 +194,8 @@ fn total(pieces: &[iovec]) -> usize {
     pieces.iter().fold(0, |sum, piece| piece.iov_len.saturating_add(sum)).min(ONCE_BYTES)
 }
 
-/// Copies from one descriptor to another of which we move the bytes of one at least, until all is copied or the file ends.
+/// Copies between two descriptors, at least one of them a placeholder, until all is copied or the
+/// source ends.
 fn copied(
     process: &Process,
     from: (c_int, Option<&mut off_t>),
@@ -207,7 +215,7 @@ fn copied(
                 to_at.as_deref().copied().map(|at| at + offset(written)),
             ) {
                 Ok(more) => written += more,
-                // What was copied counts; the next call says why it went no further.
+                // A partial copy succeeds; the next call reports the error.
                 Err(_) if done + written > 0 => break,
                 Err(errno) => return Err(errno),
             }
@@ -216,7 +224,7 @@ fn copied(
         advance(&mut from_at, written);
         advance(&mut to_at, written);
         if written < wanted {
-            // The source's own position is behind what arrived.
+            // The source's offset has advanced past the bytes that were written.
             if from_at.is_none() && written < read {
                 process.seek_any(borrowed(from.0), -offset(read - written))?;
             }
@@ -226,7 +234,7 @@ fn copied(
     Ok(done)
 }
 
-/// What lseek(2) is asked for.
+/// Converts the arguments of lseek(2).
 fn sought(from: c_int, at: off_t) -> Result<SeekFrom, Errno> {
     let unsigned = || u64::try_from(at);
     match from {
@@ -239,7 +247,7 @@ fn sought(from: c_int, at: off_t) -> Result<SeekFrom, Errno> {
     }
 }
 
-/// Refuses a place alone (`O_PATH`).
+/// Refuses a descriptor that was opened with `O_PATH`.
 fn reached(descriptor: c_int) -> Result<(), Errno> {
     done(|process| process.reaches(borrowed(descriptor)))
 }
@@ -258,7 +266,7 @@ symbols! {
     /// ftruncate(2).
     fn ftruncate(descriptor: c_int, bytes: off_t) -> c_int | ftruncate64 {
         if !is_nodes_to_shape(descriptor, bytes) {
-            // SAFETY: two integers.
+            // SAFETY: takes numbers only.
             return unsafe { next(descriptor, bytes) };
         }
         zero(done(|process| process.set_size(borrowed(descriptor), bytes)))
@@ -266,15 +274,15 @@ symbols! {
     /// fallocate(2).
     fn fallocate(descriptor: c_int, mode: c_int, at: off_t, bytes: off_t) -> c_int | fallocate64 {
         if !is_nodes_to_shape(descriptor, at.saturating_add(bytes)) {
-            // SAFETY: integers.
+            // SAFETY: takes numbers only.
             return unsafe { next(descriptor, mode, at, bytes) };
         }
         zero(done(|process| process.allocate(borrowed(descriptor), mode.cast_unsigned(), at, bytes)))
     }
-    /// `posix_fallocate(3)`, which returns its error.
+    /// `posix_fallocate(3)`, which returns the error number.
     fn posix_fallocate(descriptor: c_int, at: off_t, bytes: off_t) -> c_int | posix_fallocate64 {
         if !is_nodes_to_shape(descriptor, at.saturating_add(bytes)) {
-            // SAFETY: integers.
+            // SAFETY: takes numbers only.
             return unsafe { next(descriptor, at, bytes) };
         }
         done(|process| process.allocate(borrowed(descriptor), 0, at, bytes)).map_or_else(Errno::raw_os_error, |()| 0)
@@ -284,7 +292,7 @@ symbols! {
 moved! {
     /// read(2).
     fn read(descriptor: c_int, into: *mut c_void, bytes: size_t) -> ssize_t, descriptor => length(read_into(descriptor, into, bytes, None));
-    /// read(2) of programs that are compiled with checks; `most` is how large their buffer is.
+    /// read(2) in programs built with `_FORTIFY_SOURCE`; `most` is the size of their buffer.
     fn __read_chk(descriptor: c_int, into: *mut c_void, bytes: size_t, most: size_t) -> ssize_t, descriptor =>
         length(read_into(descriptor, into, bytes.min(most), None));
     /// write(2).
@@ -292,7 +300,7 @@ moved! {
     /// pread(2).
     fn pread(descriptor: c_int, into: *mut c_void, bytes: size_t, at: off_t) -> ssize_t | pread64, descriptor =>
         length(read_into(descriptor, into, bytes, Some(at)));
-    /// pread(2) of programs that are compiled with checks.
+    /// pread(2) in programs built with `_FORTIFY_SOURCE`.
     fn __pread_chk(descriptor: c_int, into: *mut c_void, bytes: size_t, at: off_t, most: size_t) -> ssize_t | __pread64_chk, descriptor =>
         length(read_into(descriptor, into, bytes.min(most), Some(at)));
     /// pwrite(2).
@@ -308,10 +316,10 @@ moved! {
     /// pwritev(2).
     fn pwritev(descriptor: c_int, from: *const iovec, count: c_int, at: off_t) -> ssize_t | pwritev64, descriptor =>
         write_pieces(descriptor, from, count, Some(at));
-    /// preadv2(2): an offset of -1 is the descriptor's own; the flags are hints.
+    /// preadv2(2): offset -1 means the descriptor's own offset; the flags are hints.
     fn preadv2(descriptor: c_int, into: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t | preadv64v2, descriptor =>
         read_pieces(descriptor, into, count, (at != -1).then_some(at));
-    /// pwritev2(2), likewise.
+    /// pwritev2(2): offset -1 means the descriptor's own offset; the flags are hints.
     fn pwritev2(descriptor: c_int, from: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t | pwritev64v2, descriptor =>
         write_pieces(descriptor, from, count, (at != -1).then_some(at));
 }
@@ -320,12 +328,12 @@ moved! {
     /// lseek(2).
     fn lseek(descriptor: c_int, at: off_t, from: c_int) -> off_t | lseek64, descriptor =>
         number(sought(from, at).and_then(|to| done(|process| process.seek(borrowed(descriptor), to))).and_then(|at| off_t::try_from(at).map_err(|_| Errno::OVERFLOW)));
-    /// `posix_fadvise(2)`: advice that nobody needs.
+    /// `posix_fadvise(2)`: the advice is ignored.
     fn posix_fadvise(descriptor: c_int, at: off_t, bytes: off_t, advice: c_int) -> c_int | posix_fadvise64, descriptor =>
         reached(descriptor).map_or_else(Errno::raw_os_error, |()| 0);
-    /// readahead(2), likewise.
+    /// readahead(2): ignored.
     fn readahead(descriptor: c_int, at: off_t, bytes: size_t) -> ssize_t, descriptor => length(reached(descriptor).map(|()| 0));
-    /// `sync_file_range(2)`: memory is where they stay.
+    /// `sync_file_range(2)`: nothing to do, because the bytes stay in memory.
     fn sync_file_range(descriptor: c_int, at: off_t, bytes: off_t, flags: c_uint) -> c_int, descriptor => zero(reached(descriptor));
     /// sendfile(2).
     fn sendfile(to: c_int, from: c_int, from_at: *mut off_t, bytes: size_t) -> ssize_t | sendfile64, to, from =>
@@ -341,28 +349,29 @@ moved! {
             process.may_copy(ends[0], ends[1], bytes, flags)?;
             copied(process, (from, from_at), (to, to_at), bytes.min(ONCE_BYTES))
         }));
-    /// splice(2), of which one side is a pipe.
+    /// splice(2), where one side is a pipe.
     fn splice(from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, bytes: size_t, flags: c_uint) -> ssize_t, from, to =>
         length(done(|process| copied(process, (from, place(from_at)?), (to, place(to_at)?), bytes.min(STEP_BYTES))));
 }
 
 held! {
-    /// fsync(2): what was written is there for all when the write returned.
+    /// fsync(2): nothing to do, because written bytes are visible to all when write(2) returns.
     fn fsync(descriptor: c_int) -> c_int, descriptor => zero(reached(descriptor));
-    /// fdatasync(2), likewise.
+    /// fdatasync(2): nothing to do, as for fsync(2).
     fn fdatasync(descriptor: c_int) -> c_int, descriptor => zero(reached(descriptor));
-    /// syncfs(2), likewise.
+    /// syncfs(2): nothing to do, as for fsync(2).
     fn syncfs(descriptor: c_int) -> c_int, descriptor => zero(reached(descriptor));
 }
 
 symbols! {
-    /// mmap(2). Nothing is looked up and no memory taken for what is not ours: memory itself is taken by this call.
+    /// mmap(2). For a map that is not of the pool it resolves no symbol and allocates nothing,
+    /// because allocators call it.
     fn mmap(place: *mut c_void, bytes: size_t, may: c_int, flags: c_int, descriptor: c_int, at: off_t) -> *mut c_void | mmap64 {
         if flags & libc::MAP_ANONYMOUS == 0 && is_remote(descriptor) {
-            // SAFETY: as the program called us.
+            // SAFETY: forwards the program's own arguments.
             return unsafe { crate::map::filled(place, bytes, may, flags, descriptor, at) };
         }
-        // SAFETY: as the program called us.
+        // SAFETY: forwards the program's own arguments.
         unsafe { crate::map::by_kernel(place, bytes, may, flags, descriptor, at) }
     }
 }

@@ -1,4 +1,5 @@
-//! Descriptors themselves: closed, copied, locked. The kernel has the table; what we know of a number is noted beside what it does.
+//! Descriptor calls: close, duplicate, lock, control. The kernel keeps the descriptor table; this
+//! module keeps the library's records in line with it.
 
 use super::{held, symbols};
 use crate::guard::{Quiet, done, number, waited, zero};
@@ -9,7 +10,8 @@ use posix::{From, LockKind, Range, Wanted};
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::{Errno, fcntl_getfd};
 
-/// What is noted when the kernel has closed a descriptor of ours: nobody may have found its number free before.
+/// Closes a descriptor with `close`, and removes its record first, because its number may be reused
+/// as soon as it is closed.
 pub fn closed(descriptor: c_int, close: impl FnOnce() -> c_int) -> c_int {
     if !ours::is_noted(descriptor) {
         return close();
@@ -23,20 +25,20 @@ pub fn closed(descriptor: c_int, close: impl FnOnce() -> c_int) -> c_int {
     let held = done(|process| Ok(process.take(descriptor)));
     let outcome = close();
     if let Ok(Some(held)) = held {
-        // Nobody waits for it: a failure of the pool is said by the next call that needs it.
+        // Errors are ignored here; the next call that needs the pool reports them.
         let _ = done(|process| process.let_go(&held));
     }
     outcome
 }
 
-/// The first of these descriptors that is our own.
+/// Returns the first reserved descriptor of the library in a range.
 fn first_own(first: c_uint, last: c_uint) -> Option<c_uint> {
     let known = posix::OWN_NUMBERS;
     let range = known.start.cast_unsigned().max(first)..known.end.cast_unsigned().min(last.saturating_add(1));
     range.into_iter().find(|&descriptor| posix::is_own(descriptor.cast_signed()))
 }
 
-/// What is noted when the kernel has copied a descriptor.
+/// Records that the kernel has duplicated a descriptor.
 fn copied(from: c_int, to: c_int) -> c_int {
     if to >= 0
         && from != to
@@ -54,7 +56,8 @@ fn copied(from: c_int, to: c_int) -> c_int {
     to
 }
 
-/// What is noted when the kernel puts a copy of a descriptor in the place of another. A copy that it refuses closes nothing.
+/// Replaces a descriptor by a duplicate with `copy`, and updates the records. A duplication that
+/// the kernel refuses closes nothing.
 fn put(from: c_int, to: c_int, flags: c_int, copy: impl FnOnce() -> c_int) -> c_int {
     if posix::is_own(to) {
         return number(Err(Errno::BUSY));
@@ -72,79 +75,81 @@ symbols! {
         if posix::is_own(descriptor) {
             return number(Err(Errno::BADF));
         }
-        // SAFETY: as the program called us.
+        // SAFETY: forwards the program's own arguments.
         closed(descriptor, || unsafe { next(descriptor) })
     }
 
     /// `close_range(2)`.
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-        // Around what is ours, which nobody but us may close; it is not handed on anyway.
+        // Skip the reserved descriptors, which the program may not close. They are close-on-exec
+        // anyway.
         if let Some(own) = first_own(first, last) {
-            // SAFETY: as the program called us, but for what is ours.
+            // SAFETY: the program's own range, without the reserved descriptor.
             let before = if own > first { unsafe { close_range(first, own - 1, flags) } } else { 0 };
-            // SAFETY: likewise.
+            // SAFETY: the program's own range, without the reserved descriptor.
             return if before == 0 && own < last { unsafe { close_range(own + 1, last, flags) } } else { before };
         }
         if flags == 0 {
             ours::each(first, last, |descriptor| { closed(descriptor, || 0); });
         }
-        // SAFETY: as the program called us.
+        // SAFETY: forwards the program's own arguments.
         unsafe { next(first, last, flags) }
     }
 
     /// closefrom(3).
     fn closefrom(first: c_int) -> () {
         if first_own(first.max(0).cast_unsigned(), c_uint::MAX).is_some() {
-            // SAFETY: as the program called us.
+            // SAFETY: forwards the program's own arguments.
             unsafe { close_range(first.max(0).cast_unsigned(), c_uint::MAX, 0) };
             return;
         }
         ours::each(first.max(0).cast_unsigned(), c_uint::MAX, |descriptor| { closed(descriptor, || 0); });
-        // SAFETY: as the program called us.
+        // SAFETY: forwards the program's own arguments.
         unsafe { next(first) }
     }
 
     /// dup(2).
     fn dup(descriptor: c_int) -> c_int {
-        // SAFETY: as the program called us.
+        // SAFETY: forwards the program's own arguments.
         copied(descriptor, unsafe { next(descriptor) })
     }
 
     /// dup2(2).
     fn dup2(from: c_int, to: c_int) -> c_int {
-        // SAFETY: as the program called us.
+        // SAFETY: forwards the program's own arguments.
         put(from, to, 0, || unsafe { next(from, to) })
     }
 
     /// dup3(2).
     fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
-        // SAFETY: as the program called us.
+        // SAFETY: forwards the program's own arguments.
         put(from, to, flags, || unsafe { next(from, to, flags) })
     }
 
-    /// fcntl(2). The third argument is in a register, said or not.
+    /// fcntl(2). The third argument is taken from its register even if the caller passes none.
     fn fcntl(descriptor: c_int, command: c_int, what: c_ulong) -> c_int | fcntl64 {
         let Some(_) = kind(descriptor) else {
-            // SAFETY: as the program called us.
+            // SAFETY: forwards the program's own arguments.
             return unsafe { next(descriptor, command, what) };
         };
         let is_place = kind(descriptor) == Some(ours::Kind::Place);
         match command {
             _ if is_place && !OF_PLACES.contains(&command) => number(Err(Errno::BADF)),
-            // A lease or a seal would be of memory that the node has, and holds it up; a stand-in hears of nothing.
+            // A lease or seal would apply to the node's memory file and block the node; a
+            // placeholder gets no notifications.
             libc::F_GETLEASE => libc::F_UNLCK,
             libc::F_SETLEASE => number(Err(unleased(descriptor, what))),
             libc::F_NOTIFY => number(Err(if kind(descriptor) == Some(ours::Kind::Folder) { Errno::INVAL } else { Errno::NOTDIR })),
             libc::F_GET_SEALS => libc::F_SEAL_SEAL,
             libc::F_ADD_SEALS => number(Err(Errno::PERM)),
-            // SAFETY: as the program called us.
+            // SAFETY: forwards the program's own arguments.
             F_DUPFD | F_DUPFD_CLOEXEC => copied(descriptor, unsafe { next(descriptor, command, what) }),
             libc::F_GETLK | libc::F_SETLK | libc::F_SETLKW | libc::F_OFD_GETLK | libc::F_OFD_SETLK | libc::F_OFD_SETLKW => {
                 let lock: *mut libc::flock = std::ptr::with_exposed_provenance_mut(usize::try_from(what).unwrap_or(0));
-                // SAFETY: the program's lock.
+                // SAFETY: the program's lock structure.
                 zero(unsafe { fetched(lock) }.and_then(|mut asked| {
                     locked(descriptor, command, &mut asked)?;
-                    // SAFETY: likewise; only a question has an answer.
+                    // SAFETY: the program's lock structure; only a test writes it.
                     if [libc::F_GETLK, libc::F_OFD_GETLK].contains(&command) { unsafe { given(asked, lock) } } else { Ok(()) }
                 }))
             }
@@ -152,29 +157,30 @@ symbols! {
             libc::F_SETFL if ours::is_remote(descriptor) => {
                 zero(done(|process| process.set_flags(borrowed(descriptor), OFlags::from_bits_retain(u32::try_from(what).unwrap_or(0)))))
             }
-            // SAFETY: as the program called us.
+            // SAFETY: forwards the program's own arguments.
             _ => unsafe { next(descriptor, command, what) },
         }
     }
 
-    /// ioctl(2): files have two questions for it, how much there is to be read, and what flags their inode has: none.
+    /// ioctl(2): files support two requests, the number of bytes left to read and the inode flags,
+    /// which are always 0.
     fn ioctl(descriptor: c_int, request: c_ulong, what: c_ulong) -> c_int {
         if let Some(flags) = Flags::of(request)
             && kind(descriptor).is_some()
         {
             let place: *mut c_void = std::ptr::with_exposed_provenance_mut(usize::try_from(what).unwrap_or(0));
-            // SAFETY: the program's structure.
+            // SAFETY: the program's structure for the request.
             return zero(done(|process| process.reaches(borrowed(descriptor))).and_then(|()| unsafe { flags.answer(place) }));
         }
         if request == libc::FIONREAD && ours::is_remote(descriptor) {
             let into: *mut c_int = std::ptr::with_exposed_provenance_mut(usize::try_from(what).unwrap_or(0));
             return zero(done(|process| {
                 let left = process.left_to_read(borrowed(descriptor))?;
-                // SAFETY: the program's number.
+                // SAFETY: the program's integer.
                 unsafe { given(left, into) }
             }));
         }
-        // SAFETY: as the program called us.
+        // SAFETY: forwards the program's own arguments.
         unsafe { next(descriptor, request, what) }
     }
 }
@@ -182,31 +188,33 @@ symbols! {
 held! {
     /// flock(2).
     fn flock(descriptor: c_int, operation: c_int) -> c_int, descriptor => zero(flocking(operation).and_then(|operation| waited(|process, interrupted| process.flock(borrowed(descriptor), operation, interrupted))));
-    /// lockf(3), of the bytes from the descriptor's place on.
+    /// lockf(3), for the bytes from the descriptor's offset on.
     fn lockf(descriptor: c_int, command: c_int, bytes: off_t) -> c_int | lockf64, descriptor =>
         zero(lockf_of(descriptor, command, bytes));
 }
 
-/// How a lease is refused: somebody else may always have the file open.
+/// Returns the error of a lease request: `EAGAIN`, because another process may always have the file
+/// open, or `EINVAL` if the request is invalid.
 fn unleased(descriptor: c_int, wanted: c_ulong) -> Errno {
     let is_lease =
         c_int::try_from(wanted).is_ok_and(|wanted| [libc::F_RDLCK, libc::F_WRLCK, libc::F_UNLCK].contains(&wanted));
     if is_lease && kind(descriptor) != Some(ours::Kind::Folder) { Errno::AGAIN } else { Errno::INVAL }
 }
 
-/// What fcntl(2) does for a place alone (`O_PATH`).
+/// Commands of fcntl(2) that an `O_PATH` descriptor supports.
 const OF_PLACES: [c_int; 5] = [F_DUPFD, F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL];
 
-/// A question about an inode's flags (`FS_IOC_GETFLAGS` and the like), or an order to set them. They would be of the node's own memory.
+/// Request for inode flags (`FS_IOC_GETFLAGS` and the like). They would apply to the node's own
+/// file, so they read as 0 and cannot be set.
 #[derive(Debug, Clone, Copy)]
 enum Flags {
-    /// Tells the flags.
+    /// Read the flags.
     Told,
-    /// Tells flags and more (`struct fsxattr`).
+    /// Read the flags and further attributes (`struct fsxattr`).
     ToldWithMore,
-    /// Sets the flags.
+    /// Set the flags.
     Set,
-    /// Sets flags and more.
+    /// Set the flags and further attributes.
     SetWithMore,
 }
 
@@ -222,10 +230,10 @@ impl Flags {
     }
 
     /// # Safety
-    /// The program's structure for it, as far as it can be read and written.
+    /// `place` points to the request's structure; it need not be accessible.
     unsafe fn answer(self, place: *mut c_void) -> Result<(), Errno> {
         let none = |is_none: bool| if is_none { Ok(()) } else { Err(Errno::OPNOTSUPP) };
-        // SAFETY: the caller says so.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             match self {
                 Self::Told => given(0_u32, place.cast()),
@@ -237,7 +245,7 @@ impl Flags {
     }
 }
 
-/// A lock of fcntl(2), whose answer is in the program's own structure.
+/// Sets or tests a lock of fcntl(2). The result of a test is stored in `lock`.
 fn locked(descriptor: c_int, command: c_int, lock: &mut libc::flock) -> Result<(), Errno> {
     let (wanted, of_open) = match command {
         libc::F_GETLK => (Wanted::Test, false),
@@ -267,7 +275,7 @@ fn locked(descriptor: c_int, command: c_int, lock: &mut libc::flock) -> Result<(
     };
     let short = |number: c_int| i16::try_from(number).unwrap_or(0);
     if held.kind == LockKind::Unlock {
-        // Nobody is in the way: the rest stays as it was asked.
+        // Without a conflict the rest of the structure stays unchanged.
         lock.l_type = short(libc::F_UNLCK);
         return Ok(());
     }
@@ -277,7 +285,7 @@ fn locked(descriptor: c_int, command: c_int, lock: &mut libc::flock) -> Result<(
     Ok(())
 }
 
-/// lockf(3) in words of fcntl(2).
+/// Executes lockf(3) as a lock of fcntl(2).
 fn lockf_of(descriptor: c_int, command: c_int, bytes: off_t) -> Result<(), Errno> {
     let (wanted, kind) = match command {
         libc::F_LOCK => (Wanted::Wait, LockKind::Write),
@@ -293,7 +301,7 @@ fn lockf_of(descriptor: c_int, command: c_int, bytes: off_t) -> Result<(), Errno
     }
 }
 
-/// What flock(2) is asked for.
+/// Converts the operation of flock(2).
 fn flocking(operation: c_int) -> Result<FlockOperation, Errno> {
     let waits = operation & libc::LOCK_NB == 0;
     match (operation & !libc::LOCK_NB, waits) {
@@ -306,10 +314,10 @@ fn flocking(operation: c_int) -> Result<FlockOperation, Errno> {
     }
 }
 
-/// Numbers of C's that have the width of a register.
+/// The variadic argument of fcntl(2) and ioctl(2) has the width of a pointer.
 const _: () = assert!(size_of::<c_ulong>() == size_of::<usize>(), "only systems of 64 bits");
 
-/// What [`closed`] does, for functions that close a descriptor beside what they return.
+/// Closes a descriptor as [`closed`] does, for a `close` function that returns another value.
 pub fn forgotten<T>(descriptor: c_int, close: impl FnOnce() -> T) -> T {
     let mut close = Some(close);
     let mut outcome = None;
@@ -317,6 +325,6 @@ pub fn forgotten<T>(descriptor: c_int, close: impl FnOnce() -> T) -> T {
         outcome = close.take().map(|close| close());
         0
     });
-    // Called exactly once, ours or not.
+    // `closed` calls it exactly once in every case.
     outcome.unwrap_or_else(|| unreachable!("closed calls what it is given"))
 }

@@ -1,4 +1,5 @@
-//! Folders that are read: `DIR` and what goes with it. Ours are our own structures, told from the C library's by their address.
+//! Directory streams: `DIR` and its functions. Streams of the pool are objects of this library,
+//! recognized by their address.
 
 use super::symbols;
 use crate::folder::{self, Folder, Found, Opened};
@@ -15,44 +16,44 @@ type Order = Option<unsafe extern "C" fn(*mut *const dirent, *mut *const dirent)
 symbols! {
     /// opendir(3).
     fn opendir(path: *const c_char) -> *mut DIR {
-        // SAFETY: the program's path.
+        // SAFETY: the program's path argument.
         match unsafe { ours::path(path) } {
             Some(said) => pointer(folder::found(said).map(|found| match found {
                 Found::Ours(opened) => opened.into_dir(),
-                // SAFETY: just opened, and the folder's from now on.
+                // SAFETY: just opened, and owned by the stream from now on.
                 Found::Hosts(descriptor) => unsafe { fdopendir(descriptor) },
             })),
-            // SAFETY: as the program called us.
+            // SAFETY: forwards the program's own arguments.
             None => unsafe { next(path) },
         }
     }
 
-    /// fdopendir(3): the descriptor is the folder's from now on.
+    /// fdopendir(3): the stream owns the descriptor.
     fn fdopendir(descriptor: c_int) -> *mut DIR {
         match kind(descriptor) {
             Some(ours::Kind::Folder) => pointer(folder::adopted(descriptor).map(Opened::into_dir)),
             Some(_) => pointer(done(|process| process.listing(borrowed(descriptor))).and(Err(Errno::NOTDIR))),
-            // SAFETY: as the program called us.
+            // SAFETY: forwards the program's own arguments.
             None => unsafe { next(descriptor) },
         }
     }
 
-    /// readdir(3). Null is the end, where `errno` stays as it is.
+    /// readdir(3). Null is the end, and leaves `errno` unchanged.
     fn readdir(dir: *mut DIR) -> *mut dirent | readdir64 {
-        // SAFETY: the program's folder, or one of ours that it got from us.
+        // SAFETY: the program's directory stream.
         match unsafe { folder::of(dir) } {
             Some(folder) => match folder.next() {
                 Ok(entry) => entry,
                 Err(errno) => pointer(Err(errno)),
             },
-            // SAFETY: as the program called us.
+            // SAFETY: forwards the program's own arguments.
             None => unsafe { next(dir) },
         }
     }
 
     /// `readdir_r(3)`.
     fn readdir_r(dir: *mut DIR, into: *mut dirent, result: *mut *mut dirent) -> c_int | readdir64_r {
-        // SAFETY: the program's folder and room.
+        // SAFETY: the program's directory stream and buffer.
         unsafe {
             let Some(folder) = folder::of(dir) else { return next(dir, into, result) };
             match folder.next() {
@@ -67,111 +68,111 @@ symbols! {
         }
     }
 
-    /// getdents64(2): the descriptor's place says how far it has been read.
+    /// getdents64(2): the descriptor's offset is the position in the listing.
     fn getdents64(descriptor: c_int, into: *mut c_void, room: size_t) -> ssize_t {
         match kind(descriptor) {
-            // SAFETY: the program's room.
+            // SAFETY: the program's buffer.
             Some(ours::Kind::Folder | ours::Kind::Place) => unsafe { number(folder::entries_into(descriptor, into, room)) },
-            // SAFETY: as the program called us.
+            // SAFETY: forwards the program's own arguments.
             _ => unsafe { next(descriptor, into, room) },
         }
     }
 
-    /// getdirentries(3), which also tells where it began.
+    /// getdirentries(3), which also returns the position before the read.
     fn getdirentries(descriptor: c_int, into: *mut c_char, room: size_t, began: *mut off_t) -> ssize_t | getdirentries64 {
         match kind(descriptor) {
             Some(ours::Kind::Folder | ours::Kind::Place) => {
-                // SAFETY: a number.
+                // SAFETY: takes numbers only.
                 let at = unsafe { super::lseek(descriptor, 0, libc::SEEK_CUR) };
-                // SAFETY: the program's room.
+                // SAFETY: the program's buffer.
                 number(unsafe {
                     folder::entries_into(descriptor, into.cast(), room).and_then(|length| given(at, began).map(|()| length))
                 })
             }
-            // SAFETY: as the program called us.
+            // SAFETY: forwards the program's own arguments.
             _ => unsafe { next(descriptor, into, room, began) },
         }
     }
 
     /// closedir(3).
     fn closedir(dir: *mut DIR) -> c_int {
-        // SAFETY: the program's folder, which it gives up.
+        // SAFETY: the program's directory stream, which it closes.
         match unsafe { folder::taken(dir) } {
-            // SAFETY: the folder's own descriptor.
+            // SAFETY: the stream's own descriptor.
             Some(descriptor) => unsafe { super::descriptors::close(descriptor) },
-            // SAFETY: as the program called us.
+            // SAFETY: forwards the program's own arguments.
             None => unsafe { next(dir) },
         }
     }
 
     /// rewinddir(3).
     fn rewinddir(dir: *mut DIR) -> () {
-        // SAFETY: the program's folder.
+        // SAFETY: the program's directory stream.
         match unsafe { folder::of(dir) } {
             Some(folder) => folder.seek(0),
-            // SAFETY: as the program called us.
+            // SAFETY: forwards the program's own arguments.
             None => unsafe { next(dir) },
         }
     }
 
     /// seekdir(3).
     fn seekdir(dir: *mut DIR, place: c_long) -> () {
-        // SAFETY: the program's folder.
+        // SAFETY: the program's directory stream.
         match unsafe { folder::of(dir) } {
             Some(folder) => folder.seek(place),
-            // SAFETY: as the program called us.
+            // SAFETY: forwards the program's own arguments.
             None => unsafe { next(dir, place) },
         }
     }
 
     /// telldir(3).
     fn telldir(dir: *mut DIR) -> c_long {
-        // SAFETY: the program's folder.
+        // SAFETY: the program's directory stream.
         match unsafe { folder::of(dir) } {
             Some(folder) => folder.place(),
-            // SAFETY: as the program called us.
+            // SAFETY: forwards the program's own arguments.
             None => unsafe { next(dir) },
         }
     }
 
     /// dirfd(3).
     fn dirfd(dir: *mut DIR) -> c_int {
-        // SAFETY: the program's folder.
+        // SAFETY: the program's directory stream.
         match unsafe { folder::of(dir) } {
             Some(folder) => folder.descriptor(),
-            // SAFETY: as the program called us.
+            // SAFETY: forwards the program's own arguments.
             None => unsafe { next(dir) },
         }
     }
 
-    /// scandir(3): the entries that are chosen, in an order, in the C library's memory.
+    /// scandir(3): the selected entries, sorted, in memory from malloc(3).
     fn scandir(path: *const c_char, into: *mut *mut *mut dirent, chosen: Chosen, order: Order) -> c_int | scandir64 {
-        // SAFETY: the program's path.
+        // SAFETY: the program's path argument.
         match unsafe { ours::path(path) } {
-            // SAFETY: the program's place and functions.
+            // SAFETY: the program's result pointer and functions.
             Some(said) => unsafe { scanned(folder::found(said), into, chosen, order) },
-            // SAFETY: as the program called us.
+            // SAFETY: forwards the program's own arguments.
             None => unsafe { next(path, into, chosen, order) },
         }
     }
 
     /// scandirat(3).
     fn scandirat(at: c_int, path: *const c_char, into: *mut *mut *mut dirent, chosen: Chosen, order: Order) -> c_int | scandirat64 {
-        // SAFETY: the program's path.
+        // SAFETY: the program's path argument.
         match unsafe { ours::path_at(at, path) } {
-            // SAFETY: the program's place and functions.
+            // SAFETY: the program's result pointer and functions.
             Some(said) => unsafe { scanned(folder::found(said), into, chosen, order) },
-            // SAFETY: as the program called us.
+            // SAFETY: forwards the program's own arguments.
             None => unsafe { next(at, path, into, chosen, order) },
         }
     }
 }
 
 /// # Safety
-/// `into` may be written; the functions take entries.
+/// `into` is writable; the functions take directory entries.
 unsafe fn scanned(found: Result<Found, Errno>, into: *mut *mut *mut dirent, chosen: Chosen, order: Order) -> c_int {
     if let Ok(Found::Hosts(descriptor)) = found {
-        // SAFETY: as the caller says; the descriptor is ours.
+        // SAFETY: guaranteed by the caller; the descriptor was opened for this call.
         return unsafe {
             let count = scandirat(descriptor, c".".as_ptr(), into, chosen, order);
             super::close(descriptor);
@@ -179,7 +180,7 @@ unsafe fn scanned(found: Result<Found, Errno>, into: *mut *mut *mut dirent, chos
         };
     }
     let listed = found.and_then(|found| match found {
-        // SAFETY: the caller's functions.
+        // SAFETY: the caller's function.
         Found::Ours(opened) => unsafe { entries(opened, chosen) },
         Found::Hosts(_) => Err(Errno::BADF),
     });
@@ -190,7 +191,7 @@ unsafe fn scanned(found: Result<Found, Errno>, into: *mut *mut *mut dirent, chos
             return -1;
         }
     };
-    // SAFETY: room for that many pointers, which the program frees.
+    // SAFETY: a new block for that many pointers, which the program frees.
     unsafe {
         let list = libc::malloc((entries.len().max(1)) * size_of::<*mut dirent>()).cast::<*mut dirent>();
         if list.is_null() {
@@ -210,21 +211,22 @@ unsafe fn scanned(found: Result<Found, Errno>, into: *mut *mut *mut dirent, chos
     c_int::try_from(entries.len()).unwrap_or(c_int::MAX)
 }
 
-/// Copies of the entries that are chosen, in memory that the program frees.
+/// Returns copies of the selected entries, in memory that the program frees.
 ///
 /// # Safety
-/// The function takes entries.
+/// The function takes a directory entry.
 unsafe fn entries(opened: Opened, chosen: Chosen) -> Result<Vec<*mut dirent>, Errno> {
     let dir = opened.into_dir();
     let mut entries = Vec::new();
-    // SAFETY: ours, from the line before.
+    // SAFETY: the stream that was just opened.
     let outcome = unsafe { folder::of(dir) }.ok_or(Errno::BADF).and_then(|folder: &Folder| {
         loop {
             let entry = folder.next()?;
             if entry.is_null() {
                 return Ok(());
             }
-            // SAFETY: an entry of ours, which lasts until the next; the caller's function; new memory that is as long as it.
+            // SAFETY: an entry that is valid until the next call; the caller's function; a new
+            // block of the entry's length.
             unsafe {
                 if chosen.is_none_or(|chosen| chosen(entry) != 0) {
                     let length = usize::from((*entry).d_reclen);
@@ -238,12 +240,12 @@ unsafe fn entries(opened: Opened, chosen: Chosen) -> Result<Vec<*mut dirent>, Er
             }
         }
     });
-    // SAFETY: ours, and nobody else has it.
+    // SAFETY: the stream that was opened above, which has no other user.
     unsafe { closedir(dir) };
     outcome.inspect_err(|_| {
         for entry in &entries {
             let entry: *mut dirent = *entry;
-            // SAFETY: our copies.
+            // SAFETY: a copy that was allocated above.
             unsafe { libc::free(entry.cast()) };
         }
     })?;

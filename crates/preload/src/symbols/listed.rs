@@ -1,5 +1,6 @@
-//! `execl(3)`, `execlp(3)` and `execle(3)`: the words of the new program are their own arguments, as many as the caller has. Each puts those that came
-//! in registers before those that lie on the stack, so that all are one list there, and goes on as the function that takes a list.
+//! `execl(3)`, `execlp(3)` and `execle(3)`, which take the new program's arguments as their own
+//! variable arguments. Each stores the arguments that came in registers in front of those on the
+//! stack, so that all form one list, and calls the function that takes a list.
 
 use super::processes::{execv, execve, execvp};
 use libc::{c_char, c_int};
@@ -7,10 +8,10 @@ use std::arch::naked_asm;
 
 type Words = *const *const c_char;
 
-/// `execle(3)`: the variables stand behind the null that ends the words.
+/// `execle(3)`: the environment follows the null that ends the arguments.
 unsafe extern "C" fn with_variables(path: *const c_char, words: Words) -> c_int {
     let mut end = words;
-    // SAFETY: the caller has put a null behind the words, and the variables behind that.
+    // SAFETY: the caller has passed a null after the arguments, and the environment after it.
     unsafe {
         while !(*end).is_null() {
             end = end.add(1);
@@ -19,7 +20,7 @@ unsafe extern "C" fn with_variables(path: *const c_char, words: Words) -> c_int 
     }
 }
 
-/// Defines one.
+/// Defines the functions.
 macro_rules! listed {
     ($($(#[$doc:meta])* $name:ident => $then:path;)*) => {$(
         $(#[$doc])*
@@ -28,7 +29,7 @@ macro_rules! listed {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(path: *const c_char, word: *const c_char) -> c_int {
             naked_asm!(
-                // The words in registers take the place of the return address, which goes below them.
+                // The arguments in registers replace the return address, which moves below them.
                 "pop rax",
                 "push r9",
                 "push r8",

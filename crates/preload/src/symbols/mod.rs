@@ -1,7 +1,8 @@
-//! The C library's functions as we give them to programs: the only place where C's types are met.
+//! Definitions of the C library's functions that programs call. Only this module handles C types.
 //!
-//! Each asks first, without memory and without a lock, whether what it is given is ours: a path below the prefix, or one of our
-//! descriptors. If not, the next library's function does it, as if we were not there.
+//! Each function first decides, without allocation and without a lock, whether its arguments belong
+//! to the pool: a path below the prefix, or a descriptor of the pool. If not, it calls the next
+//! library's function.
 
 mod asynchronous;
 mod attributes;
@@ -19,8 +20,9 @@ mod sockets;
 mod streams;
 mod walks;
 
-/// Gives functions to programs. In each body `next` is the function that would have been called without us, of the same arguments; names
-/// behind `|` are the same function under another name, as `open64` is for `open` where file sizes have 64 bits.
+/// Exports functions to programs. In each body, `next` calls the next library's function of the
+/// same name. Names after `|` are aliases, such as `open64` for `open`, which are the same if file
+/// sizes have 64 bits.
 macro_rules! symbols {
     ($($(#[$doc:meta])* fn $name:ident $args:tt -> $returned:ty $(| $alias:ident)* $body:block)*) => {$(
         $crate::symbols::symbol! { $(#[$doc])* $name $args -> $returned $body }
@@ -29,7 +31,7 @@ macro_rules! symbols {
 }
 pub(crate) use symbols;
 
-/// One of them.
+/// Exports one function.
 macro_rules! symbol {
     ($(#[$doc:meta])* $name:ident ($($arg:ident: $type:ty),* $(,)?) -> $returned:ty $body:block) => {
         $(#[$doc])*
@@ -45,9 +47,9 @@ macro_rules! symbol {
                 );
                 let next = NEXT.address();
                 assert!(!next.is_null(), concat!("the C library has no ", stringify!($name)));
-                // SAFETY: it is the C library's function of this name, whose type this is.
+                // SAFETY: the C library's function of this name, which has this type.
                 let next: unsafe extern "C" fn($($type),*) -> $returned = unsafe { std::mem::transmute(next) };
-                // SAFETY: what the program gave us.
+                // SAFETY: the program's own arguments.
                 unsafe { next($($arg),*) }
             }
             $body
@@ -56,27 +58,29 @@ macro_rules! symbol {
 }
 pub(crate) use symbol;
 
-/// One of them under another name.
+/// Exports an alias of a function.
 macro_rules! alias {
     ($alias:ident = $name:ident ($($arg:ident: $type:ty),* $(,)?) -> $returned:ty) => {
-        /// The same.
+        /// Alias: forwards to the function of the primary name.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $alias($($arg: $type),*) -> $returned {
-            // SAFETY: what the program gave us.
+            // SAFETY: the program's own arguments.
             unsafe { $name($($arg),*) }
         }
     };
 }
 pub(crate) use alias;
 
-/// Functions that name a file: what is done where the path is ours, as `said`. Else it is the next library's.
+/// Exports functions that name a file. The expression runs if the path is of the pool, as `said`;
+/// else the next library's function runs.
 macro_rules! named {
     ($($(#[$doc:meta])* fn $name:ident ($($arg:ident: $type:ty),* $(,)?) -> $returned:ty $(| $alias:ident)*,
         $said:ident = $find:ident($($given:expr),*): $ours:expr;)*) => {
         $crate::symbols::symbols! {$(
             $(#[$doc])*
             fn $name ($($arg: $type),*) -> $returned $(| $alias)* {
-                // SAFETY: what the program gave us is as the function's manual page says.
+                // SAFETY: the program's arguments fulfil the contract in the function's manual
+                // page.
                 unsafe {
                     match $crate::ours::$find($($given),*) {
                         Some($said) => $ours,
@@ -89,14 +93,16 @@ macro_rules! named {
 }
 pub(crate) use named;
 
-/// Functions of a descriptor: what is done where it is ours. Else it is the next library's.
+/// Exports functions of a descriptor. The expression runs if the descriptor is of the pool; else
+/// the next library's function runs.
 macro_rules! held {
     ($($(#[$doc:meta])* fn $name:ident ($($arg:ident: $type:ty),* $(,)?) -> $returned:ty $(| $alias:ident)*,
         $descriptor:expr => $ours:expr;)*) => {
         $crate::symbols::symbols! {$(
             $(#[$doc])*
             fn $name ($($arg: $type),*) -> $returned $(| $alias)* {
-                // SAFETY: what the program gave us is as the function's manual page says.
+                // SAFETY: the program's arguments fulfil the contract in the function's manual
+                // page.
                 unsafe {
                     match $crate::ours::kind($descriptor) {
                         Some(_) => $ours,
@@ -109,14 +115,16 @@ macro_rules! held {
 }
 pub(crate) use held;
 
-/// Functions of a descriptor's bytes: what is done where they are ours to move. Else the kernel has them, and the next library asks it.
+/// Exports functions that move a descriptor's bytes. The expression runs if the descriptor is a
+/// placeholder; else the next library's function runs, and the kernel moves the bytes.
 macro_rules! moved {
     ($($(#[$doc:meta])* fn $name:ident ($($arg:ident: $type:ty),* $(,)?) -> $returned:ty $(| $alias:ident)*,
         $($descriptor:expr),+ => $ours:expr;)*) => {
         $crate::symbols::symbols! {$(
             $(#[$doc])*
             fn $name ($($arg: $type),*) -> $returned $(| $alias)* {
-                // SAFETY: what the program gave us is as the function's manual page says.
+                // SAFETY: the program's arguments fulfil the contract in the function's manual
+                // page.
                 unsafe { if $($crate::ours::is_remote($descriptor))||+ { $ours } else { next($($arg),*) } }
             }
         )*}

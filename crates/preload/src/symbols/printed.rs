@@ -1,6 +1,8 @@
-//! `dprintf(3)` and `vdprintf(3)` to a file that is not local: the C library makes the text, and it is written here, for it would write past us.
+//! `dprintf(3)` and `vdprintf(3)` to a placeholder: the C library formats the text, and this
+//! library writes it. The C library would write it without calling this library.
 //!
-//! What it does not do: `dprintf` on other processors than x86-64, where a list of arguments has another form: that is the C library's own.
+//! `dprintf` is supported only on x86-64. On other processors, where a `va_list` has another form,
+//! it is the C library's own.
 
 use super::symbols;
 use crate::ours::is_remote;
@@ -11,14 +13,15 @@ unsafe extern "C" {
     fn __vasprintf_chk(into: *mut *mut c_char, flag: c_int, format: *const c_char, words: *mut c_void) -> c_int;
 }
 
-/// Writes the text that `print` makes, in memory of the C library's. Returns its length, or -1 and `errno`.
+/// Writes the text that `print` formats into memory of the C library. Returns its length, or -1
+/// with `errno` set.
 fn printed(descriptor: c_int, print: impl FnOnce(*mut *mut c_char) -> c_int) -> c_int {
     let mut text = std::ptr::null_mut();
     let length = print(&raw mut text);
     let Ok(bytes) = usize::try_from(length) else { return length };
     let (mut written, mut outcome) = (0, length);
     while written < bytes {
-        // SAFETY: the text has so many bytes.
+        // SAFETY: the text has that many bytes.
         let more = unsafe { super::write(descriptor, text.add(written).cast(), bytes - written) };
         let Ok(more) = usize::try_from(more) else {
             outcome = -1;
@@ -26,7 +29,7 @@ fn printed(descriptor: c_int, print: impl FnOnce(*mut *mut c_char) -> c_int) -> 
         };
         written += more;
     }
-    // SAFETY: the C library's memory, which nobody else has.
+    // SAFETY: a block of the C library that has no other user.
     unsafe { libc::free(text.cast()) };
     outcome
 }
@@ -35,26 +38,28 @@ symbols! {
     /// vdprintf(3).
     fn vdprintf(descriptor: c_int, format: *const c_char, words: *mut c_void) -> c_int {
         if is_remote(descriptor) {
-            // SAFETY: the program's format and words.
+            // SAFETY: the program's format and arguments.
             return printed(descriptor, |into| unsafe { vasprintf(into, format, words) });
         }
-        // SAFETY: as the program called us.
+        // SAFETY: forwards the program's own arguments.
         unsafe { next(descriptor, format, words) }
     }
 
-    /// vdprintf(3) of programs that are compiled with checks.
+    /// vdprintf(3) in programs built with `_FORTIFY_SOURCE`.
     fn __vdprintf_chk(descriptor: c_int, flag: c_int, format: *const c_char, words: *mut c_void) -> c_int {
         if is_remote(descriptor) {
-            // SAFETY: the program's format and words.
+            // SAFETY: the program's format and arguments.
             return printed(descriptor, |into| unsafe { __vasprintf_chk(into, flag, format, words) });
         }
-        // SAFETY: as the program called us.
+        // SAFETY: forwards the program's own arguments.
         unsafe { next(descriptor, flag, format, words) }
     }
 }
 
-/// Defines a function of any words by the one of a list of them: puts those that came in registers where lists have them, behind them the list itself
-/// (System V ABI, AMD64, 3.5.7), in the register that comes behind the named ones, of which there are `named` bytes there.
+/// Defines variadic functions by the function that takes a `va_list`. Stores the register arguments
+/// in a register save area and builds the `va_list` after it (System V ABI, AMD64, 3.5.7). `named`
+/// is the size of the named arguments in that area, `list` the register for the `va_list`, which
+/// follows those of the named arguments.
 #[cfg(target_arch = "x86_64")]
 macro_rules! of_words {
     ($($(#[$doc:meta])* $name:ident ($($argument:ident: $type:ty),*), $named:literal, $list:literal => $then:path;)*) => {$(
@@ -79,7 +84,8 @@ macro_rules! of_words {
                 "movaps [rsp + 144], xmm6",
                 "movaps [rsp + 160], xmm7",
                 "2:",
-                // How far the registers of both kinds were used up, where the words on the stack are, and where the registers are.
+                // Fields of the `va_list`: offsets of the next register of each class, overflow
+                // area, register save area.
                 concat!("mov dword ptr [rsp + 184], ", $named),
                 "mov dword ptr [rsp + 188], 48",
                 "lea rax, [rsp + 224]",
@@ -99,6 +105,6 @@ macro_rules! of_words {
 of_words! {
     /// dprintf(3).
     dprintf(descriptor: c_int, format: *const c_char), "16", "rdx" => vdprintf;
-    /// dprintf(3) of programs that are compiled with checks.
+    /// dprintf(3) in programs built with `_FORTIFY_SOURCE`.
     __dprintf_chk(descriptor: c_int, flag: c_int, format: *const c_char), "24", "rcx" => __vdprintf_chk;
 }

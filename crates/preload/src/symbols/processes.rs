@@ -1,4 +1,5 @@
-//! Programs that are started: what stands in the environment for them, and programs that are themselves in the pool.
+//! Functions that start programs: they complete the environment, and execute programs that lie in
+//! the pool.
 
 use super::{named, symbols};
 use crate::guard::{at, done, errno, set_errno, zero};
@@ -14,20 +15,20 @@ symbols! {
     /// umask(2).
     fn umask(mask: libc::mode_t) -> libc::mode_t {
         crate::start::set_umask(mask);
-        // SAFETY: as the program called us.
+        // SAFETY: forwards the program's own arguments.
         unsafe { next(mask) }
     }
 
-    /// vfork(2), as a fork: what a child does to descriptors and to its working directory until it runs a program would be noted in memory
-    /// that is its parent's, who has others.
+    /// vfork(2), executed as a fork. A vfork child shares memory with its parent, so changes of its
+    /// descriptors and working directory before exec would be recorded as the parent's.
     fn vfork() -> pid_t | __vfork {
-        // SAFETY: a fork is all that callers of vfork(2) may count on.
+        // SAFETY: callers of vfork(2) may rely on nothing more than a fork.
         unsafe { libc::fork() }
     }
 
     /// execve(2).
     fn execve(path: *const c_char, words: Words, variables: Words) -> c_int {
-        // SAFETY: the program's path, words and variables.
+        // SAFETY: the program's path, arguments and environment.
         unsafe {
             let variables = launch::completed(variables);
             let system = |path, words| {
@@ -42,24 +43,24 @@ symbols! {
 
     /// execv(3).
     fn execv(path: *const c_char, words: Words) -> c_int {
-        // SAFETY: as the program called us.
+        // SAFETY: forwards the program's own arguments.
         unsafe { execve(path, words, launch::variables()) }
     }
 
     /// execvp(3).
     fn execvp(program: *const c_char, words: Words) -> c_int {
-        // SAFETY: as the program called us.
+        // SAFETY: forwards the program's own arguments.
         unsafe { execvpe(program, words, launch::variables()) }
     }
 
     /// execvpe(3).
     fn execvpe(program: *const c_char, words: Words, variables: Words) -> c_int {
-        // SAFETY: the program's name, words and variables.
+        // SAFETY: the program's name, arguments and environment.
         unsafe {
             let completed = launch::completed(variables);
             if !launch::may_be_found_in_the_pool(program) {
                 let outcome = next(program, words, completed.as_ptr());
-                // It may be there, and what interprets it in the pool.
+                // The program may exist, with its interpreter in the pool.
                 if errno() != Some(Errno::NOENT) {
                     return outcome;
                 }
@@ -75,7 +76,7 @@ symbols! {
 
     /// fexecve(3).
     fn fexecve(descriptor: c_int, words: Words, variables: Words) -> c_int {
-        // SAFETY: the program's words and variables.
+        // SAFETY: the program's arguments and environment.
         unsafe {
             match ours::kind(descriptor) {
                 Some(_) => execveat(descriptor, c"".as_ptr(), words, variables, libc::AT_EMPTY_PATH),
@@ -86,7 +87,7 @@ symbols! {
 
     /// execveat(2).
     fn execveat(folder: c_int, path: *const c_char, words: Words, variables: Words, flags: c_int) -> c_int {
-        // SAFETY: the program's path, words and variables.
+        // SAFETY: the program's path, arguments and environment.
         unsafe {
             let variables = launch::completed(variables);
             let Some(said) = ours::path_at(folder, path) else {
@@ -107,7 +108,7 @@ symbols! {
         }
     }
 
-    /// `posix_spawn(3)`, which returns its error.
+    /// `posix_spawn(3)`, which returns the error number.
     fn posix_spawn(
         process: *mut pid_t,
         path: *const c_char,
@@ -116,7 +117,7 @@ symbols! {
         words: Words,
         variables: Words,
     ) -> c_int {
-        // SAFETY: the program's.
+        // SAFETY: the program's own arguments.
         unsafe {
             let variables = launch::completed_in(variables, actions::begins_in(given).as_deref());
             let from_there = actions::from_there(given, path);
@@ -135,7 +136,7 @@ symbols! {
         }
     }
 
-    /// `posix_spawnp(3)`, likewise.
+    /// `posix_spawnp(3)`, which returns the error number.
     fn posix_spawnp(
         process: *mut pid_t,
         program: *const c_char,
@@ -144,7 +145,7 @@ symbols! {
         words: Words,
         variables: Words,
     ) -> c_int {
-        // SAFETY: the program's.
+        // SAFETY: the program's own arguments.
         unsafe {
             if !launch::may_be_found_in_the_pool(program) {
                 let variables = launch::completed(variables);
@@ -164,7 +165,8 @@ symbols! {
         }
     }
 
-    /// `posix_spawn_file_actions_addopen(3)`: what is ours is opened here and now, for a new program has us only later.
+    /// `posix_spawn_file_actions_addopen(3)`: opens a file of the pool at once, because the child
+    /// loads this library only later.
     fn posix_spawn_file_actions_addopen(
         given: *mut posix_spawn_file_actions_t,
         descriptor: c_int,
@@ -182,7 +184,7 @@ symbols! {
         }
     }
 
-    /// `posix_spawn_file_actions_addchdir_np(3)`: likewise.
+    /// `posix_spawn_file_actions_addchdir_np(3)`: opens a directory of the pool at once.
     fn posix_spawn_file_actions_addchdir_np(given: *mut posix_spawn_file_actions_t, path: *const c_char) -> c_int
         | posix_spawn_file_actions_addchdir
     {
@@ -200,7 +202,7 @@ symbols! {
         }
     }
 
-    /// `posix_spawn_file_actions_addfchdir_np(3)`: where it leads is noted.
+    /// `posix_spawn_file_actions_addfchdir_np(3)`: records the directory.
     fn posix_spawn_file_actions_addfchdir_np(given: *mut posix_spawn_file_actions_t, folder: c_int) -> c_int
         | posix_spawn_file_actions_addfchdir
     {
@@ -215,38 +217,40 @@ symbols! {
     /// `posix_spawn_file_actions_destroy(3)`.
     fn posix_spawn_file_actions_destroy(actions: *mut posix_spawn_file_actions_t) -> c_int {
         actions::close_for(actions);
-        // SAFETY: the program's actions, which it gives up.
+        // SAFETY: the program's actions, which it destroys.
         unsafe { next(actions) }
     }
 }
 
 named! {
-    /// dlopen(3): the loader maps a file by its descriptor's name.
+    /// dlopen(3): the loader maps the file through its descriptor's path.
     fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void, said = path(path): crate::library::library(said, |path| next(path, flags));
-    /// `dlmopen(3)`, likewise.
+    /// `dlmopen(3)`: the loader maps the file through its descriptor's path.
     fn dlmopen(space: c_long, path: *const c_char, flags: c_int) -> *mut c_void, said = path(path): crate::library::library(said, |path| next(space, path, flags));
     /// ftok(3).
     fn ftok(path: *const c_char, project: c_int) -> libc::key_t, said = path(path): key_of(said, project);
-    /// `inotify_add_watch(2)`: the kernel knows when a local file's bytes are read and written, and of nothing else in the pool.
+    /// `inotify_add_watch(2)`: local files only, since the kernel sees their reads and writes and
+    /// nothing else of the pool.
     fn inotify_add_watch(queue: c_int, path: *const c_char, mask: u32) -> c_int, said = path(path): launch::watched(said, |path| next(queue, path, mask));
-    /// `name_to_handle_at(2)`, as on file systems without handles.
+    /// `name_to_handle_at(2)`: refused, as by file systems without handles.
     fn name_to_handle_at(folder: c_int, path: *const c_char, handle: *mut c_void, mount: *mut c_int, flags: c_int) -> c_int,
         said = path_at(folder, path): refused(said, Errno::OPNOTSUPP);
-    /// swapon(2).
+    /// swapon(2): refused.
     fn swapon(path: *const c_char, flags: c_int) -> c_int, said = path(path): refused(said, Errno::INVAL);
-    /// acct(2).
+    /// acct(2): refused.
     fn acct(path: *const c_char) -> c_int, said = path(path): refused(said, Errno::INVAL);
 }
 
-/// A program that is not in the pool, by the system's own call, unless what interprets it is.
+/// Executes a program of the host by the system call, and through its interpreter if that is in the
+/// pool.
 ///
 /// # Safety
-/// The path is a text; words are texts with a null behind them.
+/// The path is a nul-terminated string; `words` is a null-terminated list of strings.
 unsafe fn of_host(path: *const c_char, words: Words, system: impl Fn(*const c_char, Words)) -> c_int {
     system(path, words);
     let why = errno().unwrap_or(Errno::NOENT);
     if why == Errno::NOENT {
-        // SAFETY: as here.
+        // SAFETY: same contract as this function's.
         if let Some(image) = unsafe { launch::image_of_host(path, words) } {
             system(image.path(), image.words());
             return -1;
@@ -255,7 +259,8 @@ unsafe fn of_host(path: *const c_char, words: Words, system: impl Fn(*const c_ch
     zero(Err(why))
 }
 
-/// What execveat(2) refuses before it looks for a program: flags that it does not know (`EINVAL`), and a link that it is not to follow (`ELOOP`).
+/// Makes the checks of execveat(2) that precede the lookup of the program: unknown flags
+/// (`EINVAL`), and a symlink that must not be followed (`ELOOP`).
 fn may_run(said: Said<'_>, flags: c_int) -> Result<(), Errno> {
     let known = libc::AT_EMPTY_PATH | libc::AT_SYMLINK_NOFOLLOW;
     let itself = matches!(said, Said::From(_, b"")) || flags & libc::AT_SYMLINK_NOFOLLOW != 0;
@@ -268,12 +273,13 @@ fn may_run(said: Said<'_>, flags: c_int) -> Result<(), Errno> {
     Ok(())
 }
 
-/// What we do not do, and say.
+/// Refuses a call that is not supported.
 fn refused(_: Said<'_>, errno: Errno) -> c_int {
     zero(Err(errno))
 }
 
-/// A key of the System V calls: of the lowest bits of the inode, its device and the project's number, as the C library makes it.
+/// Returns a System V IPC key, made as the C library does: of the low bits of the inode and device,
+/// and the project number.
 fn key_of(said: Said<'_>, project: c_int) -> libc::key_t {
     match done(|process| process.stat(said.into(), AtFlags::empty())) {
         Ok(found) => {

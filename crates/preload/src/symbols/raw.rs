@@ -1,4 +1,4 @@
-//! syscall(2), the function: programs that name a call by its number mean the same files.
+//! The function syscall(2), for programs that make system calls by number.
 
 use super::{attributes, bytes, descriptors, folders, names, opens, processes, rings, symbols};
 use crate::guard::set_errno;
@@ -6,13 +6,13 @@ use libc::{c_int, c_long, c_uint};
 use rustix::io::Errno;
 use std::ptr::{with_exposed_provenance as read, with_exposed_provenance_mut as write};
 
-/// A register as a pointer's address.
+/// Converts a register to an address.
 #[expect(clippy::cast_possible_truncation, reason = "both have the width of a register")]
 fn at(register: c_long) -> usize {
     register.cast_unsigned() as usize
 }
 
-/// A register as a number of 32 bits.
+/// Converts a register to a 32-bit number.
 #[expect(clippy::cast_possible_truncation, reason = "the system takes the lower half, too")]
 fn int(register: c_long) -> c_int {
     register as c_int
@@ -23,9 +23,10 @@ fn uint(register: c_long) -> c_uint {
 }
 
 symbols! {
-    /// syscall(2). Calls that can name something of ours go to the functions that do them; all others to the system.
+    /// syscall(2). Calls that may refer to files of the pool go to the functions for them; all
+    /// others go to the kernel.
     fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long {
-        // SAFETY: the registers are what the call of this number takes, as the program says.
+        // SAFETY: the program passes the registers that the call of this number takes.
         unsafe {
             c_long::from(match number {
                 libc::SYS_openat => opens::openat(int(a), read(at(b)), int(c), uint(d)),
@@ -74,7 +75,8 @@ symbols! {
                 libc::SYS_copy_file_range => {
                     return bytes::copy_file_range(int(a), write(at(b)), int(c), write(at(d)), at(e), uint(f)) as c_long;
                 }
-                // There is no function of the C library that does it, and programs do without where it is not there.
+                // The C library has no function for it, and programs fall back if the kernel lacks
+                // it.
                 libc::SYS_openat2 if crate::ours::path_at(int(a), read(at(b))).is_some() => {
                     set_errno(Errno::NOSYS);
                     -1

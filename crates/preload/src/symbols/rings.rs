@@ -1,7 +1,9 @@
-//! `io_uring`, by which programs have the kernel open and move files past every function: refused as on a kernel without it, and said once. Programs do without it
-//! where it is not there, or are told why they do not.
+//! `io_uring`, which lets the kernel open files and move bytes without calling any function. It is
+//! refused as on a kernel without it, and reported once. Programs fall back if it is missing, or
+//! report the reason.
 //!
-//! What it does not see: rings that are set up by instructions of the program's own, as liburing does it that is linked statically.
+//! Rings that a program sets up by its own system call instructions are not detected, as in a
+//! statically linked liburing.
 
 use crate::guard::set_errno;
 use crate::start::say_once;
@@ -11,14 +13,15 @@ use std::sync::atomic::AtomicBool;
 
 static SAID: AtomicBool = AtomicBool::new(false);
 
-/// What who wants a ring is told, by `errno`.
+/// Refuses a ring: returns -1 with `errno` set to `ENOSYS`.
 pub(super) fn refused() -> c_int {
     say_once(&SAID, "io_uring is refused (ENOSYS): what a program opens by it would not be seen here");
     set_errno(Errno::NOSYS);
     -1
 }
 
-/// Refuses what liburing's functions do, whose own calls are instructions. Their arguments are not looked at, so none is named.
+/// Defines liburing's setup functions, which make system calls by their own instructions, to fail.
+/// They ignore their arguments, so none is declared.
 macro_rules! refused {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
         $(#[$doc])*

@@ -1,4 +1,4 @@
-//! Sockets with a name in the pool: bound, connected and sent to, and told of by that name.
+//! Sockets with a name in the pool: bind, connect, send, and addresses that show that name.
 
 use super::symbols;
 use crate::guard::{at, done, number, set_errno, zero};
@@ -13,17 +13,18 @@ use rustix::io::Errno;
 use std::ffi::{CStr, CString};
 use std::mem::offset_of;
 
-/// The path that an address names, if it names one. What cannot be read the system refuses.
+/// Returns the path in a socket address, if it has one. An unreadable address is left to the
+/// kernel, which refuses it.
 ///
 /// # Safety
-/// An address of so many bytes, as far as it can be read.
+/// `address` has `length` bytes; they need not be readable.
 unsafe fn named(address: *const sockaddr, length: socklen_t) -> Option<CString> {
     const PATH: usize = offset_of!(sockaddr_un, sun_path);
     let length = (length as usize).min(size_of::<sockaddr_un>());
     if address.is_null() || length <= PATH {
         return None;
     }
-    // SAFETY: the caller's address; a path ends with it, or with a nul before.
+    // SAFETY: the caller's address, as far as it is readable.
     let address = unsafe { value(address.cast(), length) }.ok().filter(|found| found.len() == length)?;
     let family = address.first_chunk().map(|family| u16::from_ne_bytes(*family))?;
     if c_int::from(family) != AF_UNIX {
@@ -33,9 +34,9 @@ unsafe fn named(address: *const sockaddr, length: socklen_t) -> Option<CString> 
     if path.is_empty() { None } else { CString::new(path).ok() }
 }
 
-/// The address of the system's own socket.
+/// Makes the address of a kernel socket.
 fn address(of: &CStr) -> Result<(sockaddr_un, socklen_t), Errno> {
-    // SAFETY: a structure of numbers, for which zero is a value.
+    // SAFETY: a structure of plain numbers, for which zero is valid.
     let mut address: sockaddr_un = unsafe { std::mem::zeroed() };
     let path = of.to_bytes_with_nul();
     if path.len() > address.sun_path.len() {
@@ -49,7 +50,7 @@ fn address(of: &CStr) -> Result<(sockaddr_un, socklen_t), Errno> {
     Ok((address, socklen_t::try_from(length).unwrap_or_default()))
 }
 
-/// Tells the system of a socket of ours.
+/// Makes a socket call with the address of the kernel socket behind one of the pool.
 fn told<N: From<i8>>(meeting: &Meeting, call: impl FnOnce(*const sockaddr, socklen_t) -> N) -> N {
     match address(&meeting.path) {
         Ok((address, length)) => call((&raw const address).cast(), length),
@@ -57,25 +58,25 @@ fn told<N: From<i8>>(meeting: &Meeting, call: impl FnOnce(*const sockaddr, sockl
     }
 }
 
-/// Has the system reach whoever is bound to an address.
+/// Makes a socket call to an address, which may name a socket of the pool.
 ///
 /// # Safety
-/// An address of so many bytes.
+/// `address` has `length` bytes.
 unsafe fn reached<N: From<i8> + PartialOrd>(
     address: *const sockaddr,
     length: socklen_t,
     call: impl FnOnce(*const sockaddr, socklen_t) -> N,
 ) -> N {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let Some(path) = (unsafe { named(address, length) }) else { return call(address, length) };
-    // SAFETY: a text with its nul.
+    // SAFETY: a nul-terminated string.
     let Some(said) = (unsafe { ours::path(path.as_ptr()) }) else { return call(address, length) };
     match done(|process| process.listener(said.into())) {
         Err(errno) => number(Err(errno)),
         Ok(meeting) => {
             let outcome = told(&meeting, call);
             if outcome < N::from(0) && crate::guard::errno() == Some(Errno::NOENT) {
-                // Whoever was bound to it was on another host, or before its node began.
+                // The socket's owner was on another host, or bound it before the node started.
                 return number(Err(Errno::CONNREFUSED));
             }
             outcome
@@ -83,16 +84,17 @@ unsafe fn reached<N: From<i8> + PartialOrd>(
     }
 }
 
-/// Has the system say an address, and gives the program the name that was bound where the system's is of a socket of ours.
+/// Makes a socket call that returns an address. If the address is of a kernel socket behind one of
+/// the pool, the program gets the name that was bound.
 ///
 /// # Safety
-/// `into` has room for as many bytes as `length` says, which will say how many there are.
+/// `into` has space for `length` bytes; `length` is set to the address's length.
 unsafe fn heard<N: From<i8> + PartialOrd>(
     into: *mut sockaddr,
     length: *mut socklen_t,
     call: impl FnOnce(*mut sockaddr, *mut socklen_t) -> N,
 ) -> N {
-    // SAFETY: the caller says so; the whole address has room for any.
+    // SAFETY: guaranteed by the caller; `whole` has space for any address.
     unsafe {
         let room = fetched(length).ok().filter(|room| !into.is_null() && room.cast_signed() >= 0);
         let Some(room) = room.filter(|room| room_of(into.cast(), *room as usize).is_ok()) else {
@@ -110,17 +112,18 @@ unsafe fn heard<N: From<i8> + PartialOrd>(
     }
 }
 
-/// Of an address, with room for any, bytes.
+/// Size of a buffer for any address, bytes.
 #[expect(clippy::cast_possible_truncation, reason = "128")]
 const WHOLE_BYTES: socklen_t = size_of::<sockaddr_storage>() as socklen_t;
 
-/// Copies as much of an address, by its name in the pool if it has one, as there is room for, and says how long it is.
+/// Copies as much of an address as fits, with its name in the pool if it has one, and returns its
+/// full length.
 ///
 /// # Safety
-/// There is that room.
+/// `into` has space for `room` bytes.
 unsafe fn given(whole: &sockaddr_storage, there: socklen_t, into: *mut sockaddr, room: socklen_t) -> socklen_t {
     let whole: *const sockaddr_storage = whole;
-    // SAFETY: an address of so many bytes; the caller says the rest.
+    // SAFETY: `whole` has `there` bytes; the rest is guaranteed by the caller.
     unsafe {
         let path = named(whole.cast(), there.min(WHOLE_BYTES)).filter(|path| Meeting::is(path.to_bytes()));
         let bound = path.and_then(|path| done(|process| process.bound(path.to_bytes())).ok());
@@ -133,26 +136,26 @@ unsafe fn given(whole: &sockaddr_storage, there: socklen_t, into: *mut sockaddr,
     there
 }
 
-/// The bytes of an address of ours.
+/// Returns the bytes of an address.
 ///
 /// # Safety
-/// It has so many, and outlives what is returned.
+/// It has `length` bytes, and outlives the result.
 unsafe fn as_bytes<'a, T>(address: *const T, length: socklen_t) -> &'a [u8] {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe { std::slice::from_raw_parts(address.cast(), length as usize) }
 }
 
 symbols! {
-    /// bind(2): a name in the pool, and behind it a socket of this host.
+    /// bind(2): creates a name in the pool, and binds a socket of this host behind it.
     fn bind(socket: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
-        // SAFETY: the program's address.
+        // SAFETY: the program's socket address.
         unsafe {
             let Some(path) = named(address, length) else { return next(socket, address, length) };
             let Some(said) = ours::path(path.as_ptr()) else { return next(socket, address, length) };
             match done(|process| process.socket(said.into())) {
                 Err(errno) => zero(Err(errno)),
                 Ok(meeting) => {
-                    // Told only for who asks: without it the system's own name is what is said.
+                    // Without this record, queries show the kernel's path instead of the name.
                     let _ = meeting.say(&path);
                     let bound = told(&meeting, |address, length| next(socket, address, length));
                     if bound != 0 {
@@ -166,19 +169,19 @@ symbols! {
 
     /// connect(2).
     fn connect(socket: c_int, address: *const sockaddr, length: socklen_t) -> c_int | __connect {
-        // SAFETY: the program's address.
+        // SAFETY: the program's socket address.
         unsafe { reached(address, length, |address, length| next(socket, address, length)) }
     }
 
     /// sendto(2).
     fn sendto(socket: c_int, from: *const c_void, bytes: size_t, flags: c_int, address: *const sockaddr, length: socklen_t) -> ssize_t {
-        // SAFETY: the program's address.
+        // SAFETY: the program's socket address.
         unsafe { reached(address, length, |address, length| next(socket, from, bytes, flags, address, length)) }
     }
 
     /// sendmsg(2).
     fn sendmsg(socket: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
-        // SAFETY: the program's message; a copy of it has another address.
+        // SAFETY: the program's message; a copy of it gets another address.
         unsafe {
             if fetched(message).is_err() { return next(socket, message, flags) }
             reached((*message).msg_name.cast(), (*message).msg_namelen, |address, length| {
@@ -191,43 +194,43 @@ symbols! {
 
     /// getsockname(2).
     fn getsockname(socket: c_int, into: *mut sockaddr, length: *mut socklen_t) -> c_int {
-        // SAFETY: the program's room.
+        // SAFETY: the program's buffer.
         unsafe { heard(into, length, |into, length| next(socket, into, length)) }
     }
 
     /// getpeername(2).
     fn getpeername(socket: c_int, into: *mut sockaddr, length: *mut socklen_t) -> c_int {
-        // SAFETY: the program's room.
+        // SAFETY: the program's buffer.
         unsafe { heard(into, length, |into, length| next(socket, into, length)) }
     }
 
     /// accept(2).
     fn accept(socket: c_int, into: *mut sockaddr, length: *mut socklen_t) -> c_int {
-        // SAFETY: the program's room.
+        // SAFETY: the program's buffer.
         unsafe { heard(into, length, |into, length| next(socket, into, length)) }
     }
 
     /// accept4(2).
     fn accept4(socket: c_int, into: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int {
-        // SAFETY: the program's room.
+        // SAFETY: the program's buffer.
         unsafe { heard(into, length, |into, length| next(socket, into, length, flags)) }
     }
 
     /// recvfrom(2).
     fn recvfrom(socket: c_int, into: *mut c_void, bytes: size_t, flags: c_int, from: *mut sockaddr, length: *mut socklen_t) -> ssize_t {
-        // SAFETY: the program's room.
+        // SAFETY: the program's buffer.
         unsafe { heard(from, length, |from, length| next(socket, into, bytes, flags, from, length)) }
     }
 
-    /// recvfrom(2) of programs that are compiled with checks.
+    /// recvfrom(2) in programs built with `_FORTIFY_SOURCE`.
     fn __recvfrom_chk(socket: c_int, into: *mut c_void, bytes: size_t, most: size_t, flags: c_int, from: *mut sockaddr, length: *mut socklen_t) -> ssize_t {
-        // SAFETY: the program's room.
+        // SAFETY: the program's buffer.
         unsafe { heard(from, length, |from, length| next(socket, into, bytes, most, flags, from, length)) }
     }
 
     /// recvmsg(2).
     fn recvmsg(socket: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
-        // SAFETY: the program's message; a copy of it has room for a whole address.
+        // SAFETY: the program's message; a copy of it has space for any address.
         unsafe {
             if fetched(message).is_err() { return next(socket, message, flags) }
             heard((*message).msg_name.cast(), &raw mut (*message).msg_namelen, |from, there| {
@@ -244,10 +247,10 @@ symbols! {
     }
 }
 
-/// Takes away the name of a socket that could not be bound, and keeps `errno`.
+/// Removes the name of a socket that could not be bound, and preserves `errno`.
 fn unmade(said: Said<'_>) {
     let why = crate::guard::errno();
-    // What stays is a name that nobody listens at.
+    // If this fails, a name without a listener remains.
     let _: c_int = number(done(|process| process.unlink(said.into(), at(0)).map(|()| 0)));
     if let Some(why) = why {
         set_errno(why);

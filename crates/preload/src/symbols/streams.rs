@@ -1,4 +1,6 @@
-//! C's streams. One of a local file is the C library's own over our descriptor; of others the bytes come by functions of ours (`fopencookie`).
+//! C streams (`FILE`). A stream of a local file is the C library's own over a descriptor of the
+//! pool; a stream over a placeholder moves its bytes through functions of this library
+//! (`fopencookie`).
 
 use super::descriptors::close;
 use super::symbols;
@@ -10,19 +12,19 @@ use rustix::io::Errno;
 use std::ffi::{CStr, CString};
 use std::ptr::null_mut;
 
-/// Opens what is ours as a stream.
+/// Opens a file of the pool as a stream.
 ///
 /// # Safety
-/// The mode ends with a nul.
+/// The mode is nul-terminated.
 unsafe fn opened(said: Said<'_>, mode: *const c_char) -> *mut FILE {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     let Some(flags) = stream::flags(unsafe { crate::text::bytes(mode) }) else { return pointer(Err(Errno::INVAL)) };
     match open(said, flags, 0o666) {
         Ok(descriptor) => {
-            // SAFETY: the caller says so.
+            // SAFETY: guaranteed by the caller.
             let stream = unsafe { fdopen(descriptor, mode) };
             if stream.is_null() {
-                // SAFETY: ours, and nobody else has it.
+                // SAFETY: a descriptor that was just opened here.
                 unsafe { close(descriptor) };
             }
             stream
@@ -31,20 +33,22 @@ unsafe fn opened(said: Said<'_>, mode: *const c_char) -> *mut FILE {
     }
 }
 
-/// Opens a file for a stream that is there: of the pool, or any for a stream of ours.
+/// Reopens an existing stream over a file of the pool, or a stream of this library over any file.
 ///
 /// # Safety
-/// The path and the mode end with a nul, and the stream is open; `next` is freopen(3) of it as the C library does it.
+/// The path and the mode are nul-terminated, and the stream is open. `next` is the C library's
+/// freopen(3) of it.
 unsafe fn reopened(
     path: *const c_char,
     mode: *const c_char,
     stream: *mut FILE,
     next: impl FnOnce(*const c_char, *const c_char) -> *mut FILE,
 ) -> *mut FILE {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let Some(flags) = stream::flags(crate::text::bytes(mode)) else { return pointer(Err(Errno::INVAL)) };
-        // What it has kept is of the file before, which may be the same, and is cut now.
+        // Flush first: the buffered bytes are of the old file, which may be the same file and is
+        // truncated now.
         libc::fflush(stream);
         let opened = super::opens::open(path, flags, 0o666);
         if opened < 0 {
@@ -68,7 +72,7 @@ unsafe fn reopened(
     }
 }
 
-/// A mode for what is there.
+/// Returns a mode that opens an existing file with this access.
 fn plain(flags: c_int) -> &'static CStr {
     match (flags & libc::O_ACCMODE, flags & libc::O_APPEND != 0) {
         (libc::O_RDONLY, _) => c"r",
@@ -88,11 +92,12 @@ symbols! {
 
     /// fdopen(3).
     fn fdopen(descriptor: c_int, mode: *const c_char) -> *mut FILE {
-        // SAFETY: as the program called us.
+        // SAFETY: forwards the program's own arguments.
         unsafe { if is_remote(descriptor) { stream::over(descriptor, mode) } else { next(descriptor, mode) } }
     }
 
-    /// freopen(3): the stream keeps its descriptor's number. Without a path it is of the same file, by the system's name of that number.
+    /// freopen(3): the stream keeps its descriptor number. A null path reopens the same file, by
+    /// the system's name of the descriptor.
     fn freopen(path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE | freopen64 {
         // SAFETY: the program's path, mode and stream.
         unsafe {
@@ -110,7 +115,7 @@ symbols! {
 
     /// fclose(3).
     fn fclose(stream: *mut FILE) -> c_int {
-        // SAFETY: the program's stream, which it gives up.
+        // SAFETY: the program's stream, which it closes.
         unsafe {
             if stream::is_ours(stream) { stream::forget(stream); return next(stream) }
             let descriptor = libc::fileno(stream);
@@ -125,14 +130,14 @@ symbols! {
     fn fileno(stream: *mut FILE) -> c_int | fileno_unlocked {
         match stream::descriptor(stream) {
             Some(descriptor) => descriptor,
-            // SAFETY: as the program called us.
+            // SAFETY: forwards the program's own arguments.
             None => unsafe { next(stream) },
         }
     }
 
-    /// tmpfile(3) makes its file where the system has such, never in the pool.
+    /// tmpfile(3): creates the file in the system's temporary directory, never in the pool.
     fn tmpfile() -> *mut FILE | tmpfile64 {
-        // SAFETY: it takes nothing.
+        // SAFETY: takes no arguments.
         unsafe { next() }
     }
 }

@@ -1,4 +1,4 @@
-//! Walks over trees that the C library does by itself, past us: glob(3), nftw(3), ftw(3).
+//! Tree walks that the C library makes without calling this library: glob(3), nftw(3), ftw(3).
 
 use super::attributes::{lstat, stat};
 use super::folders::{closedir, opendir, readdir};
@@ -9,7 +9,7 @@ use crate::tree::{self, Told};
 use libc::{c_char, c_int, c_void, dirent, size_t};
 use rustix::io::Errno;
 
-/// `glob_t` with the functions that it may call in place of its own (`GLOB_ALTDIRFUNC`).
+/// `glob_t`, with the functions that it can call instead of its own (`GLOB_ALTDIRFUNC`).
 #[repr(C)]
 #[derive(Debug)]
 pub struct Glob {
@@ -34,10 +34,11 @@ symbols! {
     fn glob(pattern: *const c_char, flags: c_int, failed: Failed, found: *mut Glob) -> c_int | glob64 {
         // SAFETY: the program's pattern.
         if flags & BY_FUNCTIONS != 0 || unsafe { ours::path(pattern) }.is_none() {
-            // SAFETY: as the program called us.
+            // SAFETY: forwards the program's own arguments.
             return unsafe { next(pattern, flags, failed, found) };
         }
-        // SAFETY: the program's structure; these functions do for all paths what those do that they stand for.
+        // SAFETY: the program's structure. For every path these functions do what the replaced ones
+        // do.
         unsafe {
             (*found).close = Some(closes);
             (*found).read = Some(reads);
@@ -52,9 +53,10 @@ symbols! {
 }
 
 symbols! {
-    /// `fts_open(3)`: the C library would walk past us, so it is refused where a path is ours, and not silently empty.
+    /// `fts_open(3)`: refused for a path of the pool. The C library would walk without calling this
+    /// library, and find nothing.
     fn fts_open(paths: *const *mut c_char, options: c_int, order: *mut c_void) -> *mut c_void | fts64_open {
-        // SAFETY: the program's paths, with a null behind them.
+        // SAFETY: the program's null-terminated list of paths.
         unsafe {
             let mut at = paths;
             while !at.is_null() && !(*at).is_null() {
@@ -69,23 +71,23 @@ symbols! {
 }
 
 unsafe extern "C" fn opens(path: *const c_char) -> *mut c_void {
-    // SAFETY: as glob(3) calls it.
+    // SAFETY: glob(3) passes a valid path.
     unsafe { opendir(path) }.cast()
 }
 
 unsafe extern "C" fn reads(dir: *mut c_void) -> *mut dirent {
-    // SAFETY: as glob(3) calls it.
+    // SAFETY: glob(3) passes an open directory stream.
     unsafe { readdir(dir.cast()) }
 }
 
 unsafe extern "C" fn closes(dir: *mut c_void) {
-    // SAFETY: as glob(3) calls it.
+    // SAFETY: glob(3) passes an open directory stream.
     unsafe { closedir(dir.cast()) };
 }
 
-/// What nftw(3) calls.
+/// Callback of nftw(3).
 type Tell = unsafe extern "C" fn(*const c_char, *const libc::stat, c_int, *mut Told) -> c_int;
-/// What ftw(3) calls.
+/// Callback of ftw(3).
 type TellShortly = unsafe extern "C" fn(*const c_char, *const libc::stat, c_int) -> c_int;
 
 named! {
