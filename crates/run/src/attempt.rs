@@ -1,4 +1,4 @@
-//! One attempt of a task: its folder, its command, its process, its outputs.
+//! One attempt of a task: its directory, command, process and outputs.
 //!
 //! ```text
 //! expand -> enter -> exec -> collect      outputs are in the pool
@@ -24,38 +24,39 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 use wire::Refusal;
 
-/// What to do about a full pool.
+/// Advice for a full pool.
 pub const ROOM_HINT: &str =
     "give it more with --memory, run fewer tasks at once with --slots, or leave --keep out so that temporaries go";
 
-/// What to do about a full RAM disk: containers often have a small one.
+/// Advice for a full RAM disk: containers often have a small one.
 const RAM_DISK_HINT: &str = "run fewer tasks at once with --slots, make it larger (mount -o remount,size=8G /dev/shm; \
      docker run --shm-size 8g), or let the pool be mounted (as root, or with fusermount3)";
 
-/// What all attempts of a run share.
+/// State that all attempts of a run share.
 #[derive(Debug)]
 pub struct Context {
-    /// The workflow.
+    /// The checked workflow.
     pub flow: Arc<Checked>,
-    /// The pool as tasks see it; none if no task needs it.
+    /// The pool as tasks see it; `None` if no task needs it.
     pub workspace: Option<Workspace>,
-    /// The programs that tools were found to be.
+    /// Path of each tool's program.
     pub programs: HashMap<ToolId, PathBuf>,
-    /// The environment of every task, before its tool's own.
+    /// Environment of every task, before the tool's own variables.
     pub environment: Vec<(OsString, OsString)>,
-    /// Where tasks run that have no folder of their own.
+    /// Working directory of tasks that have no directory of their own.
     pub elsewhere: PathBuf,
     /// Time between SIGTERM and SIGKILL.
     pub grace: Duration,
-    /// The most bytes that copies on a RAM disk may take together.
+    /// Upper bound of the bytes of all copies on the RAM disk.
     pub copies_max: u64,
-    /// What enforces the memory that tools declare, where that can be.
+    /// Control groups that enforce the memory that tools declare, where they can be made.
     pub memory: Option<MemoryLimits>,
-    /// Whether leftovers stay.
+    /// Keeps leftovers of tasks.
     pub keep: bool,
-    /// Where failed tasks are kept, if they are.
+    /// Directory for failed tasks, if they are kept.
     pub keep_failed: Option<KeepFailed>,
-    /// How often the pool was found filled at the end of a task: the first who fails for it frees it, and others failed for it too.
+    /// How often the pool was found full at the end of a task. A counter, not a flag: the first
+    /// task that fails frees space, but others may have failed for the same shortage.
     pub filled: AtomicU64,
 }
 
@@ -103,11 +104,12 @@ impl Context {
             self.filled.fetch_add(1, Relaxed);
         }
         tried.refused = (self.refusals(), self.filled.load(Relaxed)) != refused_before;
-        // Before the folder goes: how full the pool was is part of the story.
+        // Do this before the directory is removed, while the fill level that explains the failure
+        // can still be seen.
         let outcome = outcome.map_err(|failure| self.blame_space(failure, task, tried.refused));
         let outcome = self.keep_or_forget(outcome, (task, attempt)).await;
         if let (Err(_), Some(workspace)) = (&outcome, workspace) {
-            // What cannot be removed is told by the log; the failure that came first is what the user needs.
+            // Only log an error of the removal; the user needs the failure that came first.
             if let Err(trouble) = workspace.discard(task).await {
                 tracing::warn!(task = task.0, %trouble, "could not remove what a failed task left");
             }
@@ -197,7 +199,7 @@ impl Context {
         environment
     }
 
-    /// What a task is told of itself.
+    /// Variables that tell a task its number, tool and attempt.
     fn own_variables(&self, task: TaskId, attempt: u32) -> [(&'static str, String); 3] {
         [
             ("TIDEMILL_TASK", task.0.to_string()),
@@ -206,7 +208,8 @@ impl Context {
         ]
     }
 
-    /// Keeps what a failed attempt left, if that is wanted; of a task that is done, nothing is kept of earlier ones.
+    /// Keeps the files of a failed attempt, if wanted. After a success it removes those of earlier
+    /// attempts.
     async fn keep_or_forget(
         &self,
         outcome: Result<Vec<Made>, Failure>,
@@ -253,12 +256,12 @@ impl Context {
         format!("it ended well but did not write {}{rest}", list.join(", "))
     }
 
-    /// How often the pool refused space so far.
+    /// Number of requests for space that the pool has refused so far.
     fn refusals(&self) -> u64 {
         self.workspace.as_ref().map_or(0, |workspace| workspace.usage().refused)
     }
 
-    /// If there was no space while the task ran, that is why it failed, and what to do about it is said.
+    /// Turns a failure into one of space, with advice, if space ran out while the task ran.
     fn blame_space(&self, failure: Failure, task: TaskId, refused: bool) -> Failure {
         let own = matches!(failure.kind, ReasonKind::Exit | ReasonKind::Signal | ReasonKind::MissingOutput);
         let Some(full) = self.what_is_full(task, refused).filter(|_| own) else { return failure };
@@ -266,7 +269,7 @@ impl Context {
         Failure { kind: ReasonKind::NoSpace, text, ..failure }
     }
 
-    /// The pool if it refused space, or the RAM disk if it is full now.
+    /// Describes the pool if it refused space, or the RAM disk if it is full now.
     fn what_is_full(&self, task: TaskId, refused: bool) -> Option<String> {
         let workspace = self.workspace.as_ref()?;
         let told = |what: String, space: wire::Usage, hint: &str| {
@@ -284,7 +287,7 @@ fn kept(captured: &exec::Captured) -> Option<Captured> {
     Captured::new(captured.head(), &captured.tail(), captured.total())
 }
 
-/// A failure around the process, not of it.
+/// Converts an error in the work around the process to a failure.
 fn around(trouble: &Trouble, what: &str) -> Failure {
     match trouble {
         Trouble::Pool { refusal: Refusal::NoSpace(shortage), .. } => {
@@ -301,7 +304,7 @@ fn around(trouble: &Trouble, what: &str) -> Failure {
     }
 }
 
-/// What an ending means.
+/// Converts the ending of a process to success or a failure.
 fn judge(ending: &Ending, tool: &flow::Tool) -> Result<(), Failure> {
     let failed = |kind, text: String| Err(Failure::new(kind, text));
     match ending {
@@ -328,14 +331,14 @@ fn judge(ending: &Ending, tool: &flow::Tool) -> Result<(), Failure> {
     }
 }
 
-/// Tells that a tool took more memory than it declares, and what to do.
+/// Message for a tool that took more memory than it declares, with advice.
 fn over_memory(own: ByteSize, held: Option<ByteSize>) -> String {
     let held =
         held.map_or("the kernel killed it at the limit of its control group".into(), |held| format!("it held {held}"));
     format!("it took more memory than its tool declares (memory = {own}; {held}): raise `memory` in the tool file")
 }
 
-/// The tool's folders, then what PATH was.
+/// Prepends the tool's directories to PATH.
 fn put_path_first(environment: &mut Vec<(OsString, OsString)>, own: &[String]) {
     let old = environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone()).unwrap_or_default();
     let folders: Vec<PathBuf> = own.iter().map(PathBuf::from).chain(std::env::split_paths(&old)).collect();
@@ -344,7 +347,8 @@ fn put_path_first(environment: &mut Vec<(OsString, OsString)>, own: &[String]) {
     }
 }
 
-/// Of two with one name, programs take whichever they look at first.
+/// Sets a variable and removes earlier values: of two with one name, it depends on the program
+/// which one counts.
 fn set(environment: &mut Vec<(OsString, OsString)>, name: OsString, value: OsString) {
     environment.retain(|(known, _)| *known != name);
     environment.push((name, value));

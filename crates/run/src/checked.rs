@@ -3,7 +3,7 @@
 use base::Problem;
 use flow::{Command, ConfigBinding, DataId, ParamKind, Plan, Script, Task, TaskId, Workflow};
 
-/// A workflow that was proved whole.
+/// A workflow that passed the check, with its plan.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Checked {
     workflow: Workflow,
@@ -11,7 +11,8 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// Checks the workflow; `script` is the text that its lines belong to, if there is one.
+    /// Checks the workflow. `script` is the source text that the tasks' line numbers refer to, if
+    /// any.
     pub fn new(workflow: Workflow, script: Option<Script<'_>>) -> Result<Self, Vec<Problem>> {
         let plan = flow::check(&workflow, script)?;
         Ok(Self { workflow, plan })
@@ -22,17 +23,17 @@ impl Checked {
         &self.workflow
     }
 
-    /// A task of it.
+    /// The task `id`.
     pub fn task(&self, id: TaskId) -> &Task {
         &self.workflow.tasks[id.0 as usize]
     }
 
-    /// The tool of a task.
+    /// The tool of task `id`.
     pub fn tool_of(&self, id: TaskId) -> &flow::Tool {
         self.workflow.tool_of(self.task(id))
     }
 
-    /// The task that writes a member; none for inputs.
+    /// The task that writes a member; `None` for inputs.
     pub fn writer_of(&self, id: DataId) -> Option<TaskId> {
         self.plan.writer_of(id)
     }
@@ -59,12 +60,13 @@ impl Checked {
         self.task(id).files.iter().filter(move |file| of_kind(file.param)).flat_map(|file| file.data.iter())
     }
 
-    /// Every task, after all those it waits for.
+    /// All tasks in topological order: each after those that it waits for.
     pub fn order(&self) -> &[TaskId] {
         self.plan.order()
     }
 
-    /// The members that a task writes, for people; of many the first and how many more.
+    /// Names the members that a task writes, for people: of many the first few and the number of
+    /// the others.
     pub fn told_outputs(&self, id: TaskId) -> String {
         const TOLD_MAX: usize = 3;
         let names: Vec<String> = self.outputs(id).take(TOLD_MAX).map(|data| self.workflow.data_name(data)).collect();
@@ -72,7 +74,7 @@ impl Checked {
         if more > 0 { format!("{} and {more} more", names.join(", ")) } else { names.join(", ") }
     }
 
-    /// The values that the call of a task gives, for people, within a bound.
+    /// Lists the config values of a task's call, for people; cut after 200 characters.
     pub fn told_values(&self, id: TaskId) -> String {
         const CHARS_MAX: usize = 200;
         let tool = self.tool_of(id);
@@ -87,17 +89,17 @@ impl Checked {
         }
     }
 
-    /// The file name of a member.
+    /// File name of a member.
     pub fn file_name(&self, id: DataId) -> &str {
         self.plan.file_name(id)
     }
 
-    /// Where a member lies in the folder of the task that writes it.
+    /// Path of a member inside the directory of the task that writes it.
     pub fn place_in_task(&self, id: DataId) -> String {
         self.plan.path_in_task(&self.workflow, id)
     }
 
-    /// The command of a task that runs in `dir`, with members where `path_of` says.
+    /// The command of a task that runs in `dir`, with the path of each member from `path_of`.
     pub fn command(&self, id: TaskId, dir: &str, path_of: &dyn Fn(DataId) -> String) -> Command {
         self.plan.command(&self.workflow, id, dir, path_of)
     }

@@ -1,8 +1,9 @@
-//! How tasks will see the pool: the first way that is open of the mount, the preload library and RAM-disk staging, and why.
+//! Chooses the storage mode: the first possible one of the mount, the preload library and RAM-disk
+//! staging, and the reason for it.
 //!
 //! ```text
-//! a mount where FUSE is allowed --else--> the library, for tools that it reaches --else--> copies on a RAM disk
-//!                                            \-- the others: copies on a RAM disk
+//! a mount where FUSE is allowed --else--> the library, for tools that it reaches --else--> staging
+//!                                            \-- the others: staging
 //! ```
 
 use crate::checked::Checked;
@@ -14,15 +15,15 @@ use report::Mode;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-/// More tools that the library does not reach are counted, not named.
+/// Upper bound of the tools outside the library's reach that are named; more are counted.
 const NAMED_MAX: usize = 3;
 
-/// How tasks will see the pool, and the line that says why.
+/// The chosen storage mode, and the line that gives the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
-    /// The form; with the library, that of all tools but `staged`.
+    /// The storage mode; with the preload library, that of all tools but `staged`.
     pub mode: Mode,
-    /// The library, if tasks see the pool by it.
+    /// Path of the library, if tasks use it.
     pub library: Option<PathBuf>,
     /// Tools that the library does not reach: their tasks see copies.
     pub staged: BTreeSet<ToolId>,
@@ -35,24 +36,24 @@ impl Choice {
         Self { mode, library: None, staged: BTreeSet::new(), line: line.into() }
     }
 
-    /// Whether copies of files will lie on a RAM disk.
+    /// Returns whether there will be copies of files on a RAM disk.
     pub fn has_copies(&self) -> bool {
         self.mode == Mode::Staging || !self.staged.is_empty()
     }
 }
 
-/// What the choice depends on, beside what this machine allows.
+/// Facts about the workflow's tools that the choice depends on.
 #[derive(Debug)]
 pub struct Tools {
-    /// Those whose tasks have data.
+    /// Names of the tools whose tasks have data.
     names: BTreeMap<ToolId, String>,
-    /// Those of them that the library does not reach, and why.
+    /// The subset that the library does not reach, with the reasons.
     unreached: BTreeMap<ToolId, String>,
     library: Result<PathBuf, NoLibrary>,
 }
 
 impl Tools {
-    /// Looks at the programs of the workflow's tools.
+    /// Inspects the programs of the workflow's tools.
     pub fn look(flow: &Checked, programs: &HashMap<ToolId, PathBuf>) -> Self {
         let workflow = flow.workflow();
         let path = std::env::var_os("PATH");
@@ -73,17 +74,17 @@ impl Tools {
         Self { names, unreached: without, library: exec::library() }
     }
 
-    /// The way without a mount, and the reason for that.
+    /// The best mode without a mount. `why` says why there is no mount.
     pub fn without_mount(&self, why: &str) -> Choice {
         self.preloaded(why).unwrap_or_else(|why_not| Self::staged(&format!("{why}, and {why_not}")))
     }
 
-    /// RAM-disk staging of all, and the reason for it.
+    /// RAM-disk staging of all tools, because of `why`.
     pub fn staged(why: &str) -> Choice {
         Choice::of(Mode::Staging, format!("RAM-disk staging, since {why}"))
     }
 
-    /// The library, for tools that it reaches; the error says why that is none.
+    /// The preload library, for tools that it reaches; the error says why it cannot be used.
     fn preloaded(&self, why: &str) -> Result<Choice, String> {
         let library = self.library.clone().map_err(|none| none.to_string())?;
         if self.unreached.len() == self.names.len() {
@@ -97,7 +98,7 @@ impl Tools {
         Ok(choice)
     }
 
-    /// Those that it does not reach, with the reasons.
+    /// Names the tools that the library does not reach, with the reasons.
     fn named(&self, with_tools: bool) -> String {
         let one = |(id, why): (&ToolId, &String)| {
             if with_tools { format!("{}, since {why}", self.names[id]) } else { why.clone() }
@@ -108,7 +109,8 @@ impl Tools {
     }
 }
 
-/// Chooses the form. Staging needs no permission at all, so only a demand for another form can be refused.
+/// Chooses the storage mode. Staging needs no permission, so only a demand for another mode can be
+/// refused.
 pub fn choose(wanted: Storage, tools: &Tools) -> Result<Choice, Problem> {
     if tools.names.is_empty() {
         return Ok(Choice::of(Mode::None, "no pool, since no task reads or writes data"));
@@ -138,7 +140,7 @@ pub fn choose(wanted: Storage, tools: &Tools) -> Result<Choice, Problem> {
 mod tests {
     use super::*;
 
-    /// Two tools with data, of which the library does not reach so many.
+    /// Two tools with data; the library does not reach the first `unreached` of them.
     fn tools(unreached: u32, library: Result<PathBuf, NoLibrary>) -> Tools {
         let names = (0..2).map(|id| (ToolId(id), format!("tool{id}"))).collect();
         let unreached = (0..unreached).map(|id| (ToolId(id), format!("`/bin/{id}` is statically linked"))).collect();

@@ -1,12 +1,14 @@
-//! The loop: the scheduler decides, attempts and exports run, and every end goes back to the scheduler.
+//! Event loop of a run: the scheduler decides, attempts and exports run, and each end of one is
+//! reported to the scheduler.
 //!
 //! ```text
 //!   ends of attempts, ends of exports, ticks, cancel
 //!        |
-//!     Driver -> Scheduler::on(event) -> commands -> attempts started and stopped, data dropped, failures told
+//!     Driver -> Scheduler::on(event) -> commands -> attempts started and stopped,
+//!                                                   data dropped, failures reported
 //! ```
 //!
-//! One thread runs the loop; processes, copies and removals go on beside it.
+//! One thread runs the loop; processes, copies and removals run in parallel to it.
 
 use crate::attempt::{self, Context};
 use crate::event::{Event, Progress};
@@ -27,29 +29,29 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// The pool is looked at this often.
+/// Interval between two samples of the pool and the machine.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Exports that run at once: one reads while the other waits for the disk.
+/// Number of concurrent exports: one reads while the other waits for the disk.
 const EXPORTS_AT_ONCE: usize = 2;
 
-/// What goes out of the pool, and where to.
+/// Members to export, and their target paths.
 #[derive(Debug, Default)]
 pub struct Exports {
-    /// Members to export and their places.
+    /// Target path of each member to export.
     pub places: HashMap<DataId, PathBuf>,
-    /// Of those, the ones that nobody reads: they leave the pool once they are exported.
+    /// The subset that no task reads: these members leave the pool once they are exported.
     pub finals: HashSet<DataId>,
 }
 
-/// What an export came to.
+/// Result of an export.
 struct Exported {
     data: DataId,
     place: PathBuf,
     result: Result<Written, String>,
 }
 
-/// One run while it goes on.
+/// State of one run in progress.
 pub struct Driver<'a> {
     context: Arc<Context>,
     scheduler: Scheduler,
@@ -62,11 +64,11 @@ pub struct Driver<'a> {
     stops: HashMap<TaskId, CancellationToken>,
     exporting: JoinSet<Exported>,
     export_turns: Arc<Semaphore>,
-    /// Members on their way out; true if they are to be dropped afterwards.
+    /// Members whose export is under way; true if they are dropped afterwards.
     leaving: HashMap<DataId, bool>,
     failures: HashMap<TaskId, Failure>,
-    /// The task that was told to stop since the copies of running tasks took too much memory, and how much that was; until
-    /// it has ended, however it does.
+    /// Task that was stopped because the copies of running tasks took too much memory, and their
+    /// bytes at that time. Set until the task has ended, for whatever reason.
     evicted: Option<(TaskId, ByteSize)>,
     guess: Guess,
     meter: Option<MachineMeter>,
@@ -75,7 +77,7 @@ pub struct Driver<'a> {
 }
 
 impl<'a> Driver<'a> {
-    /// A driver that is about to begin.
+    /// Creates the driver of a run that has not begun.
     pub fn new(
         context: Arc<Context>,
         scheduler: Scheduler,
@@ -109,7 +111,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Runs everything to its end.
+    /// Runs the loop until all tasks and exports have ended.
     pub async fn drive(mut self) {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
@@ -133,7 +135,7 @@ impl<'a> Driver<'a> {
         self.look();
     }
 
-    /// Tells the scheduler how full the pool is.
+    /// Reports the fill level of the pool to the scheduler.
     fn see_pool(&mut self) {
         if let Some(workspace) = &self.context.workspace {
             let state = workspace.pool_state();
@@ -141,7 +143,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Gives the scheduler an event and does what it says, in order.
+    /// Passes an event to the scheduler and executes its commands in order.
     fn feed(&mut self, event: sched::Event) {
         let now_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         let mut commands = std::mem::take(&mut self.commands);
@@ -211,7 +213,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// What a task wrote is there: some of it goes out, and the scheduler hears of all.
+    /// Reports the members that a task wrote to the scheduler, and starts their exports.
     fn made(&mut self, made: &[Made]) {
         for made in made {
             self.feed(sched::Event::Wrote { data: made.data, bytes: made.takes });
@@ -220,7 +222,8 @@ impl<'a> Driver<'a> {
         self.see_pool();
     }
 
-    /// Why a task failed that was told to stop for its copies: for them, unless it failed by itself or the run is ended.
+    /// Replaces the failure of an evicted task by one that blames its copies, unless the task
+    /// failed by itself or the run was cancelled.
     fn eviction(&mut self, task: TaskId, failure: Failure, taken: ByteSize) -> Failure {
         if failure.kind != ReasonKind::Cancelled || self.cancel.is_cancelled() {
             return failure;
@@ -235,11 +238,12 @@ impl<'a> Driver<'a> {
         failure
     }
 
-    /// Stops the task with the largest folder when copies take more memory than there is for them: the kernel would stop all.
+    /// Stops the task with the largest directory when the copies exceed their memory limit.
+    /// Otherwise the kernel might kill all tasks.
     fn evict(&mut self) {
         let Some(workspace) = &self.context.workspace else { return };
         let taken = workspace.copies_bytes();
-        // One at a time: what it leaves may be enough.
+        // Stop one task at a time: its memory may be enough.
         if taken <= self.context.copies_max || self.evicted.is_some() {
             return;
         }
@@ -288,7 +292,8 @@ impl<'a> Driver<'a> {
         (self.tell)(&Event::TaskFailed { task, tool, reason, line, writes, values, output, left_out, kept, upstream });
     }
 
-    /// The end of what the failed task printed: standard error, or standard output if there is none; and how many bytes came before.
+    /// The end of the failed task's output (standard error, or standard output if there is none),
+    /// and the number of bytes before it.
     fn printed(&self, task: TaskId) -> (String, u64) {
         let reason = self.record.run.tasks[task.0 as usize].reason.as_ref();
         let stream = reason.and_then(|reason| reason.stderr.as_ref().or(reason.stdout.as_ref()));
@@ -300,7 +305,7 @@ impl<'a> Driver<'a> {
             .unwrap_or_default()
     }
 
-    /// Why a task failed that had no failure of its own.
+    /// Reason for a task that failed without running.
     fn explain(&self, because: Because) -> Reason {
         let named = |task: TaskId| format!("task {} {}", task.0, self.tool_name(task));
         let (kind, text, root, via) = match because {
@@ -345,7 +350,7 @@ impl<'a> Driver<'a> {
         self.context.flow.tool_of(task).name.clone()
     }
 
-    /// Sends a member out, if it is one that goes out.
+    /// Starts the export of a member, if it is one to export.
     fn export(&mut self, data: DataId) {
         let Some(place) = self.exports.places.get(&data).cloned() else { return };
         let goes = self.exports.finals.contains(&data) && !self.context.keep;
@@ -383,7 +388,8 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// The last reader has ended. What is on its way out goes when it is out.
+    /// Drops a member after its last reader; one that is being exported is dropped after the
+    /// export.
     fn drop_member(&mut self, data: DataId) {
         self.leaves(data);
         match self.leaving.get_mut(&data) {
@@ -392,14 +398,15 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// From now on the member's bytes count as ones that go by themselves.
+    /// Counts the member's bytes as ones that will be freed without any task's doing.
     fn leaves(&self, data: DataId) {
         if let Some(workspace) = self.pool_of(data) {
             workspace.leaves(self.scheduler.bytes_of(data));
         }
     }
 
-    /// The pool, if a task wrote the member. Inputs stay to the end of the run (docs/SEMANTICS.md): bound ones take no memory.
+    /// The workspace, if a task wrote the member; `None` for inputs. Inputs stay until the end of
+    /// the run (docs/SEMANTICS.md): bound ones take no memory.
     fn pool_of(&self, data: DataId) -> Option<&Workspace> {
         self.context.workspace.as_ref().filter(|_| self.context.flow.writer_of(data).is_some())
     }
@@ -410,7 +417,7 @@ impl<'a> Driver<'a> {
         self.record.dropped(data);
     }
 
-    /// Samples the pool and the machine, and tells how things stand.
+    /// Samples the pool and the machine, evicts a task if needed, and reports progress.
     fn look(&mut self) {
         self.evict();
         self.see_pool();
@@ -436,7 +443,7 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// Waits until something was removed from the pool, for ever if there is none.
+/// Waits for the next removal from the pool; never returns without a pool.
 async fn removed(context: &Context) {
     match &context.workspace {
         Some(workspace) => workspace.removed().await,
@@ -444,7 +451,7 @@ async fn removed(context: &Context) {
     }
 }
 
-/// A panic of a task of ours is ours.
+/// The result of a spawned task; propagates its panic.
 fn joined<T>(outcome: Result<T, tokio::task::JoinError>) -> T {
     outcome.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
 }

@@ -1,129 +1,130 @@
-//! What happens during a run, told as it happens: progress bars, plain lines and `--json` are all made of these.
+//! Events of a run. Progress bars, plain lines and `--json` are all made from them.
 
 use base::ByteSize;
 use flow::TaskId;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// Something that happened. Times are seconds since the start of the run.
+/// An event of a run. Times are seconds since the start of the run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// The run begins.
+    /// The run starts.
     Started {
-        /// Its id.
+        /// Id of the run.
         run: String,
-        /// How many tasks it has.
+        /// Number of tasks.
         tasks: usize,
-        /// Slots.
+        /// Number of slots.
         slots: u32,
-        /// How tasks see the pool: `mount`, `preload`, `staging` or `none`.
+        /// Storage mode: `mount`, `preload`, `staging` or `none`.
         storage: &'static str,
-        /// One line that says it, and why.
+        /// One line for the user that names the storage mode and the reason for it.
         storage_line: String,
-        /// The pool's size; 0 without a pool.
+        /// Size of the pool; 0 without a pool.
         memory: ByteSize,
     },
-    /// An attempt of a task begins.
+    /// An attempt of a task starts.
     TaskStarted {
-        /// The task.
+        /// Id of the task.
         task: TaskId,
-        /// Its tool's name.
+        /// Name of the task's tool.
         tool: String,
-        /// From 1.
+        /// Number of the attempt, from 1.
         attempt: u32,
     },
-    /// A task is done.
+    /// A task succeeded.
     TaskDone {
-        /// The task.
+        /// Id of the task.
         task: TaskId,
-        /// Its tool's name.
+        /// Name of the task's tool.
         tool: String,
-        /// Seconds of the last attempt.
+        /// Duration of the last attempt in seconds.
         seconds: f64,
     },
-    /// An attempt failed and there will be another.
+    /// An attempt failed, and another one follows.
     TaskRetried {
-        /// The task.
+        /// Id of the task.
         task: TaskId,
-        /// Its tool's name.
+        /// Name of the task's tool.
         tool: String,
-        /// Why.
+        /// Reason of the failure.
         reason: String,
     },
     /// A task failed for good, or will never run.
     TaskFailed {
-        /// The task.
+        /// Id of the task.
         task: TaskId,
-        /// Its tool's name.
+        /// Name of the task's tool.
         tool: String,
-        /// Why, in a line or two.
+        /// Reason in one or two lines.
         reason: String,
-        /// The line of its call in the script, from 1; 0 when unknown.
+        /// Line of the task's call in the script, from 1; 0 if unknown.
         line: u32,
-        /// What it should have written, as in the script; of many the first and how many more.
+        /// Data elements that the task should have written, named as in the script. Of many, the
+        /// first few and the number of the others.
         writes: String,
-        /// The values that its call gives, such as `n = 3, mode = "fast"`.
+        /// Config values of the call, such as `n = 3, mode = "fast"`.
         values: String,
-        /// The end of what it printed; empty if it never ran.
+        /// End of the captured output; empty if the task never ran.
         output: String,
-        /// Bytes that it printed before that.
+        /// Number of bytes printed before `output`.
         left_out: u64,
-        /// The folder that is kept of it, if it is.
+        /// Directory where the failed attempt is kept, if `--keep-failed` kept it.
         kept: Option<PathBuf>,
-        /// Whether it failed only since a task before it did.
+        /// True if the task failed only because an earlier task did, or because the run was ended.
         upstream: bool,
     },
-    /// An output stands under `--out`.
+    /// An output was written below `--out`.
     Exported {
-        /// The member's name as in the script.
+        /// Name of the member, as in the script.
         data: String,
-        /// Where it is.
+        /// Path of the output.
         path: String,
-        /// Its size.
+        /// Size in bytes.
         bytes: u64,
     },
-    /// How things stand, a few times a second.
+    /// Current counts, sent a few times a second.
     Progress(Progress),
-    /// Something the user should know that is no failure.
+    /// A warning for the user; not a failure.
     Warning(String),
-    /// All is over; the report is written.
+    /// The run ended.
     Ended {
         /// `done`, `failed` or `interrupted`.
         outcome: &'static str,
-        /// Seconds in all.
+        /// Duration of the run in seconds.
         seconds: f64,
-        /// Tasks that are done.
+        /// Number of tasks that succeeded.
         done: usize,
-        /// Tasks that failed or never ran.
+        /// Number of tasks that failed or never ran.
         failed: usize,
-        /// The report; none if it could not be written.
+        /// Path of the report; `None` if it could not be written.
         report: Option<PathBuf>,
     },
 }
 
-/// Counts at one moment.
+/// Counts of a run at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Progress {
-    /// Tasks in all.
+    /// Number of tasks.
     pub tasks: usize,
-    /// Tasks that are done.
+    /// Number of tasks that succeeded.
     pub done: usize,
-    /// Tasks that failed or will never run.
+    /// Number of tasks that failed or will never run.
     pub failed: usize,
-    /// Tasks that run.
+    /// Number of running tasks.
     pub running: usize,
     /// Bytes in the pool.
     pub used: ByteSize,
-    /// The pool's size.
+    /// Size of the pool.
     pub capacity: ByteSize,
-    /// Seconds since the start.
+    /// Seconds since the start of the run.
     pub elapsed: f64,
-    /// A guess at the seconds that are left; none before there is something to guess from.
+    /// Estimated seconds until the end; `None` before there is enough data for an estimate.
     pub left: Option<f64>,
 }
 
 impl Event {
-    /// The event as one JSON object for `--json`; `event` names its kind.
+    /// Encodes the event as one JSON object for `--json`; the key `event` names its kind.
     pub fn to_json(&self) -> Value {
         match self {
             Self::Started { run, tasks, slots, storage, storage_line, memory } => {

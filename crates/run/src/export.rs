@@ -1,8 +1,9 @@
-//! Outputs under `--out`: what each is called, and how it gets there whole or not at all.
+//! Export of outputs below `--out`: their names, and writing them atomically.
 //!
-//! A file is written without a name (`O_TMPFILE`; a hidden name where the file system has no such files) and gets its place when
-//! it is whole: whoever looks sees the old file, no file, or the whole new one. What cannot be finished (a full disk, a kill) is
-//! gone by itself. Nothing is synced to the disk: outputs are as durable as what any other tool writes.
+//! A file is written without a name (`O_TMPFILE`, or a hidden name where the file system does not
+//! support that) and gets its name when it is complete. A reader sees the old file, no file, or the
+//! complete new one. An unfinished nameless file (full disk, kill) disappears by itself. Nothing is
+//! synced to the disk: outputs are as durable as the files of any other tool.
 
 use bytes::Bytes;
 use flow::{DataId, Workflow};
@@ -17,10 +18,10 @@ use std::path::{Path, PathBuf};
 /// Bytes read from the pool at a time.
 const CHUNK_BYTES: u32 = 1 << 20;
 
-/// The place of each of `wanted` below the output folder.
+/// The path of each of `wanted` below the output directory.
 ///
-/// A scalar is `<file>`, a member of an array `<element>/<file>`. Where two would share a path, all members of the
-/// elements concerned move to `<element>/<i>/<j>/<file>`, which no two share.
+/// A scalar is `<file>`, a member of an array `<element>/<file>`. Where two would share a path, all
+/// members of the elements concerned move to `<element>/<i>/<j>/<file>`, which is unique.
 pub fn places(
     workflow: &Workflow,
     wanted: &[DataId],
@@ -35,7 +36,7 @@ pub fn places(
     for id in wanted {
         takers.entry(simple(*id)).or_default().push(*id);
     }
-    // An output whose path is a folder of another's is a clash too: `E` beside `E/E_0`.
+    // An output whose path is a directory of another's clashes too: `E` beside `E/E_0`.
     let folders: std::collections::BTreeSet<PathBuf> =
         takers.keys().filter_map(|path| path.parent().map(Path::to_path_buf)).collect();
     let clashing: std::collections::BTreeSet<DataId> = takers
@@ -53,26 +54,27 @@ pub fn places(
     wanted.iter().map(|id| (*id, place(*id))).collect()
 }
 
-/// Something whose bytes can be read in pieces: a file of the pool.
+/// A source of bytes that is read in pieces, such as a file of the pool.
 pub trait Pieces {
-    /// The bytes at `offset`, at most `len`; empty at the end.
+    /// Up to `len` bytes at `offset`; empty at the end.
     fn piece(&mut self, offset: u64, len: u32) -> io::Result<Bytes>;
 }
 
-/// What was written.
+/// Size and hash of an exported file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// BLAKE3 of its bytes, hexadecimal.
+    /// BLAKE3 of its bytes in hexadecimal.
     pub hash: String,
 }
 
-/// Writes `source` to `target`, whole or not at all. Makes the folders above it. Of the permission bits in `mode` only
-/// those to execute count: who may read it is for the user's umask to say.
+/// Writes `source` to `target` completely or not at all, and creates the directories above it. Of
+/// the permission bits in `mode` only those for execution count: read permission follows the user's
+/// umask.
 ///
 /// # Errors
-/// Names the target and what failed; nothing of this attempt is left under the output folder but empty folders.
+/// Names the target and the failed step. Only empty directories remain of the attempt.
 pub fn write(source: &mut dyn Pieces, target: &Path, mode: u32) -> io::Result<Written> {
     let told = |error: io::Error| io::Error::new(error.kind(), format!("{}: {}", target.display(), reason(&error)));
     let folder = target.parent().unwrap_or(Path::new("."));
@@ -83,7 +85,7 @@ pub fn write(source: &mut dyn Pieces, target: &Path, mode: u32) -> io::Result<Wr
     Ok(written)
 }
 
-/// The error in words that say what to do where we know it.
+/// The error's text, with advice where there is any.
 fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -109,10 +111,10 @@ fn copy(source: &mut dyn Pieces, file: &mut File) -> io::Result<Written> {
     Ok(Written { bytes: offset, hash: hasher.finalize().to_hex().to_string() })
 }
 
-/// A file that is not whole yet; gone when dropped before `finish`.
+/// An incomplete file; removed when dropped before `finish`.
 struct Part {
     file: File,
-    /// The hidden name that it has, or gets just before its own.
+    /// The hidden name that the file has, or gets just before its final one.
     path: PathBuf,
     finished: bool,
 }
@@ -120,11 +122,12 @@ struct Part {
 impl Part {
     fn create(target: &Path, mode: u32) -> io::Result<Self> {
         let name = target.file_name().unwrap_or_default().to_string_lossy();
-        // Names near the limit of 255 bytes must not grow past it; the process number keeps two runs apart.
+        // Keep the hidden name below the limit of 255 bytes; the process id keeps two runs apart.
         let name: String = name.chars().take(60).collect();
         let path = target.with_file_name(format!(".{name}.{}.part", std::process::id()));
         let mode = 0o666 | (mode & 0o111);
-        // File systems say in several ways that they have no nameless files, so every error counts.
+        // File systems report missing `O_TMPFILE` support by different errors, so every error is
+        // taken for it.
         let named = |_| File::options().write(true).create(true).truncate(true).mode(mode).open(&path);
         let file = nameless(&path, mode).or_else(named)?;
         Ok(Self { file, path, finished: false })
@@ -152,7 +155,8 @@ impl Drop for Part {
     }
 }
 
-/// A file in the folder of `path` that has no name; without /proc it could never get one.
+/// Opens a nameless file in the directory of `path`. Fails without /proc, since the file could
+/// never get a name.
 fn nameless(path: &Path, mode: u32) -> io::Result<File> {
     fs::metadata("/proc/self/fd")?;
     let folder = path.parent().unwrap_or(Path::new("."));
@@ -165,7 +169,7 @@ mod tests {
     use super::*;
     use flow::{Element, Source};
 
-    /// Gives `data` out, then fails or ends.
+    /// A source that returns `data`, then fails or ends.
     struct Given {
         data: Vec<u8>,
         fails: bool,

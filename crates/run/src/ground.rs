@@ -1,7 +1,8 @@
-//! What a run stands on: an embedded pool, and the ways by which tasks see it: a mount, or a door for programs, and a RAM disk.
+//! Environment of a run: an embedded pool and the tasks' access to it, which is a mount, a local
+//! endpoint for programs with the preload library, or a RAM disk.
 //!
-//! The parts are dropped in the order of the fields, which is the order that leaves nothing behind: first the mount and the door, then the
-//! claim with its folders.
+//! The fields are dropped in their order, which leaves nothing behind: first the mount and the
+//! endpoint, then the claim with its directories.
 
 use crate::checked::Checked;
 use crate::choice::{Choice, Tools};
@@ -21,31 +22,32 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use vfs::Vfs;
 
-/// The pool and the ways to it.
+/// The pool of a run and the tasks' access to it.
 #[derive(Debug)]
 pub struct Ground {
-    /// The pool.
+    /// The embedded pool.
     pub pool: Vfs,
     node: Arc<Node>,
-    /// The mount; none with staging or the library.
+    /// The mount; `None` with staging or the preload library.
     mount: Option<Mount>,
-    /// By which programs with the library come in.
+    /// The endpoint by which programs with the preload library connect.
     door: Option<Door>,
-    /// Where staging keeps its copies.
+    /// Directory for staging's copies.
     ram_disk: Option<PathBuf>,
-    /// The control groups of tools that declare memory; none where they cannot be made, or no tool
-    /// does.
+    /// Control groups of tools that declare memory; `None` if they cannot be made, or no tool
+    /// declares memory.
     pub memory_groups: Option<Arc<MemoryGroups>>,
-    /// The run's folder in the runtime directory.
+    /// The run's registration and directory in the runtime directory.
     claim: Claim,
 }
 
 impl Ground {
-    /// Starts the pool and mounts it or opens a door to it, and makes the RAM disk's folder if there will be copies. What dead runs left is removed first.
+    /// Removes what dead runs left, starts the pool, mounts it or opens an endpoint to it, and
+    /// makes the RAM disk's directory if there will be copies.
     ///
-    /// A mount that is refused although it looked possible (containers do that) becomes the next way if the form was ours to
-    /// choose; `choice` then says so.
-    /// From the first trace on that it leaves, `last_resort` knows what to remove.
+    /// If a mount that looked possible fails, as in some containers, the next storage mode is used,
+    /// unless the user asked for the mount; `choice` is updated then. `last_resort` is armed before
+    /// anything is left outside of this process.
     pub fn prepare(
         order: &Order,
         (choice, tools): (&mut Choice, &Tools),
@@ -56,7 +58,7 @@ impl Ground {
         clear_the_dead(&runtime)?;
         let mut claim = runtime.claim(&order.run_id)?;
         last_resort.arm(Some(Remains { undo: claim.undo(), mark: mark(&order.run_id) }));
-        // Noted first, so that after a crash the tools are ended before their files go.
+        // Make the groups first: after a crash the tools must end before their files are removed.
         let memory_groups = memory_limits::prepare(&order.flow, &mut claim);
         let node = pool::embedded_node(memory, order.space_wait)?;
         let pool = Vfs::new(Client::embedded(node.clone()));
@@ -70,14 +72,15 @@ impl Ground {
     /// The pool as tasks see it.
     ///
     /// # Errors
-    /// Of the run's folder.
+    /// The directory for the preload library cannot be made.
     pub fn workspace(
         &self,
         choice: &Choice,
         flow: Arc<Checked>,
         cancel: CancellationToken,
     ) -> Result<Workspace, Problem> {
-        // With the library nothing is there, so nothing of the host is hidden; and paths are those of the mount.
+        // With the preload library nothing exists at this path, so no file of the host is hidden,
+        // and paths equal those of the mount.
         let root = self.claim.mount_point().into();
         let preloaded = match (&choice.library, &self.door) {
             (Some(library), Some(door)) => {
@@ -96,12 +99,13 @@ impl Ground {
         Ok(Workspace::new(self.pool.clone(), forms, flow, cancel))
     }
 
-    /// The most that the pool held at any moment, bytes.
+    /// Peak of the bytes that the pool held.
     pub fn peak(&self) -> u64 {
         self.node.peak()
     }
 
-    /// Unmounts, closes the door and removes; the error says what could not be.
+    /// Unmounts, closes the endpoint and removes the run's directories. The error says why the
+    /// unmount failed.
     pub async fn close(self) -> Result<(), String> {
         let unmounted = self.mount.map_or(Ok(()), |mount| mount.unmount().map(drop).map_err(|error| error.to_string()));
         if let Some(door) = self.door {
@@ -112,7 +116,8 @@ impl Ground {
     }
 }
 
-/// The way to the pool, as it is made: what cannot be had gives way to the next, if the form was ours to choose.
+/// Sets up the access to the pool. If a storage mode fails and the user did not ask for it, the
+/// next one is used.
 struct Way<'a> {
     order: &'a Order,
     choice: &'a mut Choice,
@@ -132,7 +137,7 @@ impl Way<'_> {
         }
         let options = fuse::Options {
             passthrough: self.order.passthrough,
-            // The one mount's kernel sees all locks of tools.
+            // The kernel of the only mount sees all locks of tools.
             pool_locks: false,
             ..fuse::Options::named(self.claim.name())
         };
@@ -145,7 +150,7 @@ impl Way<'_> {
         }
     }
 
-    /// Lets programs of this host into the pool, if they will see it by the library.
+    /// Opens an endpoint for programs of this host, if tasks use the preload library.
     fn door(&mut self, node: &Arc<Node>) -> Result<Option<Door>, Problem> {
         if self.choice.mode != Mode::Preload {
             return Ok(None);
@@ -159,7 +164,8 @@ impl Way<'_> {
         }
     }
 
-    /// In the run's folder, or where there is room for a socket's name.
+    /// Opens the endpoint in the run's directory, or on the RAM disk if that path is too long for a
+    /// socket.
     fn open_door(&mut self, node: &Arc<Node>) -> Result<Door, Problem> {
         let near = self.claim.mount_point().with_file_name("door");
         let folder = if Door::fits(&near) { near } else { in_memory(self.claim, "-door") };
@@ -168,7 +174,7 @@ impl Way<'_> {
     }
 }
 
-/// Removes what killed runs left: mounts, folders, and processes that left their group.
+/// Removes what killed runs left: mounts, directories, and processes outside their group.
 pub fn clear_the_dead(runtime: &RuntimeDir) -> Result<(), Problem> {
     let swept = runtime.sweep()?;
     for name in &swept.removed {
@@ -180,22 +186,22 @@ pub fn clear_the_dead(runtime: &RuntimeDir) -> Result<(), Problem> {
     Ok(())
 }
 
-/// What every process of a run has in its environment.
+/// The environment variable that every process of a run has, as `NAME=value`.
 pub fn mark(run_id: &str) -> String {
     format!("{RUN_VARIABLE}={run_id}")
 }
 
-/// The variable that tells a task its run.
+/// Name of the environment variable that tells a task its run.
 pub const RUN_VARIABLE: &str = "TIDEMILL_RUN";
 
-/// A folder for copies on a RAM disk.
+/// Creates a directory for copies on a RAM disk.
 fn ram_disk(claim: &mut Claim) -> Result<PathBuf, Problem> {
     let folder = in_memory(claim, "");
     private_folder(claim, &folder).map_err(|problem| problem.hint("staging needs a RAM disk it may write to"))?;
     Ok(folder)
 }
 
-/// A path on a RAM disk: below /dev/shm where there is one, else in the folder for temporary files.
+/// A path on a RAM disk: below /dev/shm if that exists, else in the directory for temporary files.
 fn in_memory(claim: &Claim, what: &str) -> PathBuf {
     let shm = Path::new("/dev/shm");
     let parent = if shm.is_dir() { shm.to_path_buf() } else { std::env::temp_dir() };
@@ -203,7 +209,7 @@ fn in_memory(claim: &Claim, what: &str) -> PathBuf {
     parent.join(format!("tidemill-{uid}-{}{what}", claim.name()))
 }
 
-/// A folder of this user alone, that goes with the claim.
+/// Creates a directory that only this user may enter; it is removed with the claim.
 fn private_folder(claim: &mut Claim, folder: &Path) -> Result<(), Problem> {
     claim.also_removes(folder)?;
     let mut builder = std::fs::DirBuilder::new();

@@ -1,36 +1,39 @@
-//! How long a run may still take: each tool's median so far, times its tasks to come and the slots that they take, over the slots.
+//! Estimate of a run's remaining time: for each tool, the median time so far, times the tasks to
+//! come, times the slots that each takes; the sum is divided by the number of slots.
 //!
-//! A median, since one task that hangs or finds everything cached says nothing of the others. What waits for data is not foreseen:
-//! the guess is what the slots could do at best.
+//! The median ignores single tasks that hang or find everything cached. Waiting for data is not
+//! predicted: the estimate assumes that all slots are always busy.
 
 use flow::{Task, Workflow};
 use std::collections::VecDeque;
 
-/// Before so many tasks are done, a guess would jump too much to be shown.
+/// Number of finished tasks before the first estimate; an earlier one would vary too much.
 const TASKS_SEEN_MIN: usize = 3;
 
-/// A tool's median is of so many of its last tasks: the later say more of those to come.
+/// Number of the last tasks that a tool's median covers: recent ones predict the coming ones
+/// better.
 const TIMES_KEPT_MAX: usize = 63;
 
-/// What is known of each tool.
+/// Statistics of one tool.
 #[derive(Debug, Clone, Default)]
 struct Tool {
-    /// Seconds of its last tasks.
+    /// Seconds that its last tasks took.
     times: VecDeque<f64>,
     /// Slots that each of its tasks takes.
     cpus: u32,
-    /// Tasks that have not ended.
+    /// Number of tasks that have not ended.
     left: u32,
 }
 
-/// Medians by tool; tools that have not been seen take the median of all tools that were.
+/// Estimate from medians by tool. Tools without a finished task take the median of the other tools'
+/// medians.
 #[derive(Debug, Clone)]
 pub struct Guess {
     tools: Vec<Tool>,
 }
 
 impl Guess {
-    /// Nothing has run.
+    /// Creates the estimate of a workflow of which nothing has run.
     pub fn new(workflow: &Workflow) -> Self {
         let known = |tool: &flow::Tool| Tool { cpus: tool.resources.cpus.max(1), ..Tool::default() };
         let mut tools: Vec<Tool> = workflow.tools.iter().map(known).collect();
@@ -40,7 +43,7 @@ impl Guess {
         Self { tools }
     }
 
-    /// A task took `seconds`.
+    /// Records that a task took `seconds`.
     pub fn done(&mut self, task: &Task, seconds: f64) {
         let times = &mut self.tools[task.tool.0 as usize].times;
         if times.len() == TIMES_KEPT_MAX {
@@ -50,13 +53,13 @@ impl Guess {
         self.gone(task);
     }
 
-    /// A task will not run any more.
+    /// Records that a task will not run any more.
     pub fn gone(&mut self, task: &Task) {
         let left = &mut self.tools[task.tool.0 as usize].left;
         *left = left.saturating_sub(1);
     }
 
-    /// Seconds until all is done with `slots` busy; none before there is something to guess from.
+    /// Estimated seconds to the end with `slots` busy; `None` before there is enough data.
     pub fn seconds_left(&self, slots: u32) -> Option<f64> {
         if self.tools.iter().map(|tool| tool.times.len()).sum::<usize>() < TASKS_SEEN_MIN {
             return None;
@@ -66,13 +69,13 @@ impl Guess {
         let to_come = || self.tools.iter().zip(&medians).filter(|(tool, _)| tool.left > 0);
         let each = |median: &Option<f64>| median.unwrap_or(of_unseen);
         let work: f64 = to_come().map(|(tool, median)| each(median) * f64::from(tool.left * tool.cpus)).sum();
-        // However many slots there are, no task takes less than its time.
+        // With any number of slots, the run takes at least as long as its longest task.
         let longest = to_come().map(|(_, median)| each(median)).fold(0.0, f64::max);
         Some((work / f64::from(slots.max(1))).max(longest))
     }
 }
 
-/// The middle one; of an even number the mean of the two in the middle.
+/// The median: for an even count, the mean of the two middle values.
 fn median(times: impl Iterator<Item = f64>) -> Option<f64> {
     let mut times: Vec<f64> = times.collect();
     times.sort_by(f64::total_cmp);
@@ -98,7 +101,8 @@ mod tests {
             .unwrap()
     }
 
-    /// After tasks of these tools took these seconds, of a workflow with `counts` tasks of each tool.
+    /// Makes an estimate for a workflow with `(name, slots, tasks)` of each tool, after the tasks
+    /// `(tool, seconds)` have ended.
     fn guess(tools: &[(&str, u32, u32)], took: &[(u32, f64)]) -> Guess {
         let mut flow = Workflow::default();
         for ((name, cpus, count), number) in tools.iter().zip(0..) {

@@ -1,12 +1,14 @@
-//! What is kept of a failed task with `--keep-failed`, so that it can be looked at and repeated when the run is over.
+//! `--keep-failed`: keeps the files of failed tasks, so that a task can be inspected and repeated
+//! after the run.
 //!
 //! ```text
-//! FOLDER/<tool>.<number>/  left/     the task's folder as the failed attempt left it
-//!                          inputs/   its inputs: copies of what tasks wrote, links to files of the data folder
-//!                          start/    what an attempt begins with: lists and folders of arrays
-//!                          run.sh    makes `again` of `start`, and repeats the command there
+//! FOLDER/<tool>.<number>/
+//!     left/     the task's directory as the failed attempt left it
+//!     inputs/   its inputs: copies of files that tasks wrote, links into the data directory
+//!     start/    the directory's content before an attempt: lists and directories of arrays
+//!     run.sh    copies `start` to `again`, and repeats the command there
 //! ```
-//! Of a task that fails again the last attempt is kept; of one that succeeds in the end, nothing.
+//! The last attempt of a failed task is kept. Nothing is kept of a task that succeeds in the end.
 
 use crate::checked::Checked;
 use crate::layout;
@@ -17,41 +19,42 @@ use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// More failed tasks than this are not kept: those to come fail alike, and a disk is not without an end.
+/// Upper bound of the failed tasks that are kept: later ones tend to fail alike, and disk space is
+/// limited.
 const TASKS_KEPT_MAX: usize = 100;
 
-/// The name of the script that repeats a command.
+/// Name of the script that repeats a command.
 pub const SCRIPT: &str = "run.sh";
 
-/// The folder that failed tasks are kept in.
+/// The directory that failed tasks are kept in.
 #[derive(Debug, Clone)]
 pub struct KeepFailed {
-    /// Each has a folder of its own below it.
+    /// Parent of the directories of the failed tasks.
     pub folder: PathBuf,
-    /// Where relative paths of inputs begin.
+    /// Directory that relative input paths start from.
     pub data_dir: PathBuf,
 }
 
-/// A failed attempt, as its script tells and repeats it.
+/// A failed attempt, as described and repeated by its script.
 #[derive(Debug, Clone)]
 pub struct Repeat {
-    /// The task.
+    /// Id of the task.
     pub task: TaskId,
-    /// Why it failed.
+    /// Reason of the failure.
     pub why: String,
-    /// Its program.
+    /// Path of the program.
     pub program: PathBuf,
-    /// Variables that the run set, before the tool's own.
+    /// Variables that the run set; the tool's own variables follow them.
     pub variables: Vec<(String, String)>,
 }
 
 impl KeepFailed {
-    /// The folder of one task.
+    /// The directory of one task.
     fn folder_of(&self, flow: &Checked, task: TaskId) -> PathBuf {
         self.folder.join(layout::task_dir(flow, task))
     }
 
-    /// Keeps an attempt that failed; its folder. None if many are kept already.
+    /// Keeps a failed attempt and returns its directory; `None` if the maximum is kept already.
     pub async fn keep(
         &self,
         flow: &Checked,
@@ -66,7 +69,7 @@ impl KeepFailed {
         let folder = self.folder_of(flow, task);
         let told = |error: io::Error| format!("{}: {error}", folder.display());
         fs::create_dir_all(&folder).map_err(told)?;
-        // Inputs and what tools write may be for this user alone, as the run's own folder is.
+        // Inputs and outputs may be private: permit this user only, as for the run's own directory.
         fs::set_permissions(&folder, Permissions::from_mode(0o700)).map_err(told)?;
         workspace.save_folder(task, &folder.join("left")).await.map_err(|trouble| trouble.to_string())?;
         let mut inputs: Vec<DataId> = flow.inputs(task).collect();
@@ -83,7 +86,7 @@ impl KeepFailed {
         Ok(Some(folder))
     }
 
-    /// Removes what was kept of an earlier attempt.
+    /// Removes the files of an earlier attempt.
     pub fn forget(&self, flow: &Checked, task: TaskId) {
         let folder = self.folder_of(flow, task);
         if let Err(error) = fs::remove_dir_all(&folder)
@@ -94,7 +97,7 @@ impl KeepFailed {
     }
 }
 
-/// The command of a task whose folder is `name` in the kept folder.
+/// The command of a task whose working directory is `name` in the kept directory.
 fn command(flow: &Checked, task: TaskId, folder: &Path, name: &str) -> Command {
     let own = folder.join(name);
     let path_of = |id: DataId| {
@@ -107,7 +110,7 @@ fn command(flow: &Checked, task: TaskId, folder: &Path, name: &str) -> Command {
     flow.command(task, &own.display().to_string(), &path_of)
 }
 
-/// Lists and folders of arrays, with the paths that they have in `again`.
+/// Writes lists and directories of arrays to `start`, with paths as they will be in `again`.
 fn write_start(flow: &Checked, task: TaskId, folder: &Path) -> io::Result<()> {
     let (start, again) = (folder.join("start"), folder.join("again"));
     let here = |path: &str| Path::new(path).strip_prefix(&again).map_or_else(|_| path.into(), |path| start.join(path));
@@ -123,7 +126,7 @@ fn write_start(flow: &Checked, task: TaskId, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The script that repeats the command.
+/// Text of the script that repeats the command.
 fn text(command: &Command, repeat: &Repeat, folder: &Path) -> String {
     let tool = folder.file_name().unwrap_or_default().to_string_lossy();
     let why: String = repeat.why.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
@@ -157,7 +160,7 @@ fn text(command: &Command, repeat: &Repeat, folder: &Path) -> String {
     )
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for the shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

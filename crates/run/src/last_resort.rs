@@ -1,23 +1,25 @@
-//! What must still be done if the process has to end at once: nothing of the run may stay behind.
+//! Emergency cleanup: removes everything that a run has outside of the process, if the process must
+//! end at once.
 
 use fuse::Undo;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a run has outside of this process, to be cleared from any thread.
+/// Mount, directories and processes of a run, to be removed from any thread.
 #[derive(Debug)]
 pub(crate) struct Remains {
-    /// Its mount, and the folder where staging keeps its copies.
+    /// Removes its mount, and the directory where staging keeps its copies.
     pub undo: Undo,
-    /// What every process of the run has in its environment.
+    /// The environment variable that every process of the run has, as `NAME=value`.
     pub mark: String,
 }
 
-/// Clears what a run leaves if the process ends before the run does. Copies act on the same run.
+/// Cleans up after a run if the process ends before the run does. Clones act on the same run.
 #[derive(Debug, Clone, Default)]
 pub struct LastResort(Arc<Mutex<Option<Remains>>>);
 
 impl LastResort {
-    /// Ends the tools, unmounts, and removes copies on the RAM disk. Callable from any thread, at any time, more than once.
+    /// Kills the tools, unmounts, and removes copies on the RAM disk. Callable from any thread, at
+    /// any time, more than once.
     pub fn act(&self) {
         let Some(remains) = self.slot().take() else { return };
         exec::sweep(&remains.mark);
@@ -51,7 +53,7 @@ mod tests {
         let id = format!("last-resort-{}", std::process::id());
         let mut tool = Command::new("sleep").arg("600").env("TIDEMILL_RUN", &id).spawn().expect("started");
         let mark = format!("TIDEMILL_RUN={id}");
-        // A process has its environment a moment after it has its number.
+        // Wait for the exec: until then /proc shows the environment of the parent.
         let environment = format!("/proc/{}/environ", tool.id());
         while !fs::read_to_string(&environment).expect("it lives").contains(&mark) {
             std::thread::yield_now();

@@ -1,21 +1,22 @@
-//! Where members lie in the pool, as paths below its root.
+//! Layout of members in the pool, as paths below its root.
 //!
-//! A task has one folder, `<tool>.<number>`, where it runs and where its outputs stay: tools that write files beside each
-//! other, or look for them there, find them. Inputs lie below `data` as they do in the data folder.
+//! A task has one directory, `<tool>.<number>`: it is the task's working directory, and the task's
+//! outputs stay there. Tools that write files beside each other, or look for them there, find them.
+//! Inputs lie below `data` as they do in the data directory.
 
 use crate::checked::Checked;
 use flow::{DataId, TaskId};
 use std::path::{Component, Path, PathBuf};
 
-/// The folder of inputs.
+/// Directory of inputs.
 pub const INPUTS: &str = "data";
 
-/// The folder of a task.
+/// Directory of a task.
 pub fn task_dir(flow: &Checked, task: TaskId) -> String {
     format!("{}.{}", flow.tool_of(task).name, task.0)
 }
 
-/// Where member `id` lies, or will lie.
+/// Path of member `id` in the pool, whether or not it is written yet.
 pub fn member(flow: &Checked, id: DataId) -> PathBuf {
     match flow.writer_of(id) {
         Some(task) => Path::new(&task_dir(flow, task)).join(flow.place_in_task(id)),
@@ -23,12 +24,13 @@ pub fn member(flow: &Checked, id: DataId) -> PathBuf {
     }
 }
 
-/// The path of an input as the workflow has it: relative to the data folder, or absolute. None for what tasks write.
+/// Path of an input as the workflow has it: relative to the data directory, or absolute. `None` for
+/// members that tasks write.
 pub fn host_path(flow: &Checked, id: DataId) -> Option<&str> {
     flow.workflow().input_path(id)
 }
 
-/// Below `data`, without anything that would lead out of it.
+/// Path of an input below `data`; it never leads out of that directory.
 fn input(path: &str) -> PathBuf {
     let parts = Path::new(path).components().filter_map(|part| match part {
         Component::Normal(name) => Some(name.to_owned()),

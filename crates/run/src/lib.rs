@@ -1,10 +1,11 @@
-//! Layer 4: one run of a workflow: scheduler, processes and pool brought together.
+//! Layer 4: one run of a workflow. It connects the scheduler, the tools' processes and the pool.
 //!
-//! [`run`] takes an [`Order`] (a checked workflow and all settings), does it, tells [`Event`]s as they happen, and gives
-//! back the report. What is refused before anything starts is a list of problems. It prints nothing and knows no flags.
+//! [`run`] executes an [`Order`] (a checked workflow and all settings), reports [`Event`]s as they
+//! happen, and returns the report. Everything that prevents a run from starting is returned as a
+//! list of problems. The crate prints nothing and knows no command-line flags.
 //!
 //! ```text
-//! Order -> preflight, choice -> ground (pool, and the ways to it) -> drive (the loop) -> report::Run
+//! Order -> preflight, choice -> ground (pool, tasks' access to it) -> drive (loop) -> report::Run
 //! ```
 #![forbid(unsafe_code)]
 

@@ -1,27 +1,30 @@
-//! How busy the machine is: processors and memory, of the machine or of our control group where that has less.
+//! Load of the machine: processors and memory, of the machine or of our control group where that
+//! has less.
 
 use crate::memory::parse_meminfo;
 use report::{MachineUse, Measured};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What there is to look at, found once.
+/// Sources of the measurements, located once.
 #[derive(Debug)]
 pub struct MachineMeter {
     root: PathBuf,
-    /// The group with the tightest limit of processors, and that limit; none without a limit below the machine's.
+    /// The group with the tightest processor limit, and the limit; `None` if no limit is below the
+    /// machine's.
     cpu_group: Option<(PathBuf, f64)>,
-    /// The group with the tightest limit of memory, and that limit.
+    /// The group with the tightest memory limit, and the limit; `None` if no limit is below the
+    /// machine's.
     memory_group: Option<(PathBuf, u64)>,
     cpus: f64,
     memory_bytes: u64,
 }
 
-/// Where groups of version 2 are.
+/// Root of the cgroup v2 hierarchy.
 const GROUPS: &str = "sys/fs/cgroup";
 
 impl MachineMeter {
-    /// A meter of this machine; none if it does not tell.
+    /// Creates a meter of this machine; `None` if /proc does not provide the numbers.
     pub fn new() -> Option<Self> {
         Self::below(Path::new("/"))
     }
@@ -42,7 +45,7 @@ impl MachineMeter {
         })
     }
 
-    /// What the report says of it before the first sample.
+    /// The report's entry before the first sample.
     pub fn blank(&self) -> MachineUse {
         let cpus =
             self.cpu_group.as_ref().map_or((Measured::Machine, self.cpus), |(_, limit)| (Measured::Group, *limit));
@@ -53,7 +56,8 @@ impl MachineMeter {
         )
     }
 
-    /// Processor seconds spent so far, and bytes of memory in use; none if the system stopped telling.
+    /// Processor seconds spent so far and bytes of memory in use; `None` if they can no longer be
+    /// read.
     pub fn read(&self) -> Option<(f64, u64)> {
         Some((self.cpu_s()?, self.memory()?))
     }
@@ -65,7 +69,8 @@ impl MachineMeter {
         }
     }
 
-    /// Memory that the system could not have back at once: files that nobody uses are not in it.
+    /// Memory in use that the kernel cannot reclaim immediately: inactive page cache is not
+    /// counted.
     fn memory(&self) -> Option<u64> {
         let Some((group, _)) = &self.memory_group else {
             let (total, available) = parse_meminfo(&fs::read_to_string(self.root.join("proc/meminfo")).ok()?);
@@ -76,7 +81,7 @@ impl MachineMeter {
     }
 }
 
-/// Our group and those above it, of version 2.
+/// Our cgroup v2 group and its ancestors.
 fn groups(root: &Path) -> Vec<PathBuf> {
     let base = root.join(GROUPS);
     let own = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
@@ -84,7 +89,7 @@ fn groups(root: &Path) -> Vec<PathBuf> {
     base.join(path).ancestors().take_while(|group| group.starts_with(&base)).map(Path::to_path_buf).collect()
 }
 
-/// `cpu.max` is `quota period` in microseconds, or `max period`.
+/// The processor limit of a group. `cpu.max` is `quota period` in microseconds, or `max period`.
 fn cpu_limit(group: &Path) -> Option<f64> {
     let text = fs::read_to_string(group.join("cpu.max")).ok()?;
     let (quota, period) = text.trim().split_once(' ')?;
@@ -102,19 +107,20 @@ fn number(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// The number after `key` in lines of `key number`.
+/// The number after `key` in lines of the form `key number`.
 fn value(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-/// How many processors /proc/stat tells of.
+/// Number of processors in /proc/stat.
 fn processors(stat: &str) -> f64 {
     let lines = stat.lines().filter(|line| line.strip_prefix("cpu").is_some_and(|rest| !rest.starts_with(' ')));
     lines.fold(0.0, |count, _| count + 1.0)
 }
 
-/// Seconds that processors were not idle, from the first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq,
-/// steal (guests are in user), in hundredths whatever the kernel's own clock does.
+/// Seconds that processors were not idle, from the first line of /proc/stat: user, nice, system,
+/// idle, iowait, irq, softirq, steal (guest time is part of user). The unit is 1/100 s, independent
+/// of the kernel's tick rate.
 #[expect(clippy::cast_precision_loss, reason = "hundredths of seconds of millennia")]
 fn busy_s(stat: &str) -> Option<f64> {
     const TICKS_A_SECOND: f64 = 100.0;

@@ -1,39 +1,40 @@
-//! How much memory a pool may take: never more than the control group allows, half of what is free unless told.
+//! Size of a pool: by default half of the free memory, never more than the control group allows.
 
 use base::{ByteSize, Problem};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What the machine and the control group have to give, in bytes.
+/// Memory limits of the machine and of the control group, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Memory of the machine.
     pub total: u64,
     /// Memory that is free or can be freed without swapping.
     pub available: u64,
-    /// What the control group still lets us take; none without a limit.
+    /// Memory that the control group still allows; `None` without a limit.
     pub group: Option<u64>,
 }
 
-/// The size of a pool, and why it is less than was asked for, if it is.
+/// The size of a pool, and the reason if it is less than was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolSize {
-    /// The most memory that it takes.
+    /// Upper bound of the pool's memory.
     pub size: ByteSize,
-    /// A sentence for the user.
+    /// A sentence for the user, if the pool is smaller than was asked for.
     pub lowered: Option<String>,
 }
 
-/// Of what is free this part stays free: tools and this process live on it too.
+/// Divisor of the reserve: 1/8 of the free memory stays free for tools and this process.
 const RESERVE_PART: u64 = 8;
 
-/// At least so much stays free: this process with 100,000 tasks takes about 100 MiB, small runs 10 MiB.
+/// Lower bound of the reserve: this process takes about 100 MiB with 100,000 tasks, 10 MiB in small
+/// runs.
 const RESERVE_BYTES_MIN: u64 = 16 << 20;
 
-/// More than this is not kept from who asks for it.
+/// Upper bound of the reserve.
 const RESERVE_BYTES_MAX: u64 = 1 << 30;
 
-/// A pool below this cannot hold even a few small files.
+/// Smallest pool: a smaller one cannot hold even a few small files.
 pub const POOL_BYTES_MIN: u64 = 16 << 20;
 
 impl Limits {
@@ -43,40 +44,41 @@ impl Limits {
         Self { total, available, group: group_headroom(Path::new("/")) }
     }
 
-    /// What may still be taken: free in the machine, and allowed by the group.
+    /// Memory that may still be taken: free in the machine, and allowed by the group.
     pub fn free(&self) -> u64 {
         self.available.min(self.group.unwrap_or(u64::MAX))
     }
 
-    /// What a pool finds if staging keeps copies of running tasks' files on a RAM disk beside it: half.
+    /// The limits for a pool if staging keeps copies on a RAM disk beside it: half.
     #[must_use]
     pub fn beside_copies(&self) -> Self {
         Self { total: self.total, available: self.available / 2, group: self.group.map(|group| group / 2) }
     }
 
-    /// What one of so many finds that start together on this machine: its part.
+    /// The limits for one of `parts` pools that start together on this machine: its share.
     #[must_use]
     pub fn shared_by(&self, parts: u32) -> Self {
         let part = |bytes: u64| bytes / u64::from(parts.max(1));
         Self { total: self.total, available: part(self.available), group: self.group.map(part) }
     }
 
-    /// What copies on a RAM disk may take beside a pool: as much as the largest pool beside them.
+    /// Upper bound of the copies on a RAM disk: as much as the largest pool beside them.
     pub fn copies(&self) -> ByteSize {
         ByteSize(self.beside_copies().ceiling())
     }
 
-    /// What is free, without the part that stays free.
+    /// Free memory without the reserve.
     fn ceiling(&self) -> u64 {
         let free = self.free();
         free.saturating_sub((free / RESERVE_PART).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX))
     }
 
-    /// The size of the pool: what was asked for, or half of what is free; in both cases something is left for this process
-    /// and its tools, so that a full pool is an error of the run and never the end of it.
+    /// The size of the pool: the size that was asked for, or half of the free memory. A reserve is
+    /// left for this process and its tools in both cases, so that a full pool fails tasks and does
+    /// not get the whole run killed.
     ///
     /// # Errors
-    /// What was asked for, or what is left, is too small for any pool.
+    /// The size that was asked for, or the memory that is left, is too small for any pool.
     pub fn pool(&self, asked: Option<ByteSize>) -> Result<PoolSize, Problem> {
         let least = ByteSize(POOL_BYTES_MIN);
         if let Some(asked) = asked.filter(|asked| *asked < least) {
@@ -99,13 +101,13 @@ impl Limits {
         Ok(PoolSize { size, lowered })
     }
 
-    /// Who sets the limit.
+    /// Name of the tightest limit.
     fn tightest(&self) -> &'static str {
         if self.group.is_some_and(|group| group < self.available) { "the control group" } else { "this machine" }
     }
 }
 
-/// Memory of the machine, and what of it is available, in bytes; 0 where it is not told.
+/// Total and available memory of the machine in bytes; 0 for a missing line.
 pub(crate) fn parse_meminfo(text: &str) -> (u64, u64) {
     let kib = |key: &str| {
         text.lines()
@@ -121,7 +123,8 @@ fn group_headroom(root: &Path) -> Option<u64> {
     groups.lines().filter_map(|line| line_headroom(root, line)).min()
 }
 
-/// One line of /proc/self/cgroup: `0::/path` (version 2) or `4:memory:/path` (version 1).
+/// The headroom of one line of /proc/self/cgroup: `0::/path` (version 2) or `4:memory:/path`
+/// (version 1).
 fn line_headroom(root: &Path, line: &str) -> Option<u64> {
     let mut fields = line.splitn(3, ':');
     let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
@@ -142,15 +145,16 @@ fn line_headroom(root: &Path, line: &str) -> Option<u64> {
         .min()
 }
 
-/// Bytes of files that nobody used lately: they count as used, but the kernel gives them up first.
+/// Bytes of inactive page cache: they count as used, but the kernel reclaims them first.
 fn reclaimable(group: &Path) -> u64 {
     let stat = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
     let value = |key: &str| stat.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok());
-    // Version 1 has two lines; the one that counts groups below is the one that the limit is about.
+    // Version 1 has both lines; the limit applies to the total with descendant groups.
     value("total_inactive_file ").or_else(|| value("inactive_file ")).unwrap_or(0)
 }
 
-/// A number from a control file; `max` and the huge number of version 1 mean no limit.
+/// A number from a control file; `None` for `max` and the huge number of version 1, which mean no
+/// limit.
 fn read_number(path: &Path) -> Option<u64> {
     const UNLIMITED_V1: u64 = 1 << 62;
     fs::read_to_string(path).ok()?.trim().parse().ok().filter(|number| *number < UNLIMITED_V1)

@@ -1,9 +1,9 @@
-//! Limits of memory that tools declare: enforced by control groups where they can be made, else
+//! Memory limits that tools declare: enforced by control groups where they can be made, else only
 //! measured (`exec::Usage`).
 //!
-//! The groups belong to the run's claim in the runtime directory, so that all that removes a run's
-//! mount and folders removes them too: its end, a panic, a second signal, and the next start after
-//! SIGKILL.
+//! The groups belong to the run's claim in the runtime directory. Everything that removes a run's
+//! mount and directories removes them too: its end, a panic, a second signal, and the next start
+//! after SIGKILL.
 
 use crate::checked::Checked;
 use crate::choice::Choice;
@@ -17,7 +17,7 @@ use fuse::{Claim, RuntimeDir};
 use report::Mode;
 use std::sync::Arc;
 
-/// Enforces what tools declare.
+/// Enforces the memory that tools declare.
 #[derive(Debug)]
 pub struct MemoryLimits {
     groups: Arc<MemoryGroups>,
@@ -25,15 +25,15 @@ pub struct MemoryLimits {
 }
 
 impl MemoryLimits {
-    /// Limits kept by these groups. Files in memory that tools write may be charged to them: those
-    /// of a pool of so many bytes, and copies on a RAM disk.
+    /// Creates limits kept by `groups`. Files in memory that tools write may be charged to the
+    /// groups: those of a pool of `pool` bytes, and `copies` bytes on a RAM disk.
     pub fn new(groups: Arc<MemoryGroups>, choice: &Choice, pool: u64, copies: u64) -> Self {
         let pool = if choice.mode == Mode::None { 0 } else { pool };
         let copies = if choice.has_copies() { copies } else { 0 };
         Self { groups, files: pool.saturating_add(copies) }
     }
 
-    /// The limit of a tool; none if it declares none.
+    /// The limit of a tool; `None` if it declares none.
     pub fn of(&self, tool: &Tool) -> Option<MemoryLimit> {
         let own = tool.resources.memory;
         (own > 0).then(|| MemoryLimit { groups: self.groups.clone(), own, files: self.files })
@@ -43,13 +43,13 @@ impl MemoryLimits {
 /// The groups of a run without a pool, and the claim that they belong to.
 #[derive(Debug)]
 pub struct Alone {
-    /// The groups.
+    /// Control group of the run, which contains the groups of its tasks.
     pub groups: Arc<MemoryGroups>,
     _claim: Claim,
 }
 
 impl Alone {
-    /// Makes them, if a tool of the workflow declares memory and that can be enforced.
+    /// Makes the groups, if a tool of the workflow declares memory and that can be enforced.
     pub fn prepare(order: &Order, last_resort: &LastResort) -> Option<Self> {
         if !is_declared(&order.flow) {
             return None;
@@ -65,8 +65,8 @@ impl Alone {
     }
 }
 
-/// Makes the groups of a run, if a tool of it declares memory; where that cannot be the log says
-/// why.
+/// Makes the groups of a run, if one of its tools declares memory. If they cannot be made, the
+/// reason is logged.
 pub fn prepare(flow: &Checked, claim: &mut Claim) -> Option<Arc<MemoryGroups>> {
     if !is_declared(flow) {
         return None;
@@ -80,7 +80,7 @@ fn not_enforced(why: &dyn std::fmt::Display) {
     tracing::info!("the `memory` of tools is measured and not enforced: {why}");
 }
 
-/// Whether a tool that is called declares memory.
+/// Returns whether a tool that is called declares memory.
 fn is_declared(flow: &Checked) -> bool {
     let workflow = flow.workflow();
     workflow.tasks.iter().any(|task| workflow.tool_of(task).resources.memory > 0)
@@ -93,7 +93,7 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
     use std::process::Command;
 
-    /// The group of a claim, made, if groups can be made here.
+    /// Makes the group of a claim; `None` if groups cannot be made here.
     fn group_of(claim: &mut Claim, name: &str) -> Option<MemoryGroups> {
         let planned = PlannedGroups::find(&format!("tidemill-{name}-{}", std::process::id()));
         let made = planned.and_then(|planned| {

@@ -1,4 +1,4 @@
-//! What to run and how: everything that is decided before a run starts.
+//! Specification of a run: everything that is decided before it starts.
 
 use crate::checked::Checked;
 use base::ByteSize;
@@ -8,75 +8,80 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How tasks see the pool.
+/// Storage mode: how tasks see the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Storage {
-    /// The mount where it is allowed, else the preload library, else staging.
+    /// The mount where FUSE is allowed, else the preload library, else staging.
     #[default]
     Auto,
-    /// The mount, or a refusal that says why not.
+    /// The mount; the run is refused with the reason if it is not possible.
     Mount,
-    /// The preload library, with staging for tools that it does not reach; or a refusal that says why not.
+    /// The preload library, with staging for tools that it cannot reach; the run is refused with
+    /// the reason if the library reaches no tool.
     Preload,
-    /// RAM-disk staging: inputs copied from the pool before a task, outputs back after it (paper 001, section 4.2.3).
+    /// RAM-disk staging: inputs are copied from the pool before a task, outputs back into it
+    /// afterwards (paper 001, section 4.2.3).
     Staging,
 }
 
-/// A checked workflow with everything that its run needs to know.
+/// A checked workflow and all settings of its run.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a choice of the user")]
 pub struct Order {
-    /// The workflow, checked.
+    /// The checked workflow.
     pub flow: Arc<Checked>,
-    /// A name that is unique on this host: names the pool's folder and the default report folder.
+    /// Name that is unique on this host. It names the pool's directory and the default report
+    /// directory.
     pub run_id: String,
-    /// The folder that relative input paths start from, absolute.
+    /// Absolute directory that relative input paths start from.
     pub data_dir: PathBuf,
-    /// Where outputs go; made when the first one comes.
+    /// Directory for outputs, created with the first output.
     pub out_dir: PathBuf,
-    /// Where the report goes: no output is written over it. None: there is none.
+    /// Directory for the report, which no output may overwrite; `None`: no report.
     pub report_dir: Option<PathBuf>,
-    /// What the user should know that was found out before.
+    /// Warnings for the user that were found while the order was made.
     pub warnings: Vec<String>,
-    /// The user's words for the report: command line, script, `--set`s.
+    /// The user's command line, script and `--set` values, for the report.
     pub asked: Asked,
-    /// The most memory the pool takes; none: half of what is free.
+    /// Upper bound of the pool's memory; `None`: half of the free memory.
     pub memory: Option<ByteSize>,
-    /// The most memory that staging's copies take on the RAM disk; none: as much as the largest pool beside them.
+    /// Upper bound of the memory for staging's copies on the RAM disk; `None`: as much as the
+    /// largest pool beside them.
     pub copies: Option<ByteSize>,
-    /// Slots: tasks of one processor that may run at once.
+    /// Number of slots: tasks of one processor that may run at once.
     pub slots: u32,
-    /// How tasks see the pool.
+    /// Storage mode.
     pub storage: Storage,
-    /// Whether the kernel may read and write files of the mount past us, where it can.
+    /// Enables passthrough: the kernel reads and writes files of the mount without us, where it
+    /// can.
     pub passthrough: bool,
-    /// Nothing is deleted before the end, and everything is exported.
+    /// Deletes nothing before the end of the run, and exports everything.
     pub keep: bool,
-    /// The folder that failed tasks are kept in; none: they are not.
+    /// Directory where failed tasks are kept; `None`: failed tasks are not kept.
     pub keep_failed: Option<PathBuf>,
     /// Members to export beside the outputs that nobody reads.
     pub exports: BTreeSet<DataId>,
-    /// Inputs are copied into the pool instead of bound.
+    /// Copies inputs into the pool instead of binding them.
     pub stage_in: bool,
-    /// After the first failed task nothing new starts.
+    /// Starts no task after the first failed one.
     pub fail_fast: bool,
-    /// How long a writer waits for space in a full pool.
+    /// Time that a writer waits for space in a full pool.
     pub space_wait: Duration,
-    /// How long a tool has between SIGTERM and SIGKILL.
+    /// Time between SIGTERM and SIGKILL when a tool is ended.
     pub grace: Duration,
 }
 
-/// What the user typed, for the report.
+/// The user's request as typed, for the report.
 #[derive(Debug, Clone, Default)]
 pub struct Asked {
-    /// The command line.
+    /// The words of the command line.
     pub command_line: Vec<String>,
-    /// The script or descriptor.
+    /// Path of the script or descriptor.
     pub source: String,
-    /// `js4cloud` or `json`.
+    /// Language of the source: `js4cloud` or `json`.
     pub language: String,
-    /// The tool file, if one was read.
+    /// Path of the tool file, if one was read.
     pub tools: Option<String>,
-    /// The values of `--set`.
+    /// Names and values of `--set`.
     pub sets: Vec<(String, flow::ConfigValue)>,
 }

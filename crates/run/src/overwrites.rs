@@ -1,7 +1,9 @@
-//! Outputs that would come into the place of an input, of the workflow, of each other or of the report: refused before the start.
+//! Refuses, before the start, outputs that would overwrite an input, the workflow, each other or
+//! the report.
 //!
-//! A place is a name in a folder. Folders are compared by device and inode, so links and bind mounts on the way do not hide that
-//! two paths mean one place. An input that is a link stands at several: its own, those that its link leads over, that of the file.
+//! A place is a name in a directory. Directories are compared by device and inode, so links and
+//! bind mounts in a path do not hide that two paths mean one place. An input that is a symbolic
+//! link has several places: its own, those of the links that it leads over, and that of the file.
 
 use base::Problem;
 use std::collections::HashMap;
@@ -10,36 +12,37 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// More problems are counted, not listed.
+/// Upper bound of the problems that are listed.
 const LISTED_MAX: usize = 10;
 
-/// As many links as the kernel follows.
+/// Number of symbolic links that the kernel follows.
 const LINKS_MAX: usize = 40;
 
-/// A name in a folder, or a file by whatever name.
+/// A name in a directory, or a file by any name.
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Place {
     Name { device: u64, folder: u64, name: OsString },
     File { device: u64, inode: u64 },
 }
 
-/// A file that is read, or written, and what it is for the user.
+/// A file that is read or written, and its description for the user.
 #[derive(Debug)]
 pub struct Named {
-    /// Such as `input Train`, `the script`.
+    /// Description, such as `input Train` or `the script`.
     pub what: String,
-    /// Where it is, or will be.
+    /// Path of the file, whether or not it exists yet.
     pub path: PathBuf,
 }
 
 impl Named {
-    /// The file `path`, called `what`.
+    /// The file `path` with the description `what`.
     pub fn new(what: impl Into<String>, path: impl Into<PathBuf>) -> Self {
         Self { what: what.into(), path: path.into() }
     }
 }
 
-/// What is wrong with writing `written`, in this order, while `read` is needed. Nobody is hurt by a file of an earlier run.
+/// Problems of writing `written`, in this order, while `read` is needed. Overwriting a file of an
+/// earlier run is no problem.
 pub fn overwrites(read: impl IntoIterator<Item = Named>, written: impl IntoIterator<Item = Named>) -> Vec<Problem> {
     let mut taken: HashMap<Place, Named> = HashMap::new();
     for file in read {
@@ -53,7 +56,7 @@ pub fn overwrites(read: impl IntoIterator<Item = Named>, written: impl IntoItera
         if let Some(before) = places.iter().find_map(|place| taken.get(place)) {
             if problems.len() < LISTED_MAX { problems.push(told(&file, before)) } else { unlisted += 1 }
         }
-        // Two outputs may replace two names of one old file; only its name is an output's place.
+        // Two outputs may replace two names of one old file, so an output takes only its name.
         if let Some(place @ Place::Name { .. }) = places.into_iter().next() {
             taken.entry(place).or_insert(file);
         }
@@ -70,7 +73,7 @@ fn told(file: &Named, before: &Named) -> Problem {
         .hint("choose another folder with --out or --report, or another file name")
 }
 
-/// All places whose loss would be one of the input.
+/// All places of an input: overwriting any of them would lose it.
 fn places_of_input(path: &Path) -> Vec<Place> {
     let (mut places, mut path) = (Vec::new(), path.to_path_buf());
     for _ in 0..LINKS_MAX {
@@ -82,7 +85,7 @@ fn places_of_input(path: &Path) -> Vec<Place> {
     places
 }
 
-/// The name in its folder; none where the folder is yet to be made, for there is nothing in it.
+/// The name in its directory; `None` if the directory does not exist, as nothing can be in it.
 fn name_place(path: &Path) -> Option<Place> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let about = fs::metadata(folder).ok()?;
@@ -90,7 +93,8 @@ fn name_place(path: &Path) -> Option<Place> {
     Some(Place::Name { device: about.dev(), folder: about.ino(), name })
 }
 
-/// The file itself: one more name of it, on a file system that takes two names for one, or by a hard link.
+/// The file itself, to find other names of it: hard links, or two spellings on a file system that
+/// treats them as one.
 fn file_place(path: &Path) -> Option<Place> {
     let about = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?;
     Some(Place::File { device: about.dev(), inode: about.ino() })

@@ -1,4 +1,4 @@
-//! What must be true before anything starts: programs are installed, inputs are there, outputs have a place to go.
+//! Checks before a run: programs are installed, inputs exist, output directories are writable.
 
 use crate::checked::Checked;
 use crate::layout;
@@ -12,13 +12,13 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// More problems of one kind are counted, not listed.
+/// Upper bound of the problems of one kind that are listed.
 const LISTED_MAX: usize = 10;
 
-/// The programs of the tools that the workflow calls.
+/// Finds the programs of the tools that the workflow calls.
 pub fn programs(flow: &Checked) -> Result<HashMap<ToolId, PathBuf>, Vec<Problem>> {
     let workflow = flow.workflow();
-    // The first task of each tool stands for all: the program may not depend on parameters.
+    // Check only the first task of each tool: a program may not depend on parameters.
     let mut called: HashMap<ToolId, TaskId> = HashMap::new();
     for (id, task) in (0..).map(TaskId).zip(&workflow.tasks) {
         called.entry(task.tool).or_insert(id);
@@ -41,7 +41,7 @@ pub fn programs(flow: &Checked) -> Result<HashMap<ToolId, PathBuf>, Vec<Problem>
     if problems.is_empty() { Ok(found) } else { Err(problems) }
 }
 
-/// Inputs that are not readable files.
+/// Problems of inputs that are not readable files; after ten, one line stands for the others.
 pub fn inputs(flow: &Checked, data_dir: &Path) -> Vec<Problem> {
     let workflow = flow.workflow();
     let mut problems = Vec::new();
@@ -58,20 +58,22 @@ pub fn inputs(flow: &Checked, data_dir: &Path) -> Vec<Problem> {
     problems
 }
 
-/// The length of an input's file; 0 if there is none.
+/// Length of an input's file; 0 if there is none.
 pub fn bytes_of_input(flow: &Checked, data_dir: &Path, data: DataId) -> u64 {
     let path = layout::host_path(flow, data).map(|path| data_dir.join(path));
     path.and_then(|path| std::fs::metadata(path).ok()).map_or(0, |metadata| metadata.len())
 }
 
-/// Opens a regular file; whatever else is there is an error, and none of it makes us wait (a FIFO without a writer would).
+/// Opens a regular file; anything else is an error. Never blocks, not even on a FIFO without a
+/// writer.
 pub fn open_file(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = File::options().read(true).custom_flags(flags).open(path)?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("not a regular file")) }
 }
 
-/// Why files cannot be written below `folder`, which the user gave by `flag`: it is no directory and cannot become one.
+/// The problem of a directory that cannot be created or written to. `flag` is the user's option for
+/// it.
 pub fn folder(flag: &str, folder: &Path) -> Option<Problem> {
     let told = |why: String| Some(Problem::new(format!("{flag} {}: {why}", folder.display())));
     let Ok(absolute) = std::path::absolute(folder) else { return told("the current folder is gone".into()) };
@@ -88,13 +90,15 @@ pub fn folder(flag: &str, folder: &Path) -> Option<Problem> {
     }
 }
 
-/// Makes something in a folder that is gone at once: rights alone do not tell (a full disk, what the kernel made, a quota).
+/// Creates and removes a temporary file: permissions alone do not show that a disk is full, that a
+/// file system is virtual, or that a quota is used up.
 fn probe(folder: &Path) -> io::Result<()> {
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
     if rustix::fs::open(folder, flags, rustix::fs::Mode::RUSR).is_ok() {
         return Ok(());
     }
-    // File systems say in several ways that they have no nameless files.
+    // File systems report missing `O_TMPFILE` support by different errors, so every error is taken
+    // for it.
     let path = folder.join(format!(".tidemill-{}.probe", std::process::id()));
     std::fs::create_dir(&path)?;
     std::fs::remove_dir(&path)

@@ -1,4 +1,4 @@
-//! What is found out before anything starts, or all the problems that stand in the way.
+//! Prepares a run: collects everything that it needs, or all problems that prevent it.
 
 use crate::checked::Checked;
 use crate::choice::{Choice, Tools, choose};
@@ -15,26 +15,26 @@ use sched::{Machine, Options, Scheduler};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// Tasks that can never run here are listed up to this many.
+/// Upper bound of the tasks that are listed as impossible to run here.
 const LISTED_MAX: usize = 5;
 
-/// What preflight found out.
+/// Results of the preparation.
 pub struct Prepared {
-    /// The programs of the tools that are called.
+    /// Programs of the tools that are called.
     pub programs: HashMap<ToolId, PathBuf>,
-    /// All tasks.
+    /// Scheduler with all tasks.
     pub scheduler: Scheduler,
-    /// How tasks see the pool.
+    /// Storage mode, and the reason for it.
     pub choice: Choice,
-    /// What that may be changed by.
+    /// Facts about the tools, used to choose another storage mode if the first one fails.
     pub tools: Tools,
-    /// The pool's size; 0 without one.
+    /// Size of the pool; 0 without a pool.
     pub memory: ByteSize,
-    /// What the user should know.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
 }
 
-/// What a run of the workflow looks at before it starts, apart from its settings: inputs and programs.
+/// Checks the inputs and programs of a workflow, as a run does before it starts.
 ///
 /// # Errors
 /// All inputs that cannot be read, and all tools that are not installed.
@@ -44,7 +44,7 @@ pub fn check_before_start(flow: &Checked, data_dir: &Path) -> Result<(), Vec<Pro
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 
-/// Looks at everything, so that the user learns of all problems at once.
+/// Makes all checks before it returns, so that the user sees all problems at once.
 pub fn prepare(order: &Order) -> Result<Prepared, Vec<Problem>> {
     let mut problems = preflight::inputs(&order.flow, &order.data_dir);
     problems.extend(preflight::folder("--out", &order.out_dir));
@@ -69,7 +69,7 @@ pub fn prepare(order: &Order) -> Result<Prepared, Vec<Problem>> {
     }
 }
 
-/// What the run is made of that it would overwrite.
+/// Problems with outputs or the report that would overwrite inputs, the script or the tool file.
 fn lost_files(order: &Order) -> Vec<Problem> {
     let workflow = order.flow.workflow();
     let inputs = (0..workflow.data_count()).map(DataId).filter_map(|id| {
@@ -96,7 +96,7 @@ fn pool_size(order: &Order, limits: &Limits, choice: Option<&Choice>) -> Result<
     }
 }
 
-/// The scheduler with all tasks; tasks that can never run here are problems.
+/// Makes the scheduler with all tasks; tasks that can never run here are problems.
 fn scheduler(order: &Order, limits: &Limits, pool: ByteSize) -> Result<Scheduler, Vec<Problem>> {
     let machine = Machine { slots: order.slots, memory: limits.free().saturating_sub(pool.0) };
     let options = Options { fail_fast: order.fail_fast };

@@ -1,4 +1,4 @@
-//! Hashes of what a run was made of: the tools' declarations, programs and files, and the inputs.
+//! Provenance: hashes of the tools' declarations, programs and files, and of the inputs.
 
 use crate::preflight;
 use flow::DataId;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// BLAKE3 of a file's bytes in hexadecimal, and its size.
 ///
 /// # Errors
-/// It cannot be read, or is no regular file.
+/// The file cannot be read, or is not a regular file.
 pub fn hash_file(path: &Path) -> io::Result<(String, u64)> {
     hash_file_unless(path, &|| false)
 }
@@ -35,26 +35,27 @@ fn hash_file_unless(path: &Path, cancelled: &dyn Fn() -> bool) -> io::Result<(St
     Err(io::Error::other("the run was ended"))
 }
 
-/// What a run is made of.
+/// Tools and inputs to hash.
 #[derive(Debug)]
 pub struct Hashed {
-    /// The tools that it calls.
+    /// Tools that the run calls.
     pub tools: Vec<Resolved>,
-    /// Its inputs.
+    /// Inputs of the run.
     pub inputs: Vec<(DataId, PathBuf)>,
 }
 
-/// What that hashes to, as far as it could be read.
+/// Hashes of a run's tools and inputs, as far as they could be read.
 #[derive(Debug, Default)]
 pub struct Hashes {
-    /// For the report.
+    /// Tools with their hashes, as in the report.
     pub tools: Vec<ToolUsed>,
     /// Hash and size in bytes of each input.
     pub inputs: Vec<(DataId, String, u64)>,
 }
 
 impl Hashed {
-    /// Reads all of it: for blocking threads. Inputs that are not read before `cancelled` is true are left out.
+    /// Reads and hashes everything; blocks the thread. Inputs that are not read before `cancelled`
+    /// returns true are left out.
     pub fn hashes(&self, cancelled: &dyn Fn() -> bool) -> Hashes {
         let tools = self.tools.iter().map(tool_used).collect();
         let hash = |(id, path): &(DataId, PathBuf)| {
@@ -65,16 +66,17 @@ impl Hashed {
     }
 }
 
-/// A tool with the program that its command was found to be.
+/// A tool with the path of its program.
 #[derive(Debug, Clone)]
 pub struct Resolved {
-    /// The declaration.
+    /// Declaration of the tool.
     pub tool: flow::Tool,
-    /// The program.
+    /// Path of the program.
     pub program: PathBuf,
 }
 
-/// What the report says of a tool: its hash covers the declaration (without the folder it lies in), its files and its program.
+/// The report's entry for a tool. Its hash covers the declaration (without the path of its
+/// directory), its files and its program.
 pub fn tool_used(resolved: &Resolved) -> ToolUsed {
     let tool = &resolved.tool;
     let files: Vec<FileUsed> = tool.files.iter().map(|file| file_used(Path::new(&tool.here), file)).collect();
@@ -103,7 +105,8 @@ fn file_used(here: &Path, path: &str) -> FileUsed {
     FileUsed { path: path.to_owned(), bytes, hash: hashed.map(|(hash, _)| hash) }
 }
 
-/// Config values whose name is or ends in `seed`, defaults included, and `TIDEMILL_*` variables.
+/// Config values, defaults included, whose name ends in `seed` in any case, and `TIDEMILL_*`
+/// variables.
 pub fn seeds(workflow: &flow::Workflow, environment: impl Iterator<Item = (String, String)>) -> Vec<Seed> {
     let mut counts: BTreeMap<(String, String, String), u32> = BTreeMap::new();
     for task in &workflow.tasks {

@@ -1,4 +1,4 @@
-//! The report as it fills: what happened to tasks and data, in the words of run.json.
+//! Recorder: fills in the report while tasks run, in the types of run.json.
 
 use crate::export::Written;
 use crate::keep_failed;
@@ -11,82 +11,82 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// How an attempt failed.
+/// Failure of an attempt.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Failure {
-    /// The sort of failure.
+    /// Category of the failure.
     pub kind: ReasonKind,
-    /// A sentence: what failed, on what, what to do.
+    /// A sentence for the user: what failed, on what, what to do.
     pub text: String,
-    /// The signal that ended the process.
+    /// Signal that ended the process.
     pub signal: Option<i32>,
-    /// Whether another attempt can help.
+    /// True if another attempt may succeed.
     pub retry: bool,
-    /// The folder that the attempt is kept in, if it is.
+    /// Directory where the attempt is kept, if it is kept.
     pub kept: Option<PathBuf>,
 }
 
 impl Failure {
-    /// A failure without a signal that another attempt may mend.
+    /// A failure without a signal that another attempt may avoid.
     pub fn new(kind: ReasonKind, text: impl Into<String>) -> Self {
         Self { kind, text: text.into(), signal: None, retry: true, kept: None }
     }
 }
 
-/// One attempt of a task, after it ended.
+/// Result of one attempt of a task.
 #[derive(Debug)]
 pub struct Tried {
-    /// The task.
+    /// Id of the task.
     pub task: TaskId,
-    /// When it started.
+    /// Time of the start.
     pub started: Instant,
-    /// When it ended.
+    /// Time of the end.
     pub ended: Instant,
-    /// The command; empty if it could not be made.
+    /// Command line; empty if it could not be made.
     pub argv: Vec<String>,
-    /// The exit code, if it exited.
+    /// Exit code, if the process exited.
     pub exit_code: Option<i32>,
-    /// Processor seconds.
+    /// Processor time in seconds.
     pub cpu_s: Option<f64>,
-    /// Largest resident memory, in bytes.
+    /// Largest resident memory in bytes.
     pub max_rss_bytes: Option<u64>,
-    /// The most memory of their own that its processes held together, in bytes.
+    /// Peak of the anonymous memory that its processes held together, in bytes.
     pub peak_memory_bytes: Option<u64>,
-    /// What it printed.
+    /// Captured standard output.
     pub stdout: Option<Captured>,
-    /// The same on standard error.
+    /// Captured standard error.
     pub stderr: Option<Captured>,
-    /// Whether the pool refused space to somebody while it ran, perhaps to another task: which one is not known, and a warning
-    /// too many does less harm than one too few.
+    /// True if the pool refused space to any task while this one ran. It is not known which task
+    /// was refused; a needless warning does less harm than a missing one.
     pub refused: bool,
-    /// What it wrote, or why it failed.
+    /// Members that the attempt wrote, or the reason of its failure.
     pub result: Result<Vec<Made>, Failure>,
 }
 
-/// A `report::Run` with the clock that its times start from.
+/// A `report::Run` in the making, and the instant that its times count from.
 #[derive(Debug)]
 pub struct Record {
     /// The report so far.
     pub run: Run,
     begun: Instant,
-    /// Tasks that may have written less than they meant to.
+    /// Number of tasks that may have lost output in a full pool.
     doubts: usize,
-    /// Tools whose tasks took more memory than they declare, and were told.
+    /// Tools whose excess over their declared memory was already reported.
     hungry: BTreeSet<String>,
 }
 
 impl Record {
-    /// A record whose times count from `begun`.
+    /// Creates a recorder whose times count from `begun`.
     pub fn new(run: Run, begun: Instant) -> Self {
         Self { run, begun, doubts: 0, hungry: BTreeSet::new() }
     }
 
-    /// Seconds from the start to `moment`.
+    /// Converts `moment` to seconds since the start.
     pub fn at(&self, moment: Instant) -> Seconds {
         moment.saturating_duration_since(self.begun).into()
     }
 
-    /// Seconds from the start to now.
+    /// Seconds since the start.
     pub fn now(&self) -> Seconds {
         self.at(Instant::now())
     }
@@ -99,14 +99,14 @@ impl Record {
         &mut self.run.data[id.0 as usize]
     }
 
-    /// An attempt starts.
+    /// Records the start of an attempt.
     pub fn started(&mut self, id: TaskId, slot: u32, attempt: u32) {
         let task = self.task(id);
         task.slot = Some(slot);
         task.attempts = attempt;
     }
 
-    /// An attempt ended; what became of the task is said apart.
+    /// Records the end of an attempt. Retry or final failure of the task is recorded separately.
     pub fn tried(&mut self, tried: &Tried) {
         let (start, end) = (self.at(tried.started), self.at(tried.ended));
         for made in tried.result.iter().flatten() {
@@ -138,7 +138,7 @@ impl Record {
         task.set_command(&tried.argv);
     }
 
-    /// The attempt failed for another reason than its process gave.
+    /// Replaces the reason of a failed attempt by a cause outside its process.
     pub fn blame(&mut self, id: TaskId, failure: &Failure) {
         let task = self.task(id);
         if let Some(reason) = &mut task.reason {
@@ -147,7 +147,7 @@ impl Record {
         }
     }
 
-    /// The attempt that just failed is followed by another.
+    /// Records that the attempt that just failed is followed by another.
     pub fn retried(&mut self, id: TaskId) {
         let task = self.task(id);
         let (Some(slot), Some(start_s), Some(end_s)) = (task.slot, task.start_s, task.end_s) else { return };
@@ -156,26 +156,26 @@ impl Record {
         task.earlier.push(Attempt { slot, start_s, end_s, text, cpu_s, peak_memory_bytes });
     }
 
-    /// The task failed without an attempt of its own.
+    /// Records the failure of a task that never ran.
     pub fn never_ran(&mut self, id: TaskId, reason: Reason) {
         let task = self.task(id);
         task.status = Status::of(Some(&reason));
         task.reason = Some(reason);
     }
 
-    /// The member was deleted from the pool.
+    /// Records that the member was deleted from the pool.
     pub fn dropped(&mut self, id: DataId) {
         let now = self.now();
         self.member(id).dropped_s = Some(now);
     }
 
-    /// The member stands under `--out`.
+    /// Records that the member was written below `--out`.
     pub fn exported(&mut self, id: DataId, path: String, written: Written) {
         let member = self.member(id);
         (member.exported, member.hash) = (Some(path), Some(written.hash));
     }
 
-    /// What tools and inputs hash to.
+    /// Records the hashes of tools and inputs.
     pub fn hashed(&mut self, hashes: Hashes) {
         self.run.provenance.tools = hashes.tools;
         for (id, hash, bytes) in hashes.inputs {
@@ -184,7 +184,8 @@ impl Record {
         }
     }
 
-    /// How busy the machine is now: processor seconds since any moment before the run, bytes of memory in use.
+    /// Adds a sample of the machine: processor seconds since any fixed moment before the run, and
+    /// bytes of memory in use.
     pub fn machine_sample(&mut self, (cpu_s, memory_bytes): (f64, u64)) {
         let now = self.now();
         if let Some(used) = &mut self.run.machine_use {
@@ -192,18 +193,19 @@ impl Record {
         }
     }
 
-    /// How full the pool is now.
+    /// Adds a sample of the pool: bytes used and capacity.
     pub fn sample(&mut self, used: u64, capacity: u64) {
         let now = self.now();
         self.run.pool.push(now, used, capacity);
     }
 
-    /// The most that the pool held at any moment.
+    /// Records the peak of the bytes that the pool held.
     pub fn peak(&mut self, bytes: u64) {
         self.run.pool.mark(bytes);
     }
 
-    /// Works out how little memory other orders of the tasks would have needed, if all of them are done.
+    /// Computes the least memory that another order of the tasks would have needed. Does nothing
+    /// unless all tasks succeeded.
     pub fn find_least_peak(&mut self, workflow: &flow::Workflow) {
         if self.run.tasks.iter().any(|task| task.status != Status::Done) {
             return;
@@ -217,7 +219,8 @@ impl Record {
         }
     }
 
-    /// A task ended well although the pool was full while it ran: programs that do not look at errors of writing do.
+    /// Records a task that succeeded although the pool refused space while it ran, as a program
+    /// that ignores write errors does. Returns the warning for the first 10 tasks only.
     pub fn doubtful(&mut self, id: TaskId) -> Option<String> {
         const TOLD_MAX: usize = 10;
         let tool = self.task(id).tool.clone();
@@ -232,7 +235,8 @@ impl Record {
         })
     }
 
-    /// An attempt held more memory than its tool declares (`limit`; 0: nothing), which others were promised: told once for each tool.
+    /// Records an attempt that held more memory than its tool declares (`limit`; 0: none declared),
+    /// and so took memory promised to other tasks. Returns a warning once per tool.
     pub fn passed_memory(&mut self, tried: &Tried, limit: u64) -> Option<String> {
         let peak = tried.peak_memory_bytes.filter(|peak| limit > 0 && *peak > limit)?;
         let tool = self.task(tried.task).tool.clone();
@@ -248,12 +252,12 @@ impl Record {
         })
     }
 
-    /// Something about the whole run went wrong; the first word of it stays.
+    /// Records a problem of the whole run; only the first one is kept.
     pub fn problem(&mut self, text: String) {
         self.run.problem.get_or_insert(text);
     }
 
-    /// Ends the report: the outcome follows from the tasks, the problem and whether the user gave up.
+    /// Completes the report. The outcome follows from the tasks, the problem, and `interrupted`.
     pub fn seal(&mut self, interrupted: bool) {
         let failed = self.run.problem.is_some() || self.run.tasks.iter().any(|task| task.status != Status::Done);
         self.run.outcome = match (interrupted, failed) {
@@ -268,7 +272,7 @@ impl Record {
     }
 }
 
-/// Now, as run.json writes it.
+/// The current time in the format of run.json.
 pub fn wall_clock() -> String {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     report::rfc3339_utc(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))

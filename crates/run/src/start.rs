@@ -1,4 +1,4 @@
-//! From an order to its report: everything before and after the loop.
+//! Runs an order: prepares it, drives the loop, cleans up, and returns the report.
 
 use crate::attempt::Context;
 use crate::checked::Checked;
@@ -29,10 +29,11 @@ use std::time::Instant;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Runs the order. Refusals come before anything was started; everything later is in the report.
+/// Runs the order. Errors are returned only before any task starts; later failures are in the
+/// report.
 ///
-/// `tell` is called on the calling thread. When `cancel` fires, nothing new starts, running tasks are ended, and the report
-/// says `interrupted`.
+/// `tell` is called on the calling thread. When `cancel` fires, nothing new starts, running tasks
+/// are ended, and the report says `interrupted`.
 pub async fn run(
     order: Order,
     tell: &mut dyn FnMut(&Event),
@@ -79,7 +80,7 @@ pub async fn run(
         record.find_least_peak(order.flow.workflow());
     }
     record.hashed(hashes.await.unwrap_or_default());
-    // A tool may have left a daemon; it would hold the mount.
+    // A daemon that a tool left behind would keep the mount busy.
     let left = exec::sweep(&mark(&order.run_id));
     if left > 0 {
         record.run.warnings.push(format!("{left} processes that tools left behind were ended"));
@@ -92,7 +93,7 @@ pub async fn run(
     Ok(record.run)
 }
 
-/// The pool, and the way to it.
+/// Starts the pool and the tasks' access to it.
 fn stand(order: &Order, prepared: &mut Prepared, last_resort: &LastResort) -> Result<Ground, Vec<Problem>> {
     let ground = Ground::prepare(order, (&mut prepared.choice, &prepared.tools), prepared.memory, last_resort);
     ground.map_err(|problem| vec![problem])
@@ -158,13 +159,13 @@ fn context(
     }
 }
 
-/// What tasks inherit: our own environment and the mark of the run.
+/// The environment that tasks inherit: our own, and the variable that names the run.
 fn environment(run_id: &str) -> Vec<(OsString, OsString)> {
     let inherited = std::env::vars_os().filter(|(name, _)| name != RUN_VARIABLE);
     inherited.chain([(RUN_VARIABLE.into(), run_id.into())]).collect()
 }
 
-/// What goes out: outputs that nobody reads, what was asked for, everything with `--keep`.
+/// Members to export: outputs that nobody reads, members that the user named, all with `--keep`.
 pub fn exports(order: &Order) -> Exports {
     let flow = &order.flow;
     let written = (0..flow.workflow().data_count()).map(DataId).filter(|id| flow.writer_of(*id).is_some());
@@ -177,7 +178,8 @@ pub fn exports(order: &Order) -> Exports {
     }
 }
 
-/// Hashes what the run is made of while it runs. A run that is ended does not wait for the rest.
+/// Hashes tools and inputs in the background while the run goes on. A cancelled run does not wait
+/// for the remaining hashes.
 fn hash_in_background(order: &Order, prepared: &Prepared, cancel: &CancellationToken) -> JoinHandle<Hashes> {
     let workflow = order.flow.workflow();
     let mut programs: Vec<(&ToolId, &PathBuf)> = prepared.programs.iter().collect();
@@ -204,7 +206,8 @@ fn hash_in_background(order: &Order, prepared: &Prepared, cancel: &CancellationT
     })
 }
 
-/// Takes everything down. The context is ours alone by now: all attempts have ended.
+/// Waits for pending removals and unmounts. All attempts have ended, so no other owner of the
+/// context is left.
 async fn close(context: Arc<Context>, ground: Option<Ground>, record: &mut Record) {
     if let Some(workspace) = Arc::into_inner(context).and_then(|context| context.workspace) {
         let mut workspace = workspace;

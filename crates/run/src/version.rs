@@ -1,4 +1,4 @@
-//! What programs state of their own version: the first line that a tool's `version` command prints.
+//! Versions of tools: the first line that a tool's `version` command prints.
 
 use exec::Launch;
 use flow::Tool;
@@ -8,13 +8,13 @@ use std::path::Path;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// A program that needs longer to state its version is not worth waiting for.
+/// Time limit for the version command.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// More of the line is not kept.
+/// Upper bound of the characters of the line that are kept.
 const LINE_CHARS_MAX: usize = 200;
 
-/// Versions of tools, asked once for each command and folder.
+/// Cache of versions; each pair of command and directory is run once.
 #[derive(Debug)]
 pub struct Versions {
     environment: Vec<(OsString, OsString)>,
@@ -23,12 +23,13 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// Nothing is known; programs are asked with `environment`, and ended when `cancel` fires.
+    /// Creates an empty cache. Commands run with `environment`, and are ended when `cancel` fires.
     pub fn new(environment: Vec<(OsString, OsString)>, cancel: CancellationToken) -> Self {
         Self { environment, cancel, known: HashMap::new() }
     }
 
-    /// The version of `tool`; none if it does not say how to ask, or the answer is no good.
+    /// The version of `tool`; `None` if it declares no version command or the command prints
+    /// nothing.
     pub async fn of(&mut self, tool: &Tool) -> Option<String> {
         if tool.version.is_empty() {
             return None;
@@ -55,7 +56,7 @@ impl Versions {
             ..Launch::new(program, "/")
         };
         let report = exec::run(launch, self.cancel.clone()).await;
-        // Some programs state it on standard error, and some with an exit code of their own.
+        // Some programs print their version on standard error, and some exit with an error.
         let printed = if report.stdout.is_empty() { &report.stderr } else { &report.stdout };
         let text = String::from_utf8_lossy(printed.head()).into_owned();
         let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;

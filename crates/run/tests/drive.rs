@@ -1,4 +1,4 @@
-//! Whole runs of real `sh` tools over a pool: what is told while they go on, and what the report says afterwards.
+//! Complete runs of real `sh` tools over a pool: the events during a run, and the report after it.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use report::{Outcome, ReasonKind, Run, Status};
@@ -8,7 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// A tool `sh` that runs a script, with a file to write, and tasks that each run one of `scripts`; each writes its own element.
+/// A workflow with a tool `sh` that runs a script and writes a file. Each task runs one of
+/// `scripts` and writes its own element.
 fn flow(scripts: &[&str], retries: u32) -> Checked {
     let tool = serde_json::json!({"name": "sh", "command": ["sh", "-c", "{script}", "sh", "{to}"], "retries": retries, "params": [
         {"name": "to", "kind": {"output": {}}}, {"name": "script", "kind": {"config": {"type": "string"}}}]});
@@ -45,7 +46,8 @@ fn order(flow: Checked, folder: &Path) -> Order {
     }
 }
 
-/// Runs it; the report and the events but for progress. `cancel` is given each event.
+/// Runs the order; returns the report and all events except progress. `watch` gets each event, and
+/// a token that cancels the run.
 fn run(order: Order, mut watch: impl FnMut(&Event, &CancellationToken)) -> (Run, Vec<Event>) {
     let cancel = CancellationToken::new();
     let token = cancel.clone();
@@ -194,7 +196,8 @@ fn a_task_that_was_told_to_stop_as_the_user_gave_up_is_cancelled_not_short_of_sp
     let folder = tempfile::tempdir().unwrap();
     let hog = "trap '' TERM; head -c 20000000 /dev/zero > $1; sleep 600";
     let order = Order { copies: Some(base::ByteSize::mib(8)), ..order(flow(&[hog], 0), folder.path()) };
-    // At the first look that sees the copies the task is told to stop; it ignores that for its grace, and the user gives up.
+    // The first sample that sees the copies stops the task. The task ignores SIGTERM during its
+    // grace period, and the user cancels.
     let (report, _) = run(order, |event, cancel| {
         if matches!(event, Event::Progress(at) if at.elapsed > 0.15) {
             cancel.cancel();

@@ -1,5 +1,5 @@
-//! What tools declare as `memory`: enforced where control groups can be made, a warning elsewhere,
-//! and nothing left in either case.
+//! The `memory` that tools declare: enforced where control groups can be made, a warning elsewhere,
+//! and nothing left behind in either case.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use exec::PlannedGroups;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Tasks of a tool that declares 64 MiB; with an output, and so with a pool, or without.
+/// Tasks of a tool that declares 64 MiB; with an output, and therefore a pool, or without.
 fn flow(scripts: &[&str], with_pool: bool, retries: u32) -> Checked {
     let mut params = vec![serde_json::json!({"name": "script", "kind": {"config": {"type": "string"}}})];
     let mut command = vec!["sh", "-c", "{script}", "sh"];
@@ -56,7 +56,7 @@ fn order(flow: Checked, folder: &Path) -> Order {
     }
 }
 
-/// The directory of the run's control group, if such can be made here.
+/// The directory of the run's control group, if groups can be made here.
 fn group_of(order: &Order) -> Option<PathBuf> {
     let name = format!("tidemill-{}", order.run_id);
     let probe = PlannedGroups::find(&format!("{name}-probe")).and_then(PlannedGroups::make);
@@ -70,7 +70,8 @@ fn group_of(order: &Order) -> Option<PathBuf> {
     PlannedGroups::find(&name).ok().map(|planned| planned.path().to_owned())
 }
 
-/// Runs it; nothing of its control group stays.
+/// Runs the order, and checks that its control group is removed. Returns whether limits are
+/// enforced.
 fn run(order: Order) -> (Run, bool) {
     let group = group_of(&order);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -81,7 +82,8 @@ fn run(order: Order) -> (Run, bool) {
     (report, group.is_some())
 }
 
-/// Holds 150 MB: for ever where somebody ends it, else for four looks.
+/// A script that holds 150 MB: for an hour where the limit is enforced, else for 1 s, which is four
+/// samples.
 fn hog(enforced: bool) -> String {
     let seconds = if enforced { 3600 } else { 1 };
     format!(
@@ -89,7 +91,7 @@ fn hog(enforced: bool) -> String {
     )
 }
 
-/// A tool that took more than it declares: ended with the reason, or told of in a warning.
+/// Checks a tool that took more than it declares: ended with the reason, or reported in a warning.
 fn check_hog((report, enforced): (Run, bool)) {
     let reason = report.tasks[0].reason.as_ref();
     if enforced {
@@ -134,7 +136,8 @@ fn what_a_tool_writes_into_the_pool_is_not_its_memory() {
 #[test]
 fn a_daemon_that_a_tool_leaves_is_ended_with_the_run_and_its_group() {
     let folder = tempfile::tempdir().unwrap();
-    // The shell goes on when the daemon has closed its output, and so has left its group.
+    // The shell goes on once the daemon has closed its output, and by then has left its process
+    // group.
     let leaves = "x=$(setsid sh -c 'exec sleep 3600 > /dev/null 2>&1' &); echo ok > $1";
     let (report, _) = run(order(flow(&[leaves, "echo ok > $1"], true, 0), folder.path()));
     assert_eq!(report.outcome, Outcome::Done, "{:?}", report.tasks[0].reason);

@@ -36,7 +36,7 @@ fn order(run_id: &str, folder: &Path, storage: Storage) -> Order {
     }
 }
 
-/// Runs the order in a runtime of its own and panics as soon as its tool runs.
+/// Runs the order in its own runtime, and panics as soon as its tool runs.
 fn run_and_panic(order: Order) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let run_id = order.run_id.clone();
@@ -52,7 +52,7 @@ fn mentions(file: &str, name: &str) -> bool {
     std::fs::read_to_string(file).is_ok_and(|text| text.contains(name))
 }
 
-/// Processes of the run: they have its id in their environment.
+/// Number of processes of the run: they have its id in their environment.
 fn processes_of(run_id: &str) -> usize {
     let mark = format!("TIDEMILL_RUN={run_id}");
     let folders = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
@@ -72,7 +72,7 @@ fn check(storage: Storage, form: &str) {
     let order = order(&run_id, folder.path(), storage);
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run_and_panic(order))).is_err());
     assert!(!mentions("/proc/self/mountinfo", &run_id), "the mount is gone");
-    // They were killed; the system may be at it still.
+    // The processes were killed, but may not have exited yet.
     let late = Instant::now() + Duration::from_secs(30);
     while processes_of(&run_id) > 0 {
         assert!(Instant::now() < late, "its tools are there still");

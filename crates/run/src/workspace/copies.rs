@@ -1,13 +1,15 @@
-//! What a staged run's files take on the RAM disk, which has no limit of its own that would save us.
+//! Memory that a staged run's files take on the RAM disk. The RAM disk has no tight limit of its
+//! own.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// What `stat` counts blocks in.
+/// Unit of the block count of `stat`.
 const STAT_BLOCK_BYTES: u64 = 512;
 
-/// Bytes of memory that the files below `folder` take. What vanishes while we look counts as nothing; links are not followed.
+/// Bytes of memory that the files below `folder` take. Files that vanish meanwhile count as
+/// nothing; links are not followed.
 pub fn bytes_below(folder: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(folder) else { return 0 };
     entries.filter_map(Result::ok).map(|entry| bytes_of(&entry)).sum()

@@ -1,7 +1,7 @@
-//! The direct form: tasks work in the pool itself, through a mount or by the preload library.
+//! Direct mode: tasks work in the pool itself, through a mount or by the preload library.
 //!
-//! Tasks come through the mount; we ourselves never do. What is made and removed for them is made and removed in the pool, by a
-//! session of our own, and the kernel is told.
+//! This process never uses the mount. It creates and removes files for tasks in the pool by its own
+//! session, and the kernel's caches are invalidated.
 
 use super::janitor::Janitor;
 use super::preloaded::Preloaded;
@@ -14,12 +14,12 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use wire::Kind;
 
-/// Where tasks see the pool.
+/// Tasks' access to the pool in direct mode.
 #[derive(Debug)]
 pub struct Direct {
-    /// What its root is called.
+    /// Path of the pool's root.
     pub root: ToolPath,
-    /// How, if there is no mount there.
+    /// Setup of the preload library, if there is no mount.
     pub preloaded: Option<Preloaded>,
 }
 
@@ -38,7 +38,7 @@ impl Direct {
         Ok(collected)
     }
 
-    /// Sizes of the task's outputs, or what is wrong with them.
+    /// Looks up the task's outputs: their sizes, or what is wrong with them.
     async fn look_up(&self, base: &Base, task: TaskId) -> Result<Collected, Trouble> {
         let (mut made, mut missing) = (Vec::new(), Vec::new());
         for data in base.outputs(task) {
@@ -75,13 +75,13 @@ impl Direct {
         Ok(())
     }
 
-    /// The place in the pool of a path that the command has.
+    /// The place in the pool of a path in the command.
     fn place_of<'a>(&self, path: &'a str) -> &'a Path {
         self.root.below(OsStr::new(path)).unwrap_or(Path::new(path))
     }
 }
 
-/// Removes what the task left beside its outputs.
+/// Removes everything in the task's directory beside its outputs.
 async fn sweep(base: &Base, janitor: &Janitor, task: TaskId) -> Result<(), Trouble> {
     let dir = PathBuf::from(layout::task_dir(&base.flow, task));
     let places = base.outputs(task).map(|id| base.flow.place_in_task(id));

@@ -1,11 +1,12 @@
-//! Removing on the host what tools left there: copies on the RAM disk, with all that lies beside them.
+//! Removes on the host what tools left there: copies on the RAM disk, and files beside them.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Most paths are files, so that is tried first: one call instead of two.
+/// Removes a file, or a directory with its content. Most paths are files: trying that first saves a
+/// call.
 pub(crate) fn remove_any(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::IsADirectory => remove_folder(path),
@@ -13,7 +14,8 @@ pub(crate) fn remove_any(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Tools leave folders that even their owner may not enter or change; those are opened first.
+/// Removes a directory with its content. Tools leave directories that even their owner may not
+/// enter or change; their permissions are changed first.
 fn remove_folder(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -24,7 +26,7 @@ fn remove_folder(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Gives the owner all rights on a folder and those below it. Links are not followed.
+/// Gives the owner all rights on a directory and those below it. Links are not followed.
 fn open_folders(top: &Path) -> io::Result<()> {
     let mut folders = vec![top.to_path_buf()];
     while let Some(folder) = folders.pop() {

@@ -1,4 +1,5 @@
-//! Removes paths of the pool in the background, so that no task waits for the end of another's files.
+//! Removes paths of the pool in the background, so that no task waits for the removal of another's
+//! files.
 
 use super::transfer::bytes_of;
 use std::path::{Path, PathBuf};
@@ -11,21 +12,21 @@ use tokio::sync::Notify;
 use vfs::Vfs;
 use wire::{Outcome, Refusal};
 
-/// A thread that removes what it is told to, in order.
+/// A thread that removes paths in the order in which they were queued.
 ///
-/// The queue has no bound of its own: it holds at most one path for each file of the run, and a bound could make the
-/// scheduler wait for a removal that waits for it.
+/// The queue has no bound of its own: it holds at most one path for each file of the run. A bound
+/// could make the scheduler wait for a removal that waits for the scheduler.
 #[derive(Debug)]
 pub struct Janitor {
     queue: Option<Sender<Removal>>,
     thread: Option<JoinHandle<()>>,
-    /// Bytes of members that were or will be handed in, and are not removed yet.
+    /// Bytes of members that will be removed, queued or not yet.
     leaving: Arc<AtomicU64>,
-    /// Told after each removal.
+    /// Notified after each removal.
     removed: Arc<Notify>,
 }
 
-/// A place to be removed, and how many bytes of members go with it.
+/// A place to remove, and the bytes of members that are freed with it.
 #[derive(Debug)]
 struct Removal {
     place: PathBuf,
@@ -51,26 +52,28 @@ impl Janitor {
         Self { queue: Some(queue), thread, leaving, removed }
     }
 
-    /// Asks for `place` below the pool's root to be removed, with all that is in it, and its folder too if that is then empty.
+    /// Queues the removal of `place` below the pool's root with all its content, and of the
+    /// directory around it if that is then empty.
     pub fn remove(&self, place: PathBuf) {
         self.remove_leaving(place, 0);
     }
 
-    /// The same of a member of so many bytes that was said to leave.
+    /// Queues the removal of a member of `bytes` bytes that was passed to [`Self::leaves`].
     pub fn remove_leaving(&self, place: PathBuf, bytes: u64) {
-        // Without its thread nothing is removed before the end of the run, when the pool goes.
+        // Without the thread nothing is removed before the end of the run, when the pool is
+        // removed.
         if let Some(Err(left)) = self.queue.as_ref().map(|queue| queue.send(Removal { place, bytes })) {
             tracing::warn!(path = %left.0.place.display(), "a file that is no longer needed stays in the pool");
             self.leaving.fetch_sub(bytes, Relaxed);
         }
     }
 
-    /// Says that a member of so many bytes will be removed: soon, or when it is exported.
+    /// Announces that a member of `bytes` bytes will be removed: soon, or once it is exported.
     pub fn leaves(&self, bytes: u64) {
         self.leaving.fetch_add(bytes, Relaxed);
     }
 
-    /// Bytes of members that were said to leave and are there still.
+    /// Bytes of members that were announced and are not removed yet.
     pub fn leaving(&self) -> u64 {
         self.leaving.load(Relaxed)
     }
@@ -80,7 +83,7 @@ impl Janitor {
         self.removed.notified().await;
     }
 
-    /// Waits until all is removed.
+    /// Waits until everything in the queue is removed.
     pub fn close(&mut self) {
         self.queue = None;
         if let Some(thread) = self.thread.take() {
@@ -100,7 +103,7 @@ async fn remove(pool: &Vfs, place: &Path) -> Outcome<()> {
         Err(Refusal::NotFound(_)) => return Ok(()),
         outcome => outcome?,
     }
-    // The folder goes with its last file; while there are others this is refused, as it should be.
+    // The directory is removed with its last file; before that this call fails, as it should.
     let folder = place.parent().and_then(|folder| Some((folder.parent()?, folder.file_name()?)));
     if let Some((above, name)) = folder {
         let above = pool.resolve(bytes_of(above)).await?.file;

@@ -1,4 +1,5 @@
-//! Copies to the host's disk of what a failed task had: its folder as it left it, and inputs that tasks wrote.
+//! Copies the files of a failed task to the host's disk: its directory as it left it, and inputs
+//! that tasks wrote.
 
 use super::{Base, Form, Trouble, Workspace, transfer};
 use crate::layout;
@@ -9,7 +10,8 @@ use std::path::{Path, PathBuf};
 use wire::Kind;
 
 impl Workspace {
-    /// Copies the folder of a failed task to `target`, which is not there yet. Links, sockets and the like are left out.
+    /// Copies the directory of a failed task to `target`, which does not exist yet. Links, sockets
+    /// and other special files are left out.
     pub async fn save_folder(&self, task: TaskId, target: &Path) -> Result<(), Trouble> {
         let place = PathBuf::from(layout::task_dir(&self.base.flow, task));
         match self.form(task) {
@@ -21,7 +23,8 @@ impl Workspace {
         }
     }
 
-    /// Puts an input to `target`: a copy of what a task wrote, a link to a file of the data folder.
+    /// Puts an input at `target`: a copy of a file that a task wrote, or a link into the data
+    /// directory.
     pub async fn save_input(&self, id: DataId, data_dir: &Path, target: &Path) -> Result<(), Trouble> {
         let folder = target.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(folder).map_err(Trouble::host(folder))?;

@@ -1,21 +1,25 @@
-//! Where tasks run: the pool as they see it.
+//! Workspace: the pool as tasks see it, where they run.
 //!
-//! A workspace has a root folder for each form, and below it every member lies where `layout` says:
+//! A workspace has a root directory for each storage mode. Below it, members lie where `layout`
+//! says:
 //!
 //! ```text
-//!              direct                               staged
-//! root         a mount of the pool, or what         a folder on a RAM disk
-//!              the preload library takes for one
-//! enter        folder made in the pool              folder made; inputs copied from the pool, once for all who read
-//! give         files opened, where there is         paths
+//!              direct                            staged
+//! root         a mount of the pool, or a path    a directory on a RAM disk
+//!              that the preload library serves
+//! enter        directory made in the pool        directory made; inputs copied from the pool,
+//!                                                once for all readers
+//! give         files opened, if there is         paths
 //!              no mount that a child can open
-//! collect      outputs looked up, leftovers go      outputs copied into the pool, the folder removed
-//! drop         removed in the pool, soon            likewise
+//! collect      outputs looked up,                outputs copied into the pool,
+//!              leftovers removed                 the directory removed
+//! drop         removed in the pool, soon         likewise
 //! ```
 //!
-//! The pool is the truth in both, so tasks of one run may work in either: those of tools that the library does not reach are staged. Exports and
-//! checks read the pool. In the direct form nothing here touches a mount: this process serves it, and would wait for itself ([`exec::ToolPath`]
-//! keeps that so).
+//! The pool holds the authoritative files in both modes, so tasks of one run may use different
+//! modes: those of tools that the preload library does not reach are staged. Exports and checks
+//! read the pool. In direct mode nothing here touches a mount: this process serves it, and would
+//! wait for itself ([`exec::ToolPath`] prevents that).
 
 mod copies;
 mod direct;
@@ -54,59 +58,61 @@ pub struct Workspace {
     janitor: Janitor,
 }
 
-/// In which forms; one at least.
+/// Storage modes of a workspace; at least one.
 #[derive(Debug, Default)]
 pub struct Forms {
-    /// Tasks work in the pool.
+    /// Direct mode: tasks work in the pool.
     pub direct: Option<Direct>,
-    /// They work on copies.
+    /// Staged mode: tasks work on copies.
     pub staged: Option<Staged>,
-    /// The tools whose tasks do, where there are both.
+    /// Tools whose tasks are staged, where there are both modes.
     pub copied: BTreeSet<ToolId>,
 }
 
-/// That of one task.
+/// Storage mode of one task.
 enum Form<'a> {
     Direct(&'a Direct),
     Staged(&'a Staged),
 }
 
-/// A writer that was refused leaves less than it wanted, which is rarely more.
+/// Free bytes below which the pool or the RAM disk counts as full. A refused write needed more than
+/// was left, and few writes are larger than this.
 const LEFT_BYTES_MAX: u64 = 1 << 20;
 
-/// What both forms have.
+/// State that both modes need.
 #[derive(Debug, Clone)]
 pub(crate) struct Base {
     pool: Vfs,
     flow: Arc<Checked>,
     owner: wire::Owner,
-    /// Fires when the run is ended: copies that wait for space give up.
+    /// Fires when the run is cancelled: copies that wait for space give up.
     cancel: CancellationToken,
 }
 
 /// A member that a task wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Made {
-    /// The member.
+    /// Id of the member.
     pub data: DataId,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// What it takes of the pool: more than its size, or less if it has holes.
+    /// Bytes that it takes in the pool: more than its size, or less if it has holes.
     pub takes: u64,
 }
 
 impl Made {
     fn of(data: DataId, found: &wire::Attributes) -> Self {
-        /// About what an inode and its name take.
+        /// Approximate bytes of an inode and its name.
         const INODE: u64 = 512;
         const PAGE: u64 = 4096;
         const STRIPE: u64 = 1 << 20;
         let bytes = found.size;
         let takes = match (found.whole, bytes) {
             (Some(_), _) => found.allocated,
-            // Beside the inode.
+            // Inline, with the inode.
             (None, 0..=PAGE) => bytes,
-            // In blocks: powers of two of pages, of which the last may be whole though its bytes are fewer.
+            // In blocks, which are powers of two of pages. The last stripe of a long file may take
+            // a whole block though it has fewer bytes.
             (None, 0..STRIPE) => bytes.next_power_of_two(),
             (None, _) => bytes.next_multiple_of(STRIPE),
         };
@@ -114,28 +120,28 @@ impl Made {
     }
 }
 
-/// What `collect` found.
+/// Result of [`Workspace::collect`].
 #[derive(Debug)]
 pub enum Collected {
-    /// Every output is there.
+    /// Every output exists.
     All(Vec<Made>),
-    /// These are not, or are no regular files; with where they were expected and what was there instead.
+    /// These outputs do not exist, or are not regular files.
     Missing(Vec<Missing>),
 }
 
 /// An output that a task did not write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
-    /// The member.
+    /// Id of the member.
     pub data: DataId,
-    /// Where it was expected.
+    /// The path where it was expected.
     pub path: ToolPath,
-    /// What was found there: nothing, a directory, a link.
+    /// Description of the thing at that path: nothing, a directory, a link.
     pub found: &'static str,
 }
 
 impl Workspace {
-    /// The pool in these forms. Must be called within a tokio runtime.
+    /// Creates a workspace with the given modes. Must be called within a tokio runtime.
     pub fn new(pool: Vfs, forms: Forms, flow: Arc<Checked>, cancel: CancellationToken) -> Self {
         let janitor = Janitor::new(pool.clone());
         Self { base: Base { pool, flow, owner: current_owner(), cancel }, forms, janitor }
@@ -156,7 +162,7 @@ impl Workspace {
         self.below_root(task, layout::member(&self.base.flow, id))
     }
 
-    /// The absolute path of a task's folder.
+    /// The absolute path of a task's directory.
     pub fn dir_of(&self, task: TaskId) -> ToolPath {
         self.below_root(task, layout::task_dir(&self.base.flow, task))
     }
@@ -168,16 +174,16 @@ impl Workspace {
         }
     }
 
-    /// From now on what is made in the pool lies at one node, that of the run: so a kernel may write it past us, however many nodes
-    /// the pool has.
+    /// Sets the placement policy so that files made from now on lie at the run's node. A kernel can
+    /// then use passthrough for them, however many nodes the pool has.
     pub async fn lie_here(&self) -> Result<(), Trouble> {
         let here = Policy::Here.to_string();
         let set = self.base.pool.set_xattr(Vfs::root(), PLACEMENT, here.into(), XattrMode::Set, false);
         set.await.map_err(Trouble::pool(Path::new("/")))
     }
 
-    /// Shows the inputs below `data`: bound read-only, or copied into the pool with `stage_in`. Paths that are relative
-    /// start at `data_dir`.
+    /// Makes the inputs visible below `data`: bound read-only, or copied into the pool with
+    /// `stage_in`. Relative paths start at `data_dir`.
     pub async fn bring_inputs(&self, data_dir: &Path, stage_in: bool) -> Result<(), Trouble> {
         let workflow = self.base.flow.workflow();
         let mut seen = std::collections::HashSet::new();
@@ -201,7 +207,7 @@ impl Workspace {
         Ok(())
     }
 
-    /// Makes the task's folder with its lists and links, and brings its inputs where they are looked for.
+    /// Makes the task's directory with its lists and links, and copies its inputs if it is staged.
     pub async fn enter(&self, task: TaskId, command: &Command) -> Result<(), Trouble> {
         match self.form(task) {
             Form::Direct(direct) => direct.enter(&self.base, task, command).await,
@@ -209,7 +215,8 @@ impl Workspace {
         }
     }
 
-    /// What the process of a task that has entered is started with; to be [taken back](Self::take_back) when it has ended.
+    /// Files and environment for the process of a task after [`Self::enter`]. Pass its open files
+    /// to [`Self::take_back`] when the process has ended.
     pub async fn give(&self, task: TaskId, command: &Command) -> Result<Given, Trouble> {
         match self.form(task) {
             Form::Direct(Direct { root, preloaded: Some(preloaded) }) => {
@@ -219,15 +226,16 @@ impl Workspace {
         }
     }
 
-    /// Closes in the pool what was opened for a process, unless somebody has it still.
+    /// Closes in the pool the files that were opened for a process, unless another process still
+    /// has them open.
     pub async fn take_back(&self, opened: &[Mark]) {
         for mark in opened {
-            // Nothing is lost: it is looked at each second.
+            // An error is harmless: the node probes its program opens every second.
             let _ = self.base.pool.look(*mark).await;
         }
     }
 
-    /// Takes over what the task wrote, and removes what else it left in its folder unless `keep`.
+    /// Takes over the task's outputs, and removes all else from its directory unless `keep`.
     pub async fn collect(&self, task: TaskId, keep: bool) -> Result<Collected, Trouble> {
         match self.form(task) {
             Form::Direct(direct) => direct.collect(&self.base, &self.janitor, task, keep).await,
@@ -243,40 +251,42 @@ impl Workspace {
         }
     }
 
-    /// Says that a member of so many bytes will be dropped: now, or when it is exported.
+    /// Announces that a member of `bytes` bytes will be dropped: now, or once it is exported.
     pub fn leaves(&self, bytes: u64) {
         self.janitor.leaves(bytes);
     }
 
-    /// Removes a member that nobody reads any more, and that was said to leave, soon. Inputs stay: they cost nothing while they are bound.
+    /// Removes a member soon that was announced by [`Self::leaves`] and has no more readers. Inputs
+    /// stay: bound ones take no memory.
     pub fn drop_member(&self, id: DataId, bytes: u64) {
         self.janitor.remove_leaving(layout::member(&self.base.flow, id), bytes);
     }
 
-    /// How full the pool is, as the scheduler wants to know it.
+    /// The fill level of the pool, for the scheduler.
     pub fn pool_state(&self) -> sched::PoolState {
-        // What is leaving first: should it go in between, it is counted as used no more than it is.
+        // Read `leaving` before `used`: bytes that are removed between the two reads then never
+        // count as used by data that stays.
         let leaving = self.janitor.leaving();
         let wire::Usage { capacity, used, waiting, .. } = self.usage();
         sched::PoolState { capacity, used, leaving: leaving.min(used), waiting }
     }
 
-    /// Waits until something was removed.
+    /// Waits for the next removal.
     pub async fn removed(&self) {
         self.janitor.removed().await;
     }
 
-    /// A member's bytes, for its export.
+    /// Opens a member for its export.
     pub async fn open(&self, id: DataId) -> Result<PoolFile, Trouble> {
         PoolFile::open(&self.base.pool, &layout::member(&self.base.flow, id)).await
     }
 
-    /// What all copies on the RAM disk take, in bytes; 0 without staging, where everything is in the pool.
+    /// Bytes that all copies on the RAM disk take; 0 without staging.
     pub fn copies_bytes(&self) -> u64 {
         self.forms.staged.as_ref().map_or(0, |staged| copies::bytes_below(&staged.root))
     }
 
-    /// Who of `running` has the largest folder on the RAM disk.
+    /// The one of `running` with the largest directory on the RAM disk.
     pub fn largest(&self, running: impl Iterator<Item = TaskId>) -> Option<TaskId> {
         let bytes = |task: &TaskId| match self.form(*task) {
             Form::Direct(_) => None,
@@ -287,20 +297,20 @@ impl Workspace {
         running.filter_map(|task| Some((bytes(&task)?, task))).max().map(|(_, task)| task)
     }
 
-    /// How full the pool is.
+    /// The fill level of the pool.
     pub fn usage(&self) -> wire::Usage {
         self.base.pool.usage()
     }
 
-    /// Whether tools have filled up the pool. Where the kernel writes to the memory of a large file past us, nobody tells us of
-    /// a refusal: that nothing is left is all there is to see.
+    /// Returns whether tools have filled up the pool. A refused write by passthrough is not
+    /// reported to us, so the only sign of it is that no space is left.
     pub fn is_filled(&self) -> bool {
         let usage = self.usage();
         let left = usage.capacity.saturating_sub(usage.used).min(usage.own_room.unwrap_or(u64::MAX));
         self.forms.direct.is_some() && left < LEFT_BYTES_MAX
     }
 
-    /// The RAM disk's folder and how full it is, if staging has filled it up around this task.
+    /// The RAM disk's directory and its fill level, if the task is staged and the disk is full.
     pub fn full_ram_disk(&self, task: TaskId) -> Option<(&Path, wire::Usage)> {
         let Form::Staged(staged) = self.form(task) else { return None };
         let disk = rustix::fs::statvfs(&staged.root).ok()?;
@@ -309,13 +319,13 @@ impl Workspace {
         (left < LEFT_BYTES_MAX).then_some((staged.root.as_path(), usage))
     }
 
-    /// Waits for what is still being removed.
+    /// Waits for pending removals.
     pub fn close(&mut self) {
         self.janitor.close();
     }
 }
 
-/// Files belong to whoever runs the tasks.
+/// The owner of all files: the user who runs the tasks.
 fn current_owner() -> wire::Owner {
     wire::Owner { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
 }

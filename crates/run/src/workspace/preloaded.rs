@@ -1,8 +1,9 @@
-//! Tasks that see the pool by the preload library: what their processes are started with.
+//! Tasks with the preload library: files and environment that their processes start with.
 //!
-//! For the system there is nothing at their paths, so a child cannot open its standard files or enter its folder before the library is there. It gets
-//! descriptors of the pool instead, as a program hands them on, and is told its folder by a variable: it starts in a folder that was
-//! removed, so that what comes past the library finds nothing, and not something else.
+//! Without a mount nothing exists at the tasks' paths, so a child cannot open its standard files or
+//! enter its directory before the library is loaded. It inherits open descriptors of the pool
+//! instead, and a variable names its directory. Its working directory for the kernel is a deleted
+//! directory, so that relative paths that bypass the library find nothing rather than a wrong file.
 
 use super::transfer::bytes_of;
 use super::{Base, Trouble};
@@ -18,37 +19,37 @@ use std::sync::Arc;
 use vfs::Program;
 use wire::{Mark, OpenFlags};
 
-/// How processes see the pool.
+/// Setup of processes that use the preload library.
 #[derive(Debug)]
 pub struct Preloaded {
     library: PathBuf,
-    /// The pool file.
+    /// Path of the pool file.
     pool: PathBuf,
-    /// The folder that was removed.
+    /// The deleted directory.
     nowhere: Arc<OwnedFd>,
-    /// Bits that files do not get which we make for tasks (umask(2)).
+    /// Permission bits that are cleared in files that we make for tasks (umask(2)).
     umask: u32,
 }
 
-/// What a process of a task is started with.
+/// Files and environment that a task's process starts with.
 #[derive(Debug)]
 pub struct Given {
-    /// Its working directory.
+    /// Working directory.
     pub cwd: ToolFile,
-    /// Its standard input, if not empty.
+    /// Standard input; `None`: empty.
     pub stdin: Option<ToolFile>,
-    /// Its standard output, if not captured.
+    /// Standard output; `None`: captured.
     pub stdout: Option<ToolFile>,
-    /// What its environment has, whatever it had.
+    /// Variables that replace those of its environment.
     pub variables: Vec<(OsString, OsString)>,
-    /// The library that the loader is to put before it.
+    /// The library for `LD_PRELOAD`, if any.
     pub library: Option<PathBuf>,
-    /// What of that is open in the pool.
+    /// Leases of the files above that are open in the pool.
     pub opened: Vec<Mark>,
 }
 
 impl Given {
-    /// It finds everything by paths.
+    /// All files as paths, for a process that needs no library.
     pub fn paths(dir: ToolPath, command: &Command) -> Self {
         Self {
             cwd: dir.into(),
@@ -62,10 +63,11 @@ impl Given {
 }
 
 impl Preloaded {
-    /// By a library, from a pool file. A folder in `scratch` is made and removed.
+    /// Creates the setup from a library and a pool file. It creates and deletes a directory in
+    /// `scratch`.
     ///
     /// # Errors
-    /// It could not be made there.
+    /// The directory cannot be created or opened.
     pub fn new(library: PathBuf, pool: PathBuf, scratch: &Path) -> io::Result<Self> {
         let nowhere = scratch.join("nowhere");
         fs::create_dir(&nowhere)?;
@@ -74,7 +76,8 @@ impl Preloaded {
         Ok(Self { library, pool, nowhere: Arc::new(opened?), umask: umask() })
     }
 
-    /// What a process that starts in `dir` of the pool, which tasks see at `root`, is to have.
+    /// Files and environment of a process whose directory is `dir` of the pool, which tasks see at
+    /// `root`.
     pub async fn give(
         &self,
         base: &Base,
@@ -95,7 +98,8 @@ impl Preloaded {
             ("TIDEMILL_POOL", self.pool.clone().into()),
             ("TIDEMILL_PREFIX", root.text().into()),
             ("TIDEMILL_CWD", dir.text().into()),
-            // Only what is on these is looked at: what a program was started with need not be of the pool.
+            // Only descriptors on these devices are looked up: a program may inherit others that
+            // are not of the pool.
             ("TIDEMILL_DEVICES", devices.join(",").into()),
         ];
         given.variables = variables.map(|(name, value)| (name.into(), value)).into();
@@ -119,7 +123,7 @@ impl Given {
     }
 }
 
-/// The place in the pool of a path that a command has, if it is there.
+/// The place in the pool of a path in the command, if it is below `root`.
 fn place_below<'a>(root: &ToolPath, path: Option<&'a str>) -> Option<&'a Path> {
     root.below(OsStr::new(path?))
 }
@@ -139,7 +143,7 @@ impl Base {
     }
 }
 
-/// As the system tells it without changing it; the usual one where it does not.
+/// The umask of this process, read without changing it; 0o022 if /proc does not show it.
 fn umask() -> u32 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));

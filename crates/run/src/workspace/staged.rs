@@ -1,4 +1,5 @@
-//! The staged form: copies on a RAM disk around each task (paper 001, section 4.2.3, "RAM disk as generic storage buffer").
+//! Staged mode: copies on a RAM disk around each task (paper 001, section 4.2.3, "RAM disk as
+//! generic storage buffer").
 
 use super::host::remove_any;
 use super::{Base, Collected, Made, Missing, Trouble, direct, transfer};
@@ -10,23 +11,23 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// The RAM disk's folder, and which members lie there now.
+/// The RAM disk's directory, and the members that are copied there now.
 #[derive(Debug)]
 pub struct Staged {
-    /// Where tasks find everything: host files, which we may touch.
+    /// Root directory of tasks. Its files are the host's, so this process may use them.
     pub root: PathBuf,
-    /// How many running tasks read each member. One lock over all: while a member is copied, a second task that reads it waits
-    /// for the copy instead of making another.
+    /// Number of running tasks that read each member. One lock covers all: while a member is
+    /// copied, a second task that reads it waits for the copy instead of making another.
     resident: tokio::sync::Mutex<HashMap<DataId, u32>>,
 }
 
 impl Staged {
-    /// In a folder on a RAM disk.
+    /// Creates an empty stage in a directory on a RAM disk.
     pub fn new(root: PathBuf) -> Self {
         Self { root, resident: tokio::sync::Mutex::default() }
     }
 
-    /// All or nothing: if this fails, the task holds no input and has no folder.
+    /// All or nothing: if this fails, the task holds no input and has no directory.
     pub async fn enter(&self, base: &Base, task: TaskId, command: &Command) -> Result<(), Trouble> {
         self.bring(base, task).await?;
         if let Err(trouble) = self.furnish(base, task, command) {
@@ -58,15 +59,16 @@ impl Staged {
         Ok(Collected::Missing(missing))
     }
 
-    /// Removes what the attempt left on the RAM disk, and what it already had brought into the pool.
+    /// Removes the files of the attempt on the RAM disk, and outputs that it already copied into
+    /// the pool.
     pub async fn discard(&self, base: &Base, task: TaskId) -> Result<(), Trouble> {
         let left = self.leave(base, task).await;
         left.and(direct::discard(base, task).await)
     }
 
-    /// Gives back the inputs and removes the task's folder.
+    /// Releases the inputs and removes the task's directory.
     pub async fn leave(&self, base: &Base, task: TaskId) -> Result<(), Trouble> {
-        // A folder that stays must not keep the inputs too.
+        // Release the inputs even if the directory cannot be removed.
         let removed = remove(&self.root.join(layout::task_dir(&base.flow, task)));
         let mut resident = self.resident.lock().await;
         let given_back =
@@ -74,7 +76,7 @@ impl Staged {
         given_back.fold(removed, Result::and)
     }
 
-    /// Copies the inputs that are not there yet.
+    /// Copies the inputs that are not on the RAM disk yet.
     async fn bring(&self, base: &Base, task: TaskId) -> Result<(), Trouble> {
         let mut resident = self.resident.lock().await;
         let mut brought = Vec::new();
@@ -92,7 +94,7 @@ impl Staged {
         Ok(())
     }
 
-    /// One reader less; the copy goes with the last.
+    /// Removes one reader of a member; the copy is removed with the last.
     fn give_back(&self, base: &Base, resident: &mut HashMap<DataId, u32>, data: DataId) -> Result<(), Trouble> {
         let readers = resident.get_mut(&data).expect("a task gives back only what it was brought");
         *readers -= 1;
@@ -103,7 +105,7 @@ impl Staged {
         remove(&self.root.join(layout::member(&base.flow, data)))
     }
 
-    /// Makes the task's folder with its lists and links.
+    /// Makes the task's directory with its lists and links.
     fn furnish(&self, base: &Base, task: TaskId, command: &Command) -> Result<(), Trouble> {
         let dir = self.root.join(layout::task_dir(&base.flow, task));
         fs::create_dir_all(&dir).map_err(Trouble::host(dir))?;
@@ -119,7 +121,7 @@ impl Staged {
         Ok(())
     }
 
-    /// An input stays on the host's disk: a link leads to it.
+    /// Makes a link to an input, which stays on the host's disk.
     pub fn link_input(&self, host: &Path, place: &Path) -> Result<(), Trouble> {
         let link = self.root.join(place);
         let folder = link.parent().map(Path::to_path_buf).unwrap_or_default();
@@ -127,7 +129,8 @@ impl Staged {
         symlink(host, &link).map_err(Trouble::host(link))
     }
 
-    /// The inputs of a task that lie in the pool, each once; bound ones are links that were made at the start.
+    /// The inputs of a task that lie in the pool, each once; bound ones are links that were made at
+    /// the start.
     fn copied_inputs(&self, base: &Base, task: TaskId) -> Vec<DataId> {
         let mut inputs: Vec<DataId> = base.flow.inputs(task).collect();
         inputs.sort_unstable();
@@ -137,8 +140,8 @@ impl Staged {
     }
 }
 
-/// What stands where an output should be, if it is no regular file in folders of its task. A folder that the tool has made a
-/// link of would lead to files of others.
+/// Describes the thing at the path of an output, if it is not a regular file in directories of its
+/// task. A directory that the tool replaced by a link would lead to files of others.
 fn not_a_file(root: &Path, place: &Path) -> Option<&'static str> {
     let folders = place.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
     if folders.into_iter().any(|folder| root.join(folder).is_symlink()) {

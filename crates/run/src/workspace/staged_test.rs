@@ -1,4 +1,5 @@
-//! Copies on the RAM disk come with their first reader and go with their last, whatever happens to the readers.
+//! Copies on the RAM disk are made for their first reader and removed with their last, whatever
+//! happens to the readers.
 
 use crate::checked::Checked;
 use crate::layout;
@@ -56,7 +57,7 @@ impl Bench {
         self.space.enter(task, &command).await.unwrap();
     }
 
-    /// Where a member lies on the RAM disk.
+    /// Path of a member on the RAM disk.
     fn path_of(&self, id: DataId) -> PathBuf {
         self.disk.path().join(layout::member(&self.flow, id))
     }

@@ -1,4 +1,4 @@
-//! Bytes between the pool and the host's disks, in pieces, off the scheduler's thread.
+//! Copies bytes between the pool and the host's disks, in pieces, off the scheduler's thread.
 
 use super::{Base, Trouble};
 use crate::export::Pieces;
@@ -61,7 +61,7 @@ pub async fn blocking<T: Send + 'static>(
     }
 }
 
-/// Copies a host file to `place` in the pool, with its permission bits; the bytes copied.
+/// Copies a host file to `place` in the pool, with its permission bits; returns the bytes copied.
 pub async fn into_pool(base: &Base, host: PathBuf, place: &Path) -> Result<u64, Trouble> {
     let (base, place, runtime) = (base.clone(), place.to_path_buf(), Handle::current());
     blocking(move || {
@@ -75,7 +75,7 @@ pub async fn into_pool(base: &Base, host: PathBuf, place: &Path) -> Result<u64, 
     .await
 }
 
-/// Opens a file for reading, also if it is ours and its tool left it unreadable.
+/// Opens a file for reading, even if its tool made it unreadable and it belongs to this user.
 fn open_ours(host: &Path, mode: u32) -> io::Result<File> {
     match File::open(host) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -137,12 +137,12 @@ fn copy_out(source: &mut PoolFile, host: &Path) -> io::Result<()> {
     }
 }
 
-/// A path of the pool, as the pool takes it.
+/// A path as the bytes that the pool's calls take.
 pub fn bytes_of(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
 }
 
-/// The pool by path: what both forms need of it.
+/// Operations on the pool by path that both modes need.
 impl Base {
     pub(super) async fn make_dir(&self, place: &Path) -> Result<(), Trouble> {
         self.pool.make_directories(bytes_of(place)).await.map(drop).map_err(Trouble::pool(place))
@@ -152,7 +152,7 @@ impl Base {
         self.pool.write_file(bytes_of(place), bytes).await.map(drop).map_err(Trouble::pool(place))
     }
 
-    /// Writes, unless the run is ended while the pool is full.
+    /// Writes, unless the run is cancelled while the pool is full.
     async fn write_some(&self, handle: FileHandle, offset: u64, bytes: Bytes) -> Result<u32, Refusal> {
         tokio::select! {
             biased;
@@ -161,7 +161,7 @@ impl Base {
         }
     }
 
-    /// None if there is nothing at `place`.
+    /// Attributes of the file at `place`; `None` if nothing exists there.
     pub(super) async fn find(&self, place: &Path) -> Result<Option<wire::Attributes>, Trouble> {
         match self.pool.resolve(bytes_of(place)).await {
             Ok(attributes) => Ok(Some(attributes)),
@@ -186,7 +186,7 @@ impl Base {
         self.pool.remove_tree(bytes_of(place)).await.map_err(Trouble::pool(place))
     }
 
-    /// The folder of `place`, made where it is not there, and the last name.
+    /// The directory of `place`, created if it does not exist, and the last name.
     pub(super) async fn parent(&self, place: &Path) -> Result<(placement::FileId, Vec<u8>), Trouble> {
         let folder = place.parent().unwrap_or(Path::new(""));
         let parent = self.pool.make_directories(bytes_of(folder)).await.map_err(Trouble::pool(folder))?;

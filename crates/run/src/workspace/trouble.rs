@@ -1,44 +1,44 @@
-//! What can go wrong around a task: the pool refuses, or the host does.
+//! Errors of a workspace: of the pool or of the host.
 
 use std::io;
 use std::path::PathBuf;
 use wire::Refusal;
 
-/// The pool or the host refused.
+/// An error of the pool or of the host.
 #[derive(Debug, thiserror::Error)]
 pub enum Trouble {
-    /// The pool did.
+    /// The pool refused a request.
     #[error("{}: {refusal}", path.display())]
     Pool {
-        /// On what, below the pool's root.
+        /// Path below the pool's root.
         path: PathBuf,
-        /// Why.
+        /// Reason of the refusal.
         refusal: Refusal,
     },
-    /// The host did.
+    /// A call of the host's system failed.
     #[error("{}: {error}", path.display())]
     Host {
-        /// On what.
+        /// Path on the host.
         path: PathBuf,
-        /// Why.
+        /// Error of the call.
         error: io::Error,
     },
 }
 
 impl Trouble {
-    /// To map a refusal of the pool about `path`.
+    /// Returns a function that converts a refusal of the pool about `path`.
     pub fn pool(path: impl Into<PathBuf>) -> impl FnOnce(Refusal) -> Self {
         let path = path.into();
         move |refusal| Self::Pool { path, refusal }
     }
 
-    /// To map an error of the host about `path`.
+    /// Returns a function that converts an error of the host about `path`.
     pub fn host(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |error| Self::Host { path, error }
     }
 
-    /// Whether the pool (or the RAM disk) was full.
+    /// Returns whether the pool or the RAM disk was full.
     pub fn is_no_space(&self) -> bool {
         match self {
             Self::Pool { refusal, .. } => matches!(refusal, Refusal::NoSpace(_)),
