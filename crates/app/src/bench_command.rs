@@ -1,4 +1,4 @@
-//! `tidemill bench`: the same work on pools and on what users have otherwise.
+//! `tidemill bench`: the same work on pools and on other storage.
 
 use crate::args::{
     AcrossArg, BenchArgs, BenchCommand, ExperimentArg, FilecopyArgs, LayoutArg, LocalityArgs, MeasureArgs,
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 const MIB: u64 = 1 << 20;
 const FILE_BYTES: u64 = 128 * MIB;
 const CHUNK_BYTES: u64 = 32 * MIB;
-/// It was begun, and went wrong.
+/// Exit code of a benchmark that started and failed.
 const FAILED: u8 = 1;
 
 /// Runs a benchmark.
@@ -49,9 +49,9 @@ pub fn bench(command: &BenchCommand) -> Result<u8, Vec<Problem>> {
     }
 }
 
-/// Is a worker of a benchmark.
+/// Runs as a worker of a benchmark.
 pub fn worker() -> u8 {
-    // Whoever leads it hears what went wrong.
+    // Errors are reported to the process that leads the worker.
     if bench::attend().is_ok() { 0 } else { FAILED }
 }
 
@@ -84,7 +84,7 @@ fn run(args: &MeasureArgs, measure: impl FnOnce(&Manner, &mut dyn FnMut(&str)) -
     }
 }
 
-/// Before minutes are measured whose numbers could not be written.
+/// Checks that results can be written to `path`, before minutes of measurement are lost.
 fn check_folder(path: &Path) -> Result<(), Problem> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if folder.is_dir() && !path.is_dir() {
@@ -143,7 +143,7 @@ fn locality(args: &LocalityArgs) -> Result<Locality, Problem> {
     if chunk_bytes == 0 {
         return Err(Problem::new("files and chunks have at least one byte"));
     }
-    // What the file system of the paper had of the link of one of its hosts (section V).
+    // Default: the share of one host's link that the paper's file system reached (section V).
     let rate = args.shared_rate.map_or(0.8 * f64::from(args.link) / 8.0, f64::from);
     let shared = |path: &PathBuf| -> Result<Shared, Problem> {
         let path = std::path::absolute(path).map_err(|error| Problem::new(format!("--shared: {error}")))?;

@@ -1,7 +1,8 @@
-//! `flow show --commands`: what a run would start, as a script for a shell.
+//! `flow show --commands`: the commands of a run, as a shell script.
 //!
-//! Paths are those of a run, with `$POOL` in the place of the pool's folder, which only a run has; inputs are the files of the
-//! data folder. Tasks stand in an order in which they can run, so the text as a whole does what the run does, one after another.
+//! Paths are those of a run, with `$POOL` in place of the pool's directory, which exists only in a
+//! run; inputs are the files of the data directory. Tasks are in an order in which they can run, so
+//! the script does what the run does, one task after another.
 
 use crate::flow_command::called;
 use crate::source::Loaded;
@@ -9,10 +10,11 @@ use base::printable;
 use flow::{Command, DataId, TaskId};
 use std::path::Path;
 
-/// Stands for the pool's folder until a line is quoted; no path and no value holds a zero byte.
+/// Placeholder of the pool's directory until a line is quoted; no path and no value contains a zero
+/// byte.
 const POOL: &str = "\0";
 
-/// The folder in which a shell that runs the text makes those of the tasks.
+/// Beginning of the script: creates the parent of the tasks' directories.
 const OPENING: &str =
     "# What `tidemill run` starts, with $POOL in the place of the pool's folder.\nPOOL=$(mktemp -d)\n";
 
@@ -43,7 +45,7 @@ fn of_task(loaded: &Loaded, task: TaskId) -> String {
     format!("\n# {}\n{}\n", printable::line(&title), steps.join(" &&\n  "))
 }
 
-/// Lists and directories of links that are made before the tool starts.
+/// Commands that make lists and directories of links before the tool starts.
 fn laid_out(command: &Command) -> Vec<String> {
     let mut steps = Vec::new();
     for (path, text) in &command.lists {
@@ -60,7 +62,7 @@ fn laid_out(command: &Command) -> Vec<String> {
     steps
 }
 
-/// The program with its variables, arguments and streams.
+/// The command line with variables, arguments and redirections.
 fn started(command: &Command) -> String {
     let mut words = Vec::new();
     let is_variable = |name: &str| flow::is_identifier(name);
@@ -80,7 +82,7 @@ fn started(command: &Command) -> String {
     words.join(" ")
 }
 
-/// `text` as one word of a shell; what a terminal would not show is written by its number.
+/// Quotes `text` as one word of a shell; unprintable characters are written by their numbers.
 fn quoted(text: &str) -> String {
     if text.is_empty() {
         return "''".to_owned();
@@ -96,7 +98,8 @@ fn word(text: &str) -> String {
     if printable::lines(text) == text && !text.contains('\t') {
         return format!("'{}'", text.replace('\'', "'\\''"));
     }
-    // `printf` with the bytes by their numbers, which every shell knows; it would lose line ends at the very end.
+    // Use `printf` with octal bytes, which every shell has. Command substitution drops trailing
+    // line ends, so they are added behind it.
     let shown = text.trim_end_matches('\n');
     let bytes: Vec<String> = shown.bytes().map(|byte| format!("\\{byte:03o}")).collect();
     let ends = &text[shown.len()..];

@@ -1,23 +1,26 @@
 //! Standard error, which may be closed or full at any moment; standard output is in `output`.
 //!
-//! What cannot be said to a person ends nothing and changes no exit code. What a program or a file was to get is another thing: that
-//! is for the command to report. No other file prints with the macros of the standard library, which panic.
+//! A failure to print a message for people is ignored: it neither ends the command nor changes the
+//! exit code. A failure to write data for a program or a file is different: the command reports it.
+//! Only this file writes to standard error for people, since the macros of the standard library
+//! panic.
 
 use base::printable;
 use std::io::{self, Write};
 
-/// Says a line on standard error, if there is anybody. Names in it do nothing to a terminal.
+/// Prints a line on standard error and ignores errors. Control characters in it are escaped.
 pub fn say(line: &str) {
     // One call, so that lines of several threads do not mix.
     let _ = io::stderr().lock().write_all(format!("{}\n", printable::lines(line)).as_bytes());
 }
 
-/// Says `warning: TEXT`.
+/// Prints `warning: TEXT`.
 pub fn warn(text: &str) {
     say(&format!("warning: {text}"));
 }
 
-/// Standard error for the log, without errors: a log that cannot be written is no fault of what is logged.
+/// Writer to standard error for the log. Errors are ignored: they are not the fault of the code
+/// that logs.
 #[derive(Debug)]
 pub struct Unfailing;
 

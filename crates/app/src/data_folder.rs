@@ -1,12 +1,16 @@
-//! The files of a data folder: what scripts find by name or pattern, what runs wrote there, and what cannot be used.
+//! Lists the files of a data directory: inputs that scripts find by name or pattern, files that
+//! runs wrote there, and names that cannot be used.
 //!
-//! Folders that runs write to are set aside, so that a run does not take the results of the last one for inputs:
+//! Directories that runs write to are set aside, so that a run does not take the results of the
+//! last one for inputs:
 //! - those of this run, `--out` and `--report`;
-//! - reports (a folder with `run.json` and `report.html`) and folders named `tidemill-report`;
-//! - `out` beside a `tidemill-report`: what a run with the default folders left.
+//! - reports (a directory with `run.json` and `report.html`) and directories named
+//!   `tidemill-report`;
+//! - `out` beside a `tidemill-report`, which a run with the default directories left.
 //!
-//! What is set aside is found by its full name only. Links to folders are followed, and each folder is listed once, by a path
-//! without links if there is one; so links that lead round in a circle end.
+//! Files that are set aside are found by their full name only. Links to directories are followed,
+//! and each directory is listed once, by a path without links if there is one; so cycles of links
+//! end.
 
 use base::Problem;
 use std::collections::HashSet;
@@ -15,40 +19,40 @@ use std::fs::{self, DirEntry};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// More files than this in a data folder are no data folder.
+/// Upper bound of the files in a data directory; a larger one is probably a mistake.
 const DATA_FILES_MAX: usize = 1_000_000;
 
-/// So many names that cannot be used are told; the rest is counted.
+/// Upper bound of the unusable names that are listed; the others are counted.
 const UNUSABLE_TOLD_MAX: usize = 5;
 
 /// The default of `--out`.
 pub const OUT: &str = "out";
 
-/// The folder that reports have a folder of their own in, unless `--report` says otherwise.
+/// Parent of the reports' directories, unless `--report` is given.
 pub const REPORTS: &str = "tidemill-report";
 
-/// What a data folder holds. Paths are relative to it.
+/// Content of a data directory. Paths are relative to it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct DataFolder {
     /// Files that scripts find by name and by pattern.
     pub files: Vec<String>,
-    /// Files in folders that runs write to.
+    /// Files in directories that runs write to.
     pub set_aside: Vec<String>,
-    /// Sentences on files that cannot be inputs.
+    /// Warnings about files that cannot be inputs.
     pub warnings: Vec<String>,
 }
 
-/// A folder as the system knows it: device and inode.
+/// Device and inode of a directory.
 type Identity = (u64, u64);
 
-/// A folder that is to be listed.
+/// A directory to list.
 struct Found {
-    /// Relative to the data folder.
+    /// Path relative to the data directory.
     path: PathBuf,
     is_set_aside: bool,
 }
 
-/// Lists `dir`, where this run writes to the folders `written`.
+/// Lists `dir`, where this run writes to the directories `written`.
 pub fn list(dir: &Path, written: &[&Path]) -> Result<DataFolder, Problem> {
     let mut listing = Listing {
         dir,
@@ -60,7 +64,7 @@ pub fn list(dir: &Path, written: &[&Path]) -> Result<DataFolder, Problem> {
     };
     listing.seen.extend(identity(dir));
     let mut folders = vec![Found { path: PathBuf::new(), is_set_aside: false }];
-    // Links come last, so that a folder has its own path.
+    // Follow links last, so that a directory is listed by its own path.
     while let Some(folder) = folders.pop().or_else(|| listing.next_link()) {
         listing.list_one(&folder, &mut folders)?;
     }
@@ -72,15 +76,15 @@ struct Listing<'a> {
     dir: &'a Path,
     written: HashSet<Identity>,
     seen: HashSet<Identity>,
-    /// Links to folders, in the order in which they were found.
+    /// Links to directories, in the order in which they were found.
     links: Vec<Found>,
-    /// Names that cannot be used, and why.
+    /// Names that cannot be used, with the reasons.
     unusable: Vec<(PathBuf, &'static str)>,
     found: DataFolder,
 }
 
 impl Listing<'_> {
-    /// The next link that leads to a folder that was not listed yet.
+    /// The next link to a directory that was not listed yet.
     fn next_link(&mut self) -> Option<Found> {
         while let Some(link) = self.links.pop() {
             if self.is_new(&link.path) {
@@ -98,7 +102,8 @@ impl Listing<'_> {
         let whole = self.dir.join(&folder.path);
         let told = |error: std::io::Error| Problem::new(format!("{}: {error}", whole.display()));
         let mut entries = fs::read_dir(&whole).map_err(told)?.collect::<Result<Vec<_>, _>>().map_err(told)?;
-        // The order must not depend on the file system: of several links to a folder the first by name counts.
+        // The order must not depend on the file system: of several links to one directory, the
+        // first by name counts.
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.file_name()));
         let has = |name: &str| entries.iter().any(|entry| entry.file_name() == name);
         let around = Around { is_report: has("run.json") && has("report.html"), has_reports: has(REPORTS) };
@@ -153,11 +158,11 @@ impl Listing<'_> {
     }
 }
 
-/// What stands in a folder that tells which of its entries runs wrote.
+/// Properties of a directory that tell which of its entries runs wrote.
 struct Around {
-    /// It is a report itself.
+    /// The directory is a report.
     is_report: bool,
-    /// Runs were started here.
+    /// Runs were started in the directory.
     has_reports: bool,
 }
 
@@ -177,7 +182,7 @@ fn holds_report(entry: &DirEntry) -> bool {
     path.join("run.json").is_file() && path.join("report.html").is_file()
 }
 
-/// The name as text, or why it cannot stand in a workflow.
+/// The name as text, or the reason why a workflow cannot use it.
 fn usable(name: &OsStr) -> Result<String, &'static str> {
     let text = name.to_str().ok_or("is not UTF-8 text")?;
     if text.chars().any(char::is_control) {
@@ -196,7 +201,7 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::symlink;
 
-    /// A folder with empty files at these paths.
+    /// A directory with empty files at these paths.
     fn folder(paths: &[&str]) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         for path in paths {

@@ -1,4 +1,4 @@
-//! `exec`: a program that sees a pool below a prefix, without a mount: the preload library is put before it.
+//! `exec`: runs a program that sees a pool below a prefix by the preload library, without a mount.
 
 use crate::args::ExecArgs;
 use crate::pool_command;
@@ -13,13 +13,13 @@ use std::os::unix::process::CommandExt;
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
-/// What stands for a pool where nothing is said.
+/// Default path that stands for the pool's root.
 const PREFIX: &str = "/tidemill";
-/// As shells tell it: the program is not there, or cannot be run.
+/// Exit codes of shells for a program that does not exist, or cannot be run.
 const NOT_THERE: u8 = 127;
 const NOT_RUN: u8 = 126;
 
-/// Starts the program in this one's place; comes back only where that cannot be.
+/// Replaces this process by the program; returns only if that fails.
 pub fn exec(args: &ExecArgs) -> Result<u8, Vec<Problem>> {
     let one = |problem| vec![problem];
     let prefix = &checked(&args.prefix).map_err(one)?;
@@ -28,7 +28,8 @@ pub fn exec(args: &ExecArgs) -> Result<u8, Vec<Problem>> {
     let (program, words) = args.command.split_first().expect("clap asks for one");
     let mut command = match place(program, prefix) {
         Place::Pool(program) => {
-            // The system finds nothing there; a shell with the library does.
+            // The kernel cannot find a program in the pool, but a shell with the preload library
+            // can run it.
             let mut shell = Command::new("/bin/sh");
             shell.args([OsStr::new("-c"), OsStr::new("exec \"$0\" \"$@\""), &program]);
             shell
@@ -55,11 +56,12 @@ pub fn exec(args: &ExecArgs) -> Result<u8, Vec<Problem>> {
     Ok(said(&format_args!("`{}` cannot be started: {error}", program.display()), error.kind() == ErrorKind::NotFound))
 }
 
-/// Where a program is.
+/// Location of a program.
 enum Place {
-    /// Below the prefix, itself or what interprets it.
+    /// The program or its interpreter is below the prefix.
     Pool(OsString),
-    /// On this host, with what would keep the library from it.
+    /// The program is on this host; with a reason why the preload library would not reach it, if
+    /// any.
     Host(Result<(PathBuf, Option<Unreached>), NotFound>),
 }
 
@@ -73,7 +75,7 @@ fn place(program: &OsStr, prefix: &Path) -> Place {
         Ok(path) => path,
         Err(missing) => return Place::Host(Err(missing)),
     };
-    // One that cannot be read can perhaps be run; the loader will see.
+    // A program that cannot be read may still be executable; the loader will report errors.
     match unreached(&path, &dirs).ok().flatten() {
         Some(Unreached::NoInterpreter { interpreter, .. }) if interpreter.starts_with(prefix) => {
             Place::Pool(path.into_os_string())
@@ -82,7 +84,8 @@ fn place(program: &OsStr, prefix: &Path) -> Place {
     }
 }
 
-/// A prefix stands for the pool as text, so it is a plain absolute path, and not the root. An empty one is as none.
+/// Checks the prefix. It is compared as text, so it must be a plain absolute path, and not the
+/// root. An empty one means the default.
 fn checked(prefix: &Path) -> Result<PathBuf, Problem> {
     if prefix.as_os_str().is_empty() {
         return Ok(PathBuf::from(PREFIX));
@@ -95,7 +98,7 @@ fn checked(prefix: &Path) -> Result<PathBuf, Problem> {
     Err(Problem::new(why).hint("--prefix takes an absolute path without `..`, such as /tidemill"))
 }
 
-/// The pool file's absolute path, once the pool has answered.
+/// The absolute path of the pool file, once the pool has answered.
 fn answering(args: &ExecArgs, prefix: &Path) -> Result<PathBuf, Problem> {
     let file = pool_command::file(&args.which)?;
     if file.starts_with(prefix) {
@@ -106,7 +109,8 @@ fn answering(args: &ExecArgs, prefix: &Path) -> Result<PathBuf, Problem> {
     std::path::absolute(&file).map_err(|error| Problem::new(format!("{}: {error}", file.display())))
 }
 
-/// Says what the library would not reach; a code where the program is not to be started then.
+/// Prints why the preload library would not reach the program. Returns an exit code if the program
+/// must not be started.
 fn judged(why: &Unreached, prefix: &Path, strict: bool) -> Option<u8> {
     let mut out = std::io::stderr().lock();
     let cannot_start = matches!(why, Unreached::NoLoader { .. } | Unreached::NoInterpreter { .. });
@@ -118,7 +122,7 @@ fn judged(why: &Unreached, prefix: &Path, strict: bool) -> Option<u8> {
     strict.then_some(crate::REFUSED)
 }
 
-/// Says why a program does not run; the code that shells end with then.
+/// Prints why a program cannot be run; returns the exit code that shells use for it.
 fn said(why: &dyn Display, is_missing: bool) -> u8 {
     let _ = writeln!(std::io::stderr().lock(), "error: {why}");
     if is_missing { NOT_THERE } else { NOT_RUN }

@@ -1,17 +1,19 @@
-//! Failed tasks for people: each in full once, those that failed alike by their number at the end.
+//! Failed tasks for people: one task of each kind of failure in full, the others counted at the
+//! end.
 
 use crate::progress::plain;
 use base::ByteSize;
 use run::Event;
 use std::fmt::Write;
 
-/// Lines of a failed task's output that are shown.
+/// Upper bound of the lines of a failed task's output that are shown.
 const LINES_MAX: usize = 20;
 
-/// Tasks that failed alike and are named; the rest is counted.
+/// Upper bound of the tasks of one kind of failure that are named; the others are counted.
 const NAMED_MAX: usize = 10;
 
-/// More ways to fail than this are not told apart from new ones.
+/// Upper bound of the kinds of failure that are remembered; tasks of further kinds are always shown
+/// in full.
 const KINDS_MAX: usize = 1000;
 
 /// The failures of one run so far.
@@ -20,7 +22,7 @@ pub struct Failures {
     kinds: Vec<Kind>,
 }
 
-/// Tasks of one tool that failed for one reason, and said the same last.
+/// A kind of failure: tasks of one tool with the same reason and the same last line of output.
 #[derive(Debug)]
 struct Kind {
     tool: String,
@@ -31,7 +33,7 @@ struct Kind {
 }
 
 impl Failures {
-    /// What is said of a failed task; nothing if another failed alike.
+    /// The text for a failed task; `None` if another one failed in the same way.
     pub fn add(&mut self, event: &Event) -> Option<String> {
         let Event::TaskFailed { task, tool, reason, output, upstream: false, .. } = event else { return None };
         let last_line = output.lines().last().unwrap_or_default();
@@ -47,7 +49,7 @@ impl Failures {
         Some(told(event))
     }
 
-    /// Those that were only counted, a line for each way to fail.
+    /// Lines for the tasks that were only counted, one for each kind of failure.
     pub fn counted(&self) -> impl Iterator<Item = String> + '_ {
         self.kinds.iter().filter(|kind| !kind.others.is_empty()).map(|kind| {
             let Kind { tool, first, others, .. } = kind;
@@ -60,7 +62,8 @@ impl Failures {
     }
 }
 
-/// A failed task: what it was, why, where what is kept lies, and the end of its output, indented so that it stands apart.
+/// Describes a failed task: its call, the reason, the directory where it is kept, and the end of
+/// its output, indented.
 fn told(event: &Event) -> String {
     let Event::TaskFailed { task, tool, reason, line, writes, values, output, left_out, kept, .. } = event else {
         return String::new();

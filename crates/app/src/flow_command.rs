@@ -1,4 +1,4 @@
-//! `tidemill flow show|check|export`: a workflow without running it.
+//! `tidemill flow show|check|export`: inspects a workflow without running it.
 
 use crate::args::{FlowCommand, ShowArgs, Source};
 use crate::data_folder::{OUT, REPORTS};
@@ -10,7 +10,7 @@ use run::Checked;
 use std::fmt::Write;
 use std::path::Path;
 
-/// Does it; the exit code.
+/// Runs the command; returns the exit code.
 pub fn flow(command: &FlowCommand) -> Result<u8, Vec<Problem>> {
     let text = match command {
         FlowCommand::Show(args) => show(args)?,
@@ -20,7 +20,7 @@ pub fn flow(command: &FlowCommand) -> Result<u8, Vec<Problem>> {
     Ok(output::print_all(&text))
 }
 
-/// Loads it as a run with the default folders would.
+/// Loads a workflow as a run with the default directories would.
 fn load(source: &Source) -> Result<Loaded, Vec<Problem>> {
     let loaded = source::load(source, &[Path::new(OUT), Path::new(REPORTS)])?;
     loaded.warnings.iter().for_each(|warning| console::warn(warning));
@@ -63,7 +63,7 @@ fn listing(flow: &Checked) -> String {
     text
 }
 
-/// `C45(Part[0]) -> Model[0][0]`.
+/// A task as text, such as `C45(Part[0]) -> Model[0][0]`.
 pub fn called(flow: &Checked, task: TaskId, tool: &str) -> String {
     let names = |ids: Vec<flow::DataId>| summary(flow, &ids);
     let (inputs, outputs) = (names(flow.inputs(task).collect()), names(flow.outputs(task).collect()));
@@ -71,13 +71,13 @@ pub fn called(flow: &Checked, task: TaskId, tool: &str) -> String {
     format!("{tool}({inputs}){arrow}{outputs}")
 }
 
-/// `Model[3][20]`.
+/// An element with its shape, such as `Model[3][20]`.
 fn shaped(element: &Element) -> String {
     let dimensions: Vec<String> = element.shape.iter().map(|length| format!("[{length}]")).collect();
     format!("{}{}", element.name, dimensions.concat())
 }
 
-/// The part of an element in the workflow.
+/// The role of an element in the workflow: input with its files, output or temporary.
 fn origin(flow: &Checked, element: &Element) -> String {
     match &element.source {
         flow::Source::Input(files) if files.len() == 1 => format!("input {}", files[0]),
@@ -90,7 +90,7 @@ fn origin(flow: &Checked, element: &Element) -> String {
     }
 }
 
-/// Names of members, of inputs their files; of many only the first and the last.
+/// Names of members, or of the files of inputs; of many only the first and the last.
 fn summary(flow: &Checked, ids: &[flow::DataId]) -> String {
     const LISTED_MAX: usize = 4;
     let workflow = flow.workflow();

@@ -20,26 +20,26 @@ use tokio::runtime::Runtime;
 use vfs::{Expected, Handle, Located, Vfs, Whereabouts};
 use wire::{Attributes, Head, Kind, NAME_BYTES_MAX, Object, OpenFlags, Outcome, Refusal, Timestamp, Version};
 
-/// How much is read or written at a time, bytes.
+/// Bytes read or written at a time.
 const CHUNK_BYTES: usize = 4 << 20;
-/// How many entries of a folder are asked for at a time.
+/// Directory entries requested at a time.
 const PAGE_ENTRIES: usize = 1024;
 
-/// So much of a key stands in a message: the rest of a longer one helps nobody.
+/// Upper bound of the characters of a key in a message.
 const SHOWN_CHARS_MAX: usize = 100;
 
-/// A way into a pool, for one command.
+/// A connection to a pool, for one command.
 struct Way {
     runtime: Runtime,
     vfs: Vfs,
     objects: Objects,
 }
 
-/// Why a command on one key ended early.
+/// Reason why a command on one key ended early.
 enum Failed {
-    /// Something went wrong.
+    /// An error to report.
     Told(Problem),
-    /// Nobody reads standard output any more.
+    /// The reader of standard output went away.
     ReaderGone,
 }
 
@@ -64,12 +64,13 @@ impl Way {
         self.runtime.block_on(what)
     }
 
-    /// What is at a key.
+    /// The attributes of the file at a key.
     fn find(&self, key: &str) -> Result<Attributes, Failed> {
         self.wait(self.vfs.resolve(key.as_bytes())).map_err(|refusal| refused(key, &refusal))
     }
 
-    /// Puts what `next` gives chunk by chunk, in the place of what has the key; none of it is seen before all of it.
+    /// Puts the chunks that `next` returns as one object that replaces any at the key. Readers see
+    /// it only when it is complete.
     fn put(
         &self,
         objects: &Objects,
@@ -89,7 +90,7 @@ impl Way {
         self.wait(upload.finish()).map(drop).map_err(fails)
     }
 
-    /// The bytes of a file, chunk by chunk.
+    /// Passes the bytes of a file to `take`, chunk by chunk.
     fn read(&self, key: &str, mut take: impl FnMut(&Bytes) -> Result<(), Failed>) -> Result<(), Failed> {
         let found = self.find(key)?;
         if found.kind == Kind::Directory {
@@ -112,7 +113,7 @@ impl Way {
         self.wait(self.vfs.read(handle, at, u32::try_from(CHUNK_BYTES).unwrap_or(u32::MAX)))
     }
 
-    /// Does it with each, and says what went wrong; the exit code.
+    /// Runs `what` for each key, prints errors, and returns the exit code.
     fn each(&self, keys: &[String], mut what: impl FnMut(&Self, &str) -> Result<(), Failed>) -> u8 {
         let mut worst = 0;
         for key in keys {
@@ -122,7 +123,7 @@ impl Way {
     }
 }
 
-/// The exit code of what was done with one key, after saying what went wrong.
+/// Prints the error of a command on one key, if any; returns the exit code.
 fn code(done: Result<(), Failed>) -> u8 {
     match done {
         Ok(()) | Err(Failed::ReaderGone) => 0,
@@ -154,7 +155,7 @@ fn refused(key: &str, refusal: &Refusal) -> Failed {
     })
 }
 
-/// A key in a message: the root has a name, and of a very long one the beginning is told.
+/// A key in a message: `/` for the root, and only the beginning of a very long key.
 fn shown(key: &str) -> String {
     match key.char_indices().nth(SHOWN_CHARS_MAX) {
         Some((at, _)) => format!("{}... ({} bytes)", &key[..at], key.len()),
@@ -163,7 +164,7 @@ fn shown(key: &str) -> String {
     }
 }
 
-/// A condition did not hold.
+/// The problem that a condition did not hold.
 fn changed(key: &str, present: Option<Version>) -> Problem {
     match present {
         Some(version) => Problem::new(format!("{key} is there, in version {version}; nothing was changed")),
@@ -175,7 +176,7 @@ fn of_host(path: &Path, error: &io::Error) -> Failed {
     Failed::Told(Problem::new(format!("{}: {error}", path.display())))
 }
 
-/// The next bytes of a reader, as many as a chunk has unless it ends.
+/// The next chunk of a reader; shorter only at its end.
 fn chunk(from: &mut dyn Read) -> io::Result<Bytes> {
     let mut bytes = Vec::with_capacity(CHUNK_BYTES);
     from.take(CHUNK_BYTES as u64).read_to_end(&mut bytes)?;
@@ -215,7 +216,7 @@ fn put_file(way: &Way, args: &PutArgs) -> Result<(), Failed> {
     way.put(&objects, (&key, condition), next)
 }
 
-/// The key of what is put: behind a slash at its end the name of what it comes from.
+/// The key of an object to put: after a trailing slash, the file name of its source is appended.
 fn key_for(key: &str, from: &Path) -> Result<String, Failed> {
     if !key.ends_with('/') {
         return Ok(key.to_owned());
@@ -227,13 +228,13 @@ fn key_for(key: &str, from: &Path) -> Result<String, Failed> {
     Ok(format!("{key}{name}"))
 }
 
-/// `tidemill get`. A file of the host is there whole or not at all.
+/// `tidemill get`. A file of the host is written completely or not at all.
 pub fn get(args: &GetArgs) -> Result<u8, Vec<Problem>> {
     let way = Way::into(&args.which)?;
     if args.file.as_os_str() == "-" {
         return Ok(code(way.read(&args.key, to_standard_output)));
     }
-    // Into a folder of the host, under its own name.
+    // Into a directory of the host, under the object's own name.
     let name = args.key.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     let file = &if args.file.is_dir() { args.file.join(name) } else { args.file.clone() };
     let fails = |error: io::Error| of_host(file, &error);
@@ -281,7 +282,8 @@ pub fn ls(args: &LsArgs) -> Result<u8, Vec<Problem>> {
     Ok(listed().unwrap_or_else(|failed| code(Err(failed))))
 }
 
-/// Prints what is in a folder, by names; `shown` stands before each. What cannot be had of an entry does not hide the others: the exit code.
+/// Prints the entries of a directory in the order of their names, with `shown` before each name. An
+/// error with one entry does not hide the others; returns the exit code.
 fn list(way: &Way, key: &str, shown: &str, folder: FileId, args: &LsArgs) -> Result<u8, Failed> {
     let (mut entries, mut after, mut worst) = (Vec::new(), 0, 0);
     loop {
@@ -297,7 +299,7 @@ fn list(way: &Way, key: &str, shown: &str, folder: FileId, args: &LsArgs) -> Res
         let below = below.trim_start_matches('/');
         if args.long || args.json {
             match way.wait(way.vfs.stat(entry.file)) {
-                // It went meanwhile.
+                // The entry was removed meanwhile.
                 Err(Refusal::NotFound(_)) => continue,
                 Err(refusal) => worst = code(Err(refused(below, &refusal))),
                 Ok(found) => print_entry(&name, &found, args)?,
@@ -325,12 +327,12 @@ fn print_entry(name: &str, found: &Attributes, args: &LsArgs) -> Result<(), Fail
     print_line(&format!("{kind} {:04o} {:>12} {time} {name}{end}", found.mode, found.size))
 }
 
-/// A folder is told by its name.
+/// Suffix of a name in listings: `/` for a directory.
 fn ending(kind: Kind) -> &'static str {
     if kind == Kind::Directory { "/" } else { "" }
 }
 
-/// Of times before 1970 nobody asks here.
+/// A time in the format of RFC 3339; times before 1970 are shown as 1970.
 fn shown_time(at: Timestamp) -> String {
     let millis = u64::try_from(at.secs).unwrap_or(0) * 1000 + u64::from(at.nanos / 1_000_000);
     report::rfc3339_utc(millis)
@@ -349,7 +351,7 @@ fn letter(kind: Kind) -> char {
     }
 }
 
-/// Prints a line that names what others may have named.
+/// Prints a line and escapes control characters in the names in it.
 fn print_line(line: &str) -> Result<(), Failed> {
     output::print(format!("{}\n", printable::line(line)).as_bytes()).map_err(Failed::from)
 }
@@ -428,7 +430,7 @@ fn word(kind: Kind) -> &'static str {
     }
 }
 
-/// What `stat` and `ls` tell of a file or folder.
+/// The JSON object that `stat` and `ls` print for a file or directory.
 fn as_json(key: &str, found: &Attributes) -> Value {
     let (mode, modified) = (format!("{:04o}", found.mode), shown_time(found.modified));
     json!({

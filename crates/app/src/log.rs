@@ -1,4 +1,4 @@
-//! How what is logged looks on standard error: as what is printed there does, `warning: ...` and `error: ...`.
+//! Format of log lines on standard error: like printed messages, `warning: ...` and `error: ...`.
 
 use std::fmt;
 use tracing::{Event, Level, Subscriber};
@@ -7,7 +7,8 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-/// Lines that begin as those of commands; what only `TIDEMILL_LOG` shows names its place too.
+/// Formats log lines like messages of commands. Lines below the level of warnings also name their
+/// target.
 #[derive(Debug)]
 pub struct PlainLines;
 

@@ -1,7 +1,8 @@
 //! Layer 5: the tidemill binary: command line, progress, exit codes.
 //!
-//! `args` is what was typed, `source` reads the workflow, `run_command`, `mount_command` and `flow_command` do the work
-//! through the crates below, `progress` shows it. Only this crate prints and decides on exit codes (docs/CLI.md).
+//! `args` parses flags, `source` reads the workflow, `run_command`, `mount_command` and the other
+//! `*_command` files do the work through the crates below, and `progress` shows it. Only this crate
+//! prints and decides on exit codes (docs/CLI.md).
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
@@ -32,7 +33,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
-/// Something stands in the way of starting; nothing was started.
+/// Exit code of a command that was refused before anything started.
 pub const REFUSED: u8 = 2;
 
 fn main() -> ExitCode {
@@ -41,7 +42,7 @@ fn main() -> ExitCode {
         Err(told) => return ExitCode::from(tell(&told)),
     };
     start_log();
-    // What `exec` starts has the limits that it would have without us.
+    // A program started by `exec` must have the limits that it would have without us.
     if !matches!(cli.command, Command::Exec(_))
         && let Err(error) = exec::raise_open_files()
     {
@@ -69,18 +70,18 @@ fn main() -> ExitCode {
     ExitCode::from(outcome.unwrap_or_else(|problems| refuse(&problems)))
 }
 
-/// Tells what is wrong with the flags, or what --help and --version ask for; the exit code.
+/// Prints errors in the flags, or the text for --help and --version; returns the exit code.
 fn tell(told: &clap::Error) -> u8 {
     let printed = told.print().and_then(|()| std::io::stdout().flush());
     match printed {
-        // Where standard error cannot be written nobody can be told that.
+        // If standard error cannot be written, there is no way to report it.
         _ if told.use_stderr() => REFUSED,
         Ok(()) => 0,
         Err(error) => output::PrintError::from(error).conclude(),
     }
 }
 
-/// The log goes to standard error: what a person may need when something is odd.
+/// Sends the log to standard error.
 fn start_log() {
     let filter = EnvFilter::try_from_env("TIDEMILL_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt()
@@ -91,7 +92,7 @@ fn start_log() {
         .init();
 }
 
-/// Tells all problems and gives the exit code.
+/// Prints all problems and returns the exit code.
 fn refuse(problems: &[Problem]) -> u8 {
     for problem in problems {
         console::say(&format!("error: {problem}"));

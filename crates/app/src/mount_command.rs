@@ -1,4 +1,4 @@
-//! `tidemill mount` and `tidemill umount`: a pool to try out with any program.
+//! `tidemill mount` and `tidemill umount`: a pool as a directory for any program.
 
 use crate::args::{MountArgs, UmountArgs};
 use crate::console;
@@ -15,16 +15,16 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use vfs::Vfs;
 
-/// The exit code when the pool has ended before the mount.
+/// The exit code if the pool ended before the mount.
 const POOL_ENDED: u8 = 1;
-/// The pool is looked for so often.
+/// Interval between checks that the pool still runs.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Mounts an empty pool at all directories and waits until it is unmounted everywhere or a signal comes.
+/// Mounts a pool at all directories, and waits until it is unmounted everywhere or a signal comes.
 pub fn mount(args: &MountArgs) -> Result<u8, Vec<Problem>> {
     let ending = Ending::default();
     let (first, last) = (ending.clone(), ending.clone());
-    // Before there is anything to unmount, so that there is no moment at which a signal would leave it.
+    // Install the handler before anything is mounted, so that no signal can leave a mount behind.
     let received =
         signals::watch(move || first.begin(), move || last.at_once()).map_err(|error| cannot_start(&error))?;
     let claim = claim(args).map_err(told)?;
@@ -55,7 +55,8 @@ fn cannot_start(error: &std::io::Error) -> Vec<Problem> {
     one(Problem::new(format!("cannot start: {error}")))
 }
 
-/// The pool's folder, with all mount points noted, after the dead were swept and every directory was found fit.
+/// Removes what dead pools left, checks every directory, and registers the pool with all its mount
+/// points.
 fn claim(args: &MountArgs) -> Result<Claim, MountError> {
     fuse::availability()?;
     let runtime = RuntimeDir::of_user()?;
@@ -68,7 +69,7 @@ fn claim(args: &MountArgs) -> Result<Claim, MountError> {
     Ok(claim)
 }
 
-/// The pool file that is meant, if it is not an embedded pool.
+/// The pool file, unless an embedded pool is wanted.
 fn pool_file(args: &MountArgs) -> Option<PathBuf> {
     let named = args
         .pool
@@ -78,7 +79,7 @@ fn pool_file(args: &MountArgs) -> Option<PathBuf> {
     named.filter(|path| !path.is_empty() && args.memory.is_none()).map(PathBuf::from)
 }
 
-/// The pool, and what it is.
+/// The pool, and its description for the user.
 fn open_pool(args: &MountArgs, ending: &Ending) -> Result<(Vfs, String), Problem> {
     if let Some(path) = pool_file(args) {
         let connected = ConnectedPool::read(&path)?;
@@ -93,7 +94,7 @@ fn open_pool(args: &MountArgs, ending: &Ending) -> Result<(Vfs, String), Problem
     Ok((pool::embedded(size, run_command::space_wait()?)?, format!("a pool of {size}")))
 }
 
-/// From now on the mount ends when the pool does.
+/// Starts a thread that ends the mount when the pool ends.
 fn ends_with(pool: ConnectedPool, client: Client, ending: Ending) -> Result<(), Problem> {
     let waits = pool::runtime()?;
     let watch = move || {
@@ -106,7 +107,8 @@ fn ends_with(pool: ConnectedPool, client: Client, ending: Ending) -> Result<(), 
     started.map(drop).map_err(|error| Problem::new(format!("no thread that looks after the pool: {error}")))
 }
 
-/// One mount for each directory, each with a session of its own. With what carries the connections, if the pool is elsewhere.
+/// Mounts every directory, each with its own session. `carrier` is the runtime of the connections,
+/// if the pool is in other processes.
 fn mount_all(
     (args, carrier): (&MountArgs, Option<Handle>),
     pool: &Vfs,
@@ -116,7 +118,7 @@ fn mount_all(
     let options = Options {
         shared: args.shared,
         passthrough: !args.no_passthrough,
-        // Programs of one mount meet in its kernel.
+        // With a single mount, its kernel handles all locks of programs.
         pool_locks: args.dirs.len() > 1 || carrier.is_some(),
         runtime: carrier,
         ..Options::named(claim.name())
@@ -130,11 +132,11 @@ fn mount_all(
     Ok(mounts)
 }
 
-/// How the pool ends when a signal comes, at whatever moment of its start.
+/// Shutdown of the mounts on a signal, at any moment of their start.
 #[derive(Debug, Clone, Default)]
 struct Ending(Arc<Mutex<Known>>);
 
-/// What is known so far.
+/// State of the shutdown.
 #[derive(Debug, Default)]
 struct Known {
     begun: bool,
@@ -148,12 +150,12 @@ impl Ending {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is to be removed if the process must end at once.
+    /// Sets the cleanup for an immediate exit.
     fn clears(&self, undo: Undo) {
         self.known().undo = Some(undo);
     }
 
-    /// One mount more to unmount; at once if the end has begun.
+    /// Adds a mount to unmount; it is unmounted immediately if the shutdown has begun.
     fn unmounts(&self, unmounter: Unmounter) {
         let mut known = self.known();
         if known.begun {
@@ -164,12 +166,12 @@ impl Ending {
         }
     }
 
-    /// Unmounting ends the waits of `mount`.
+    /// Unmounts everything, which ends the waits of `mount`.
     fn begin(&self) {
         self.take().iter().for_each(unmount);
     }
 
-    /// Nothing can be had of the pool any more: whoever uses the mount is not waited for.
+    /// Unmounts without waiting for users of the mounts: the pool can serve nothing any more.
     fn pool_ended(&self, path: &Path) {
         self.known().pool_ended = true;
         let unmounters = self.take();
@@ -183,7 +185,7 @@ impl Ending {
         }
     }
 
-    /// The end begins: what is mounted until now.
+    /// Begins the shutdown; returns the mounts so far.
     fn take(&self) -> Vec<Unmounter> {
         let mut known = self.known();
         known.begun = true;
@@ -206,7 +208,7 @@ fn unmount(unmounter: &Unmounter) {
     }
 }
 
-/// Unmounts what `mount` mounted.
+/// Unmounts a directory that `mount` mounted.
 pub fn umount(args: &UmountArgs) -> Result<u8, Vec<Problem>> {
     let unmounted = fuse::unmount_path(&args.dir).map_err(told)?;
     if unmounted == fuse::Unmounted::Detached {

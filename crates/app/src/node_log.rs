@@ -1,4 +1,5 @@
-//! Where log lines go: standard error; of a node that is its log file, which is begun anew when it is long.
+//! Writer of the log: standard error, which for a node is its log file. A long log file is
+//! truncated.
 
 use crate::console::Unfailing;
 use std::fs::{self, File};
@@ -8,31 +9,31 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// A log that is longer is begun anew, bytes.
+/// Upper bound of a log file in bytes; a longer one is truncated.
 const LOG_BYTES_MAX: u64 = 8 << 20;
 
-/// Standard error is a log of ours.
+/// True if standard error is a log file of ours.
 static IS_LOG: AtomicBool = AtomicBool::new(false);
 
-/// From now on the log, if standard error goes there, is bounded.
+/// Bounds the log from now on, if standard error goes to it.
 pub fn bound(log: &Path) {
     let ours = fs::symlink_metadata(log).map(|about| (about.dev(), about.ino())).ok();
     let standard = standard_error().and_then(|file| file.metadata()).map(|about| (about.dev(), about.ino())).ok();
     IS_LOG.store(ours.is_some() && ours == standard, Relaxed);
 }
 
-/// What writes lines.
+/// The writer for log lines.
 pub fn writer() -> LogWriter {
     LogWriter(Unfailing)
 }
 
-/// Standard error, bounded where it is a log.
+/// Writer to standard error, with a bound if it is a log file.
 pub struct LogWriter(Unfailing);
 
 impl Write for LogWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if IS_LOG.load(Relaxed) {
-            // A log that cannot be bounded is no fault of what is logged.
+            // Ignore errors: they are not the fault of the code that logs.
             let _ = standard_error().and_then(|log| begin_anew(&log, LOG_BYTES_MAX));
         }
         self.0.write(line)
@@ -47,7 +48,8 @@ fn standard_error() -> io::Result<File> {
     Ok(File::from(io::stderr().as_fd().try_clone_to_owned()?))
 }
 
-/// Empties a log that is too long. It is only appended to, so that what comes next is at its beginning.
+/// Truncates a log that is too long. It is open for appending, so the next line goes to its
+/// beginning.
 fn begin_anew(mut log: &File, most: u64) -> io::Result<()> {
     if log.metadata()?.len() < most {
         return Ok(());

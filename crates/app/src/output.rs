@@ -1,22 +1,23 @@
-//! Standard output: what a command prints there is written whole, or the command fails.
+//! Standard output: a command writes all of its output there, or fails.
 //!
-//! Only this file writes to standard output for people and programs (the talk of a node with its starter is none of it).
+//! Only this file writes results to standard output; the messages between a node and its starter
+//! are separate.
 
 use crate::console;
 use base::Problem;
 use std::io::{self, ErrorKind, Write};
 
-/// Why standard output takes no more.
+/// Error in writing to standard output.
 #[derive(Debug)]
 pub enum PrintError {
-    /// The reader went away (`| head`): the command ends without a word.
+    /// The reader went away (`| head`): the command ends silently.
     ReaderGone,
-    /// A full disk, for example: the command fails.
+    /// Another error, such as a full disk: the command fails.
     Unwritten(io::Error),
 }
 
 impl PrintError {
-    /// The problem to tell; none where the reader went away.
+    /// The problem to report; `None` if the reader went away.
     pub fn problem(self) -> Option<Problem> {
         match self {
             Self::ReaderGone => None,
@@ -27,7 +28,7 @@ impl PrintError {
         }
     }
 
-    /// Tells the problem, if there is one; the exit code.
+    /// Prints the problem, if there is one; returns the exit code.
     pub fn conclude(self) -> u8 {
         let Some(problem) = self.problem() else { return 0 };
         console::say(&format!("error: {problem}"));
@@ -41,13 +42,13 @@ impl From<io::Error> for PrintError {
     }
 }
 
-/// Writes bytes to standard output, past every buffer.
+/// Writes bytes to standard output and flushes it.
 pub fn print(bytes: &[u8]) -> Result<(), PrintError> {
     let mut out = io::stdout().lock();
     out.write_all(bytes).and_then(|()| out.flush()).map_err(PrintError::from)
 }
 
-/// Prints all that a command has to say; the exit code.
+/// Prints the whole output of a command; returns the exit code.
 pub fn print_all(text: &str) -> u8 {
     print(text.as_bytes()).map_or_else(PrintError::conclude, |()| 0)
 }

@@ -12,7 +12,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A node could not be ended, or some of the pool do not answer.
+/// Exit code if a node could not be ended, or some nodes do not answer.
 const INCOMPLETE: u8 = 1;
 
 /// Starts, ends or shows a pool.
@@ -25,7 +25,7 @@ pub fn pool(command: PoolCommand) -> Result<u8, Vec<Problem>> {
     done.map_err(|problem| vec![problem])
 }
 
-/// The pool file that is meant.
+/// The path of the pool file: the given one, or the default of this user.
 pub fn file(which: &WhichPool) -> Result<PathBuf, Problem> {
     match which.pool.as_ref().filter(|path| !path.as_os_str().is_empty()) {
         Some(path) => {
@@ -69,7 +69,7 @@ fn start(args: &StartArgs) -> Result<u8, Problem> {
     Ok(0)
 }
 
-/// Where nodes are to run.
+/// The launch targets of the nodes.
 fn places(args: &StartArgs) -> Result<Places, Problem> {
     if !args.hosts.is_empty() {
         return Ok(Places::Ssh { hosts: args.hosts.clone(), ssh: args.ssh.clone() });
@@ -88,7 +88,7 @@ fn stop(which: &WhichPool) -> Result<u8, Problem> {
     let path = file(which)?;
     let runtime = RuntimeDir::of_user().map_err(told)?;
     let stopped = pool::stop(&path, Some(runtime.path()))?;
-    // Folders of nodes that died.
+    // Remove directories of nodes that died.
     runtime.sweep().map_err(told)?;
     let mut code = 0;
     for (node, how) in &stopped {
@@ -138,7 +138,7 @@ fn as_line(node: &Present) -> String {
     }
 }
 
-/// All nodes that answer, together.
+/// Totals of all nodes that answer.
 #[derive(Debug, Default)]
 struct Sum {
     up: usize,
@@ -204,7 +204,8 @@ fn node_as_json(node: &Present) -> Value {
     shown
 }
 
-/// Takes the seat in a pool that the starter at the other end of standard input and output has, and serves until it is asked to end.
+/// Runs a node of a pool. Its starter is at the other end of standard input and output. The node
+/// serves until it is asked to end.
 pub fn node(args: &NodeArgs) -> Result<u8, Vec<Problem>> {
     let done = if args.detach { detach(args) } else { attend(args) };
     done.map_err(|problem| vec![problem])
@@ -212,7 +213,7 @@ pub fn node(args: &NodeArgs) -> Result<u8, Vec<Problem>> {
 
 fn attend(args: &NodeArgs) -> Result<u8, Problem> {
     let cannot = |error| Problem::new(format!("cannot start: {error}"));
-    // The terminal or connection of the starter may go: a node stays.
+    // A node must survive the terminal or connection of its starter.
     let _ = rustix::process::setsid();
     let seat = match args.id {
         Some(id) => Pick::Id(id),
@@ -240,7 +241,8 @@ fn attend(args: &NodeArgs) -> Result<u8, Problem> {
         Err(Unseated::Told) => return Ok(2),
         Err(Unseated::Alone(problem)) => return Err(problem),
     };
-    // Its memory has the token: no other process of this user looks into it. Not before: to make the memory may take a user namespace.
+    // The memory of this process holds the token: deny other processes of this user access to it.
+    // Not earlier, since making the pool's memory may take a user namespace.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|error| cannot(error.into()))?;
     node_log::bound(&log);
     let (first, undo) = (member.ender(), claim.undo());
@@ -251,15 +253,15 @@ fn attend(args: &NodeArgs) -> Result<u8, Problem> {
     Ok(received.exit_code().unwrap_or(0))
 }
 
-/// Which task of its Slurm step this is.
+/// The rank of this task in its Slurm step.
 fn rank() -> Result<usize, Problem> {
     let text = std::env::var("SLURM_PROCID").unwrap_or_default();
     let no_rank = |_| Problem::new(format!("SLURM_PROCID={text}: no rank")).hint("--slurm is for what `srun` starts");
     text.parse().map_err(no_rank)
 }
 
-/// Starts the node as a process of its own and passes on what it says until it has let go of its starter: whoever waits for this process
-/// (`sshd`) may go then.
+/// Starts the node as a separate process and passes on its messages until it detaches from its
+/// starter. A process that waits for this one (`sshd`) can end then.
 fn detach(args: &NodeArgs) -> Result<u8, Problem> {
     let cannot = |error| Problem::new(format!("the node cannot be started: {error}"));
     let mut command = Command::new(std::env::current_exe().map_err(cannot)?);
@@ -272,11 +274,12 @@ fn detach(args: &NodeArgs) -> Result<u8, Problem> {
     let mut lines = BufReader::new(child.stdout.take().expect("it is piped"));
     let (mut line, mut out) = (Vec::new(), std::io::stdout().lock());
     while lines.read_until(b'\n', &mut line).map_err(cannot)? > 0 {
-        // Its starter may have gone; then it ends too.
+        // Ignore errors: if the starter is gone, the node ends too.
         let _ = out.write_all(&line).and_then(|()| out.flush());
         line.clear();
     }
-    // It has closed its output: it stays, or it has ended with a reason on standard error.
+    // The node has closed its output: it either goes on, or has ended with a reason on standard
+    // error.
     let ended = child.try_wait().map_err(cannot)?;
     Ok(ended.and_then(|status| status.code()).and_then(|code| u8::try_from(code).ok()).unwrap_or(0))
 }

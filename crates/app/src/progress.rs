@@ -1,6 +1,8 @@
-//! A run as the user watches it: a bar on a terminal, plain lines elsewhere, JSON events for programs.
+//! Progress of a run for the user: a bar on a terminal, plain lines elsewhere, JSON events for
+//! programs.
 //!
-//! Failures and warnings go to standard error, except with `--json`: events go to standard output, one object a line.
+//! Failures and warnings go to standard error. With `--json` all events go to standard output, one
+//! object per line.
 
 use crate::console::say;
 use crate::failures::Failures;
@@ -11,24 +13,24 @@ use run::{Event, Progress};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-/// Plain progress lines are at least this far apart.
+/// Minimum interval between plain progress lines.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Outputs are named one by one up to this many; the last line counts them all.
+/// Upper bound of the outputs that are named one by one; the last line counts them all.
 const EXPORTS_NAMED_MAX: usize = 10;
 
-/// Takes events and shows them.
+/// An output format for events.
 pub trait Show {
     /// Shows one event.
     fn show(&mut self, event: &Event);
 
-    /// Tells it if events could not be written; the exit code.
+    /// Reports an earlier error in writing events, if any; returns the exit code.
     fn conclude(&mut self) -> u8 {
         0
     }
 }
 
-/// The form that fits the flags and the terminal.
+/// The format for the flags and the terminal.
 pub fn form(quiet: bool, json: bool) -> Box<dyn Show> {
     if json {
         Box::new(Json::default())
@@ -41,10 +43,10 @@ pub fn form(quiet: bool, json: bool) -> Box<dyn Show> {
     }
 }
 
-/// One JSON object a line on standard output.
+/// Prints one JSON object per line on standard output.
 #[derive(Default)]
 struct Json {
-    /// Why events are not written any more. No reason to stop a run.
+    /// Error after which events are no longer written. It does not stop the run.
     unwritten: Option<PrintError>,
 }
 
@@ -60,7 +62,7 @@ impl Show for Json {
     }
 }
 
-/// Errors only.
+/// Prints only errors and warnings.
 #[derive(Default)]
 struct Quiet {
     told: Told,
@@ -76,7 +78,7 @@ impl Show for Quiet {
     }
 }
 
-/// What was said, so that it is said once.
+/// State for messages that are printed once.
 #[derive(Default)]
 struct Told {
     outputs: Outputs,
@@ -84,7 +86,7 @@ struct Told {
 }
 
 impl Told {
-    /// What all forms for people say of an event.
+    /// The lines that all formats for people print for an event.
     fn lines(&mut self, event: &Event) -> Vec<String> {
         match event {
             Event::Exported { path, bytes, .. } => self.outputs.add(path, *bytes).into_iter().collect(),
@@ -95,7 +97,7 @@ impl Told {
     }
 }
 
-/// Outputs that were written so far.
+/// Count of the outputs that were written so far.
 #[derive(Default)]
 struct Outputs {
     count: usize,
@@ -110,14 +112,14 @@ impl Outputs {
         (self.count <= EXPORTS_NAMED_MAX).then(|| format!("wrote {path} ({})", ByteSize(bytes)))
     }
 
-    /// The line for all of them, if some were not named.
+    /// The line for all outputs, if some were not named.
     fn total(&self) -> Option<String> {
         let unnamed = self.count.checked_sub(EXPORTS_NAMED_MAX).filter(|count| *count > 0)?;
         Some(format!("wrote {unnamed} more; {} outputs, {}", self.count, ByteSize(self.bytes)))
     }
 }
 
-/// Lines for logs.
+/// Prints plain lines, for logs.
 #[derive(Default)]
 struct Plain {
     last: Option<Instant>,
@@ -138,7 +140,7 @@ impl Show for Plain {
     }
 }
 
-/// A progress bar with the counts beside it; messages scroll above it.
+/// Draws a progress bar with counts beside it; messages scroll above it.
 struct Bar {
     bar: ProgressBar,
     told: Told,
@@ -176,7 +178,7 @@ impl Show for Bar {
     }
 }
 
-/// An event in words; none for what is only counted.
+/// The line for an event; `None` for events that are only counted.
 fn sentence(event: &Event) -> Option<String> {
     match event {
         Event::Started { tasks, slots, storage_line, .. } => Some(format!(
@@ -199,14 +201,15 @@ fn sentence(event: &Event) -> Option<String> {
     }
 }
 
-/// A line of a tool's output as a terminal may show it: without colours, of a line that was written over (as progress bars
-/// are) the last form, other commands to the terminal by their numbers, and of a long one the beginning.
+/// Makes a line of a tool's output safe to show on a terminal: removes colours, keeps only the last
+/// version of a line that was overwritten (as by progress bars), replaces other control characters
+/// by their numbers, and cuts long lines.
 pub fn plain(line: &str) -> String {
     const CHARS_MAX: usize = 1_000;
     let line = line.trim_end_matches('\r');
     let mut rest = line.rsplit('\r').next().unwrap_or(line);
     let mut shown = String::with_capacity(rest.len());
-    // `ESC [ parameters letter` is a colour or the like.
+    // `ESC [ parameters letter` is a control sequence, such as a colour.
     while let Some((before, after)) = rest.split_once("\x1b[") {
         shown.push_str(before);
         rest = after.find(|c| ('@'..='~').contains(&c)).map_or("", |end| &after[end + 1..]);
@@ -237,7 +240,7 @@ fn plural(count: usize, word: &str) -> String {
     if count == 1 { word.to_owned() } else { format!("{word}s") }
 }
 
-/// Seconds as people say them: `0.42 s`, `12 s`, `3 min 5 s`, `2 h 4 min`.
+/// Formats seconds for people: `0.42 s`, `12 s`, `3 min 5 s`, `2 h 4 min`.
 pub fn duration(seconds: f64) -> String {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a duration, shown in whole seconds")]
     let whole = seconds.max(0.0).round() as u64;

@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio_util::sync::CancellationToken;
 
-/// How long a writer waits for space unless `TIDEMILL_SPACE_WAIT` says otherwise.
+/// Time that a writer waits for space unless `TIDEMILL_SPACE_WAIT` is set.
 const SPACE_WAIT: Duration = Duration::from_secs(10);
 
-/// Runs the workflow and writes its report; the exit code.
+/// Runs the workflow, writes its report, and returns the exit code.
 pub fn run(args: &RunArgs) -> Result<u8, Vec<Problem>> {
     let loaded = source::load(&args.source, &[&args.out, args.report.as_deref().unwrap_or(Path::new(REPORTS))])?;
     let order = order(args, loaded)?;
@@ -24,7 +24,7 @@ pub fn run(args: &RunArgs) -> Result<u8, Vec<Problem>> {
     let (cancel, last_resort) = (CancellationToken::new(), LastResort::default());
     let (token, resort) = (cancel.clone(), last_resort.clone());
     let received = signals::watch(move || token.cancel(), move || resort.act()).map_err(out_of_runtime)?;
-    // Tools of a run that is killed without a word must not live on; without a keeper the run still works.
+    // The keeper ends the tools if this run is killed by SIGKILL; without it the run still works.
     if let Err(error) = exec::protect() {
         tracing::warn!(%error, "if this run is killed with SIGKILL, its tools live on");
     }
@@ -32,7 +32,7 @@ pub fn run(args: &RunArgs) -> Result<u8, Vec<Problem>> {
     let mut show = progress::form(args.quiet, args.json);
     let mut ended = None;
     let mut tell = |event: &run::Event| match event {
-        // The end is told when the report is written.
+        // The end is shown only when the report is written.
         run::Event::Ended { .. } => ended = Some(event.clone()),
         _ => show.show(event),
     };
@@ -51,7 +51,7 @@ pub fn run(args: &RunArgs) -> Result<u8, Vec<Problem>> {
     Ok(conclude(args, &report, &written, &report_dir).max(show.conclude()))
 }
 
-/// Says where the report is; the exit code.
+/// Prints the path of the report; returns the exit code.
 fn conclude(args: &RunArgs, report: &Run, written: &Result<(), String>, report_dir: &Path) -> u8 {
     let tell = |line: String| {
         if !args.quiet && !args.json {
@@ -66,7 +66,7 @@ fn conclude(args: &RunArgs, report: &Run, written: &Result<(), String>, report_d
     if report.outcome == Outcome::Done && written.is_err() { 1 } else { code }
 }
 
-/// What was typed, as what it means.
+/// Converts the arguments to the specification of the run.
 fn order(args: &RunArgs, loaded: source::Loaded) -> Result<Order, Vec<Problem>> {
     let exports = selection::select(&loaded.flow, &args.export)?;
     let out_dir = std::path::absolute(&args.out).unwrap_or_else(|_| args.out.clone());
@@ -120,7 +120,7 @@ fn processors() -> u32 {
     std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX))
 }
 
-/// `<workflow>-<time>-<process>`: sorts by time, and no two runs of a host share it.
+/// Makes an id `<workflow>-<time>-<process>`: it sorts by time and is unique on the host.
 fn run_id(workflow: &str) -> String {
     const NAME_CHARS_MAX: usize = 40;
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
@@ -132,7 +132,7 @@ fn run_id(workflow: &str) -> String {
     format!("{}-{day}-{time}-{}", if name.is_empty() { "run" } else { &name }, std::process::id())
 }
 
-/// Where the report goes; refused if it cannot.
+/// The directory of the report; refused if it cannot be written to.
 fn report_dir(args: &RunArgs, run_id: &str) -> Result<PathBuf, Vec<Problem>> {
     let dir = args.report.clone().unwrap_or_else(|| Path::new(REPORTS).join(run_id));
     match run::check_folder("--report", &dir) {
@@ -141,12 +141,12 @@ fn report_dir(args: &RunArgs, run_id: &str) -> Result<PathBuf, Vec<Problem>> {
     }
 }
 
-/// Writes run.json and report.html, each whole or not at all.
+/// Writes run.json and report.html, each atomically.
 fn write_report(report: &Run, dir: &Path) -> Result<(), String> {
     let told = |error: std::io::Error| format!("{}: {error}", dir.display());
     fs::create_dir_all(dir).map_err(told)?;
     for (name, text) in [("run.json", report.json()), ("report.html", report::html(report))] {
-        // The process number keeps two runs with one folder apart.
+        // The process id keeps two runs with one directory apart.
         let part = dir.join(format!(".{name}.{}.part", std::process::id()));
         let written = fs::write(&part, text).and_then(|()| fs::rename(&part, dir.join(name)));
         if written.is_err() {

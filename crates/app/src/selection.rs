@@ -1,12 +1,12 @@
-//! `--export`: which members are meant.
+//! Selects members for `--export`.
 
 use base::Problem;
 use flow::DataId;
 use run::Checked;
 use std::collections::BTreeSet;
 
-/// The members that the patterns select: a pattern is an element's name, a member's (`Model[0][3]`), or `/REGEXP/` over
-/// either. A pattern that selects nothing is refused.
+/// The members that the patterns select. A pattern is the name of an element or of a member
+/// (`Model[0][3]`), or `/REGEXP/` over both. A pattern that selects nothing is refused.
 pub fn select(flow: &Checked, patterns: &[String]) -> Result<BTreeSet<DataId>, Vec<Problem>> {
     let (mut selected, mut problems) = (BTreeSet::new(), Vec::new());
     for pattern in patterns {
@@ -42,7 +42,7 @@ fn members(flow: &Checked, pattern: &str) -> Result<Vec<DataId>, Problem> {
     }
 }
 
-/// What a pattern means.
+/// A parsed pattern.
 enum Matcher<'a> {
     Name(&'a str),
     Regex(regex::Regex),

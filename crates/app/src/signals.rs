@@ -1,10 +1,11 @@
-//! Ctrl-C, SIGTERM and SIGHUP: the first asks the work to end, the second ends the process after the mounts are gone.
+//! Handles SIGINT, SIGTERM and SIGHUP: the first signal asks the work to end, the second ends the
+//! process after an emergency cleanup.
 //!
-//! Programs that end others send more than one at once (`timeout` and `make` to the process and to its group, Slurm to every step),
-//! so what comes within a second of the first is the first.
+//! Programs that end others send more than one at once (`timeout` and `make` to the process and to
+//! its group, Slurm to every step), so signals within a second of the first are ignored.
 //!
-//! A signal that was ignored when we were started stays so: `nohup` ignores SIGHUP, and shells without job control ignore
-//! SIGINT for what they start in the background.
+//! A signal that was ignored when we were started stays ignored: `nohup` ignores SIGHUP, and shells
+//! without job control ignore SIGINT for background processes.
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -12,40 +13,40 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Signals this soon after the first say the same once more.
+/// Time after the first signal during which further ones are ignored.
 const SAME: Duration = Duration::from_secs(1);
 
-/// Which signal came first; 0 before any.
+/// The first signal that came; 0 before any.
 #[derive(Debug, Clone, Default)]
 pub struct Received(Arc<AtomicI32>);
 
 impl Received {
-    /// The exit code for the signal that came, by the shell's convention (128 + its number).
+    /// The exit code for the first signal, by the shell's convention (128 + its number).
     pub fn exit_code(&self) -> Option<u8> {
         let signal = self.0.load(Ordering::SeqCst);
         u8::try_from(signal).ok().filter(|signal| *signal > 0).map(|signal| 128 + signal)
     }
 }
 
-/// What a signal means.
+/// Reaction to a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Meaning {
-    /// The work is to end.
+    /// End the work.
     End,
-    /// That was said just now.
+    /// Ignore a repetition of the first signal.
     Said,
-    /// The process is to end at once.
+    /// End the process immediately.
     AtOnce,
 }
 
-/// What was asked for so far.
+/// Signals that were received so far.
 #[derive(Debug, Default)]
 struct Asked {
     first: Option<Instant>,
 }
 
 impl Asked {
-    /// A signal came at `now`.
+    /// Returns the reaction to a signal at `now`.
     fn on(&mut self, now: Instant) -> Meaning {
         match self.first {
             None => {
@@ -58,10 +59,11 @@ impl Asked {
     }
 }
 
-/// Runs `first` at the first signal, on a thread of its own. At the second, `last_resort` runs and the process exits at once.
+/// Runs `first` at the first signal, on its own thread. At the second, runs `last_resort` and
+/// exits.
 ///
 /// # Errors
-/// If the kernel refuses the handlers, which is a bug.
+/// The kernel refuses the handlers, which is a bug, or the thread cannot be started.
 pub fn watch(
     first: impl FnOnce() + Send + 'static,
     last_resort: impl Fn() + Send + 'static,
@@ -77,7 +79,7 @@ pub fn watch(
             match asked.on(Instant::now()) {
                 Meaning::End => {
                     seen.0.store(signal, Ordering::SeqCst);
-                    // What ends may take long, and signals are to be heard meanwhile.
+                    // Ending may take long, and further signals must be handled meanwhile.
                     first.take().map(std::thread::spawn);
                 }
                 Meaning::Said => {}
@@ -91,7 +93,7 @@ pub fn watch(
     Ok(received)
 }
 
-/// The signals that this process ignores, bit n - 1 for signal n; none if the kernel does not say.
+/// The signals that this process ignores, bit n - 1 for signal n; 0 if the kernel does not tell.
 fn ignored() -> u64 {
     mask(&std::fs::read_to_string("/proc/self/status").unwrap_or_default())
 }

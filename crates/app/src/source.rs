@@ -1,4 +1,4 @@
-//! From what was typed to a checked workflow: reads the script or descriptor, the tool file and the data folder.
+//! Loads a checked workflow: reads the script or descriptor, the tool file and the data directory.
 
 use crate::args;
 use crate::console;
@@ -11,24 +11,25 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// A workflow with where it came from.
+/// A loaded workflow and its sources.
 #[derive(Debug)]
 pub struct Loaded {
-    /// The workflow, checked.
+    /// The checked workflow.
     pub flow: Checked,
-    /// `js4cloud` or `json`.
+    /// Language of the source: `js4cloud` or `json`.
     pub language: &'static str,
-    /// The data folder, absolute.
+    /// The data directory, absolute.
     pub data_dir: PathBuf,
     /// The tool file, if one was read.
     pub tools: Option<PathBuf>,
-    /// The values of `--set`.
+    /// Names and values of `--set`.
     pub sets: Vec<(String, ConfigValue)>,
-    /// What the user should know of the inputs.
+    /// Warnings about the workflow and its inputs.
     pub warnings: Vec<String>,
 }
 
-/// What is no fault of a workflow, and still rarely meant; `language` is what it was written in.
+/// Warnings about a valid workflow that is probably not what the user meant. `language` is that of
+/// its source.
 fn strange(workflow: &Workflow, name: &str, language: &str) -> Vec<String> {
     let mut found = Vec::new();
     if workflow.tasks.is_empty() {
@@ -41,11 +42,12 @@ fn strange(workflow: &Workflow, name: &str, language: &str) -> Vec<String> {
     found
 }
 
-/// Scripts and descriptors above this are refused: nobody writes them by hand, and reading them would take the memory that the pool needs.
+/// Upper bound of scripts and descriptors: nobody writes longer ones by hand, and reading them
+/// would take the memory that the pool needs.
 const SOURCE_BYTES_MAX: u64 = 256 << 20;
 
-/// Reads and checks everything. Every problem names its place.
-/// The folders `written` are those that a run writes to.
+/// Reads and checks everything. Every problem names its place. `written` are the directories that a
+/// run writes to.
 pub fn load(source: &args::Source, written: &[&Path]) -> Result<Loaded, Vec<Problem>> {
     let one = |problem: Problem| vec![problem];
     let text = read(&source.workflow).map_err(one)?;
@@ -60,7 +62,7 @@ pub fn load(source: &args::Source, written: &[&Path]) -> Result<Loaded, Vec<Prob
     }
     let tool_file = tool_file(source);
     let tools = tool_file.as_deref().map_or(Ok(Vec::new()), read_tools)?;
-    // A script without these words cannot ask for inputs, and the folder may be large.
+    // List the directory, which may be large, only for a script that can ask for inputs.
     let asks = ["get", "pairs"].iter().any(|word| text.contains(word));
     let mut inputs = if asks { data_folder::list(&data_dir, written).map_err(one)? } else { DataFolder::default() };
     let mut warnings = std::mem::take(&mut inputs.warnings);
@@ -71,12 +73,12 @@ pub fn load(source: &args::Source, written: &[&Path]) -> Result<Loaded, Vec<Prob
     Ok(Loaded { flow, language: "js4cloud", data_dir, tools: tool_file, sets, warnings })
 }
 
-/// Whether the name says that it is JSON: also a broken one is told as such.
+/// Returns whether the file name ends in `.json`, so that a broken descriptor is reported as JSON.
 fn is_json(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"))
 }
 
-/// What only a script has use for.
+/// Refuses flags that only a script can use.
 fn refuse_script_flags(source: &args::Source, sets: &[(String, ConfigValue)]) -> Result<(), Problem> {
     if let Some((name, _)) = sets.first() {
         return Err(Problem::new(format!("--set {name}: a descriptor has no variables"))
@@ -92,7 +94,8 @@ fn refuse_script_flags(source: &args::Source, sets: &[(String, ConfigValue)]) ->
 fn read(path: &Path) -> Result<String, Problem> {
     let told = |error: std::io::Error| Problem::new(format!("{}: {error}", path.display()));
     let mut bytes = Vec::new();
-    // What is no regular file has no size that could be asked for: a pipe is fine, /dev/zero is not.
+    // Bound the read instead of asking for the size, which pipes and devices do not have: a pipe is
+    // fine, /dev/zero is too large.
     let file = fs::File::open(path).map_err(told)?;
     file.take(SOURCE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(told)?;
     if bytes.len() as u64 > SOURCE_BYTES_MAX {
@@ -112,7 +115,7 @@ fn data_dir(typed: Option<&Path>) -> Result<PathBuf, Problem> {
     if absolute.is_dir() { Ok(absolute) } else { Err(told("not a directory".into())) }
 }
 
-/// The tool file that was named, or `tools.toml` beside the workflow if it is there.
+/// The tool file that was named, or `tools.toml` beside the workflow if it exists.
 fn tool_file(source: &args::Source) -> Option<PathBuf> {
     source.tools.clone().or_else(|| Some(source.workflow.with_file_name("tools.toml")).filter(|file| file.is_file()))
 }
@@ -125,7 +128,7 @@ fn read_tools(path: &Path) -> Result<Vec<Tool>, Vec<Problem>> {
     toolfile::parse(&toolfile::ToolFile { name: &name, text: &text, here: &here }, &|path| path.exists())
 }
 
-/// The data folder in messages.
+/// Name of the data directory in messages.
 fn told_folder(dir: &Path, is_named: bool) -> String {
     let shown = dir.display();
     let default = if is_named { "" } else { " (the current one, which is the default of --data)" };
@@ -150,7 +153,7 @@ fn evaluate(
     js4cloud::evaluate(script, inputs)
 }
 
-/// `NAME=VALUE` of `--set`; VALUE is a JSON scalar, and what is no JSON is a string.
+/// Parses `NAME=VALUE` of `--set`. VALUE is a JSON scalar; text that is not JSON is a string.
 fn parse_set(text: &str) -> Result<(String, ConfigValue), Problem> {
     let refused = |why: &str| Problem::new(format!("--set {text}: {why}")).hint("write for example --set n=20");
     let (name, value) = text.split_once('=').ok_or_else(|| refused("there is no `=`"))?;
