@@ -1,4 +1,4 @@
-//! Whole files written by chunks, then read and checked: what several experiments have in common.
+//! Copies of files: files written in chunks, then read and checked. Several experiments use them.
 
 use crate::{
     Manner,
@@ -17,19 +17,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What is read is recognised every so many bytes.
+/// Distance between the stamps by which data is recognised when it is read.
 const STAMP_BYTES: usize = 64 << 10;
-/// A chunk has so many at most.
+/// Upper bound of a chunk.
 const CHUNK_BYTES_MAX: u64 = 1 << 30;
 
-/// How fast all workers together wrote and read.
+/// Speeds of writing and reading, of all workers together.
 pub struct Speeds {
     pub write: Speed,
     pub read: Speed,
 }
 
 impl Speeds {
-    /// So many workers on each host copy so many bytes, all together, in each run.
+    /// Measures `workers` workers on each host, which copy `bytes` bytes together in each run.
     pub fn measure(
         ground: &Ground,
         workers: u32,
@@ -42,17 +42,17 @@ impl Speeds {
     }
 }
 
-/// How fast bytes were, of all workers together.
+/// Speed of one phase, of all workers together.
 pub struct Speed {
-    /// 10^6 bytes a second.
+    /// 10^6 bytes per second.
     pub megabytes: Median,
-    /// Seconds of processors for each GiB.
+    /// Processor seconds per GiB.
     workers_cpu: Median,
     nodes_cpu: Median,
 }
 
 impl Speed {
-    /// Of one phase in each run, which moved so many bytes.
+    /// The speed of one phase that moved `bytes` bytes in each run.
     #[expect(clippy::cast_precision_loss, reason = "bytes of files")]
     fn of(phases: &[Phase], bytes: u64) -> Self {
         let each = |number: &dyn Fn(&Phase) -> f64| Median::of(phases.iter().map(number).collect());
@@ -64,7 +64,8 @@ impl Speed {
         }
     }
 
-    /// As rows have it; beside what a link would let through, 10^6 bytes a second, where one does.
+    /// The speed as JSON in a row; with its share of `limit`, the speed of the links in 10^6 bytes
+    /// per second, if they limit it.
     pub fn json(&self, limit: Option<f64>) -> Value {
         let mut shown = json!({
             "megabytes_per_second": self.megabytes,
@@ -78,7 +79,7 @@ impl Speed {
     }
 }
 
-/// One worker's part.
+/// The copies of one worker.
 pub struct CopyJob {
     store: Box<dyn Store>,
     files: Vec<(String, u64)>,
@@ -89,7 +90,7 @@ pub struct CopyJob {
 }
 
 impl CopyJob {
-    /// Of an order to copy.
+    /// Creates the job of an order to copy.
     pub fn new(store: Box<dyn Store>, order: &Order, copies: &Copies) -> Result<Self, Problem> {
         let folder = format!("{}/w{}", order.folder, order.worker);
         store.make_folder(&folder)?;
@@ -115,7 +116,8 @@ impl CopyJob {
                 if length == 0 {
                     return None;
                 }
-                // Whoever was given the chunk before has let go of it, as a rule: then no memory is touched but the stamps.
+                // The receiver of the previous chunk has usually dropped it; then no memory is
+                // written but the stamps.
                 let mut bytes = std::mem::take(buffer).try_into_mut().unwrap_or_else(|held| BytesMut::from(&held[..]));
                 stamps(&mut bytes, at).for_each(|(at, stamp)| stamp.copy_from_slice(&(tag | at).to_le_bytes()));
                 *buffer = bytes.freeze();
@@ -145,7 +147,7 @@ impl CopyJob {
     }
 }
 
-/// Holds a worker to so many bytes a second.
+/// Rate limiter: holds a worker to a number of bytes per second.
 struct Pace {
     rate: Option<f64>,
     began: Instant,
@@ -157,7 +159,7 @@ impl Pace {
         Self { rate, began: Instant::now(), bytes: 0 }
     }
 
-    /// Until the bytes so far have had their time.
+    /// Waits until the bytes so far are allowed.
     #[expect(clippy::cast_precision_loss, reason = "bytes of files")]
     fn wait(&self) {
         if let Some(rate) = self.rate {
@@ -178,7 +180,7 @@ impl Job for CopyJob {
     }
 }
 
-/// The places of stamps in bytes that begin at `from` in their file, each with its offset there.
+/// The stamps in bytes that begin at `from` in their file, each with its offset in the file.
 fn stamps(bytes: &mut [u8], from: u64) -> impl Iterator<Item = (u64, &mut [u8])> {
     let every = STAMP_BYTES as u64;
     let first = usize::try_from(from.next_multiple_of(every) - from).expect("less than a stamp's distance");
@@ -190,14 +192,14 @@ fn stamps(bytes: &mut [u8], from: u64) -> impl Iterator<Item = (u64, &mut [u8])>
         .map(move |(number, part)| (base + number as u64 * every, &mut part[..8]))
 }
 
-/// Where the first stamp is not what it should be.
+/// Checks the stamps; the error is the offset of the first wrong one.
 fn check(bytes: &[u8], from: u64, tag: u64) -> Result<(), u64> {
     let every = STAMP_BYTES as u64;
     let first = from.next_multiple_of(every);
     let places = (first..from + bytes.len() as u64).step_by(STAMP_BYTES);
     for at in places {
         let start = usize::try_from(at - from).expect("within the bytes");
-        // One that is cut by the end of what was read at once is not looked at.
+        // A stamp that is cut by the end of the read is not checked.
         if let Some(stamp) = bytes.get(start..start + 8)
             && stamp != (tag | at).to_le_bytes()
         {

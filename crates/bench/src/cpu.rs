@@ -1,4 +1,4 @@
-//! Moments, and the time that processors worked.
+//! Clock and processor time.
 
 use rustix::{
     param::clock_ticks_per_second,
@@ -6,12 +6,12 @@ use rustix::{
 };
 use std::fs;
 
-/// Seconds of the machine's monotonic clock, the same for all its processes.
+/// Seconds of the machine's monotonic clock, which all its processes share.
 pub fn moment() -> f64 {
     seconds(ClockId::Monotonic)
 }
 
-/// Seconds of processors that this process has used, its kernel time included.
+/// Processor seconds that this process has used, including kernel time.
 pub fn of_this_process() -> f64 {
     seconds(ClockId::ProcessCPUTime)
 }
@@ -22,7 +22,8 @@ fn seconds(clock: ClockId) -> f64 {
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }
 
-/// The same of others on this machine, together, to the hundredth; those that are not there count for nothing.
+/// Processor seconds that other processes on this machine have used together, to the hundredth;
+/// processes that do not exist count as 0.
 #[expect(clippy::cast_precision_loss, reason = "ticks of processes that live for minutes")]
 pub fn of(processes: &[u32]) -> f64 {
     let ticks: u64 =
@@ -30,7 +31,8 @@ pub fn of(processes: &[u32]) -> f64 {
     ticks as f64 / clock_ticks_per_second() as f64
 }
 
-/// The fields utime and stime of `/proc/PID/stat`; the name before them may hold anything.
+/// The sum of the fields utime and stime of `/proc/PID/stat`, in ticks. The name before them may
+/// contain any characters.
 fn ticks(stat: &str) -> Option<u64> {
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
     Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)

@@ -1,4 +1,4 @@
-//! The workers of one case: started, led through phases, ended.
+//! Worker pool of one case: starts the workers, leads them through phases, and ends them.
 
 use crate::{
     Interrupt, Target, cpu,
@@ -13,21 +13,21 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
-/// How a phase went for all.
+/// Result of a phase, over all workers.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Phase {
-    /// From the first beginning to the last end, seconds.
+    /// Seconds from the first start to the last end.
     pub seconds: f64,
-    /// Seconds of processors that the workers used.
+    /// Processor seconds that the workers used.
     pub workers_cpu: f64,
-    /// The same of the nodes, where they are of this machine.
+    /// Processor seconds that the nodes used, if they run on this machine.
     pub nodes_cpu: f64,
 }
 
 /// Workers that wait for a phase.
 pub struct Crew {
     workers: Vec<Worker>,
-    /// Processes of nodes whose work is counted.
+    /// Processes of nodes whose processor time is counted.
     nodes: Vec<u32>,
     interrupt: Interrupt,
 }
@@ -38,14 +38,14 @@ struct Worker {
     output: BufReader<ChildStdout>,
 }
 
-/// What all workers of a case have in common.
+/// Setup of all workers of a case.
 pub struct Plan<'a> {
     pub program: &'a Path,
     pub target: &'a Target,
-    /// The folder in which all work.
+    /// Directory in which all workers work.
     pub folder: &'a str,
     pub work: Work,
-    /// On which host each worker is; all on this one without `on`.
+    /// The host of each worker; without `on` all are on this host.
     pub hosts: &'a [u32],
     pub on: Option<&'a Hosts>,
     pub nodes: Vec<u32>,
@@ -53,7 +53,7 @@ pub struct Plan<'a> {
 }
 
 impl Crew {
-    /// Starts a worker for each of `plan.hosts`; all are ready.
+    /// Starts a worker for each of `plan.hosts`, and waits until all are ready.
     pub fn start(plan: Plan<'_>) -> Result<Self, Problem> {
         let mut crew = Self { workers: Vec::new(), nodes: plan.nodes, interrupt: plan.interrupt.clone() };
         for (worker, host) in (0..).zip(plan.hosts) {
@@ -72,7 +72,7 @@ impl Crew {
         Ok(crew)
     }
 
-    /// One phase of all workers at once.
+    /// Runs one phase in all workers at once.
     pub fn phase(&mut self, name: &str) -> Result<Phase, Problem> {
         let before = cpu::of(&self.nodes);
         for worker in &mut self.workers {
@@ -106,7 +106,7 @@ impl Worker {
     }
 
     fn tell(&mut self, line: &str) -> Result<(), Problem> {
-        // A worker that failed has said why, which is heard next.
+        // A worker that failed has already sent the reason, which is read next.
         match writeln!(self.input, "{line}") {
             Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
                 Err(Problem::new(format!("a worker does not listen: {error}")))
@@ -136,7 +136,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // One that works on is ended; one that waits ends with its input.
+        // A busy worker must be killed; an idle one would end with its input.
         self.child.kill().ok();
         self.child.wait().ok();
     }

@@ -1,4 +1,5 @@
-//! File copies as in "Accelerating DMCF with Hercules" (paper 000, section V): workers write files, then read them.
+//! File copies as in "Accelerating DMCF with Hercules" (paper 000, section V): workers write files,
+//! then read them.
 
 use crate::{
     Manner, Report, Target,
@@ -11,28 +12,28 @@ use base::{ByteSize, Problem};
 use serde_json::{Value, json};
 
 const MIB: u64 = 1 << 20;
-/// Memory of a pool beyond what is speeds: stripes are hashed, so that nodes get a little more or less.
+/// Extra memory of each node: stripes are placed by hashes, so some nodes get more than others.
 const SLACK: u64 = 64 * MIB;
 
 /// One case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copying {
-    /// Nodes of the pool that is made for it.
+    /// I/O nodes: nodes of the pool that is started for the case.
     pub io_nodes: u32,
-    /// Hosts of workers.
+    /// Number of hosts with workers.
     pub worker_nodes: u32,
-    /// Workers on each.
+    /// Workers on each host.
     pub workers: u32,
-    /// Files of each worker, one after the other.
+    /// Files of each worker, copied one after the other.
     pub files: u32,
-    /// Of each file.
+    /// Bytes of each file.
     pub file_bytes: u64,
-    /// Of one call.
+    /// Bytes of one call.
     pub chunk_bytes: u64,
 }
 
 impl Copying {
-    /// What all workers write, and read.
+    /// Bytes that all workers write, and then read.
     pub fn bytes(&self) -> u64 {
         self.file_bytes * u64::from(self.worker_nodes) * u64::from(self.workers) * u64::from(self.files)
     }
@@ -46,18 +47,18 @@ impl Copying {
 /// The four experiments of the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Experiment {
-    /// Figure 4: one file of 128 MB by chunks of several sizes.
+    /// Figure 4: one file of 128 MB, by chunks of several sizes.
     Chunks,
     /// Figure 5: 1 to 8 I/O nodes, 8 worker nodes with a file of 512 MB each.
     IoNodes,
-    /// Figure 6: the same with 4 workers a node and files of 128 MB.
+    /// Figure 6: 1 to 8 I/O nodes, 8 worker nodes with 4 workers each, files of 128 MB.
     Crowded,
     /// Figure 7: 1 to 8 worker nodes share 8 files of 512 MB on 8 I/O nodes.
     WorkerNodes,
 }
 
 impl Experiment {
-    /// As figures and flags call it.
+    /// Name in figures and flags.
     pub fn name(self) -> &'static str {
         match self {
             Self::Chunks => "chunks",
@@ -67,7 +68,7 @@ impl Experiment {
         }
     }
 
-    /// Its cases, with files of a different size if one is given.
+    /// The cases of the experiment; `file_bytes` replaces the size of the files.
     pub fn cases(self, file_bytes: Option<u64>) -> Vec<Copying> {
         let whole = file_bytes.unwrap_or(if matches!(self, Self::Chunks | Self::Crowded) { 128 } else { 512 } * MIB);
         let all = Copying {
@@ -92,7 +93,7 @@ impl Experiment {
         }
     }
 
-    /// What varies, and where a case stands on that axis.
+    /// The label of the axis that the cases vary on, and the position of `case` on it.
     #[expect(clippy::cast_precision_loss, reason = "MiB")]
     fn across(self, case: &Copying) -> (&'static str, f64) {
         match self {
@@ -106,18 +107,18 @@ impl Experiment {
 /// A benchmark of copies.
 #[derive(Debug)]
 pub struct Filecopy {
-    /// What is measured.
+    /// Targets to measure.
     pub targets: Vec<Target>,
-    /// Its cases, and the experiment that they are of.
+    /// Cases to measure, each with the experiment that it belongs to.
     pub cases: Vec<(Option<Experiment>, Copying)>,
-    /// Of the hosts, if they are to have links of their own: workers and nodes, Mbit/s.
+    /// Rates of the hosts' links in Mbit/s, of workers and of nodes, if hosts get their own links.
     pub links: Option<(u32, u32)>,
-    /// Whether hosts speak within TLS.
+    /// Encrypts the traffic between hosts by TLS.
     pub tls: bool,
 }
 
 impl Filecopy {
-    /// Measures all; `told` hears of each row as it comes.
+    /// Measures all cases; `told` is called with a line for each row.
     pub fn run(&self, manner: &Manner, told: &mut dyn FnMut(&str)) -> Result<Report, Problem> {
         let mut report = Report { rows: Vec::new(), charts: Vec::new() };
         for (experiment, case) in &self.cases {
@@ -141,7 +142,7 @@ impl Filecopy {
     }
 }
 
-/// What the links let through, MB/s: those of the workers or those of the nodes, whichever are narrower together.
+/// Limit of the links in MB/s: the smaller of the workers' sum and the nodes' sum.
 fn limit(case: &Copying, links: Option<(u32, u32)>) -> Option<f64> {
     let (workers, nodes) = links?;
     Some(f64::from(case.worker_nodes * workers).min(f64::from(case.io_nodes * nodes)) / 8.0)

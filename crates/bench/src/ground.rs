@@ -1,4 +1,5 @@
-//! Where a case is measured: a pool that is made for it, on hosts that are made for it, or what is there already.
+//! Fixture of a case: a pool that is started for it, on hosts that are made for it, or a target
+//! that exists already.
 
 use crate::{
     Manner, Target,
@@ -17,41 +18,41 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// Writers wait so long for space.
+/// Time that writers wait for space.
 const SPACE_WAIT: Duration = Duration::from_secs(10);
 const PARTITIONS: u32 = 4096;
 
-/// Links of hosts, Mbit/s in either direction.
+/// Rates of the hosts' links, Mbit/s in each direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Links {
-    /// Of each host of workers.
+    /// Link of each host with workers.
     pub workers: u32,
-    /// Of each host of a node.
+    /// Link of each host with a node.
     pub nodes: u32,
 }
 
-/// What pool is to be made.
+/// Specification of the pool to start.
 #[derive(Clone, Copy, Debug)]
 pub struct Made {
-    /// So many nodes.
+    /// Number of nodes.
     pub nodes: u32,
-    /// Each with so much memory.
+    /// Memory of each node.
     pub memory: ByteSize,
-    /// Each on a host of its own, if links are given.
+    /// Rates of the links; every node gets its own host if given.
     pub links: Option<Links>,
-    /// Those are the hosts of the workers too, which else have others.
+    /// Runs the workers on the hosts of the nodes. Otherwise they have their own hosts.
     pub together: bool,
-    /// Whether hosts speak within TLS.
+    /// Encrypts the traffic between hosts by TLS.
     pub tls: bool,
 }
 
-/// Ready to be worked on, until dropped.
+/// A target that is ready to be measured, until dropped.
 pub struct Ground {
     target: Target,
     // Dropped in this order: the pool ends before its hosts do.
     made: Option<MadePool>,
     hosts: Option<Hosts>,
-    /// So many hosts have workers: the first ones.
+    /// Number of hosts with workers: the first ones.
     worker_hosts: u32,
 }
 
@@ -63,14 +64,15 @@ struct MadePool {
 impl Drop for MadePool {
     fn drop(&mut self) {
         if let Err(problem) = pool::stop(&self.file, None) {
-            // Standard error may be closed, and this is no place to panic.
+            // Standard error may be closed, and a destructor must not panic.
             let _ = writeln!(std::io::stderr().lock(), "warning: {problem}");
         }
     }
 }
 
 impl Ground {
-    /// A target that is there, or, if it is a pool without a file, one that is made so. Workers are on so many hosts.
+    /// Prepares a target: an existing one, or a pool that is started if it is a pool without a
+    /// file. The workers will be on `worker_hosts` hosts.
     pub fn prepare(target: &Target, made: &Made, worker_hosts: u32, manner: &Manner) -> Result<Self, Problem> {
         if *target != Target::Pool(None) {
             return match made.links {
@@ -110,7 +112,8 @@ impl Ground {
         Ok(Self { target, made: Some(MadePool { file, _folder: folder }), hosts, worker_hosts })
     }
 
-    /// Lets `per_host` workers on each of their hosts go through these phases together, once in each run; how each phase went, run by run.
+    /// Leads `per_host` workers on each of their hosts through the phases together, once in each
+    /// run. Returns for each phase its results, run by run.
     pub fn measure(
         &self,
         per_host: u32,
@@ -130,7 +133,7 @@ impl Ground {
         Ok(measured)
     }
 
-    /// Does something with workers in a folder of their own, which is removed afterwards.
+    /// Runs `does` with workers in a separate directory, which is removed afterwards.
     fn with_crew(
         &self,
         per_host: u32,
@@ -154,12 +157,13 @@ impl Ground {
             interrupt: &manner.interrupt,
         };
         let done = Crew::start(plan).and_then(|mut crew| does(&mut crew));
-        // The folder goes also where the work failed, which is the better thing to tell.
+        // Remove the directory even if the work failed; the error of the work takes precedence.
         let removed = store.remove_folder(&folder);
         done.and(removed)
     }
 
-    /// Processes of the pool's nodes; they can be looked at where they are of this machine.
+    /// Process ids of the pool's nodes. Their processor time is known only if they run on this
+    /// machine.
     fn nodes(&self) -> Result<Vec<u32>, Problem> {
         let Target::Pool(Some(path)) = &self.target else { return Ok(Vec::new()) };
         Ok(PoolFile::read(path)?.nodes.iter().map(pool::NodeEntry::pid).collect())

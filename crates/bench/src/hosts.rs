@@ -1,4 +1,5 @@
-//! Several hosts on one machine: network namespaces with addresses and shaped links of their own. Needs root and iproute2.
+//! Several hosts on one machine: network namespaces with their own addresses and shaped links.
+//! Needs root and iproute2.
 
 use base::Problem;
 use std::{
@@ -9,19 +10,20 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// Networks of documents (RFC 5737), so nobody's; but some machine might use one all the same.
+/// Networks for documentation (RFC 5737), which nobody should use; one that is in use is skipped.
 const PREFIXES: [&str; 3] = ["198.51.100.", "203.0.113.", "192.0.2."];
-/// Links of a bridge carry within milliseconds.
+/// Time limit for the bridge's links to forward; it usually takes milliseconds.
 const UP_WAIT: Duration = Duration::from_secs(10);
 const UP_POLL: Duration = Duration::from_millis(10);
-/// The address of the machine itself on the bridge.
+/// The last number of the machine's own address on the bridge.
 const OURS: u32 = 254;
-/// What a shaped link lets through at once, bytes: one packet as the kernel hands it over (64 KiB), and a few more.
+/// Burst of a shaped link in bytes: one packet as the kernel hands it over (64 KiB), and a few
+/// more.
 const BURST_BYTES: u32 = 256 << 10;
-/// How long a packet may wait in a shaped link.
+/// Maximum time of a packet in the queue of a shaped link.
 const LATENCY: &str = "50ms";
 
-/// Hosts, until dropped.
+/// A group of hosts; removed when dropped.
 #[derive(Debug)]
 pub struct Hosts {
     mark: String,
@@ -31,7 +33,8 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// One host for each link, which lets through so many Mbit/s in either direction; all on one bridge.
+    /// Makes one host for each link, all on one bridge. `links` are rates in Mbit/s in each
+    /// direction.
     pub fn new(links: &[u32]) -> Result<Self, Problem> {
         if !rustix::process::geteuid().is_root() {
             return Err(Problem::new("hosts with links of their own are network namespaces, which need root")
@@ -90,19 +93,19 @@ impl Hosts {
         format!("{}v{}", self.mark, host + 1)
     }
 
-    /// Where a host is reached.
+    /// The address of a host.
     pub fn address(&self, host: u32) -> String {
         format!("{}{}", self.prefix, host + 1)
     }
 
-    /// A program on a host.
+    /// A command that runs a program on a host.
     pub fn command(&self, host: u32, program: &std::path::Path) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name(host)]).arg(program);
         command
     }
 
-    /// A program that does what `ssh` does, for these hosts: `-o OPTION ADDRESS COMMAND`.
+    /// Writes a program that replaces `ssh` for these hosts: `-o OPTION ADDRESS COMMAND`.
     pub fn ssh(&self) -> Result<PathBuf, Problem> {
         use std::os::unix::fs::PermissionsExt;
         let path = self.folder.path().join("ssh-to-namespaces");
@@ -117,7 +120,7 @@ impl Hosts {
 impl Drop for Hosts {
     fn drop(&mut self) {
         for host in 0..self.count {
-            // What is not there was not made.
+            // Ignore errors: some of these may not have been made.
             ip(&["netns", "del", &self.name(host)]).ok();
             ip(&["link", "del", &self.outside(host)]).ok();
         }

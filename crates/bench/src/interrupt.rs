@@ -1,4 +1,4 @@
-//! Ending a benchmark before its time.
+//! Interruption of a benchmark.
 
 use base::Problem;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -9,23 +9,23 @@ use std::{
     sync::Arc,
 };
 
-/// Says whether a benchmark is to end. Clones are of one.
+/// Flag that ends a benchmark early. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Interrupt(Arc<(UnixStream, UnixStream)>);
 
 impl Interrupt {
-    /// Of a benchmark that goes on until [`Self::raise`].
+    /// Creates a flag that is not raised.
     pub fn new() -> io::Result<Self> {
         Ok(Self(Arc::new(UnixStream::pair()?)))
     }
 
-    /// From now on it is to end: whatever waits is refused.
+    /// Ends the benchmark: every wait from now on fails.
     pub fn raise(&self) {
-        // Only a socket that is shut already refuses.
+        // The only error is that the socket is already shut down.
         self.0.0.shutdown(Shutdown::Both).ok();
     }
 
-    /// Waits until there is something to read, or refuses.
+    /// Waits until `to_read` is readable; fails if the benchmark is interrupted.
     pub(crate) fn wait(&self, to_read: &impl AsFd) -> Result<(), Problem> {
         let mut both = [PollFd::new(to_read, PollFlags::IN), PollFd::new(&self.0.1, PollFlags::IN)];
         loop {

@@ -1,7 +1,7 @@
 //! Redis and memcached as stores of files: chunk i of a file is the value of the key `PATH#i`.
 //!
-//! Their protocols as far as that needs them: RESP 2 (redis.io, "Redis serialization protocol") and memcached's text protocol
-//! (protocol.txt of its sources).
+//! Implements the needed parts of their protocols: RESP 2 (redis.io, "Redis serialization
+//! protocol") and memcached's text protocol (protocol.txt of its sources).
 
 use crate::stores::{Chunks, Store, Take};
 use base::Problem;
@@ -12,7 +12,7 @@ use std::{
     net::TcpStream,
 };
 
-/// A value that is longer is no answer of these servers.
+/// Upper bound of a value; a longer one is no valid reply of these servers.
 const VALUE_BYTES_MAX: usize = 1 << 30;
 
 #[derive(Clone, Copy)]
@@ -26,17 +26,17 @@ pub struct Server {
     speaks: Speaks,
     name: String,
     line: RefCell<BufReader<TcpStream>>,
-    /// What is asked goes out when an answer is waited for, or the buffer is full.
+    /// Buffer of requests: sent when a reply is awaited, or when it is full.
     out: RefCell<BufWriter<TcpStream>>,
 }
 
 impl Server {
-    /// A redis at HOST:PORT.
+    /// Connects to a redis at HOST:PORT.
     pub fn redis(address: &str) -> Result<Self, Problem> {
         Self::connect(Speaks::Resp, "redis", address)
     }
 
-    /// A memcached at HOST:PORT.
+    /// Connects to a memcached at HOST:PORT.
     pub fn memcached(address: &str) -> Result<Self, Problem> {
         Self::connect(Speaks::Memcached, "memcached", address)
     }
@@ -81,7 +81,7 @@ impl Server {
         expect(&self.answer()?, done)
     }
 
-    /// Reads a value into `buffer`; false where there is none.
+    /// Reads a value into `buffer`; false if there is none.
     fn get(&self, key: &str, buffer: &mut Vec<u8>) -> io::Result<bool> {
         self.ask_get(key)?;
         self.done_get(buffer)
@@ -113,7 +113,7 @@ impl Server {
         Ok(true)
     }
 
-    /// The next line of an answer, after all that was asked is sent.
+    /// Sends all buffered requests and reads the next line of a reply.
     fn answer(&self) -> io::Result<String> {
         self.out.borrow_mut().flush()?;
         answer(&mut *self.line.borrow_mut())
@@ -134,7 +134,7 @@ impl Server {
     }
 }
 
-/// One line of an answer, without its end.
+/// Reads one line of a reply, without its end.
 fn answer(line: &mut impl BufRead) -> io::Result<String> {
     let mut said = String::new();
     line.read_line(&mut said)?;
@@ -157,7 +157,7 @@ impl Store for Server {
         Ok(())
     }
 
-    /// Values go with their files: a worker removes what it has written.
+    /// Nothing to do: a worker removes the values that it wrote.
     fn remove_folder(&self, _: &str) -> Result<(), Problem> {
         Ok(())
     }

@@ -1,19 +1,21 @@
-//! Layer 4: benchmarks: the same work on pools and on what users have otherwise.
+//! Layer 4: benchmarks: the same work on pools and on other storage.
 //!
 //! ```text
-//!   filecopy, locality (over copies), metadata, objects: which cases, which numbers
+//!   filecopy, locality (over copies), metadata, objects: cases and results
 //!        |
-//!      Crew  ---- Order, phase by phase ---->  attend (one process for each worker, on the host that is its own)
-//!        |  <---- Ready, Done -------------          |
-//!      Hosts (network namespaces, shaped links)    Job over a Store: pool, directory, redis, memcached
-//!        |
+//!      Crew  ---- Order, phase by phase ---->  attend (one process per worker, on its host)
+//!        |  <---- Ready, Done -------------      |
+//!      Hosts (network namespaces,              Job over a Store: pool, directory, redis, memcached
+//!        |    shaped links)
 //!      Report (JSON), plot (SVG)
 //! ```
 //!
 //! Invariants:
-//! - A phase begins for all workers at once and has ended when the last is done; its time is from the first beginning to the last end.
-//! - What is read is checked against what was written.
-//! - Whatever a benchmark starts or makes (nodes, hosts, workers, files) goes with it, also when it fails.
+//! - A phase begins for all workers at once and has ended when the last is done; its time is from
+//!   the first beginning to the last end.
+//! - Data that is read is checked against the data that was written.
+//! - Everything that a benchmark starts or makes (nodes, hosts, workers, files) is removed with it,
+//!   also when it fails.
 #![forbid(unsafe_code)]
 
 mod copies;
@@ -43,13 +45,13 @@ pub use report::Report;
 pub use target::Target;
 pub use worker::attend;
 
-/// How benchmarks are run.
+/// Options of all benchmarks.
 #[derive(Clone, Debug)]
 pub struct Manner {
-    /// The program whose `bench-worker` is a worker, and whose `node` is a node.
+    /// The program that runs workers (`bench-worker`) and nodes (`node`).
     pub program: std::path::PathBuf,
-    /// How often each case is measured; of each number the median is told.
+    /// Repetitions of each case; the median of each number is reported.
     pub runs: u32,
-    /// Ends it before its time.
+    /// Flag that ends the benchmark early.
     pub interrupt: Interrupt,
 }

@@ -1,5 +1,6 @@
-//! Files near and far, as in "Swift/T and Hercules" (paper 002, section V, figures 5 to 8): writers and readers on the hosts of the nodes,
-//! with every file at the worker's own node, or every file at another.
+//! Local and remote files, as in "Swift/T and Hercules" (paper 002, section V, figures 5 to 8):
+//! writers and readers on the hosts of the nodes, with every file at the worker's own node, or
+//! every file at another.
 
 use crate::{
     Manner, Report, Target,
@@ -13,14 +14,14 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 
 const MIB: u64 = 1 << 20;
-/// So many hosts where it is the workers that grow in number (figures 7 and 8).
+/// Number of hosts if the number of workers varies (figures 7 and 8).
 const NODES: u32 = 8;
-/// How many, of what grows in number.
+/// Values of the number that varies.
 const COUNTS: [u32; 4] = [1, 2, 4, 8];
-/// Memory of each node beyond the files that it is to hold.
+/// Memory of each node beyond the files that it holds.
 const SLACK: u64 = 64 * MIB;
 
-/// What grows in number.
+/// The number that varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Across {
     /// Figures 5 and 6: 1 to 8 nodes with a worker each.
@@ -29,31 +30,31 @@ pub enum Across {
     Workers,
 }
 
-/// A directory that all share, in the place of a parallel file system.
+/// A directory that all workers share, in place of a parallel file system.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shared {
-    /// Where it is.
+    /// Path of the directory.
     pub path: PathBuf,
-    /// All workers together get so much of it, 10^6 bytes a second, each the same.
+    /// Rate in 10^6 bytes per second for all workers together, shared equally.
     pub rate: f64,
 }
 
-/// The experiment.
+/// A benchmark of local and remote files.
 #[derive(Debug)]
 pub struct Locality {
-    /// Which of its two halves.
+    /// The halves of the experiment to measure.
     pub across: Vec<Across>,
-    /// Files of all workers together; each has one at least.
+    /// Files of all workers together; each worker has at least one.
     pub files: u32,
-    /// Of each, bytes.
+    /// Bytes of each file.
     pub file_bytes: u64,
-    /// Of one call, bytes.
+    /// Bytes of one call.
     pub chunk_bytes: u64,
-    /// The link of each host, Mbit/s in either direction.
+    /// Rate of each host's link, Mbit/s in each direction.
     pub link: u32,
-    /// Whether hosts speak within TLS.
+    /// Encrypts the traffic between hosts by TLS.
     pub tls: bool,
-    /// What is measured beside the pool.
+    /// A directory to measure beside the pool.
     pub shared: Option<Shared>,
 }
 
@@ -62,13 +63,13 @@ pub struct Locality {
 struct Case {
     across: Across,
     nodes: u32,
-    /// On each node.
+    /// Workers on each node.
     workers: u32,
-    /// Of each worker.
+    /// Files of each worker.
     files: u32,
 }
 
-/// Where the files of a case are.
+/// Location of the files of a case.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kept<'a> {
     InPool(Near),
@@ -109,7 +110,7 @@ impl Case {
         self.nodes * self.workers
     }
 
-    /// Who shares the speed that is told: nodes or workers.
+    /// Number of nodes or workers by which the reported speed is divided.
     fn shares(&self) -> f64 {
         match self.across {
             Across::Nodes => self.nodes,
@@ -120,7 +121,7 @@ impl Case {
 }
 
 impl Locality {
-    /// Measures all; `told` hears of each row as it comes.
+    /// Measures all cases; `told` is called with a line for each row.
     pub fn run(&self, manner: &Manner, told: &mut dyn FnMut(&str)) -> Result<Report, Problem> {
         let mut report = Report { rows: Vec::new(), charts: Vec::new() };
         for case in self.across.iter().flat_map(|across| across.cases(self.files)) {
@@ -138,7 +139,7 @@ impl Locality {
         Ok(report)
     }
 
-    /// Where files may be: with one node none is remote.
+    /// Locations of the files to measure: with one node none is remote.
     fn kinds(&self, case: &Case) -> Vec<Kept<'_>> {
         let remote = (case.nodes > 1).then_some(Kept::InPool(Near::Remote));
         let shared = self.shared.as_ref().map(Kept::Shared);
@@ -213,7 +214,7 @@ impl Locality {
         for (verb, speed) in [("write", &speeds.write), ("read", &speeds.read)] {
             let chart = plot::of_title(charts, &format!("Raw file {verb}, {over}"), across, up);
             if chart.lines.is_empty() {
-                // In one order, so in one colour, in all charts.
+                // Add the lines in a fixed order, so that each has the same colour in all charts.
                 chart.lines.extend(all.clone().map(|kept| (kept.name().to_owned(), Vec::new())));
                 chart.by_tens = true;
             }
@@ -230,7 +231,7 @@ mod tests {
     fn the_cases_are_those_of_the_paper() {
         let shown = |across: Across| across.cases(32).map(|case| (case.nodes, case.workers, case.files));
         assert_eq!(shown(Across::Nodes), [(1, 1, 32), (2, 1, 16), (4, 1, 8), (8, 1, 4)]);
-        // 64 workers have a file each, though the paper has 32.
+        // 64 workers have one file each, so there are 64 files instead of the paper's 32.
         assert_eq!(shown(Across::Workers), [(8, 1, 4), (8, 2, 2), (8, 4, 1), (8, 8, 1)]);
         let shares = |across: Across| across.cases(32).map(|case| case.shares());
         assert!(

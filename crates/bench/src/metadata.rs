@@ -1,4 +1,5 @@
-//! Metadata, in the manner of mdtest (LLNL, part of IOR): many files made, looked at, renamed and removed.
+//! Metadata operations, like mdtest (LLNL, part of IOR): creates, stats, reads, renames and removes
+//! many files.
 
 use crate::{
     Manner, Report, Target,
@@ -14,29 +15,29 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// Folders in a folder of the tree, which has two levels.
+/// Directories in a directory of the tree, which has two levels.
 const BRANCHES: u32 = 10;
-/// Small enough to lie with the inode.
+/// Content of a small file, which is stored inline with the inode.
 const SMALL: &[u8] = &[0x5a; 64];
-/// Memory of a pool that is made, for all its nodes: files take a few hundred bytes each.
+/// Memory of a pool that is started, for all its nodes: files take a few hundred bytes each.
 const MEMORY: ByteSize = ByteSize(1 << 30);
 
-/// Where the files lie.
+/// Layout of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Layout {
-    /// All files of all workers in one folder.
+    /// All files of all workers in one directory.
     OneFolder,
-    /// Each worker has a tree of a hundred folders.
+    /// Each worker has a tree of a hundred directories.
     Tree,
     /// Each worker has a single file.
     OwnFile,
-    /// All have the same single file.
+    /// All workers share a single file.
     SharedFile,
 }
 
 impl Layout {
-    /// As flags and rows call it.
+    /// Name in flags and rows.
     pub fn name(self) -> &'static str {
         match self {
             Self::OneFolder => "one-folder",
@@ -46,7 +47,7 @@ impl Layout {
         }
     }
 
-    /// What is done, in this order.
+    /// The phases, in order.
     pub fn phases(self) -> &'static [&'static str] {
         match self {
             Self::OneFolder | Self::Tree => &["create", "stat", "read", "rename", "remove"],
@@ -58,20 +59,20 @@ impl Layout {
 /// A benchmark of metadata.
 #[derive(Debug)]
 pub struct Metadata {
-    /// What is measured: file systems.
+    /// Targets to measure: file systems.
     pub targets: Vec<Target>,
-    /// Which layouts.
+    /// Layouts to measure.
     pub layouts: Vec<Layout>,
-    /// Nodes of a pool that is made for it.
+    /// Nodes of a pool that is started for it.
     pub io_nodes: u32,
-    /// How many at once.
+    /// Numbers of workers to measure.
     pub workers: Vec<u32>,
     /// Operations of each worker in each phase.
     pub files: u32,
 }
 
 impl Metadata {
-    /// Measures all; `told` hears of each row as it comes.
+    /// Measures all cases; `told` is called with a line for each row.
     pub fn run(&self, manner: &Manner, told: &mut dyn FnMut(&str)) -> Result<Report, Problem> {
         if let Some(other) = self.targets.iter().find(|target| !target.is_file_system()) {
             return Err(Problem::new(format!("{other} has no metadata to measure")).hint("pool or dir:PATH"));
@@ -130,15 +131,15 @@ fn draw(layout: Layout, workers: u32, target: &Target, rates: &[(&'static str, R
     }
 }
 
-/// One worker's part.
+/// The operations of one worker.
 pub struct MetadataJob {
     store: Box<dyn Store>,
-    /// The file of each operation; with a new name after renaming.
+    /// The path for each operation; updated by renaming.
     files: Vec<String>,
 }
 
 impl MetadataJob {
-    /// Makes the folders, and the single files.
+    /// Makes the directories, or the single files.
     pub fn new(store: Box<dyn Store>, order: &Order, layout: Layout, files: u32) -> Result<Self, Problem> {
         let (base, worker) = (&order.folder, order.worker);
         let own = format!("{base}/w{worker}");

@@ -13,32 +13,35 @@ use base::{ByteSize, Problem};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-/// All values of all workers together, and how many they are at most: enough that caches of processors do not hold the large ones.
+/// Upper bounds of all values of all workers together, in bytes and in number: large values exceed
+/// the processors' caches.
 const VALUES_BYTES: u64 = 256 << 20;
 const VALUES_MAX: u64 = 40_000;
-/// Of a pool that is made, for all its nodes: values, inodes, and what a directory takes while it splits.
+/// Extra memory of a pool that is started, for all its nodes: inodes, and the copies while a
+/// directory splits.
 const MEMORY: u64 = 1 << 30;
 const PHASES: [&str; 2] = ["put", "get"];
 
 /// A benchmark of objects.
 #[derive(Debug)]
 pub struct ObjectsBench {
-    /// What is measured.
+    /// Targets to measure.
     pub targets: Vec<Target>,
-    /// Lengths of values, bytes.
+    /// Lengths of values in bytes.
     pub sizes: Vec<u64>,
-    /// How many each worker has under way at once.
+    /// Numbers of requests that each worker has in flight.
     pub under_way: Vec<u32>,
-    /// How many workers.
+    /// Number of workers.
     pub workers: u32,
-    /// Values of each worker; without it as many as 256 MiB have, at most 40,000 together.
+    /// Values of each worker; `None`: as many as fit in 256 MiB, at most 40,000 of all workers
+    /// together.
     pub objects: Option<u32>,
-    /// Nodes of a pool that is made for it.
+    /// Nodes of a pool that is started for it.
     pub io_nodes: u32,
 }
 
 impl ObjectsBench {
-    /// Measures all; `told` hears of each row as it comes.
+    /// Measures all cases; `told` is called with a line for each row.
     pub fn run(&self, manner: &Manner, told: &mut dyn FnMut(&str)) -> Result<Report, Problem> {
         let mut report = Report { rows: Vec::new(), charts: Vec::new() };
         for bytes in &self.sizes {
@@ -59,7 +62,7 @@ impl ObjectsBench {
         Ok(report)
     }
 
-    /// Values of each worker.
+    /// Number of values of each worker.
     fn count(&self, bytes: u64, under_way: u32) -> u32 {
         let all = (VALUES_BYTES / bytes.max(1)).min(VALUES_MAX);
         let each = u32::try_from(all / u64::from(self.workers)).unwrap_or(u32::MAX);
@@ -97,7 +100,7 @@ fn draw((bytes, under_way): (u64, u32), target: &Target, rates: &[Rate], charts:
     }
 }
 
-/// One worker's part.
+/// The puts and gets of one worker.
 pub struct ObjectsJob {
     store: Box<dyn Store>,
     keys: Vec<String>,
@@ -106,7 +109,7 @@ pub struct ObjectsJob {
 }
 
 impl ObjectsJob {
-    /// So many values of so many bytes, so many under way at once.
+    /// Creates a job of `count` values of `bytes` bytes each, with `under_way` requests in flight.
     pub fn new(
         store: Box<dyn Store>,
         order: &Order,
@@ -135,7 +138,8 @@ impl ObjectsJob {
 impl Job for ObjectsJob {
     fn run(&mut self, phase: &str) -> Result<(), Problem> {
         match phase {
-            // New, then in place of others: what is measured is the same every time.
+            // Put each value twice, as a new one and as a replacement, so that the measured puts
+            // all replace values.
             "fill" => {
                 (0..2).try_for_each(|_| self.some().try_for_each(|keys| self.store.put_values(keys, &self.value)))
             }

@@ -1,18 +1,18 @@
-//! What a crew and its workers say to each other: lines of JSON.
+//! Messages between a worker pool and its workers: lines of JSON.
 
 use crate::{Layout, Target};
 use serde::{Deserialize, Serialize};
 
-/// What a worker is to do.
+/// Command to a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Order {
-    /// Where.
+    /// The target to work on.
     pub target: Target,
-    /// Below this folder there, which is made beforehand and removed afterwards by the crew.
+    /// Directory in the target to work in; the worker pool makes and removes it.
     pub folder: String,
-    /// Which worker it is, from 0.
+    /// Number of the worker, from 0.
     pub worker: u32,
-    /// What.
+    /// The work to do.
     pub work: Work,
 }
 
@@ -20,70 +20,70 @@ pub struct Order {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
-    /// Phases `write`, `read` and `remove`: whole files of so many bytes, by chunks; the files read are those that were written.
+    /// Files written in chunks, then read. Phases `write`, `read` and `remove`.
     Filecopy(Copies),
-    /// Phases `fill`, `put` and `get`: as many values as stand here, so many under way at once; `remove`.
+    /// Objects put and got. Phases `fill`, `put`, `get` and `remove`.
     Objects {
-        /// Of each value.
+        /// Bytes of each value.
         bytes: u64,
-        /// How many.
+        /// Number of values.
         count: u32,
-        /// At once.
+        /// Number of requests in flight.
         under_way: u32,
     },
-    /// Phases as [`crate::Metadata`] names them.
+    /// Metadata operations. Phases as in [`crate::Layout::phases`].
     Metadata {
-        /// Where the files lie.
+        /// Layout of the files.
         layout: Layout,
-        /// How many.
+        /// Number of files.
         files: u32,
     },
 }
 
-/// What each worker copies.
+/// The copies of each worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Copies {
-    /// How many files, one after the other.
+    /// Number of files, copied one after the other.
     pub files: u32,
-    /// Of each.
+    /// Bytes of each file.
     pub file_bytes: u64,
-    /// Of one call, a GiB at most.
+    /// Bytes of one call, at most 1 GiB.
     pub chunk_bytes: u64,
-    /// At which node they are to lie; none where that is as usual.
+    /// Node of the files; `None`: default placement.
     pub near: Option<Near>,
-    /// The worker holds itself to so many bytes a second.
+    /// Bytes per second that the worker is limited to.
     pub rate: Option<f64>,
 }
 
-/// Where a worker's files lie.
+/// Location of a worker's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Near {
-    /// At the node of its host.
+    /// At the node of the worker's host.
     Local,
-    /// At the next one, by ids; at that of its host if there is no other.
+    /// At the node with the next id; at the node of the worker's host if there is no other.
     Remote,
 }
 
-/// What a worker says.
+/// Message of a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Said {
-    /// It can begin.
+    /// The worker is ready to begin.
     Ready,
     /// A phase is done.
     Done(Done),
-    /// It cannot go on, and ends.
+    /// The worker cannot go on, and ends.
     Failed(String),
 }
 
-/// How a phase went for one worker.
+/// Result of a phase for one worker.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Done {
-    /// When it began, seconds of the machine's monotonic clock.
+    /// Time of the beginning, in seconds of the machine's monotonic clock.
     pub began: f64,
-    /// When it ended.
+    /// Time of the end.
     pub ended: f64,
-    /// Seconds of processors that the worker used for it.
+    /// Processor seconds that the worker used.
     pub cpu: f64,
 }

@@ -1,4 +1,4 @@
-//! Charts as SVG: a line for each target, over one thing that varies.
+//! Charts as SVG: a line for each target, over one varying number.
 
 use base::Problem;
 use plotters::{coord::ranged1d::ValueFormatter, prelude::*};
@@ -17,20 +17,20 @@ const COLOURS: [RGBColor; 6] = [
 /// One chart.
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// Above it.
+    /// Title above the chart.
     pub title: String,
-    /// What varies.
+    /// Label of the horizontal axis: the number that varies.
     pub across: String,
-    /// What was measured.
+    /// Label of the vertical axis: the measured quantity.
     pub up: String,
-    /// Its lines differ so much that each step up is ten times as much.
+    /// Logarithmic vertical axis with base 10, for lines that differ much.
     pub by_tens: bool,
-    /// Lines: what each is of, and its points.
+    /// Name and points of each line.
     pub lines: Vec<(String, Vec<(f64, f64)>)>,
 }
 
 impl Chart {
-    /// A point of a line, which begins with its first.
+    /// Adds a point to a line, and creates the line if needed.
     pub fn add(&mut self, line: &str, point: (f64, f64)) {
         match self.lines.iter_mut().find(|(name, _)| name == line) {
             Some((_, points)) => points.push(point),
@@ -39,7 +39,7 @@ impl Chart {
     }
 }
 
-/// The chart of this title, made if it is not there.
+/// The chart with this title; created if needed.
 pub fn of_title<'a>(charts: &'a mut Vec<Chart>, title: &str, across: &str, up: &str) -> &'a mut Chart {
     let at = charts.iter().position(|chart| chart.title == title).unwrap_or(charts.len());
     if at == charts.len() {
@@ -49,7 +49,7 @@ pub fn of_title<'a>(charts: &'a mut Vec<Chart>, title: &str, across: &str, up: &
     &mut charts[at]
 }
 
-/// All charts in one picture, two in a row.
+/// Draws all charts in one picture, two in a row.
 pub fn draw(charts: &[Chart]) -> Result<String, Problem> {
     let rows = u32::try_from(charts.len().div_ceil(2)).unwrap_or(1).max(1);
     let columns = if charts.len() > 1 { 2 } else { 1 };

@@ -1,4 +1,4 @@
-//! What came out.
+//! Results of a benchmark.
 
 use crate::{
     crew::Phase,
@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::{fs, path::Path};
 
-/// What a benchmark measured.
+/// Report of a benchmark.
 #[derive(Debug)]
 pub struct Report {
     /// A JSON object for each case.
@@ -18,13 +18,13 @@ pub struct Report {
 }
 
 impl Report {
-    /// Writes all rows, one JSON array, a line each.
+    /// Writes all rows as one JSON array, one row per line.
     pub fn write_json(&self, path: &Path) -> Result<(), Problem> {
         let lines: Vec<String> = self.rows.iter().map(Value::to_string).collect();
         write(path, &format!("[\n{}\n]\n", lines.join(",\n")))
     }
 
-    /// Draws all charts, side by side, as SVG.
+    /// Draws all charts in one SVG file.
     pub fn write_plot(&self, path: &Path) -> Result<(), Problem> {
         write(path, &plot::draw(&self.charts)?)
     }
@@ -34,7 +34,7 @@ fn write(path: &Path, text: &str) -> Result<(), Problem> {
     fs::write(path, text).map_err(|error| Problem::new(format!("{}: {error}", path.display())))
 }
 
-/// The middle of some numbers, the lower one of two; what each run had is kept beside it.
+/// Median of some numbers (of an even count the lower middle one), and the number of each run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Median {
     pub median: f64,
@@ -42,7 +42,7 @@ pub struct Median {
 }
 
 impl Median {
-    /// Of at least one number.
+    /// The median of at least one number.
     pub fn of(runs: Vec<f64>) -> Self {
         let mut sorted = runs.clone();
         sorted.sort_by(f64::total_cmp);
@@ -50,16 +50,16 @@ impl Median {
     }
 }
 
-/// How fast operations were.
+/// Rate of operations.
 pub(crate) struct Rate {
     pub(crate) per_second: Median,
-    /// Microseconds of processors for each operation.
+    /// Processor microseconds per operation.
     workers_cpu: Median,
     nodes_cpu: Median,
 }
 
 impl Rate {
-    /// Of one phase in each run, with so many operations of all workers.
+    /// The rate of one phase that made `operations` operations of all workers in each run.
     pub(crate) fn of(phases: &[Phase], operations: f64) -> Self {
         let each = |number: &dyn Fn(&Phase) -> f64| Median::of(phases.iter().map(number).collect());
         Self {
@@ -69,7 +69,7 @@ impl Rate {
         }
     }
 
-    /// As rows have it.
+    /// The rate as JSON in a row.
     pub(crate) fn json(&self) -> Value {
         json!({
             "per_second": self.per_second,

@@ -1,4 +1,4 @@
-//! What workers work on: one interface to pools, directories and key-value servers.
+//! Stores that workers work on: one interface to pools, directories and key-value servers.
 
 use crate::{Target, key_values, order::Near};
 use base::Problem;
@@ -18,36 +18,36 @@ use wire::{Attributes, Name, OpenFlags, Outcome, PLACEMENT, Refusal, RenameFrom,
 
 const FILE_MODE: u32 = 0o644;
 
-/// Chunks to be written, in their order; none at the end.
+/// Source of the chunks to write, in order; `None` at the end.
 pub type Chunks<'a> = &'a mut dyn FnMut() -> Option<Bytes>;
-/// Takes what was read, in its order.
+/// Receiver of the bytes that are read, in order.
 pub type Take<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), Problem>;
 
-/// A store, as seen by one worker. Paths are relative, `/` between names.
+/// A store, as one worker uses it. Paths are relative, with `/` between names.
 pub trait Store {
-    /// Makes a folder whose parent is there; that it exists is fine.
+    /// Makes a directory whose parent exists; succeeds if it exists already.
     fn make_folder(&self, path: &str) -> Result<(), Problem>;
-    /// Files that are written to a folder from now on lie so.
+    /// Sets the placement of files that will be written to a directory.
     fn place(&self, path: &str, _near: Near) -> Result<(), Problem> {
         Err(Problem::new(format!("{path}: only in a pool it can be said where files lie")))
     }
-    /// Removes a folder with all that is in it.
+    /// Removes a directory with all its content.
     fn remove_folder(&self, path: &str) -> Result<(), Problem>;
     /// Writes a new file.
     fn write(&self, path: &str, chunks: Chunks<'_>) -> Result<(), Problem>;
-    /// Reads a whole file, so many bytes at a time.
+    /// Reads a file to its end, `chunk_bytes` bytes at a time.
     fn read(&self, path: &str, chunk_bytes: u64, take: Take<'_>) -> Result<(), Problem>;
-    /// Makes an empty file that is not there, and closes it.
+    /// Creates an empty file that does not exist yet, and closes it.
     fn create(&self, path: &str) -> Result<(), Problem>;
-    /// Asks for the size of a file.
+    /// Queries the size of a file.
     fn stat(&self, path: &str) -> Result<u64, Problem>;
-    /// Gives a file another name in its folder.
+    /// Renames a file within its directory.
     fn rename(&self, path: &str, to: &str) -> Result<(), Problem>;
     /// Removes a file.
     fn remove(&self, path: &str) -> Result<(), Problem>;
-    /// Puts a value under each key, new or in place of another, all at once.
+    /// Puts a value under each key, new or replacing another, all concurrently.
     fn put_values(&self, keys: &[String], value: &Bytes) -> Result<(), Problem>;
-    /// Gets the values of keys, all at once, and takes each.
+    /// Gets the values of keys concurrently, and passes each to `take`.
     fn get_values(&self, keys: &[String], take: Take<'_>) -> Result<(), Problem>;
     /// Removes the values of keys.
     fn remove_values(&self, keys: &[String]) -> Result<(), Problem> {
@@ -55,7 +55,7 @@ pub trait Store {
     }
 }
 
-/// The store at a target.
+/// Opens the store at a target.
 pub fn open(target: &Target) -> Result<Box<dyn Store>, Problem> {
     Ok(match target {
         Target::Pool(None) => return Err(Problem::new("no pool is named")),
@@ -67,7 +67,7 @@ pub fn open(target: &Target) -> Result<Box<dyn Store>, Problem> {
     })
 }
 
-/// Folder and last name of a path.
+/// Splits a path into its directory and last name.
 fn split(path: &str) -> (&str, &str) {
     path.rsplit_once('/').unwrap_or(("", path))
 }
@@ -94,7 +94,7 @@ impl InPool {
         refused(path, self.runtime.block_on(what))
     }
 
-    /// What is known of a folder; looked for once.
+    /// Attributes of a directory; looked up once.
     fn folder(&self, path: &str) -> Result<Attributes, Problem> {
         let mut folders = self.folders.lock().expect("a worker is one thread");
         if let Some(known) = folders.get(path) {

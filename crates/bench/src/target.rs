@@ -1,25 +1,25 @@
-//! What is measured.
+//! Targets of benchmarks.
 
 use base::Problem;
 use serde::{Deserialize, Serialize};
 use std::{fmt, path::PathBuf, str::FromStr};
 
-/// Where a benchmark does its work.
+/// Storage that a benchmark works on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
-    /// A pool, by its file; one that is made for the case if there is none.
+    /// A pool, by its pool file; without one, a pool is started for each case.
     Pool(Option<PathBuf>),
-    /// A directory: a disk, a tmpfs, a mount of a pool.
+    /// A directory: on a disk, in a tmpfs, in a mount of a pool.
     Directory(PathBuf),
     /// A redis at HOST:PORT.
     Redis(String),
-    /// A memcached at HOST:PORT, which takes items of a chunk (`-I`).
+    /// A memcached at HOST:PORT; its item size limit (`-I`) must be at least a chunk.
     Memcached(String),
 }
 
 impl Target {
-    /// Whether it has directories, names and attributes.
+    /// Returns whether the target has directories, names and attributes.
     pub fn is_file_system(&self) -> bool {
         matches!(self, Self::Pool(_) | Self::Directory(_))
     }
@@ -39,7 +39,7 @@ impl fmt::Display for Target {
 impl FromStr for Target {
     type Err = Problem;
 
-    /// `pool`, `dir:PATH`, `redis:HOST:PORT` or `memcached:HOST:PORT`.
+    /// Parses `pool`, `dir:PATH`, `redis:HOST:PORT` or `memcached:HOST:PORT`.
     fn from_str(text: &str) -> Result<Self, Problem> {
         let wrong = || {
             Problem::new(format!("`{text}` is nothing to measure"))

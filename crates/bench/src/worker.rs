@@ -1,4 +1,4 @@
-//! One worker: a process that does what it is told, phase by phase.
+//! A worker: a process that runs phases on command.
 
 use crate::{
     copies::CopyJob,
@@ -11,13 +11,14 @@ use crate::{
 use base::Problem;
 use std::io::{self, BufRead, Write};
 
-/// Work in phases.
+/// Work that is done in phases.
 pub trait Job {
-    /// One phase, by its name, from its beginning to its end.
+    /// Runs one phase completely.
     fn run(&mut self, phase: &str) -> Result<(), Problem>;
 }
 
-/// Is a worker: the first line of standard input is its `Order`, each further one a phase; ends with the input.
+/// Runs a worker: the first line of standard input is its `Order`, each further line names a phase.
+/// It ends with the input.
 pub fn attend() -> Result<(), Problem> {
     let mut lines = io::stdin().lock().lines();
     let done = work(&mut lines);
