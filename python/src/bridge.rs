@@ -1,9 +1,11 @@
-//! Calls that a loop of asyncio goes on with meanwhile: begun, turned when the loop hears of it, or dropped.
+//! Pending calls of an asyncio loop: started, polled when the loop sees a wakeup, or dropped.
 //!
 //! ```text
-//!   begin -> polled once: done at once, or kept under a number
-//!   an answer comes -> the loop sees the hand's descriptor -> turn: the connections are turned, what was woken is polled, what is done given back
-//!   another thread wakes it -> its number noted, the event counted -> the loop reads the event -> turn
+//!   begin -> polled once: done immediately, or kept under a number
+//!   a reply comes -> the loop sees the reactor's descriptor -> turn: drives the connections,
+//!                    polls the calls that were woken, returns those that are done
+//!   another thread wakes a call -> its number is queued, the event is signalled
+//!                    -> the loop reads the event -> turn
 //! ```
 
 use crate::{
@@ -28,15 +30,15 @@ use std::{
 
 type Call = Pin<Box<dyn Future<Output = Finished> + Send>>;
 
-/// The number of a call that is done, and what it brought or what it raises.
+/// Number of a call that is done, and its result or exception.
 type Ended = (u64, Option<Py<PyAny>>, Option<Py<PyAny>>);
 
-/// The calls of one loop that are under way. Only that loop's thread uses it.
+/// The pending calls of one asyncio loop. Only that loop's thread uses it.
 #[pyclass(frozen, module = "tidemill._native")]
 pub struct Bridge {
     bell: Arc<Bell>,
     calls: Mutex<Calls>,
-    /// What can be read from when connections are to be turned.
+    /// Descriptor that is readable when connections must be driven.
     turns: OwnedFd,
 }
 
@@ -46,13 +48,13 @@ struct Calls {
     under_way: HashMap<u64, Call>,
 }
 
-/// Who is to be polled, and what tells the loop so.
+/// Queue of the calls to poll, and the event that tells the loop about them.
 struct Bell {
     event: OwnedFd,
     woken: Mutex<Vec<u64>>,
 }
 
-/// Rings for one call.
+/// Waker of one call.
 struct Ringer {
     call: u64,
     bell: Arc<Bell>,
@@ -70,14 +72,14 @@ impl Wake for Ringer {
             woken.len() == 1
         };
         if is_first {
-            // Full it cannot be: it is read before it was rung so often.
+            // The write fails only if the counter is full, and the loop reads it long before that.
             let _ = io::write(&self.bell.event, &1_u64.to_ne_bytes());
         }
     }
 }
 
 impl Bell {
-    /// Those who are to be polled now, each once.
+    /// Takes the calls to poll now, each once.
     fn heard(&self) -> Vec<u64> {
         let mut count = [0; 8];
         match io::read(&self.event, &mut count) {
@@ -97,7 +99,7 @@ impl Bridge {
         driver::poll(call.as_mut(), &mut Context::from_waker(&waker))
     }
 
-    /// Begins a call: (0, what it brought) where that is there at once, else (its number, None).
+    /// Starts a call. Returns (0, its result) if it is done immediately, else (its number, None).
     fn begin(&self, py: Python<'_>, mut call: Call) -> PyResult<Py<PyAny>> {
         let number = {
             let mut calls = self.calls.lock();
@@ -114,7 +116,7 @@ impl Bridge {
     }
 
     fn turn_one(&self, py: Python<'_>, number: u64) -> PyResult<Option<Finished>> {
-        // It may be done, or dropped.
+        // The call may be done already, or dropped.
         let Some(mut call) = self.calls.lock().under_way.remove(&number) else { return Ok(None) };
         match py.detach(|| self.poll(number, &mut call))? {
             Poll::Ready(done) => Ok(Some(done)),
@@ -139,13 +141,14 @@ impl Bridge {
         Ok(Self { bell, calls: Mutex::default(), turns })
     }
 
-    /// The descriptors of which one can be read when there is something to turn.
+    /// The two descriptors; [`Self::turn`] has work to do when one of them is readable.
     fn filenos(&self) -> (i32, i32) {
         (self.bell.event.as_raw_fd(), self.turns.as_raw_fd())
     }
 
-    /// Goes on with what can: (number, what it brought, the exception) of each that is done, and in how many seconds it is to be turned again,
-    /// though no descriptor can be read.
+    /// Makes all progress that is possible without waiting. Returns (number, result, exception) of
+    /// each call that is done, and the seconds after which to call it again even if no descriptor
+    /// is readable.
     fn turn(&self, py: Python<'_>) -> PyResult<(Vec<Ended>, Option<f64>)> {
         let next = py.detach(driver::turn)?;
         release(py);
@@ -161,14 +164,14 @@ impl Bridge {
         Ok((done, next.map(|next| next.as_secs_f64())))
     }
 
-    /// Nobody waits for it any more.
+    /// Drops a call that nobody waits for any more.
     fn drop_call(&self, py: Python<'_>, number: u64) {
         let call = self.calls.lock().under_way.remove(&number);
         py.detach(|| drop(call));
     }
 }
 
-/// Has a call done: waits for it, or begins it for a loop.
+/// Runs a call: waits for it, or starts it in an asyncio loop.
 pub fn go(
     py: Python<'_>,
     via: Option<PyRef<'_, Bridge>>,

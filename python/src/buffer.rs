@@ -1,5 +1,5 @@
-//! Memory of Python objects, as bytes to be put and as room to read into: it touches raw memory.
-#![allow(unsafe_code)] // what an object's buffer points to is known by its interpreter alone
+//! Memory of Python objects, as bytes to put and as buffers to read into. Uses unsafe code.
+#![allow(unsafe_code)] // only the interpreter knows what an object's buffer points to
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -10,23 +10,25 @@ use pyo3::{
 };
 use std::{mem, ptr, slice};
 
-/// Less is copied: that is sooner done than to have the object keep it, and small files live as what was sent.
+/// Shorter buffers are copied: this is faster than to pin the object, and the pool may store a
+/// small file in the very bytes that were sent.
 const BORROWED_MIN: usize = 32 << 10;
 
-/// Memory that was given back where nobody may wait for the interpreter: in the middle of turning a connection. Released with the next call.
+/// Buffers dropped where nothing may wait for the interpreter lock: while a connection is driven.
+/// The next call releases them.
 static GIVEN_BACK: Mutex<Vec<PyUntypedBuffer>> = Mutex::new(Vec::new());
 
-/// Releases what was given back.
+/// Releases the buffers in `GIVEN_BACK`.
 pub fn release(_: Python<'_>) {
     let given_back = mem::take(&mut *GIVEN_BACK.lock());
-    drop(given_back); // not under the lock: the objects may do anything
+    drop(given_back); // not under the lock: releasing may run any code of the objects
 }
 
-/// Memory that an object keeps where it is; none only while this is dropped.
+/// Buffer of a Python object, pinned in memory; `None` only while this is dropped.
 struct Lent(Option<PyUntypedBuffer>);
 
 impl Lent {
-    /// Takes hold of an object's memory, which must be in one piece.
+    /// Pins an object's memory, which must be contiguous.
     fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let buffer = PyUntypedBuffer::get(object)?;
         if buffer.format().to_bytes().split(|byte| *byte == b':').step_by(2).any(has_references) {
@@ -43,7 +45,8 @@ impl Lent {
     }
 }
 
-/// Whether elements are addresses, by their format as of the `struct` module and `NumPy`, without the names of fields (`:name:`).
+/// Returns whether elements are pointers. `format` is that of the `struct` module and `NumPy`,
+/// without names of fields (`:name:`).
 fn has_references(format: &[u8]) -> bool {
     format.iter().any(|code| matches!(code, b'O' | b'P' | b'z' | b'&' | b'X'))
 }
@@ -57,14 +60,16 @@ impl Drop for Lent {
 impl AsRef<[u8]> for Lent {
     fn as_ref(&self) -> &[u8] {
         let Some(buffer) = self.0.as_ref().filter(|buffer| buffer.len_bytes() > 0) else { return &[] };
-        // SAFETY: the buffer is contiguous (`of` asked) and the object neither frees nor moves it before it is released, which is when this is
-        // dropped. That another thread of the program may write to it meanwhile is the program's affair, as with `write(2)`: what is put then
-        // is some mixture, and nothing here takes two looks at a byte to be one.
+        // SAFETY: the buffer is contiguous (checked by `of`), and the object neither frees nor
+        // moves it before it is released, which happens only after `self` is dropped. Another
+        // thread of the program may write to it meanwhile, as with `write(2)`: a mixture is put
+        // then, and no code here relies on reading the same value of a byte twice.
         unsafe { slice::from_raw_parts(buffer.buf_ptr().cast(), buffer.len_bytes()) }
     }
 }
 
-/// The bytes of an object. Long ones stay where they are: the object keeps them until the call that takes them has ended.
+/// The bytes of an object. Long ones are not copied: the object stays pinned until the call that
+/// takes them has ended.
 pub fn bytes_of(object: &Bound<'_, PyAny>) -> PyResult<Bytes> {
     let lent = Lent::of(object)?;
     if lent.as_ref().len() >= BORROWED_MIN {
@@ -76,19 +81,20 @@ pub fn bytes_of(object: &Bound<'_, PyAny>) -> PyResult<Bytes> {
     Ok(copied)
 }
 
-/// Room to read into.
+/// A writable buffer to read into.
 pub struct Room {
     lent: Lent,
     at: *mut u8,
 }
 
-// SAFETY: the object keeps its memory for whoever has this, in whatever thread; only `fill` writes to it.
+// SAFETY: the object keeps its memory for the owner of this value, in any thread; only `fill`
+// writes to it.
 unsafe impl Send for Room {}
-// SAFETY: as above; `fill` is called by the one call that this was made for.
+// SAFETY: as above; `fill` is called only by the one call that this value was made for.
 unsafe impl Sync for Room {}
 
 impl Room {
-    /// Of an object that may be written to.
+    /// Pins the memory of an object, which must be writable.
     pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let lent = Lent::of(object)?;
         match lent.0.as_ref().filter(|buffer| !buffer.readonly()) {
@@ -101,13 +107,15 @@ impl Room {
         self.lent.as_ref().len()
     }
 
-    /// Fills it in from its beginning, as far as it goes; how many bytes.
+    /// Copies the pieces to the beginning of the buffer, as far as they fit; returns the bytes
+    /// copied.
     pub fn fill(&self, pieces: &[Bytes]) -> usize {
         let mut filled = 0;
         for piece in pieces {
             let length = piece.len().min(self.len() - filled);
-            // SAFETY: the room is contiguous, may be written to, and stays where it is until this is dropped; `filled + length` is within it.
-            // A piece is the pool's memory, or was received: no object that may be written to shows it.
+            // SAFETY: the buffer is contiguous, writable, and stays in place until this is dropped;
+            // `filled + length` is within it. A piece is memory of the pool or was received over a
+            // socket, so it does not overlap with a writable object.
             unsafe { ptr::copy_nonoverlapping(piece.as_ptr(), self.at.add(filled), length) };
             filled += length;
         }

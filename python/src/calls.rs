@@ -1,4 +1,4 @@
-//! The verbs as futures: each stands on its own, and says what was done, or why not and of which path.
+//! Operations as futures. Each returns its result, or the refusal with the path that it concerns.
 
 use crate::{
     buffer::Room,
@@ -22,34 +22,34 @@ use wire::{
     RenameMode, RenameTo, TimeChange,
 };
 
-/// So many entries of a folder are asked for at a time.
+/// Directory entries requested at a time.
 const PAGE_ENTRIES: usize = 1024;
-/// So many of them are asked about at a time.
+/// Concurrent stats of directory entries.
 const STATS_UNDER_WAY: usize = 64;
-/// So much is copied at a time, bytes.
+/// Bytes copied at a time.
 const COPY_BYTES: u32 = 8 << 20;
-/// So many keys are asked for at a time.
+/// Keys requested at a time.
 const KEYS_MAX: usize = 4096;
-/// Permission bits of what is made.
+/// Permission bits of new files and directories.
 const FILE_MODE: u32 = 0o644;
 const FOLDER_MODE: u32 = 0o755;
 
-/// Bytes of an object: its path, where they begin, where they end.
+/// Byte range of an object: path, start, end.
 pub type Range = (Vec<u8>, u64, Option<u64>);
 
-/// The same outcome, of a path.
+/// Adds the path to a refusal.
 fn of<T>(path: &[u8], outcome: Outcome<T>) -> Result<T, Failed> {
     outcome.map_err(|refusal| Failed { path: path.to_vec(), refusal })
 }
 
-/// A path as a key: slashes at its ends mean nothing.
+/// A path as a key: slashes at its ends are ignored.
 pub fn key_of(path: &[u8]) -> &[u8] {
     let Some(start) = path.iter().position(|byte| *byte != b'/') else { return &[] };
     let last = path.iter().rposition(|byte| *byte != b'/').unwrap_or(start);
     &path[start..=last]
 }
 
-/// The folder of a path, and its last name.
+/// Splits a path into its directory and last name.
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
     let key = key_of(path);
     match key.iter().rposition(|byte| *byte == b'/') {
@@ -58,13 +58,13 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Pieces as one: what cannot be shown so is copied.
+/// Joins pieces to one view: mapped contiguously if possible, else copied.
 fn joined(mut pieces: Vec<Bytes>, head: Option<Head>) -> Shown {
     if pieces.len() <= 1 {
         return Shown { bytes: pieces.pop().unwrap_or_default(), head, copied: false };
     }
     if let Some((bytes, copied)) = stitched(&pieces) {
-        // The end of a file may have come as a copy: that is not worth telling.
+        // The end of a file may have come as a copy; that alone does not count as copied.
         let copied = copied > bytes.len() / 8;
         return Shown { bytes, head, copied };
     }
@@ -83,7 +83,7 @@ fn length_of(start: u64, stop: Option<u64>) -> u64 {
     stop.map_or(u64::MAX, |stop| stop.saturating_sub(start))
 }
 
-/// What was to be absent and is there exists.
+/// Converts the refusal of a put that requires absence: the object exists.
 pub fn refused(condition: Condition, refusal: Refusal) -> Refusal {
     match refusal {
         Refusal::Changed { object, .. } if condition == Condition::Absent => Refusal::Exists(object),
@@ -96,7 +96,7 @@ pub async fn get(way: Way, (path, start, stop): Range) -> Finished {
     of(&path, got).map(|value| Done::View(shown(value)))
 }
 
-/// An object with what it was put as.
+/// Gets an object and the attributes that describe its array.
 pub async fn get_described(way: Way, path: Vec<u8>) -> Finished {
     let got = of(&path, way.objects.get_with(key_of(&path), &DESCRIPTIONS.map(Bytes::from_static)).await);
     got.map(|(value, attributes)| Done::ViewWith(shown(value), attributes))
@@ -122,7 +122,7 @@ pub async fn put_many(puts: Vec<(Objects, Vec<u8>, Bytes)>) -> Finished {
     Ok(Done::Versions(versions.collect()))
 }
 
-/// Adds bytes to an object on its way.
+/// Appends bytes to an upload.
 pub async fn add((slot, mut pending): (Arc<Slot>, Pending), data: Bytes) -> Finished {
     let length = data.len() as u64;
     let added = pending.write(data).await;
@@ -151,7 +151,7 @@ pub async fn stat(way: Way, path: Vec<u8>) -> Finished {
     of(&path, way.vfs.find(&path).await).map(Done::Stat)
 }
 
-/// Makes an empty file, or gives one that is there the time of now.
+/// Creates an empty file, or sets the time of an existing one to now.
 pub async fn touch(way: Way, path: Vec<u8>) -> Finished {
     let touched = async {
         let flags = OpenFlags { write: true, ..OpenFlags::default() };
@@ -171,7 +171,7 @@ pub async fn usage(way: Way) -> Finished {
     Ok(Done::Usages(way.client.usages().await))
 }
 
-/// Keys with a prefix; of folders only the names where they are asked for.
+/// Lists keys with a prefix; with `by_folder`, directories are listed by name only.
 pub async fn list(way: Way, prefix: Vec<u8>, after: Vec<u8>, by_folder: bool, limit: Option<u64>) -> Finished {
     let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
     if limit == 0 {
@@ -192,7 +192,8 @@ pub async fn list(way: Way, prefix: Vec<u8>, after: Vec<u8>, by_folder: bool, li
     }
 }
 
-/// What is in a folder, each with its attributes; what goes meanwhile is left out.
+/// Lists a directory with the attributes of each entry. Entries that are removed meanwhile are left
+/// out.
 pub async fn entries(way: Way, path: Vec<u8>) -> Finished {
     of(&path, entries_of(&way, &path).await).map(Done::Entries)
 }
@@ -222,7 +223,7 @@ async fn entries_of(way: &Way, path: &[u8]) -> Outcome<Vec<(Vec<u8>, Attributes)
     Ok(found)
 }
 
-/// Makes a folder, and those above it that are missing; `exclusive`: it must not be there.
+/// Makes a directory and missing ones above it. With `exclusive` it must not exist yet.
 pub async fn make_folder(way: Way, path: Vec<u8>, exclusive: bool) -> Finished {
     let made = async {
         if !exclusive {
@@ -235,7 +236,7 @@ pub async fn make_folder(way: Way, path: Vec<u8>, exclusive: bool) -> Finished {
     of(&path, made.await).map(|()| Done::Nothing)
 }
 
-/// Removes an empty folder.
+/// Removes an empty directory.
 pub async fn remove_folder(way: Way, path: Vec<u8>) -> Finished {
     let (above, name) = split(&path);
     let removed = async {
@@ -245,12 +246,12 @@ pub async fn remove_folder(way: Way, path: Vec<u8>) -> Finished {
     of(&path, removed.await).map(|()| Done::Nothing)
 }
 
-/// Removes what a path names, with all that is in it.
+/// Removes a file, or a directory with all its content.
 pub async fn delete_tree(way: Way, path: Vec<u8>) -> Finished {
     of(&path, way.vfs.remove_tree(&path).await).map(|()| Done::Nothing)
 }
 
-/// Gives what a path names another name, in place of the file that has it; missing folders are made.
+/// Renames a file or directory, replacing a file of that name; missing directories are created.
 pub async fn rename(way: Way, from: Vec<u8>, to: Vec<u8>) -> Finished {
     let ((above, name), (above_to, name_to)) = (split(&from), split(&to));
     let renamed = async {
@@ -262,7 +263,7 @@ pub async fn rename(way: Way, from: Vec<u8>, to: Vec<u8>) -> Finished {
     of(&from, renamed.await).map(|()| Done::Nothing)
 }
 
-/// Puts a copy of one file under another key. Nobody sees a part of it.
+/// Puts a copy of one file under another key, atomically.
 pub async fn copy(way: Way, from: Vec<u8>, to: Vec<u8>) -> Finished {
     let found = of(&from, way.vfs.find(&from).await)?;
     if found.kind != Kind::File {
@@ -277,7 +278,7 @@ pub async fn copy(way: Way, from: Vec<u8>, to: Vec<u8>) -> Finished {
     Ok(Done::Version(version))
 }
 
-/// What a file was put as.
+/// The attributes that describe the array of a file.
 async fn description(way: &Way, file: FileId) -> Outcome<ObjectAttributes> {
     let names = DESCRIPTIONS.map(Bytes::from_static);
     let found = way.objects.attributes_of(file, &names).await?;
@@ -299,7 +300,7 @@ async fn copy_open(objects: &Objects, (way, handle): (&Way, Handle), to: &[u8]) 
     upload.finish().await
 }
 
-/// Opens a file, or makes one where `create` says so, with the folders above it.
+/// Opens a file. With `create` it is created if missing, with the directories above it.
 pub async fn open(way: &Way, path: &[u8], flags: OpenFlags, create: bool) -> Outcome<(FileId, Handle)> {
     if !flags.exclusive {
         match way.vfs.find(path).await {
@@ -317,24 +318,24 @@ pub async fn open(way: &Way, path: &[u8], flags: OpenFlags, create: bool) -> Out
     Ok((made.file, handle))
 }
 
-/// Bytes of an open file as one view; fewer only at its end.
+/// Reads bytes of an open file as one view; fewer only at its end.
 pub async fn read(way: Way, handle: Handle, path: Arc<[u8]>, (offset, length): (u64, u32)) -> Finished {
     of(&path, way.vfs.read_views(handle, offset, length).await).map(|pieces| Done::View(joined(pieces, None)))
 }
 
-/// The same into an object's memory: how many bytes.
+/// Reads into an object's memory; returns the bytes read.
 pub async fn read_into(way: Way, handle: Handle, path: Arc<[u8]>, (offset, room): (u64, Room)) -> Finished {
     let length = u32::try_from(room.len()).unwrap_or(u32::MAX);
     let pieces = of(&path, way.vfs.read_views(handle, offset, length).await)?;
     Ok(Done::Count(room.fill(&pieces) as u64))
 }
 
-/// Writes to an open file: how many bytes, fewer than were given only when the pool is full.
+/// Writes to an open file. Returns the bytes written, fewer than given only if the pool is full.
 pub async fn write(way: Way, handle: Handle, path: Arc<[u8]>, (offset, data): (u64, Bytes)) -> Finished {
     of(&path, way.vfs.write(handle, offset, data).await).map(|written| Done::Count(written.into()))
 }
 
-/// How long an open file is, bytes; another length is given to it before, if there is one.
+/// The length of an open file in bytes; `becomes` sets it first.
 pub async fn size(way: Way, file: FileId, path: Arc<[u8]>, becomes: Option<u64>) -> Finished {
     let attributes = match becomes {
         None => way.vfs.stat(file).await,

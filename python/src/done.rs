@@ -1,4 +1,5 @@
-//! What a call has brought, as Python is given it: views, and tuples of plain values that `tidemill/_values.py` gives names.
+//! Results of calls, converted to Python: views, and tuples of plain values that
+//! `tidemill/_values.py` gives names.
 
 use crate::{errors::Failed, file::File, upload::Upload, view::View};
 use bytes::Bytes;
@@ -14,15 +15,15 @@ use std::os::unix::ffi::OsStringExt;
 use vfs::Whereabouts;
 use wire::{Attributes, Head, Kind, Outcome, Timestamp, Usage, Version};
 
-/// What comes of a call.
+/// Outcome of a call.
 pub type Finished = Result<Done, Failed>;
 
-/// What a call has brought.
+/// Result of a call.
 pub enum Done {
     Nothing,
     Count(u64),
     View(Shown),
-    /// With what the object has of the attributes that were asked for.
+    /// A view, with the values of the attributes that were requested.
     ViewWith(Shown, Vec<Option<Bytes>>),
     Views(Vec<Result<Shown, Failed>>),
     Version(Version),
@@ -37,7 +38,7 @@ pub enum Done {
     Upload(Upload),
 }
 
-/// Bytes that are to be a view.
+/// Bytes that become a view.
 pub struct Shown {
     pub bytes: Bytes,
     pub head: Option<Head>,
@@ -92,7 +93,7 @@ impl Shown {
     }
 }
 
-/// A list; what failed is in it as an exception that was not raised.
+/// Makes a list; a failure is an element of it, as an exception that is not raised.
 fn each<T>(
     py: Python<'_>,
     outcomes: Vec<Result<T, Failed>>,
@@ -106,12 +107,13 @@ fn each<T>(
     PyList::new(py, shown)?.into_py_any(py)
 }
 
-/// A name as Python's file functions give them: bytes that are no UTF-8 are surrogates.
+/// A name as Python's file functions return it: bytes that are not UTF-8 become surrogates.
 fn text(name: Vec<u8>) -> OsString {
     OsString::from_vec(name)
 }
 
-/// (kind, size, version, modified, changed, created, mode, uid, gid, links, allocated, file); times in ns after 1970.
+/// (kind, size, version, (modified, changed, created), mode, (uid, gid), links, allocated); times
+/// in ns since 1970.
 fn stat(py: Python<'_>, found: &Attributes) -> PyResult<Py<PyAny>> {
     let time = |at: Timestamp| i128::from(at.secs) * 1_000_000_000 + i128::from(at.nanos);
     let times = (time(found.modified), time(found.changed), time(found.created));

@@ -1,4 +1,5 @@
-//! What waits for calls: one hand for all pools of the process. Whoever waits turns the connections, so there is no thread, and a process may fork.
+//! The reactor for all pools of the process. Threads that wait for calls drive the connections, so
+//! there is no background thread, and the process may fork.
 
 use client::{Client, Patience};
 use pool::{Hand, NoWay};
@@ -23,13 +24,14 @@ fn hand() -> io::Result<&'static Hand> {
     Ok(HAND.get_or_init(|| made))
 }
 
-/// The way into the pool that a file tells of.
+/// Connects to the pool of a pool file.
 pub fn connect(py: Python<'_>, path: &Path) -> PyResult<Result<Client, NoWay>> {
     let hand = hand()?;
     Ok(py.detach(|| pool::connect_with(hand, path, Patience::default())))
 }
 
-/// Waits without the interpreter's lock. A signal whose handler raises ends the wait; what was not done then is not done later.
+/// Waits without the interpreter lock. If a signal handler raises, the wait ends and the call is
+/// dropped; the rest of its work is not done later.
 pub fn wait<T: Send>(py: Python<'_>, call: impl Future<Output = T> + Send) -> PyResult<T> {
     let (hand, mut raised) = (hand()?, None);
     let gives_up = || match Python::attach(signals) {
@@ -43,34 +45,36 @@ pub fn wait<T: Send>(py: Python<'_>, call: impl Future<Output = T> + Send) -> Py
     done.ok_or_else(|| raised.expect("that is why it was given up"))
 }
 
-/// Has the handlers of signals run that came.
+/// Runs the Python handlers of signals that came.
 fn signals(py: Python<'_>) -> PyResult<()> {
     py.check_signals()
 }
 
-/// Polls a call that nobody waits for here; its waker is woken when it can go on.
+/// Polls a call that no thread waits for; its waker is woken when it can make progress.
 pub fn poll<F: Future + ?Sized>(call: Pin<&mut F>, context: &mut Context<'_>) -> io::Result<Poll<F::Output>> {
     Ok(hand()?.poll(call, context))
 }
 
-/// Turns the connections: in how long it is to be done again, though [`descriptor`] shows nothing.
+/// Drives the connections. Returns the time after which to call it again even if [`descriptor`] is
+/// not readable.
 pub fn turn() -> io::Result<Option<Duration>> {
     Ok(hand()?.turn().map(|next| next.saturating_duration_since(Instant::now())))
 }
 
-/// Can be read from when there is something to turn.
+/// Descriptor that is readable when connections must be driven.
 pub fn descriptor() -> io::Result<OwnedFd> {
     hand()?.descriptor()
 }
 
-/// Before this process forks: nothing is in the middle of anything until [`after_fork`]. With the interpreter's lock, which nobody in the middle of
-/// something waits for, and without which nobody comes to wait for us.
+/// Prepares for a fork: waits until no thread is inside the reactor; none enters before
+/// [`after_fork`]. The caller holds the interpreter lock: threads inside the reactor never wait for
+/// it, and threads without it start no calls.
 #[pyfunction]
 pub fn before_fork() {
     HAND.get().into_iter().for_each(Hand::before_fork);
 }
 
-/// The process has forked: in it, or in its child.
+/// Ends the preparation for a fork, in the process that forked or in its child.
 #[pyfunction]
 pub fn after_fork(is_child: bool) -> PyResult<()> {
     Ok(HAND.get().map_or(Ok(()), |hand| hand.after_fork(is_child))?)

@@ -1,4 +1,5 @@
-//! What is raised: the one table from refusals to the exceptions of `tidemill.errors`; errno are those of every face.
+//! Exceptions: the only table from refusals to the exceptions of `tidemill.errors`. The errno
+//! values are those of all frontends.
 
 use base::Problem;
 use pool::NoWay;
@@ -6,7 +7,7 @@ use pyo3::{prelude::*, sync::PyOnceLock};
 use rustix::io::Errno;
 use wire::{Object, Refusal, Version};
 
-/// What was asked for did not come about, and of which path.
+/// A refused operation, and the path that it concerns.
 #[derive(Debug)]
 pub struct Failed {
     pub path: Vec<u8>,
@@ -15,8 +16,8 @@ pub struct Failed {
 
 const ANSWERS: &str = "`tidemill pool status` shows which nodes answer; what the others hold is there";
 
-/// The class, its errno, and what to do where the message does not say it: of those that have a class of their own, or that a file system has no
-/// errno for. All others are what a file system says.
+/// The class, errno and hint of a refusal. Listed are refusals that have their own class, or for
+/// which file systems have no errno; all others have the errno of file systems.
 fn meaning(refusal: &Refusal) -> (&'static str, Errno, Option<&'static str>) {
     let errno = vfs::errno(refusal);
     match refusal {
@@ -38,7 +39,7 @@ fn meaning(refusal: &Refusal) -> (&'static str, Errno, Option<&'static str>) {
     }
 }
 
-/// The same refusal of the path that was asked for, where it names an entry or an inode that this led to.
+/// Replaces the entry or inode in a refusal by the path that the caller gave.
 fn about(path: &[u8], refusal: Refusal) -> Refusal {
     let object = || Object::text(if path.is_empty() { b"/" } else { path });
     match refusal {
@@ -53,7 +54,7 @@ fn about(path: &[u8], refusal: Refusal) -> Refusal {
 }
 
 impl Failed {
-    /// As an exception.
+    /// Converts the failure to an exception.
     pub fn raise(self, py: Python<'_>) -> PyErr {
         let refusal = about(&self.path, self.refusal);
         let (class, errno, hint) = meaning(&refusal);
@@ -66,7 +67,7 @@ impl Failed {
     }
 }
 
-/// What is wrong with a pool file, or with the way to its nodes.
+/// The exception for a bad pool file, or for nodes that cannot be reached.
 pub fn no_pool(py: Python<'_>, path: &str, no_way: &NoWay) -> PyErr {
     let class = match no_way.errno {
         Errno::NOTCONN => "Unavailable",
@@ -79,13 +80,13 @@ pub fn no_pool(py: Python<'_>, path: &str, no_way: &NoWay) -> PyErr {
     make(py, class, (*errno, problem.message.clone()), (Some(path.to_owned()), problem.hint.as_deref(), None))
 }
 
-/// A problem with arguments.
+/// The exception for bad arguments.
 pub fn invalid(problem: &Problem) -> PyErr {
     let (message, hint) = (problem.message.clone(), problem.hint.as_deref());
     Python::attach(|py| make(py, "Invalid", (Errno::INVAL, message), (None, hint, None)))
 }
 
-/// The pool was closed.
+/// The exception for a pool that was closed.
 pub fn closed() -> PyErr {
     Python::attach(|py| {
         let hint = Some("connect again; what views show stays");
@@ -93,7 +94,7 @@ pub fn closed() -> PyErr {
     })
 }
 
-/// It is another process's.
+/// The exception for a pool inside another process.
 pub fn of_another_process() -> PyErr {
     Python::attach(|py| {
         let message = "the pool was started inside the process that this one was forked from".into();

@@ -1,17 +1,20 @@
 //! Layer 5: the native part of the Python package: calls of a pool, views of its memory.
 //!
 //! ```text
-//!   tidemill/_pool.py   what users see: names, types, what is told of errors
+//!   tidemill/_pool.py   the public interface: names, types, documentation of errors
 //!        |
-//!   Pool, File -> calls (one future for each verb) -> driver: waited for by this thread, or begun for a loop of asyncio
-//!                                                \-> Done -> Python: View, tuples of plain values
+//!   Pool, File -> calls (one future per operation) -> driver: this thread waits for it,
+//!                     |                               or it is pending in an asyncio loop
+//!                     \-> Done -> Python: View, tuples of plain values
 //! ```
 //!
 //! Invariants:
-//! - Nobody waits, and nothing long is copied, with the interpreter's lock.
-//! - What a view shows stays as it is as long as the view, or an array over it, is there; also after its pool was closed.
-//! - A call on a pool that was closed, or started inside the process that this one was forked from, raises. A forked child goes on in pools of
-//!   other processes with connections and a session of its own.
+//! - No call waits, or copies much data, while it holds the interpreter lock.
+//! - The bytes of a view do not change as long as the view, or an array over it, exists; also after
+//!   its pool was closed.
+//! - A call on a pool that was closed, or that runs inside the process that this one was forked
+//!   from, raises. A forked child goes on using pools of other processes, with its own connections
+//!   and session.
 #![deny(unsafe_code)]
 
 mod bridge;
@@ -29,7 +32,7 @@ mod view;
 
 use pyo3::prelude::*;
 
-/// What `tidemill` is made of; not for others.
+/// Native parts of `tidemill`; not public.
 #[pymodule]
 mod _native {
     #[pymodule_export]

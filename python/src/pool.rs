@@ -1,4 +1,5 @@
-//! A pool, as Python has it: each verb takes plain values and gives what `done` says, waited for or through a bridge.
+//! The Python class of a pool. Each method takes plain values and returns the values described in
+//! `done`, waited for or through a [`Bridge`].
 
 use crate::{
     bridge::{Bridge, go},
@@ -25,7 +26,7 @@ use wire::OpenFlags;
 
 type Via<'py> = Option<PyRef<'py, Bridge>>;
 
-/// A path in a pool: text as Python's file functions take it, or bytes.
+/// A path in a pool: a string as Python's file functions take it, or bytes.
 pub struct PathIn(Vec<u8>);
 
 impl<'a, 'py> FromPyObject<'a, 'py> for PathIn {
@@ -43,7 +44,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for PathIn {
     }
 }
 
-/// A length, a place or a number of things: none of them is negative.
+/// A length, an offset or a count; never negative.
 #[derive(Debug, Clone, Copy)]
 pub struct Count(pub u64);
 
@@ -70,7 +71,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Count {
 #[pyclass(frozen, module = "tidemill._native")]
 pub struct Pool(Arc<State>);
 
-/// The usual pool file of this user: that of `tidemill pool start` without --pool.
+/// The default pool file of this user: that of `tidemill pool start` without --pool.
 #[pyfunction]
 pub fn usual_pool() -> PyResult<PathBuf> {
     let folder = fuse::RuntimeDir::of_user().map_err(|error| errors::invalid(&Problem::from(error)))?;
@@ -98,7 +99,7 @@ pub fn start(py: Python<'_>, memory: &str, space_wait: f64) -> PyResult<Pool> {
     Ok(Pool(Arc::new(State::new(client, None))))
 }
 
-/// What of an object must be so for it to be put or deleted.
+/// The condition under which an object is put or deleted.
 fn condition(if_absent: bool, if_version: Option<&str>) -> PyResult<Condition> {
     let Some(version) = if_version else {
         return Ok(if if_absent { Condition::Absent } else { Condition::Always });
@@ -109,7 +110,7 @@ fn condition(if_absent: bool, if_version: Option<&str>) -> PyResult<Condition> {
     })
 }
 
-/// Objects whose bytes are to lie as asked for.
+/// Objects with the given placement.
 fn placed(objects: &Objects, placement: Option<&str>, stripe_size: Option<&str>) -> PyResult<Objects> {
     if placement.is_none() && stripe_size.is_none() {
         return Ok(objects.clone());
@@ -123,7 +124,7 @@ fn placed(objects: &Objects, placement: Option<&str>, stripe_size: Option<&str>)
     objects.placed(placing).map_err(raise)
 }
 
-/// The name and the value of an attribute.
+/// Name and value of an attribute.
 type AttributeIn = (Vec<u8>, Vec<u8>);
 
 /// Objects that are put with these attributes.
@@ -142,27 +143,27 @@ impl Pool {
         self.0.file.clone()
     }
 
-    /// Whether it was closed, or is another process's.
+    /// True if the pool was closed, or runs inside another process.
     #[getter]
     fn closed(&self) -> bool {
         self.0.is_closed()
     }
 
-    /// (id, host, bytes of memory, slots) of each node, as the pool file has them.
+    /// (id, host, bytes of memory, slots) of each node, from the pool file.
     fn nodes(&self) -> PyResult<Vec<(u32, String, u64, u32)>> {
         let Some(path) = &self.0.file else { return Ok(Vec::new()) };
         let file = PoolFile::read(path).map_err(|problem| errors::invalid(&problem))?;
         Ok(file.nodes.into_iter().map(|node| (node.id, node.host, node.memory, node.slots)).collect())
     }
 
-    /// Ends the session; a second time does nothing.
+    /// Ends the session; a second call does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let Some(way) = self.0.end() else { return Ok(()) };
-        // A node that does not answer ends the session by itself.
+        // Ignore a refusal: a node that does not answer ends the session by itself.
         driver::wait(py, async move { way.objects.close().await }).map(drop)
     }
 
-    /// The bytes of an object from `start` up to `stop`.
+    /// Gets the bytes of an object from `start` up to `stop`.
     #[pyo3(signature = (path, start = Count(0), stop = None, via = None))]
     fn get(
         &self,
@@ -175,13 +176,13 @@ impl Pool {
         go(py, via, calls::get(self.0.way()?, (path.0, start.0, stop.map(|stop| stop.0))))
     }
 
-    /// The bytes of an object, and what array it was put as: (view, dtype or None, shape or None).
+    /// Gets an object and the description of its array: (view, dtype or None, shape or None).
     #[pyo3(signature = (path, via = None))]
     fn get_described(&self, py: Python<'_>, path: PathIn, via: Via<'_>) -> PyResult<Py<PyAny>> {
         go(py, via, calls::get_described(self.0.way()?, path.0))
     }
 
-    /// The same of many: a list of views, with an exception in the place of each that could not be had.
+    /// Gets many ranges: a list of views, with an exception in place of each that failed.
     #[pyo3(signature = (ranges, via = None))]
     fn get_many(
         &self,
@@ -193,7 +194,7 @@ impl Pool {
         go(py, via, calls::get_many(self.0.way()?, ranges))
     }
 
-    /// Puts an object: its version.
+    /// Puts an object; returns its version.
     #[pyo3(signature = (path, data, if_absent = false, if_version = None, placement = None, stripe_size = None, attributes = Vec::new(), via = None))]
     #[expect(clippy::too_many_arguments, reason = "each is a keyword")]
     fn put(
@@ -213,7 +214,7 @@ impl Pool {
         go(py, via, calls::put(objects, path.0, data, condition))
     }
 
-    /// Puts many: a list of versions, with an exception in the place of each that was not put.
+    /// Puts many objects: a list of versions, with an exception in place of each that failed.
     #[pyo3(signature = (puts, placement = None, stripe_size = None, via = None))]
     fn put_many(
         &self,
@@ -230,7 +231,8 @@ impl Pool {
         go(py, via, calls::put_many(puts.collect::<PyResult<_>>()?))
     }
 
-    /// Begins to put an object whose bytes come later, and which nobody sees before they are all there.
+    /// Starts an upload: an object whose bytes come later, and which is invisible until it is
+    /// complete.
     #[pyo3(signature = (path, if_absent = false, if_version = None, placement = None, stripe_size = None, via = None))]
     #[expect(clippy::too_many_arguments, reason = "each is a keyword")]
     fn upload(
@@ -253,7 +255,7 @@ impl Pool {
         })
     }
 
-    /// Makes an empty file, or gives one that is there the time of now.
+    /// Creates an empty file, or sets the time of an existing one to now.
     #[pyo3(signature = (path, via = None))]
     fn touch(&self, py: Python<'_>, path: PathIn, via: Via<'_>) -> PyResult<Py<PyAny>> {
         go(py, via, calls::touch(self.0.way()?, path.0))
@@ -265,19 +267,19 @@ impl Pool {
         go(py, via, calls::delete(self.0.way()?, path.0, condition(false, if_version)?))
     }
 
-    /// Deletes many: a list of None, with an exception in the place of each that was not deleted.
+    /// Deletes many objects: a list of None, with an exception in place of each that failed.
     #[pyo3(signature = (paths, via = None))]
     fn delete_many(&self, py: Python<'_>, paths: Vec<PathIn>, via: Via<'_>) -> PyResult<Py<PyAny>> {
         go(py, via, calls::delete_many(self.0.way()?, paths.into_iter().map(|path| path.0).collect()))
     }
 
-    /// What is known of a path.
+    /// The attributes of a path.
     #[pyo3(signature = (path, via = None))]
     fn stat(&self, py: Python<'_>, path: PathIn, via: Via<'_>) -> PyResult<Py<PyAny>> {
         go(py, via, calls::stat(self.0.way()?, path.0))
     }
 
-    /// (keys, folders, what to go on after)
+    /// Lists keys: (keys, directories, key to continue after).
     #[pyo3(signature = (prefix, after, by_folder, limit, via = None))]
     fn list(
         &self,
@@ -291,55 +293,56 @@ impl Pool {
         go(py, via, calls::list(self.0.way()?, prefix.0, after.0, by_folder, limit.map(|limit| limit.0)))
     }
 
-    /// (name, what is known of it) of all that is in a folder.
+    /// Lists a directory: (name, attributes) of each entry.
     #[pyo3(signature = (path, via = None))]
     fn entries(&self, py: Python<'_>, path: PathIn, via: Via<'_>) -> PyResult<Py<PyAny>> {
         go(py, via, calls::entries(self.0.way()?, path.0))
     }
 
-    /// Where a path's bytes are, or would be.
+    /// The nodes that hold a path's bytes, or would hold them.
     #[pyo3(signature = (path, via = None))]
     fn locate(&self, py: Python<'_>, path: PathIn, via: Via<'_>) -> PyResult<Py<PyAny>> {
         go(py, via, calls::locate(self.0.way()?, path.0))
     }
 
-    /// (node, capacity, used, files, why it does not answer) of each node.
+    /// (node, capacity, used, files, reason if it does not answer) of each node.
     #[pyo3(signature = (via = None))]
     fn usage(&self, py: Python<'_>, via: Via<'_>) -> PyResult<Py<PyAny>> {
         go(py, via, calls::usage(self.0.way()?))
     }
 
-    /// Makes a folder, and those above it.
+    /// Makes a directory, and those above it.
     #[pyo3(signature = (path, exclusive = false, via = None))]
     fn make_folder(&self, py: Python<'_>, path: PathIn, exclusive: bool, via: Via<'_>) -> PyResult<Py<PyAny>> {
         go(py, via, calls::make_folder(self.0.way()?, path.0, exclusive))
     }
 
-    /// Removes an empty folder.
+    /// Removes an empty directory.
     #[pyo3(signature = (path, via = None))]
     fn remove_folder(&self, py: Python<'_>, path: PathIn, via: Via<'_>) -> PyResult<Py<PyAny>> {
         go(py, via, calls::remove_folder(self.0.way()?, path.0))
     }
 
-    /// Removes a file, or a folder with all that is in it.
+    /// Removes a file, or a directory with all its content.
     #[pyo3(signature = (path, via = None))]
     fn delete_tree(&self, py: Python<'_>, path: PathIn, via: Via<'_>) -> PyResult<Py<PyAny>> {
         go(py, via, calls::delete_tree(self.0.way()?, path.0))
     }
 
-    /// Renames.
+    /// Renames a file or directory.
     #[pyo3(signature = (path, to, via = None))]
     fn rename(&self, py: Python<'_>, path: PathIn, to: PathIn, via: Via<'_>) -> PyResult<Py<PyAny>> {
         go(py, via, calls::rename(self.0.way()?, path.0, to.0))
     }
 
-    /// Copies a file: the version of the copy.
+    /// Copies a file; returns the version of the copy.
     #[pyo3(signature = (path, to, via = None))]
     fn copy(&self, py: Python<'_>, path: PathIn, to: PathIn, via: Via<'_>) -> PyResult<Py<PyAny>> {
         go(py, via, calls::copy(self.0.way()?, path.0, to.0))
     }
 
-    /// Opens a file; `flags` are letters: r(ead), w(rite), a(ppend), t(runcate), c(reate), x (must not be there).
+    /// Opens a file. `flags` are letters: r(ead), w(rite), a(ppend), t(runcate), c(reate), x (must
+    /// not exist).
     #[pyo3(signature = (path, flags, via = None))]
     fn open(&self, py: Python<'_>, path: PathIn, flags: &str, via: Via<'_>) -> PyResult<Py<PyAny>> {
         let has = |letter| flags.contains(letter);

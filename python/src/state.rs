@@ -1,4 +1,4 @@
-//! A pool as long as it is open.
+//! State of a pool while it is open.
 
 use crate::errors;
 use client::{Client, Objects};
@@ -7,7 +7,7 @@ use pyo3::PyResult;
 use std::{path::PathBuf, process};
 use vfs::Vfs;
 
-/// The way into a pool. Cheap to clone.
+/// Handle of a pool. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Way {
     pub client: Client,
@@ -24,9 +24,10 @@ impl Way {
 /// A pool that was connected to or started, until it is closed.
 #[derive(Debug)]
 pub struct State {
-    /// The pool file; none where the pool is in this process.
+    /// The pool file; `None` if the pool is in this process.
     pub file: Option<PathBuf>,
-    /// The process that may use it, where the pool is in that; none where it is in others.
+    /// The process that the pool is in and that may use it; `None` if the pool is in other
+    /// processes.
     process: Option<u32>,
     way: RwLock<Option<Way>>,
 }
@@ -37,7 +38,7 @@ impl State {
         Self { file, process, way: RwLock::new(Some(Way::new(client))) }
     }
 
-    /// The way in; raises `PoolClosed` where there is none any more.
+    /// The handle of the pool; raises `PoolClosed` if it was closed or is inside another process.
     pub fn way(&self) -> PyResult<Way> {
         if self.is_of_another() {
             return Err(errors::of_another_process());
@@ -45,7 +46,7 @@ impl State {
         self.way.read().clone().ok_or_else(errors::closed)
     }
 
-    /// The way in for the last time; none when it was closed before, or is another process's to close.
+    /// Takes the handle to close the pool; `None` if it was closed before, or is another process's.
     pub fn end(&self) -> Option<Way> {
         if self.is_of_another() { None } else { self.way.write().take() }
     }

@@ -1,4 +1,5 @@
-//! An object whose bytes come piece by piece, and which nobody sees before it is whole.
+//! An upload: an object whose bytes come piece by piece, and which is invisible until it is
+//! complete.
 
 use crate::{
     bridge::{Bridge, go},
@@ -12,14 +13,15 @@ use parking_lot::Mutex;
 use pyo3::{exceptions::PyValueError, prelude::*};
 use std::sync::Arc;
 
-/// An object on its way into a pool. What is dropped before it is finished leaves nothing when the pool is closed; what is abandoned, at once.
+/// An upload into a pool. If it is dropped unfinished, its bytes are freed when the pool is closed;
+/// `abandon` frees them immediately.
 #[pyclass(frozen, module = "tidemill._native")]
 pub struct Upload {
     state: Arc<State>,
     slot: Arc<Slot>,
 }
 
-/// Where it is while no call has it.
+/// State of an upload; empty while a call uses it.
 pub struct Slot {
     path: Vec<u8>,
     condition: Condition,
@@ -27,7 +29,7 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// For one call, which gives it back or ends it.
+    /// Takes the upload for one call, which returns it by [`Self::give_back`] or ends it.
     fn take(&self) -> PyResult<Pending> {
         let taken = self.pending.lock().take();
         taken.ok_or_else(|| PyValueError::new_err("it has ended, or another call is at it"))
@@ -37,7 +39,7 @@ impl Slot {
         *self.pending.lock() = Some(pending);
     }
 
-    /// What is said of a refusal.
+    /// The failure of a call on this upload.
     pub fn failed(&self, refusal: wire::Refusal) -> Failed {
         Failed { path: self.path.clone(), refusal: calls::refused(self.condition, refusal) }
     }
@@ -48,7 +50,7 @@ impl Upload {
         Self { state, slot: Arc::new(Slot { path, condition, pending: Mutex::new(Some(pending)) }) }
     }
 
-    /// For one call on a pool that is open.
+    /// Takes the upload for one call, if the pool is open.
     fn take(&self) -> PyResult<(Arc<Slot>, Pending)> {
         self.state.way()?;
         Ok((self.slot.clone(), self.slot.take()?))
@@ -59,20 +61,20 @@ type Via<'py> = Option<PyRef<'py, Bridge>>;
 
 #[pymethods]
 impl Upload {
-    /// Adds bytes at the end.
+    /// Appends bytes.
     #[pyo3(signature = (data, via = None))]
     fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>, via: Via<'_>) -> PyResult<Py<PyAny>> {
         let data = bytes_of(data)?;
         go(py, via, calls::add(self.take()?, data))
     }
 
-    /// Gives it its name: its version.
+    /// Completes the object and makes it visible; returns its version.
     #[pyo3(signature = (via = None))]
     fn finish(&self, py: Python<'_>, via: Via<'_>) -> PyResult<Py<PyAny>> {
         go(py, via, calls::finish(self.take()?))
     }
 
-    /// It will not be.
+    /// Abandons the upload and frees its bytes.
     #[pyo3(signature = (via = None))]
     fn abandon(&self, py: Python<'_>, via: Via<'_>) -> PyResult<Py<PyAny>> {
         go(py, via, calls::abandon(self.take()?))

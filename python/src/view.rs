@@ -1,4 +1,4 @@
-//! Bytes of the pool as a Python object: one of the three files of this crate that touch raw memory.
+//! Bytes of the pool as a Python object: one of the three files of this crate with unsafe code.
 #![allow(unsafe_code)] // the buffer protocol is C's
 
 use bytes::Bytes;
@@ -11,14 +11,15 @@ use pyo3::{
 use std::ffi::c_int;
 use wire::Head;
 
-/// Bytes of the pool, read only. Whatever looks at it through the buffer protocol (`memoryview`, `NumPy`) sees the pool's memory itself, and keeps
-/// it as it is for as long as it looks.
+/// Bytes of the pool, read only. Users of the buffer protocol (`memoryview`, `NumPy`) see the
+/// pool's memory itself, which does not change as long as they use it.
 #[pyclass(frozen, module = "tidemill")]
 pub struct View {
     bytes: Bytes,
-    /// The object that they are of; none for those of an open file.
+    /// The object that the bytes belong to; `None` for bytes of an open file.
     head: Option<Head>,
-    /// They lay in several pieces, and were copied into one: they are few, or of another host.
+    /// True if the bytes lay in several pieces and were copied into one, because they are few or on
+    /// another host.
     copied: bool,
 }
 
@@ -30,33 +31,35 @@ impl View {
 
 #[pymethods]
 impl View {
-    /// Whether the bytes lay in several pieces of the pool and were copied into one; else they are the pool's memory itself, mapped side by side
-    /// where there are several.
+    /// True if the bytes lay in several pieces of the pool and were copied into one; otherwise they
+    /// are the pool's memory itself, with several pieces mapped side by side.
     #[getter]
     fn copied(&self) -> bool {
         self.copied
     }
 
-    /// The version of the object that these are bytes of; None for bytes of an open file.
+    /// The version of the object that the bytes belong to; None for bytes of an open file.
     #[getter]
     fn version(&self) -> Option<String> {
         self.head.map(|head| head.version.to_string())
     }
 
-    /// How long it is, bytes: what memoryview and `NumPy` call nbytes.
+    /// Length in bytes: what memoryview and `NumPy` call nbytes.
     #[getter]
     fn nbytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The bytes as an object of their own: a copy.
+    /// The bytes as a separate `bytes` object: a copy.
     fn tobytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.bytes)
     }
 
-    /// The bytes as a `NumPy` array that cannot be written to, of any dtype and shape; none of them is copied, and the array keeps this view.
+    /// The bytes as a read-only `NumPy` array of any dtype and shape, without a copy; the array
+    /// keeps this view alive.
     ///
-    /// Without a shape it has one dimension. Raises `ValueError` where the bytes are not so many.
+    /// Without a shape it has one dimension. Raises `ValueError` if the number of bytes does not
+    /// fit.
     #[pyo3(signature = (dtype = None, shape = None))]
     fn numpy<'py>(
         slf: Bound<'py, Self>,
@@ -94,7 +97,7 @@ impl View {
         format!("<tidemill.View: {} bytes{of}{copied}>", self.bytes.len())
     }
 
-    /// Elsewhere it is `bytes`.
+    /// A pickled view is loaded as `bytes`.
     fn __reduce__<'py>(&self, py: Python<'py>) -> (Bound<'py, PyType>, (Bound<'py, PyBytes>,)) {
         (py.get_type::<PyBytes>(), (self.tobytes(py),))
     }
@@ -105,8 +108,9 @@ impl View {
         }
         let bytes = &slf.get().bytes;
         let length = ffi::Py_ssize_t::try_from(bytes.len())?;
-        // SAFETY: `view` is the interpreter's to be filled in, and not null. The bytes are `slf`'s, which is frozen and is kept by the buffer
-        // that is filled in: they stay where and as they are until that is released. It says that nobody may write to them.
+        // SAFETY: `view` is not null, and the interpreter passes it to be filled in. The bytes
+        // belong to `slf`, which is frozen and kept alive by the buffer that is filled in: they
+        // neither move nor change until it is released. The buffer is marked read-only.
         let filled =
             unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), bytes.as_ptr().cast_mut().cast(), length, 1, flags) };
         if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
