@@ -28,8 +28,7 @@ pub struct Cli {
 pub enum Command {
     /// Run a workflow: a JS4Cloud script or a JSON descriptor
     Run(Box<RunArgs>),
-    /// Mount an empty pool, or the one of a pool file, at one or more directories, until it is
-    /// unmounted
+    /// Mount an empty pool, or the one of a pool file, at directories, until it is unmounted
     Mount(MountArgs),
     /// Unmount a pool that `tidemill mount` mounted
     Umount(UmountArgs),
@@ -89,8 +88,7 @@ pub struct ExecArgs {
     /// The path that stands for the pool's root
     #[arg(long, value_name = "DIR", env = "TIDEMILL_PREFIX", default_value = "/tidemill", value_parser = maybe_empty())]
     pub prefix: PathBuf,
-    /// Do not start a program that would not see the pool: a static one, one with privileges of its
-    /// own
+    /// Do not start a program that would not see the pool (a static or a privileged one)
     #[arg(long)]
     pub strict: bool,
     /// The program and its arguments
@@ -139,8 +137,7 @@ pub struct StartArgs {
     /// Number of partitions, fixed for the pool's life: a power of two, up to 65536
     #[arg(long, value_name = "P", default_value_t = 4096)]
     pub partitions: u32,
-    /// Do not encrypt the traffic with nodes of other hosts; an eavesdropper learns the data, but
-    /// not the token
+    /// Do not encrypt traffic between hosts; an eavesdropper learns the data, but not the token
     #[arg(long)]
     pub no_tls: bool,
     /// The command that runs another command on a host

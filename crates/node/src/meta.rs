@@ -107,12 +107,7 @@ impl Node {
         // A read does not wait for any other ack: a kernel that fills its cache holds page locks,
         // and another subscriber's ack may need those pages.
         call.hearing = if read.is_some() { unheard } else { hearing }.filter(|_| !call.hurried);
-        if unneeded > 0 {
-            self.engine.release(unneeded);
-        }
-        if let Some(extent) = unused {
-            self.whole.free(extent);
-        }
+        self.return_unused(unneeded, unused);
         if let Some(told) = told {
             self.heed(told);
         }
@@ -120,6 +115,16 @@ impl Node {
             self.clear_gone(&mut answer);
             self.fill_bytes(answer, read, object, pin)
         }))
+    }
+
+    /// Returns bytes that were reserved for a command, and an extent, that it did not use.
+    fn return_unused(&self, bytes: u64, extent: Option<Extent>) {
+        if bytes > 0 {
+            self.engine.release(bytes);
+        }
+        if let Some(extent) = extent {
+            self.whole.free(extent);
+        }
     }
 
     /// Fills in what only extents know. Must be called under the lock of the partition that

@@ -67,7 +67,7 @@ impl Who {
         self.groups.get_or_init(ask)
     }
 
-    /// Returns the credentials to check along a path and for `needs` at its end, or [`Going::Free`]
+    /// Returns the credentials to check along a path and for `needs` at its end, or `Going::Free`
     /// if the caller has `capable`. `None` if the caller has too many groups for one message.
     pub fn going(&self, needs: Needs, capable: CapabilitySet) -> Option<Going> {
         if self.can(capable) {
