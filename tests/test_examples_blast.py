@@ -33,6 +33,7 @@ def test_only_the_merged_hits_are_exported(done: Run) -> None:
     assert set(done.files()) == {"Hits.tsv"}
 
 
+@pytest.mark.parametrize("storage", ["mount"], scope="module")
 def test_the_check_notices_a_missing_hit(done: Run, reads: Path, tmp_path: Path) -> None:
     out = shutil.copytree(done.out, tmp_path / "out")
     hits = next(out.rglob("Hits.tsv"))

@@ -74,6 +74,7 @@ def test_the_check_notices_a_missing_prediction(digits: Path, digits_run: Run, t
     assert "valid rows" in check(HERE, digits, out, exit_code=1)
 
 
+@pytest.mark.parametrize("storage", ["mount"])
 def test_a_sample_of_kdd_cup_99_is_classified_rightly(tidemill: Tidemill, tmp_path: Path) -> None:
     data = tmp_path / "data"
     python(HERE / "prepare.py", data, "--kdd", real_data("kddcup99"), "--rows", 20_000, "--parts-unlabelled", 8)
